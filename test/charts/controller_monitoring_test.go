@@ -48,6 +48,38 @@ func TestServiceMonitorsFindTheirServices(t *testing.T) {
 	}
 }
 
+// Metrics of listeners get the two labels of their pods that dashboards made for ARC select by. The manager's pod has no such labels.
+func TestMonitorsGiveMetricsThePodsLabels(t *testing.T) {
+	t.Parallel()
+	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {
+		given := map[string][]string{}
+		for _, document := range render(t, controller, metricsOn+"monitoring: {"+kind+": {enabled: true}}\n")[file] {
+			found := decode[unstructured.Unstructured](t, document)
+			if !strings.HasSuffix(found.GetKind(), "Monitor") {
+				continue
+			}
+			labels, _, err := unstructured.NestedStringSlice(found.Object, "spec", "podTargetLabels")
+			check(t, "error", err, error(nil))
+			given[strings.TrimPrefix(found.GetName(), "arc-gha-rs-controller-")] = labels
+		}
+		check(t, kind, given, map[string][]string{
+			"manager": nil, "listeners": {"actions.github.com/scale-set-name", "actions.github.com/scale-set-namespace"},
+		})
+	}
+}
+
+func TestMonitorsHaveTheUsersRules(t *testing.T) {
+	t.Parallel()
+	const rules = "relabelings: [{targetLabel: cluster, replacement: production}], metricRelabelings: [{sourceLabels: [namespace], targetLabel: exported_namespace}]"
+	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {
+		text := strings.Join(render(t, controller, metricsOn+"monitoring: {"+kind+": {enabled: true, "+rules+"}}\n")[file], "\n")
+		for _, want := range []string{"    relabelings:\n", "targetLabel: cluster", "    metricRelabelings:\n", "targetLabel: exported_namespace"} {
+			check(t, kind+" has "+want, strings.Count(text, want), 2)
+		}
+	}
+	checkContains(t, refusal(t, controller, metricsOn+"monitoring: {podMonitor: {enabled: true, relabelings: [{target_label: cluster}]}}\n"), "target_label")
+}
+
 func TestMonitorsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	checkContains(t, refusal(t, controller, "monitoring:\n  serviceMonitor:\n    enabled: true\n"), "monitoring.serviceMonitor needs metrics")

@@ -50,7 +50,10 @@ scraped. A scrape that the user has set up may lack this label.
 {{- $alerts }}
 {{- end }}
 
-{{/* The two things that are read, as a JSON list: suffix of the monitor's name, path, labels of the pods, address, secure. */}}
+{{/*
+The two things that are read, as a JSON list: suffix of the monitor's name, path, labels of the pods, those of them that their
+metrics get, address, secure.
+*/}}
 {{- define "gha-runner-scale-set-controller.monitor-targets" -}}
 {{- list
   (dict "suffix" "manager" "path" "/metrics" "address" .Values.metrics.controllerManagerAddr
@@ -58,6 +61,7 @@ scraped. A scrape that the user has set up may lack this label.
     "secure" (include "gha-runner-scale-set-controller.metrics-secure" .))
   (dict "suffix" "listeners" "path" (.Values.metrics.listenerEndpoint | default "/metrics") "address" .Values.metrics.listenerAddr
     "labels" (dict "app.kubernetes.io/part-of" "gha-runner-scale-set" "app.kubernetes.io/component" "runner-scale-set-listener")
+    "podLabels" (list "actions.github.com/scale-set-name" "actions.github.com/scale-set-namespace")
     "secure" "")
   | toJson }}
 {{- end }}
@@ -73,13 +77,20 @@ metadata:
     {{- include "gha-runner-scale-set-controller.labels-and" (dict "root" .root "more" .labels) | nindent 4 }}
 {{- end }}
 
-{{/* How a target is scraped. Takes root, target and interval. */}}
+{{/* How a target is scraped. Takes root, target and the monitor's values. */}}
 {{- define "gha-runner-scale-set-controller.monitor-endpoint" -}}
 - port: metrics
   path: {{ .target.path }}
   # Metrics name their scale set by name and namespace. Without this the latter would be called exported_namespace.
   honorLabels: true
-  interval: {{ .interval | default "30s" }}
+  interval: {{ .monitor.interval | default "30s" }}
+  {{- $rules := (include "gha-runner-scale-set-controller.without-nulls" (pick .monitor "relabelings" "metricRelabelings") | fromJson).value }}
+  {{- range $key, $given := $rules }}
+  {{- if $given }}
+  {{ $key }}:
+    {{- toYaml $given | nindent 4 }}
+  {{- end }}
+  {{- end }}
   {{- if .target.secure }}
   scheme: https
   authorization:
