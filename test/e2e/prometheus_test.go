@@ -35,7 +35,7 @@ func TestPrometheusReadsManagerAndListeners(t *testing.T) {
 	s := install(t, "prometheus", 1, 3)
 	p := startPrometheus(t, podMonitors(t))
 	s.awaitSuccess(s.queue(jobs, time.Second))
-	own := `{name="` + s.name + `"}`
+	own, ofPod := `{name="`+s.name+`"}`, `{actions_github_com_scale_set_name="`+s.name+`"}`
 	for query, want := range map[string]float64{
 		`count(up{job="` + site.ControllerName + `-gha-rs-controller-manager"} == 1)`: 1,
 		"sum(gha_started_jobs_total" + own + ")":                                      jobs,
@@ -45,6 +45,7 @@ func TestPrometheusReadsManagerAndListeners(t *testing.T) {
 		"sum(gha_controller_scale_set_ready" + own + ")":                              1,
 		"sum(gha_assigned_jobs" + own + ")":                                           0,
 		"sum(gha_min_runners" + own + ")":                                             1,
+		"sum(gha_max_runners" + ofPod + ")":                                           3,
 	} {
 		s.await(t.Context(), query, func() (string, error) {
 			if got, err := p.Value(query); err != nil {
@@ -61,20 +62,8 @@ func TestPrometheusReadsManagerAndListeners(t *testing.T) {
 	promtool(t, "", "check", "rules", filepath.Join(place.Root, alerts))
 }
 
-// monitor is the part of a PodMonitor that the chart makes use of.
-type monitor struct {
-	Metadata struct{ Name string }
-	Spec     struct {
-		Selector            struct{ MatchLabels map[string]string }
-		PodMetricsEndpoints []struct {
-			Port, Path, Interval string
-			HonorLabels          bool
-		}
-	}
-}
-
 // podMonitors renders those of the chart. The cluster does not know the kind.
-func podMonitors(t *testing.T) []monitor {
+func podMonitors(t *testing.T) []prometheus.Monitor {
 	t.Helper()
 	values := place.ControllerValues()
 	values["monitoring"] = site.Values{"podMonitor": site.Values{"enabled": true, "interval": "1s"}}
@@ -91,42 +80,31 @@ func podMonitors(t *testing.T) []monitor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var monitors []monitor
-	for document := range strings.SplitSeq(rendered, "\n---\n") {
-		var m monitor
-		if err := yaml.Unmarshal([]byte(document), &m); err != nil {
-			t.Fatal(err)
-		}
-		monitors = append(monitors, m)
+	monitors, err := prometheus.Monitors(rendered)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return monitors
 }
 
-// scrapeConfig is what the Prometheus operator makes of a PodMonitor, but for the pods: found once, here, because Debian's
-// Prometheus is built without Kubernetes in it.
-func (m *monitor) scrapeConfig(t *testing.T) site.Values {
+// scrapeConfig finds the monitor's pods once.
+func scrapeConfig(t *testing.T, m *prometheus.Monitor) map[string]any {
 	t.Helper()
-	endpoint := m.Spec.PodMetricsEndpoints[0]
+	port := m.Spec.PodMetricsEndpoints[0].Port
 	var pods corev1.PodList
 	if err := kube.List(t.Context(), &pods, client.InNamespace(site.SystemNamespace), client.MatchingLabels(m.Spec.Selector.MatchLabels)); err != nil {
 		t.Fatal(err)
 	}
-	targets := []site.Values{}
+	var targets []prometheus.Target
 	for i := range pods.Items {
-		if port := portNamed(&pods.Items[i], endpoint.Port); port != "" {
-			targets = append(targets, site.Values{
-				"targets": []string{net.JoinHostPort(pods.Items[i].Status.PodIP, port)},
-				"labels":  map[string]string{"namespace": pods.Items[i].Namespace, "pod": pods.Items[i].Name},
-			})
+		if number := portNamed(&pods.Items[i], port); number != "" {
+			targets = append(targets, prometheus.Target{Pod: &pods.Items[i], Address: net.JoinHostPort(pods.Items[i].Status.PodIP, number)})
 		}
 	}
 	if len(targets) == 0 {
-		t.Errorf("PodMonitor %s selects no pod with a port named %s", m.Metadata.Name, endpoint.Port)
+		t.Errorf("PodMonitor %s selects no pod with a port named %s", m.Metadata.Name, port)
 	}
-	return site.Values{
-		"job_name": m.Metadata.Name, "metrics_path": endpoint.Path, "honor_labels": endpoint.HonorLabels,
-		"scrape_interval": endpoint.Interval, "static_configs": targets,
-	}
+	return m.ScrapeConfig(targets)
 }
 
 // portNamed is empty where no container has one.
@@ -142,11 +120,11 @@ func portNamed(pod *corev1.Pod, name string) string {
 }
 
 // startPrometheus runs one on this machine until the test ends.
-func startPrometheus(t *testing.T, monitors []monitor) *prometheus.Server {
+func startPrometheus(t *testing.T, monitors []prometheus.Monitor) *prometheus.Server {
 	t.Helper()
-	scrapes := []site.Values{}
+	scrapes := []map[string]any{}
 	for i := range monitors {
-		scrapes = append(scrapes, monitors[i].scrapeConfig(t))
+		scrapes = append(scrapes, scrapeConfig(t, &monitors[i]))
 	}
 	return prometheus.Start(t, map[string]any{"rule_files": []string{filepath.Join(place.Root, alerts)}, "scrape_configs": scrapes})
 }

@@ -49,7 +49,8 @@ func TestDashboardsAreDrawnFromWhatPrometheusSaw(t *testing.T) {
 	s.InstallSet(deploySet, rig.Values{"minRunners": 1})
 	s.AwaitListening(gpuSet)
 	s.AwaitListening(deploySet)
-	p := startPrometheus(t, s.targets(t), s.reader)
+	targets := s.targets(t)
+	p := startPrometheus(t, s.monitored(t, targets, nil), len(targets))
 	if p == nil {
 		t.Log("Prometheus is not installed; there is nothing to draw")
 		return

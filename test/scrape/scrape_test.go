@@ -24,7 +24,7 @@ const jobs = 5
 func TestMetricsOfJobsThatRan(t *testing.T) {
 	s := start(t, rig.Options{})
 	targets := s.targets(t)
-	p := startPrometheus(t, targets, s.reader)
+	p := startPrometheus(t, s.monitored(t, targets, nil), len(targets))
 	failOnce(t, s)
 	s.WaitDone(s.QueueJobs(jobs, 100*time.Millisecond))
 	s.AwaitQuiet()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -26,27 +27,39 @@ type site struct {
 	*rig.Rig
 	// reader's and stranger's are tokens of ServiceAccounts; only the first may read metrics.
 	reader, stranger string
+	// metrics is the controller's value of this name.
+	metrics rig.Values
 }
 
 // target is what is scraped.
 type target struct {
 	name, address string
 	secure        bool
+	pod           *corev1.Pod
 }
 
 func start(t *testing.T, options rig.Options) *site {
 	t.Helper()
+	return startWith(t, options, rig.Values{"secure": true})
+}
+
+// startWith adds to the controller's value metrics.
+func startWith(t *testing.T, options rig.Options, metrics rig.Values) *site {
+	t.Helper()
 	options.GitHub.PATExpires = time.Now().Add(30 * 24 * time.Hour)
-	options.ControllerValues = rig.Values{"metrics": rig.Values{
-		"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics", "secure": true,
-	}}
-	s := &site{Rig: rig.Start(t, testkube.Shared(t), options)}
+	s := &site{metrics: rig.Values{"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics"}}
+	maps.Copy(s.metrics, metrics)
+	options.ControllerValues = rig.Values{"metrics": s.metrics}
+	s.Rig = rig.Start(t, testkube.Shared(t), options)
 	s.reader, s.stranger = s.token(t, "prometheus"), s.token(t, "stranger")
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
 		// The role is the chart's.
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rig.ControllerAccount + "-metrics-reader"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.SystemNamespace, Name: "prometheus"}},
+	}
+	if s.metrics["secure"] == nil {
+		return s
 	}
 	create(t, s.Cluster.Client(), binding)
 	t.Cleanup(func() { _ = s.Cluster.Client().Delete(context.Background(), binding) })
@@ -70,20 +83,19 @@ func create(t *testing.T, cluster client.Client, object client.Object) {
 // manager is where its metrics are.
 func (s *site) manager(t *testing.T) target {
 	t.Helper()
-	return target{name: "manager", address: s.addresses(t, "controller-manager")[0], secure: true}
+	from := s.serving(t, "controller-manager")[0]
+	from.name, from.secure = "manager", s.metrics["secure"] != nil
+	return from
 }
 
 // targets are all programs that are there.
 func (s *site) targets(t *testing.T) []target {
 	t.Helper()
-	found := []target{s.manager(t)}
-	for _, address := range s.addresses(t, v1alpha1.ComponentListener) {
-		found = append(found, target{name: "listener", address: address})
-	}
-	return found
+	return append(s.serving(t, v1alpha1.ComponentListener), s.manager(t))
 }
 
-func (s *site) addresses(t *testing.T, component string) (found []string) {
+// serving are the pods of a component that serve metrics.
+func (s *site) serving(t *testing.T, component string) (found []target) {
 	t.Helper()
 	pods := &corev1.PodList{}
 	if err := s.Cluster.Client().List(t.Context(), pods, client.InNamespace(s.SystemNamespace), client.MatchingLabels{v1alpha1.LabelComponent: component}); err != nil {
@@ -92,7 +104,7 @@ func (s *site) addresses(t *testing.T, component string) (found []string) {
 	for i := range pods.Items {
 		address, err := s.Node.Address(types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: pods.Items[i].Name}, metricsPort)
 		if err == nil {
-			found = append(found, address)
+			found = append(found, target{name: component, address: address, pod: &pods.Items[i]})
 		}
 	}
 	if len(found) == 0 {
