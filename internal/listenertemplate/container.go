@@ -15,6 +15,9 @@ import (
 // listener returns what a template may say about the container of the listener: how much it may use, when it is healthy, and
 // variables and files that neither replace the program nor what the manager tells it.
 func (r *review) listener(place string, given *corev1.Container, volumes []corev1.Volume) corev1.Container {
+	if IsARCImage(given.Image) {
+		r.refuse(place+".image", ReasonARCImage)
+	}
 	return corev1.Container{
 		Name:            given.Name,
 		Resources:       corev1.ResourceRequirements{Limits: given.Resources.Limits, Requests: given.Resources.Requests},
@@ -57,6 +60,43 @@ func (r *review) sidecar(place string, given *corev1.Container, volumes []corev1
 		security.Capabilities.Drop = []corev1.Capability{allCapabilities}
 	}
 	return kept
+}
+
+// ReasonARCImage is why ARC's image is left out of the listener's container: our command and probes don't fit it, so it would open a
+// session and be killed, once a minute.
+const ReasonARCImage = "it is the image of actions-runner-controller, which no policy allows, as it can't be Harrier's listener: remove it, and the manager's own image is used"
+
+// arcRepositories are the repositories of ARC's managers, and arcPublishers who publishes them, which is often part of a mirror's path.
+var (
+	arcRepositories = []string{"gha-runner-scale-set-controller", "actions-runner-controller"}
+	arcPublishers   = []string{"actions", "actions-runner-controller", "summerwind"}
+)
+
+// IsARCImage reports whether an image is ARC's manager, or a mirror of it, by its name alone. Harrier's has the same name: that is
+// one with "harrier" in the path, and not below ARC's publisher. The charts have the same rule.
+func IsARCImage(image string) bool {
+	name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(image)), "@")
+	parent, repository := path.Split(name)
+	repository, _, _ = strings.Cut(repository, ":")
+	if !slices.ContainsFunc(arcRepositories, func(known string) bool { return strings.Contains(repository, known) }) {
+		return false
+	}
+	return slices.Contains(arcPublishers, path.Base(parent)) || !strings.Contains(parent+repository, "harrier")
+}
+
+// withoutARCImage returns the template without ARC's image in the listener's container.
+func (r *review) withoutARCImage(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	if template == nil {
+		return nil
+	}
+	given := kube.Container(&template.Spec, v1alpha1.ListenerContainerName)
+	if given == nil || !IsARCImage(given.Image) {
+		return template
+	}
+	r.refuse(element("spec.containers", given.Name)+".image", ReasonARCImage)
+	template = template.DeepCopy()
+	kube.Container(&template.Spec, v1alpha1.ListenerContainerName).Image = ""
+	return template
 }
 
 // ports returns the ports without a place on the node.

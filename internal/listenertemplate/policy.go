@@ -45,7 +45,7 @@ const DefaultProgram = "/ghalistener"
 
 // Policy is what the operator of the manager allows. The zero value is the restricted policy without further images.
 type Policy struct {
-	// Unrestricted lets through everything but the pod's identity.
+	// Unrestricted lets through everything but the pod's identity and ARC's image.
 	Unrestricted bool
 	// SidecarImages are the images that further containers of a listener's pod may have, exactly as templates write them.
 	SidecarImages []string
@@ -71,13 +71,14 @@ type Accepted struct {
 
 // Accept applies the policy to a scale set's spec, which stays as it is.
 func (p Policy) Accept(spec *v1alpha1.AutoscalingRunnerSetSpec) Accepted {
+	r := &review{policy: p}
 	if p.Unrestricted {
+		template := r.withoutARCImage(spec.ListenerTemplate)
 		return Accepted{
-			Template: spec.ListenerTemplate, Listener: spec.AutoscalingListenerMetadata,
+			Refused: r.refused, Template: template, Listener: spec.AutoscalingListenerMetadata,
 			ServiceAccount: spec.ListenerServiceAccountMetadata, ConfigSecret: spec.ListenerConfigSecretMetadata,
 		}
 	}
-	r := &review{policy: p}
 	accepted := Accepted{
 		Template:       r.template(spec.ListenerTemplate),
 		Listener:       r.metadata("autoscalingListener", spec.AutoscalingListenerMetadata),
@@ -91,10 +92,11 @@ func (p Policy) Accept(spec *v1alpha1.AutoscalingRunnerSetSpec) Accepted {
 
 // Template returns what the policy leaves of a template, without looking for what it refuses. The result for a result is the same.
 func (p Policy) Template(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	r := &review{policy: p}
 	if p.Unrestricted {
-		return template
+		return r.withoutARCImage(template)
 	}
-	return (&review{policy: p}).template(template)
+	return r.template(template)
 }
 
 // Object returns what the policy leaves of the metadata for a ServiceAccount or a Secret.

@@ -294,8 +294,14 @@ func templateCondition(refused listenertemplate.Refusals) metav1.Condition {
 	if len(refused.First) == 0 {
 		return report.True(conditionType, reasonAccepted, "")
 	}
-	return report.False(conditionType, v1alpha1.ReasonFieldsRefused, fmt.Sprintf("the policy for listeners leaves out %s; the listener runs without them: remove them, "+
-		"or ask the controller's operator to change flags.listenerTemplatePolicy or flags.listenerSidecarImages of its chart", refused.List(maxQuoted)))
+	message := fmt.Sprintf("the policy for listeners leaves out %s; the listener runs without them: remove them, "+
+		"or ask the controller's operator to change flags.listenerTemplatePolicy or flags.listenerSidecarImages of its chart", refused.List(maxQuoted))
+	for _, refusal := range refused.First {
+		if refusal.Reason == listenertemplate.ReasonARCImage { // no policy allows it
+			message += fmt.Sprintf(". Of %s: %s", refusal.Path, refusal.Reason)
+		}
+	}
+	return report.False(conditionType, v1alpha1.ReasonFieldsRefused, message)
 }
 
 // listenerCondition returns what is wrong with the listener's pod or, if nothing is, what the listener reports.
