@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,6 +143,64 @@ func may(ctx context.Context, reviews Reviews, a account, need authorizationv1.R
 	}}
 	err := reviews.Create(ctx, review)
 	return review.Status.Allowed, err
+}
+
+// tokenless returns the account without permissions that the charts of ARC and Harrier make for runners, if the set's use it and nobody has
+// decided about its token. ARC's pods have it, ours don't.
+func (s *Set) tokenless() (account, bool) {
+	pod := &s.Spec.Template.Spec
+	name := s.Annotations[v1alpha1.AnnotationCleanupPrefix+"no-permission-service-account-name"]
+	return account{s.Namespace, name}, name != "" && name == pod.ServiceAccountName && pod.AutomountServiceAccountToken == nil
+}
+
+// bindings gives each set the bindings that name its runners' account, if runners have no token of it. They may be in any namespace.
+func (g *gathering) bindings(ctx context.Context) {
+	sets := map[account]*Set{}
+	for i := range g.Sets {
+		if runners, without := g.Sets[i].tokenless(); without {
+			sets[runners] = &g.Sets[i]
+		}
+	}
+	if len(sets) == 0 {
+		return
+	}
+	inNamespaces, clusterWide := &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}
+	if g.cluster.List(ctx, inNamespaces) != nil { // the caller may have one namespace only
+		g.read(ctx, inNamespaces, "RoleBindings", client.InNamespace(g.Namespace))
+	}
+	g.read(ctx, clusterWide, "ClusterRoleBindings")
+	add := func(binding string, subjects []rbacv1.Subject) {
+		for _, subject := range subjects {
+			bound := account{subject.Namespace, subject.Name}
+			if user, found := strings.CutPrefix(subject.Name, serviceAccounts); found {
+				bound.namespace, bound.name, _ = strings.Cut(user, ":")
+			}
+			if set := sets[bound]; set != nil && subject.Kind != rbacv1.GroupKind && !slices.Contains(set.Bindings, binding) {
+				set.Bindings = append(set.Bindings, binding)
+			}
+		}
+	}
+	for i := range inNamespaces.Items {
+		add("RoleBinding "+inNamespaces.Items[i].Namespace+"/"+inNamespaces.Items[i].Name, inNamespaces.Items[i].Subjects)
+	}
+	for i := range clusterWide.Items {
+		add("ClusterRoleBinding "+clusterWide.Items[i].Name, clusterWide.Items[i].Subjects)
+	}
+}
+
+// checkToken reports permissions that somebody gives to the runners' account and that jobs can't use. ARC mounts the account's token, so
+// jobs lose them by the move.
+func checkToken(s *Set) []Finding {
+	if len(s.Bindings) == 0 {
+		return nil
+	}
+	names := strings.Join(s.Bindings[:min(namedSets, len(s.Bindings))], ", ")
+	if more := len(s.Bindings) - namedSets; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	runners, _ := s.tokenless()
+	return []Finding{s.finding(Warning, "TokenNotMounted", fmt.Sprintf("%s: permissions for %s, whose token Harrier's chart doesn't mount in runner pods, so jobs have none of them", names, runners),
+		"if jobs need them, set template.spec.automountServiceAccountToken: true in the values, or template.spec.serviceAccountName to an account of your own; else delete the binding")}
 }
 
 // Reviews creates access reviews. A client.Client implements it.

@@ -3,14 +3,19 @@ package doctor
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -34,6 +39,93 @@ func (r reviewer) Create(_ context.Context, object client.Object, _ ...client.Cr
 		review.Status.Allowed = !slices.Contains(r.denied, review.Spec.User)
 	}
 	return r.err
+}
+
+// Jobs lose what somebody gives to the account of runners that have no token. It is told before and after the move from ARC, and not
+// where runners have a token, or use another account.
+func TestBindingsOfRunnersWithoutToken(t *testing.T) {
+	const name = "linux-gha-rs-no-permission"
+	subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "runners", Name: name}
+	other := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "elsewhere", Name: name}
+	binding := func(namespace string, subjects ...rbacv1.Subject) client.Object {
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "deployers"}, Subjects: subjects}
+	}
+	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, Subjects: []rbacv1.Subject{
+		{Kind: "User", Name: "system:serviceaccount:runners:" + name}, {Kind: "Group", Name: "system:serviceaccounts:runners"},
+	}}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", nil)
+	for title, test := range map[string]struct {
+		change   func(*v1alpha1.AutoscalingRunnerSet)
+		bindings []client.Object
+		refused  client.ObjectList
+		want     string
+		unread   string
+	}{
+		"none":                   {},
+		"in its namespace":       {bindings: []client.Object{binding("runners", other, subject)}, want: "RoleBinding runners/deployers: "},
+		"in another, everywhere": {bindings: []client.Object{binding("prod", subject), everywhere}, want: "RoleBinding prod/deployers, ClusterRoleBinding readers: "},
+		"of others":              {bindings: []client.Object{binding("runners", other)}},
+		"of a group":             {bindings: []client.Object{binding("runners", rbacv1.Subject{Kind: "Group", Name: name})}},
+		"with a token":           {func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Template.Spec.AutomountServiceAccountToken = new(true) }, []client.Object{everywhere}, nil, "", ""},
+		"without, on purpose":    {func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Template.Spec.AutomountServiceAccountToken = new(false) }, []client.Object{everywhere}, nil, "", ""},
+		"another account":        {func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Template.Spec.ServiceAccountName = "own" }, []client.Object{everywhere}, nil, "", ""},
+		"not to be read":         {bindings: []client.Object{binding("runners", subject)}, refused: &rbacv1.ClusterRoleBindingList{}, want: "RoleBinding runners/deployers: ", unread: "ClusterRoleBindings"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			all := objects()
+			set := all[0].(*v1alpha1.AutoscalingRunnerSet)
+			set.Annotations = map[string]string{"actions.github.com/cleanup-no-permission-service-account-name": name}
+			set.Spec.Template.Spec.ServiceAccountName = name
+			if test.change != nil {
+				test.change(set)
+			}
+			refuse := func(list client.ObjectList) error {
+				if test.refused != nil && reflect.TypeOf(list) == reflect.TypeOf(test.refused) {
+					return forbidden
+				}
+				return nil
+			}
+			snapshot, err := Gather(t.Context(), cluster(t, refuse, append(all, test.bindings...)...), "runners", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := ""
+			for _, f := range Diagnose(snapshot) {
+				if f.Reason == "TokenNotMounted" && f.Severity == Warning && strings.Contains(f.Fix, "automountServiceAccountToken: true") {
+					said = f.Message
+				}
+			}
+			if (said == "") != (test.want == "") || !strings.HasPrefix(said, test.want) {
+				t.Errorf("says %q, want %q", said, test.want)
+			}
+			if test.unread != "" && snapshot.Unread[test.unread] == nil || test.unread == "" && len(snapshot.Unread) > 0 {
+				t.Errorf("not read: %v, want %q", snapshot.Unread, test.unread)
+			}
+		})
+	}
+}
+
+// Whoever may read one namespace only learns of the bindings there.
+func TestBindingsOfOneNamespace(t *testing.T) {
+	all := objects()
+	set := all[0].(*v1alpha1.AutoscalingRunnerSet)
+	set.Annotations = map[string]string{"actions.github.com/cleanup-no-permission-service-account-name": "runner"}
+	set.Spec.Template.Spec.ServiceAccountName = "runner"
+	all = append(all, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "deployers"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "runners", Name: "runner"}}})
+	lists := 0
+	refuse := func(list client.ObjectList) error {
+		if _, bindings := list.(*rbacv1.RoleBindingList); bindings {
+			if lists++; lists == 1 {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "rolebindings"}, "", nil)
+			}
+		}
+		return nil
+	}
+	snapshot, err := Gather(t.Context(), cluster(t, refuse, all...), "runners", "")
+	if err != nil || !slices.Equal(snapshot.Sets[0].Bindings, []string{"RoleBinding runners/deployers"}) || snapshot.Unread["RoleBindings"] != nil {
+		t.Errorf("bindings %v, not read %v, %v", snapshot.Sets[0].Bindings, snapshot.Unread, err)
+	}
 }
 
 func TestDenials(t *testing.T) {

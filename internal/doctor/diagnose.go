@@ -28,7 +28,7 @@ func Diagnose(s *Snapshot) []Finding {
 		for _, check := range []func(*Set) []Finding{
 			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
 			checkPendingRunners, checkJobPods, checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkNoJobs,
-			checkProtection, checkEvents,
+			checkProtection, checkToken, checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}

@@ -65,6 +65,8 @@ type Set struct {
 	Listener *v1alpha1.AutoscalingListener
 	// Denials are permissions that manager or listener lack.
 	Denials []Denial
+	// Bindings give rights to the account of the set's runners, as KIND NAMESPACE/NAME. They are read if runners have no token of it.
+	Bindings []string
 	// Unmarked says that the manager may not mark pods as busy.
 	Unmarked Denial
 	// Warnings are Events of type Warning about the set and its runners; Now is when they were read.
@@ -143,6 +145,7 @@ func (g *gathering) choose(sets []v1alpha1.AutoscalingRunnerSet) {
 // gatherSets reads what belongs to the sets. Whatever the sets of a namespace share is read once.
 func (g *gathering) gatherSets(ctx context.Context) error {
 	g.listeners(ctx)
+	g.bindings(ctx)
 	if len(g.Sets) == 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package listenertemplate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -204,6 +205,51 @@ func TestSidecarImages(t *testing.T) {
 	listed := Policy{SidecarImages: []string{""}}
 	if got := listed.Accept(&v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: template(t, "spec: {containers: [{name: listener, image: i}]}")}); got.Template.Spec.Containers[0].Image != "" {
 		t.Error("the listener's image can be chosen")
+	}
+}
+
+// ARC's image is told from ours by its name, wherever it has been mirrored to.
+func TestARCImages(t *testing.T) {
+	for image, want := range map[string]bool{
+		"ghcr.io/actions/gha-runner-scale-set-controller:0.14.2": true, "GHCR.io/Actions/gha-runner-scale-set-controller": true,
+		"ghcr.io/actions/gha-runner-scale-set-controller@sha256:00":                                  true,
+		"registry.example.com:5000/ghcr.io/actions/gha-runner-scale-set-controller:0.14.2@sha256:00": true,
+		"registry.example.com:5000/mirror/gha-runner-scale-set-controller":                           true,
+		"gha-runner-scale-set-controller:0.9.3":                                                      true,
+		" registry.example.com/harrier-mirror/actions/gha-runner-scale-set-controller":               true,
+		"registry.example.com/actions-gha-runner-scale-set-controller:1":                             true,
+		"summerwind/actions-runner-controller:v0.27.6":                                               true,
+		"registry.example.com/mirror/gha-runner-scale-set-controller:harrier":                        true,
+		"ghcr.io/harrier-ci/gha-runner-scale-set-controller:0.1.0":                                   false,
+		"registry.example.com:5000/ghcr.io/harrier-ci/gha-runner-scale-set-controller@sha256:00":     false,
+		"registry.example.com/Harrier/gha-runner-scale-set-controller:0.14.2":                        false,
+		"registry.example.com/mirror/harrier-gha-runner-scale-set-controller":                        false,
+		"registry.example.com/team/harrier:0.1.0":                                                    false,
+		"registry.example.com/gha-runner-scale-set-controller/sidecar:1":                             false,
+		"ghcr.io/actions/actions-runner:latest":                                                      false,
+	} {
+		if got := IsARCImage(image); got != want {
+			t.Errorf("%q is ARC's: %t, want %t", image, got, want)
+		}
+		spec := &v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: template(t, "spec: {containers: [{name: listener, image: '"+image+"', env: [{name: A}]}]}")}
+		left := image
+		if want {
+			left = ""
+		}
+		kept := Policy{Unrestricted: true}.Accept(spec).Template.Spec.Containers[0]
+		if kept.Image != left || len(kept.Env) != 1 || spec.ListenerTemplate.Spec.Containers[0].Image != image {
+			t.Errorf("unrestricted: of %q is left %+v", image, kept)
+		}
+		for _, p := range []Policy{policy, {Unrestricted: true}} {
+			accepted := p.Accept(spec)
+			named := slices.Contains(accepted.Refused.First, Refusal{Path: "spec.containers[listener].image", Reason: ReasonARCImage})
+			if named != want || want && len(accepted.Refused.First) != 1 {
+				t.Errorf("%s: of %q is refused %v", p.Name(), image, accepted.Refused.First)
+			}
+			if diff := cmp.Diff(accepted.Template, p.Template(spec.ListenerTemplate)); diff != "" {
+				t.Errorf("%s: with and without a report (-with +without):\n%s", p.Name(), diff)
+			}
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -32,6 +33,7 @@ func TestInstall(t *testing.T) {
 		installInEveryMode(t, helm, system)
 		nameTyposInPods(t, helm)
 		upgradeTakesFinalizersOff(t, helm)
+		refusesToInstallOverDeletion(t, helm)
 	})
 }
 
@@ -126,6 +128,39 @@ func scaleSetWithFinalizers(t *testing.T) string {
 	write(t, file, strings.Replace(string(content), before, finalizer, 1), 0o644)
 	check(t, "chart has the finalizer", strings.Contains(string(content), before), true)
 	return directory
+}
+
+// A set that is being deleted would take with it what is installed under its name. An upgrade passes: it may bring what the deletion
+// waits for.
+func refusesToInstallOverDeletion(t *testing.T, helm installer) {
+	t.Helper()
+	runners := helm.cluster.NewNamespace(t)
+	release := []string{"set", scaleSet.directory(), "--namespace", runners, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s,runnerScaleSetName=a_b"}
+	wait := "kubectl --namespace " + runners + " wait --for=delete autoscalingrunnerset/a-b --timeout=1h"
+	notes := helm.succeed(t, append([]string{"install"}, release...)...)
+	check(t, "NOTES speak of a deletion", strings.Contains(notes, wait), false)
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "a-b"}}
+	patch := func(finalizers string) {
+		t.Helper()
+		change := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+finalizers+`}}`))
+		if err := helm.cluster.Client().Patch(t.Context(), set, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch(`["example.com/jobs-run"]`)
+	if err := helm.cluster.Client().Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	checkContains(t, helm.succeed(t, append([]string{"upgrade"}, release...)...), wait)
+	helm.succeed(t, "uninstall", "set", "--namespace", runners)
+	for _, command := range [][]string{{"install"}, {"upgrade", "--install"}, {"install", "--dry-run=server"}} {
+		checkContains(t, helm.refused(t, append(command, release...)...), wait)
+	}
+	helm.succeed(t, append([]string{"template"}, release...)...)
+	helm.succeed(t, append([]string{"install"}, append(release, "--set", "runnerScaleSetName=other")...)...)
+	helm.succeed(t, "uninstall", "set", "--namespace", runners)
+	patch("null")
+	helm.succeed(t, append([]string{"upgrade", "--install"}, release...)...)
 }
 
 // Restricted to one namespace, the controller may do the same there.

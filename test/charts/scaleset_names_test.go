@@ -43,10 +43,10 @@ func chartLabels(name, component string) map[string]string {
 
 func TestScaleSetNamesAndLabels(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ values, name, prefix string }{
-		{"", "test-runners", "test-runners"},
-		{"runnerScaleSetName: linux_x64", "linux_x64", "linux-x64"},
-		{"runnerScaleSetName: " + strings.Repeat("a", 41), strings.Repeat("a", 41), strings.Repeat("a", 41)},
+	for _, test := range []struct{ values, name, prefix, ofRoles string }{
+		{"", "test-runners", "test-runners", "test-runners"},
+		{"runnerScaleSetName: linux_x64", "linux_x64", "linux-x64", "linux_x64"}, // as in ARC
+		{"runnerScaleSetName: " + strings.Repeat("a", 41), strings.Repeat("a", 41), strings.Repeat("a", 41), strings.Repeat("a", 41)},
 	} {
 		for containerMode, files := range map[string]map[string]string{
 			"kubernetes": {
@@ -61,13 +61,20 @@ func TestScaleSetNamesAndLabels(t *testing.T) {
 			rendered := renderSet(t, scaleSet, mode(containerMode), test.values)
 			for file, suffix := range files {
 				object := decode[object](t, rendered[file][0]).Metadata
-				check(t, file, object.Namespace+"/"+object.Name, "arc-runners/"+test.prefix+suffix)
+				prefix := test.prefix
+				if arcRoles[file] {
+					prefix = test.ofRoles
+				}
+				check(t, file, object.Namespace+"/"+object.Name, "arc-runners/"+prefix+suffix)
 				check(t, "labels of "+file, object.Labels, chartLabels(test.name, components[file]))
 				check(t, "finalizers of "+file, len(object.Finalizers), 0)
 			}
 		}
 	}
 }
+
+// arcRoles are the Roles and bindings that ARC's chart has, too.
+var arcRoles = map[string]bool{"kube_mode_role.yaml": true, "kube_mode_role_binding.yaml": true, "manager_role.yaml": true, "manager_role_binding.yaml": true}
 
 var components = map[string]string{
 	"autoscalingrunnerset.yaml":              "autoscaling-runner-set",

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	experimental "github.com/harrier-ci/harrier/charts"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -69,6 +70,9 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca}}}", "githubServerTLS.certificateFrom.configMapKeyRef.key is required"},
 		{"containerMode: {type: dind, kubernetesModeHookTemplate: {spec: {}}}", "containerMode.kubernetesModeHookTemplate has an effect only if"},
 		{"annotations: {id: 9007199254740993}", "is too long to be kept as it was written: put it in quotes"},
+		{certificateAt(`\`) + "\ntemplate: {spec: {os: {name: windows}}}", `runnerMountPath is \, but a directory of Windows runners`},
+		{certificateAt(`C:\`), `has to be one below a drive, such as C:\ca`},
+		{certificateAt("D:ca"), "has to be one below a drive"},
 		{hookTemplate + "\n  kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: a, key: b}}", "are mutually exclusive"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)
@@ -78,6 +82,36 @@ func TestScaleSetRefusals(t *testing.T) {
 		said := refusal(t, scaleSet.as(release, namespace), minimal, "githubConfigSecret: ''")
 		checkContains(t, said, "must have up to")
 	}
+}
+
+// No image of ARC's runs under the charts' names, wherever it has been mirrored to; one of ours does, and so does any other. The program's
+// rule is the charts'.
+func TestImagesOfARC(t *testing.T) {
+	t.Parallel()
+	for repository, ofARC := range map[string]bool{
+		"ghcr.io/actions/gha-runner-scale-set-controller": true, "GHCR.IO/Actions/GHA-runner-scale-set-controller": true,
+		"registry.example.com:5000/ghcr.io/actions/gha-runner-scale-set-controller": true, "registry.example.com:5000/mirror/gha-runner-scale-set-controller": true,
+		"registry.example.com/harrier/actions/gha-runner-scale-set-controller": true, "gha-runner-scale-set-controller": true, "summerwind/actions-runner-controller": true,
+		"registry.example.com/actions-gha-runner-scale-set-controller":         true,
+		"registry.example.com:5000/harrier-ci/gha-runner-scale-set-controller": false, "registry.example.com/team/harrier": false,
+		"registry.example.com/gha-runner-scale-set-controller/sidecar": false, "registry.example.com/Harrier/gha-runner-scale-set-controller": false,
+	} {
+		for _, tag := range []string{"", "0.12.1"} {
+			values := fmt.Sprintf("image: {repository: %q, tag: %q}", repository, tag)
+			if _, said, err := controller.template(t, values); (err != nil) != ofARC || ofARC && !strings.Contains(said, "image.repository is "+repository) {
+				t.Errorf("the controller's chart with %s: %v %s", values, err, said)
+			}
+		}
+		for _, suffix := range []string{"", ":0.14.2", "@sha256:00", ":0.14.2@sha256:00"} {
+			image := repository + suffix
+			check(t, image+" is ARC's", listenertemplate.IsARCImage(image), ofARC)
+			values := fmt.Sprintf("listenerTemplate: {spec: {containers: [{name: logs, image: other}, {name: listener, image: %q}]}}", image)
+			if _, said, err := scaleSet.template(t, minimal, values); (err != nil) != ofARC || ofARC && !strings.Contains(said, "listenerTemplate.spec.containers[listener].image is "+image) {
+				t.Errorf("the scale set's chart with %s: %v %s", values, err, said)
+			}
+		}
+	}
+	checkContains(t, refusal(t, controller, "image: {repository: ghcr.io/actions/gha-runner-scale-set-controller, digest: 'sha256:00'}"), "Remove image.repository and image.tag")
 }
 
 // Values of ARC's experimental chart are refused with the key that replaces each. What is empty, as in a copy of that chart's

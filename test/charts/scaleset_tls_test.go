@@ -30,6 +30,40 @@ func TestCertificateInRunner(t *testing.T) {
 	}
 }
 
+// certificateAt returns values that mount the certificate in the runner.
+func certificateAt(path string) string {
+	return "githubServerTLS: {runnerMountPath: '" + path + "', certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}"
+}
+
+// Windows mounts no single file, and its paths have a drive and backslashes, however the values say that runners are on Windows.
+func TestCertificateInRunnerOnWindows(t *testing.T) {
+	t.Parallel()
+	const system = "template: {spec: {os: {name: windows}}}"
+	for _, test := range []struct{ path, template, directory string }{
+		{`C:\ca\`, system, `C:\ca`},
+		{`C:\ca`, "", `C:\ca`},
+		{`d:/certificates/ca/`, "", `d:\certificates\ca`},
+		{`C:\\ca\\sub`, system, `C:\ca\sub`},
+		{`\ca`, "", `C:\ca`},
+		{"/ca/", system, `C:\ca`},
+		{"/ca", "template: {spec: {nodeSelector: {kubernetes.io/os: windows}}}", `C:\ca`},
+		{"/ca", "template: {spec: {nodeSelector: {node.kubernetes.io/windows-build: 10.0.20348}}}", `C:\ca`},
+		{"/ca", "template: {spec: {securityContext: {windowsOptions: {runAsUserName: ContainerAdministrator}}}}", `C:\ca`},
+		{"/ca", "template: {spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [" +
+			"{key: kubernetes.io/os, operator: In, values: [windows]}]}]}}}}}", `C:\ca`},
+	} {
+		pod := runnerPod(t, test.template, certificateAt(test.path))
+		what := test.path + " " + test.template
+		check(t, "mounts with "+what, pod.Containers[0].VolumeMounts, []corev1.VolumeMount{{Name: "github-server-tls-cert", MountPath: test.directory}})
+		check(t, "variable with "+what, pod.Containers[0].Env[0], corev1.EnvVar{Name: "NODE_EXTRA_CA_CERTS", Value: test.directory + `\ca.crt`})
+		check(t, "key in the directory", pod.Volumes[0].ConfigMap.Items, []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}})
+	}
+	for _, linux := range []string{"os: {name: linux}", "nodeSelector: {kubernetes.io/os: linux}", "tolerations: [{key: os, value: windows}]"} {
+		pod := runnerPod(t, "template: {spec: {"+linux+"}}", certificateAt("/ca"))
+		check(t, "mount with "+linux, pod.Containers[0].VolumeMounts[0].MountPath, "/ca/ca.crt")
+	}
+}
+
 // Without a mount path the certificate is for controller and listener alone.
 func TestCertificateNotInRunner(t *testing.T) {
 	t.Parallel()

@@ -42,10 +42,24 @@ other objects may have. Takes root and suffix.
 {{- define "gha-runner-scale-set-controller.image" -}}
 {{- $image := .Values.image | default dict }}
 {{- $repository := $image.repository | default "ghcr.io/harrier-ci/gha-runner-scale-set-controller" }}
+{{- if include "gha-runner-scale-set-controller.is-arc-image" $repository }}
+{{- fail (printf "image.repository is %s, which is, by its name, actions-runner-controller's: its manager knows neither this chart's flags nor its Roles. Remove image.repository and image.tag for ghcr.io/harrier-ci/gha-runner-scale-set-controller:%s, or give repository and tag of an image of Harrier that you have built and pushed (docs/quickstart.md). A mirror of Harrier's image needs harrier in its path, as in registry.example.com/harrier/gha-runner-scale-set-controller" $repository .Chart.AppVersion) }}
+{{- end }}
 {{- if $image.digest }}
 {{- printf "%s@%s" $repository $image.digest }}
 {{- else }}
 {{- printf "%s:%s" $repository ($image.tag | default .Chart.AppVersion | include "gha-runner-scale-set-controller.scalar") }}
+{{- end }}
+{{- end }}
+
+{{/*
+"true" if an image is a manager of actions-runner-controller or a mirror of it, by its name alone. Harrier's has the same name: that is
+one with "harrier" in the path, and not below ARC's publisher. internal/listenertemplate has the same rule. Takes the image.
+*/}}
+{{- define "gha-runner-scale-set-controller.is-arc-image" -}}
+{{- $name := regexReplaceAll "(:[^/]*)?(@.*)?$" (toString . | lower | trim) "" }}
+{{- if regexMatch "(gha-runner-scale-set-controller|actions-runner-controller)[^/]*$" $name }}
+{{- if or (regexMatch "(^|/)(actions|actions-runner-controller|summerwind)/[^/]*$" $name) (not (contains "harrier" $name)) }}true{{ end }}
 {{- end }}
 {{- end }}
 

@@ -39,10 +39,10 @@ the objects made from it, whose names have to be subdomains: a release's name al
 
 {{/*
 Name of one of the other objects. One that would have more than 63 characters, which are too many for the value of a label,
-has eight digits of a hash instead of its middle. Takes root and suffix.
+has eight digits of a hash instead of its middle. Takes root and suffix, and fullname if it isn't the set's.
 */}}
 {{- define "gha-runner-scale-set.derived-name" -}}
-{{- $fullname := include "gha-runner-scale-set.fullname" .root }}
+{{- $fullname := .fullname | default (include "gha-runner-scale-set.fullname" .root) }}
 {{- $room := sub 62 (len .suffix) | int }}
 {{- if gt (len $fullname) $room }}
 {{- $fullname = printf "%s-%s" (trunc (sub $room 9 | int) $fullname | trimAll "-.") (sha256sum $fullname | trunc 8) }}
@@ -50,8 +50,18 @@ has eight digits of a hash instead of its middle. Takes root and suffix.
 {{- $fullname }}-{{ .suffix }}
 {{- end }}
 
+{{/* Roles and their bindings may have "_" in their names, and those of actions-runner-controller do. Takes root and suffix. */}}
+{{- define "gha-runner-scale-set.role-name" -}}
+{{- $fullname := printf "%s-gha-rs" (include "gha-runner-scale-set.scale-set-name" .root) }}
+{{- include "gha-runner-scale-set.derived-name" (dict "root" .root "suffix" .suffix "fullname" $fullname) }}
+{{- end }}
+
 {{- define "gha-runner-scale-set.manager-role-name" -}}
-{{- include "gha-runner-scale-set.derived-name" (dict "root" . "suffix" "manager") }}
+{{- include "gha-runner-scale-set.role-name" (dict "root" . "suffix" "manager") }}
+{{- end }}
+
+{{- define "gha-runner-scale-set.kube-mode-role-name" -}}
+{{- include "gha-runner-scale-set.role-name" (dict "root" . "suffix" "kube-mode") }}
 {{- end }}
 
 {{- define "gha-runner-scale-set.pod-metadata-role-name" -}}

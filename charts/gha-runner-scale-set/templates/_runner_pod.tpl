@@ -55,11 +55,37 @@ those of values.yaml. JSON.
 {{- toJson $runner }}
 {{- end }}
 
+{{/* "true" if runners run on Windows: the template says so, or the path of the CA certificate is one of Windows. */}}
+{{- define "gha-runner-scale-set.on-windows" -}}
+{{- $os := `(beta\.)?kubernetes\.io/os` }}
+{{- $signs := printf `"windowsOptions":\{"|"os":\{"name":"windows"|windows-build|"%s":"windows"|"key":"%s","operator":"In","values":\["windows"\]` $os $os }}
+{{- $spec := pick .Values.template.spec "os" "nodeSelector" "affinity" "securityContext" | toJson }}
+{{- if or (regexMatch $signs $spec) (regexMatch `^([A-Za-z]:|\\)` (toString (.Values.githubServerTLS | default dict).runnerMountPath)) }}true{{ end }}
+{{- end }}
+
+{{/*
+The directory in the runner that has the CA certificate; "" unless it is mounted. On Windows a path without a drive is on C:, as for
+Kubernetes itself, and nothing can be mounted over a drive.
+*/}}
+{{- define "gha-runner-scale-set.certificate-directory" -}}
+{{- with (.Values.githubServerTLS | default dict).runnerMountPath }}
+{{- $directory := clean (toString .) }}
+{{- if include "gha-runner-scale-set.on-windows" $ }}
+{{- $directory = regexReplaceAll `[/\\]+` (toString .) `\` | trimSuffix `\` }}
+{{- $directory = hasPrefix `\` $directory | ternary (printf "C:%s" $directory) $directory }}
+{{- if not (regexMatch `^[A-Za-z]:\\.` $directory) }}
+{{- fail (printf "githubServerTLS.runnerMountPath is %s, but a directory of Windows runners has to be one below a drive, such as C:\\ca" .) }}
+{{- end }}
+{{- end }}
+{{- $directory }}
+{{- end }}
+{{- end }}
+
 {{/* Where the runner finds the CA certificate; "" unless it is mounted. */}}
 {{- define "gha-runner-scale-set.certificate-path" -}}
-{{- $tls := .Values.githubServerTLS | default dict }}
-{{- with $tls.runnerMountPath }}
-{{- clean (printf "%s/%s" . $tls.certificateFrom.configMapKeyRef.key) }}
+{{- with include "gha-runner-scale-set.certificate-directory" . }}
+{{- $key := $.Values.githubServerTLS.certificateFrom.configMapKeyRef.key }}
+{{- include "gha-runner-scale-set.on-windows" $ | empty | ternary (clean (printf "%s/%s" . $key)) (printf `%s\%s` . $key) }}
 {{- end }}
 {{- end }}
 
@@ -114,8 +140,12 @@ volumeMounts:
 {{- end }}
 {{- with include "gha-runner-scale-set.certificate-path" . }}
   - name: github-server-tls-cert
+  {{- if include "gha-runner-scale-set.on-windows" $ }}{{/* which mounts no single files */}}
+    mountPath: {{ include "gha-runner-scale-set.certificate-directory" $ | quote }}
+  {{- else }}
     mountPath: {{ . | quote }}
     subPath: {{ $.Values.githubServerTLS.certificateFrom.configMapKeyRef.key | quote }}
+  {{- end }}
 {{- end }}
 {{- end }}
 

@@ -116,8 +116,8 @@ Harrier's needs none of them, but actions-runner-controller's does if somebody g
 {{- if not (include "gha-runner-scale-set.own-service-account" .) }}
 {{- $account := include "gha-runner-scale-set.runner-service-account-name" . }}
 {{- if include "gha-runner-scale-set.is-kubernetes-mode" . }}
-{{- $_ := set $annotations "actions.github.com/cleanup-kubernetes-mode-role-binding-name" $account }}
-{{- $_ := set $annotations "actions.github.com/cleanup-kubernetes-mode-role-name" $account }}
+{{- $_ := set $annotations "actions.github.com/cleanup-kubernetes-mode-role-binding-name" (include "gha-runner-scale-set.kube-mode-role-name" .) }}
+{{- $_ := set $annotations "actions.github.com/cleanup-kubernetes-mode-role-name" (include "gha-runner-scale-set.kube-mode-role-name" .) }}
 {{- $_ := set $annotations "actions.github.com/cleanup-kubernetes-mode-service-account-name" $account }}
 {{- else }}
 {{- $_ := set $annotations "actions.github.com/cleanup-no-permission-service-account-name" $account }}

@@ -16,6 +16,8 @@ actions-runner-controller where it has one.
 {{- include "gha-runner-scale-set.validate-counts" . }}
 {{- include "gha-runner-scale-set.validate-hook-template" . }}
 {{- include "gha-runner-scale-set.validate-containers" . }}
+{{- include "gha-runner-scale-set.validate-listener" . }}
+{{- include "gha-runner-scale-set.validate-not-in-deletion" . }}
 {{- with .Values.githubServerTLS }}
 {{- if and .runnerMountPath (not .certificateFrom.configMapKeyRef.key) }}
 {{- fail "githubServerTLS.certificateFrom.configMapKeyRef.key is required when githubServerTLS.runnerMountPath is set" }}
@@ -75,6 +77,48 @@ address in the REST API or for git, or one without a scheme. The manager judges 
 {{- fail (printf ".Values.githubConfigSecret has both github_token and %s, but the controller takes either a token or a GitHub App: empty the one that you don't use, as with --set githubConfigSecret.github_token=" $key) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+"true" if the cluster's AutoscalingRunnerSet of this name is being deleted. Where there is no cluster to ask, or none that knows the kind,
+nothing is found. Helm itself reads the object, too, so nobody needs another right for this.
+*/}}
+{{- define "gha-runner-scale-set.in-deletion" -}}
+{{- if .Capabilities.APIVersions.Has "actions.github.com/v1alpha1" }}
+{{- $found := lookup "actions.github.com/v1alpha1" "AutoscalingRunnerSet" (include "gha-runner-scale-set.namespace" .) (include "gha-runner-scale-set.resource-name" .) }}
+{{- if ($found.metadata | default dict).deletionTimestamp }}true{{ end }}
+{{- end }}
+{{- end }}
+
+{{/*
+What is installed while the set's namesake is being deleted would be deleted with it, although Helm says "deployed". An upgrade passes,
+as it may bring the credentials that the deletion waits for; NOTES warn.
+*/}}
+{{- define "gha-runner-scale-set.validate-not-in-deletion" -}}
+{{- if and .Release.IsInstall (include "gha-runner-scale-set.in-deletion" .) }}
+{{- $namespace := include "gha-runner-scale-set.namespace" . }}
+{{- $name := include "gha-runner-scale-set.resource-name" . }}
+{{- fail (printf "the AutoscalingRunnerSet %s in namespace %s is still being deleted: it goes once its running jobs have ended, and what is installed now would go with it. Wait until it is gone, then install again:\n  kubectl --namespace %s wait --for=delete autoscalingrunnerset/%s --timeout=1h\nIf it takes longer than its jobs, its conditions say what it waits for: kubectl --namespace %s describe autoscalingrunnerset %s" $name $namespace $namespace $name $namespace $name) }}
+{{- end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set.validate-listener" -}}
+{{- range ((.Values.listenerTemplate | default dict).spec | default dict).containers }}
+{{- if and (eq (toString .name) "listener") (include "gha-runner-scale-set.is-arc-image" .image) }}
+{{- fail (printf "listenerTemplate.spec.containers[listener].image is %s, which is, by its name, actions-runner-controller's and can't be Harrier's listener. Remove it: listeners run the controller's own image. A mirror of Harrier's image needs harrier in its path, as in registry.example.com/harrier/gha-runner-scale-set-controller" .image) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+"true" if an image is a manager of actions-runner-controller or a mirror of it, by its name alone. Harrier's has the same name: that is
+one with "harrier" in the path, and not below ARC's publisher. internal/listenertemplate has the same rule. Takes the image.
+*/}}
+{{- define "gha-runner-scale-set.is-arc-image" -}}
+{{- $name := regexReplaceAll "(:[^/]*)?(@.*)?$" (toString . | lower | trim) "" }}
+{{- if regexMatch "(gha-runner-scale-set-controller|actions-runner-controller)[^/]*$" $name }}
+{{- if or (regexMatch "(^|/)(actions|actions-runner-controller|summerwind)/[^/]*$" $name) (not (contains "harrier" $name)) }}true{{ end }}
 {{- end }}
 {{- end }}
 

@@ -161,6 +161,23 @@ func TestTemplateLeavesDefaults(t *testing.T) {
 	}
 }
 
+// A listener whose template an earlier manager let through with ARC's image gets a pod with ours.
+func TestPodNeverHasARCImage(t *testing.T) {
+	const mirror = "registry.example.com/harrier/gha-runner-scale-set-controller:1"
+	for image, want := range map[string]string{"ghcr.io/actions/gha-runner-scale-set-controller:0.14.2": "controller:1", mirror: mirror} {
+		listener := newListener(func(l *v1alpha1.AutoscalingListener) {
+			l.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ListenerContainerName, Image: image}}}}
+		})
+		pod, err := podBuilder{listener: listener, policy: unrestricted}.pod()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pod.Spec.Containers[0].Image; got != want {
+			t.Errorf("template with %s: image %s, want %s", image, got, want)
+		}
+	}
+}
+
 func TestPodFollowsTheMetricsPortOnly(t *testing.T) {
 	for address, want := range map[string]bool{":8080": false, "127.0.0.1:8080": false, ":9090": true, "": true} {
 		before, after := podBuilder{listener: newListener(), metricsAddr: ":8080"}, podBuilder{listener: newListener(), metricsAddr: address}

@@ -105,6 +105,31 @@ func TestUnrestrictedPolicyLetsEverythingThrough(t *testing.T) {
 	})
 }
 
+// ARC's image is left out under every policy, and the condition says that asking for another policy is of no use.
+func TestARCImageIsNamedAndNotUsed(t *testing.T) {
+	for _, policy := range []listenertemplate.Policy{{}, {Unrestricted: true}} {
+		inBubble(t, func(f *fixture) {
+			f.controller.options.ListenerPolicy = policy
+			f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+				listener := corev1.Container{Name: "listener", Image: "registry.example.com/actions/gha-runner-scale-set-controller:0.14.2"}
+				s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{listener}}}
+			}))
+			f.settle()
+			f.wantCondition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionFalse, v1alpha1.ReasonFieldsRefused)
+			message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionListenerTemplateAccepted).Message
+			if !strings.Contains(message, "spec.containers[listener].image: it is the image of actions-runner-controller, which no policy allows") {
+				t.Errorf("%s: %s", policy.Name(), message)
+			}
+			if image := f.listeners()[0].Spec.Template.Spec.Containers[0].Image; image != "" {
+				t.Errorf("%s: the listener has the image %s", policy.Name(), image)
+			}
+			if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonFieldsRefused); told != 1 {
+				t.Errorf("%s: it was told %d times", policy.Name(), told)
+			}
+		})
+	}
+}
+
 // A template with thousands of fields that are refused makes neither a long status nor more than one Event.
 func TestManyRefusedFieldsMakeAShortMessage(t *testing.T) {
 	inBubble(t, func(f *fixture) {

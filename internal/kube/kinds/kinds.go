@@ -35,6 +35,7 @@ var (
 		corev1.SchemeGroupVersion:           {"Node"},
 		authenticationv1.SchemeGroupVersion: {"SelfSubjectReview"},
 		authorizationv1.SchemeGroupVersion:  {"SelfSubjectAccessReview", "SubjectAccessReview"},
+		rbacv1.SchemeGroupVersion:           {"ClusterRoleBinding"},
 	}
 )
 
