@@ -9,8 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +26,8 @@ import (
 // stripProtection removes ARC's cleanup-protection from the objects of a chart that may be ARC's, because its version is not the
 // manager's. It does so once for each release of the chart, without waiting for the set's deletion: an upgrade can drop an object
 // together with the annotation that names it, and then nobody would know whose finalizer to remove. The objects that the previous
-// release named are stripped again, because ARC's chart may have put the finalizer back. The set works without any of this.
+// release named are stripped again, because ARC's chart may have put the finalizer back. Whatever its version, what an upgrade may have dropped before
+// this manager saw the annotations is looked for. The set works without any of this.
 func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
 	version := p.set.Labels[v1alpha1.LabelVersion]
 	release := string(p.set.UID) + " " + version + " " + p.set.Annotations[v1alpha1.AnnotationValuesHash]
@@ -34,11 +39,41 @@ func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
 	if version != c.options.Version {
 		now.objects = protected(p.set)
 	}
-	if _, err := c.unprotectAll(ctx, c.union(before.objects, now.objects)); err != nil {
+	dropped, err := c.leftByARC(ctx, p.set)
+	if err != nil {
+		return err
+	}
+	if _, err := c.unprotectAll(ctx, c.union(dropped, c.union(before.objects, now.objects))); err != nil {
 		return err
 	}
 	p.memory.stripped = now
 	return nil
+}
+
+// leftByARC returns the objects of a set's chart that have ARC's finalizer according to the cache: if both charts are upgraded at once, this
+// manager never sees the annotations of ARC's. The cache has no Secrets; ARC's chart has one of another name where it has more than the 63
+// characters that ours takes.
+func (c *Controller) leftByARC(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (found []client.Object, err error) {
+	name := set.Labels[v1alpha1.LabelScaleSetName]
+	if name == "" || !c.options.StripForeignFinalizers {
+		return nil, nil
+	}
+	for _, list := range []client.ObjectList{&rbacv1.RoleBindingList{}, &rbacv1.RoleList{}, &corev1.ServiceAccountList{}} {
+		if err := c.options.Client.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: name}); err != nil {
+			return nil, fmt.Errorf("look for what ARC's chart has left: %w", err)
+		}
+		_ = meta.EachListItem(list, func(item runtime.Object) error { // the function never fails
+			if object, ok := item.(client.Object); ok && slices.Contains(object.GetFinalizers(), v1alpha1.FinalizerCleanupProtection) {
+				found = append(found, object)
+			}
+			return nil
+		})
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name + "-gha-rs-github-secret"}}
+	if named := set.Annotations[v1alpha1.AnnotationCleanupPrefix+"github-secret-name"]; named != "" && len(secret.Name) > validation.LabelValueMaxLength {
+		found = append(found, secret)
+	}
+	return found, nil
 }
 
 // strippedRelease is a release of a set's chart from whose objects ARC's finalizer was removed.

@@ -171,6 +171,51 @@ func TestObjectThatTheUpgradeDropsIsStrippedThoughARCProtectedItAgain(t *testing
 	})
 }
 
+// Both charts are upgraded at once, so no annotation that the manager sees names what the upgrade drops: the Role and the account of another
+// container mode, and a Secret whose name our chart makes shorter. Each is dropped, and what isn't the set's is left.
+func TestWhatAnUpgradeOfBothChartsDropsIsStripped(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		long := strings.Repeat("n", 43)
+		meta := func(name, set string) metav1.ObjectMeta {
+			return metav1.ObjectMeta{Namespace: setNamespace, Name: name, Labels: map[string]string{v1alpha1.LabelScaleSetName: set},
+				Finalizers: []string{v1alpha1.FinalizerCleanupProtection, "example.com/other"}}
+		}
+		dropped := []client.Object{
+			&rbacv1.Role{ObjectMeta: meta("n_n-gha-rs-kube-mode", "n_n")}, &rbacv1.RoleBinding{ObjectMeta: meta("n_n-gha-rs-kube-mode", "n_n")},
+			&corev1.ServiceAccount{ObjectMeta: meta("n-n-gha-rs-kube-mode", "n_n")}, &corev1.Secret{ObjectMeta: meta(long+"-gha-rs-github-secret", "n_n")},
+		}
+		others := &rbacv1.Role{ObjectMeta: meta("other", "other")}
+		patches := f.answerStripping(allowed)
+		f.create(dropped...)
+		f.create(others)
+		for _, object := range append(dropped, others) { // as Helm does, but for the finalizer they would be gone
+			if err := f.client.Delete(f.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Labels[v1alpha1.LabelVersion], s.Labels[v1alpha1.LabelScaleSetName] = managerVersion, "n_n"
+			s.Annotations = map[string]string{v1alpha1.AnnotationCleanupPrefix + "github-secret-name": "shorter"}
+		})
+		set.Name = long
+		f.create(set)
+		for range 3 {
+			controllertest.Reconcile(f, f.controller, client.ObjectKeyFromObject(set))
+		}
+		for _, object := range append(dropped, others) {
+			if err := f.client.Get(f.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Fatal(err)
+			}
+			if left := len(object.GetFinalizers()); left != 1 && object != others || left != 2 && object == others {
+				t.Errorf("finalizers of %T %s are %v", object, object.GetName(), object.GetFinalizers())
+			}
+		}
+		if *patches != len(dropped) {
+			t.Errorf("%d patches, want one for each object", *patches)
+		}
+	})
+}
+
 // TestSetOfTheManagersOwnVersionCostsNoPatch: its chart names the same objects, and protects none.
 func TestSetOfTheManagersOwnVersionCostsNoPatch(t *testing.T) {
 	inBubble(t, func(f *fixture) {
