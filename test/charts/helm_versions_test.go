@@ -3,14 +3,19 @@ package charts
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/testkube"
@@ -106,6 +111,50 @@ func TestHelmVersionsRenderTheSame(t *testing.T) {
 			}
 			check(t, "Helm 3 and Helm 4", rendered["3"], rendered["4"])
 		})
+	}
+}
+
+// What docs/scaling.md says about numbers that somebody patches: with Helm 4 a number in the values conflicts, one that is left out of them
+// stays as it is patched.
+func TestUpgradeAfterAPatch(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "scaling.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := testkube.Shared(t)
+	for version := range helms {
+		helm := installer{cluster: cluster, version: version}
+		for _, inValues := range []bool{true, false} {
+			namespace := cluster.NewNamespace(t)
+			release := []string{"set", scaleSet.directory(), "--namespace", namespace, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s",
+				"--set", "controllerServiceAccount.name=arc,controllerServiceAccount.namespace=arc-system"}
+			upgrade := append([]string{"upgrade"}, release...)
+			if inValues {
+				release, upgrade = append(release, "--set", "minRunners=0"), append(upgrade, "--set", "minRunners=1")
+			}
+			helm.succeed(t, append([]string{"install"}, release...)...)
+			set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set"}}
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minRunners":2}}`))
+			if err := cluster.Client().Patch(t.Context(), set, patch, client.FieldOwner("runner-schedule")); err != nil {
+				t.Fatal(err)
+			}
+			want := 2
+			if inValues {
+				want = 1
+			}
+			if inValues && version == "4" {
+				conflict := regexp.MustCompile(`Apply failed with 1 conflict: .*`).FindString(helm.refused(t, upgrade...))
+				check(t, "there is a conflict", conflict != "", true)
+				checkContains(t, string(page), "\n"+conflict+"\n")
+				upgrade = append(upgrade, "--force-conflicts")
+			}
+			helm.succeed(t, upgrade...)
+			if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+				t.Fatal(err)
+			}
+			check(t, fmt.Sprintf("minRunners by Helm %s, in the values: %t", version, inValues), *set.Spec.MinRunners, want)
+		}
 	}
 }
 
