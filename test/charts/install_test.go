@@ -156,7 +156,7 @@ func refusesToInstallOverDeletion(t *testing.T, helm installer) {
 	for _, command := range [][]string{{"install"}, {"upgrade", "--install"}, {"install", "--dry-run=server"}} {
 		checkContains(t, helm.refused(t, append(command, release...)...), wait)
 	}
-	helm.succeed(t, append([]string{"template"}, release...)...)
+	helm.succeed(t, append([]string{"template", "--set", "controllerServiceAccount.name=a,controllerServiceAccount.namespace=a"}, release...)...)
 	helm.succeed(t, append([]string{"install"}, append(release, "--set", "runnerScaleSetName=other")...)...)
 	helm.succeed(t, "uninstall", "set", "--namespace", runners)
 	patch("null")
