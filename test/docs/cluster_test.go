@@ -112,7 +112,7 @@ func resources(t *testing.T) map[string]bool {
 	known := map[string]bool{}
 	for _, name := range []string{
 		"configmap", "crd", "deployment", "endpointslices", "events", "namespace", "namespaces", "nodes", "pod", "pods", "secret",
-		"secrets", "resourcequota", "leases",
+		"secrets", "resourcequota", "leases", "rolebindings", "clusterrolebindings",
 	} {
 		known[name] = true
 	}
