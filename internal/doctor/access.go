@@ -199,7 +199,7 @@ func checkToken(s *Set) []Finding {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	runners, _ := s.tokenless()
-	return []Finding{s.finding(Warning, "TokenNotMounted", fmt.Sprintf("%s: permissions for %s, whose token Harrier's chart doesn't mount in runner pods, so jobs have none of them", names, runners),
+	return []Finding{s.finding(Warning, "TokenNotMounted", fmt.Sprintf("%s: permissions for %s, whose token runner pods of ARC's chart have and those of Harrier's don't: jobs can't use them", names, runners),
 		"if jobs need them, set template.spec.automountServiceAccountToken: true in the values, or template.spec.serviceAccountName to an account of your own; else delete the binding")}
 }
 
