@@ -136,7 +136,7 @@ func refusesToInstallOverDeletion(t *testing.T, helm installer) {
 	t.Helper()
 	runners := helm.cluster.NewNamespace(t)
 	release := []string{"set", scaleSet.directory(), "--namespace", runners, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s,runnerScaleSetName=a_b"}
-	wait := "kubectl --namespace " + runners + " wait --for=delete autoscalingrunnerset/a-b --timeout=1h"
+	wait := "kubectl wait --for=delete autoscalingrunnerset/a-b --namespace " + runners + " --timeout=1h"
 	notes := helm.succeed(t, append([]string{"install"}, release...)...)
 	check(t, "NOTES speak of a deletion", strings.Contains(notes, wait), false)
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "a-b"}}

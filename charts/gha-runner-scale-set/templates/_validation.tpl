@@ -99,7 +99,7 @@ as it may bring the credentials that the deletion waits for; NOTES warn.
 {{- if and .Release.IsInstall (include "gha-runner-scale-set.in-deletion" .) }}
 {{- $namespace := include "gha-runner-scale-set.namespace" . }}
 {{- $name := include "gha-runner-scale-set.resource-name" . }}
-{{- fail (printf "the AutoscalingRunnerSet %s in namespace %s is still being deleted: it goes once its running jobs have ended, and what is installed now would go with it. Wait until it is gone, then install again:\n  kubectl --namespace %s wait --for=delete autoscalingrunnerset/%s --timeout=1h\nIf it takes longer than its jobs, its conditions say what it waits for: kubectl --namespace %s describe autoscalingrunnerset %s" $name $namespace $namespace $name $namespace $name) }}
+{{- fail (printf "the AutoscalingRunnerSet %s in namespace %s is still being deleted: it goes once its running jobs have ended, and what is installed now would go with it. Wait until it is gone, then install again:\n  kubectl wait --for=delete autoscalingrunnerset/%s --namespace %s --timeout=1h\nIf it takes longer than its jobs, its conditions say what it waits for: kubectl describe autoscalingrunnerset %s --namespace %s" $name $namespace $name $namespace $name $namespace) }}
 {{- end }}
 {{- end }}
 
