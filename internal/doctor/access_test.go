@@ -41,6 +41,18 @@ func (r reviewer) Create(_ context.Context, object client.Object, _ ...client.Cr
 	return r.err
 }
 
+// withoutToken returns the objects of a set whose runners have an account of the chart's, and no token of it.
+func withoutToken(account string, change func(*v1alpha1.AutoscalingRunnerSet)) []client.Object {
+	all := objects()
+	set := all[0].(*v1alpha1.AutoscalingRunnerSet)
+	set.Annotations = map[string]string{"actions.github.com/cleanup-no-permission-service-account-name": account}
+	set.Spec.Template.Spec.ServiceAccountName = account
+	if change != nil {
+		change(set)
+	}
+	return all
+}
+
 // Jobs lose what somebody gives to the account of runners that have no token. It is told before and after the move from ARC, and not
 // where runners have a token, or use another account.
 func TestBindingsOfRunnersWithoutToken(t *testing.T) {
@@ -72,20 +84,14 @@ func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 		"not to be read":         {bindings: []client.Object{binding("runners", subject)}, refused: &rbacv1.ClusterRoleBindingList{}, want: "RoleBinding runners/deployers: ", unread: "ClusterRoleBindings"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			all := objects()
-			set := all[0].(*v1alpha1.AutoscalingRunnerSet)
-			set.Annotations = map[string]string{"actions.github.com/cleanup-no-permission-service-account-name": name}
-			set.Spec.Template.Spec.ServiceAccountName = name
-			if test.change != nil {
-				test.change(set)
-			}
 			refuse := func(list client.ObjectList) error {
-				if test.refused != nil && reflect.TypeOf(list) == reflect.TypeOf(test.refused) {
+				if reflect.TypeOf(list) == reflect.TypeOf(test.refused) {
 					return forbidden
 				}
 				return nil
 			}
-			snapshot, err := Gather(t.Context(), cluster(t, refuse, append(all, test.bindings...)...), "runners", "")
+			all := append(withoutToken(name, test.change), test.bindings...)
+			snapshot, err := Gather(t.Context(), cluster(t, refuse, all...), "runners", "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,11 +113,7 @@ func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 
 // Whoever may read one namespace only learns of the bindings there.
 func TestBindingsOfOneNamespace(t *testing.T) {
-	all := objects()
-	set := all[0].(*v1alpha1.AutoscalingRunnerSet)
-	set.Annotations = map[string]string{"actions.github.com/cleanup-no-permission-service-account-name": "runner"}
-	set.Spec.Template.Spec.ServiceAccountName = "runner"
-	all = append(all, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "deployers"},
+	all := append(withoutToken("runner", nil), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "deployers"},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "runners", Name: "runner"}}})
 	lists := 0
 	refuse := func(list client.ObjectList) error {
