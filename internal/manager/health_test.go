@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,8 +85,8 @@ func TestLivenessDoesNotWaitForMetrics(t *testing.T) {
 			}
 			<-time.After(20 * time.Second)
 		}
-		if got := h.status("/healthz"); got != http.StatusInternalServerError || metrics.gathered != 1 {
-			t.Errorf("metrics that can't be gathered: %d after %d attempts, want a failure after one", got, metrics.gathered)
+		if got := h.status("/healthz"); got != http.StatusInternalServerError || metrics.gathered.Load() != 1 {
+			t.Errorf("metrics that can't be gathered: %d after %d attempts, want a failure after one", got, metrics.gathered.Load())
 		}
 		close(metrics.release)
 		synctest.Wait()
@@ -99,13 +100,13 @@ func TestLivenessDoesNotWaitForMetrics(t *testing.T) {
 // slowMetrics can't be gathered before their release.
 type slowMetrics struct {
 	release  chan struct{}
-	gathered int
+	gathered atomic.Int32
 }
 
 func (m *slowMetrics) Describe(chan<- *prometheus.Desc) {}
 
 func (m *slowMetrics) Collect(chan<- prometheus.Metric) {
-	m.gathered++
+	m.gathered.Add(1)
 	<-m.release
 }
 
