@@ -27,6 +27,16 @@ func (c *client) listRunners(query string) (page runnerPage) {
 	return page
 }
 
+// statusOf returns the listed status of the one runner of that name.
+func (c *client) statusOf(name string) string {
+	c.t.Helper()
+	page := c.listRunners("?name=" + name)
+	if page.TotalCount != 1 {
+		c.t.Fatalf("runners named %s: %+v", name, page)
+	}
+	return page.Runners[0].Status
+}
+
 // A runner is listed as offline until it connects, and again some time after it has lost touch.
 func TestRunnersAreListedWithTheirStatus(t *testing.T) {
 	// By a clock that stands still: pauses between requests must not look like a loss.
@@ -57,14 +67,7 @@ func TestRunnersAreListedWithTheirStatus(t *testing.T) {
 	}
 	crash()
 	<-ended
-	for {
-		page := c.listRunners("?name=runner")
-		if page.TotalCount != 1 {
-			t.Fatalf("after the crash: %+v", page)
-		}
-		if page.Runners[0].Status == "offline" {
-			break
-		}
+	for c.statusOf("runner") != "offline" {
 		clock.Step(time.Millisecond) // the service sees a moment later that the connection has ended
 	}
 }
