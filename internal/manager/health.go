@@ -23,6 +23,10 @@ const (
 	// longestReconcile is controller-runtime's metric of the longest reconcile now running, in seconds, by controller.
 	longestReconcile = metrics.WorkQueueSubsystem + "_" + metrics.LongestRunningProcessorKey
 
+	// lookPeriod is the shortest time between two looks for a stuck worker. Each costs as much as a scrape: a second and more with
+	// thousands of scale sets, whoever created them.
+	lookPeriod = 15 * time.Second
+
 	// syncProbe is how long /readyz waits for caches. By default the kubelet gives a probe 1 s.
 	syncProbe = 500 * time.Millisecond
 	// headerTimeout and shutdownTimeout keep a stalled client from blocking the server or its shutdown.
@@ -41,6 +45,10 @@ type health struct {
 	// blocked is why the manager has not started. Once synced is set it has, and synced says whether the caches are filled.
 	blocked error
 	synced  func(context.Context) bool
+	// stuck is what the last look for a stuck worker found, nil if nothing. That look began at lookedAt; looking is set until it ends.
+	stuck    error
+	lookedAt time.Time
+	looking  bool
 }
 
 // report records why the manager has not started, nil if it is about to; or, with synced, that it has. It is then ready as soon as synced
@@ -66,8 +74,31 @@ func (h *health) ready(request *http.Request) error {
 	return nil
 }
 
-// alive fails when a worker is stuck. It never fails because of GitHub or the API server: a restart would not help.
+// alive fails when a worker is stuck. It never fails because of GitHub or the API server: a restart would not help. It says what the last
+// look has found, because the kubelet doesn't wait for one.
 func (h *health) alive(*http.Request) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	since := time.Since(h.lookedAt)
+	switch {
+	case h.looking && since > stuckAfter:
+		return fmt.Errorf("the metrics have not been gathered for %s", since.Round(time.Second))
+	case !h.looking && since >= lookPeriod:
+		h.looking, h.lookedAt = true, time.Now()
+		go h.look()
+	}
+	return h.stuck
+}
+
+func (h *health) look() {
+	stuck := h.findStuck()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stuck, h.looking = stuck, false
+}
+
+// findStuck returns an error that says for how long a reconcile has been running, if that is too long.
+func (h *health) findStuck() error {
 	families, err := h.gatherer.Gather()
 	if err != nil {
 		return nil // a broken metric is no reason to kill a working manager

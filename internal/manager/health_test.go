@@ -5,7 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,20 +45,69 @@ func TestReadiness(t *testing.T) {
 }
 
 func TestLivenessFailsWithAStuckWorker(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: longestReconcile}, []string{"name"})
-	registry.MustRegister(running)
-	h := &health{gatherer: registry}
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: longestReconcile}, []string{"name"})
+		registry.MustRegister(running)
+		h := &health{gatherer: registry}
+		expect := func(when string, want int) {
+			t.Helper()
+			for range 2 { // what one probe has looked for, the next one says
+				h.status("/healthz")
+				<-time.After(lookPeriod)
+			}
+			if got := h.status("/healthz"); got != want {
+				t.Errorf("%s: %d, want %d", when, got, want)
+			}
+		}
+		running.WithLabelValues("quick").Set(1)
+		running.WithLabelValues("slow").Set(stuckAfter.Seconds())
+		expect("after the longest time", http.StatusOK)
+		running.WithLabelValues("slow").Set(stuckAfter.Seconds() + 1)
+		expect("after more", http.StatusInternalServerError)
+		running.WithLabelValues("slow").Set(0)
+		expect("when it is over", http.StatusOK)
+	})
+}
 
-	running.WithLabelValues("quick").Set(1)
-	running.WithLabelValues("slow").Set(stuckAfter.Seconds())
-	if got := h.status("/healthz"); got != http.StatusOK {
-		t.Errorf("after %s: %d", stuckAfter, got)
-	}
-	running.WithLabelValues("slow").Set(stuckAfter.Seconds() + 1)
-	if got := h.status("/healthz"); got != http.StatusInternalServerError {
-		t.Errorf("after more: %d", got)
-	}
+// Anybody who may create scale sets can make the metrics large. The kubelet gives up after seconds, and restarts the manager after three
+// times.
+func TestLivenessDoesNotWaitForMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry, metrics := prometheus.NewRegistry(), &slowMetrics{release: make(chan struct{})}
+		registry.MustRegister(metrics)
+		h := &health{gatherer: registry}
+		begun := time.Now()
+		for time.Since(begun) <= stuckAfter {
+			before := time.Now()
+			if got := h.status("/healthz"); got != http.StatusOK || time.Since(before) != 0 {
+				t.Fatalf("after %s: %d in %s", time.Since(begun), got, time.Since(before))
+			}
+			<-time.After(20 * time.Second)
+		}
+		if got := h.status("/healthz"); got != http.StatusInternalServerError || metrics.gathered.Load() != 1 {
+			t.Errorf("metrics that can't be gathered: %d after %d attempts, want a failure after one", got, metrics.gathered.Load())
+		}
+		close(metrics.release)
+		synctest.Wait()
+		if got := h.status("/healthz"); got != http.StatusOK {
+			t.Errorf("when they could be: %d", got)
+		}
+		synctest.Wait()
+	})
+}
+
+// slowMetrics can't be gathered before their release.
+type slowMetrics struct {
+	release  chan struct{}
+	gathered atomic.Int32
+}
+
+func (m *slowMetrics) Describe(chan<- *prometheus.Desc) {}
+
+func (m *slowMetrics) Collect(chan<- prometheus.Metric) {
+	m.gathered.Add(1)
+	<-m.release
 }
 
 func TestHealthServer(t *testing.T) {

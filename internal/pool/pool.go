@@ -1,5 +1,5 @@
-// Package pool runs slow calls outside of the reconcile workers: with a limit for the whole process, fair between scale sets,
-// and at most one call per key at a time.
+// Package pool runs slow calls outside of the reconcile workers: with a limit for the whole process, fair between namespaces and, in
+// each, between scale sets, and at most one call per key at a time.
 //
 // A reconciler that needs something from GitHub requests a call here and returns. When the call has ended, the object is
 // reconciled again and finds the answer (see Calls). So neither a worker nor a lock is ever held across a call that another
@@ -8,6 +8,8 @@ package pool
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +37,8 @@ type Pool struct {
 	running int            // places taken (see mayStart)
 	groups  map[string]int // tasks of a group in flight, including slow ones, at most limit
 	waiting map[string][]task
-	order   []string // groups with waiting tasks, the one whose turn is next first
+	order   []string            // namespaces with waiting tasks, the one whose turn is next first
+	turns   map[string][]string // by namespace, its groups with waiting tasks, likewise
 	active  sync.WaitGroup
 }
 
@@ -47,7 +50,7 @@ type task struct {
 // New returns a pool that runs limit tasks at a time, or more while most of them belong to groups that came first. Tasks wait
 // until Start is called.
 func New(limit int, clk clock.WithDelayedExecution) *Pool {
-	return &Pool{limit: limit, clock: clk, groups: map[string]int{}, waiting: map[string][]task{}}
+	return &Pool{limit: limit, clock: clk, groups: map[string]int{}, waiting: map[string][]task{}, turns: map[string][]string{}}
 }
 
 // Start runs tasks until the context ends, then waits for the tasks in flight, whose own context has ended too.
@@ -65,16 +68,25 @@ func (p *Pool) Start(ctx context.Context) error {
 	return nil
 }
 
-// Go queues a task on behalf of a group, which is a scale set. Groups take turns, so a group with a thousand tasks does not delay
-// another group's first one. Go never blocks.
+// Go queues a task on behalf of a group, which is a scale set as NAMESPACE/NAME. Namespaces take turns, and in each its groups, so
+// neither a group with a thousand tasks nor a namespace with a thousand groups delays another's first task. Go never blocks.
 func (p *Pool) Go(group string, run func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiting[group]) == 0 {
-		p.order = append(p.order, group)
+		p.queue(group)
 	}
 	p.waiting[group] = append(p.waiting[group], task{group: group, run: run})
 	p.dispatch()
+}
+
+// queue puts a group at the end of its namespace's turns.
+func (p *Pool) queue(group string) {
+	namespace, _, _ := strings.Cut(group, "/")
+	if len(p.turns[namespace]) == 0 {
+		p.order = append(p.order, namespace)
+	}
+	p.turns[namespace] = append(p.turns[namespace], group)
 }
 
 // Waiting reports whether tasks wait: the group's own, for any reason, or those of others, for a place. If places are free, a group
@@ -92,10 +104,13 @@ func (p *Pool) dispatch() {
 	}
 	share := p.evenShare()
 	for passed := 0; passed < len(p.order); {
-		group := p.order[0]
+		namespace := p.order[0]
 		p.order = p.order[1:]
-		if !p.mayStart(group, share) {
-			p.order = append(p.order, group)
+		group, found := p.next(namespace, share)
+		if len(p.turns[namespace]) > 0 {
+			p.order = append(p.order, namespace)
+		}
+		if !found {
 			passed++
 			continue
 		}
@@ -104,10 +119,26 @@ func (p *Pool) dispatch() {
 	}
 }
 
+// next removes and returns the first group of a namespace that may start a task. Those before it go behind the others.
+func (p *Pool) next(namespace string, share int) (group string, found bool) {
+	turns := p.turns[namespace]
+	i := slices.IndexFunc(turns, func(group string) bool { return p.mayStart(group, share) })
+	if i < 0 {
+		return "", false
+	}
+	group = turns[i]
+	if turns = append(turns[i+1:], turns[:i]...); len(turns) > 0 {
+		p.turns[namespace] = turns
+	} else {
+		delete(p.turns, namespace)
+	}
+	return group, true
+}
+
 // evenShare returns how many tasks each group may have in flight if all groups with tasks get the same number, at least one.
 func (p *Pool) evenShare() int {
 	groups := len(p.groups)
-	for _, group := range p.order {
+	for group := range p.waiting {
 		if p.groups[group] == 0 {
 			groups++
 		}
@@ -123,7 +154,7 @@ func (p *Pool) mayStart(group string, share int) bool {
 	return p.running < p.limit && inFlight < p.limit || p.running < 2*p.limit && inFlight < share
 }
 
-// take removes the group's first task, and moves the group to the end of the order if it has more.
+// take removes the group's first task, and gives the group another turn if it has more.
 func (p *Pool) take(group string) task {
 	queue := p.waiting[group]
 	next := queue[0]
@@ -132,7 +163,7 @@ func (p *Pool) take(group string) task {
 		delete(p.waiting, group)
 	} else {
 		p.waiting[group] = queue[1:]
-		p.order = append(p.order, group)
+		p.queue(group)
 	}
 	return next
 }

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -75,6 +76,40 @@ func TestPoolGroupsTakeTurns(t *testing.T) {
 		synctest.Wait()
 		if waited != 0 {
 			t.Errorf("the small set's task waited %s behind the large set's", waited)
+		}
+	})
+}
+
+// Whoever may create runners in one namespace may give each a scale set's labels of its own.
+func TestPoolNamespacesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, groups = 4, 400
+		pool := run(t, limit)
+		synctest.Wait()
+		ran, hangs := map[string]bool{}, hold(30*time.Second)
+		var mutex sync.Mutex
+		for i := range groups {
+			group := fmt.Sprintf("crowd/%d", i)
+			pool.Go(group, func(ctx context.Context) {
+				mutex.Lock()
+				ran[group] = true
+				mutex.Unlock()
+				hangs(ctx)
+			})
+		}
+		for range 3 {
+			start, waited := time.Now(), time.Hour
+			pool.Go("other/set", func(context.Context) { waited = time.Since(start) })
+			<-time.After(slowAfter)
+			synctest.Wait()
+			if waited > slowAfter {
+				t.Errorf("a task waited %s behind those of another namespace's many sets, want %s at most", waited, slowAfter)
+			}
+		}
+		<-time.After(slowAfter * groups / limit)
+		synctest.Wait()
+		if len(ran) != groups {
+			t.Errorf("%d of %d groups had their turn", len(ran), groups)
 		}
 	})
 }

@@ -161,7 +161,7 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 {{- end }}
 {{- end }}
 
-{{/* Empty if nothing would answer them. */}}
+{{/* Empty if nothing would answer them. 5 s for an answer, because a busy node is slow and a restart doesn't make it faster. */}}
 {{- define "gha-runner-scale-set-controller.probes" -}}
 {{- $address := (include "gha-runner-scale-set-controller.flags" . | fromJson).healthProbeBindAddress | default "0" }}
 {{- $port := include "gha-runner-scale-set-controller.port" $address }}
@@ -172,12 +172,14 @@ livenessProbe:
     port: {{ $port }}
   initialDelaySeconds: 15
   periodSeconds: 20
+  timeoutSeconds: 5
 readinessProbe:
   httpGet:
     path: /readyz
     port: {{ $port }}
   initialDelaySeconds: 5
   periodSeconds: 10
+  timeoutSeconds: 5
 {{- end }}
 {{- end }}
 

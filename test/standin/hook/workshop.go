@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -30,7 +29,9 @@ const (
 
 	// startLimit is how long the hooks wait for a pod.
 	startLimit = 10 * time.Minute
-	askEvery   = 200 * time.Millisecond
+	// logLimit is how long a line that was printed may take to be in a container's log.
+	logLimit = 20 * time.Second
+	askEvery = 200 * time.Millisecond
 )
 
 // workshop is a job's containers as pods, worked on with the rights of the runner pod's ServiceAccount.
@@ -155,18 +156,16 @@ func (w *workshop) awaitPhase(ctx context.Context, name string, wanted ...corev1
 	return nil
 }
 
+// readLog reads a container's log until it has the line: a container that has started need not have printed it yet.
 func (w *workshop) readLog(ctx context.Context, name, line string) error {
 	options := &corev1.PodLogOptions{Container: jobContainer}
-	stream, err := w.client.CoreV1().Pods(w.namespace).GetLogs(name, options).Stream(ctx)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	content, err := io.ReadAll(stream)
-	if err != nil {
-		return err
-	}
-	return expect(line, string(content))
+	missing := error(nil)
+	err := wait.PollUntilContextTimeout(ctx, askEvery, logLimit, true, func(ctx context.Context) (bool, error) {
+		content, err := w.client.CoreV1().Pods(w.namespace).GetLogs(name, options).DoRaw(ctx)
+		missing = expect(line, string(content))
+		return missing == nil, err
+	})
+	return errors.Join(err, missing)
 }
 
 // prune deletes the pods and Secrets of the job, found by their label.
