@@ -312,6 +312,7 @@ func checkListener(s *Set) []Finding {
 // checkStopped reports why the manager creates no runners, or fewer than GitHub's figures ask for.
 func checkStopped(s *Set) []Finding {
 	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue))
+	findings = append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionPodTemplateRefused, metav1.ConditionTrue))...)
 	findings = append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
 	findings = append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue))...)
 	if ready := s.condition(v1alpha1.ConditionReady, metav1.ConditionFalse); ready != nil && ready.Reason == v1alpha1.ReasonReconcileFailed {

@@ -58,7 +58,8 @@ var typeFixes = map[string]string{
 }
 
 func fixOf(conditionType, reason string) string {
-	if conditionType == v1alpha1.ConditionRunnersPending || conditionType == v1alpha1.ConditionDegraded {
+	switch conditionType {
+	case v1alpha1.ConditionRunnersPending, v1alpha1.ConditionDegraded, v1alpha1.ConditionPodTemplateRefused:
 		if fix, known := podFixes[reason]; known {
 			return fix
 		}

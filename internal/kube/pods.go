@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // LivePod reads the pod from the API server, through its status subresource, and returns nil if that very pod is gone. Use it
@@ -30,6 +32,11 @@ func LivePod(ctx context.Context, c client.SubResourceClientConstructor, known *
 		return live, nil
 	}
 }
+
+// NoRunnerContainer says what is wrong with a template whose pod would never receive its JIT config.
+const NoRunnerContainer = "the pod template has no container named " + v1alpha1.RunnerContainerName +
+	", so no container would receive the registration: in spec.template of the AutoscalingRunnerSet, name the container that runs the runner \"" +
+	v1alpha1.RunnerContainerName + "\""
 
 // Container returns the container of a pod by its name, nil if there is none.
 func Container(spec *corev1.PodSpec, name string) *corev1.Container {

@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,25 @@ import (
 // webhook (BadRequest) denies it.
 func IsRefused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// IsQuotaExceeded reports whether a ResourceQuota has no room, or its use has not been counted yet, which both pass. The API server
+// gives refusals of a quota no cause, so apart from the type only their text identifies them. It has begun like this for as long as
+// quotas have existed. A quota that asks for requests or limits which the pod lacks says something else: that doesn't pass.
+func IsQuotaExceeded(err error) bool {
+	return apierrors.IsForbidden(err) &&
+		(strings.Contains(err.Error(), "exceeded quota: ") || strings.Contains(err.Error(), "status unknown for quota: "))
+}
+
+// IsDeniedByAuthorizer reports whether the request to create an object was forbidden to who sent it, before anybody looked at the
+// object. Only then does the answer not name the object, whose name the path of such a request lacks.
+func IsDeniedByAuthorizer(err error) bool {
+	var answer apierrors.APIStatus
+	if !apierrors.IsForbidden(err) || !errors.As(err, &answer) {
+		return false
+	}
+	details := answer.Status().Details
+	return details != nil && details.Kind != "" && details.Name == ""
 }
 
 // IsUnanswered reports whether the API server is away: a request to it got no answer, or one of a proxy in front of it, of an

@@ -103,6 +103,9 @@ func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 		Version:                  build.Version,
 		StripForeignFinalizers:   d.options.StripForeignFinalizers,
 		MaxRunnersPerSet:         d.options.MaxRunnersPerSet,
+		RunnerPod: func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
+			return ephemeralrunner.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), build.Version)
+		},
 	})
 }
 

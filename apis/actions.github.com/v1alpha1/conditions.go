@@ -1,8 +1,8 @@
 package v1alpha1
 
 // Condition types. kstatus, and so Argo CD, Flux and `kubectl wait`, understands Ready and Stalled; Progressing is never
-// true together with Ready. Types that name a problem (Stalled, Degraded, RunnerOutdated, QuotaExceeded, RunnersPending,
-// RunnersUnprotected, StatisticsDoubtful, Draining, DeletionBlocked) are either absent without it, or stay with status False and the
+// true together with Ready. Types that name a problem (Stalled, Degraded, RunnerOutdated, PodTemplateRefused, QuotaExceeded,
+// RunnersPending, RunnersUnprotected, StatisticsDoubtful, Draining, DeletionBlocked) are either absent without it, or stay with status False and the
 // reason that ended it.
 const (
 	// ConditionReady: the object does what its spec asks for.
@@ -26,6 +26,10 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; until the template changes, one runner is tried now and then.
 	ConditionRunnerOutdated = "RunnerOutdated"
+	// ConditionPodTemplateRefused: no runner can start, because the API server, or a policy, refuses every pod of the template. A
+	// dry run of one pod showed it when the template or the set was new, or the pods of all waiting runners were forbidden for a
+	// minute. A ResourceQuota that is full and a webhook that doesn't answer don't count.
+	ConditionPodTemplateRefused = "PodTemplateRefused"
 	// ConditionVersionSupported: the chart that created the object has the manager's minor version, or the manager is a development build.
 	ConditionVersionSupported = "VersionSupported"
 	// ConditionPodStarted: the runner's pod is running; while False, the message is the scheduler's or kubelet's own.

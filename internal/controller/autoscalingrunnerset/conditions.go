@@ -42,6 +42,7 @@ func conditionsOf(p *pass, version string) []metav1.Condition {
 		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(p, v1alpha1.ConditionQuotaExceeded), runnersCondition(p, v1alpha1.ConditionRunnersPending),
 		runnersCondition(p, v1alpha1.ConditionStatisticsDoubtful), protectionCondition(p), blockedCondition(p),
+		p.template.condition,
 	} {
 		if optional != nil {
 			conditions = append(conditions, *optional)

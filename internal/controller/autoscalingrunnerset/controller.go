@@ -55,6 +55,8 @@ type Options struct {
 	StripForeignFinalizers bool
 	// MaxRunnersPerSet limits the runners of each set; 0 means no limit.
 	MaxRunnersPerSet int
+	// RunnerPod returns a pod as one of the set's runners would get, whose runner set is to be as given.
+	RunnerPod func(*v1alpha1.AutoscalingRunnerSet, *v1alpha1.EphemeralRunnerSet) *corev1.Pod
 }
 
 // Controller reconciles AutoscalingRunnerSets.
@@ -67,6 +69,8 @@ type Controller struct {
 	syncs           *pool.Calls[types.NamespacedName, syncResult]
 	deregistrations *pool.Calls[types.NamespacedName, deregistration]
 	searches        *pool.Calls[types.NamespacedName, searchResult]
+	// trials have the last dry run of a runner's pod for each AutoscalingRunnerSet. An error is the API server's answer.
+	trials *pool.Calls[types.NamespacedName, struct{}]
 }
 
 // NewController returns a controller to be set up with a manager, or to be called through Reconcile directly.
@@ -75,6 +79,7 @@ func NewController(options Options) *Controller {
 	c.syncs = pool.NewCalls[types.NamespacedName, syncResult](options.Pool, options.Clock, c.waker.Wake)
 	c.deregistrations = pool.NewCalls[types.NamespacedName, deregistration](options.Pool, options.Clock, c.waker.Wake)
 	c.searches = pool.NewCalls[types.NamespacedName, searchResult](options.Pool, options.Clock, c.waker.Wake)
+	c.trials = pool.NewCalls[types.NamespacedName, struct{}](options.Pool, options.Clock, c.waker.Wake)
 	return c
 }
 
@@ -118,8 +123,8 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	p.findBlocked()
 	steps := []func(context.Context, *pass) error{
-		c.protect, c.resolve, c.giveWay, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer, c.applyRunnerSet, c.applyListener,
-		c.readBudgets,
+		c.protect, c.resolve, c.giveWay, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer, c.applyRunnerSet, c.tryTemplate,
+		c.applyListener, c.readBudgets,
 	}
 	if !set.DeletionTimestamp.IsZero() {
 		steps = []func(context.Context, *pass) error{c.finalize}
@@ -155,6 +160,7 @@ func (c *Controller) forgetCalls(key types.NamespacedName) {
 	c.syncs.Forget(key)
 	c.deregistrations.Forget(key)
 	c.searches.Forget(key)
+	c.trials.Forget(key)
 	unpublish(key)
 }
 
@@ -201,6 +207,8 @@ type pass struct {
 	asked    bool
 	// runnerSpecHash identifies the runner spec that the EphemeralRunnerSet has to have, empty if the pass did not get that far.
 	runnerSpecHash string
+	// template is what is known of whether a runner's pod would be admitted.
+	template templateVerdict
 	// budgets are the PodDisruptionBudgets of the set's namespace, nil if the pass did not look.
 	budgets *namespaceBudgets
 	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the cache was

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -39,6 +41,20 @@ type fixture struct {
 	// intercept is for rejecting requests; restart puts it into effect.
 	intercept *interceptor.Funcs
 }
+
+// podOf returns a pod of a set's template, as far as tests need it.
+func podOf(set *v1alpha1.AutoscalingRunnerSet, _ *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: set.Name + "-runner-check", Labels: set.Spec.Template.Labels,
+			Annotations: map[string]string{v1alpha1.AnnotationRunnerSpecHash: templateOf(set)},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName}}},
+	}
+}
+
+// templateOf stands for the hash of a set's template.
+func templateOf(set *v1alpha1.AutoscalingRunnerSet) string { return kube.Hash(set.Spec.Template) }
 
 // inBubble runs a test with a fixture.
 func inBubble(t *testing.T, test func(f *fixture)) {
@@ -69,6 +85,7 @@ func (f *fixture) restart(workers *pool.Pool) {
 		Client: interceptor.NewClient(f.client, *f.intercept), Reader: f.client, Connections: f.github, Pool: workers, Recorder: f.recorder, Clock: clock.RealClock{},
 		Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
 		ExcludedLabelPrefixes: []string{"internal.example/"}, Version: managerVersion, StripForeignFinalizers: true,
+		RunnerPod: podOf,
 	})
 }
 

@@ -25,6 +25,8 @@ type memory struct {
 	begunHere bool
 	// kept are the objects that only finalizers of others keep.
 	kept kube.Kept
+	// template is what has become of pods of the present template.
+	template templateMemory
 	// stripped is the last release of the chart that stripProtection has handled.
 	stripped strippedRelease
 }

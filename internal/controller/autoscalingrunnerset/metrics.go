@@ -40,6 +40,7 @@ var bad = []metav1.Condition{
 	{Type: v1alpha1.ConditionListenerTemplateAccepted, Status: metav1.ConditionFalse},
 	{Type: v1alpha1.ConditionListenerReady, Status: metav1.ConditionFalse},
 	{Type: v1alpha1.ConditionRunnerOutdated, Status: metav1.ConditionTrue},
+	{Type: v1alpha1.ConditionPodTemplateRefused, Status: metav1.ConditionTrue},
 	{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue},
 	{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue},
 	{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue},

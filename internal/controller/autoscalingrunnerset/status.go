@@ -22,6 +22,10 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 		return nil
 	}
 	c.recordScaling(ctx, p)
+	if p.template.heldFor > 0 && !p.moved() {
+		p.requeue.After(p.template.heldFor)
+		return nil
+	}
 	p.memory.lostJobs = max(p.memory.lostJobs, lostJobs(p))
 	if wait := p.memory.statusWrittenAt.Add(statusPeriod).Sub(p.now); wait > 0 && !p.moved() {
 		p.requeue.After(wait)

@@ -101,6 +101,12 @@ func (p *pass) runningSummary(conditions []metav1.Condition) []metav1.Condition 
 	if trouble != nil && trouble.Type == v1alpha1.ConditionStalled {
 		return report.Unready(trouble.Reason, trouble.Message, needsUser(trouble.Reason))
 	}
+	if p.template.awaited {
+		return p.progressingSummary(reasonCheckingTemplate, "the API server has not said yet whether it would admit the runners' pods")
+	}
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionPodTemplateRefused); c != nil && c.Status == metav1.ConditionTrue {
+		return p.refusedSummary(c)
+	}
 	for _, conditionType := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
 		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
 			// An outdated runner needs a new image; a degraded set may recover by itself.

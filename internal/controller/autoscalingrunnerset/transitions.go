@@ -31,6 +31,7 @@ var announcedTransitions = []transition{
 	{conditionType: v1alpha1.ConditionLabelsInSync, to: metav1.ConditionFalse, newEvent: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionListenerTemplateAccepted, to: metav1.ConditionFalse, newEvent: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionListenerReady, to: metav1.ConditionFalse, newEvent: report.Warning, reasons: true},
+	{conditionType: v1alpha1.ConditionPodTemplateRefused, to: metav1.ConditionTrue, newEvent: report.Warning, always: true, reasons: true},
 	{conditionType: v1alpha1.ConditionDegraded, to: metav1.ConditionTrue, newEvent: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionQuotaExceeded, to: metav1.ConditionTrue, newEvent: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, newEvent: report.Warning, always: true, reasons: true},

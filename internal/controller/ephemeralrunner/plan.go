@@ -224,7 +224,7 @@ func planEnded(o *observation) decision {
 // planProvision starts an attempt once the pause after the last one is over.
 func planProvision(o *observation) decision {
 	if kube.Container(&o.runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil {
-		return decision{step: stepFail, reason: v1alpha1.ReasonInvalidPod, message: noRunnerContainer}
+		return decision{step: stepFail, reason: v1alpha1.ReasonInvalidPod, message: kube.NoRunnerContainer}
 	}
 	if due := nextAttemptAt(o); o.now.Before(due) {
 		return decision{requeueAt: due}

@@ -70,6 +70,11 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 	return pod
 }
 
+// SamplePod returns the pod that a runner would get, but for the id of its registration.
+func SamplePod(runner *v1alpha1.EphemeralRunner, version string) *corev1.Pod {
+	return newPod(runner, 0, version)
+}
+
 // startOnce keeps the kubelet from restarting the runner container, whatever the template says: a JIT config is good for one
 // start. A container may have its own restart policy, and any container may have a rule that restarts all of them.
 func startOnce(spec *corev1.PodSpec) {

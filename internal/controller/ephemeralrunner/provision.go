@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,11 +19,6 @@ import (
 
 // writeTimeout bounds a request to the API server that is sent from the pool.
 const writeTimeout = 30 * time.Second
-
-// noRunnerContainer says what is wrong with a template whose pod would never receive its JIT config.
-const noRunnerContainer = "the pod template has no container named " + v1alpha1.RunnerContainerName +
-	", so no container would receive the registration: in spec.template of the AutoscalingRunnerSet, name the container that runs the runner \"" +
-	v1alpha1.RunnerContainerName + "\""
 
 // provision registers the runner and creates its Secret and Pod, in the pool. A known registration has an unused JIT config
 // (see recordedRunnerID), which is taken from the Secret if it is there.
@@ -187,7 +181,7 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return &failure{kind: failureInvalid, reason: v1alpha1.ReasonInvalidPod, message: fmt.Sprintf(
 			"the API server rejects the pod template: %v: correct spec.template of the AutoscalingRunnerSet", err)}
-	case isQuota(err):
+	case kube.IsQuotaExceeded(err):
 		return &failure{reason: v1alpha1.ReasonQuotaExceeded, message: err.Error()}
 	case apierrors.IsForbidden(err):
 		return &failure{reason: v1alpha1.ReasonPodForbidden, message: fmt.Sprintf(
@@ -195,12 +189,6 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	default:
 		return requestFailure(v1alpha1.ReasonPodRefused, "create pod "+runner.Name, err)
 	}
-}
-
-// isQuota reports whether a ResourceQuota has no room. The API server gives these refusals no cause, so apart from the type
-// only their text identifies them. It has begun like this for as long as quotas have existed.
-func isQuota(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: ")
 }
 
 // checkExistingPod returns nil if the pod that already has the runner's name is its own, usually created by an earlier call

@@ -116,7 +116,7 @@ func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	case apierrors.IsInvalid(err):
 		return &failure{kind: failureInvalid, reason: v1alpha1.ReasonInvalidSecret, message: fmt.Sprintf(
 			"the API server rejects the metadata of the runner's Secret: %v: correct ephemeralRunnerConfigSecretMetadata", err)}
-	case isQuota(err):
+	case kube.IsQuotaExceeded(err):
 		return &failure{reason: v1alpha1.ReasonQuotaExceeded, message: err.Error()}
 	default:
 		return requestFailure(v1alpha1.ReasonSecretRefused, "create Secret "+runner.Name, err)

@@ -198,6 +198,21 @@ func lacksCommand(spec *corev1.PodSpec) bool {
 	return runner != nil && len(runner.Command) == 0 && len(runner.Args) == 0
 }
 
+// sampleSuffix ends the name of a sample. It is as long as the random end of a runner's name, which never has an e.
+const sampleSuffix = "check"
+
+// SampleRunner returns a runner as origin's runner set would create it, to find out whether its pod would be admitted. It is never
+// created.
+func SampleRunner(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet) *v1alpha1.EphemeralRunner {
+	proxySecret := ""
+	if set.Spec.EphemeralRunnerSpec.Proxy != nil {
+		proxySecret = kube.RunnerProxySecretName(set.Name, set.Namespace)
+	}
+	sample := newRunner(set, inheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix, templateHash(set), proxySecret)
+	sample.UID = origin.UID // an owner needs one
+	return sample
+}
+
 // newRunner returns the runner to create, with the labels that it inherits. It has its finalizer from the start, so that no pass can miss its deletion.
 func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, name, specHash, proxySecret string) *v1alpha1.EphemeralRunner {
 	labels, annotations := kube.Metadata(set.Spec.EphemeralRunnerMetadata)

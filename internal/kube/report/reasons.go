@@ -41,7 +41,7 @@ var knownReasons = sets.New(append([]string{
 	v1alpha1.ReasonRunnerSpecDiffers, v1alpha1.ReasonNoDisruptionBudget, v1alpha1.ReasonSeveralDisruptionBudgets,
 	v1alpha1.ReasonDisruptionBudgetTooWeak, v1alpha1.ReasonForeignFinalizers, v1alpha1.ReasonJobsNotTaken,
 }, strings.Fields(`
-Accepted BackOff CallFailed Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
+Accepted BackOff CallFailed CheckingPodTemplate Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
 ExtraListenerDeleted HookResourcesLeft JobLost JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
 NamespaceTerminating NoVersionLabel NothingKept OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
 PodUnreadable Protected StartedLate
