@@ -74,6 +74,11 @@ var broken = map[string]struct {
 		about: v1alpha1.ConditionRunnersPending, status: yes, reason: "Unschedulable", code: 1, words: []string{"2 runners wait", "Insufficient cpu", "add nodes"},
 		alerts: []string{"HarrierPodsPending"},
 	}},
+	"forbidden": {rig.Values{"template": rig.Values{"spec": rig.Values{"priorityClassName": "nobody"}}}, symptom{
+		about: v1alpha1.ConditionPodTemplateRefused, status: yes, reason: v1alpha1.ReasonPodForbidden, code: 1,
+		words:  []string{"no PriorityClass with name nobody was found", "spec.template", "correct what the message names"},
+		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
+	}},
 	"outdated": {rig.Values{"minRunners": 2, "template": runnerWith("RUNNER_VERSION", "1.0.0")}, symptom{
 		about: v1alpha1.ConditionRunnerOutdated, status: yes, reason: "RunnerVersionRefused", code: 1, words: []string{"rig.invalid/runner:test", "newer"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},

@@ -8,6 +8,7 @@ var (
 	isFalse = gomega.BeFalse()
 	isOne   = gomega.Equal(1)
 	isTwo   = gomega.Equal(2)
+	succeed = gomega.Succeed()
 
 	isDeregistering = gomega.Equal("Deregistering")
 	isListener      = gomega.Equal("AutoscalingListener")

@@ -1,0 +1,160 @@
+package gitops
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// enforced is the label by which a namespace enforces a Pod Security Standard.
+const enforced = "pod-security.kubernetes.io/enforce"
+
+// A scale set whose pods the namespace forbids is never current, before its first job and after it, and fails when that has lasted for a
+// minute. It is current once the namespace allows them. Upgrades are treated likewise.
+func TestAScaleSetThatCanStartNoRunnerIsNotCurrent(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+	labelled(t, r, enforced, "baseline")
+	r.InstallSet("dind", rig.Values{"containerMode": rig.Values{"type": "dind"}})
+	r.AwaitListening("dind")
+	seen := map[string]bool{}
+	status := func() string {
+		status := statusOf(t, r, "dind")
+		seen[status] = true
+		return status
+	}
+	g := gomega.NewWithT(t)
+	g.Eventually(status, rig.Patience, 100*time.Millisecond).Should(gomega.Equal(failed))
+	if seen[current] || !seen[inProgress] {
+		t.Errorf("it was %v", seen)
+	}
+	g.Expect(readyOf(t, r, "dind")).To(gomega.And(
+		gomega.ContainSubstring(`violates PodSecurity "baseline:latest": privileged`), gomega.ContainSubstring(`must not set securityContext.privileged=true`),
+		gomega.ContainSubstring("spec.template"), gomega.ContainSubstring(v1alpha1.ReasonPodForbidden),
+	))
+	labelled(t, r, enforced, "privileged")
+	g.Eventually(status, 2*rig.Patience, time.Second).Should(gomega.Equal(current))
+
+	// What was current stays so, or isn't, by the template that is wanted.
+	labelled(t, r, enforced, "baseline")
+	seen = map[string]bool{}
+	r.UpgradeSet("dind", rig.Values{"containerMode": rig.Values{"type": "dind"}, "labels": rig.Values{"team": "ci"}, "template": labelledTemplate})
+	g.Eventually(status, rig.Patience, 20*time.Millisecond).Should(gomega.Equal(failed))
+	if seen[current] {
+		t.Error("it was current before the API server had answered for the new template")
+	}
+	labelled(t, r, enforced, "privileged")
+	r.UpgradeSet("dind", rig.Values{"containerMode": rig.Values{"type": "dind"}})
+	g.Eventually(status, rig.Patience, time.Second).Should(gomega.Equal(current))
+}
+
+// labelledTemplate is a change of the template.
+var labelledTemplate = rig.Values{"metadata": rig.Values{"labels": rig.Values{"a": "b"}}}
+
+// A quota that is full for the moment and a webhook that is down make no scale set unready, neither a new one nor one whose jobs wait.
+func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+	g := gomega.NewWithT(t)
+	full := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: "team"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}
+	create(t, r, full)
+	g.Eventually(func() (int, error) {
+		err := r.Cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(full), full)
+		return len(full.Status.Hard), err
+	}, rig.Patience).Should(gomega.Equal(1))
+	r.InstallSet("full", rig.Values{"minRunners": 1})
+	g.Eventually(func() string { return readyOf(t, r, "full") }, rig.Patience).Should(gomega.ContainSubstring(v1alpha1.ReasonQuotaExceeded))
+	g.Expect(statusOf(t, r, "full")).To(gomega.Equal(current))
+	g.Expect(statusOf(t, r, rig.DefaultSet)).To(gomega.Equal(current))
+
+	down := webhookDown(r.RunnerNamespace)
+	create(t, r, down)
+	if err := r.Cluster.Client().Delete(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	r.InstallSet("unasked", rig.Values{"minRunners": 1})
+	g.Eventually(func() string { return readyOf(t, r, "unasked") }, rig.Patience).Should(gomega.ContainSubstring("failed calling webhook"))
+	for _, set := range []string{"unasked", rig.DefaultSet} {
+		g.Expect(statusOf(t, r, set)).To(gomega.Equal(current))
+	}
+	if err := r.Cluster.Client().Delete(t.Context(), down); err != nil {
+		t.Fatal(err)
+	}
+	r.WaitDone(r.QueueJobs(1, 0))
+}
+
+// webhookDown is a webhook for the namespace's pods at which nobody listens.
+func webhookDown(namespace string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "pods.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1")},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			SideEffects:       new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+}
+
+func create(t *testing.T, r *rig.Rig, object client.Object) {
+	t.Helper()
+	if err := r.Cluster.Client().Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Cluster.Client().Delete(t.Context(), object) }) // it may be gone
+}
+
+// labelled sets a label of the runners' namespace.
+func labelled(t *testing.T, r *rig.Rig, key, value string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.RunnerNamespace}}
+	before := namespace.DeepCopy()
+	namespace.Labels = map[string]string{key: value}
+	if err := r.Cluster.Client().Patch(t.Context(), namespace, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setOf reads a scale set.
+func setOf(t *testing.T, r *rig.Rig, name string) map[string]any {
+	t.Helper()
+	set := &unstructured.Unstructured{}
+	set.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"))
+	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: name}, set); err != nil {
+		t.Fatal(err)
+	}
+	return set.Object
+}
+
+// statusOf returns what kstatus computes for a scale set.
+func statusOf(t *testing.T, r *rig.Rig, name string) string {
+	t.Helper()
+	return kstatus(setOf(t, r, name))
+}
+
+// readyOf returns reason and message of a scale set's condition Ready.
+func readyOf(t *testing.T, r *rig.Rig, name string) string {
+	t.Helper()
+	list, _, _ := unstructured.NestedSlice(setOf(t, r, name), "status", "conditions")
+	for _, item := range list {
+		if condition, is := item.(map[string]any); is && condition["type"] == "Ready" {
+			return text(condition["reason"]) + ": " + text(condition["message"])
+		}
+	}
+	return ""
+}
