@@ -37,9 +37,11 @@ type site struct {
 var sites = map[string]site{
 	"nothing": {},
 	"pod-security": {
-		prepare:  func(w *world, namespace string) { w.label(namespace, "pod-security.kubernetes.io/enforce", "baseline") },
-		template: func(s *corev1.PodSpec) { s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)} },
-		reason:   v1alpha1.ReasonPodForbidden, words: `violates PodSecurity "baseline:latest": privileged`,
+		prepare: func(w *world, namespace string) { w.label(namespace, "pod-security.kubernetes.io/enforce", "baseline") },
+		template: func(s *corev1.PodSpec) {
+			s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+		},
+		reason: v1alpha1.ReasonPodForbidden, words: `violates PodSecurity "baseline:latest": privileged`,
 	},
 	"limit-range": {
 		prepare: func(w *world, namespace string) {
@@ -47,8 +49,10 @@ var sites = map[string]site{
 				Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}},
 			}})
 		},
-		template: func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")} },
-		reason:   v1alpha1.ReasonPodForbidden, words: "maximum cpu usage per Container is 1",
+		template: func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+		},
+		reason: v1alpha1.ReasonPodForbidden, words: "maximum cpu usage per Container is 1",
 	},
 	"account": {
 		template: func(s *corev1.PodSpec) { s.ServiceAccountName = "nobody" },
@@ -63,8 +67,10 @@ var sites = map[string]site{
 		reason:   v1alpha1.ReasonPodForbidden, words: `RuntimeClass "nobody" not found`,
 	},
 	"invalid": {
-		template: func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "none", MountPath: "/x"}} },
-		reason:   v1alpha1.ReasonInvalidPod, words: "volumeMounts[0].name",
+		template: func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "none", MountPath: "/x"}}
+		},
+		reason: v1alpha1.ReasonInvalidPod, words: "volumeMounts[0].name",
 	},
 	"policy": {
 		prepare: func(w *world, namespace string) { w.policy(namespace, "false") },
