@@ -248,7 +248,8 @@ func (m *templateMemory) judge(last pool.Call[struct{}], set *v1alpha1.Autoscali
 	case refused && last.Finished.After(m.admittedAt):
 		before := wasRefused(set)
 		condition = report.True(conditionType, reason, refusedMessage(last.Err, set.Namespace))
-		lasting := isStalled(set, reason) || before != nil && last.Finished.Sub(before.LastTransitionTime.Time) >= refusedFor
+		// The condition was written up to two seconds after the first refusal: see statusPeriod, and times of the API have whole seconds.
+		lasting := isStalled(set, reason) || before != nil && last.Finished.Sub(before.LastTransitionTime.Time) >= refusedFor-2*time.Second
 		return templateVerdict{condition: &condition, lasting: lasting}
 	case m.doubts(last), meta.FindStatusCondition(set.Status.Conditions, conditionType) == nil:
 		return templateVerdict{}

@@ -264,6 +264,7 @@ func TestPodsThatAreForbiddenForAMinuteMakeTheSetUnready(t *testing.T) {
 		f.runFor(30 * time.Second)
 		f.wantReady("for a minute", metav1.ConditionFalse, v1alpha1.ReasonPodForbidden, true)
 		kubernetes.answer = errPodSecurity
+		f.runFor(2 * time.Minute)
 		if err := f.client.Delete(f.Context(), runner); err != nil {
 			t.Fatal(err)
 		}
