@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 var (
@@ -54,6 +56,30 @@ func TestCreatesRunnersUnderChosenNames(t *testing.T) {
 		}
 		if !slices.Contains(f.set().Finalizers, v1alpha1.FinalizerEphemeralRunnerSet) {
 			t.Error("the set has no finalizer")
+		}
+	}, set)
+}
+
+// What is tried before the first job is what a job gets.
+func TestASampleIsARunnerAsTheSetCreatesIt(t *testing.T) {
+	set := newSet(1, func(s *v1alpha1.EphemeralRunnerSet) {
+		s.Spec.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"team": "build"}, Annotations: map[string]string{"note": "x"}}
+		s.Annotations = map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default"}
+		s.Spec.EphemeralRunnerSpec.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}}
+	})
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		f.reconcile()
+		f.wantRunners(1)
+		created, live := f.runners()[0], f.set()
+		sample := SampleRunner(controllertest.Origin(live.DeepCopy()), live)
+		if !kube.IsRunnerName(live.Name, sample.Name) || len(sample.Name) != len(created.Name) || sample.UID == "" {
+			t.Errorf("the sample is %s with UID %q", sample.Name, sample.UID)
+		}
+		sample.Name, sample.UID = created.Name, created.UID
+		sample.ResourceVersion, sample.CreationTimestamp = created.ResourceVersion, created.CreationTimestamp
+		if difference := cmp.Diff(&created, sample); difference != "" {
+			t.Error(difference)
 		}
 	}, set)
 }
