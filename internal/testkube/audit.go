@@ -42,6 +42,9 @@ func (e AuditEvent) Credential() string {
 	return strings.Join(e.User.Extra["authentication.kubernetes.io/credential-id"], "")
 }
 
+// DryRun reports whether the request was to change nothing, whatever its answer says.
+func (e AuditEvent) DryRun() bool { return strings.Contains(e.RequestURI, "dryRun=") }
+
 // auditPolicy records who requested what, when, and the answer's code, without bodies.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy

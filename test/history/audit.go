@@ -92,7 +92,7 @@ func changed(event testkube.AuditEvent) bool {
 	default:
 		return false
 	}
-	return event.Stage == "ResponseComplete" && event.Response.Code < http.StatusMultipleChoices && !strings.Contains(event.RequestURI, "dryRun=")
+	return event.Stage == "ResponseComplete" && event.Response.Code < http.StatusMultipleChoices && !event.DryRun()
 }
 
 // leadersOnly reports whether only the leader may make the change. Events and reviews of tokens are no such changes.

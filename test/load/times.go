@@ -55,7 +55,7 @@ func podTimesOf(events []testkube.AuditEvent) map[string][]*podTimes {
 	pods := map[string][]*podTimes{}
 	for _, event := range events {
 		done := event.Response.Code == http.StatusOK || event.Response.Code == http.StatusCreated
-		if done && (event.Object.Resource == "pods" || reportsJob(event)) {
+		if done && !event.DryRun() && (event.Object.Resource == "pods" || reportsJob(event)) {
 			pods[event.Object.Name] = note(pods[event.Object.Name], event)
 		}
 	}

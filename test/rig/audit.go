@@ -80,7 +80,7 @@ func (c *Requests) add(event testkube.AuditEvent, counts map[string]int) {
 		what += "/" + event.Object.Subresource
 	}
 	counts[what]++
-	if event.Verb == "create" && event.Response.Code == http.StatusCreated {
+	if event.Verb == "create" && event.Response.Code == http.StatusCreated && !event.DryRun() {
 		c.Created[event.Object.Resource]++
 	}
 }
@@ -136,7 +136,7 @@ func (r *Rig) LastCreation(resource string, count int) time.Time {
 		r.t.Fatal(err)
 	}
 	for _, event := range events {
-		if event.Verb != "create" || event.Object.Resource != resource || event.Response.Code != http.StatusCreated {
+		if event.Verb != "create" || event.Object.Resource != resource || event.Response.Code != http.StatusCreated || event.DryRun() {
 			continue
 		}
 		if count--; count == 0 {
