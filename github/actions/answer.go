@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -69,7 +70,7 @@ func isSecondaryLimit(answer *response) bool {
 func (x *exchange) answer() *Error {
 	message, typeName := explain(x.last)
 	// Redacted before it is shortened: a credential that was cut would not be found.
-	quote := func(text string) string { return shorten(x.redact(text)) }
+	quote := func(text string) string { return shorten(printable(x.redact(text))) }
 	failure := &Error{
 		Endpoint:   x.request.endpoint,
 		StatusCode: x.last.status,
@@ -106,8 +107,23 @@ func (r *response) mediaType() string {
 // empty one.
 func (r *response) hasMarkup() bool { return bytes.HasPrefix(bytes.TrimSpace(r.body), []byte("<")) }
 
-// redact removes the request's credential from a foreign text: the error page of a proxy or debugging server may echo it.
+// tokenPattern matches GitHub's tokens, by the prefixes that GitHub documents for them.
+var tokenPattern = regexp.MustCompile(`\b(gh[a-z]_|github_pat_)\w{16,}`)
+
+// printable replaces what a terminal or a log would not show as it is: control characters, line ends, directions of writing.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}
+
+// redact removes the request's credential, and what looks like another one, from a foreign text: the error page of a proxy or debugging
+// server may echo it.
 func (x *exchange) redact(text string) string {
+	text = tokenPattern.ReplaceAllString(text, "[redacted]")
 	if _, secret, ok := strings.Cut(x.request.header.Get("Authorization"), " "); ok && secret != "" {
 		text = strings.ReplaceAll(text, secret, "[redacted]")
 	}

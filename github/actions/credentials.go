@@ -45,14 +45,14 @@ const (
 )
 
 var credentialAdvice = map[string]string{
-	CredentialPersonalAccessToken: "check that the token has not expired, that it may use single sign-on where that is required, and its scopes: " +
+	CredentialPersonalAccessToken: "whoever wrote the Secret must check that the token has not expired, that it may use single sign-on where that is required, and its scopes: " +
 		"repo for a repository, admin:org for an organization, manage_runners:enterprise for an enterprise; also check the config URL",
-	CredentialApp: "check the app's id, the installation id, that the private key belongs to the app, and this machine's clock",
-	CredentialInstallationToken: "check that the app is installed there and may write self-hosted runners (organization) " +
+	CredentialApp: "whoever wrote the Secret must check the app's id, the installation id, and that the private key belongs to the app; whoever runs the cluster, this machine's clock",
+	CredentialInstallationToken: "an owner of the account must check that the app is installed there and may write self-hosted runners (organization) " +
 		"or administration (repository); also check the config URL",
-	CredentialRegistrationToken: "GitHub issued it a moment ago; if this persists, check that the config URL names what the token was made for " +
+	CredentialRegistrationToken: "GitHub issued it a moment ago; if this persists, whoever wrote the AutoscalingRunnerSet must check that the config URL names what the token was made for " +
 		"and that self-hosted runners are allowed there",
-	CredentialAdminToken: "check that the personal access token or GitHub App was not revoked, and that it has the rights for self-hosted runners there",
+	CredentialAdminToken: "whoever wrote the Secret must check that the personal access token or GitHub App was not revoked, and that it has the rights for self-hosted runners there",
 	CredentialQueueToken: "the session may be gone",
 }
 

@@ -41,7 +41,13 @@ func newStore() *store {
 func (s *store) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	s.mu.Lock()
 	s.reads[key]++
-	gate := s.gates[key.Namespace]
+	gate, failure, found := s.gates[key.Namespace], s.failure, false
+	switch object := into.(type) { // as it is when the request arrives, however long the answer takes
+	case *corev1.Secret:
+		object.Data, found = s.secrets[key]
+	case *corev1.ConfigMap:
+		object.Data, found = s.configMaps[key]
+	}
 	s.mu.Unlock()
 	if gate != nil {
 		select {
@@ -50,17 +56,8 @@ func (s *store) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 			return ctx.Err()
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failure != nil {
-		return s.failure
-	}
-	found := false
-	switch object := into.(type) {
-	case *corev1.Secret:
-		object.Data, found = s.secrets[key]
-	case *corev1.ConfigMap:
-		object.Data, found = s.configMaps[key]
+	if failure != nil {
+		return failure
 	}
 	if !found {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)

@@ -99,6 +99,17 @@ func (p *Provider) ProxyData(ctx context.Context, reference Reference) (map[stri
 	return resolved.Proxy.SecretData(), nil
 }
 
+// Reread reads what the reference names at once, whatever is remembered: somebody says that it has changed. Everybody else gets the
+// result, too. It fails as Resolve does, and also if only what was read before could be returned.
+func (p *Provider) Reread(ctx context.Context, reference Reference) (*Resolved, error) {
+	p.results.outdate(reference.source(), p.options.Clock.Now())
+	resolved, err := p.Resolve(ctx, reference)
+	if err == nil {
+		err = p.results.lastError(reference.source())
+	}
+	return resolved, err
+}
+
 // FromListener returns what the Secrets of an AutoscalingListener still hold, at most RereadAfter old. An uninstall
 // deletes the credential Secret before the runners; the listener's Secrets are in the manager's namespace and go last.
 // Use the result with ClientFrom. It fails with *MissingError if the listener is configured to ask a vault itself, as ARC's
@@ -111,12 +122,13 @@ func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) 
 
 // shared returns the known result for the key, or reads it once for all concurrent callers. values are logged.
 func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.Context) (*Resolved, error), values ...any) (*Resolved, error) {
-	if resolved, fresh, err := p.results.get(key, p.options.Clock.Now()); fresh {
+	resolved, fresh, edition, err := p.results.get(key, p.options.Clock.Now())
+	if fresh {
 		return resolved, err
 	}
-	flight := p.results.flights.DoChan(string(key), func() (any, error) {
+	flight := p.results.flights.DoChan(fmt.Sprintf("%d %s", edition, key), func() (any, error) {
 		// Another caller may have read it since the check above.
-		if resolved, fresh, err := p.results.get(key, p.options.Clock.Now()); fresh {
+		if resolved, fresh, _, err := p.results.get(key, p.options.Clock.Now()); fresh {
 			return resolved, err
 		}
 		// The read outlives the caller that started it, because others wait for it too.
@@ -127,7 +139,7 @@ func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.
 			p.options.Logger.Info("The certificate of a vault's client can't be used", slices.Concat(values, []any{"cause", certificate.Cause.Error()})...)
 		}
 		now := p.options.Clock.Now()
-		entry, replaced := p.results.put(key, now, resolved, err)
+		entry, replaced := p.results.put(key, now, edition, resolved, err)
 		if replaced {
 			p.options.Logger.Info("Credentials, proxy or certificate authorities changed; new calls use the new ones", values...)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -155,5 +156,36 @@ func TestUnusedResultsAreDropped(t *testing.T) {
 	f.mustResolve(t, githubReference())
 	if left := len(f.results.entries); left != 1 {
 		t.Errorf("%d results are kept, want 1", left)
+	}
+}
+
+// Reread returns nothing from before the change, not even through a read that was under way, and everybody else gets what it returns.
+func TestRereadReadsAtOnce(t *testing.T) {
+	f := newFixture(t)
+	if got, err := f.Reread(t.Context(), githubReference()); err != nil || got.Credentials.Token != "token-1" {
+		t.Errorf("first read: %v, %v", got, err)
+	}
+	gate := make(chan struct{})
+	f.store.gates["runners"] = gate
+	f.clock.Step(keepFor) // no stand-in
+	var before sync.WaitGroup
+	before.Go(func() { _, _ = f.Resolve(t.Context(), githubReference()) })
+	gomega.NewWithT(t).Eventually(func() int { return f.store.readsOf("runners", "github") }).Should(gomega.Equal(2))
+	delete(f.store.gates, "runners")
+	f.store.setSecret("runners", "github", KeyToken, "token-2")
+	if got, err := f.Reread(t.Context(), githubReference()); err != nil || got.Credentials.Token != "token-2" {
+		t.Errorf("after the change: %v, %v", got, err)
+	}
+	close(gate)
+	before.Wait()
+	if got := f.mustResolve(t, githubReference()); got != "token-2" {
+		t.Errorf("others get %s", got)
+	}
+	f.store.fail(errors.New("away"))
+	if _, err := f.Reread(t.Context(), githubReference()); err == nil {
+		t.Error("what was read before passes for what was to be read now")
+	}
+	if got := f.mustResolve(t, githubReference()); got != "token-2" {
+		t.Errorf("others get %s while reads fail", got)
 	}
 }

@@ -26,17 +26,19 @@ type result struct {
 	readAt time.Time
 	// invalid asks for a read as soon as RetryAfter allows.
 	invalid bool
+	// edition is how often what is named was known to have changed. A read that began in an earlier one doesn't count.
+	edition int
 	usedAt  time.Time
 }
 
-// get returns what is known, and false if it must be read (again).
-func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh bool, err error) {
+// get returns what is known, and false if it must be read (again), for the edition.
+func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh bool, edition int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep(now)
 	entry, known := r.entries[key]
 	if !known {
-		return nil, false, nil
+		return nil, false, 0, nil
 	}
 	entry.usedAt = now
 	limit := RereadAfter
@@ -44,20 +46,24 @@ func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh b
 		limit = RetryAfter
 	}
 	if now.Sub(entry.readAt) >= limit {
-		return nil, false, nil
+		return nil, false, entry.edition, nil
 	}
 	resolved, err = entry.outcome(now)
-	return resolved, true, err
+	return resolved, true, entry.edition, err
 }
 
-// put records a read. It returns a copy of what is known now, and whether good values were replaced by different ones.
-func (r *results) put(key sourceKey, now time.Time, resolved *Resolved, err error) (known result, replaced bool) {
+// put records a read for an edition. It returns a copy of what is known now, and whether good values were replaced by different ones. A
+// read for an earlier edition is not recorded.
+func (r *results) put(key sourceKey, now time.Time, edition int, resolved *Resolved, err error) (known result, replaced bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entries[key]
-	if entry == nil {
-		entry = &result{usedAt: now}
+	switch {
+	case entry == nil:
+		entry = &result{usedAt: now, edition: edition}
 		r.entries[key] = entry
+	case entry.edition != edition:
+		return result{resolved: resolved, goodAt: now, err: err, readAt: now}, false
 	}
 	entry.err, entry.readAt, entry.invalid = err, now, false
 	if err == nil {
@@ -99,6 +105,29 @@ func (r *results) invalidate(keys ...sourceKey) {
 			entry.invalid = true
 		}
 	}
+}
+
+// outdate makes the next use read, also if a read is under way that may have begun before the change.
+func (r *results) outdate(key sourceKey, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := r.entries[key]
+	if entry == nil {
+		entry = &result{usedAt: now}
+		r.entries[key] = entry
+	}
+	entry.edition++
+	entry.invalid, entry.readAt = true, time.Time{}
+}
+
+// lastError returns the error of the last read.
+func (r *results) lastError(key sourceKey) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entry := r.entries[key]; entry != nil {
+		return entry.err
+	}
+	return nil
 }
 
 // sweep drops what nobody has used for keepFor. The caller holds the lock.

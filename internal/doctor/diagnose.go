@@ -290,7 +290,8 @@ func checkRegistration(s *Set) []Finding {
 	for i := range labels {
 		labels[i].Fix = fixOfLabels(s.Spec.GitHubConfigUrl)
 	}
-	return slices.Concat(s.fromCondition(Problem, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse)),
+	return slices.Concat(s.fromCondition(Warning, s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionUnknown)),
+		s.fromCondition(Problem, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse)),
 		s.fromCondition(Warning, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown)), labels)
 }
 

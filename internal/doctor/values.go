@@ -73,8 +73,8 @@ type proxyValues struct {
 
 // knownValues are the top-level keys of the chart's values. The chart's schema refuses all others, too.
 var knownValues = []string{
-	"annotations", "containerMode", "controllerServiceAccount", "enabled", "failedHistoryLimit", "githubConfigSecret", "githubConfigUrl",
-	"githubServerTLS", "global", "jobProtection", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "maxRunners", "minRunners", "nameOverride",
+	"annotations", "containerMode", "controllerServiceAccount", "enabled", "failedHistoryLimit", "githubConfigSecret",
+	"githubConfigSecretRevision", "githubConfigUrl", "githubServerTLS", "global", "jobProtection", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "maxRunners", "minRunners", "nameOverride",
 	"namespaceOverride", "pendingTimeout", "protectRunners", "proxy", "registrationTimeout", "resourceMeta", "runnerGroup", "runnerScaleSetName",
 	"scaleSetLabels", "template",
 }

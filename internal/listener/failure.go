@@ -65,9 +65,11 @@ func (f *failure) gracePeriod() time.Duration {
 		return failureGracePeriod
 	case f.pause > failureGracePeriod:
 		return 0
+	case isRefusal(f.reason):
+		return 0
 	}
 	switch f.reason {
-	case v1alpha1.ReasonUnauthorized, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonInvalidConfiguration,
+	case v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonInvalidConfiguration,
 		v1alpha1.ReasonRateLimited, v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonAddressNotAllowed, v1alpha1.ReasonInsecureRedirect:
 		return 0
 	case v1alpha1.ReasonSessionConflict:
@@ -90,12 +92,16 @@ func (f *failure) status() *v1alpha1.ListenerStatus {
 	return &v1alpha1.ListenerStatus{State: state, Reason: f.reason, Message: f.message, Since: &since}
 }
 
+// isRefusal reports whether GitHub refuses the credentials: there may be others already.
+func isRefusal(reason string) bool { return actions.RefusalClass(reason).IsKnown() }
+
 // explain returns the reason of a failed call to GitHub, and the error with what happens next or what to do about it.
 func explain(err error) (reason string, explained error) {
 	_, limited := errors.AsType[*actions.RateLimitedError](err)
 	_, malformed := errors.AsType[*actions.MalformedMessageError](err)
 	_, notAllowed := errors.AsType[*addresses.NotAllowedError](err)
 	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
+	refusal, refused := actions.RefusalOf(err)
 	switch {
 	case notAllowed:
 		return v1alpha1.ReasonAddressNotAllowed, err
@@ -114,8 +120,8 @@ func explain(err error) (reason string, explained error) {
 		return v1alpha1.ReasonInvalidConfiguration, err
 	case limited:
 		return v1alpha1.ReasonRateLimited, err
-	case errors.Is(err, actions.ErrUnauthorized):
-		return v1alpha1.ReasonUnauthorized, err
+	case refused:
+		return string(refusal.Class), err
 	case malformed:
 		return reasonMalformedMessage, fmt.Errorf("%w; it has no ID and can't be deleted, so the listener keeps polling for it; "+
 			"check the proxy or gateway on the way, and contact GitHub's support if it persists", err)

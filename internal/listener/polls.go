@@ -211,14 +211,16 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	p.noteUse(err, now)
 	l.refreshing.otherPoll()
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.notBefore)
+	if isRefusal(reason) {
+		l.readConfig()        // there may be new credentials already
+		l.replaceSession(now) // a queue token that is refused after its renewal suggests that the session is gone
+		return
+	}
 	switch reason {
 	case reasonSessionLost:
 		l.sessionLost(now)
 	case v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonSessionConflict, v1alpha1.ReasonRefusedByGitHub:
 		l.replaceSession(now) // how a service answers after it has ended a session is not documented, and a new session costs little
-	case v1alpha1.ReasonUnauthorized:
-		l.readConfig()        // there may be new credentials already
-		l.replaceSession(now) // a queue token that is refused after its renewal suggests that the session is gone
 	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, reasonMalformedMessage:
 		l.refreshing.dueAt = now // shows whether anything can be reached; the count must follow demand while the queue is away
 		if !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter {

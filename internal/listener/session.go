@@ -131,7 +131,7 @@ func (l *loop) openFailed(err error) {
 	s.failure = s.failure.next(reason, err, now)
 	s.retryAt = now.Add(s.pause(err, now))
 	l.log.Error(err, "Session could not be opened, trying again", "reason", reason, "at", s.retryAt)
-	if reason == v1alpha1.ReasonUnauthorized || reason == v1alpha1.ReasonCredentialsInvalid {
+	if isRefusal(reason) || reason == v1alpha1.ReasonCredentialsInvalid {
 		l.readConfig() // there may be new credentials already
 		s.renew(now)
 	}

@@ -17,6 +17,7 @@ const runnerImage = "ghcr.io/actions/actions-runner:latest"
 func TestSpecByDefault(t *testing.T) {
 	t.Parallel()
 	got := runnerSet(t, scaleSet)
+	got.Spec.GitHubConfigSecretRevision = "" // see below
 	check(t, "kind", got.APIVersion+" "+got.Kind, "actions.github.com/v1alpha1 AutoscalingRunnerSet")
 	check(t, "spec", got.Spec, v1alpha1.AutoscalingRunnerSetSpec{
 		GitHubConfigUrl:    "https://github.com/actions",
@@ -53,7 +54,7 @@ listenerMetrics:
   histograms: {h: {labels: [l], buckets: [0.5, 1]}}
 template: {metadata: {labels: {l: 1}, annotations: {a: b}}}
 `).Spec
-	got.Template.Spec = corev1.PodSpec{}
+	got.Template.Spec, got.GitHubConfigSecretRevision = corev1.PodSpec{}, ""
 	check(t, "spec", got, v1alpha1.AutoscalingRunnerSetSpec{
 		GitHubConfigUrl:      "https://github.com/actions",
 		GitHubConfigSecret:   "linux-gha-rs-github-secret",
@@ -163,4 +164,29 @@ func TestKeyVault(t *testing.T) {
 		check(t, values, got.Spec.VaultConfig, want)
 		check(t, "secret", got.Spec.GitHubConfigSecret, "key")
 	}
+}
+
+// An upgrade that changes nothing but credentials in the values changes the AutoscalingRunnerSet, and one that changes none of them doesn't.
+func TestCredentialsInTheValuesHaveARevision(t *testing.T) {
+	t.Parallel()
+	const app = "githubConfigSecret: {github_token: null, github_app_id: %s, github_app_installation_id: 5, github_app_private_key: key}"
+	revision := func(values ...string) string {
+		return runnerSet(t, scaleSet, values...).Spec.GitHubConfigSecretRevision
+	}
+	seen := map[string]string{}
+	for _, values := range []string{
+		"githubConfigSecret: {github_token: ghp_a}", "githubConfigSecret: {github_token: ghp_b}", fmt.Sprintf(app, "7"), fmt.Sprintf(app, "8"),
+		`githubConfigSecret: {github_token: ghp_a}
+githubConfigSecretRevision: mine`,
+	} {
+		got := revision(values)
+		if other, taken := seen[got]; taken || got == "" {
+			t.Errorf("%s has the revision %q of %s", values, got, other)
+		}
+		seen[got] = values
+		check(t, values+", with others", revision(values, "minRunners: 1"), got)
+	}
+	check(t, "an id as number and as text", revision(fmt.Sprintf(app, `"7"`)), revision(fmt.Sprintf(app, "7")))
+	check(t, "a Secret of the user's", revision("githubConfigSecret: mine"), "")
+	check(t, "a Secret of the user's with a revision", revision("githubConfigSecret: mine\ngithubConfigSecretRevision: 20260701"), "20260701")
 }

@@ -178,6 +178,14 @@ func (r *Rig) UpgradeSet(name string, values Values) {
 	r.applySet(name, values, r.helm.upgrade)
 }
 
+// AttemptUpgrade does the same with further arguments for Helm, and returns its failure.
+func (r *Rig) AttemptUpgrade(name string, values Values, arguments ...string) error {
+	r.t.Helper()
+	file := valuesFile(r.t, r.scaleSetValues(name, values))
+	_, err := r.helm.attempt(append([]string{"upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace, "--values", file}, arguments...)...)
+	return err
+}
+
 func (r *Rig) applySet(name string, values Values, apply func(t testing.TB, release, chart, namespace string, values Values)) {
 	r.t.Helper()
 	all := r.scaleSetValues(name, values)

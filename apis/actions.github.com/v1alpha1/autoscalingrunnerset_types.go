@@ -23,6 +23,12 @@ type AutoscalingRunnerSetSpec struct {
 	// +optional
 	GitHubConfigSecret string `json:"githubConfigSecret,omitempty"`
 
+	// Any word; another one says that the content of githubConfigSecret has changed. Then it is read at once, and the condition Ready
+	// is not True until GitHub has accepted it. The chart derives it from credentials in its values. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	GitHubConfigSecretRevision string `json:"githubConfigSecretRevision,omitempty"`
+
 	// Runner group on GitHub. Empty means the default group.
 	// +optional
 	RunnerGroup string `json:"runnerGroup,omitempty"`

@@ -18,8 +18,34 @@ const (
 	ReasonAddressNotAllowed = "AddressNotAllowed"
 	// ReasonInsecureRedirect: an https:// address of GitHub leads to one without TLS; the credential was not sent there.
 	ReasonInsecureRedirect = "InsecureRedirect"
-	// ReasonUnauthorized: GitHub refused the credentials.
+	// ReasonUnauthorized: GitHub refused the credentials as bad ones, or for a reason that it doesn't explain.
 	ReasonUnauthorized = "Unauthorized"
+	// ReasonTokenExpired: GitHub refused the token because it has expired or was revoked. Most servers say only that it is bad.
+	ReasonTokenExpired = "TokenExpired"
+	// ReasonSuspended: the App's installation, or the account to which the token belongs, is suspended.
+	ReasonSuspended = "Suspended"
+	// ReasonIPAddressNotAllowed: an IP allow list on GitHub does not have the address from which the call came.
+	ReasonIPAddressNotAllowed = "IPAddressNotAllowed"
+	// ReasonSingleSignOnRequired: the token is not authorized for the organization's SAML single sign-on.
+	ReasonSingleSignOnRequired = "SingleSignOnRequired"
+	// ReasonPermissionMissing: the credentials lack the permission or scope that the message names.
+	ReasonPermissionMissing = "PermissionMissing"
+	// ReasonTokenForbidden: a policy on GitHub forbids this kind of token or account, a token that lives so long, or one that was not approved.
+	ReasonTokenForbidden = "TokenForbidden"
+	// ReasonClockSkewed: the App's signature is from the future or too old for GitHub's clock.
+	ReasonClockSkewed = "ClockSkewed"
+	// ReasonAppNotFound: there is no such App or installation, or the private key is another App's.
+	ReasonAppNotFound = "AppNotFound"
+	// ReasonRunnersDisabled: self-hosted runners, or Actions, are switched off there.
+	ReasonRunnersDisabled = "RunnersDisabled"
+	// ReasonRepositoryUnavailable: the repository is archived, locked, disabled or blocked.
+	ReasonRepositoryUnavailable = "RepositoryUnavailable"
+	// ReasonAccountUnavailable: the organization or enterprise is archived, locked, disabled or blocked, as for an unpaid bill.
+	ReasonAccountUnavailable = "AccountUnavailable"
+	// ReasonNotFoundOrHidden: there is nothing at githubConfigUrl, or nothing that the credentials may see; GitHub makes no difference.
+	ReasonNotFoundOrHidden = "NotFoundOrHidden"
+	// ReasonTooManyFailedLogins: GitHub refuses even good credentials for some minutes, after several bad ones.
+	ReasonTooManyFailedLogins = "TooManyFailedLogins"
 	// ReasonRateLimited: GitHub is rate limiting us; the message says until when.
 	ReasonRateLimited = "RateLimited"
 	// ReasonGitHubUnavailable: GitHub can't be reached, or answers with an error of its own.

@@ -98,6 +98,20 @@ has eight digits of a hash instead of its middle. Takes root and suffix, and ful
 {{- end }}
 {{- end }}
 
+{{/*
+A word that is another one for other credentials, or what the user gave; "" if the credentials are not in the values. It makes an upgrade that
+changes nothing but the Secret a change of the AutoscalingRunnerSet, for whose Ready Helm can wait. Helm's revision would not do: it stays the
+same where something else applies what Helm renders. The 16 bits are too few to tell anything about a token, and one change in 65,536
+that they don't show is noticed within a minute all the same.
+*/}}
+{{- define "gha-runner-scale-set.github-secret-revision" -}}
+{{- if .Values.githubConfigSecretRevision }}
+{{- include "gha-runner-scale-set.scalar" .Values.githubConfigSecretRevision }}
+{{- else if kindIs "map" .Values.githubConfigSecret }}
+{{- include "gha-runner-scale-set.strings" (list .Values.githubConfigSecret) | sha256sum | trunc 4 }}
+{{- end }}
+{{- end }}
+
 {{- define "gha-runner-scale-set.container-mode" -}}
 {{- (.Values.containerMode | default dict).type | default "" }}
 {{- end }}

@@ -36,6 +36,8 @@ type Credentials interface {
 	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
 	// Invalidate makes the next Resolve read again, though not more often than every credentials.RetryAfter.
 	Invalidate(reference credentials.Reference)
+	// FromListener returns what a listener's Secrets have; see credentials.Provider.FromListener.
+	FromListener(ctx context.Context, listener client.ObjectKey) (*credentials.Resolved, error)
 }
 
 // Options of a Controller. All are required unless they say otherwise.

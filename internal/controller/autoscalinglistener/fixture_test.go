@@ -60,6 +60,15 @@ type fakeCredentials struct {
 	err      error
 	// next is what is resolved after Invalidate.
 	next *credentials.Resolved
+	// kept is what the listener's Secrets have for a process that has not written them; nil means that there are none.
+	kept *credentials.Resolved
+}
+
+func (f *fakeCredentials) FromListener(_ context.Context, listener client.ObjectKey) (*credentials.Resolved, error) {
+	if f.kept == nil {
+		return nil, &credentials.MissingError{Kind: "Secret", Namespace: listener.Namespace, Name: listener.Name + credentials.ListenerConfigSuffix}
+	}
+	return f.kept, nil
 }
 
 func (f *fakeCredentials) Invalidate(credentials.Reference) {

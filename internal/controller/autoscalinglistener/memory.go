@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
@@ -15,6 +16,8 @@ import (
 type memory struct {
 	// secrets are the listener's Secrets as last written, by suffix.
 	secrets map[string]writtenSecret
+	// trusted is what GitHub has accepted last, or what the listener had before this process; nil before it was read.
+	trusted *credentials.Resolved
 	// failures counts the pods that ended in a row. failedAt is when the last of them, failedPod, was seen to have ended.
 	// A pod that becomes ready resets the count.
 	failures  int

@@ -46,6 +46,10 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	if err != nil {
 		return p.obstruct(err, fmt.Errorf("read the credentials: %w", err))
 	}
+	resolved, err = c.trusted(ctx, p, resolved)
+	if err != nil {
+		return fmt.Errorf("read what the listener has: %w", err)
+	}
 	p.resolved = resolved
 	content, err := c.configuration(p.listener, resolved).Encode()
 	if err != nil {
@@ -64,10 +68,31 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	return err
 }
 
+// trusted returns what the listener gets of credentials, proxy and certificate authorities: what was read, or what it has already as long as GitHub has not
+// accepted what the set's present spec leads to. A listener that works must not lose its session to a mistyped token.
+func (c *Controller) trusted(ctx context.Context, p *pass, read *credentials.Resolved) (*credentials.Resolved, error) {
+	valid := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
+	if valid == nil || valid.Status == metav1.ConditionTrue && valid.ObservedGeneration == p.set.Generation {
+		p.memory.trusted = read
+		return read, nil
+	}
+	if p.memory.trusted == nil {
+		kept, err := c.options.Credentials.FromListener(ctx, p.key)
+		switch {
+		case credentials.Unusable(err):
+			return read, nil // it has none that it could lose
+		case err != nil:
+			return nil, err
+		}
+		p.memory.trusted = kept
+	}
+	return p.memory.trusted, nil
+}
+
 // refused reports whether GitHub refuses the listener's credentials. The listener got the 401, so it shows only in the set's status.
 func (p *pass) refused() bool {
 	ready := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionListenerReady)
-	return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonUnauthorized
+	return ready != nil && ready.Status == metav1.ConditionFalse && actions.RefusalClass(ready.Reason).IsKnown()
 }
 
 // obstruct sets the obstacle if only a user can remove the cause. Otherwise it returns failure.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -95,4 +96,43 @@ func TestPodIsReplacedForAnotherPasswordOnly(t *testing.T) {
 	if replaced == before || hash() != replaced {
 		t.Errorf("hash %s, then %s, then %s", before, replaced, hash())
 	}
+}
+
+// A listener that works keeps its token until GitHub has accepted the next one, also across a restart of the manager.
+func TestAListenerKeepsItsTokenUntilGitHubHasAcceptedAnother(t *testing.T) {
+	f := behindProxy(t, "token-1", "a")
+	accepted := func(status metav1.ConditionStatus, reason string, generation int64) {
+		t.Helper()
+		set := &v1alpha1.AutoscalingRunnerSet{}
+		f.get(set, setNamespace, "set")
+		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionCredentialsValid, Status: status, Reason: reason, ObservedGeneration: generation}}
+		if err := f.client.Status().Update(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+	}
+	want := func(token string) {
+		t.Helper()
+		if got := f.configuration().Token; got != token {
+			t.Errorf("the listener has %q, want %q", got, token)
+		}
+	}
+	accepted(metav1.ConditionTrue, "Accepted", 0)
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	f.get(set, setNamespace, "set")
+	set.Generation++
+	if err := f.client.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	f.resolve("token-2", "a")
+	f.settle()
+	want("token-1") // what was accepted is that of the generation before
+	accepted(metav1.ConditionUnknown, "CheckingCredentials", set.Generation)
+	want("token-1")
+	f.credentials.kept = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"}, Proxy: f.credentials.resolved.Proxy}
+	f.controller = NewController(f.controller.options)
+	accepted(metav1.ConditionFalse, v1alpha1.ReasonSingleSignOnRequired, set.Generation)
+	want("token-1")
+	accepted(metav1.ConditionTrue, "Accepted", set.Generation)
+	want("token-2")
 }

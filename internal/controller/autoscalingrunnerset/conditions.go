@@ -31,6 +31,7 @@ const (
 	reasonListenerStarting     = "ListenerStarting"
 	reasonWaitingForScaleSet   = "WaitingForScaleSet"
 	reasonWaitingForRunnerSets = "WaitingForRunnerSets"
+	reasonChecking             = "CheckingCredentials"
 )
 
 // conditionsOf returns the conditions whose status the pass knows. The others keep their status, so that the check on GitHub every
@@ -65,11 +66,13 @@ func credentialsCondition(p *pass) *metav1.Condition {
 	case p.answered() && refusedByUs(p.lastSync.Err) != "":
 		condition = report.False(conditionType, refusedByUs(p.lastSync.Err), abridged(p.lastSync.Err.Error()))
 	case p.answered() && errors.Is(p.lastSync.Err, actions.ErrUnauthorized):
-		condition = report.False(conditionType, v1alpha1.ReasonUnauthorized, p.lastSync.Err.Error())
+		condition = report.False(conditionType, failureReason(p.lastSync.Err), p.lastSync.Err.Error())
 	case p.answered() && (p.lastSync.Err == nil || rejectsDesired(p.lastSync.Err)):
 		condition = report.True(conditionType, reasonAccepted, "")
 	case p.requestHash != "" && p.unreadBefore():
 		condition = report.Unknown(conditionType, reasonRead, "the credentials were read; GitHub has neither accepted nor refused them yet")
+	case !p.credentialsKnown && p.outdated(conditionType):
+		condition = report.Unknown(conditionType, reasonChecking, "GitHub has neither accepted nor refused the credentials of the present spec yet"+p.whyUnanswered())
 	default:
 		return nil
 	}
@@ -122,6 +125,8 @@ func registeredCondition(p *pass) *metav1.Condition {
 		return answerCondition(p)
 	case p.registration == nil && !p.refusedBefore():
 		condition = unanswered(p)
+	case p.registeredHere() && p.requestHash != "" && !p.scaleSetKnown && p.outdated(conditionType):
+		condition = report.Unknown(conditionType, reasonRegistering, "GitHub has not answered to the changed spec yet")
 	default:
 		return nil
 	}
@@ -230,7 +235,8 @@ func failureReason(err error) string {
 	_, inUse := errors.AsType[*inUseError](err)
 	_, limited := errors.AsType[*actions.RateLimitedError](err)
 	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
-	answer, refused := errors.AsType[*actions.Error](err)
+	refusal, refused := actions.RefusalOf(err)
+	answer, answered := errors.AsType[*actions.Error](err)
 	switch {
 	case inUse:
 		return v1alpha1.ReasonScaleSetInUse
@@ -242,9 +248,9 @@ func failureReason(err error) string {
 		return v1alpha1.ReasonRunnerGroupNotFound
 	case limited:
 		return v1alpha1.ReasonRateLimited
-	case errors.Is(err, actions.ErrUnauthorized):
-		return v1alpha1.ReasonUnauthorized
-	case refused && answer.StatusCode < 500 && !errors.Is(err, actions.ErrForeignAnswer):
+	case refused:
+		return string(refusal.Class)
+	case answered && answer.StatusCode < 500 && !errors.Is(err, actions.ErrForeignAnswer):
 		return v1alpha1.ReasonRefusedByGitHub
 	}
 	return v1alpha1.ReasonGitHubUnavailable

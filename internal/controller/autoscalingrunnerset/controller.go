@@ -202,6 +202,11 @@ type pass struct {
 	owners owners
 	// requestHash identifies the request to GitHub; see requestHashOf. It is empty if there is an obstacle.
 	requestHash string
+	// credentialsHash identifies the credentials in it; see credentialsHashOf. It is empty if requestHash is.
+	credentialsHash string
+	// credentialsKnown is set if these are the credentials that GitHub accepted last, and scaleSetKnown if desired is the scale set
+	// that it agreed to last.
+	credentialsKnown, scaleSetKnown bool
 	// lastSync is the last call to GitHub. asked is set if it is still running or was for the present request.
 	lastSync pool.Call[syncResult]
 	asked    bool

@@ -41,6 +41,8 @@ type fakeGitHub struct {
 	unresolved       error
 	listenerResolved bool
 	token            string
+	// rereads is how often credentials were read without memory.
+	rereads int
 }
 
 const (
@@ -71,6 +73,13 @@ func (g *fakeGitHub) Resolve(context.Context, credentials.Reference) (*credentia
 		return nil, g.unresolved
 	}
 	return &credentials.Resolved{Credentials: actions.Credentials{Token: g.token}}, nil
+}
+
+func (g *fakeGitHub) Reread(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error) {
+	g.mu.Lock()
+	g.rereads++
+	g.mu.Unlock()
+	return g.Resolve(ctx, reference)
 }
 
 func (g *fakeGitHub) GitHubOfListener(_ context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error) {

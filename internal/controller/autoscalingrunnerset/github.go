@@ -33,6 +33,8 @@ type Connections interface {
 	// Resolve reads credentials, CA and proxy, or returns them from memory; see credentials.Provider.Resolve. It fails with
 	// *addresses.NotAllowedError before it reads anything.
 	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
+	// Reread does the same without memory; see credentials.Provider.Reread.
+	Reread(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
 	// GitHub returns the client for the reference.
 	GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error)
 	// GitHubOfListener returns a client for the reference's address that uses the credentials in the Secrets of an
@@ -51,6 +53,14 @@ func (c connections) Resolve(ctx context.Context, reference credentials.Referenc
 		return nil, err
 	}
 	return c.Provider.Resolve(ctx, reference)
+}
+
+// Reread implements Connections.
+func (c connections) Reread(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error) {
+	if err := c.CheckAddresses(reference); err != nil {
+		return nil, err
+	}
+	return c.Provider.Reread(ctx, reference)
 }
 
 // GitHub implements Connections.

@@ -21,6 +21,11 @@ type memory struct {
 	size *scaling
 	// troubles are the troubles that the metrics show.
 	troubles []trouble
+	// revision is the spec's word for the content of the credentials that was last read at its bidding, nil before the first read.
+	revision *string
+	// accepted identifies the credentials that GitHub last accepted, and confirmed the scale set that it last agreed to; see
+	// credentialsHashOf and syncResult.desiredHash. They are empty until it has, or after it has refused.
+	accepted, confirmed string
 	// begunHere is set if only this process has ever asked GitHub for anything on behalf of the set.
 	begunHere bool
 	// kept are the objects that only finalizers of others keep.

@@ -70,16 +70,25 @@ func (c *Controller) resolve(ctx context.Context, p *pass) error {
 	if p.obstacle != nil {
 		return nil
 	}
-	resolved, err := c.options.Connections.Resolve(ctx, credentials.ForAutoscalingRunnerSet(p.set))
+	read := c.options.Connections.Resolve
+	if p.mustReread() {
+		read = c.options.Connections.Reread
+	}
+	resolved, err := read(ctx, credentials.ForAutoscalingRunnerSet(p.set))
 	p.requeue.After(credentials.RereadAfter)
+	if p.isRefused() {
+		p.requeue.After(refusedRereadPeriod)
+	}
 	switch {
 	case err == nil:
-		p.requestHash = requestHashOf(p.desired, resolved)
+		p.requestHash, p.credentialsHash = requestHashOf(p.desired, resolved), credentialsHashOf(p.desired, resolved)
 	case credentials.IsUserError(err):
 		p.obstacle = err
 	default:
 		return fmt.Errorf("read the credentials: %w", err)
 	}
+	revision := p.set.Spec.GitHubConfigSecretRevision
+	p.memory.revision = &revision
 	return nil
 }
 
@@ -129,6 +138,7 @@ func (c *Controller) readSync(_ context.Context, p *pass) error {
 	if p.asked && p.lastSync.Running() && p.registration == nil {
 		p.requeue.After(max(silentAfter-p.now.Sub(p.lastSync.Started), statusPeriod))
 	}
+	p.noteAnswer()
 	return nil
 }
 

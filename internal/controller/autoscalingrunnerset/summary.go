@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -179,8 +180,9 @@ func (p *pass) progressingSummary(reason, message string) []metav1.Condition {
 
 // needsUser reports whether only a user can remove the cause that the reason names.
 func needsUser(reason string) bool {
-	return slices.Contains(credentials.Reasons, reason) || slices.Contains([]string{
-		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRunnerGroupNotFound,
+	refusal := actions.RefusalClass(reason)
+	return slices.Contains(credentials.Reasons, reason) || refusal.IsKnown() && !refusal.Passes() || slices.Contains([]string{
+		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonRunnerGroupNotFound,
 		v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonNameTooLong, v1alpha1.ReasonInsecureRedirect,
 	}, reason)
 }

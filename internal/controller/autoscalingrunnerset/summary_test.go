@@ -17,7 +17,7 @@ import (
 func healthy(change func(*pass)) *pass {
 	set := newSet()
 	condition := func(conditionType string) []metav1.Condition {
-		return []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: "PodReady"}}
+		return []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: "PodReady", ObservedGeneration: set.Generation}}
 	}
 	set.Status.Conditions = append(condition(v1alpha1.ConditionScaleSetRegistered), condition(v1alpha1.ConditionCredentialsValid)...)
 	p := &pass{

@@ -241,6 +241,7 @@ func registrationFailure(err error) *failure {
 	f := &failure{reason: v1alpha1.ReasonRegistrationFailed, message: err.Error(), allowedAt: actions.RetryAt(err, time.Time{})}
 	_, limited := errors.AsType[*actions.RateLimitedError](err)
 	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
+	refusal, refused := actions.RefusalOf(err)
 	switch {
 	case limited:
 		f.reason = v1alpha1.ReasonRateLimited
@@ -248,8 +249,8 @@ func registrationFailure(err error) *failure {
 		f.reason = v1alpha1.ReasonAddressNotAllowed
 	case insecure:
 		f.reason = v1alpha1.ReasonInsecureRedirect
-	case errors.Is(err, actions.ErrUnauthorized):
-		f.reason = v1alpha1.ReasonUnauthorized
+	case refused:
+		f.reason = string(refusal.Class)
 	case errors.Is(err, actions.ErrScaleSetNotFound):
 		f.reason = v1alpha1.ReasonScaleSetNotFound
 	case credentials.IsVaultNotAllowed(err):

@@ -1,11 +1,13 @@
 package report
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // ReasonOther stands for every reason that is not in the lists below.
@@ -23,9 +25,9 @@ func KnownReason(reason string) string {
 
 // knownReasons are the API's constants, what else this project writes (test/docs compares that with the code), and what kubelets, schedulers
 // and container runtimes write; a condition can't have the hyphen of the one that has it.
-var knownReasons = sets.New(append([]string{
+var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 	v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported,
-	v1alpha1.ReasonVaultNotAllowed, v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRateLimited,
+	v1alpha1.ReasonVaultNotAllowed, v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonRateLimited,
 	v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonRunnerGroupNotFound,
 	v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonLabelsDropped, v1alpha1.ReasonSessionConflict, v1alpha1.ReasonReconcileFailed,
 	v1alpha1.ReasonNameTooLong, v1alpha1.ReasonMaxRunnersReached, v1alpha1.ReasonMaxRunnersZero, v1alpha1.ReasonPodNameTaken,
@@ -49,7 +51,7 @@ PodReplaced PodsAdmitted Read Ready Registered Registering RegistrationLeft Rele
 RunnerSetRestored RunnersFail RunnersMoved RunnersScale RunnersSeen RunnersStart RunnersWork Running ScaleSetAddressChanged ScaleSetDeleted
 ScaleSetLeftOnGitHub ScaleSetRecreated ScaleSetRegistered ScaleSetUpdated ScaledDown ScaledUp SecretNameTaken SessionLost
 SidecarFailed Starting StatisticsBelieved StrayHasJob StraysNotListed StraysRemoved Stopping StoppingListener Unknown UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
-WaitingForRunnerSets WaitingForScaleSet
+WaitingForRunnerSets WaitingForScaleSet CheckingCredentials
 
 AppArmor BackoffLimitExceeded ConfigPodSandboxError ContainerCannotRun ContainerCreating ContainerStatusUnknown
 ContainersNotReady CreateContainerConfigError CreateContainerError CreatePodSandboxError DeadlineExceeded DeletionByPodGC
@@ -61,4 +63,13 @@ PostStartHookError PreCreateHookError PreStartHookError PreStopHookError Preempt
 ProviderFailed RegistryUnavailable RunContainerError RunInitContainerError SchedulerError SchedulingGated Shutdown
 SignatureValidationFailed StartError SysctlForbidden TaintToleration Terminated TerminationByKubelet TopologyAffinityError
 UnexpectedAdmissionError Unschedulable VerifyNonRootError
-`)...)...)
+`))...)
+
+// refusalReasons are the reasons for which GitHub refuses credentials; see actions.RefusalOf.
+func refusalReasons() []string {
+	var reasons []string
+	for _, class := range actions.RefusalClasses() {
+		reasons = append(reasons, string(class))
+	}
+	return reasons
+}

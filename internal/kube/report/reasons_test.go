@@ -6,10 +6,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 func TestKnownReason(t *testing.T) {
@@ -33,5 +35,25 @@ func TestUnknownReasonsShareALimitOfEvents(t *testing.T) {
 	}
 	if recorded := len(fake.Events); recorded != eventBurst {
 		t.Errorf("%d Events, want %d", recorded, eventBurst)
+	}
+}
+
+// The classes of GitHub's refusals are reasons of the API: for each there is a constant with its word.
+func TestRefusalsHaveReasons(t *testing.T) {
+	want := sets.New(v1alpha1.ReasonUnauthorized, v1alpha1.ReasonTokenExpired, v1alpha1.ReasonSuspended, v1alpha1.ReasonIPAddressNotAllowed,
+		v1alpha1.ReasonSingleSignOnRequired, v1alpha1.ReasonPermissionMissing, v1alpha1.ReasonTokenForbidden, v1alpha1.ReasonClockSkewed,
+		v1alpha1.ReasonAppNotFound, v1alpha1.ReasonRunnersDisabled, v1alpha1.ReasonRepositoryUnavailable, v1alpha1.ReasonAccountUnavailable,
+		v1alpha1.ReasonNotFoundOrHidden, v1alpha1.ReasonTooManyFailedLogins)
+	got := sets.New(refusalReasons()...)
+	if !got.Equal(want) {
+		t.Errorf("without a constant: %v; without a class: %v", got.Difference(want), want.Difference(got))
+	}
+	for reason := range want {
+		if KnownReason(reason) != reason || !actions.RefusalClass(reason).IsKnown() {
+			t.Errorf("%s is unknown", reason)
+		}
+	}
+	if actions.RefusalClass(v1alpha1.ReasonCredentialsMissing).IsKnown() {
+		t.Error("a missing Secret is no refusal")
 	}
 }
