@@ -37,8 +37,8 @@ func (f *fixture) upgrade(token string) {
 	f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigSecretRevision = token })
 }
 
-// wantReady fails unless Ready has the status, for the present spec, and Stalled is as given.
-func (f *fixture) wantReady(status metav1.ConditionStatus, reason string, stalled metav1.ConditionStatus) {
+// wantObserved fails unless Ready has the status, for the present spec, and Stalled is as given.
+func (f *fixture) wantObserved(status metav1.ConditionStatus, reason string, stalled metav1.ConditionStatus) {
 	f.Helper()
 	f.wantCondition(v1alpha1.ConditionReady, status, reason)
 	set := f.set()
@@ -67,15 +67,15 @@ func TestReadyWaitsForTheCredentialsOfAnUpgrade(t *testing.T) {
 			f.github.fail(&actions.Error{Endpoint: actions.EndpointRegistrationToken, StatusCode: 401, Message: "Bad credentials", Credential: actions.CredentialPersonalAccessToken})
 			f.upgrade("wrong")
 			f.pass()
-			f.wantReady(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
+			f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
 			f.settle()
-			f.wantReady(metav1.ConditionFalse, v1alpha1.ReasonUnauthorized, metav1.ConditionTrue)
+			f.wantObserved(metav1.ConditionFalse, v1alpha1.ReasonUnauthorized, metav1.ConditionTrue)
 			f.github.fail(nil)
 			f.upgrade("token")
 			f.pass()
-			f.wantReady(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
+			f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
 			f.settle()
-			f.wantReady(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
+			f.wantObserved(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
 		}
 		if f.github.rereads != 4 {
 			t.Errorf("the Secret was read at once %d times for 4 upgrades", f.github.rereads)
@@ -90,15 +90,15 @@ func TestReadyWaitsWhileGitHubIsAway(t *testing.T) {
 		f.github.fail(errors.New("no route to host"))
 		f.upgrade("other")
 		f.settle()
-		f.wantReady(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
+		f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
 		f.wantMessage(v1alpha1.ConditionReady, "no route to host")
 		f.restart(nil)
 		f.settle()
-		f.wantReady(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
+		f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
 		f.github.fail(nil)
 		controllertest.Elapse(retryMaxDelay)
 		f.settle()
-		f.wantReady(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
+		f.wantObserved(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
 	})
 }
 
@@ -108,14 +108,14 @@ func TestReadyWaitsForTheGroupOfAnUpgrade(t *testing.T) {
 		f.working()
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" })
 		f.pass()
-		f.wantReady(metav1.ConditionFalse, reasonRegistering, metav1.ConditionFalse)
+		f.wantObserved(metav1.ConditionFalse, reasonRegistering, metav1.ConditionFalse)
 		f.settle()
-		f.wantReady(metav1.ConditionFalse, v1alpha1.ReasonRunnerGroupNotFound, metav1.ConditionTrue)
+		f.wantObserved(metav1.ConditionFalse, v1alpha1.ReasonRunnerGroupNotFound, metav1.ConditionTrue)
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "large" })
 		f.pass()
-		f.wantReady(metav1.ConditionFalse, reasonRegistering, metav1.ConditionFalse)
+		f.wantObserved(metav1.ConditionFalse, reasonRegistering, metav1.ConditionFalse)
 		f.settle()
-		f.wantReady(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
+		f.wantObserved(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
 	})
 }
 
@@ -143,7 +143,7 @@ func TestReadyStays(t *testing.T) {
 				change(f)
 				for range 10 {
 					f.pass()
-					f.wantReady(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
+					f.wantObserved(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
 					controllertest.Elapse(time.Second)
 				}
 			})

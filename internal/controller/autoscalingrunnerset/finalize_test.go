@@ -311,7 +311,6 @@ func TestReleaseToleratesRefusals(t *testing.T) {
 				if !f.gone() {
 					t.Error("the set is still there")
 				}
-				wantEvent(t, f.events(), v1alpha1.ReasonForeignFinalizers)
 			})
 		})
 	}
