@@ -130,6 +130,18 @@ func TestACrashLoopHasTheFixOfItsPod(t *testing.T) {
 	}
 }
 
+// Nobody is told to change the template because pods or nodes are taken away, or refused by a node.
+func TestFixOfDisruptionsBlamesTheCluster(t *testing.T) {
+	for reason, part := range map[string]string{
+		"PreemptionByScheduler": "priorityClassName", "Preempted": "priorityClassName", "DeletionByPodGC": "nodes", "NodeLost": "nodes", "Terminated": "nodes",
+		"EvictionByEvictionAPI": "drain", "OutOfcpu": "kubelet", "OutOfexample.com/gpu": "kubelet", "UnexpectedAdmissionError": "device plugin",
+	} {
+		if fix := fixOf(v1alpha1.ConditionRunnersPending, reason); !strings.HasPrefix(fix, "wait:") || !strings.Contains(fix, part) || fix != fixOfPod(reason) {
+			t.Errorf("%s: %q, of the runner %q; want to wait, and %q", reason, fix, fixOfPod(reason), part)
+		}
+	}
+}
+
 func TestFixOfDroppedLabelsFitsTheAddress(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://github.com/acme": "install it again", "https://acme.ghe.com/acme": "install it again", "https://ghes.example/acme": "upgrade GitHub Enterprise Server",

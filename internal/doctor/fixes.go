@@ -8,6 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // reasonFixes are keyed by the reason of a condition. The condition's message says what happened; these say what to do.
@@ -78,6 +79,9 @@ func fixOf(conditionType, reason string) string {
 		if fix, known := podFixes[reason]; known {
 			return fix
 		}
+		if podstatus.Refused(reason) {
+			return refused
+		}
 	}
 	if fix, known := reasonFixes[reason]; known {
 		return fix
@@ -99,6 +103,12 @@ const (
 	correctCommand = "correct the image or command of the container named runner: the command is usually /home/runner/run.sh"
 	keepToPolicy   = "remove the fields from listenerTemplate and resourceMeta, or ask the controller's operator to allow them: flags.listenerSidecarImages for a further " +
 		"container, flags.listenerTemplatePolicy for the rest; docs/security.md lists what is allowed"
+	outranked    = followed + "give the template a priorityClassName, or add nodes: pods of higher priority need the room"
+	nodesGo      = followed + "find out what removes or stops nodes: a node autoscaler, spot instances, their cloud"
+	shortOfNodes = followed + "set the runner's requests to what jobs use, so that nodes are not overcommitted; if the message names a limit, raise that"
+	refused      = followed + "find out why the node that the message names refuses what the scheduler sends: a kubelet or device plugin that offers more than it has, " +
+		"a second scheduler, or nodeName in the template; cordon the node until then"
+	followed    = "wait: another pod follows; if it goes on, "
 	restoreRole = "grant the manager what the message says it lacks: the scale set's chart contains the Role and its binding, and helm upgrade restores them"
 )
 
@@ -117,7 +127,17 @@ var podFixes = map[string]string{
 	"RunContainerError":                   correctCommand,
 	"CrashLoopBackOff":                    "run kubectl logs --previous on the runner's pod, with -c and the container that the message names; for dind, check that the namespace allows privileged pods",
 	"OOMKilled":                           "raise the memory limit of the runner container",
-	"Evicted":                             "set the runner's requests to what jobs use, so that nodes are not overcommitted",
+	"Evicted":                             shortOfNodes,
+	"TerminationByKubelet":                shortOfNodes,
+	"PreemptionByScheduler":               outranked,
+	"Preempting":                          outranked,
+	"Preempted":                           outranked,
+	"DeletionByTaintManager":              nodesGo,
+	"DeletionByPodGC":                     nodesGo,
+	"NodeShutdown":                        nodesGo,
+	"Terminated":                          nodesGo,
+	"Shutdown":                            nodesGo,
+	"EvictionByEvictionAPI":               followed + "find out who evicts pods: a drain, a node autoscaler, a descheduler",
 	v1alpha1.ReasonPendingTimeout:         "run kubectl describe on the pod; pendingTimeout is how long it may take to start",
 	v1alpha1.ReasonPodTerminating:         "find out who set the finalizers that the message names, and why they are still there; then remove them from the pod",
 	v1alpha1.ReasonRunnerExitedWithoutJob: correctCommand,
@@ -128,7 +148,7 @@ var podFixes = map[string]string{
 	v1alpha1.ReasonPodForbidden:           "correct what the message names: a policy such as Pod Security, or a missing Role of the manager",
 	v1alpha1.ReasonInvalidPod:             "correct the field of the template that the message names",
 	v1alpha1.ReasonInvalidSecret:          "correct ephemeralRunnerConfigSecretMetadata",
-	v1alpha1.ReasonNodeLost:               "nothing, unless it happens again: the node is gone",
+	v1alpha1.ReasonNodeLost:               nodesGo,
 	v1alpha1.ReasonInitContainerFailed:    "run kubectl logs on the pod's init container, and correct it in the template",
 	v1alpha1.ReasonPodLost:                "find out what deletes pods: a node autoscaler, evictions, or somebody by hand",
 	v1alpha1.ReasonRunnerNameTaken:        "nothing: another runner takes its place",
@@ -172,6 +192,9 @@ func fixOfPod(reason string) string {
 	}
 	if fix, known := reasonFixes[reason]; known {
 		return fix
+	}
+	if podstatus.Refused(reason) {
+		return refused
 	}
 	return "run kubectl describe on the EphemeralRunner and its pod"
 }

@@ -1,5 +1,5 @@
 // Package podstatus says what a pod's state means. It is pure: pods come in, and what was seen besides; nothing is read or written.
-// The controller of runners decides with it whether a job was lost, and to what.
+// The controller of runners decides with it whether a job was lost, and to what, and whether an end before a job is held against the runner.
 package podstatus
 
 import (
@@ -16,6 +16,8 @@ import (
 // Ending says what ended a container, or is about to end it. The zero value means that nothing does, or that it ended well.
 type Ending struct {
 	Cause v1alpha1.LostCause
+	// Fault says whose fault the end is if the runner had no job.
+	Fault Fault
 	// Outside is set if the container did not end by itself: its pod was evicted, preempted or deleted, reached its deadline, or was
 	// lost with its node.
 	Outside bool
@@ -33,14 +35,25 @@ type Seen struct {
 	DeletedByUs bool
 }
 
-// EndingOf returns what ended the named container of a pod, or is about to.
+// EndingOf returns what ended the named container of a pod, or is about to, and whose fault that is.
 func EndingOf(pod *corev1.Pod, container string, seen Seen) Ending {
-	var ended *corev1.ContainerStateTerminated
+	e := endingOf(pod, container, seen)
+	e.Fault = faultOf(pod, container, e)
+	return e
+}
+
+func endingOf(pod *corev1.Pod, container string, seen Seen) Ending {
+	var ended, first *corev1.ContainerStateTerminated // first is the end after which the container could not start any more
 	if status := kube.ContainerStatus(pod, container); status != nil {
 		ended = status.State.Terminated
 	}
+	if first = ended; first == nil {
+		if init := FailedInit(pod); init != nil {
+			first = init.State.Terminated
+		}
+	}
 	outside := fromOutside(pod, seen)
-	if outside.Outside && !endedBefore(pod, ended, outside.At) {
+	if outside.Outside && !endedBefore(pod, first, outside.At) {
 		return outside
 	}
 	switch {
@@ -55,10 +68,10 @@ func EndingOf(pod *corev1.Pod, container string, seen Seen) Ending {
 }
 
 // endedBefore reports whether a container had ended by itself before something came from outside at that time. Times have whole
-// seconds: what ended in the same second counts as ended from outside. A kubelet may date its reason later than the end that it
-// caused; then only a good end or one for lack of memory is the container's own.
+// seconds: what ended in the same second counts as ended from outside, and so does a container that was lost, if nobody knows when. A
+// kubelet may date its reason later than the end that it caused; then only a good end or one for lack of memory is the container's own.
 func endedBefore(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.Time) bool {
-	if ended == nil || at.IsZero() || !ended.FinishedAt.Time.Before(at) {
+	if ended == nil || at.IsZero() || !ended.FinishedAt.Time.Before(at) || wasLost(ended) && ended.FinishedAt.Unix() <= 0 {
 		return false
 	}
 	_, byKubelet := kubeletEndings[pod.Status.Reason]
@@ -95,7 +108,7 @@ func fromOutside(pod *corev1.Pod, seen Seen) Ending {
 		e.At, detail = kube.EarlierOf(e.At, target.LastTransitionTime.Time), cmp.Or(detail, target.Message)
 	case known:
 		e.Cause, what = byKubelet.cause, byKubelet.what
-	case pod.Status.Reason == "DeadlineExceeded":
+	case pod.Status.Reason == reasonDeadlineExceeded:
 		e.Cause, what = v1alpha1.LostCauseContainerFailed, "the pod reached its activeDeadlineSeconds"
 		e.At = kube.EarlierOf(e.At, deadlineOf(pod))
 	case seen.NodeSilent:
@@ -145,7 +158,7 @@ type kubeletEnding struct {
 
 // kubeletEndings are keyed by the reason that a kubelet, or the controller of its node, gives for the end of a pod that ran.
 var kubeletEndings = map[string]kubeletEnding{
-	"Evicted":      {v1alpha1.LostCauseEvicted, "the pod was evicted because its node ran short of a resource"},
+	reasonEvicted:  {v1alpha1.LostCauseEvicted, "the pod was evicted because its node ran short of a resource"},
 	"Preempting":   {v1alpha1.LostCausePreempted, "the pod made room for a critical one"},
 	"Preempted":    {v1alpha1.LostCausePreempted, "the pod made room for one of higher priority"},
 	"NodeLost":     {v1alpha1.LostCauseNodeLost, "the node stopped answering"},
@@ -168,12 +181,18 @@ func ownEnding(pod *corev1.Pod, container string, ended *corev1.ContainerStateTe
 		e := onNode(pod, v1alpha1.LostCauseUnknown, "the pod failed, and nothing says how its container ended")
 		e.Message += words(cmp.Or(pod.Status.Message, pod.Status.Reason))
 		return e
-	case ended.Reason == "ContainerStatusUnknown" || ended.Reason == "Unknown":
+	case wasLost(ended):
 		return onNode(pod, v1alpha1.LostCauseUnknown, fmt.Sprintf("container %s was lost, as when its node restarts", container))
 	}
 	e := onNode(pod, v1alpha1.LostCauseContainerFailed, fmt.Sprintf("container %s exited with code %d", container, ended.ExitCode))
 	e.Message += words(cmp.Or(ended.Message, ended.Reason))
 	return e
+}
+
+// wasLost reports whether nobody saw how the container ended: its kubelet or runtime found it dead, or not at all. Such an end may have no
+// time, or the beginning of 1970.
+func wasLost(ended *corev1.ContainerStateTerminated) bool {
+	return ended.Reason == "ContainerStatusUnknown" || ended.Reason == "Unknown"
 }
 
 // killedForMemory returns the name of another container that ran out of memory, empty if none did. A sidecar that is restarted

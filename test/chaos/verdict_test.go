@@ -51,7 +51,7 @@ func (w *world) checkSettles() {
 	}
 }
 
-// retryPauses are the waits of a runner after its first to fifth failed attempt.
+// retryPauses are the waits of a runner after its first to fifth attempt that ended without a job.
 var retryPauses = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
 
 // retryPause returns the longest wait among the present runners: several faults may have hit the same one.
@@ -62,8 +62,9 @@ func (w *world) retryPause() time.Duration {
 	})
 	longest := time.Duration(0)
 	for i := range runners.Items {
-		if failures := len(runners.Items[i].Status.Failures); failures > 0 {
-			longest = max(longest, retryPauses[min(failures, len(retryPauses))-1])
+		status := &runners.Items[i].Status
+		if ended := len(status.Failures) + len(status.Disruptions); ended > 0 {
+			longest = max(longest, retryPauses[min(ended, len(retryPauses))-1])
 		}
 	}
 	return longest

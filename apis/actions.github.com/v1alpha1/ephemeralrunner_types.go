@@ -110,9 +110,14 @@ type EphemeralRunnerStatus struct {
 	// Name of the runner on GitHub.
 	// +optional
 	RunnerName string `json:"runnerName,omitempty"`
-	// When attempts to run the runner failed, by the UID of the attempt's pod, or by lost-NUMBER if that pod was never observed.
+	// When attempts to run the runner failed, by the UID of the attempt's pod, or by lost-NUMBER if that pod was never observed. The sixth
+	// in a row makes the runner fail.
 	// +optional
 	Failures map[string]metav1.Time `json:"failures,omitempty"`
+	// When pods of the runner were taken away before it had a job, with or without their nodes: evicted, preempted, deleted, lost. By
+	// their UIDs, at most the latest five. They delay the next pod, and are not held against the runner. Not in ARC.
+	// +optional
+	Disruptions map[string]metav1.Time `json:"disruptions,omitempty"`
 
 	// Number of the job in the Actions service.
 	// +optional

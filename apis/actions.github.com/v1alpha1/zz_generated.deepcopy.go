@@ -614,6 +614,13 @@ func (in *EphemeralRunnerStatus) DeepCopyInto(out *EphemeralRunnerStatus) {
 			(*out)[key] = *val.DeepCopy()
 		}
 	}
+	if in.Disruptions != nil {
+		in, out := &in.Disruptions, &out.Disruptions
+		*out = make(map[string]metav1.Time, len(*in))
+		for key, val := range *in {
+			(*out)[key] = *val.DeepCopy()
+		}
+	}
 	if in.FinishedAt != nil {
 		in, out := &in.FinishedAt, &out.FinishedAt
 		*out = (*in).DeepCopy()

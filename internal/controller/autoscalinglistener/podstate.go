@@ -9,6 +9,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // lostAfter is how long a node must be lost before its listener is replaced. The node controller has already waited for 40 s or
@@ -174,13 +175,16 @@ func waitMessage(pod *corev1.Pod, status corev1.ContainerStatus) string {
 	return message
 }
 
-// ended returns the reason why a pod ended: Evicted, NodeShutdown and the like, or PodFailed.
-func ended(pod *corev1.Pod) string { return cmp.Or(pod.Status.Reason, reasonPodFailed) }
+// ended returns the reason why a pod ended: Evicted, DeletionByPodGC, NodeShutdown and the like, or PodFailed.
+func ended(pod *corev1.Pod) string {
+	reason, _ := podstatus.Explanation(pod)
+	return cmp.Or(reason, reasonPodFailed)
+}
 
-// endMessage returns the node's explanation or, if it gave none, how the container exited.
+// endMessage returns the explanation of whoever ended the pod or, if there is none, how the container exited.
 func endMessage(pod *corev1.Pod) string {
-	if pod.Status.Message != "" {
-		return pod.Status.Message
+	if _, message := podstatus.Explanation(pod); message != "" {
+		return message
 	}
 	for _, status := range pod.Status.ContainerStatuses {
 		if end := status.State.Terminated; end != nil {

@@ -70,9 +70,13 @@ func TestAssess(t *testing.T) {
 		change func(*corev1.Pod)
 		want   podState
 	}{
-		"ready":                            {func(*corev1.Pod) {}, podState{ready: true, reason: reasonReady}},
-		"of another spec":                  {func(p *corev1.Pod) { p.Annotations = nil }, podState{action: actionReplace, reason: reasonReplacing}},
-		"evicted":                          {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{action: actionDeleteEnded, reason: "Evicted"}},
+		"ready":           {func(*corev1.Pod) {}, podState{ready: true, reason: reasonReady}},
+		"of another spec": {func(p *corev1.Pod) { p.Annotations = nil }, podState{action: actionReplace, reason: reasonReplacing}},
+		"evicted":         {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{action: actionDeleteEnded, reason: "Evicted"}},
+		"node removed": {func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodFailed
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"})
+		}, podState{action: actionDeleteEnded, reason: "DeletionByPodGC"}},
 		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{action: actionDeleteEnded, reason: reasonPodFailed}},
 		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, requeueAfter: 6 * time.Second}},
 		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, podState{action: actionForceDelete, reason: reasonNodeLost}},

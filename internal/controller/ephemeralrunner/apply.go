@@ -119,7 +119,7 @@ func (p *pass) podStays() bool {
 	return p.pod != nil && !p.memory.pod.deleted && (p.pod.DeletionTimestamp == nil || halfDeleted(p.pod))
 }
 
-// retry notes a failed attempt and deletes its pod, and its Secret if the registration is gone.
+// retry notes the end of an attempt and deletes its pod, and its Secret if the registration is gone.
 func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 	if d.step == stepReregister {
 		if err := c.deleteSecret(ctx, p); err != nil {
@@ -128,18 +128,12 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 		p.memory.runnerID = 0
 	}
 	before := p.EphemeralRunner.DeepCopy()
-	if p.Status.Failures == nil {
-		p.Status.Failures = map[string]metav1.Time{}
-	}
 	key := attemptKey(p)
-	if d.firstInRow {
-		clear(p.Status.Failures)
-	}
 	p.memory.failed = &failedAttempt{key, d}
-	p.Status.Failures[key] = metav1.NewTime(c.options.Clock.Now())
+	note(&p.Status, key, d, c.options.Clock.Now())
 	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.runnerID
 	p.Status.Reason, p.Status.Message = d.reason, d.message
-	if err := c.patchStatus(ctx, p, before, attemptFailed(d, len(p.Status.Failures))); err != nil {
+	if err := c.patchStatus(ctx, p, before, attemptEnded(d, &p.Status)); err != nil {
 		return err
 	}
 	// Not earlier: if the status could not be written, the same must be decided again, from the same answers.
@@ -163,19 +157,10 @@ func (c *Controller) endNotedAttempt(ctx context.Context, p *pass) {
 	if failed == nil {
 		return
 	}
-	if _, noted := p.Status.Failures[failed.key]; noted {
+	if _, written := noted(&p.Status, failed.key); written {
 		c.endAttempt(p)
-		c.record(ctx, p, attemptFailed(failed.decision, len(p.Status.Failures)))
+		c.record(ctx, p, attemptEnded(failed.decision, &p.Status))
 	}
-}
-
-// attemptKey returns the key of the present attempt's failure in the status: the UID of its pod, or a number if no pod was
-// seen. It never overwrites a failure noted by somebody else, because the entries count the attempts.
-func attemptKey(p *pass) string {
-	if p.hadPod() {
-		return string(p.memory.pod.uid)
-	}
-	return fmt.Sprintf("lost-%d", len(p.Status.Failures)+1)
 }
 
 // deletePod deletes the runner's pod unless it is already being deleted. A pod whose containers have all ended, or whose node

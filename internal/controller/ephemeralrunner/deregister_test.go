@@ -25,10 +25,11 @@ func (f *fixture) blockedWhileAsked() (answer func()) {
 	}
 }
 
-func (f *fixture) wantFailures(want int, reason string) {
+// wantAttempts fails unless so many attempts have ended, whoever's fault it was.
+func (f *fixture) wantAttempts(want int, reason string) {
 	f.Helper()
-	if status := f.runner().Status; len(status.Failures) != want || status.Reason != reason {
-		f.Errorf("status %+v, want %d failed attempts, the last for %s", status, want, reason)
+	if status := f.runner().Status; attemptsNoted(&status) != want || status.Reason != reason {
+		f.Errorf("status %+v, want %d attempts that have ended, the last for %s", status, want, reason)
 	}
 }
 
@@ -38,9 +39,9 @@ func TestJITConfigThatIsBeingRemovedIsNotUsedAgain(t *testing.T) {
 		answer := f.blockedWhileAsked()
 		f.setPod(evict)
 		f.settle()
-		f.wantFailures(0, "")
+		f.wantAttempts(0, "")
 		answer()
-		f.wantFailures(1, "Evicted")
+		f.wantAttempts(1, "Evicted")
 		f.wantCalls("jit", "remove 101")
 		f.wantNewRegistration()
 	}, newRunner())
@@ -58,7 +59,7 @@ func TestJITConfigWhoseRemovalFailedIsNotUsedAgain(t *testing.T) {
 		f.github.remove = nil
 		f.elapse(minRetryAfter)
 		f.settle()
-		f.wantFailures(1, "Evicted")
+		f.wantAttempts(1, "Evicted")
 		f.wantCalls("jit", "remove 101", "remove 101")
 		f.wantNewRegistration()
 	}, newRunner())
@@ -88,18 +89,18 @@ func TestExitOfARemovedRunnerDoesNotEndTheNextAttempt(t *testing.T) {
 		f.setPod(exits(0))
 		f.settle()
 		answer()
-		f.wantFailures(1, "StartedLate")
+		f.wantAttempts(1, "StartedLate")
 		f.hold()
 		f.wantNewRegistration()
 		f.elapse(reportGracePeriod)
 		f.settle()
-		f.wantFailures(1, "StartedLate")
+		f.wantAttempts(1, "StartedLate")
 		if t.Failed() {
 			return
 		}
 		f.setPod(runs)
 		f.settle()
-		f.wantFailures(1, "")
+		f.wantAttempts(1, "")
 	}, newRunner())
 }
 
@@ -115,7 +116,7 @@ func TestExitWhileGitHubIsAskedWaitsForTheAnswer(t *testing.T) {
 			t.Error("the pod of a runner that exited waits for GitHub")
 		}
 		answer()
-		f.wantFailures(1, "StartedLate")
+		f.wantAttempts(1, "StartedLate")
 		f.wantNewRegistration()
 	}, newRunner())
 }
@@ -166,7 +167,7 @@ func TestNotFoundIsConsentWithoutAJob(t *testing.T) {
 		f.started().setPod(exits(1))
 		delete(f.github.registered, name)
 		f.settle()
-		f.wantFailures(1, "Error")
+		f.wantAttempts(1, "Error")
 		f.wantNewRegistration()
 		f.wantCalls("remove 101", "jit")
 	}, newRunner())

@@ -1,21 +1,205 @@
 package ephemeralrunner
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
+// end is one way in which a runner's pod ends before it has a job.
+type end struct {
+	name string
+	// runs is set if the container has started before.
+	runs bool
+	// befalls is what happens to the pod; what is left of it afterwards is removed.
+	befalls happening
+	// held is set if the end is held against the runner.
+	held bool
+}
+
+// disrupts has somebody give the pod a reason for its end, and then delete it.
+func disrupts(reason string) happening {
+	return func(f *fixture) {
+		podDisrupted(reason)(f)
+		f.settle()
+		podDeleted(f)
+	}
+}
+
+func fails(reason string) happening {
+	return podIs(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, reason })
+}
+
+// ends has every kind of end, with the verdict that an operator would give.
+var ends = []end{
+	{"preempted before its start", false, disrupts("PreemptionByScheduler"), false},
+	{"preempted", true, disrupts("PreemptionByScheduler"), false},
+	{"drained before its start", false, disrupts("EvictionByEvictionAPI"), false},
+	{"drained", true, disrupts("EvictionByEvictionAPI"), false},
+	{"node tainted", true, disrupts("DeletionByTaintManager"), false},
+	{"node removed before the start", false, disrupts("DeletionByPodGC"), false},
+	{"node removed", true, disrupts("DeletionByPodGC"), false},
+	{"node silent", true, func(f *fixture) { podDeleted(f); f.settle(); f.elapse(stuckAfter); f.settle() }, false},
+	{"node short of memory", true, fails("Evicted"), false},
+	{"node shuts down", true, fails("Terminated"), false},
+	{"node shuts down before the start", false, fails("NodeShutdown"), false},
+	{"deleted by hand", true, podDeleted, false},
+	{"deleted by hand before its start", false, podDeleted, false},
+	{"deleted by force", true, podForced, false},
+	{"deleted by force before its start", false, podForced, false},
+
+	{"refused", false, fails("OutOfcpu"), true},
+	{"refused by a device plugin", false, fails("UnexpectedAdmissionError"), true},
+	{"fails", true, podIs(exits(1)), true},
+	{"out of memory", true, outOfMemory(v1alpha1.RunnerContainerName), true},
+	{"no such image", false, podIs(cannotStart("ImagePullBackOff")), true},
+	{"past its deadline", false, fails("DeadlineExceeded"), true},
+}
+
+// befall has the runner's next pod end so, and waits for the one after that for as long as a pause may last. It returns how long the
+// pause was.
+func (f *fixture) befall(e end) time.Duration {
+	f.Helper()
+	f.settle()
+	pod := f.pod()
+	if pod == nil {
+		f.Fatalf("no pod for: %s", e.name)
+	}
+	f.bind()
+	if e.runs {
+		f.setPod(runs)
+		f.settle()
+	}
+	e.befalls(f)
+	f.settle()
+	if left := f.pod(); left != nil && left.UID == pod.UID {
+		f.hold() // whoever took the pod lets it go
+		f.settle()
+	}
+	began := time.Now()
+	for !f.runner().Status.Done() && f.pod() == nil && time.Since(began) < 2*time.Minute {
+		f.elapse(max(f.reconcile().RequeueAfter, time.Millisecond))
+		f.settle()
+	}
+	return time.Since(began)
+}
+
+// However often a runner's pods are taken away before it has a job, it is no failure of the runner. The pauses grow, so that a cluster
+// in which that goes on isn't asked for pods without end, and the next pod comes when the last pause is over.
+func TestDisruptionsAreNotHeldAgainstARunner(t *testing.T) {
+	for _, e := range ends {
+		if e.held {
+			continue
+		}
+		t.Run(e.name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				for i := range len(retryBackoff) + 3 {
+					pause, want := f.befall(e), backoffAfter(i+1)
+					if pause > want+time.Second || pause < want-time.Second {
+						t.Errorf("pause %d is %s, want %s", i+1, pause, want)
+					}
+				}
+				status := f.runner().Status
+				if status.Done() || len(status.Failures) > 0 || len(status.Disruptions) != len(retryBackoff) {
+					t.Errorf("status %+v, want a runner that waits, with its latest disruptions", status)
+				}
+			}, newRunner())
+		})
+	}
+}
+
+// What is told about a disruption blames nobody, and says what follows and when.
+func TestDisruptionIsTold(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.befall(ends[0])
+		f.settle()
+		var told []string
+		for len(f.recorder.Events) > 0 {
+			told = append(told, <-f.recorder.Events)
+		}
+		for _, part := range []string{"Preempted", "higher priority", "not held against it", "5s"} {
+			if len(told) != 1 || !strings.Contains(told[0], part) {
+				t.Errorf("Events %q, want one with %q", told, part)
+			}
+		}
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || status.Reason != "Preempted" {
+			t.Errorf("status %+v, want the reason while the runner waits", status)
+		}
+	}, newRunner())
+}
+
+// In any order of ends a runner fails at the sixth that is held against it, and not before. The oracle is the table above.
+func TestAnyHistoryOfEndsFailsAtTheSixthThatIsHeld(t *testing.T) {
+	const histories = 12
+	for seed := range uint64(histories) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		inBubble(t, func(f *fixture) {
+			var history []string
+			held := 0
+			for range 20 {
+				e := ends[random.IntN(len(ends))]
+				if random.IntN(6) == 0 {
+					f.restart() // the manager
+				}
+				f.befall(e)
+				history = append(history, e.name)
+				if e.held {
+					held++
+				}
+				failed := f.runner().Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed
+				if failed != (held > len(retryBackoff)) {
+					t.Fatalf("seed %d: failed %t after %d ends that are held against the runner: %q, status %+v", seed, failed, held, history, f.runner().Status)
+				}
+				if failed {
+					return
+				}
+			}
+		}, newRunner())
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A pod that was seen to fail by itself doesn't become a disruption because somebody removes it at once.
+func TestOwnEndOfAPodThatIsRemovedAtOnceCounts(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		f.setPod(exits(1))
+		f.newPass() // sees it, and has no time to decide
+		podForced(f)
+		f.settle()
+		if status := f.runner().Status; len(status.Failures) != 1 || status.Reason != string(v1alpha1.LostCauseContainerFailed) {
+			t.Errorf("status %+v, want one failure, for the container's end", status)
+		}
+	}, newRunner())
+}
+
 // An idle runner that is evicted, or whose pod reaches its deadline, day after day has nothing wrong with it: each of these
-// failures starts a new count. Failures that come at once add up until the runner has failed.
-func TestDisruptionsOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
+// ends starts a new row. Deadlines that come at once add up until the runner has failed.
+func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 	for name, test := range map[string]struct {
+		reason string
 		up     bool
 		slow   bool // GitHub, when it is asked to remove the registration
 		failed bool
-	}{"after long": {up: true}, "at once": {failed: true}, "at once, GitHub is slow": {slow: true, failed: true}} {
+	}{
+		"evicted after long":                  {reason: "Evicted", up: true},
+		"past its deadline after long":        {reason: "DeadlineExceeded", up: true},
+		"past its deadline at once":           {reason: "DeadlineExceeded", failed: true},
+		"past it at once, and GitHub is slow": {reason: "DeadlineExceeded", slow: true, failed: true},
+		"evicted at once, and GitHub is slow": {reason: "Evicted", slow: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				for range 2 * len(retryBackoff) {
@@ -30,7 +214,7 @@ func TestDisruptionsOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 					}
 					answered := make(chan struct{})
 					f.github.holdRemove = answered
-					f.setPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; evicted(p) })
+					fails(test.reason)(f)
 					f.settle()
 					if test.slow {
 						f.elapse(2 * upAfter)
@@ -41,10 +225,29 @@ func TestDisruptionsOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 				}
 				f.settle()
 				status := f.runner().Status
-				if failed := status.Phase == v1alpha1.EphemeralRunnerPhaseFailed; failed != test.failed || test.up && len(status.Failures) != 1 {
-					t.Errorf("phase %s, failures %v", status.Phase, status.Failures)
+				if failed := status.Phase == v1alpha1.EphemeralRunnerPhaseFailed; failed != test.failed || test.up && attemptsNoted(&status) != 1 {
+					t.Errorf("phase %s, failures %v, disruptions %v", status.Phase, status.Failures, status.Disruptions)
 				}
 			}, newRunner())
 		})
+	}
+}
+
+// The status has the latest disruptions only, each under the UID of its pod, and the key of no other attempt.
+func TestNotedDisruptionsAreTheLatest(t *testing.T) {
+	status := &v1alpha1.EphemeralRunnerStatus{Failures: map[string]metav1.Time{"lost-3": metav1.NewTime(noon)}}
+	for i := range 9 {
+		note(status, fmt.Sprint("pod-", i), decision{disruption: true}, noon.Add(time.Duration(i)*time.Minute))
+	}
+	var kept []string
+	for attempt := range status.Disruptions {
+		kept = append(kept, attempt)
+	}
+	slices.Sort(kept)
+	if want := []string{"pod-4", "pod-5", "pod-6", "pod-7", "pod-8"}; !slices.Equal(kept, want) || len(status.Failures) != 1 {
+		t.Errorf("noted %v and %v, want %v and the failure", kept, status.Failures, want)
+	}
+	if last := lastNoted(status); !last.Equal(noon.Add(8 * time.Minute)) {
+		t.Errorf("the last one is dated %s", last)
 	}
 }

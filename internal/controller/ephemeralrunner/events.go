@@ -21,10 +21,15 @@ func replaced(d decision) report.Event {
 	return report.Warning(d.reason, actionRegister, d.message)
 }
 
-// attemptFailed is the Event of every failed attempt that may be followed by another.
-func attemptFailed(d decision, failures int) report.Event {
+// attemptEnded is the Event of every attempt that ended without a job and may be followed by another.
+func attemptEnded(d decision, status *v1alpha1.EphemeralRunnerStatus) report.Event {
+	if d.disruption {
+		return report.Warning(d.reason, actionRun, fmt.Sprintf(
+			"the runner lost its pod before it had a job, which is not held against it; the next pod follows in %s: %s",
+			backoffAfter(attemptsNoted(status)), d.message))
+	}
 	return report.Warning(d.reason, actionRun,
-		fmt.Sprintf("attempt %d of %d failed: %s", failures, len(retryBackoff)+1, d.message))
+		fmt.Sprintf("attempt %d of %d failed: %s", len(status.Failures), len(retryBackoff)+1, d.message))
 }
 
 // runnerWaits is recorded once per reason, and again later if the message has changed.

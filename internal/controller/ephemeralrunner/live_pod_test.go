@@ -112,8 +112,6 @@ func TestPodThatMayNotBeReadIsUsedAsTheCacheShowsIt(t *testing.T) {
 		f.api.refuse = map[string]error{readsPod: apierrors.NewForbidden(corev1.Resource("pods/status"), name, nil)}
 		f.setPod(evict)
 		f.settle()
-		if len(f.runner().Status.Failures) != 1 {
-			t.Errorf("failures %v, want one", f.runner().Status.Failures)
-		}
+		f.wantAttempts(1, "Evicted")
 	}, newRunner())
 }

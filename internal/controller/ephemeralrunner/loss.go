@@ -74,7 +74,9 @@ func (e *jobEnd) cause() podstatus.Ending {
 }
 
 // unseenEnding is the ending of a pod that is gone.
-var unseenEnding = podstatus.Ending{Cause: v1alpha1.LostCauseUnknown, Message: "the pod was gone before the manager saw why"}
+var unseenEnding = podstatus.Ending{
+	Cause: v1alpha1.LostCauseUnknown, Fault: podstatus.FaultDisruption, Message: "the pod was gone before the manager saw why",
+}
 
 // givenUp reports whether a result says only that the job did not run to its end. GitHub gives it to a job whose runner is gone, and
 // a runner that is told to stop reports it, too; a person's cancellation is reported before the pod ends.

@@ -176,9 +176,7 @@ func TestIdleRunnerWhosePodIsDeletedGetsANewRegistration(t *testing.T) {
 		f.settle()
 		f.hold()
 		f.settle()
-		if status := f.runner().Status; len(status.Failures) != 1 || status.Reason != v1alpha1.ReasonPodLost {
-			t.Errorf("status %+v, want one failed attempt, for %s", status, v1alpha1.ReasonPodLost)
-		}
+		f.wantAttempts(1, v1alpha1.ReasonPodLost)
 		f.wantNewRegistration()
 	}, newRunner())
 }

@@ -276,11 +276,11 @@ func (c *Controller) unregistered(p *pass) bool {
 }
 
 // spent reports whether the registration has had its one job. A report of the job's end may be late and belong to an earlier
-// registration of the same name, so it counts only if there was none: no attempt has failed, and either no other manager can
+// registration of the same name, so it counts only if there was none: no attempt has ended, and either no other manager can
 // have registered the runner, or this one found it with a pod and has requested no registration itself.
 func (p *pass) spent() bool {
 	alone := !p.memory.inherited || p.hadPod() && !p.memory.shared.wasAsked()
-	return p.Status.JobCompleted() && len(p.Status.Failures) == 0 && alone
+	return p.Status.JobCompleted() && attemptsNoted(&p.Status) == 0 && alone
 }
 
 // died reports whether the runner ended without exiting with 0, or lost its pod to somebody else. It then had no chance to

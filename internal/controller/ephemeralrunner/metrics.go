@@ -68,7 +68,7 @@ func (w *waiting) end(now time.Time) {
 // countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
 // days.
 func countStart(p *pass, now time.Time) {
-	if len(p.Status.Failures) > 0 {
+	if attemptsNoted(&p.Status) > 0 {
 		return
 	}
 	set := kube.ScaleSetOf(p)

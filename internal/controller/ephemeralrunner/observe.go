@@ -95,7 +95,12 @@ func (c *Controller) observe(p *pass) *observation {
 		o.bound = p.pod.Spec.NodeName != ""
 		o.startableAt = startedHere(p.pod, o.provisioning)
 		o.deletionDueAt, o.finalizers = terminationOf(p.pod)
-		o.pod.disrupted = o.pod.disrupted && !m.pod.deleted
+	}
+	if o.hadPod {
+		o.pod.outside, o.pod.fault = m.pod.ending.Outside, m.pod.ending.Fault
+	}
+	if o.pod.outside && o.pod.reason == "" {
+		o.pod.reason, o.pod.message = v1alpha1.ReasonPodLost, m.pod.ending.Message
 	}
 	return o
 }
@@ -105,10 +110,10 @@ func (p *pass) hadPod() bool {
 	return p.memory.pod.uid != "" && !failureNoted(p.EphemeralRunner, p.memory.pod.uid)
 }
 
-// failureNoted reports whether the failure of the attempt with this pod is in the runner's status.
+// failureNoted reports whether the end of the attempt with this pod is in the runner's status.
 func failureNoted(runner *v1alpha1.EphemeralRunner, pod types.UID) bool {
-	_, noted := runner.Status.Failures[string(pod)]
-	return noted
+	_, found := noted(&runner.Status, string(pod))
+	return found
 }
 
 // startedHere returns startOf by our own clock if the pod was created by the last provisioning: the API server's clock may
@@ -149,8 +154,8 @@ func (p *pass) podDueAt(now time.Time) time.Time {
 	}
 	deleting := p.memory.pod.deletingAt
 	start := deleting
-	if noted, known := p.Status.Failures[string(p.pod.UID)]; known && !noted.After(now) {
-		start = noted.Time
+	if at, found := noted(&p.Status, string(p.pod.UID)); found && !at.After(now) {
+		start = at.Time
 	}
 	return kube.LaterOf(start.Add(pendingTimeout(p.EphemeralRunner)), deleting.Add(kube.GracePeriod(p.pod)+stuckAfter))
 }

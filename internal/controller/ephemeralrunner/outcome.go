@@ -7,10 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // exitCodeOutdated is the runner's exit code if GitHub refuses its version. The runner uses it only with
@@ -56,9 +56,9 @@ type outcome struct {
 	reason, message string
 	// passing is set if what blocks the container may be over when the kubelet tries again.
 	passing bool
-	// disrupted is set if the end came from outside the runner: its pod was evicted, preempted or deleted, reached its
-	// deadline, or was lost with its node.
-	disrupted bool
+	// outside is set if the end came from outside the runner, and fault says whose fault it is: see podstatus.Ending.
+	outside bool
+	fault   podstatus.Fault
 	// sidecar describes another container that has died while the runner container runs; empty if none has.
 	sidecar string
 }
@@ -86,12 +86,12 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	started := isRunning(pod, status)
 	if lost, reason, message := podLost(pod, now); lost {
 		// The last status from a node that does not answer may predate the start.
-		ended := failed(started || pod.Status.Phase != corev1.PodFailed || collected(pod), reason, message)
-		ended.disrupted = reason != ""
-		return ended
+		return failed(started || pod.Status.Phase != corev1.PodFailed || collected(pod), reason, message)
 	}
-	if reason, message, found := initFailure(pod); found && !started {
-		return failed(false, reason, message)
+	if init := podstatus.FailedInit(pod); init != nil && !started {
+		t := init.State.Terminated
+		return failed(false, v1alpha1.ReasonInitContainerFailed,
+			fmt.Sprintf("init container %s exited with code %d: %s", init.Name, t.ExitCode, cmp.Or(t.Message, t.Reason)))
 	}
 	if started {
 		return outcome{state: podRunning, ready: isReady(pod), sidecar: deadSidecar(pod)}
@@ -134,23 +134,20 @@ func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) outcome {
 	case couldNotStart(t):
 		return failed(false, t.Reason, t.Message)
 	case t.ExitCode == 0:
-		reason, message := interruption(pod, t)
-		return outcome{state: podSucceeded, disrupted: reason != "", reason: reason, message: message}
+		reason, message := podstatus.Explanation(pod)
+		return outcome{state: podSucceeded, reason: reason, message: message}
 	case t.ExitCode == exitCodeOutdated:
 		return outcome{state: podOutdated, reason: "Outdated",
 			message: fmt.Sprintf("GitHub refuses the runner version in image %s", kube.Image(&pod.Spec, v1alpha1.RunnerContainerName))}
 	}
-	reason, message := causeOf(pod)
-	whole := reason != ""
-	if !whole {
+	reason, message := podstatus.Explanation(pod)
+	if reason == "" {
 		reason, message = t.Reason, t.Message
 	}
 	if message == "" {
 		message = fmt.Sprintf("the runner container exited with code %d", t.ExitCode)
 	}
-	ended := failed(true, reason, message)
-	ended.disrupted = whole
-	return ended
+	return failed(true, reason, message)
 }
 
 func failed(started bool, reason, message string) outcome {
@@ -168,7 +165,7 @@ func failed(started bool, reason, message string) outcome {
 // gone.
 func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string) {
 	if pod.Status.Phase == corev1.PodFailed {
-		reason, message = causeOf(pod)
+		reason, message = podstatus.Explanation(pod)
 		return true, reason, message
 	}
 	if stuck(pod, now) {
@@ -180,29 +177,6 @@ func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string)
 // stuck reports whether the pod hangs in its deletion. now is by the clock that dated the deletion: see memory.apiServerTime.
 func stuck(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(stuckAfter))
-}
-
-// causeOf returns why the pod as a whole was ended, in the words of whoever ended it: kubelet, scheduler or an eviction.
-func causeOf(pod *corev1.Pod) (reason, message string) {
-	if pod.Status.Reason != "" {
-		return pod.Status.Reason, pod.Status.Message
-	}
-	if disrupted := kube.PodCondition(pod, corev1.DisruptionTarget); disrupted != nil && disrupted.Status == corev1.ConditionTrue {
-		return disrupted.Reason, disrupted.Message
-	}
-	return "", ""
-}
-
-// interruption returns what made a container exit with 0, empty if it exited of its own accord. Times have whole seconds: a
-// container that ends in the second in which its pod is deleted counts as interrupted.
-func interruption(pod *corev1.Pod, t *corev1.ContainerStateTerminated) (reason, message string) {
-	if reason, message = causeOf(pod); reason != "" || pod.DeletionTimestamp == nil {
-		return reason, message
-	}
-	if t.FinishedAt.Time.Before(pod.DeletionTimestamp.Add(-kube.GracePeriod(pod))) {
-		return "", ""
-	}
-	return v1alpha1.ReasonPodLost, "the pod was deleted before the runner had a job"
 }
 
 // collected reports whether the pod was failed by the pod garbage collector because its node is gone, and not by its kubelet.
@@ -266,30 +240,6 @@ func deadSidecar(pod *corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// initFailure returns how an init container failed that won't be restarted.
-func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
-	for i := range pod.Status.InitContainerStatuses {
-		status := &pod.Status.InitContainerStatuses[i]
-		if t := status.State.Terminated; t != nil && t.ExitCode != 0 && !restartable(pod, status.Name) {
-			return v1alpha1.ReasonInitContainerFailed, fmt.Sprintf("init container %s exited with code %d: %s",
-				status.Name, t.ExitCode, cmp.Or(t.Message, t.Reason)), true
-		}
-	}
-	return "", "", false
-}
-
-// restartable reports whether the kubelet may restart an init container: it is a sidecar, or has a restart policy of its own.
-// If its rules say otherwise for this exit code, the pod as a whole fails.
-func restartable(pod *corev1.Pod, initContainer string) bool {
-	for i := range pod.Spec.InitContainers {
-		if container := &pod.Spec.InitContainers[i]; container.Name == initContainer {
-			policy := ptr.Deref(container.RestartPolicy, corev1.ContainerRestartPolicyNever)
-			return policy != corev1.ContainerRestartPolicyNever || len(container.RestartPolicyRules) > 0
-		}
-	}
-	return false
 }
 
 // whyPending returns the scheduler's or kubelet's own reason why the runner container does not run yet.

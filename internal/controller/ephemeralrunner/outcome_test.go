@@ -1,7 +1,6 @@
 package ephemeralrunner
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -87,11 +86,6 @@ func initWaits(reason string) func(*corev1.Pod) {
 	}
 }
 
-// disruptions are the reasons of ends that come from outside the runner.
-var disruptions = []string{
-	"Evicted", "EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByPodGC", "DeadlineExceeded", v1alpha1.ReasonPodLost, v1alpha1.ReasonNodeLost,
-}
-
 func TestOutcomeOf(t *testing.T) {
 	for title, test := range map[string]struct {
 		pod    *corev1.Pod
@@ -113,7 +107,7 @@ func TestOutcomeOf(t *testing.T) {
 		"exit 0":                             {podWith(corev1.PodSucceeded, exited(0, "Completed")), podSucceeded, ""},
 		"exit 0 though the pod failed":       {podWith(corev1.PodFailed, exited(0, "Completed")), podSucceeded, ""},
 		"exit 0 after an eviction":           {podWith(corev1.PodSucceeded, exited(0, "Completed"), disrupted("EvictionByEvictionAPI")), podSucceeded, "EvictionByEvictionAPI"},
-		"exit 0 after the pod was deleted":   {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(90*time.Second)), grace(30)), podSucceeded, v1alpha1.ReasonPodLost},
+		"exit 0 after the pod was deleted":   {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(90*time.Second)), grace(30)), podSucceeded, ""},
 		"exit 0 before the pod was deleted":  {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(91*time.Second)), grace(30)), podSucceeded, ""},
 		"exit 0 while a sidecar runs":        {podWith(corev1.PodRunning, exited(0, "Completed")), podSucceeded, ""},
 		"exit 7":                             {podWith(corev1.PodFailed, exited(7, "Error")), podOutdated, "Outdated"},
@@ -151,8 +145,8 @@ func TestOutcomeOf(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := outcomeOf(test.pod, noon)
-			if fromOutside := slices.Contains(disruptions, test.reason); got.state != test.want || got.reason != test.reason || got.disrupted != fromOutside {
-				t.Errorf("state %d, reason %q, disrupted %t; want %d, %q, %t", got.state, got.reason, got.disrupted, test.want, test.reason, fromOutside)
+			if got.state != test.want || got.reason != test.reason {
+				t.Errorf("state %d, reason %q, want %d, %q", got.state, got.reason, test.want, test.reason)
 			}
 		})
 	}

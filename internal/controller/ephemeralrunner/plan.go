@@ -1,6 +1,7 @@
 package ephemeralrunner
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -17,13 +18,6 @@ const (
 	// readyTimeout is how long a pod whose runner container runs may be unready before the status says so. With sidecars that
 	// start a second later, this saves one write per runner.
 	readyTimeout = 2 * time.Second
-	// upAfter is how long a runner container must have run before an end from outside, such as an eviction, no longer counts
-	// against image or template. A runner that can't start or register ends within seconds.
-	upAfter = time.Minute
-	// longUpAfter is how long a runner must have been up for its end, whatever its cause, to start a new row of failures. It has
-	// worked for longer than all pauses of a row together (155 s), so runners that crash so rarely cost little, while six ends of an
-	// idle runner in a day, for example by its liveness probe, say nothing about image or template.
-	longUpAfter = 5 * time.Minute
 	// rewordPeriod is the shortest time between two reports of the same reason with different messages. GitHub's messages
 	// contain the id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same
 	// thing.
@@ -31,9 +25,6 @@ const (
 	// busyRetryAfter is the pause after GitHub has refused to remove a runner because it has a job.
 	busyRetryAfter = 30 * time.Second
 )
-
-// retryBackoff holds the pauses after the first to fifth failed attempts; after the sixth the runner has failed.
-var retryBackoff = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
 
 // step is what to do next for a runner.
 type step int
@@ -80,9 +71,10 @@ type decision struct {
 	reason, message string
 	// lost is what the runner's job was lost to, zero if it was not.
 	lost podstatus.Ending
-	// firstInRow is set if the failure to note starts a new count: the failures noted before are dropped.
-	firstInRow bool
-	requeueAt  time.Time
+	// disruption is set if the end to note is not held against the runner. firstInRow is set if it starts a new row: what was noted
+	// before is dropped.
+	disruption, firstInRow bool
+	requeueAt              time.Time
 }
 
 // decide returns the decision to take step s for the reason that the pod gives.
@@ -194,12 +186,24 @@ func planMissing(o *observation) decision {
 	}
 }
 
-// planLost handles a pod that was there and is gone. Nobody can tell whether its container had started: it may have started
-// just before the end, or while a watch was interrupted.
+// planLost handles a pod that was there and is gone, or that has never shown. Nobody can tell whether its container had started: it may
+// have started just before the end, or while a watch was interrupted. Somebody took it, unless its last state says otherwise; one that
+// never shows may lack our labels, as every other would.
 func planLost(o *observation) decision {
-	return planFailed(o.withPod(outcome{
-		reason: v1alpha1.ReasonPodLost, message: "the pod is gone though the runner had not finished", disrupted: true,
-	}))
+	lost := outcome{
+		reason: v1alpha1.ReasonPodLost, message: "the pod is gone though the runner had not finished",
+		outside: true, fault: podstatus.FaultDisruption,
+	}
+	switch ending := &o.podEnding; {
+	case !o.hadPod && o.provisioning.known:
+		lost.fault = podstatus.FaultCluster
+	case o.hadPod && (ending.Outside || o.ending != podMissing):
+		lost.outside, lost.fault, lost.message = ending.Outside, ending.Fault, cmp.Or(ending.Message, lost.message)
+		if ending.Cause != v1alpha1.LostCauseUnknown && ending.Cause != v1alpha1.LostCausePodDeleted {
+			lost.reason = cmp.Or(string(ending.Cause), lost.reason)
+		}
+	}
+	return planFailed(o.withPod(lost))
 }
 
 // planUnseen waits for a pod that the cache has never shown although it was created or a job was reported. Runners and pods
@@ -299,9 +303,9 @@ func planRunning(o *observation) decision {
 // known, it counts as a lost pod: neither image nor command is to blame.
 func planSucceeded(o *observation) decision {
 	switch {
-	case o.deregistered() && !o.pod.disrupted:
+	case o.deregistered() && !o.pod.outside:
 		return planStartedLate(o)
-	case o.pod.disrupted && !o.runner.Status.HadJob():
+	case o.pod.outside && !o.runner.Status.HadJob():
 		return planFailed(o)
 	default:
 		return planExited(o)
@@ -348,49 +352,4 @@ func planDeregistered(o *observation) decision {
 	default:
 		return decision{step: stepDeregister}
 	}
-}
-
-// planRetry retries, or gives up after the sixth failure in a row.
-func planRetry(o *observation, how step) decision {
-	firstInRow := o.wasUpFor(longUpAfter) || o.wasUpFor(upAfter) && o.pod.disrupted
-	if !firstInRow && len(o.runner.Status.Failures) >= len(retryBackoff) {
-		return o.pod.decide(stepFail)
-	}
-	d := o.pod.decide(how)
-	d.firstInRow = firstInRow
-	return d
-}
-
-// wasUpFor reports whether the present attempt was up for so long, which shows that the template works. Idle runners may live for
-// weeks, and be evicted, reach their pods' deadline or fail their liveness probes many times.
-func (o *observation) wasUpFor(d time.Duration) bool {
-	return !o.startedAt.IsZero() && !o.endedAt.Before(o.startedAt.Add(d))
-}
-
-// nextAttemptAt returns when the pause after the last failure is over. It returns now if that failure is dated in the future:
-// the clock was set back since, perhaps by hours, and the pause must not become that long.
-func nextAttemptAt(o *observation) time.Time {
-	last := lastFailure(o.runner)
-	if last.After(o.now) {
-		return o.now
-	}
-	return last.Add(backoffAfter(len(o.runner.Status.Failures)))
-}
-
-// backoffAfter returns how long to wait after the n-th failure.
-func backoffAfter(n int) time.Duration {
-	if n == 0 {
-		return 0
-	}
-	return retryBackoff[min(n, len(retryBackoff))-1]
-}
-
-func lastFailure(runner *v1alpha1.EphemeralRunner) time.Time {
-	var last time.Time
-	for _, at := range runner.Status.Failures {
-		if at.After(last) {
-			last = at.Time
-		}
-	}
-	return last
 }

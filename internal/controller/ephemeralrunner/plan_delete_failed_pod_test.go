@@ -18,7 +18,7 @@ func (f *fixture) keptBy(finalizers ...string) {
 	f.hold(finalizers...)
 	f.setPod(evict)
 	f.settle()
-	f.wantFailures(1, "Evicted")
+	f.wantAttempts(1, "Evicted")
 }
 
 // Nobody removes the finalizer of a pod that failed: its runner fails too, and says why.
@@ -74,7 +74,7 @@ func TestFailedPodThatDisappearsInTimeIsFollowedByAnother(t *testing.T) {
 		f.settle()
 		f.hold()
 		f.settle()
-		f.wantFailures(1, "Evicted")
+		f.wantAttempts(1, "Evicted")
 		f.wantPodOf("101")
 		f.wantCalls("jit")
 	}, newRunner())

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // given returns an observation at noon with the pod in a state.
@@ -65,7 +66,8 @@ var (
 )
 
 func after(d time.Duration) func(*observation) { return func(o *observation) { o.now = noon.Add(d) } }
-func drained(o *observation)                   { o.pod.disrupted = true }
+func drained(o *observation)                   { o.pod.outside, o.pod.fault = true, podstatus.FaultDisruption }
+func overdue(o *observation)                   { o.pod.outside = true }
 func passing(o *observation)                   { o.pod.passing, o.blockedAt = true, noon }
 func endedAt(at time.Time) func(*observation)  { return func(o *observation) { o.endedAt = at } }
 func exitedAt(at time.Time) func(*observation) { return func(o *observation) { o.exitedAt = at } }
@@ -162,7 +164,10 @@ func TestPlanOutcomes(t *testing.T) {
 		"failed, GitHub agreed":                {given(podFailed, agreed), stepReregister, 0},
 		"failed, GitHub agreed, sixth time":    {given(podFailed, agreed, failedTimes(5, noon)), stepFail, 0},
 		"evicted after long, sixth time":       {given(podFailed, agreed, drained, seenUp, endedAt(noon), failedTimes(5, noon)), stepReregister, 0},
-		"evicted at once, sixth time":          {given(podFailed, agreed, drained, seenUp, endedAt(noon.Add(-time.Second)), failedTimes(5, noon)), stepFail, 0},
+		"evicted at once, sixth time":          {given(podFailed, agreed, drained, seenUp, endedAt(noon.Add(-time.Second)), failedTimes(5, noon)), stepReregister, 0},
+		"evicted before its start, sixth time": {given(podNeverStarted, drained, failedTimes(5, noon)), stepRetry, 0},
+		"past its deadline early, sixth time":  {given(podFailed, agreed, overdue, seenUp, endedAt(noon.Add(-time.Second)), failedTimes(5, noon)), stepFail, 0},
+		"past its deadline later, sixth time":  {given(podFailed, agreed, overdue, seenUp, endedAt(noon), failedTimes(5, noon)), stepReregister, 0},
 		"crashed after long, sixth time":       {given(podFailed, agreed, seenUp, endedAt(noon), failedTimes(5, noon)), stepFail, 0},
 		"failed, GitHub says busy":             {given(podFailed, removalFailed(failureBusy, noon.Add(busyRetryAfter))), stepFailBusy, 0},
 		"failed, GitHub is away":               {given(podFailed, removalFailed(failureTemporary, noon.Add(time.Second))), stepReportPending, time.Second},

@@ -274,10 +274,12 @@ func (s *simulation) mergeStatus(patch []byte) {
 	if err := json.Unmarshal(patch, s.runner); err != nil {
 		s.Fatal(err)
 	}
-	failures, _ := cleared["status"]["failures"].(map[string]any)
-	for attempt, at := range failures {
-		if at == nil {
-			delete(s.runner.Status.Failures, attempt)
+	for field, noted := range map[string]map[string]metav1.Time{"failures": s.runner.Status.Failures, "disruptions": s.runner.Status.Disruptions} {
+		patched, _ := cleared["status"][field].(map[string]any)
+		for attempt, at := range patched {
+			if at == nil {
+				delete(noted, attempt)
+			}
 		}
 	}
 }
@@ -295,6 +297,10 @@ func (s *simulation) clear(key string) {
 		status.RunnerID = 0
 	case "phase":
 		status.Phase = ""
+	case "failures":
+		status.Failures = nil
+	case "disruptions":
+		status.Disruptions = nil
 	default:
 		s.Fatalf("nobody clears %s", key)
 	}

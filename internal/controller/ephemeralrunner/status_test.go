@@ -30,7 +30,7 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 		f.api.refuse = nil
 		f.reconcile()
 		f.wantEvent("Evicted")
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || len(status.Failures) != 1 {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || attemptsNoted(&status) != 1 {
 			t.Errorf("status %+v", status)
 		}
 	}, newRunner())

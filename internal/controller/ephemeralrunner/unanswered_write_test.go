@@ -52,7 +52,7 @@ func TestAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
 				f.losesAnswer(podGoes)
 				f.elapse(retryBackoff[0])
 				f.settle()
-				f.wantFailures(1, "Evicted")
+				f.wantAttempts(1, "Evicted")
 				f.wantEvent("Evicted")
 				f.wantPodOf("101")
 				f.wantCalls("jit")
@@ -69,7 +69,7 @@ func TestStartedAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T
 		f.reconcile() // GitHub is asked
 		f.losesAnswer(false)
 		f.wantNewRegistration()
-		f.wantFailures(1, "Error")
+		f.wantAttempts(1, "Error")
 		f.wantEvent("Error")
 		f.wantCalls("remove 101", "jit")
 	}, newRunner())
@@ -86,7 +86,7 @@ func TestUnseenAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T)
 		f.reconcile() // GitHub is asked
 		f.losesAnswer(false)
 		f.wantNewRegistration()
-		f.wantFailures(1, v1alpha1.ReasonPodLost)
+		f.wantAttempts(1, v1alpha1.ReasonPodLost)
 		f.wantEvent(v1alpha1.ReasonPodLost)
 	}, newRunner())
 }

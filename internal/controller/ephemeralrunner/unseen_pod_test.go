@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
@@ -22,7 +24,7 @@ func TestPodsThatAreNeverSeenAreTriedSixTimes(t *testing.T) {
 func TestPodsThatAreNeverSeenCountAfterOneThatWas(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
-		f.setPod(evict)
+		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
 		f.settle()
 		if pods := f.deletePodsUnseen(30 * time.Minute); pods != len(retryBackoff) {
 			t.Errorf("%d more pods, want %d", pods, len(retryBackoff))

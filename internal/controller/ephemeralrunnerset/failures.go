@@ -26,11 +26,13 @@ var outdatedPauses = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * tim
 type runnerFailures struct {
 	template string // hash of the template that the failed runners were made from
 
-	count         int // runners that failed before they got a job
-	rounds        int // failures further apart than the pause they caused
+	count         int // runners that failed before they got a job, by a fault of the template
+	rounds        int // failures further apart than the pause they caused, whoever's fault they were
 	lastFailureAt time.Time
 	reason        string
 	message       string
+	// givenUp are the runners that failed by no fault of the template. They cost pauses, and nothing more.
+	givenUp wait
 
 	refusals      int // tries refused as outdated; runners that were created together are one
 	lastRefusalAt time.Time
@@ -61,11 +63,15 @@ func (f *runnerFailures) failed(r *runnerView, at time.Time) {
 	if r.createdAt.Before(f.lastWorkerCreatedAt) {
 		return
 	}
-	if f.count == 0 || !at.Before(f.lastFailureAt.Add(f.pause())) {
+	if f.rounds == 0 || !at.Before(f.lastFailureAt.Add(f.pause())) {
 		f.rounds++
 	}
-	f.count++
 	f.lastFailureAt = kube.LaterOf(f.lastFailureAt, at)
+	if r.blameless() {
+		f.givenUp = wait{runners: f.givenUp.runners + 1, example: r.name, reason: r.reason, message: r.message}
+		return
+	}
+	f.count++
 	f.reason, f.message = r.reason, r.message
 }
 
@@ -100,7 +106,7 @@ func (f *runnerFailures) nextTryAt() time.Time {
 // allows returns how many of the wanted runners may be created now. If that is none because of a pause, it also returns when
 // the pause is over. unproven is how many of the set's runners are under way and have not yet shown that they can work.
 func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.Time) {
-	if wanted == 0 || f.count == 0 && f.refusals == 0 {
+	if wanted == 0 || f.rounds == 0 && f.refusals == 0 {
 		return wanted, time.Time{}
 	}
 	due := f.nextTryAt()

@@ -1,10 +1,13 @@
 package ephemeralrunnerset
 
 import (
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -117,5 +120,94 @@ func TestCapacityWhileDegraded(t *testing.T) {
 	s.describe(&status, &v1alpha1.EphemeralRunnerSet{}, s.runners, p)
 	if diff := cmp.Diff(new(3), status.Capacity); diff != "" {
 		t.Errorf("capacity (-want +got), want the two that run and one:\n%s", diff)
+	}
+}
+
+// Kubelets that refuse every pod, and pods that somebody keeps, are told by their reason, and cost pauses. They don't make a set Degraded,
+// and don't reduce what it takes.
+func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
+	for reason, degraded := range map[string]bool{
+		"OutOfcpu": false, "OutOfnvidia.com/gpu": false, "UnexpectedAdmissionError": false, "NodeAffinity": false,
+		v1alpha1.ReasonPodTerminating: false, v1alpha1.ReasonPodLost: false,
+		"Error": true, "ErrImagePull": true, "OOMKilled": true, "Evicted": true, v1alpha1.ReasonPendingTimeout: true,
+	} {
+		s := newScenario(10)
+		s.add(2*degradedThreshold, runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: reason, message: "why"})
+		p := s.pass()
+		if p.create != 0 || p.requeueAt.Sub(s.now) != firstPause {
+			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create, p.requeueAt.Sub(s.now), firstPause)
+		}
+		var status v1alpha1.EphemeralRunnerSetStatus
+		s.describe(&status, newSet(10), s.runners, p)
+		if got := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded); got != degraded || (status.Capacity != nil) != degraded {
+			t.Errorf("%s: Degraded %t, capacity %v, want %t", reason, got, status.Capacity, degraded)
+		}
+		pending := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnersPending)
+		if !degraded && (pending == nil || pending.Status != "True" || !strings.Contains(pending.Message, "why") || !strings.Contains(pending.Message, "no fault of their template")) {
+			t.Errorf("%s: condition %+v, want the reason and whose fault it is", reason, pending)
+		}
+		want := 10
+		if degraded {
+			want = 1
+		}
+		if p = s.later(firstPause).pass(); p.create != want {
+			t.Errorf("%s: create %d after the pause, want %d", reason, p.create, want)
+		}
+	}
+}
+
+// What is told about runners that were given up ends when another one is up, or the template changes; nobody need take a job.
+func TestGivenUpRunnersAreToldUntilOneIsUp(t *testing.T) {
+	refused := runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "OutOfpods", message: "full"}
+	told := func(s *scenario) bool {
+		var status v1alpha1.EphemeralRunnerSetStatus
+		s.describe(&status, newSet(2), s.runners, s.pass())
+		return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnersPending)
+	}
+	s := newScenario(2)
+	s.add(1, refused)
+	if !told(s) {
+		t.Error("nothing is told")
+	}
+	s.later(time.Minute).add(1, starting)
+	if !told(s) {
+		t.Error("a runner that only starts hides what is told")
+	}
+	s.runners[1].phase = v1alpha1.EphemeralRunnerPhaseRunning
+	if told(s) {
+		t.Error("it is told although a runner is up")
+	}
+}
+
+// In any history of failed runners the set is Degraded from the third on that failed by a fault of its template, and its pauses grow
+// whoever's fault it was. The oracle is a list of reasons, with the verdict that an operator would give.
+func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
+	verdicts := []struct {
+		reason   string
+		template bool
+	}{
+		{"OutOfcpu", false}, {"OutOfmemory", false}, {"UnexpectedAdmissionError", false}, {"TopologyAffinityError", false}, {"PodLost", false},
+		{"Error", true}, {"StartError", true}, {"OOMKilled", true}, {"InitContainerFailed", true},
+	}
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		s := newScenario(1)
+		count := 0
+		for i := range 12 {
+			v := verdicts[random.IntN(len(verdicts))]
+			if v.template {
+				count++
+			}
+			s.add(1, runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: v.reason})
+			p := s.pass()
+			want := min(firstPause<<i, longestPause)
+			if p.create != 0 || p.requeueAt.Sub(s.now) != want {
+				t.Fatalf("seed %d: create %d, again in %s after %d failures, want %s", seed, p.create, p.requeueAt.Sub(s.now), i+1, want)
+			}
+			if got := s.failures.isDegraded(); got != (count >= degradedThreshold) {
+				t.Fatalf("seed %d: degraded %t after %d faults of the template", seed, got, count)
+			}
+			s.later(want)
+		}
 	}
 }

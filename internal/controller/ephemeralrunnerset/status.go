@@ -62,8 +62,16 @@ func (h *history) describe(
 	status.Capacity = h.capacity(p)
 	status.DoubtedJobs = h.doubt.jobs
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	informational := append(waitConditions(status.Conditions, runners, h.jobWaits...), h.doubtful(status.Conditions, set)...)
+	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtful(status.Conditions, set)...)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
+}
+
+// givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up.
+func (h *history) givenUp(p *plan) wait {
+	if p.tally.waiting > p.tally.starting {
+		return wait{}
+	}
+	return h.failures.givenUp
 }
 
 // countLive sets the status's runner counts, without the runners that are being deleted.

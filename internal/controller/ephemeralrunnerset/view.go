@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // runnerView is what decisions need to know of one EphemeralRunner: some 250 bytes, without the pod template. A view never
@@ -79,6 +80,12 @@ func (r *runnerView) needsProxySecret() bool { return r.proxied && r.alive() }
 // failedIdle reports whether the runner failed and, as far as is known, never had a job.
 func (r *runnerView) failedIdle() bool {
 	return r.phase == v1alpha1.EphemeralRunnerPhaseFailed && !r.hadJob && !r.completed && !r.draining
+}
+
+// blameless reports whether a runner that failed did so by no fault of its template: kubelets refused its pods for the state of their
+// nodes, or its pods did not show or were kept by finalizers of others. A runner does not fail because its pods are taken away.
+func (r *runnerView) blameless() bool {
+	return podstatus.Refused(r.reason) || r.reason == v1alpha1.ReasonPodLost || r.reason == v1alpha1.ReasonPodTerminating
 }
 
 // exitedIdle reports whether the runner exited with code 0 and, as far as is known, never had a job.

@@ -47,9 +47,9 @@ func waitsOf(runners []*runnerView) (quota, other wait) {
 	return quota, other
 }
 
-// waitConditions returns conditions that say what runners wait for, and the pods of their jobs if no runner waits. Conditions that
-// were never true are left out.
-func waitConditions(before []metav1.Condition, runners []*runnerView, jobs ...jobWait) []metav1.Condition {
+// waitConditions returns conditions that say what runners wait for; if none waits, why the last ones were given up; and if none was, what
+// the pods of their jobs wait for. Conditions that were never true are left out.
+func waitConditions(before []metav1.Condition, runners []*runnerView, givenUp wait, jobs ...jobWait) []metav1.Condition {
 	quota, other := waitsOf(runners)
 	refused := report.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
@@ -58,11 +58,16 @@ func waitConditions(before []metav1.Condition, runners []*runnerView, jobs ...jo
 			runnersWait(quota.runners), quota.example, quota.message))
 	}
 	pending := report.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner reports that it is waiting")
-	if other.runners > 0 {
+	example, pods := mostFrequent(jobs)
+	switch {
+	case other.runners > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
 			"%s: %s; see kubectl describe ephemeralrunner %s", runnersWait(other.runners), other.message, other.example))
-	}
-	if example, pods := mostFrequent(jobs); pods > 0 && other.runners == 0 {
+	case givenUp.runners > 0:
+		pending = report.True(v1alpha1.ConditionRunnersPending, givenUp.reason, fmt.Sprintf(
+			"%d runners in a row were given up before they got a job, by no fault of their template; others follow after pauses of up to %s: %s; see kubectl describe ephemeralrunner %s",
+			givenUp.runners, longestPause, givenUp.message, givenUp.example))
+	case pods > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, example.reason, fmt.Sprintf(
 			"%s: %s; see kubectl describe pod %s", jobPodsWait(pods), example.message, example.pod))
 	}

@@ -30,7 +30,7 @@ func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 		"same number": {[]*runnerView{waits("b", "B"), waits("a", "A")}, v1alpha1.ConditionRunnersPending, "A", "because of a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := waitConditions(nil, test.runners)
+			got := waitConditions(nil, test.runners, wait{})
 			if test.about == "" {
 				if len(got) > 0 {
 					t.Errorf("conditions %+v though no runner waits", got)
@@ -42,7 +42,7 @@ func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 			}
 			var status []metav1.Condition
 			report.SetConditions(&status, 1, time.Unix(1, 0), got...)
-			if after := waitConditions(status, nil); len(after) != 1 || after[0].Status != metav1.ConditionFalse {
+			if after := waitConditions(status, nil, wait{}); len(after) != 1 || after[0].Status != metav1.ConditionFalse {
 				t.Errorf("conditions %+v after the wait, want %s False", after, test.about)
 			}
 		})
