@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,7 +76,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) erro
 		{"AutoscalingRunnerSet", d.autoscalingRunnerSet()},
 		{"AutoscalingListener", d.autoscalingListener()},
 		{"EphemeralRunnerSet", sets},
-		{"EphemeralRunner", d.ephemeralRunner()},
+		{"EphemeralRunner", d.ephemeralRunner(sets.Admit)},
 	} {
 		if err := c.controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up the controller of %s: %w", c.name, err)
@@ -158,7 +159,7 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 	})
 }
 
-func (d dependencies) ephemeralRunner() *ephemeralrunner.Controller {
+func (d dependencies) ephemeralRunner(admit func(types.UID, types.NamespacedName, int) bool) *ephemeralrunner.Controller {
 	return ephemeralrunner.NewController(ephemeralrunner.Options{
 		Client: d.client,
 		Reader: d.mgr.GetAPIReader(),
@@ -172,6 +173,7 @@ func (d dependencies) ephemeralRunner() *ephemeralrunner.Controller {
 		Workers:  max(d.options.RunnerWorkers, defaultRunnerWorkers),
 		Version:  build.Version,
 
+		Admit:         admit,
 		JobMetadata:   d.options.JobPodMetadata,
 		JobProtection: d.options.JobPodProtection,
 	})

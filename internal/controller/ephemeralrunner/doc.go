@@ -8,6 +8,8 @@
 // A JIT config is good for one start of the runner container. If the container never started, the next pod reuses the config.
 // If it did start and the pod is lost, a runner without a job gets a new registration; a runner with a job has failed.
 //
+// A runner without a set that lives is removed before it gets anything; ownership.go says what that concerns.
+//
 // A restart loses what the controller remembers. The pod's annotation and GitHub then tell what was done. A Secret alone does
 // not tell whether its JIT config was used, so a runner without a pod is registered again.
 package ephemeralrunner
