@@ -126,9 +126,12 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	runner := &v1alpha1.EphemeralRunner{}
 	if err := c.options.Client.Get(ctx, request.NamespacedName, runner); err != nil {
 		if apierrors.IsNotFound(err) {
-			c.forget(request.NamespacedName)
-			c.removedPods.drop(request.NamespacedName)
-			return c.removeAbandonedPod(ctx, request.NamespacedName)
+			result, err := c.removeRemains(ctx, request.NamespacedName)
+			if err == nil {
+				c.forget(request.NamespacedName)
+				c.removedPods.drop(request.NamespacedName)
+			}
+			return result, err
 		}
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunner: %w", err)
 	}

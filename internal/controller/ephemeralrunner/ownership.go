@@ -2,6 +2,7 @@ package ephemeralrunner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -150,18 +151,25 @@ func (c *Controller) registrationOf(ctx context.Context, github GitHub, runner *
 	return found.ID, nil
 }
 
-// removeAbandonedPod deletes the pod of that name, with the Secret that it takes its registration from, if it was a runner's and nobody
-// owns it: a backup has brought it back. Its registration is used up or another's, and nobody counts it. It is read once more: what
-// the cache keeps of a pod doesn't tell a runner's from one that only has its label.
-func (c *Controller) removeAbandonedPod(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
+// removeRemains deletes what has the name of a runner that doesn't exist, and was a runner's, and has no owner: a backup has brought it back.
+// The registration is used up or another's, and nobody counts the pod. It is read once more: what the cache keeps of a pod doesn't tell a
+// runner's from one that only has its label. The Secret goes first, because the pod leads to it.
+func (c *Controller) removeRemains(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
-	if err := c.options.Client.Get(ctx, name, pod, client.UnsafeDisableDeepCopy); err != nil || !mayBeAbandoned(pod) {
+	err := c.options.Client.Get(ctx, name, pod, client.UnsafeDisableDeepCopy)
+	if err != nil || !mayBeAbandoned(pod) {
+		if c.vanished(name) {
+			err = errors.Join(client.IgnoreNotFound(err), c.deleteAbandonedSecret(ctx, name))
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	pod = &corev1.Pod{}
-	err := c.options.Reader.Get(ctx, name, pod)
+	err = c.options.Reader.Get(ctx, name, pod)
 	if err == nil && (!mayBeAbandoned(pod) || !takesRegistration(pod)) {
 		return ctrl.Result{}, nil
+	}
+	if err == nil {
+		err = c.deleteAbandonedSecret(ctx, name)
 	}
 	if err == nil {
 		err = c.options.Client.Delete(ctx, pod, kube.UIDPrecondition(pod))
@@ -174,7 +182,16 @@ func (c *Controller) removeAbandonedPod(ctx context.Context, name types.Namespac
 	}
 	report.RecordEvent(ctx, c.options.Recorder, pod, nil, report.Warning(v1alpha1.ReasonOwnerless, actionDelete,
 		"the pod is deleted: no EphemeralRunner owns it, so nobody counts it, as after a restore from a backup; leave runner pods and their Secrets out of backups"))
-	return ctrl.Result{}, c.deleteAbandonedSecret(ctx, name)
+	return ctrl.Result{}, nil
+}
+
+// vanished reports whether a runner was seen and has gone without its finalization, as one does that came back without its finalizer and
+// was garbage collected. Only what has no owner outlives it.
+func (c *Controller) vanished(name types.NamespacedName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memories[name]
+	return m != nil && !m.finalizersRemoved
 }
 
 func (c *Controller) deleteAbandonedSecret(ctx context.Context, name types.NamespacedName) error {

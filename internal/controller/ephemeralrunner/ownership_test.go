@@ -262,3 +262,18 @@ func TestRunnerThatWasChangedSinceItWasReadIsLookedAtAgain(t *testing.T) {
 		}
 	}, newRunner(lost["no owner"]))
 }
+
+// One that came back without its finalizer may be garbage collected before it has got that again.
+func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
+	runner := newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil })
+	secret := newSecret(runner, &registration{id: 37, config: "config"})
+	secret.UID, secret.OwnerReferences = "secret", nil
+	inBubble(t, func(f *fixture) {
+		f.newPass()
+		f.delete()
+		f.settle()
+		if f.secret() != nil {
+			t.Error("the Secret is still there")
+		}
+	}, runner, secret)
+}
