@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,7 +38,12 @@ type RunnerReference struct {
 	Name string `json:"name"`
 	// RunnerScaleSetID is the scale set that the runner belongs to. Check it before removing a runner that was found by name.
 	RunnerScaleSetID int `json:"runnerScaleSetId"`
+	// Status is "online" while the runner is connected, "offline" while it is not, and empty if the service doesn't say.
+	Status string `json:"status"`
 }
+
+// Online reports whether the service says that the runner is connected.
+func (r RunnerReference) Online() bool { return strings.EqualFold(r.Status, "online") }
 
 func (r RunnerReference) identity() (int, string) { return r.ID, r.Name }
 

@@ -27,7 +27,7 @@ func Diagnose(s *Snapshot) []Finding {
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
 			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
-			checkPendingRunners, checkJobPods, checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkNoJobs,
+			checkPendingRunners, checkJobPods, checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs,
 			checkProtection, checkToken, checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -241,4 +242,39 @@ func checkKept(s *Set) []Finding {
 		messages[0] = fmt.Sprintf("%d objects can't be deleted; the first: %s", len(messages), messages[0])
 	}
 	return []Finding{s.finding(Problem, v1alpha1.ReasonForeignFinalizers, messages[0], fixOf(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers))}
+}
+
+// checkOwnerless reports what has the set's labels and no owner that lives. The manager removes it within seconds, unless it has a job or
+// the manager lacks a right. Without runner sets nothing is known: perhaps they could not be read.
+func checkOwnerless(s *Set) []Finding {
+	if len(s.RunnerSets) == 0 {
+		return nil
+	}
+	owners, left := map[types.UID]bool{s.UID: true}, []string{}
+	look := func(kind string, object client.Object) {
+		owner, created := metav1.GetControllerOfNoCopy(object), object.GetCreationTimestamp()
+		switch {
+		case owner != nil && owners[owner.UID]:
+			owners[object.GetUID()] = true
+		case !created.IsZero() && s.Now.Sub(created.Time) >= kube.KeptAfter:
+			left = append(left, kind+" "+object.GetName())
+		}
+	}
+	for i := range s.RunnerSets {
+		look("EphemeralRunnerSet", &s.RunnerSets[i])
+	}
+	for i := range s.Runners {
+		look("EphemeralRunner", &s.Runners[i])
+	}
+	for i := range s.Pods {
+		if s.Pods[i].Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(&s.Pods[i]) == nil { // others are garbage collected
+			look("Pod", &s.Pods[i])
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return []Finding{s.finding(Warning, v1alpha1.ReasonOwnerless,
+		fmt.Sprintf("%s the scale set's labels and no owner that lives, as after a restore from a backup; the first: %s", counted(len(left), "object has", "objects have"), left[0]),
+		"wait: the manager removes them, and lets those with a job finish it; a pod that stays needs the rights of the scale set's chart, or kubectl delete (docs/upgrade.md, Backup and restore)")}
 }

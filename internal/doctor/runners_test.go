@@ -9,8 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
@@ -161,6 +164,44 @@ func TestKeptObjectsAreFound(t *testing.T) {
 			}
 			if (found == "") != (test.message == "") || !strings.Contains(found, test.message) {
 				t.Errorf("found %q, want %q", found, test.message)
+			}
+		})
+	}
+}
+
+// Objects of a moment ago are the manager's to remove.
+func TestOwnerlessObjects(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Set)
+		want   string
+	}{
+		"all have owners":         {func(*Set) {}, ""},
+		"a runner":                {func(s *Set) { s.Runners[0].OwnerReferences = nil }, "1 object has"},
+		"a pod":                   {func(s *Set) { s.Pods[0].OwnerReferences = nil }, "the first: Pod one"},
+		"a runner of another":     {func(s *Set) { s.Runners[0].OwnerReferences[0].UID = "former" }, "EphemeralRunner one"},
+		"a runner set":            {func(s *Set) { s.RunnerSets[0].OwnerReferences = nil }, "EphemeralRunnerSet set"},
+		"a new one":               {func(s *Set) { s.Pods[0].OwnerReferences, s.Pods[0].CreationTimestamp = nil, metav1.NewTime(s.Now) }, ""},
+		"a pod that is no runner": {func(s *Set) { s.Pods[0].OwnerReferences, s.Pods[0].Labels = nil, nil }, ""},
+		"runner sets are unread":  {func(s *Set) { s.RunnerSets = nil }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Set{Now: time.Now()}
+			s.UID, s.Name = "origin", "set"
+			meta := func(name string, owner client.Object) metav1.ObjectMeta {
+				return metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(s.Now.Add(-time.Hour)),
+					OwnerReferences: kube.OwnedBy(owner), Labels: map[string]string{v1alpha1.LabelRunner: "True"}}
+			}
+			s.RunnerSets = []v1alpha1.EphemeralRunnerSet{{ObjectMeta: meta("set", &s.AutoscalingRunnerSet)}}
+			s.Runners = []v1alpha1.EphemeralRunner{{ObjectMeta: meta("one", &s.RunnerSets[0])}}
+			s.Runners[0].UID = "uid-of-the-runner"
+			s.Pods = []corev1.Pod{{ObjectMeta: meta("one", &s.Runners[0])}}
+			test.change(s)
+			var said string
+			for _, finding := range checkOwnerless(s) {
+				said = finding.Message
+			}
+			if test.want == "" && said != "" || !strings.Contains(said, test.want) {
+				t.Errorf("it says %q, want %q", said, test.want)
 			}
 		})
 	}

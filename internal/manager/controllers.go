@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,7 +78,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) erro
 		{"AutoscalingRunnerSet", d.autoscalingRunnerSet()},
 		{"AutoscalingListener", d.autoscalingListener()},
 		{"EphemeralRunnerSet", sets},
-		{"EphemeralRunner", d.ephemeralRunner()},
+		{"EphemeralRunner", d.ephemeralRunner(sets.Admit)},
 	} {
 		if err := c.controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up the controller of %s: %w", c.name, err)
@@ -163,7 +164,7 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 	})
 }
 
-func (d dependencies) ephemeralRunner() *ephemeralrunner.Controller {
+func (d dependencies) ephemeralRunner(admit func(types.UID, types.NamespacedName, int) bool) *ephemeralrunner.Controller {
 	return ephemeralrunner.NewController(ephemeralrunner.Options{
 		Client: d.client,
 		Reader: d.mgr.GetAPIReader(),
@@ -177,6 +178,7 @@ func (d dependencies) ephemeralRunner() *ephemeralrunner.Controller {
 		Workers:  max(d.options.RunnerWorkers, defaultRunnerWorkers),
 		Version:  build.Version,
 
+		Admit:         admit,
 		JobMetadata:   d.options.JobPodMetadata,
 		JobProtection: d.options.JobPodProtection,
 	})

@@ -116,6 +116,8 @@ const (
 	ReasonRunnersUnseen = "RunnersUnseen"
 	// ReasonRunnerSpecDiffers: the EphemeralRunnerSet says something else of its runners than the AutoscalingRunnerSet, so none is created.
 	ReasonRunnerSpecDiffers = "RunnerSpecDiffers"
+	// ReasonOwnerless: nobody who lives owns the object, so nobody counts it; it came from a backup, or was made by hand, and is removed.
+	ReasonOwnerless = "Ownerless"
 	// ReasonRunnerNameTaken: GitHub already has a runner of that name.
 	ReasonRunnerNameTaken = "RunnerNameTaken"
 	// ReasonRegistrationFailed: GitHub did not register the runner, for none of the reasons above.

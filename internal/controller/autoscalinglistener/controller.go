@@ -96,12 +96,21 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Named("autoscalinglistener").
 		For(&v1alpha1.AutoscalingListener{}).
 		Owns(&corev1.Pod{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(listenerOfAbandoned)).
 		Owns(&corev1.ServiceAccount{}).
 		Watches(&rbacv1.Role{}, byLabels).
 		Watches(&rbacv1.RoleBinding{}, byLabels).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.listenersOfSet)).
 		WithOptions(requeue.ControllerOptions(workers)).
 		Complete(c)
+}
+
+// listenerOfAbandoned maps a listener pod that no listener owns to the listener that had it: it is a stray of that one's set, or nobody's.
+func listenerOfAbandoned(_ context.Context, pod client.Object) []reconcile.Request {
+	if !isAbandoned(pod) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(pod)}}
 }
 
 // listenersOfSet maps a scale set to its listeners. There is more than one while an older one is being deleted.
@@ -130,7 +139,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		if apierrors.IsNotFound(err) {
 			c.memories.Forget(request.NamespacedName)
 			unpublish(request.NamespacedName)
-			return reconcile.Result{}, nil
+			return reconcile.Result{}, c.deleteAbandonedPod(ctx, request.NamespacedName)
 		}
 		return reconcile.Result{}, fmt.Errorf("get AutoscalingListener: %w", err)
 	}

@@ -48,11 +48,22 @@ func (p *pass) standing(wanted, found client.Object) kube.Standing {
 	if kube.LabelledSet(found) != p.setKey && (!secret || !unlabelled) {
 		return kube.Foreign
 	}
+	if isAbandoned(found) && found.GetNamespace() == p.key.Namespace && !isAccess(found) {
+		return kube.Former
+	}
 	if wanted.GetNamespace() == p.setKey.Namespace && isAccess(found) && metav1.GetControllerOf(found) == nil &&
 		labels[v1alpha1.LabelListenerNamespace] == p.key.Namespace && labels[v1alpha1.LabelListenerName] == p.key.Name {
 		return kube.Ours
 	}
 	return kube.StandingWith(wanted.GetOwnerReferences()[0], found)
+}
+
+// isAbandoned reports whether an object has all labels of what belongs to a listener, and no owner: a backup has brought it back without.
+// Only in the manager's namespace do such labels prove anything, and only together.
+func isAbandoned(object client.Object) bool {
+	labels := object.GetLabels()
+	return len(object.GetOwnerReferences()) == 0 && labels[v1alpha1.LabelPartOf] == v1alpha1.PartOfScaleSet &&
+		labels[v1alpha1.LabelComponent] == v1alpha1.ComponentListener && labels[v1alpha1.LabelScaleSetName] != "" && labels[v1alpha1.LabelScaleSetNamespace] != ""
 }
 
 // isAccess reports whether an object is of a kind that ARC creates in the namespace of the scale set.

@@ -177,6 +177,66 @@ func TestObjectsOfAFormerListenerMakeRoom(t *testing.T) {
 	}
 }
 
+// restoredLabels are those of the objects of a listener, which a backup keeps while it loses their owner.
+func restoredLabels() map[string]string {
+	return ownLabels(newListener())
+}
+
+// What a backup has brought back without its owner makes room, once it has all labels of what is a listener's. Role and RoleBinding are
+// taken over as they are.
+func TestObjectsThatABackupHasBroughtBackMakeRoom(t *testing.T) {
+	f := newFixture(t)
+	for _, kind := range []string{"ServiceAccount", "Secret"} {
+		object := needed()[kind]
+		object.SetLabels(restoredLabels())
+		f.create(object)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name, UID: "restored", Labels: restoredLabels()}}
+	f.create(pod, newSet(), newListener())
+	f.settle()
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStarting)
+	if now := f.pod(); now == nil || now.UID == "restored" || !metav1.IsControlledBy(now, newListener()) {
+		t.Errorf("the listener's pod is %+v", now)
+	}
+	for _, kind := range []string{"ServiceAccount", "Secret"} {
+		if now := f.live(needed()[kind]); now == nil || now.GetUID() == "another" || !metav1.IsControlledBy(now, newListener()) {
+			t.Errorf("%s is %+v", kind, now)
+		}
+	}
+}
+
+// A listener's pod that comes back alone would hold the session of a scale set that may be served elsewhere.
+func TestListenerPodWithoutAListenerGoes(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		stays  bool
+	}{
+		"restored":         {func(*corev1.Pod) {}, false},
+		"owned":            {func(p *corev1.Pod) { p.OwnerReferences = kube.OwnedBy(newListener()) }, true}, // garbage collection deletes it
+		"labelled in part": {func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelComponent) }, true},
+		"a runner's":       {func(p *corev1.Pod) { p.Labels[v1alpha1.LabelComponent] = v1alpha1.ComponentRunner }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name, UID: "restored", Labels: restoredLabels()}}
+			test.change(pod)
+			f.create(pod)
+			for range 2 {
+				f.reconcile()
+			}
+			if stays := f.live(pod) != nil; stays != test.stays {
+				t.Errorf("it stays: %t, want %t", stays, test.stays)
+			}
+			if mapped := len(listenerOfAbandoned(t.Context(), pod)) == 1; mapped == test.stays {
+				t.Errorf("its event brings a pass: %t", mapped)
+			}
+			if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonOwnerless); told == 0 != test.stays || told > 1 {
+				t.Errorf("it was told %d times", told)
+			}
+		})
+	}
+}
+
 // ARC's objects have fewer marks: no owner for Role and RoleBinding, which has an AutoscalingListener's name in its labels, and no
 // labels for the Secret with the configuration.
 func TestObjectsOfARCAreTakenOver(t *testing.T) {

@@ -82,9 +82,9 @@ func ofSet(set types.NamespacedName) client.MatchingLabels {
 	return client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace}
 }
 
-// isListenerPod distinguishes listener pods, even if their AutoscalingListener is gone, from runner pods, which are in the same
-// namespace if the scale set is in the manager's.
+// isListenerPod distinguishes listener pods, even if their AutoscalingListener is gone or a backup has lost it as their owner, from runner
+// pods, which are in the same namespace if the scale set is in the manager's.
 func isListenerPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "AutoscalingListener" && owner.APIVersion == v1alpha1.GroupVersion.String()
+	return isAbandoned(pod) || owner != nil && owner.Kind == "AutoscalingListener" && owner.APIVersion == v1alpha1.GroupVersion.String()
 }

@@ -8,9 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -106,6 +108,22 @@ func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
 		p.state = podState{reason: reasonPredecessor, message: fmt.Sprintf("pod %s of an earlier listener must end first", stray.Name)}
 	}
 	return len(p.strays) > 0, nil
+}
+
+// deleteAbandonedPod deletes the pod of a listener that doesn't exist, if nobody owns it: a backup has brought it back. It would hold the
+// session of a scale set that may be served elsewhere. Any other pod is garbage collected with its listener.
+func (c *Controller) deleteAbandonedPod(ctx context.Context, name types.NamespacedName) error {
+	pod := &corev1.Pod{}
+	err := c.options.Client.Get(ctx, name, pod)
+	if err != nil || !isAbandoned(pod) || pod.DeletionTimestamp != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if err := c.options.Client.Delete(ctx, pod, kube.UIDPrecondition(pod)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	report.RecordEvent(ctx, c.options.Recorder, pod, nil, report.Warning(v1alpha1.ReasonOwnerless, "DeletePod",
+		"the pod is deleted: no AutoscalingListener owns it, as after a restore from a backup; leave listener pods out of backups"))
+	return nil
 }
 
 // assess decides what to do about a pod as the cache has it. Before it is force-deleted, the live pod is read: the node may be back,

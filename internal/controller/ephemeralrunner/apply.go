@@ -20,7 +20,7 @@ import (
 func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time, error) {
 	switch d.step {
 	case stepProvision:
-		c.provision(p)
+		return c.provisionCounted(ctx, p)
 	case stepDeregister:
 		c.deregister(p)
 	case stepReportRunning:
@@ -48,6 +48,20 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 	case stepWait:
 	}
 	return d.requeueAt, nil
+}
+
+// provisionCounted starts an attempt of a runner that its set counts. Any other waits, and says so.
+func (c *Controller) provisionCounted(ctx context.Context, p *pass) (time.Time, error) {
+	why, err := c.uncounted(ctx, p)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case why == nil:
+		c.provision(p)
+		return time.Time{}, nil
+	}
+	now := c.options.Clock.Now()
+	return c.apply(ctx, p, planReport(&observation{runner: p.EphemeralRunner, now: now, attempt: p.memory.attempt}, why, now.Add(uncountedRecheck)))
 }
 
 // cleanUp deletes what a runner that is done leaves behind: pod, Secret, what its hooks created, and registration. The object stays

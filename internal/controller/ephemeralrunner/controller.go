@@ -60,6 +60,8 @@ type Options struct {
 	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations that keep
 	// node autoscalers away while the job runs.
 	JobMetadata, JobProtection bool
+	// Admit reports whether a set that may have most runners has room for one of them, which then counts. It may be nil.
+	Admit func(set types.UID, runner types.NamespacedName, most int) bool
 }
 
 // Controller reconciles EphemeralRunners.
@@ -124,9 +126,12 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	runner := &v1alpha1.EphemeralRunner{}
 	if err := c.options.Client.Get(ctx, request.NamespacedName, runner); err != nil {
 		if apierrors.IsNotFound(err) {
-			c.forget(request.NamespacedName)
-			c.removedPods.drop(request.NamespacedName)
-			return ctrl.Result{}, nil
+			result, err := c.removeRemains(ctx, request.NamespacedName)
+			if err == nil {
+				c.forget(request.NamespacedName)
+				c.removedPods.drop(request.NamespacedName)
+			}
+			return result, err
 		}
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunner: %w", err)
 	}
@@ -174,6 +179,14 @@ func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 		return c.finalize(ctx, p)
 	case kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion):
 		return c.options.Clock.Now().Add(staleRequeueAfter), nil
+	}
+	var err error
+	if p.runnerSet, err = c.runnerSet(ctx, p.EphemeralRunner); err != nil {
+		return time.Time{}, err
+	}
+	switch {
+	case p.runnerSet == nil:
+		return c.removeAbandoned(ctx, p)
 	case p.Status.Done():
 		return c.cleanUp(ctx, p)
 	default:
@@ -203,7 +216,9 @@ func (c *Controller) podLostAt(p *pass) time.Time {
 type pass struct {
 	key key
 	*v1alpha1.EphemeralRunner
-	pod *corev1.Pod
+	// runnerSet is the set that controls the runner, the cache's own. It is nil in a runner's finalization.
+	runnerSet *v1alpha1.EphemeralRunnerSet
+	pod       *corev1.Pod
 	// outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
 	outcome outcome
 	memory  *memory

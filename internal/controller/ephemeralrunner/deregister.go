@@ -13,16 +13,14 @@ import (
 // job. If the runner's id is not known, GitHub is asked for it by name.
 func (c *Controller) deregister(p *pass) {
 	// A copy: the call outlasts the pass, which may go on to write the runner's status.
-	runner, id := p.EphemeralRunner.DeepCopy(), p.memory.runnerID
+	runner, id, certain := p.EphemeralRunner.DeepCopy(), p.memory.runnerID, p.memory.pod.uid != "" || p.memory.shared.wasAsked()
 	c.deregistrations.Go(groupOf(runner), p.key, func(ctx context.Context) (struct{}, error) {
 		ctx = withRunnerLogger(ctx, runner)
 		github, err := c.options.GitHub(ctx, credentials.ForEphemeralRunner(runner))
 		if err != nil {
 			return struct{}{}, registrationFailure(err)
 		}
-		if id == 0 {
-			id, err = lookUp(ctx, github, runner.Name, runner.Spec.RunnerScaleSetID)
-		}
+		id, err = c.registrationOf(ctx, github, runner, id, certain)
 		if err == nil && id != 0 {
 			err = github.RemoveRunner(ctx, id)
 		}
@@ -40,15 +38,6 @@ func (c *Controller) removal(p *pass) progress {
 		return last
 	}
 	return progress{known: true, finishedAt: last.finishedAt}
-}
-
-// lookUp returns the id of the runner of that name in our scale set, 0 if it belongs to another scale set.
-func lookUp(ctx context.Context, github GitHub, name string, scaleSetID int) (int, error) {
-	found, err := github.GetRunnerByName(ctx, name)
-	if err != nil || found.RunnerScaleSetID != scaleSetID {
-		return 0, err
-	}
-	return found.ID, nil
 }
 
 // removalFailure returns why a registration could not be removed, nil if it was.

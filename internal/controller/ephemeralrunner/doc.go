@@ -10,6 +10,8 @@
 //
 // What ends a pod before it has a job is held against the runner unless the pod was taken away, with or without its node: attempts.go.
 //
+// A runner without a set that lives is removed before it gets anything; ownership.go says what that concerns.
+//
 // A restart loses what the controller remembers. The pod's annotation and GitHub then tell what was done. A Secret alone does
 // not tell whether its JIT config was used, so a runner without a pod is registered again.
 package ephemeralrunner

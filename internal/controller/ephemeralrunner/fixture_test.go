@@ -22,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
@@ -60,6 +61,9 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 		}
 		f.api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
+		for _, owner := range []client.Object{newSet(), controllertest.Origin(newSet())} {
+			_ = f.api.WithWatch.Create(t.Context(), owner) // unless the test has its own
+		}
 		test(f)
 	})
 }
@@ -79,7 +83,7 @@ func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRun
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, UID: "runner-uid", Generation: 1,
 			Labels:     map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace, "team": "build"},
-			Finalizers: []string{v1alpha1.FinalizerEphemeralRunner},
+			Finalizers: []string{v1alpha1.FinalizerEphemeralRunner}, OwnerReferences: kube.OwnedBy(newSet()),
 		},
 		Spec: v1alpha1.EphemeralRunnerSpec{
 			GitHubConfigUrl: "https://github.com/my-org", GitHubConfigSecret: "github", RunnerScaleSetID: scaleSet,
@@ -90,6 +94,15 @@ func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRun
 		c(runner)
 	}
 	return runner
+}
+
+// newSet returns the runner's set.
+func newSet() *v1alpha1.EphemeralRunnerSet {
+	set := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "set", UID: "set-uid", Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace},
+	}}
+	controllertest.Origin(set)
+	return set
 }
 
 func hasReportedJob(r *v1alpha1.EphemeralRunner) { r.Status.JobID = "job" }

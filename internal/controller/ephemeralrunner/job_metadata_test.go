@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -202,14 +203,15 @@ func TestProtectionForADurationBeginsWithTheJob(t *testing.T) {
 		{"1h30m", 100 * time.Millisecond, "1h30m1s"},
 		{"30m", -time.Minute, "30m0s"}, // the node's clock is ahead
 	} {
-		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set"}}
+		set := &v1alpha1.AutoscalingRunnerSet{}
 		inBubble(t, func(f *fixture) {
 			f.settle()
 			f.setPod(runs)
 			f.settle()
 			f.setPod(func(pod *corev1.Pod) { pod.Status.StartTime = new(metav1.NewTime(time.Now().Add(-test.idle))) })
+			controllertest.Read(t, f.api, types.NamespacedName{Namespace: namespace, Name: "set"}, set)
 			set.Spec.JobProtection = test.protection // after the runner was made: a change needs no new runners
-			if err := f.api.WithWatch.Create(t.Context(), set.DeepCopy()); err != nil {
+			if err := f.api.WithWatch.Update(t.Context(), set); err != nil {
 				t.Fatal(err)
 			}
 			f.setStatus(startJob)

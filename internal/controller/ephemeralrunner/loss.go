@@ -156,6 +156,9 @@ func (c *Controller) settleLoss(ctx context.Context, p *pass, o *finalizing) (ti
 		ending: p.memory.pod.ending, endedAt: p.memory.endedAt, now: o.now,
 	}
 	lost, due := end.loss()
+	if p.memory.abandoned && p.memory.pod.uid == "" {
+		lost, due = podstatus.Ending{}, time.Time{} // a job that its status names ran at another time, or in another cluster
+	}
 	stale := kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion)
 	switch {
 	case !due.IsZero():

@@ -208,10 +208,6 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 
 // A runner that somebody deletes waits for its job. If the pod takes the job along, the object stays until its set has counted that.
 func TestLostJobOfARunnerThatIsBeingDeleted(t *testing.T) {
-	set := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set", UID: "set-uid"}}
-	owned := newRunner(func(r *v1alpha1.EphemeralRunner) {
-		r.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EphemeralRunnerSet", Name: "set", UID: set.UID, Controller: new(true)}}
-	})
 	for name, counts := range map[string]bool{"counted": true, "never counted": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -234,7 +230,7 @@ func TestLostJobOfARunnerThatIsBeingDeleted(t *testing.T) {
 				}
 				if counts {
 					counted := &v1alpha1.EphemeralRunnerSet{}
-					controllertest.Read(f, f.api.WithWatch, client.ObjectKeyFromObject(set), counted)
+					controllertest.Read(f, f.api.WithWatch, client.ObjectKeyFromObject(newSet()), counted)
 					counted.Status.LostRunners = append(counted.Status.LostRunners, f.runner().UID)
 					if err := f.api.WithWatch.Update(t.Context(), counted); err != nil {
 						t.Fatal(err)
@@ -248,7 +244,7 @@ func TestLostJobOfARunnerThatIsBeingDeleted(t *testing.T) {
 				f.elapse(countedTimeout)
 				f.settle()
 				f.wantGone()
-			}, owned.DeepCopy(), set.DeepCopy())
+			}, newRunner())
 		})
 	}
 }

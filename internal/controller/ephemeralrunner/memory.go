@@ -35,6 +35,7 @@ type memory struct {
 	secretDeleted     bool
 	hooksDeleted      bool // what container hooks created
 	runnerDeleted     bool // the EphemeralRunner object
+	abandoned         bool // the same, because it has no set
 	finalizersRemoved bool // of the EphemeralRunner object
 
 	hooksRefusedAt time.Time // when the API server first refused to delete what container hooks created

@@ -84,6 +84,9 @@ func podEvents(gate *statusGate, removed *removedPods) handler.EventHandler {
 func enqueueOwner(q queue, object client.Object, gate *statusGate) {
 	owner := metav1.GetControllerOf(object)
 	pod, isPod := object.(*corev1.Pod)
+	if isPod && mayBeAbandoned(pod) {
+		enqueue(q, object, pod.Name, priorityLow) // a runner of that name is not its owner, but goes first
+	}
 	if !isPod || !isRunner(owner) {
 		return
 	}

@@ -20,10 +20,11 @@ import (
 // overwritten nor deleted. No cache holds Secrets, so it takes a read to tell whose a Secret is, unless this manager created
 // it.
 
-// isRunners reports whether a Secret was created for the runner, or for an earlier runner of the same name.
+// isRunners reports whether a Secret was created for the runner, or for an earlier runner of the same name, even if it has lost its owner
+// in a backup.
 func isRunners(secret *corev1.Secret, runner *v1alpha1.EphemeralRunner) bool {
 	owner := metav1.GetControllerOf(secret)
-	return owner != nil && owner.Kind == "EphemeralRunner" && owner.Name == runner.Name
+	return owner != nil && owner.Kind == "EphemeralRunner" && owner.Name == runner.Name || isAbandonedSecret(secret, runner.Name)
 }
 
 // readSecret returns the Secret that has the runner's name, nil if there is none.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // The API server of a simulation: it has one runner, with its pod and Secret, and takes microseconds per request.
@@ -34,6 +35,12 @@ func (s *simulation) Get(_ context.Context, _ client.ObjectKey, object client.Ob
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch object := object.(type) {
+	case *v1alpha1.EphemeralRunnerSet:
+		newSet().DeepCopyInto(object)
+		return nil
+	case *v1alpha1.AutoscalingRunnerSet:
+		controllertest.Origin(newSet()).DeepCopyInto(object)
+		return nil
 	case *v1alpha1.EphemeralRunner:
 		if s.seenRunner != nil {
 			s.seenRunner.DeepCopyInto(object)

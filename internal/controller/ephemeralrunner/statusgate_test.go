@@ -162,7 +162,8 @@ func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 	const burst, others, latency, atMost = 500, 1000, 60 * time.Millisecond, 2 * time.Second
 	inBubble(t, func(f *fixture) {
-		var runners, objects []client.Object
+		var runners []client.Object
+		objects := []client.Object{newSet(), controllertest.Origin(newSet())}
 		for i := range burst + others {
 			runner, pod := runningRunner(i)
 			runners, objects = append(runners, runner), append(objects, runner, pod)

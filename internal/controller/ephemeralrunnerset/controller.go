@@ -149,6 +149,10 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	p.state = c.setStateOf(set)
 	lostErr := c.tellLost(ctx, p)
+	if origin == nil {
+		result, err := c.abandon(ctx, p)
+		return result, errors.Join(lostErr, err)
+	}
 	if difference := difference(set, origin); difference != "" {
 		result, err := c.hold(ctx, p, difference)
 		return result, errors.Join(lostErr, err)
@@ -182,7 +186,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	p.requeueBy(due)
 	c.questions.forget(key, over)
 	c.questions.note(ctx, p.state.history, key, p.views)
-	return c.countUnseen(ctx, p)
+	return errors.Join(c.countUnseen(ctx, p), c.countBeside(ctx, p))
 }
 
 // pass is one reconciliation of a set: what was observed and what to do.

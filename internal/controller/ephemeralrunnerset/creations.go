@@ -62,6 +62,8 @@ type unseen struct {
 	expected int
 	// uncertain is how many of the expected runners may not exist, because their creation got no answer.
 	uncertain int
+	// beside is how many runners may run with the scale set's labels that none of its runner sets has; see countBeside.
+	beside int
 }
 
 // try is one request to create a runner.

@@ -16,5 +16,7 @@
 // Registrations on GitHub that have no runner, which a restore of the cluster from a backup leaves, are found and removed beside all
 // that (strays.go).
 //
+// Runners beside the set that have its labels count, too, until they are removed; a set that nobody owns is (ownerless.go).
+//
 // A restart loses the history. That is safe: all waits start over, so they get longer, and nothing happens twice.
 package ephemeralrunnerset

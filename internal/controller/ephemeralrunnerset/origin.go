@@ -55,10 +55,7 @@ func (c *Controller) originOf(ctx context.Context, set *v1alpha1.EphemeralRunner
 // difference says in what a runner set differs from what its AutoscalingRunnerSet gives it, empty if in nothing that decides who
 // runs what. How many is cut; see makePlan.
 func difference(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) string {
-	switch {
-	case origin == nil:
-		return "it belongs to no AutoscalingRunnerSet"
-	case !isAsGiven(set, origin):
+	if !isAsGiven(set, origin) {
 		return "its runner spec is not that of AutoscalingRunnerSet " + origin.Name
 	}
 	return ""

@@ -159,7 +159,7 @@ func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 func (h *history) planCreation(p *plan, want demand, out unseen) {
 	t := &p.tally
 	missing := want.replicas - t.waiting - t.working - t.held - out.expected
-	room := want.maxRunners - t.notEnded - out.expected
+	room := want.maxRunners - t.notEnded - out.expected - out.beside
 	failures := h.failuresAtWorst(p)
 	if room >= 0 { // otherwise there would be too many runners if all that may exist do exist
 		p.repeat = p.allowed(failures, h.now, min(out.uncertain, missing+out.uncertain), out.expected-out.uncertain)

@@ -12,11 +12,14 @@ import (
 // that does not depend on the number of runners in a set, so a pass neither lists nor copies its runners. Before the first
 // pass it holds what the cache held when the controller started; creations ask for what a late cache lacks.
 //
-// Sets are identified by UID: a set that is recreated under its name starts without the earlier one's runners.
+// Sets are identified by UID: a set that is recreated under its name starts without the earlier one's runners. The runners of a scale set
+// that belong to no set are together under an owner of their own; see nobodys.
 type roster struct {
 	mu      sync.Mutex
 	members map[types.NamespacedName]*member
 	sets    map[types.UID]*setMembers
+	// scaleSets counts, by the scale set that runners' labels name, the members of each owner.
+	scaleSets map[types.NamespacedName]map[owner]int
 }
 
 // member is one runner of a set. Its view is replaced but never changed, so a pass may read it without the lock.
@@ -24,12 +27,20 @@ type member struct {
 	set  owner
 	view *runnerView
 	gone bool
+	// admitted is set once the runner may be registered; see admit.
+	admitted bool
 }
 
 // owner is the set that a runner belongs to; the zero value means none.
 type owner struct {
 	uid  types.UID
 	name string
+}
+
+// nobodys returns the owner of a scale set's runners that no set owns. No UID of an object is like its own, and it has no name, because no
+// set is enqueued for them.
+func nobodys(scaleSet types.NamespacedName) owner {
+	return owner{uid: types.UID("nobody's of " + scaleSet.String())}
 }
 
 // setMembers are the runners of one set. The next call of roster.of sorts in those that came, and removes those that left.
@@ -40,7 +51,9 @@ type setMembers struct {
 }
 
 func newRoster() *roster {
-	return &roster{members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{}}
+	return &roster{
+		members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{}, scaleSets: map[types.NamespacedName]map[owner]int{},
+	}
 }
 
 // put stores a runner as it is now. It returns the set that the runner belonged to before, and whether anything has changed
@@ -48,8 +61,11 @@ func newRoster() *roster {
 func (r *roster) put(key types.NamespacedName, set owner, view runnerView) (former owner, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if set.uid == "" {
+		set = nobodys(view.scaleSet)
+	}
 	known := r.members[key]
-	if known != nil && known.set == set && known.view.uid == view.uid {
+	if known != nil && known.set == set && known.view.uid == view.uid && known.view.scaleSet == view.scaleSet {
 		view.arrival = known.view.arrival
 		if known.view.same(view) {
 			return set, false
@@ -58,15 +74,16 @@ func (r *roster) put(key types.NamespacedName, set owner, view runnerView) (form
 		return set, true
 	}
 	former = r.removeLocked(key)
-	if set.uid == "" {
-		return former, former.uid != ""
-	}
 	if r.sets[set.uid] == nil {
 		r.sets[set.uid] = &setMembers{}
 	}
 	joined := &member{set: set, view: new(view)}
 	r.members[key] = joined
 	r.sets[set.uid].members = append(r.sets[set.uid].members, joined)
+	if r.scaleSets[view.scaleSet] == nil {
+		r.scaleSets[view.scaleSet] = map[owner]int{}
+	}
+	r.scaleSets[view.scaleSet][set]++
 	return former, true
 }
 
@@ -94,6 +111,13 @@ func (r *roster) removeLocked(key types.NamespacedName) owner {
 		return owner{}
 	}
 	delete(r.members, key)
+	owners := r.scaleSets[left.view.scaleSet]
+	if owners[left.set]--; owners[left.set] == 0 {
+		delete(owners, left.set)
+	}
+	if len(owners) == 0 {
+		delete(r.scaleSets, left.view.scaleSet)
+	}
 	left.gone = true
 	set := r.sets[left.set.uid]
 	set.gone++
@@ -101,6 +125,54 @@ func (r *roster) removeLocked(key types.NamespacedName) owner {
 		delete(r.sets, left.set.uid)
 	}
 	return left.set
+}
+
+// others returns who owns runners with a scale set's labels, but for one set.
+func (r *roster) others(scaleSet types.NamespacedName, except types.UID) (others []owner) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for set := range r.scaleSets[scaleSet] {
+		if set.uid != except {
+			others = append(others, set)
+		}
+	}
+	return others
+}
+
+// admit reports whether a set that may have most runners has room for this one, which then has its place as long as it lives. The older
+// ones go first; one that the watch is about to show is the youngest. Only a set with more runners than it may have is searched.
+func (r *roster) admit(set types.UID, runner types.NamespacedName, most int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, others := r.members[runner], 0
+	if known != nil && known.set.uid != set {
+		known = nil
+	}
+	if members := r.sets[set]; members != nil {
+		others = len(members.members) - members.gone
+		if known != nil {
+			others--
+		}
+		if others >= most && (known == nil || !known.admitted) {
+			others = members.before(known)
+		}
+	}
+	if known == nil {
+		return others < most
+	}
+	known.admitted = known.admitted || others < most
+	return known.admitted
+}
+
+// before counts the other runners that may run and have a place, or have one before this runner; nil is younger than all.
+func (s *setMembers) before(runner *member) (count int) {
+	for _, m := range s.members {
+		first := runner == nil || m.admitted || m.view.registrationID != 0 || byAge(m, runner) < 0
+		if m != runner && !m.gone && m.view.alive() && first {
+			count++
+		}
+	}
+	return count
 }
 
 // of returns the set's runners, oldest first. The caller may change the slice, but not what it points to.

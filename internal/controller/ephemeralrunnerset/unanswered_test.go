@@ -166,15 +166,15 @@ func TestRepetitions(t *testing.T) {
 		runners              []runnerView
 		wantRepeat, wantMade int
 	}{
-		"all are wanted":                  {replicas: 3, max: 10, out: unseen{3, 3}, wantRepeat: 3},
-		"more are wanted":                 {replicas: 5, max: 10, out: unseen{3, 3}, wantRepeat: 3, wantMade: 2},
-		"some are wanted":                 {replicas: 2, max: 10, out: unseen{3, 3}, wantRepeat: 2},
-		"none is wanted":                  {replicas: 0, max: 10, out: unseen{3, 3}},
-		"there are others":                {replicas: 5, max: 10, out: unseen{3, 3}, runners: []runnerView{idle, idle, busyOne}, wantRepeat: 2},
-		"others are expected":             {replicas: 5, max: 10, out: unseen{6, 2}, wantRepeat: 1},
-		"as many as maxRunners may exist": {replicas: 3, max: 3, out: unseen{3, 3}, wantRepeat: 3},
-		"too many may exist":              {replicas: 3, max: 3, out: unseen{4, 4}},
-		"one is tried at a time":          {replicas: 9, max: 10, out: unseen{3, 3}, runners: []runnerView{outdated}, wantRepeat: 1},
+		"all are wanted":                  {replicas: 3, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3},
+		"more are wanted":                 {replicas: 5, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3, wantMade: 2},
+		"some are wanted":                 {replicas: 2, max: 10, out: unseen{3, 3, 0}, wantRepeat: 2},
+		"none is wanted":                  {replicas: 0, max: 10, out: unseen{3, 3, 0}},
+		"there are others":                {replicas: 5, max: 10, out: unseen{3, 3, 0}, runners: []runnerView{idle, idle, busyOne}, wantRepeat: 2},
+		"others are expected":             {replicas: 5, max: 10, out: unseen{6, 2, 0}, wantRepeat: 1},
+		"as many as maxRunners may exist": {replicas: 3, max: 3, out: unseen{3, 3, 0}, wantRepeat: 3},
+		"too many may exist":              {replicas: 3, max: 3, out: unseen{4, 4, 0}},
+		"one is tried at a time":          {replicas: 9, max: 10, out: unseen{3, 3, 0}, runners: []runnerView{outdated}, wantRepeat: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(test.replicas)

@@ -22,7 +22,8 @@ type runnerView struct {
 	uid             types.UID
 	resourceVersion string // precondition of a deletion while the runner is unregistered
 	createdAt       time.Time
-	registrationID  int // id on GitHub, 0 while not recorded
+	scaleSet        types.NamespacedName // which its labels name
+	registrationID  int                  // id on GitHub, 0 while not recorded
 	configURL       configURL
 
 	phase    v1alpha1.EphemeralRunnerPhase
@@ -114,6 +115,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 	return runnerView{
 		name: object.Name, uid: object.UID, resourceVersion: object.ResourceVersion,
 		createdAt:      object.CreationTimestamp.Time,
+		scaleSet:       kube.ScaleSetOf(object),
 		registrationID: status.RunnerID,
 		configURL:      configURLOf(&object.Spec),
 		phase:          status.Phase,

@@ -1,0 +1,279 @@
+package ephemeralrunner
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
+)
+
+// lost are the ways in which a runner has lost its owner, or never had one.
+var lost = map[string]func(*v1alpha1.EphemeralRunner){
+	"no owner":                        func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences = nil },
+	"an owner that is gone":           func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences[0].Name = "gone" },
+	"an owner that was created again": func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences[0].UID = "former" },
+	"an owner that does not control":  func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences[0].Controller = nil },
+	"an owner of another kind":        func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences[0].Kind = "AutoscalingRunnerSet" },
+	"no owner, labels or finalizer":   func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences, r.Labels, r.Finalizers = nil, nil, nil },
+	"no owner, of another namespace's": func(r *v1alpha1.EphemeralRunner) {
+		r.OwnerReferences, r.Labels[v1alpha1.LabelScaleSetNamespace] = nil, "b"
+	},
+}
+
+// restored are the states that a backup has saved.
+var restored = map[string]func(*v1alpha1.EphemeralRunner){
+	"without status": func(*v1alpha1.EphemeralRunner) {},
+	"running": func(r *v1alpha1.EphemeralRunner) {
+		r.Status.Phase, r.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, 37
+	},
+	"with a job": func(r *v1alpha1.EphemeralRunner) {
+		r.Status.Phase, r.Status.RunnerID, r.Status.JobID = v1alpha1.EphemeralRunnerPhaseRunning, 37, "job"
+	},
+	"failed": func(r *v1alpha1.EphemeralRunner) {
+		r.Status.Phase, r.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseFailed, 37
+	},
+}
+
+func TestRunnerWithoutASetGetsNothingAndGoes(t *testing.T) {
+	for how, lose := range lost {
+		for state, restore := range restored {
+			t.Run(how+", "+state, func(t *testing.T) {
+				inBubble(t, func(f *fixture) {
+					f.settle()
+					if f.runner() != nil || f.pod() != nil || f.secret() != nil {
+						t.Errorf("left: runner %v, pod %v, Secret %v", f.runner(), f.pod(), f.secret())
+					}
+					if said := f.github.said(); slices.Contains(said, "jit") {
+						t.Errorf("GitHub was asked %v", said)
+					}
+					f.wantEvent(v1alpha1.ReasonOwnerless)
+				}, newRunner(lose, restore))
+			})
+		}
+	}
+}
+
+// What a backup says of a registration may be about another one by now.
+func TestOnlyTheRunnersOwnRegistrationIsRemoved(t *testing.T) {
+	for name, test := range map[string]struct {
+		registered actions.RunnerReference
+		removed    bool
+	}{
+		"its own":                     {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "offline"}, true},
+		"its own, status unknown":     {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet}, true},
+		"another runner's":            {actions.RunnerReference{ID: 37, Name: "other", RunnerScaleSetID: scaleSet}, false},
+		"a later one of its name":     {actions.RunnerReference{ID: 38, Name: runnerKey.Name, RunnerScaleSetID: scaleSet}, false},
+		"of another scale set":        {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet + 1}, false},
+		"at work in another cluster":  {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "online"}, false},
+		"at work, by an old API's ID": {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "Online"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.github.registered[test.registered.Name] = test.registered
+				f.settle()
+				if f.runner() != nil {
+					t.Error("the runner is still there")
+				}
+				if removed := len(f.github.registered) == 0; removed != test.removed {
+					t.Errorf("removed %t, want %t", removed, test.removed)
+				}
+			}, newRunner(lost["no owner"], restored["running"]))
+		})
+	}
+}
+
+// A runner that loses its owner while it works has its own pod, so what is known of its registration is true.
+func TestRunnerThatLosesItsOwnerFinishesItsJob(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.setStatus(hasReportedJob)
+		f.github.remove = actions.ErrJobStillRunning
+		orphan := f.runner()
+		orphan.OwnerReferences = nil
+		if err := f.api.WithWatch.Update(t.Context(), orphan); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		if f.pod() == nil || f.pod().DeletionTimestamp != nil || f.runner().DeletionTimestamp == nil {
+			t.Fatalf("pod %v, runner %v; want the pod until its job ends", f.pod(), f.runner())
+		}
+		f.github.remove = nil
+		f.setStatus(jobDone)
+		f.settle()
+		f.wantGone()
+	}, newRunner())
+}
+
+// A cache that is late does not show a set that the API server has.
+func TestRunnerWhoseSetTheCacheDoesNotShowYetStays(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.controller.options.Reader = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(newSet()).Build()
+		if err := f.api.WithWatch.Delete(t.Context(), newSet()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		if f.runner() == nil || f.pod() == nil {
+			t.Errorf("runner %v, pod %v", f.runner(), f.pod())
+		}
+	}, newRunner())
+}
+
+// A set that nobody owns counts no runner: it is taken back, or removed with its runners.
+func TestRunnerOfASetWithoutAnOwnerWaits(t *testing.T) {
+	set := newSet()
+	owners := set.OwnerReferences
+	set.OwnerReferences = nil
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.elapse(uncountedRecheck)
+		f.settle()
+		if said := f.github.said(); len(said) > 0 || f.runner().DeletionTimestamp != nil {
+			t.Errorf("GitHub was asked %v; the runner is %+v", said, f.runner())
+		}
+		if status := f.runner().Status; status.Reason != v1alpha1.ReasonOwnerless {
+			t.Errorf("status %+v", status)
+		}
+		f.wantEvent(v1alpha1.ReasonOwnerless)
+		set := &v1alpha1.EphemeralRunnerSet{}
+		controllertest.Read(t, f.api, types.NamespacedName{Namespace: namespace, Name: "set"}, set)
+		set.OwnerReferences = owners
+		if err := f.api.WithWatch.Update(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		f.elapse(uncountedRecheck)
+		f.settle()
+		if f.pod() == nil {
+			t.Error("it has no pod though the set was taken back")
+		}
+	}, newRunner(), set)
+}
+
+func TestRunnerForWhichItsSetHasNoRoomWaits(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		room := false
+		f.controller.options.Admit = func(set types.UID, runner types.NamespacedName, _ int) bool {
+			return room && set == newSet().UID && runner == runnerKey
+		}
+		f.settle()
+		if said := f.github.said(); len(said) > 0 || f.runner().Status.Reason != v1alpha1.ReasonMaxRunnersReached {
+			t.Errorf("GitHub was asked %v; status %+v", said, f.runner().Status)
+		}
+		room = true
+		f.elapse(uncountedRecheck)
+		f.settle()
+		f.wantCalls("jit")
+	}, newRunner())
+}
+
+// A backup brings a runner's pod and Secret back without the runner.
+func TestPodWithoutARunnerGoes(t *testing.T) {
+	runner := newRunner()
+	pod := newPod(runner, 37, "1")
+	pod.OwnerReferences = nil
+	secret := newSecret(runner, &registration{id: 37, config: "config"})
+	secret.OwnerReferences = nil
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod, *corev1.Secret)
+		stays  bool
+	}{
+		"restored":               {func(*corev1.Pod, *corev1.Secret) {}, false},
+		"of somebody else":       {func(p *corev1.Pod, _ *corev1.Secret) { p.Spec.Containers[0].Env = nil }, true},
+		"owned":                  {func(p *corev1.Pod, _ *corev1.Secret) { p.OwnerReferences = kube.OwnedBy(runner) }, true},
+		"without the label":      {func(p *corev1.Pod, _ *corev1.Secret) { delete(p.Labels, v1alpha1.LabelRunner) }, true},
+		"with another's Secret":  {func(_ *corev1.Pod, s *corev1.Secret) { s.Data = map[string][]byte{"theirs": nil} }, false},
+		"with a Secret of a job": {func(_ *corev1.Pod, s *corev1.Secret) { s.Data[secretKeyRunnerName] = []byte("another") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, secret := pod.DeepCopy(), secret.DeepCopy()
+			test.change(pod, secret)
+			ours := isAbandonedSecret(secret, pod.Name)
+			inBubble(t, func(f *fixture) {
+				f.settle()
+				if stays := f.pod() != nil; stays != test.stays {
+					t.Errorf("the pod stays: %t, want %t", stays, test.stays)
+				}
+				if stays := f.secret() != nil; stays != (test.stays || !ours) {
+					t.Errorf("the Secret stays: %t", stays)
+				}
+				if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonOwnerless); told > 0 == test.stays {
+					t.Errorf("%d Events", told)
+				}
+			}, pod, secret)
+		})
+	}
+}
+
+// Its own Secret, which has lost its owner, goes with a runner; another's stays.
+func TestSecretThatLostItsOwnerGoesWithTheRunner(t *testing.T) {
+	for name, data := range map[string]map[string][]byte{"its own": nil, "another's": {"theirs": []byte("kept")}} {
+		t.Run(name, func(t *testing.T) {
+			runner := newRunner(lost["no owner"])
+			secret := newSecret(runner, &registration{id: 37, config: "config"})
+			secret.UID, secret.OwnerReferences = "secret", nil
+			if data != nil {
+				secret.Data = data
+			}
+			inBubble(t, func(f *fixture) {
+				f.settle()
+				if stays := f.secret() != nil; stays != (data != nil) || f.runner() != nil {
+					t.Errorf("the Secret stays: %t; runner %v", stays, f.runner())
+				}
+			}, runner, secret)
+		})
+	}
+}
+
+// Nothing strands it: GitHub doesn't answer, or its credentials are gone.
+func TestRunnerWithoutASetDoesNotWaitForGitHubForEver(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.find, f.github.remove = errGitHubAway, errGitHubAway
+		f.settle()
+		f.elapse(answerTimeout)
+		f.settle()
+		if f.runner() != nil {
+			t.Error("the runner is still there")
+		}
+		f.wantEvent("RegistrationLeft")
+	}, newRunner(lost["no owner"], restored["running"]))
+}
+
+// Somebody gives a runner an owner while it is about to be deleted.
+func TestRunnerThatWasChangedSinceItWasReadIsLookedAtAgain(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		p := f.newPass()
+		now := f.runner()
+		now.OwnerReferences = kube.OwnedBy(newSet())
+		if err := f.api.WithWatch.Update(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.controller.removeAbandoned(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if f.runner() == nil || f.runner().DeletionTimestamp != nil {
+			t.Error("it is deleted all the same")
+		}
+	}, newRunner(lost["no owner"]))
+}
+
+// One that came back without its finalizer may be garbage collected before it has got that again.
+func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
+	runner := newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil })
+	secret := newSecret(runner, &registration{id: 37, config: "config"})
+	secret.UID, secret.OwnerReferences = "secret", nil
+	inBubble(t, func(f *fixture) {
+		f.newPass()
+		f.delete()
+		f.settle()
+		if f.secret() != nil {
+			t.Error("the Secret is still there")
+		}
+	}, runner, secret)
+}
