@@ -111,7 +111,7 @@ func validate(inputs []input, beside parent, known controller) (*validation, err
 				return nil, fmt.Errorf("read %s: %w", place, err)
 			}
 			if err := v.document(document, place); err != nil {
-				return nil, fmt.Errorf("%s: %w", place, err)
+				return nil, err
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func validate(inputs []input, beside parent, known controller) (*validation, err
 func (v *validation) document(document []byte, place string) error {
 	var fields map[string]any
 	if err := yaml.Unmarshal(document, &fields); err != nil {
-		return fmt.Errorf("not YAML: %w", err)
+		return fmt.Errorf("%s is not YAML: %w", place, err)
 	}
 	if fields == nil { // comments only
 		return nil

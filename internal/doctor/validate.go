@@ -62,14 +62,15 @@ func (c *checks) manifest(document []byte) error {
 		return nil
 	}
 	c.url(set.Spec.GitHubConfigUrl)
-	c.rules(&set.Spec)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
-	c.set(set)
+	c.set(set, "InvalidManifest")
 	return nil
 }
 
-// set checks what chart and API server let through, and the manager or the kubelet wouldn't.
-func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet) {
+// set checks what chart and schema let through, and the API server, the manager or the kubelet wouldn't. invalid is the reason of what the kind's
+// own rules refuse.
+func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, invalid string) {
+	c.rules(&set.Spec, invalid)
 	c.proxies("proxy", set.Spec.Proxy)
 	if set.Spec.VaultConfig != nil {
 		c.proxies("keyVault.proxy", set.Spec.VaultConfig.Proxy)
@@ -104,14 +105,14 @@ func (c *checks) url(url string) {
 const maxTimeout = 8760 * time.Hour
 
 // rules are those that the kind's schema has in CEL, which the check of the schema leaves out.
-func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec) {
+func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) {
 	least, most := spec.MinRunners, spec.MaxRunners
 	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
 	for name, wait := range map[string]*metav1.Duration{"pendingTimeout": spec.PendingTimeout, "registrationTimeout": spec.RegistrationTimeout} {
-		c.require(wait == nil || wait.Duration <= maxTimeout, "InvalidManifest", name+" is too long", "use at most a year, 8760h")
+		c.require(wait == nil || wait.Duration <= maxTimeout, invalid, name+" is too long", "use at most a year, 8760h")
 	}
 	wait, err := time.ParseDuration(spec.JobProtection)
-	c.require(slices.Contains([]string{"", "true", "false"}, spec.JobProtection) || err == nil && wait > 0, "InvalidManifest",
+	c.require(slices.Contains([]string{"", "true", "false"}, spec.JobProtection) || err == nil && wait > 0, invalid,
 		fmt.Sprintf("jobProtection is %q", spec.JobProtection), "use true, false, or a duration with a unit, such as 6h")
 	vault := cmp.Or(spec.VaultConfig, &v1alpha1.VaultConfig{})
 	c.require(vault.Type == "" || vault.Type == v1alpha1.VaultTypeAzureKeyVault, v1alpha1.ReasonVaultUnsupported,

@@ -23,22 +23,22 @@ type source struct {
 	more string
 }
 
-// values checks what the manager would refuse, then what the chart and the API server would.
+// values checks what the chart, the API server and the manager would refuse.
 func (c *checks) values(from *source) error {
-	if from.chart == charts.ScaleSet {
-		url := text(from.values["githubConfigUrl"])
-		c.url(url)
-		c.secret(from.values["githubConfigSecret"], url)
-	}
 	rendered, faults, err := dryrun.Render(from.chart, from.values, from.release)
 	if err != nil {
 		return err
 	}
-	if len(faults) == 1 && faults[0].Path == "" && len(c.findings) > 0 {
-		faults = nil // the templates stop at the first thing, and above it was said with a reason of its own
-	}
 	for _, fault := range faults {
 		c.fault("InvalidValues", "UnknownValue", fault)
+	}
+	if said := len(c.findings); from.chart == charts.ScaleSet {
+		url := text(from.values["githubConfigUrl"])
+		c.url(url)
+		c.secret(from.values["githubConfigSecret"], url)
+		if len(faults) == 1 && faults[0].Path == "" && len(c.findings) > said {
+			c.findings = c.findings[said:] // the templates stop at the first thing, and it has a reason of its own
+		}
 	}
 	if rendered != nil {
 		c.notes = append(c.notes, rendered.Notes...)
@@ -120,7 +120,7 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 		}
 		return nil
 	}
-	c.set(set)
+	c.set(set, "InvalidValues")
 	return nil
 }
 
