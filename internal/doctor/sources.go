@@ -84,27 +84,47 @@ func readFile(path string, limit int64) ([]byte, error) {
 // belowParent stands for values of a chart that has ours below it; "" for values of something else.
 const belowParent = "parent"
 
-// chartOf says which chart values are for.
+// chartOf says which chart values are for; "" if they have nothing that only one of them has.
 func (p parent) chartOf(values map[string]any) string {
-	given := func(known func(string) bool) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Keys(values)), known)
+	has := func(one, other string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(key string) bool { return dryrun.Knows(one, key) && !dryrun.Knows(other, key) })
 	}
-	ofSet := func(key string) bool { return dryrun.Knows(charts.ScaleSet, key) }
-	ofController := func(key string) bool { return dryrun.Knows(charts.Controller, key) }
-	found, _, _ := p.below(values, "")
+	found, off, _ := p.below(values, "")
 	switch {
 	case isSet(values):
 		return charts.ScaleSet
-	case len(found) > 0:
+	case len(found)+len(off) > 0:
 		return belowParent
-	case given(func(key string) bool { return ofSet(key) && !ofController(key) }):
+	case has(charts.ScaleSet, charts.Controller):
 		return charts.ScaleSet
-	case given(ofController) && !given(ofSet) || given(func(key string) bool { return ofController(key) && !ofSet(key) }):
+	case has(charts.Controller, charts.ScaleSet):
 		return charts.Controller
-	case given(ofSet), len(values) == 0:
-		return charts.ScaleSet
 	}
 	return ""
+}
+
+// charts says which chart each document is for. One that doesn't show it is for that of the one before it, or else of the first that does.
+// If none does, they are for the scale set's if that knows any of their keys.
+func (v *validation) charts() []string {
+	of := make([]string, len(v.plain))
+	known := ""
+	for i := range v.plain {
+		if of[i] = v.parent.chartOf(v.plain[i].fields); known == "" {
+			known = of[i]
+		}
+	}
+	for i := range of {
+		if of[i] != "" {
+			known = of[i]
+			continue
+		}
+		ofSet := func(key string) bool { return dryrun.Knows(charts.ScaleSet, key) }
+		if keys := slices.Collect(maps.Keys(v.plain[i].fields)); known == "" && (len(keys) == 0 || slices.ContainsFunc(keys, ofSet)) {
+			known = charts.ScaleSet
+		}
+		of[i] = known
+	}
+	return of
 }
 
 // isSet reports whether values have what only those of a scale set have.
@@ -154,8 +174,9 @@ const maxDepth = 3
 // the same chart are merged: what comes later wins.
 func (v *validation) values() error {
 	merged := map[string]*plainDocument{}
-	for _, document := range v.plain {
-		chart := v.parent.chartOf(document.fields)
+	of := v.charts()
+	for i, document := range v.plain {
+		chart := of[i]
 		if former := merged[chart]; former != nil && chart != "" {
 			former.fields = loader.MergeMaps(former.fields, document.fields)
 			former.place += ", " + document.place

@@ -100,6 +100,17 @@ func TestValidateMergesValues(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d: %s", name, code, test.code, output)
 		}
 	}
+	for text, want := range map[string]int{
+		"maxRuners: 1\n---\n" + plainValues:    ExitProblems, // alone it would be nobody's
+		plainValues + "---\nmaxRuners: 1\n":    ExitProblems,
+		"labels: {}\n---\nreplicaCount: 1\n":   ExitFine,
+		"labels: {}\n---\nreplicaCont: 1\n":    ExitProblems,
+		plainValues + "---\nreplicaCount: 1\n": ExitFine, // of two charts
+	} {
+		if code, output := said(t, map[string]string{"values.yaml": text}, "-f", "values.yaml"); code != want {
+			t.Errorf("%q: exit code %d, want %d: %s", text, code, want, output)
+		}
+	}
 	if code, output := said(t, map[string]string{"twice.yaml": plainValues + "maxRunners: 1\nmaxRunners: 2\n"}, "-f", "twice.yaml"); code != ExitFine || !strings.Contains(output, "maxRunners") {
 		t.Errorf("a key that comes twice: exit code %d: %s", code, output)
 	}
