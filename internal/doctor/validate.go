@@ -28,9 +28,12 @@ type checks struct {
 	notes []string
 }
 
-// add notes a problem.
+// add notes a problem, once: several objects may be made of one value.
 func (c *checks) add(reason, message, fix string) {
-	c.findings = append(c.findings, Finding{Severity: Problem, Object: c.object, Reason: reason, Message: message, Fix: fix})
+	problem := Finding{Severity: Problem, Object: c.object, Reason: reason, Message: message, Fix: fix}
+	if !slices.Contains(c.findings, problem) {
+		c.findings = append(c.findings, problem)
+	}
 }
 
 // require notes a problem unless ok holds.
@@ -52,7 +55,7 @@ func (c *checks) manifest(document []byte) error {
 		return err
 	}
 	for _, fault := range faults {
-		c.fault("InvalidManifest", "InvalidManifest", fault)
+		c.fault("", fault)
 	}
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	if err := yaml.Unmarshal(document, set); err != nil {

@@ -30,7 +30,7 @@ func (c *checks) values(from *source) error {
 		return err
 	}
 	for _, fault := range faults {
-		c.fault("InvalidValues", "UnknownValue", fault)
+		c.fault(from.chart, fault)
 	}
 	if said := len(c.findings); from.chart == charts.ScaleSet {
 		url := text(from.values["githubConfigUrl"])
@@ -65,21 +65,20 @@ func (c *checks) discount(more string) {
 	c.notes = append(c.notes, c.object+": not checked: "+more)
 }
 
-// fault notes what a chart or the API server says.
-func (c *checks) fault(invalid, unknown string, fault dryrun.Fault) {
-	fix := "change it as the message says"
-	switch belongs := dryrun.Belongs(fault.Path); {
-	case !fault.Unknown:
-		c.add(invalid, fault.String(), fix)
-		return
-	case belongs != "":
-		fix = "write it as " + belongs
-	case invalid == "InvalidValues":
-		fix = "correct the spelling, or remove it; helm show values lists all values"
-	default:
-		fix = "correct the spelling, or remove it; kubectl explain lists the fields"
+// fault notes what a chart says of values, or the API server of an object, for which chart is "".
+func (c *checks) fault(chart string, fault dryrun.Fault) {
+	invalid, unknown, list := "InvalidValues", "UnknownValue", "helm show values lists all values"
+	if chart == "" {
+		invalid, unknown, list = "InvalidManifest", "InvalidManifest", "kubectl explain lists the fields"
 	}
-	c.add(unknown, fault.String(), fix)
+	switch belongs := dryrun.Belongs(chart, fault.Path); {
+	case !fault.Unknown:
+		c.add(invalid, fault.String(), "change it as the message says")
+	case belongs != "":
+		c.add(unknown, fault.String(), "write it as "+belongs)
+	default:
+		c.add(unknown, fault.String(), "correct the spelling, or remove it; "+list)
+	}
 }
 
 // rendered checks an object that a chart has made of values.
@@ -104,7 +103,7 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 			fault.Message = fmt.Sprintf("%v that the chart makes: %s", object["kind"], fault)
 			fault.Path = ""
 		}
-		c.fault("InvalidValues", "UnknownValue", fault)
+		c.fault(from.chart, fault)
 	}
 	if object["kind"] != setKind {
 		return nil

@@ -57,6 +57,9 @@ func TestRenderedObjectsAreCheckedStrictly(t *testing.T) {
 		"template: {spec: {terminationGracePeriodSeconds: long}}":                                        "spec.template.spec.terminationGracePeriodSeconds: must be of type integer",
 		"template: {spec: {volumes: [{name: a, hostPath: {}}]}}":                                         "spec.template.spec.volumes[0].hostPath.path: is required",
 		"template: {spec: {containers: [{name: a, image: i}, {name: a, image: i}]}}":                     "Duplicate value",
+		"template: {metadata: {labels: {a b: c}}}":                                                       "spec.template.metadata.labels: Invalid value",
+		"resourceMeta: {ephemeralRunner: {annotations: {a b: c}}}":                                       "spec.ephemeralRunnerMetadata.annotations: Invalid value",
+		"namespaceOverride: A_b": "metadata.namespace: Invalid value",
 		"containerMode: {type: kubernetes-novolume, kubernetesModeAdditionalRoleRules: [{verb: [get]}]}": "rules",
 	} {
 		said := texts(t, read(t, minimal+values))
@@ -99,9 +102,12 @@ func TestWhereFieldsBelong(t *testing.T) {
 		"containerMode.tpye":                                  "",
 		"":                                                    "",
 	} {
-		if got := Belongs(path); !strings.HasPrefix(got, want) || want == "" && got != "" {
+		if got := Belongs(charts.ScaleSet, path); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s belongs at %q, want %q", path, got, want)
 		}
+	}
+	if got := Belongs(charts.Controller, "podSecurityContext.privileged"); got != "securityContext.privileged" {
+		t.Errorf("in the controller's values it belongs at %q", got)
 	}
 }
 

@@ -16,9 +16,12 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
@@ -39,14 +42,64 @@ const setKind = "AutoscalingRunnerSet"
 // CheckObject returns what the API server, asked to be strict, would say of an object when it decodes it: fields it doesn't know, wrong types,
 // and for an AutoscalingRunnerSet whatever else its schema refuses. It knows nothing of other kinds that aren't Kubernetes' own.
 func CheckObject(object map[string]any) ([]Fault, error) {
+	faults := checkMetadata(object)
 	if object["kind"] == setKind {
-		return checkSet(object)
+		more, err := checkSet(object)
+		return append(more, faults...), err
 	}
 	content, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
-	return decodeStrictly(content), nil
+	return append(decodeStrictly(content), faults...), nil
+}
+
+// checkMetadata checks names, labels and annotations: the object's own, and those of what is made of it.
+func checkMetadata(object map[string]any) (faults []Fault) {
+	visit(object, nil, func(at []string, value any) {
+		if len(at) < 2 || !strings.HasSuffix(strings.ToLower(at[len(at)-2]), "metadata") {
+			return
+		}
+		path := joinSteps(at)
+		var invalid field.ErrorList
+		switch given, texts := text(value), textsOf(value); at[len(at)-1] {
+		case "labels":
+			invalid = metavalidation.ValidateLabels(texts, field.NewPath(path))
+		case "annotations":
+			invalid = apivalidation.ValidateAnnotations(texts, field.NewPath(path))
+		case "name", "namespace":
+			rule := apivalidation.NameIsDNSSubdomain
+			if at[len(at)-1] == "namespace" {
+				rule = apivalidation.ValidateNamespaceName
+			}
+			for _, message := range rule(given, false) {
+				if given != "" && len(at) == 2 && !named[text(object["kind"])] {
+					invalid = append(invalid, field.Invalid(field.NewPath(path), given, message))
+				}
+			}
+		}
+		for _, one := range invalid {
+			faults = append(faults, Fault{Path: path, Message: one.ErrorBody()})
+		}
+	})
+	return faults
+}
+
+// named are kinds whose names have other rules.
+var named = map[string]bool{"Role": true, "RoleBinding": true, "ClusterRole": true, "ClusterRoleBinding": true}
+
+func text(value any) string {
+	is, _ := value.(string)
+	return is
+}
+
+func textsOf(value any) map[string]string {
+	given, _ := value.(map[string]any)
+	texts := make(map[string]string, len(given))
+	for key, one := range given {
+		texts[key] = text(one)
+	}
+	return texts
 }
 
 var strictCodecs = sync.OnceValue(func() runtime.Decoder {

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/charts"
 )
 
 // step is a key in a path, or an index with its brackets.
@@ -39,7 +41,7 @@ type place struct {
 }
 
 func nearest(values any, wanted []string) (best place) {
-	visit(values, nil, func(at []string) {
+	visit(values, nil, func(at []string, _ any) {
 		length, indices := commonEnd(at, wanted)
 		if length > best.length || length == best.length && indices > best.indices {
 			best = place{slices.Clone(at), length, indices}
@@ -48,10 +50,10 @@ func nearest(values any, wanted []string) (best place) {
 	return best
 }
 
-// visit calls found with the path of every value, in the order of their keys.
-func visit(value any, at []string, found func([]string)) {
+// visit calls found with every value and its path, in the order of their keys.
+func visit(value any, at []string, found func(at []string, value any)) {
 	if len(at) > 0 {
-		found(at)
+		found(at, value)
 	}
 	switch given := value.(type) {
 	case map[string]any:
@@ -89,15 +91,19 @@ type podPart struct {
 	fields []string
 }
 
-var podParts = sync.OnceValue(func() []podPart {
-	return []podPart{
+// podParts are those below a pod template, and those for which the controller's values have names of their own.
+var podParts = sync.OnceValues(func() (template, controller []podPart) {
+	ofPod, ofContainer := jsonFields(reflect.TypeFor[corev1.PodSecurityContext]()), jsonFields(reflect.TypeFor[corev1.SecurityContext]())
+	resources := jsonFields(reflect.TypeFor[corev1.ResourceRequirements]())
+	template = []podPart{
 		{"metadata", []string{"labels", "annotations"}},
 		{"spec", jsonFields(reflect.TypeFor[corev1.PodSpec]())},
-		{"spec.securityContext", jsonFields(reflect.TypeFor[corev1.PodSecurityContext]())},
+		{"spec.securityContext", ofPod},
 		{"spec.containers[]", jsonFields(reflect.TypeFor[corev1.Container]())},
-		{"spec.containers[].securityContext", jsonFields(reflect.TypeFor[corev1.SecurityContext]())},
-		{"spec.containers[].resources", jsonFields(reflect.TypeFor[corev1.ResourceRequirements]())},
+		{"spec.containers[].securityContext", ofContainer},
+		{"spec.containers[].resources", resources},
 	}
+	return template, []podPart{{"podSecurityContext", ofPod}, {"securityContext", ofContainer}, {"resources", resources}}
 })
 
 func jsonFields(of reflect.Type) (names []string) {
@@ -111,21 +117,25 @@ func jsonFields(of reflect.Type) (names []string) {
 // podTemplate matches a path up to a pod template's end, for paths in objects and in values.
 var podTemplate = regexp.MustCompile(`^(.*?[tT]emplate)(\.|$)`)
 
-// Belongs returns where in a pod template a field belongs that there is none of where the path leads; "" if nowhere.
-func Belongs(path string) string {
+// Belongs returns where a field belongs that there is none of where the path leads, in a pod template or in values of a chart; "" if nowhere. The
+// chart is "" for an object.
+func Belongs(chart, path string) string {
 	steps := step.FindAllString(path, -1)
 	if len(steps) == 0 {
 		return ""
 	}
-	template := "template"
+	parts, ofController := podParts()
+	template := "template."
 	if found := podTemplate.FindStringSubmatch(path); found != nil {
-		template = found[1]
+		template = found[1] + "."
+	} else if chart == charts.Controller {
+		parts, template = ofController, ""
 	}
 	field := steps[len(steps)-1]
 	var places []string
-	for _, part := range podParts() {
+	for _, part := range parts {
 		if slices.Contains(part.fields, field) {
-			places = append(places, template+"."+part.path+"."+field)
+			places = append(places, template+part.path+"."+field)
 		}
 	}
 	return strings.Join(places, " or ")
