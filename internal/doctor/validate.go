@@ -120,7 +120,7 @@ func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) 
 	vault := cmp.Or(spec.VaultConfig, &v1alpha1.VaultConfig{})
 	c.require(vault.Type == "" || vault.Type == v1alpha1.VaultTypeAzureKeyVault, v1alpha1.ReasonVaultUnsupported,
 		"vaultConfig.type is "+string(vault.Type), "use "+string(v1alpha1.VaultTypeAzureKeyVault)+", or leave vaultConfig out")
-	c.require(vault.Type == "" || vault.AzureKeyVault != nil, "IncompleteVault", "vaultConfig lacks azureKeyVault", "add it")
+	c.require(vault.Type != v1alpha1.VaultTypeAzureKeyVault || vault.AzureKeyVault != nil, "IncompleteVault", "vaultConfig lacks azureKeyVault", "add it")
 }
 
 // address notes an address that the manager would refuse.
