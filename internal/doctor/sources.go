@@ -139,7 +139,7 @@ func isSet(values map[string]any) bool {
 func (p parent) below(values map[string]any, path string) (found []*source, off, others []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		inner, is := values[key].(map[string]any)
-		if !is || key == "global" {
+		if !is || key == "global" || key == "resourceMeta" { // the latter has keys of that name in a scale set's values
 			continue
 		}
 		at, chart := path+key, p.charts[key]

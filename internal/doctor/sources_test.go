@@ -101,11 +101,12 @@ func TestValidateMergesValues(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int{
-		"maxRuners: 1\n---\n" + plainValues:    ExitProblems, // alone it would be nobody's
-		plainValues + "---\nmaxRuners: 1\n":    ExitProblems,
-		"labels: {}\n---\nreplicaCount: 1\n":   ExitFine,
-		"labels: {}\n---\nreplicaCont: 1\n":    ExitProblems,
-		plainValues + "---\nreplicaCount: 1\n": ExitFine, // of two charts
+		"maxRuners: 1\n---\n" + plainValues:                                         ExitProblems, // alone it would be nobody's
+		plainValues + "---\nmaxRuners: 1\n":                                         ExitProblems,
+		plainValues + "---\nresourceMeta: {githubConfigSecret: {labels: {a: b}}}\n": ExitFine,
+		"labels: {}\n---\nreplicaCount: 1\n":                                        ExitFine,
+		"labels: {}\n---\nreplicaCont: 1\n":                                         ExitProblems,
+		plainValues + "---\nreplicaCount: 1\n":                                      ExitFine, // of two charts
 	} {
 		if code, output := said(t, map[string]string{"values.yaml": text}, "-f", "values.yaml"); code != want {
 			t.Errorf("%q: exit code %d, want %d: %s", text, code, want, output)
