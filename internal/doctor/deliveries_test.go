@@ -26,7 +26,7 @@ func TestValidateObjectsOfGitOpsTools(t *testing.T) {
 		"values from elsewhere":   {flux + ofChart + "  valuesFrom: [{kind: Secret, name: a}]\n  values: {maxRunners: 1}\n", ExitFine, []string{"HelmRelease runners/linux: not checked: spec.valuesFrom"}},
 		"still unknown":           {flux + ofChart + "  valuesFrom: [{kind: Secret, name: a}]\n  values: {maxRuners: 1}\n", ExitProblems, []string{"UnknownValue"}},
 		"placeholders":            {flux + ofChart + "  values: {githubConfigUrl: '${url}', githubConfigSecret: gh}\n", ExitFine, []string{"not checked: what Flux puts in the place of ${...}"}},
-		"of another version":      {"apiVersion: helm.toolkit.fluxcd.io/v2beta1\n" + flux[len("apiVersion: helm.toolkit.fluxcd.io/v2\n"):] + ofChart + values + "    tempalte: {}\n", ExitProblems, []string{"UnknownValue"}},
+		"of another version":      {"apiVersion: helm.toolkit.fluxcd.io/v2beta1\n" + flux[len("apiVersion: helm.toolkit.fluxcd.io/v2\n"):] + ofChart + values + "    templates: {}\n", ExitProblems, []string{"UnknownValue"}},
 		"by reference":            {flux + "  chartRef: {kind: OCIRepository, name: anything}\n" + values + "    maxRuners: 1\n", ExitProblems, []string{"UnknownValue"}},
 		"the controller's":        {flux + "  chart: {spec: {chart: ./charts/gha-runner-scale-set-controller}}\n  values: {flags: {logLevl: debug}}\n", ExitProblems, []string{"UnknownValue: flags.logLevl"}},
 		"of a parent chart":       {flux + "  chart: {spec: {chart: ./platform}}\n  values: {gha-runner-scale-set: {githubConfigUrl: 5}}\n", ExitProblems, []string{"linux, gha-runner-scale-set: InvalidValues: githubConfigUrl"}},
