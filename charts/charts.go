@@ -1,26 +1,26 @@
-// Package charts has what programs and charts must agree on: files of a chart that its templates read, too.
+// Package charts has the charts, for the programs that render them and for what programs and charts must agree on.
 package charts
 
 import (
 	"embed"
-	"fmt"
-
-	"sigs.k8s.io/yaml"
+	"io/fs"
 )
 
-//go:embed */experimental-keys.yaml
+// The names of the charts.
+const (
+	ScaleSet   = "gha-runner-scale-set"
+	Controller = "gha-runner-scale-set-controller"
+)
+
+// all: takes the templates whose names begin with an underscore, too.
+//
+//go:embed all:gha-runner-scale-set all:gha-runner-scale-set-controller
 var files embed.FS
 
-// ExperimentalKeys returns keys of ARC's experimental version of a chart, as paths with dots, with what replaces each in the chart. It
-// takes the chart's name.
-func ExperimentalKeys(chart string) (map[string]string, error) {
-	content, err := files.ReadFile(chart + "/experimental-keys.yaml")
-	if err != nil {
+// Files returns the files of a chart. It takes the chart's name, and fails if there is none of that name.
+func Files(chart string) (fs.FS, error) {
+	if _, err := fs.Stat(files, chart); err != nil {
 		return nil, err
 	}
-	var keys map[string]string
-	if err := yaml.UnmarshalStrict(content, &keys); err != nil {
-		return nil, fmt.Errorf("read experimental-keys.yaml of %s: %w", chart, err)
-	}
-	return keys, nil
+	return fs.Sub(files, chart)
 }

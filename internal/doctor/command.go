@@ -103,23 +103,32 @@ func parse(flags *flag.FlagSet, arguments []string, usage string, stderr io.Writ
 	return err
 }
 
-const validateUsage = `Usage: manager validate -f FILE [-n NAMESPACE] [--controller-values FILE]
+const validateUsage = `Usage: manager validate -f FILE [-f FILE]... [-n NAMESPACE] [--controller-values FILE] [-o json]
 
-Reports what is wrong in values and manifests, before they are applied. Exit codes: %d nothing is wrong, %d something is,
-%d the check could not run: a file doesn't exist or is not YAML, there are neither values of the chart gha-runner-scale-set nor an
-AutoscalingRunnerSet, or the value tenants of the controller is not valid.
+Reports what the charts, the API server and the manager would say of values and manifests, before they are applied. It reads values of
+both charts, also below the charts' names or aliases in values of a chart that has them as dependencies, and in a HelmRelease, HelmChart,
+Application or ApplicationSet; and AutoscalingRunnerSets. Values of several files are merged, as Helm merges them.
+
+Exit codes: %d nothing is wrong, %d something is, %d the check could not run: a file doesn't exist or is not YAML, there is nothing
+of the above in it, or the value tenants of the controller is not valid.
 
   manager validate -f values.yaml
+  manager validate -f values.yaml -f production.yaml
   manager validate -f values.yaml -n team-a --controller-values your-controller-values.yaml
   kubectl get autoscalingrunnersets -A -o yaml | manager validate -f -
 
 `
 
 func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Writer) error {
-	var path, namespace, controllerValues string
+	var paths []string
+	var namespace, controllerValues, format string
 	flags := flag.NewFlagSet("validate", flag.ContinueOnError)
-	flags.StringVar(&path, "f", "", "file with values of the chart gha-runner-scale-set, or with manifests; -: standard input")
+	flags.Func("f", "file with values or manifests, -: standard input; may be repeated: values are merged as Helm merges them", func(path string) error {
+		paths = append(paths, path)
+		return nil
+	})
 	flags.StringVar(&namespace, "n", "", "namespace of values, and of manifests that name none; for --controller-values")
+	flags.StringVar(&format, "o", "text", "text or json")
 	flags.StringVar(&controllerValues, "controller-values", "",
 		"file with values of the chart gha-runner-scale-set-controller: says what its tenants allow or refuse")
 	policy := listenertemplate.Policy{}
@@ -136,18 +145,25 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	if err := parse(flags, arguments, validateUsage, stderr); err != nil {
 		return err
 	}
-	if path == "" || flags.NArg() > 0 {
+	if len(paths) == 0 || flags.NArg() > 0 {
 		return errors.New("run manager validate -f FILE; --help explains the flags")
+	}
+	if format != "text" && format != "json" {
+		return fmt.Errorf("-o %q is unknown; use text or json", format)
 	}
 	if !slices.Contains(listenertemplate.Names, *name) {
 		return fmt.Errorf("--listener-template-policy=%q is unknown; use %s", *name, strings.Join(listenertemplate.Names, " or "))
 	}
 	policy.Unrestricted = *name == listenertemplate.Unrestricted
-	content, place, err := read(path)
+	inputs, err := readInputs(paths)
 	if err != nil {
 		return err
 	}
-	limits, err := readAdmission(controllerValues, namespace)
+	beside, err := parentOf(paths[0])
+	if err != nil {
+		return err
+	}
+	limits, err := readAdmission(controllerValues)
 	if err != nil {
 		return err
 	}
@@ -155,19 +171,24 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	if err != nil {
 		return fmt.Errorf("--%s: %w", addresses.Flag, err)
 	}
-	v, err := validate(content, controller{listeners: policy, addresses: addressPolicy, admission: limits})
+	var names []string
+	for _, file := range inputs {
+		names = append(names, file.name)
+	}
+	place := strings.Join(names, ", ")
+	v, err := validate(inputs, beside, controller{listeners: policy, addresses: addressPolicy, admission: limits, namespace: namespace})
 	if err != nil {
 		return fmt.Errorf("%s: %w", place, err)
 	}
-	return v.report(stdout, place)
+	return v.report(stdout, place, format)
 }
 
 // readAdmission returns what a controller's values say about scale sets; nil if no file is given.
-func readAdmission(path, namespace string) (*admission, error) {
+func readAdmission(path string) (*admission, error) {
 	if path == "" {
 		return nil, nil
 	}
-	content, err := os.ReadFile(path) //nolint:gosec // the caller's own file
+	content, err := readFile(path, maxInput)
 	if err != nil {
 		return nil, err
 	}
@@ -175,15 +196,34 @@ func readAdmission(path, namespace string) (*admission, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &admission{tenants: entries, namespace: namespace}, nil
+	return &admission{tenants: entries}, nil
 }
 
-// read returns the content of a file, and the name to use for it in messages.
-func read(path string) (content []byte, name string, err error) {
-	if path == "-" {
-		content, err = io.ReadAll(os.Stdin)
-		return content, "standard input", err
+// maxInput is the size of a file that is read: a thousand scale sets of a cluster have some 20 MB.
+const maxInput = 64 << 20
+
+// readInputs reads files, with the name to use for each in messages.
+func readInputs(paths []string) (inputs []input, err error) {
+	for _, path := range paths {
+		file := input{name: path}
+		if path == "-" {
+			file.name = "standard input"
+			file.content, err = readAll(os.Stdin, file.name, maxInput)
+		} else {
+			file.content, err = readFile(path, maxInput)
+		}
+		if err != nil {
+			return nil, err
+		}
+		inputs = append(inputs, file)
 	}
-	content, err = os.ReadFile(path) //nolint:gosec // the caller's own file
-	return content, path, err
+	return inputs, nil
+}
+
+func readAll(from io.Reader, name string, limit int64) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if int64(len(content)) > limit {
+		return nil, fmt.Errorf("%s has more than %d MiB, which is more than is read", name, limit>>20)
+	}
+	return content, err
 }

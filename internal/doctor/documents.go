@@ -15,7 +15,6 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/harrier-ci/harrier/charts"
 	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
@@ -37,24 +36,39 @@ type controller struct {
 	addresses *addresses.Policy
 	// admission is nil if its value tenants is not known.
 	admission *admission
+	// namespace is that of values, and of objects that name none.
+	namespace string
 }
 
-// validation is the result of checking a file of YAML documents.
+// input is a file of YAML documents.
+type input struct {
+	name    string
+	content []byte
+}
+
+// validation is the result of checking files of YAML documents.
 type validation struct {
 	controller
-	// replaced has keys of ARC's experimental chart with what the chart has instead.
-	replaced map[string]string
+	// parent is the chart beside the first file, whose values that file has; empty if there is none.
+	parent parent
+	// plain are the documents without a kind, which are values.
+	plain    []plainDocument
 	findings []Finding
-	// notes say which entries of tenants allow what, and which values aren't used.
+	// notes say which entries of tenants allow what, which values aren't used, and what wasn't checked.
 	notes []string
-	// checked counts scale sets and their values. skipped lists the kinds of the other objects, and the controller's values.
+	// checked counts scale sets and values. skipped lists what else there was.
 	checked int
 	skipped []string
 }
 
-// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List, and
-// documents without a kind, as values of the chart gha-runner-scale-set. It skips other kinds, and fails if the file is not YAML. The
-// manager is taken to have the restricted policy for listener pods, and no flags.allowedGitHubURLs.
+type plainDocument struct {
+	place  string
+	fields map[string]any
+}
+
+// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List; values of both charts,
+// given as documents without a kind, as those of a chart that has ours below it, or in objects of Flux and Argo CD. It skips other kinds, and
+// fails if the file is not YAML. The manager is taken to have the restricted policy for listener pods, and no flags.allowedGitHubURLs.
 func Validate(content []byte) ([]Finding, error) {
 	return ValidateFor(content, nil, "")
 }
@@ -66,60 +80,67 @@ func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding,
 	if err != nil {
 		return nil, err
 	}
-	v, err := validate(content, controller{admission: &admission{tenants: entries, namespace: namespace}})
+	known := controller{admission: &admission{tenants: entries}, namespace: namespace}
+	v, err := validate([]input{{content: content}}, parent{}, known)
 	if err != nil {
 		return nil, err
 	}
 	return v.findings, nil
 }
 
-func validate(content []byte, known controller) (*validation, error) {
+func validate(inputs []input, beside parent, known controller) (*validation, error) {
 	if known.addresses == nil {
 		var err error
 		if known.addresses, err = addresses.New(nil); err != nil {
 			return nil, err
 		}
 	}
-	replaced, err := charts.ExperimentalKeys("gha-runner-scale-set")
-	if err != nil {
-		return nil, err
+	v := &validation{controller: known, parent: beside}
+	for _, file := range inputs {
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.content)))
+		for number := 1; ; number++ {
+			place := fmt.Sprintf("document %d", number)
+			if len(inputs) > 1 {
+				place += " of " + file.name
+			}
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", place, err)
+			}
+			if err := v.document(document, place); err != nil {
+				return nil, err
+			}
+		}
 	}
-	v := &validation{controller: known, replaced: replaced}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for number := 1; ; number++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return v, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read document %d: %w", number, err)
-		}
-		if err := v.document(document, fmt.Sprintf("document %d", number)); err != nil {
-			return nil, fmt.Errorf("document %d is not YAML: %w", number, err)
-		}
-	}
+	return v, v.values()
 }
 
 func (v *validation) document(document []byte, place string) error {
 	var fields map[string]any
-	if err := yaml.Unmarshal(document, &fields); err != nil || fields == nil { // nil: comments only
-		return err
+	if err := yaml.Unmarshal(document, &fields); err != nil {
+		return fmt.Errorf("%s is not YAML: %w", place, err)
+	}
+	if fields == nil { // comments only
+		return nil
 	}
 	if kind := kindOf(fields); kind != "" {
-		v.object(document, kind, place)
-		return nil
+		return v.object(document, kind, place)
 	}
-	if ofController(fields) {
-		v.skipped = append(v.skipped, "values of the chart gha-runner-scale-set-controller")
-		return nil
+	if err := yaml.UnmarshalStrict(document, &map[string]any{}); err != nil { // a key that comes twice
+		v.findings = append(v.findings, Finding{
+			Severity: Warning, Object: place, Reason: "InvalidValues", Message: err.Error(), Fix: "keep one of the two; Helm takes the last",
+		})
 	}
-	v.check(place, func(c *checks) { c.values(document, fields) })
+	v.plain = append(v.plain, plainDocument{place, fields})
 	return nil
 }
 
 // check adds what a check finds.
 func (v *validation) check(object string, check func(*checks)) {
-	c := &checks{object: object, controller: v.controller, replaced: v.replaced}
+	c := &checks{object: object, controller: v.controller}
 	check(c)
 	v.checked++
 	v.findings, v.notes = append(v.findings, c.findings...), append(v.notes, c.notes...)
@@ -133,19 +154,34 @@ func kindOf(fields map[string]any) string {
 	return fmt.Sprint(fields["kind"])
 }
 
-func (v *validation) object(document []byte, kind, place string) {
+func (v *validation) object(document []byte, kind, place string) (err error) {
 	switch kind {
 	case setKind:
-		v.check(nameOf(document, place), func(c *checks) { c.set(document) })
+		v.check(nameOf(document, place), func(c *checks) { err = c.manifest(document) })
+		return err
 	case listSuffix, setKind + listSuffix:
-		v.list(document, kind, place)
-	default:
-		v.skipped = append(v.skipped, kind)
+		return v.list(document, kind, place)
 	}
+	read, known := deliveries[kind]
+	if !known {
+		v.skipped = append(v.skipped, kind)
+		return nil
+	}
+	found, err := read(document)
+	if err != nil {
+		v.invalid(place, err.Error(), "correct the "+kind)
+		return nil
+	}
+	for _, one := range found {
+		if err := v.delivered(kind, &one); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // list checks the items of a List, or of a list of scale sets.
-func (v *validation) list(document []byte, kind, place string) {
+func (v *validation) list(document []byte, kind, place string) error {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
 		metav1.ListMeta `json:"metadata"`
@@ -153,26 +189,29 @@ func (v *validation) list(document []byte, kind, place string) {
 	}
 	if err := yaml.UnmarshalStrict(document, &list); err != nil {
 		v.invalid(place, err.Error(), "correct the list: it must consist of apiVersion, kind, metadata and items")
-		return
+		return nil
 	}
 	for i, item := range list.Items {
-		v.item(item, kind, fmt.Sprintf("%s, item %d", place, i+1))
+		if err := v.item(item, kind, fmt.Sprintf("%s, item %d", place, i+1)); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // item checks an object of a list. An item without a kind is of the kind that the list's own kind names, if that names one.
-func (v *validation) item(item []byte, listKind, place string) {
+func (v *validation) item(item []byte, listKind, place string) error {
 	var fields map[string]any
 	if err := yaml.Unmarshal(item, &fields); err != nil {
 		v.invalid(place, err.Error(), "correct the item: it must be an object")
-		return
+		return nil
 	}
 	kind := cmp.Or(kindOf(fields), strings.TrimSuffix(listKind, listSuffix))
 	if kind == "" {
 		v.invalid(place, "the item has no kind", "add apiVersion and kind")
-		return
+		return nil
 	}
-	v.object(item, kind, place)
+	return v.object(item, kind, place)
 }
 
 func (v *validation) invalid(place, message, fix string) {
@@ -181,24 +220,42 @@ func (v *validation) invalid(place, message, fix string) {
 
 // report writes what is wrong with a file. It fails with ErrProblems if anything is, other than what may be meant so, and with
 // ErrNothingChecked if nothing was checked: a wrong file or an empty pipe must not pass as valid.
-func (v *validation) report(output io.Writer, file string) error {
+func (v *validation) report(output io.Writer, file, format string) error {
+	wrong := slices.ContainsFunc(v.findings, func(f Finding) bool { return f.Severity == Problem })
+	if len(v.findings) == 0 && v.checked == 0 {
+		return fmt.Errorf("%w: %s has %s; pass values of our charts, %ss, possibly in a %s, HelmReleases or Applications",
+			ErrNothingChecked, file, v.others(), setKind, listSuffix)
+	}
+	if format == "json" {
+		result := struct {
+			File     string    `json:"file"`
+			Findings []Finding `json:"findings"`
+			Notes    []string  `json:"notes"`
+		}{file, append([]Finding{}, v.findings...), append([]string{}, v.notes...)}
+		encoder := json.NewEncoder(output)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(result); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+	} else {
+		v.write(output, file)
+	}
+	if wrong {
+		return ErrProblems
+	}
+	return nil
+}
+
+func (v *validation) write(output io.Writer, file string) {
 	for _, finding := range v.findings {
 		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.Object, finding.Reason, finding.Message, finding.Fix)
 	}
 	for _, note := range v.notes {
-		fmt.Fprintf(output, "%s: %s.\n", file, note)
+		fmt.Fprintf(output, "%s: %s.\n", file, strings.TrimSuffix(note, "."))
 	}
-	switch {
-	case slices.ContainsFunc(v.findings, func(f Finding) bool { return f.Severity == Problem }):
-		return ErrProblems
-	case len(v.findings) > 0:
-		return nil
-	case v.checked == 0:
-		return fmt.Errorf("%w: %s has %s; pass values of the chart gha-runner-scale-set, or %ss, possibly in a %s",
-			ErrNothingChecked, file, v.others(), setKind, listSuffix)
+	if len(v.findings) == 0 {
+		fmt.Fprintf(output, "Nothing is wrong in %s.\n", file)
 	}
-	_, err := fmt.Fprintf(output, "Nothing is wrong in %s.\n", file)
-	return err
 }
 
 // others describes what the file has instead of values and scale sets.

@@ -192,18 +192,14 @@ func (all tenants) decide(set limited) (allowedBy int, refusal string) {
 }
 
 // admission is what the API server would decide by the policies of a controller's release.
-type admission struct {
-	tenants tenants
-	// namespace is that of objects that name none.
-	namespace string
-}
+type admission struct{ tenants tenants }
 
 // admit notes what the tenants entries decide about a scale set. Without a controller's values it does nothing.
 func (c *checks) admit(set limited) {
 	if c.admission == nil || len(c.admission.tenants) == 0 {
 		return
 	}
-	set.namespace = cmp.Or(set.namespace, c.admission.namespace)
+	set.namespace = cmp.Or(set.namespace, c.namespace)
 	if set.namespace == "" {
 		c.add("NamespaceUnknown", "it has no namespace, so it isn't known which entries of tenants apply", "add -n NAMESPACE")
 		return

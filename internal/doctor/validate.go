@@ -1,9 +1,12 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/dryrun"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -19,16 +23,17 @@ import (
 type checks struct {
 	object string
 	controller
-	// replaced has keys of ARC's experimental chart with what the chart has instead.
-	replaced map[string]string
 	findings []Finding
 	// notes say what is right, where somebody has asked, and what isn't used.
 	notes []string
 }
 
-// add notes a problem.
+// add notes a problem, once: several objects may be made of one value.
 func (c *checks) add(reason, message, fix string) {
-	c.findings = append(c.findings, Finding{Severity: Problem, Object: c.object, Reason: reason, Message: message, Fix: fix})
+	problem := Finding{Severity: Problem, Object: c.object, Reason: reason, Message: message, Fix: fix}
+	if !slices.Contains(c.findings, problem) {
+		c.findings = append(c.findings, problem)
+	}
 }
 
 // require notes a problem unless ok holds.
@@ -38,24 +43,48 @@ func (c *checks) require(ok bool, reason, message, fix string) {
 	}
 }
 
-func (c *checks) set(document []byte) {
-	set := &v1alpha1.AutoscalingRunnerSet{}
-	if err := yaml.UnmarshalStrict(document, set); err != nil {
-		c.add("InvalidManifest", err.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists the fields")
-		return
+// manifest checks an AutoscalingRunnerSet that somebody has written.
+func (c *checks) manifest(document []byte) error {
+	var fields map[string]any
+	if err := yaml.UnmarshalStrict(document, &fields); err != nil {
+		c.add("InvalidManifest", err.Error(), "correct the manifest")
+		return nil
 	}
-	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
+	faults, err := dryrun.CheckObject(fields)
+	if err != nil {
+		return err
+	}
+	for _, fault := range faults {
+		c.fault("", fault)
+	}
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	if err := yaml.Unmarshal(document, set); err != nil {
+		if len(faults) == 0 {
+			c.add("InvalidManifest", err.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists the fields")
+		}
+		return nil
+	}
+	c.url(set.Spec.GitHubConfigUrl)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
+	c.set(set, "InvalidManifest")
+	return nil
+}
+
+// set checks what chart and schema let through, and the API server, the manager or the kubelet wouldn't. invalid is the reason of what the kind's
+// own rules refuse.
+func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, invalid string) {
+	c.rules(&set.Spec, invalid)
 	c.proxies("proxy", set.Spec.Proxy)
 	if set.Spec.VaultConfig != nil {
-		c.proxies("vaultConfig.proxy", set.Spec.VaultConfig.Proxy)
+		c.proxies("keyVault.proxy", set.Spec.VaultConfig.Proxy)
 	}
 	c.volumeClaims(&set.Spec.Template.Spec)
 	if runner := kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName); runner != nil {
 		c.runner(runner)
+	} else {
+		c.add("NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
 	}
 	c.listener(&set.Spec)
-	c.require(kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName) != nil, "NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
 	c.admit(limited{namespace: set.Namespace, url: set.Spec.GitHubConfigUrl, group: set.Spec.RunnerGroup, maxRunners: set.Spec.MaxRunners})
 }
 
@@ -68,16 +97,30 @@ func nameOf(document []byte, place string) string {
 	return setKind + " " + object.Namespace + "/" + object.Name
 }
 
-// spec checks the fields that values and manifests have in common.
-func (c *checks) spec(url string, least, most *int) {
+func (c *checks) url(url string) {
 	if _, err := actions.ParseConfigURL(url); err != nil {
 		c.add(v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl")
 	}
 	c.address(c.addresses.CheckGitHub("githubConfigUrl", url))
-	for name, limit := range map[string]*int{"minRunners": least, "maxRunners": most} {
-		c.require(limit == nil || *limit >= 0, "InvalidLimits", name+" is negative", "use 0 or more")
-	}
+}
+
+// maxTimeout is the longest that the kind allows.
+const maxTimeout = 8760 * time.Hour
+
+// rules are those that the kind's schema has in CEL, which the check of the schema leaves out.
+func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) {
+	least, most := spec.MinRunners, spec.MaxRunners
 	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
+	for name, wait := range map[string]*metav1.Duration{"pendingTimeout": spec.PendingTimeout, "registrationTimeout": spec.RegistrationTimeout} {
+		c.require(wait == nil || wait.Duration <= maxTimeout, invalid, name+" is too long", "use at most a year, 8760h")
+	}
+	wait, err := time.ParseDuration(spec.JobProtection)
+	c.require(slices.Contains([]string{"", "true", "false"}, spec.JobProtection) || err == nil && wait > 0, invalid,
+		fmt.Sprintf("jobProtection is %q", spec.JobProtection), "use true, false, or a duration with a unit, such as 6h")
+	vault := cmp.Or(spec.VaultConfig, &v1alpha1.VaultConfig{})
+	c.require(vault.Type == "" || vault.Type == v1alpha1.VaultTypeAzureKeyVault, v1alpha1.ReasonVaultUnsupported,
+		"vaultConfig.type is "+string(vault.Type), "use "+string(v1alpha1.VaultTypeAzureKeyVault)+", or leave vaultConfig out")
+	c.require(vault.Type != v1alpha1.VaultTypeAzureKeyVault || vault.AzureKeyVault != nil, "IncompleteVault", "vaultConfig lacks azureKeyVault", "add it")
 }
 
 // address notes an address that the manager would refuse.
@@ -94,7 +137,12 @@ func (c *checks) proxies(place string, proxy *v1alpha1.ProxyConfig) {
 		return
 	}
 	for scheme, server := range map[string]*v1alpha1.ProxyServerConfig{"http": proxy.HTTP, "https": proxy.HTTPS} {
-		if server != nil && server.Url != "" {
+		if server == nil {
+			continue
+		}
+		c.require(server.CredentialSecretRef == "" || server.Url != "", "InvalidProxy", place+"."+scheme+" has credentialSecretRef but no url",
+			"add the url of the proxy, or remove the credentials")
+		if server.Url != "" {
 			c.address(c.addresses.CheckProxy(place+"."+scheme+".url", server.Url))
 		}
 	}
@@ -128,13 +176,13 @@ func (c *checks) volumeClaims(spec *corev1.PodSpec) {
 			if given := volume.Ephemeral.VolumeClaimTemplate; given != nil {
 				claim = given.Spec
 			}
-			c.claim("volumeClaimTemplate of volume "+volume.Name, &claim, "")
+			c.claim("volumeClaimTemplate of volume "+volume.Name, &claim)
 		}
 	}
 }
 
 // claim checks the spec of a runner's volume claim. If it is incomplete, the API server rejects the pod.
-func (c *checks) claim(place string, claim *corev1.PersistentVolumeClaimSpec, instead string) {
+func (c *checks) claim(place string, claim *corev1.PersistentVolumeClaimSpec) {
 	var missing []string
 	if len(claim.AccessModes) == 0 {
 		missing = append(missing, "accessModes")
@@ -142,7 +190,7 @@ func (c *checks) claim(place string, claim *corev1.PersistentVolumeClaimSpec, in
 	if _, sized := claim.Resources.Requests[corev1.ResourceStorage]; !sized {
 		missing = append(missing, "resources.requests.storage")
 	}
-	c.require(len(missing) == 0, "InvalidVolumeClaim", place+" lacks "+strings.Join(missing, " and "), "complete the spec of the volume claim"+instead)
+	c.require(len(missing) == 0, "InvalidVolumeClaim", place+" lacks "+strings.Join(missing, " and "), "complete the spec of the volume claim; the chart makes that of volume work from containerMode.kubernetesModeWorkVolumeClaim")
 }
 
 // maxRefusals is how many fields that the policy refuses have a finding of their own.

@@ -6,17 +6,13 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -97,35 +93,6 @@ func files(t *testing.T, pattern string) []string {
 		t.Fatalf("%s: %v, %v", pattern, found, err)
 	}
 	return found
-}
-
-// schemaKeys returns the top-level keys of a chart's values.
-func schemaKeys(t *testing.T, chart string) []string {
-	t.Helper()
-	content, err := os.ReadFile("../../charts/" + chart + "/values.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var schema struct {
-		Properties map[string]any `json:"properties"`
-	}
-	if err := json.Unmarshal(content, &schema); err != nil {
-		t.Fatal(err)
-	}
-	return slices.Sorted(maps.Keys(schema.Properties))
-}
-
-// knownValues are exactly the values of the chart.
-func TestKnownValuesAreTheCharts(t *testing.T) {
-	ofSets, ofController := schemaKeys(t, "gha-runner-scale-set"), schemaKeys(t, "gha-runner-scale-set-controller")
-	if difference := cmp.Diff(ofSets, knownValues); difference != "" {
-		t.Error(difference)
-	}
-	for _, key := range controllerValues {
-		if slices.Contains(ofSets, key) || !slices.Contains(ofController, key) {
-			t.Errorf("%s is no value of the controller's chart alone", key)
-		}
-	}
 }
 
 // What the policy leaves out is said field by field; with the controller's own settings it is what that controller leaves out.

@@ -19,6 +19,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -115,6 +116,12 @@ func render(t *testing.T, c chart, values ...string) manifests {
 	if err != nil {
 		t.Fatalf("helm template %s: %v\n%s", c.name, err, stderr)
 	}
+	for _, said := range validated(t, c, values) {
+		// A bare helm template takes a set without the volume; an installation doesn't.
+		if ofChart := said.Reason == "InvalidValues" || said.Reason == "UnknownValue"; ofChart && !strings.Contains(said.Message, "kubernetesModeWorkVolumeClaim is required") {
+			t.Errorf("helm takes the values, but manager validate says: %s\n%s", said.Message, strings.Join(values, "\n"))
+		}
+	}
 	rendered := manifests{}
 	for document := range strings.SplitSeq("\n"+stdout, "\n---\n") {
 		source, _, found := strings.Cut(strings.TrimPrefix(document, "# Source: "), "\n")
@@ -133,7 +140,35 @@ func refusal(t *testing.T, c chart, values ...string) string {
 	if err == nil {
 		t.Fatalf("helm template %s took the values:\n%s", c.name, strings.Join(values, "\n"))
 	}
+	if c.usual() && len(validated(t, c, values)) == 0 && !strings.Contains(stderr, "No gha-rs-controller deployment found") {
+		t.Errorf("helm refuses the values, but manager validate takes them:\n%s\n%s", stderr, strings.Join(values, "\n"))
+	}
 	return stderr
+}
+
+// usual reports whether validate can know all that helm was told: it sees no arguments, and not what the release is called.
+func (c chart) usual() bool {
+	usual := map[string]chart{scaleSet.name: scaleSet, controller.name: controller}[c.name]
+	return len(c.arguments) == 0 && c.release == usual.release && c.namespace == usual.namespace
+}
+
+// validated returns the problems that manager validate finds in values. It knows whose they are by one that changes nothing.
+func validated(t *testing.T, c chart, values []string) (problems []doctor.Finding) {
+	t.Helper()
+	if !c.usual() {
+		return nil
+	}
+	mark := map[string]string{scaleSet.name: "jobProtection: 'true'", controller.name: "pprof: {}"}[c.name]
+	findings, err := doctor.ValidateFor([]byte(strings.Join(append([]string{mark}, values...), "\n---\n")), nil, c.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range findings {
+		if finding.Severity == doctor.Problem {
+			problems = append(problems, finding)
+		}
+	}
+	return problems
 }
 
 // one decodes the only document of a template. Fields that the type doesn't have and keys given twice fail the test.

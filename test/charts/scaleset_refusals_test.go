@@ -10,8 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
 
-	experimental "github.com/harrier-ci/harrier/charts"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
@@ -73,6 +73,11 @@ func TestScaleSetRefusals(t *testing.T) {
 		{certificateAt(`\`) + "\ntemplate: {spec: {os: {name: windows}}}", `runnerMountPath is \, but a directory of Windows runners`},
 		{certificateAt(`C:\`), `has to be one below a drive, such as C:\ca`},
 		{certificateAt("D:ca"), "has to be one below a drive"},
+		{"template: {spec: {securityContext: {readOnlyRootFilesystem: true}}}", "template.spec.securityContext.readOnlyRootFilesystem: a pod has no such field"},
+		{"template: {spec: {containers: [{name: runner, securityContext: {fsGroup: 1}}]}}", "template.spec.containers[runner].securityContext.fsGroup: a container has no such field, only a pod has; write it as template.spec.securityContext.fsGroup"},
+		{"template: {spec: {initContainers: [{name: a, image: i, securityContext: {sysctls: []}}]}}", "template.spec.initContainers[a].securityContext.sysctls"},
+		{"listenerTemplate: {spec: {securityContext: {capabilities: {drop: [ALL]}}}}", "write it as listenerTemplate.spec.containers[].securityContext.capabilities"},
+		{"containerMode: {type: kubernetes-novolume, kubernetesModeHookTemplate: {spec: {securityContext: {privileged: true}}}}", "kubernetesModeHookTemplate.spec.securityContext.privileged"},
 		{hookTemplate + "\n  kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: a, key: b}}", "are mutually exclusive"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)
@@ -143,7 +148,11 @@ func TestExperimentalKeysAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []chart{scaleSet, controller} {
-		keys, err := experimental.ExperimentalKeys(c.name)
+		var keys map[string]string
+		text, err := os.ReadFile(filepath.Join(c.directory(), "experimental-keys.yaml"))
+		if err == nil {
+			err = yaml.UnmarshalStrict(text, &keys)
+		}
 		if err != nil || len(keys) < 30 {
 			t.Fatalf("%s: %d keys, %v", c.name, len(keys), err)
 		}

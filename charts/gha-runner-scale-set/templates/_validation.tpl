@@ -18,6 +18,7 @@ actions-runner-controller where it has one.
 {{- include "gha-runner-scale-set.validate-containers" . }}
 {{- include "gha-runner-scale-set.validate-listener" . }}
 {{- include "gha-runner-scale-set.validate-not-in-deletion" . }}
+{{- include "gha-runner-scale-set.validate-security-contexts" . }}
 {{- with .Values.githubServerTLS }}
 {{- if and .runnerMountPath (not .certificateFrom.configMapKeyRef.key) }}
 {{- fail "githubServerTLS.certificateFrom.configMapKeyRef.key is required when githubServerTLS.runnerMountPath is set" }}
@@ -163,6 +164,9 @@ reason to refuse. JSON.
 {{- $settings := (include "gha-runner-scale-set.without-nulls" (.Values.containerMode | default dict) | fromJson).value }}
 {{- $makesRole := and (include "gha-runner-scale-set.is-kubernetes-mode" .) (not (include "gha-runner-scale-set.own-service-account" .)) }}
 {{- $unused := list }}
+{{- if not (has $mode (list "" "none" "dind" "kubernetes" "kubernetes-novolume")) }}
+{{- $unused = append $unused (printf "containerMode.type %s is unknown and has no effect; use dind, kubernetes or kubernetes-novolume." $mode) }}
+{{- end }}
 {{- if $settings.kubernetesModeWorkVolumeClaim }}
 {{- if ne $mode "kubernetes" }}
 {{- $unused = append $unused "containerMode.kubernetesModeWorkVolumeClaim isn't used: only containerMode.type kubernetes has such a volume." }}

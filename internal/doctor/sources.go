@@ -1,0 +1,223 @@
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/charts"
+	"github.com/harrier-ci/harrier/internal/dryrun"
+)
+
+// Whose values a document has that names no kind.
+
+// parent is a chart that has ours below it.
+type parent struct {
+	// charts are ours by the names or aliases that they have below it.
+	charts map[string]string
+	// values are its own, under those of the file that is checked.
+	values map[string]any
+}
+
+// maxParent is the size of the files of a parent chart that are read, far above what Helm can install.
+const maxParent = 8 << 20
+
+// parentOf reads the chart that a file of values lies in. There is none if the directory has no Chart.yaml with one of our charts among its
+// dependencies.
+func parentOf(file string) (parent, error) {
+	directory := filepath.Dir(file)
+	content, err := readFile(filepath.Join(directory, "Chart.yaml"), maxParent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return parent{}, nil
+	}
+	if err != nil {
+		return parent{}, err
+	}
+	var chart struct {
+		Dependencies []struct{ Name, Alias string } `json:"dependencies"`
+	}
+	if err := yaml.Unmarshal(content, &chart); err != nil {
+		return parent{}, fmt.Errorf("%s: %w", filepath.Join(directory, "Chart.yaml"), err)
+	}
+	found := parent{charts: map[string]string{}}
+	for _, dependency := range chart.Dependencies {
+		if dependency.Name == charts.ScaleSet || dependency.Name == charts.Controller {
+			found.charts[cmp.Or(dependency.Alias, dependency.Name)] = dependency.Name
+		}
+	}
+	own := filepath.Join(directory, "values.yaml")
+	if len(found.charts) == 0 || filepath.Base(file) == "values.yaml" {
+		return found, nil
+	}
+	content, err = readFile(own, maxParent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found, nil
+	}
+	if err != nil {
+		return parent{}, err
+	}
+	if err := yaml.Unmarshal(content, &found.values); err != nil {
+		return parent{}, fmt.Errorf("%s: %w", own, err)
+	}
+	return found, nil
+}
+
+// readFile reads a file of the caller's up to a size.
+func readFile(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path) //nolint:gosec // the caller's own file
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readAll(file, path, limit)
+}
+
+// belowParent stands for values of a chart that has ours below it; "" for values of something else.
+const belowParent = "parent"
+
+// chartOf says which chart values are for; "" if they have nothing that only one of them has.
+func (p parent) chartOf(values map[string]any) string {
+	has := func(one, other string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(key string) bool { return dryrun.Knows(one, key) && !dryrun.Knows(other, key) })
+	}
+	found, off, _ := p.below(values, "")
+	switch {
+	case isSet(values):
+		return charts.ScaleSet
+	case len(found)+len(off) > 0:
+		return belowParent
+	case has(charts.ScaleSet, charts.Controller):
+		return charts.ScaleSet
+	case has(charts.Controller, charts.ScaleSet):
+		return charts.Controller
+	}
+	return ""
+}
+
+// charts says which chart each document is for. One that doesn't show it is for that of the one before it, or else of the first that does.
+// If none does, they are for the scale set's if that knows any of their keys.
+func (v *validation) charts() []string {
+	of := make([]string, len(v.plain))
+	known := ""
+	for i := range v.plain {
+		if of[i] = v.parent.chartOf(v.plain[i].fields); known == "" {
+			known = of[i]
+		}
+	}
+	for i := range of {
+		if of[i] != "" {
+			known = of[i]
+			continue
+		}
+		ofSet := func(key string) bool { return dryrun.Knows(charts.ScaleSet, key) }
+		if keys := slices.Collect(maps.Keys(v.plain[i].fields)); known == "" && (len(keys) == 0 || slices.ContainsFunc(keys, ofSet)) {
+			known = charts.ScaleSet
+		}
+		of[i] = known
+	}
+	return of
+}
+
+// isSet reports whether values have what only those of a scale set have.
+func isSet(values map[string]any) bool {
+	_, url := values["githubConfigUrl"]
+	_, secret := values["githubConfigSecret"]
+	return url || secret
+}
+
+// below returns the values for our charts among those of a chart that has them below it: under their names or aliases, or under any name if
+// they have what only those of a scale set have. A chart may be below one that is below. off lists those that are disabled, and others the rest.
+func (p parent) below(values map[string]any, path string) (found []*source, off, others []string) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		inner, is := values[key].(map[string]any)
+		if !is || key == "global" || key == "resourceMeta" { // the latter has keys of that name in a scale set's values
+			continue
+		}
+		at, chart := path+key, p.charts[key]
+		switch {
+		case chart != "":
+		case key == charts.ScaleSet || key == charts.Controller:
+			chart = key
+		case isSet(inner):
+			chart = charts.ScaleSet
+		}
+		switch {
+		case chart != "" && inner["enabled"] == false:
+			off = append(off, at)
+		case chart != "":
+			found = append(found, &source{place: at, chart: chart, values: inner})
+		case strings.Count(at, ".") < maxDepth:
+			deeper, offThere, _ := p.below(inner, at+".")
+			if found, off = append(found, deeper...), append(off, offThere...); len(deeper)+len(offThere) == 0 {
+				others = append(others, at)
+			}
+		default:
+			others = append(others, at)
+		}
+	}
+	return found, off, others
+}
+
+// maxDepth is how far below a chart ours are looked for.
+const maxDepth = 3
+
+// values checks the documents without a kind. As Helm does with several files, and with several documents in a file, those that are for
+// the same chart are merged: what comes later wins.
+func (v *validation) values() error {
+	merged := map[string]*plainDocument{}
+	of := v.charts()
+	for i, document := range v.plain {
+		chart := of[i]
+		if former := merged[chart]; former != nil && chart != "" {
+			former.fields = loader.MergeMaps(former.fields, document.fields)
+			former.place += ", " + document.place
+			continue
+		}
+		merged[chart] = &document
+	}
+	for _, chart := range slices.Sorted(maps.Keys(merged)) {
+		document := merged[chart]
+		if chart == belowParent {
+			document.fields = loader.MergeMaps(v.parent.values, document.fields)
+		}
+		from := &source{place: document.place, chart: chart, values: document.fields, release: dryrun.Release{Name: "release", Namespace: v.namespace}}
+		if err := v.source(from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// source checks values, or what those of another chart have for ours.
+func (v *validation) source(from *source) (err error) {
+	switch from.chart {
+	case "":
+		v.skipped = append(v.skipped, "values of another chart: "+strings.Join(slices.Sorted(maps.Keys(from.values)), ", "))
+	case belowParent:
+		found, off, others := v.parent.below(from.values, "")
+		for _, part := range found {
+			part.place, part.release, part.more = from.place+", "+part.place, from.release, from.more
+			if err := v.source(part); err != nil {
+				return err
+			}
+		}
+		if len(off) > 0 {
+			v.notes = append(v.notes, from.place+": not checked, because it isn't enabled: "+strings.Join(off, ", "))
+		}
+		if len(others) > 0 {
+			v.notes = append(v.notes, from.place+": not checked, because it isn't known to be for our charts: "+strings.Join(others, ", "))
+		}
+	default:
+		v.check(from.place, func(c *checks) { err = c.values(from) })
+	}
+	return err
+}

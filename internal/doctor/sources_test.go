@@ -1,0 +1,125 @@
+package doctor
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const plainValues = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: gh\n"
+
+// indented is a text some spaces to the right, to be put below a key.
+func indented(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
+}
+
+// said runs the command on files of one directory, of which arguments name some.
+func said(t *testing.T, files map[string]string, arguments ...string) (code int, output string) {
+	t.Helper()
+	directory := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, argument := range arguments {
+		if _, is := files[argument]; is {
+			arguments[i] = filepath.Join(directory, argument)
+		}
+	}
+	written := &bytes.Buffer{}
+	code = Main(t.Context(), append([]string{"validate"}, arguments...), written, written)
+	return code, strings.ReplaceAll(written.String(), directory+"/", "")
+}
+
+// What stands below the charts' names or aliases in values of a parent chart is checked as their values, and the rest is named.
+func TestValidateValuesOfAParentChart(t *testing.T) {
+	set := indented(plainValues)
+	for name, test := range map[string]struct {
+		values string
+		code   int
+		says   []string
+	}{
+		"by name":            {"gha-runner-scale-set:\n" + set, ExitFine, []string{"Nothing is wrong"}},
+		"wrong":              {"gha-runner-scale-set:\n" + set + "  maxRuners: 5\n", ExitProblems, []string{"document 1, gha-runner-scale-set: UnknownValue: maxRuners"}},
+		"both charts":        {"gha-runner-scale-set:\n" + set + "gha-runner-scale-set-controller: {replicaCnt: 2}\n", ExitProblems, []string{"document 1, gha-runner-scale-set-controller: UnknownValue: replicaCnt"}},
+		"by an alias":        {"linux:\n" + set + "arm:\n" + set + "  minRunners: many\n", ExitProblems, []string{"document 1, arm: InvalidValues: minRunners"}},
+		"beside others":      {"gha-runner-scale-set:\n" + set + "redis: {enabled: true}\nglobal: {a: b}\n", ExitFine, []string{"Nothing is wrong", "document 1: not checked, because it isn't known to be for our charts: redis"}},
+		"disabled":           {"gha-runner-scale-set: {enabled: false, maxRuners: 1}\nlinux:\n" + set, ExitFine, []string{"not checked, because it isn't enabled: gha-runner-scale-set"}},
+		"two levels down":    {"platform:\n  gha-runner-scale-set:\n" + indented(set) + "    maxRuners: 5\n", ExitProblems, []string{"document 1, platform.gha-runner-scale-set: UnknownValue"}},
+		"no values of ours":  {"redis: {enabled: true}\nweb: {image: {tag: a}}\n", ExitUnable, []string{"nothing was checked", "redis, web"}},
+		"a set's, not below": {plainValues + "gha-runner-scale-set: {}\n", ExitProblems, []string{"UnknownValue: gha-runner-scale-set"}},
+	} {
+		if code, output := said(t, map[string]string{"values.yaml": test.values}, "-f", "values.yaml"); code != test.code || !containsAll(output, test.says) {
+			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, test.code, test.says, output)
+		}
+	}
+}
+
+func containsAll(text string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// The aliases are those of the Chart.yaml beside the file, and a further file lies on the values of that chart.
+func TestValidateReadsTheParentChart(t *testing.T) {
+	files := map[string]string{
+		"Chart.yaml":  "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: big}\n- {name: gha-runner-scale-set-controller, alias: arc}\n- {name: redis}\n",
+		"values.yaml": "big:\n" + indented(plainValues) + "arc: {replicaCount: 2}\n", "large.yaml": "big: {maxRunners: 9}\n", "wrong.yaml": "arc: {replicaCnt: 1}\nbig: {maxRuners: 1}\n",
+	}
+	for file, want := range map[string]int{"values.yaml": ExitFine, "large.yaml": ExitFine, "wrong.yaml": ExitProblems} {
+		code, output := said(t, files, "-f", file)
+		if code != want || code == ExitProblems && !containsAll(output, []string{", arc: UnknownValue: replicaCnt", ", big: UnknownValue: maxRuners"}) {
+			t.Errorf("%s: exit code %d, want %d: %s", file, code, want, output)
+		}
+	}
+}
+
+// Several files, and several documents in one, are merged as Helm merges them.
+func TestValidateMergesValues(t *testing.T) {
+	files := map[string]string{"a.yaml": plainValues + "minRunners: 5\n", "b.yaml": "maxRunners: 3\n", "c.yaml": "minRunners: 1\n", "d.yaml": plainValues + "---\nmaxRunners: 2\nminRunners: 3\n"}
+	for name, test := range map[string]struct {
+		code  int
+		files []string
+	}{
+		"each is right, both are wrong": {ExitProblems, []string{"a.yaml", "b.yaml"}},
+		"the last wins":                 {ExitFine, []string{"a.yaml", "b.yaml", "c.yaml"}},
+		"documents":                     {ExitProblems, []string{"d.yaml"}},
+	} {
+		var arguments []string
+		for _, file := range test.files {
+			arguments = append(arguments, "-f", file)
+		}
+		if code, output := said(t, files, arguments...); code != test.code {
+			t.Errorf("%s: exit code %d, want %d: %s", name, code, test.code, output)
+		}
+	}
+	for text, want := range map[string]int{
+		"maxRuners: 1\n---\n" + plainValues:                                         ExitProblems, // alone it would be nobody's
+		plainValues + "---\nmaxRuners: 1\n":                                         ExitProblems,
+		plainValues + "---\nresourceMeta: {githubConfigSecret: {labels: {a: b}}}\n": ExitFine,
+		"labels: {}\n---\nreplicaCount: 1\n":                                        ExitFine,
+		"labels: {}\n---\nreplicaCont: 1\n":                                         ExitProblems,
+		plainValues + "---\nreplicaCount: 1\n":                                      ExitFine, // of two charts
+	} {
+		if code, output := said(t, map[string]string{"values.yaml": text}, "-f", "values.yaml"); code != want {
+			t.Errorf("%q: exit code %d, want %d: %s", text, code, want, output)
+		}
+	}
+	if code, output := said(t, map[string]string{"twice.yaml": plainValues + "maxRunners: 1\nmaxRunners: 2\n"}, "-f", "twice.yaml"); code != ExitFine || !strings.Contains(output, "maxRunners") {
+		t.Errorf("a key that comes twice: exit code %d: %s", code, output)
+	}
+}
+
+func TestValidateInJSON(t *testing.T) {
+	code, output := said(t, map[string]string{"values.yaml": plainValues + "containerMode: {type: custom}\nmaxRuners: 1\n"}, "-f", "values.yaml", "-o", "json")
+	if code != ExitProblems || !containsAll(output, []string{`"severity": "problem"`, `"reason": "UnknownValue"`, `"file": "values.yaml"`, `"notes": []`}) {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+}

@@ -1,0 +1,190 @@
+// Package dryrun says what the charts and the API server would say of values and objects, without a cluster: Helm's engine renders the charts that
+// are part of the program, and objects are checked as the API server checks them when it is asked to be strict. The doctor's command validate
+// is made of it.
+package dryrun
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"text/template"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/charts"
+)
+
+// Fault is one thing that is wrong with values or with an object.
+type Fault struct {
+	// Path leads to it, with dots and with indices in brackets. It is empty if the message says where it is.
+	Path string
+	// Message is what the chart or the API server says.
+	Message string
+	// Unknown: nobody knows a field of this name there. A chart refuses it; the API server drops it.
+	Unknown bool
+}
+
+// String returns path and message.
+func (f Fault) String() string {
+	if f.Path == "" {
+		return f.Message
+	}
+	return f.Path + ": " + f.Message
+}
+
+// Release says how values would be installed.
+type Release struct{ Name, Namespace string }
+
+// Rendered is what a chart makes of values.
+type Rendered struct {
+	// Objects are all but CustomResourceDefinitions, which values don't change.
+	Objects []map[string]any
+	// Notes are sentences about what is set and not used.
+	Notes []string
+}
+
+// Charts are read once: each has some 30 files.
+var loaded = map[string]func() (*chartv2.Chart, error){
+	charts.ScaleSet:   sync.OnceValues(func() (*chartv2.Chart, error) { return load(charts.ScaleSet, unusedValues) }),
+	charts.Controller: sync.OnceValues(func() (*chartv2.Chart, error) { return load(charts.Controller, nil) }),
+}
+
+// unusedValues is one more template of the chart, which renders the sentences that NOTES.txt has among others.
+var unusedValues = &archive.BufferedFile{
+	Name: "templates/without-effect.json", Data: []byte(`{{ include "gha-runner-scale-set.without-effect" . }}`),
+}
+
+func load(name string, more *archive.BufferedFile) (*chartv2.Chart, error) {
+	files, err := charts.Files(name)
+	if err != nil {
+		return nil, err
+	}
+	var content []*archive.BufferedFile
+	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(files, path)
+		content = append(content, &archive.BufferedFile{Name: path, Data: data})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the chart %s: %w", name, err)
+	}
+	if more != nil {
+		content = append(content, more)
+	}
+	return loader.LoadFiles(content)
+}
+
+// Render renders a chart with values as an installation would. If the chart refuses them, it returns why: everything that its schema
+// refuses, or else the first thing that its templates do. It fails only if the chart itself is broken.
+func Render(chart string, values map[string]any, release Release) (*Rendered, []Fault, error) {
+	found, known := loaded[chart]
+	if !known {
+		return nil, nil, fmt.Errorf("there is no chart %s", chart)
+	}
+	loaded, err := found()
+	if err != nil {
+		return nil, nil, err
+	}
+	options := common.ReleaseOptions{Name: release.Name, Namespace: release.Namespace, Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValuesWithSchemaValidation(loaded, values, options, capabilities(), true)
+	if err != nil {
+		return nil, []Fault{{Message: err.Error()}}, nil
+	}
+	merged, _ := all["Values"].(common.Values)
+	if faults, err := checkSchema(chart, loaded.Schema, merged); err != nil || len(faults) > 0 {
+		return nil, faults, err
+	}
+	return execute(loaded, all)
+}
+
+// capabilities are those of a cluster that has our kinds.
+func capabilities() *common.Capabilities {
+	ours := common.DefaultCapabilities.Copy()
+	ours.APIVersions = append(ours.APIVersions, v1alpha1.GroupVersion.String())
+	return ours
+}
+
+// execute runs the templates. What a template says before it ends the rendering is kept as it is said: Helm puts it into a text of its own.
+func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault, error) {
+	refusal := ""
+	functions := template.FuncMap{
+		"fail": func(message string) (string, error) {
+			refusal = message
+			return "", errors.New(message)
+		},
+		"lookup": lookup,
+	}
+	texts, err := engine.Engine{CustomTemplateFuncs: functions}.Render(chart, values)
+	if refusal != "" {
+		return nil, []Fault{{Message: refusal}}, nil
+	}
+	if err != nil { // a value of a type that no template expects
+		return nil, []Fault{{Message: err.Error()}}, nil
+	}
+	rendered := &Rendered{}
+	for _, file := range slices.Sorted(maps.Keys(texts)) {
+		switch {
+		case strings.HasSuffix(file, unusedValues.Name):
+			err = yaml.Unmarshal([]byte(texts[file]), &rendered.Notes)
+		case !strings.HasSuffix(file, ".txt") && !strings.Contains(file, "/crds/"):
+			err = rendered.read(texts[file])
+		}
+		if err != nil { // Helm would say so, too
+			return nil, []Fault{{Message: fmt.Sprintf("%s renders what is no YAML: %v", file, err)}}, nil
+		}
+	}
+	return rendered, nil, nil
+}
+
+func (r *Rendered) read(text string) error {
+	for _, document := range documents(text) {
+		var object map[string]any
+		if err := yaml.Unmarshal(document, &object); err != nil {
+			return err
+		}
+		if object != nil {
+			r.Objects = append(r.Objects, object)
+		}
+	}
+	return nil
+}
+
+func documents(text string) (parts [][]byte) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+	for {
+		document, err := reader.Read()
+		if err != nil { // only the end: it reads from memory
+			return parts
+		}
+		parts = append(parts, document)
+	}
+}
+
+// lookup answers templates that look into the cluster: there is one controller, and nothing else.
+func lookup(_, kind, _, _ string) (map[string]any, error) {
+	if kind != "Deployment" {
+		return map[string]any{}, nil
+	}
+	labels := map[string]any{
+		"app.kubernetes.io/part-of":                               "gha-rs-controller",
+		"actions.github.com/controller-service-account-name":      "controller",
+		"actions.github.com/controller-service-account-namespace": "controller",
+	}
+	return map[string]any{"items": []any{map[string]any{"metadata": map[string]any{"labels": labels}}}}, nil
+}
