@@ -25,12 +25,13 @@ RUN GOOS= GOARCH= go run ./hack/images certificates >/ca-certificates.crt
 ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH
 RUN flags="-s -w -X github.com/harrier-ci/harrier/internal/build.Version=${VERSION} -X github.com/harrier-ci/harrier/internal/build.CommitSHA=${COMMIT_SHA}" \
     && go build -trimpath -ldflags "$flags" -o /out/manager ./cmd/manager \
-    && go build -trimpath -ldflags "$flags" -o /out/ghalistener ./cmd/listener
+    && go build -trimpath -ldflags "$flags" -o /out/ghalistener ./cmd/listener \
+    && go build -trimpath -ldflags "$flags" -o /out/harrier ./cmd/harrier
 
-# The two programs, the certificates of public authorities, and nothing else to run.
+# The three programs, the certificates of public authorities, and nothing else to run.
 FROM scratch
 WORKDIR /
 COPY --from=builder /ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=builder /out/manager /out/ghalistener /
+COPY --from=builder /out/manager /out/ghalistener /out/harrier /
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -29,9 +29,10 @@ demo-down: preflight ## Tear down what KEEP=1 left running
 ##@ Develop
 
 .PHONY: build
-build: preflight ## Compile manager and listener into bin/
+build: preflight ## Compile manager, listener and the program for operators into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ghalistener ./cmd/listener
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/harrier ./cmd/harrier
 
 .PHONY: generate
 generate: preflight ## Write what is generated: deep copies, CRDs, the chart's copies of them, and pages of docs/

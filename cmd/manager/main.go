@@ -1,23 +1,34 @@
-// Command manager runs the controllers of runner scale sets. `manager doctor` explains why jobs wait, and `manager validate`
-// checks values and manifests before they are applied.
+// Command manager runs the controllers of runner scale sets. `manager doctor` and `manager validate` are commands of the program
+// harrier, which stands beside it.
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/manager"
 )
 
+// operatorProgram has the commands for people, in the manager's own directory. exitUnable is its exit code if it can't do its work.
+const (
+	operatorProgram = "harrier"
+	exitUnable      = 2
+)
+
+// operatorCommands are those of its commands that the manager hands over.
+var operatorCommands = []string{"doctor", "validate"}
+
 func main() {
-	if doctor.IsCommand(os.Args[1:]) { // they have nothing to clean up, so signals end them as usual
-		os.Exit(doctor.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	if len(os.Args) > 1 && slices.Contains(operatorCommands, os.Args[1]) {
+		fmt.Fprintln(os.Stderr, handOver())
+		os.Exit(exitUnable)
 	}
 	options, err := manager.ParseOptions(os.Args[1:], os.Getenv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -32,4 +43,15 @@ func main() {
 		log.Error(err, "Exiting")
 		os.Exit(1)
 	}
+}
+
+// handOver replaces this process by the program for people, with the same arguments. It returns only if that fails.
+func handOver() error {
+	own, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the program %s, which has the command %s: %w", operatorProgram, os.Args[1], err)
+	}
+	program := filepath.Join(filepath.Dir(own), operatorProgram)
+	err = syscall.Exec(program, append([]string{program}, os.Args[1:]...), os.Environ()) //nolint:gosec // a program of ours, by its fixed name
+	return fmt.Errorf("run %s, which has the command %s: %w; make build and the image put it beside the manager", program, os.Args[1], err)
 }

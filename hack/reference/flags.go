@@ -18,7 +18,7 @@ const flagsHead = `<!-- Written by hack/generate.sh from the code; don't edit. -
 
 # Flags and variables
 
-The image has two programs: ` + "`/manager` and `/ghalistener`" + `. The chart of the controller sets the manager's flags from its
+The image has three programs: ` + "`/manager`, `/ghalistener`, and `/harrier`, which has the commands `manager doctor` and `manager validate`" + `. The chart of the controller sets the manager's flags from its
 [values](values-gha-runner-scale-set-controller.md), and the manager sets everything that a listener needs. ` + "`--help`" + `
 after a command prints its flags.
 

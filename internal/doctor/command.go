@@ -29,19 +29,32 @@ const timeout = time.Minute
 // Commands are the first arguments that Main understands.
 var Commands = []string{"doctor", "validate"}
 
-// IsCommand reports whether Main handles the command line, which is given without the program's name.
-func IsCommand(arguments []string) bool {
-	return len(arguments) > 0 && slices.Contains(Commands, arguments[0])
-}
+const usage = `Usage: manager doctor [flags] [scale set]    explain why jobs wait
+       manager validate -f FILE [flags]     check values and manifests before they are applied
 
-// Main runs a command line for which IsCommand holds, and returns the program's exit code. The cluster is the one that
+--help after a command lists its flags. The program harrier beside the manager has the same commands.
+`
+
+// Main runs a command line, which is given without the program's name, and returns the exit code. The cluster is the one that
 // -kubeconfig, KUBECONFIG or ~/.kube/config names, or else the one that the process runs in.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
-	run := doctorCommand
-	if arguments[0] == "validate" {
-		run = validateCommand
+	command := ""
+	if len(arguments) > 0 {
+		command = arguments[0]
 	}
-	err := run(ctx, arguments[1:], stdout, stderr)
+	var err error
+	switch command {
+	case "doctor":
+		err = doctorCommand(ctx, arguments[1:], stdout, stderr)
+	case "validate":
+		err = validateCommand(ctx, arguments[1:], stdout, stderr)
+	case "-h", "-help", "--help", "help":
+		fmt.Fprint(stdout, usage)
+		return ExitFine
+	default:
+		fmt.Fprint(stderr, usage)
+		return ExitUnable
+	}
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
 		return ExitFine

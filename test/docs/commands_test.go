@@ -145,7 +145,7 @@ func checkGo(arguments []string) error {
 // checkManager validates the files that a command would, and wants flags that exist of the others, which may read their standard
 // input: with -h in the end these go no further than to read their flags.
 func (r *reader) checkManager(arguments []string) error {
-	if !doctor.IsCommand(arguments) {
+	if len(arguments) == 0 || !slices.Contains(doctor.Commands, arguments[0]) {
 		return fmt.Errorf("the manager's commands are %v", doctor.Commands)
 	}
 	arguments = slices.Clone(arguments)

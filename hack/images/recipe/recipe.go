@@ -42,11 +42,11 @@ type Recipe struct {
 	TrustedCertificates bool
 }
 
-// Product is the image that both charts use: manager and listener.
+// Product is the image that both charts use: manager, listener, and the program for operators, which runs as manager doctor, too.
 func Product() Recipe {
 	return Recipe{
 		Name:                "product",
-		Programs:            map[string]string{"/manager": "./cmd/manager", "/ghalistener": "./cmd/listener"},
+		Programs:            map[string]string{"/manager": "./cmd/manager", "/ghalistener": "./cmd/listener", "/harrier": "./cmd/harrier"},
 		Entrypoint:          []string{"/manager"},
 		User:                "65532:65532",
 		TrustedCertificates: true,

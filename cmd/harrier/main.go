@@ -1,0 +1,15 @@
+// Command harrier is for people who install and operate runner scale sets: `harrier doctor` explains why jobs wait, and `harrier
+// validate` checks values and manifests before they are applied. The image and `make build` put it beside the manager, which runs it
+// as `manager doctor` and `manager validate`: both charts and Helm's engine in it would cost each manager 10 MiB.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/harrier-ci/harrier/internal/doctor"
+)
+
+func main() { // there is nothing to clean up, so signals end it as usual
+	os.Exit(doctor.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
