@@ -187,16 +187,13 @@ func TestCommandLines(t *testing.T) {
 		"allowed":         {[]string{"validate", "--allowed-github-url=https://github.com", "-f", "testdata/good/values.yaml"}, ExitFine},
 		"no address":      {[]string{"validate", "--allowed-github-url=github.com", "-f", "testdata/good/values.yaml"}, ExitUnable},
 		"wrong manifests": {[]string{"validate", "-f", "testdata/wrong.yaml"}, ExitProblems},
+		"usage":           {[]string{"--help"}, ExitFine},
+		"no command":      {nil, ExitUnable},
+		"not a command":   {[]string{"--metrics-addr=0"}, ExitUnable},
 	} {
-		if !IsCommand(test.arguments) {
-			t.Errorf("%s: %q is no command", name, test.arguments)
-		}
 		stderr := &bytes.Buffer{}
 		if got := Main(t.Context(), test.arguments, &bytes.Buffer{}, stderr); got != test.want {
 			t.Errorf("%s: exit code %d, want %d: %s", name, got, test.want, stderr)
 		}
-	}
-	if IsCommand([]string{"--metrics-addr=0"}) || IsCommand(nil) {
-		t.Error("the manager's own command line is treated as a command")
 	}
 }
