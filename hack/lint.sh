@@ -49,9 +49,13 @@ renders_suit_oldest_kubernetes() {
   go test -modfile=test/charts/apitypes/kubernetes-1.30.mod ./test/charts/apitypes
 }
 
+# It prints each package's figures, which nobody needs who is within the limits.
+packages_keep_their_shape() { go run ./hack/shape >/dev/null; }
+
 check "generated files are current" generated_is_current
 check "modules are tidy" modules_are_tidy
 check "scripts" scripts_are_sound
+check "shape of packages" packages_keep_their_shape
 check "charts" charts_are_sound
 check "fields of rendered objects are known to Kubernetes 1.30" renders_suit_oldest_kubernetes
 check "Go" hack/tool.sh golangci-lint run ./...

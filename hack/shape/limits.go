@@ -1,0 +1,69 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// judged are the directories that are measured by default: those of the product.
+var judged = []string{"cmd", "github", "internal"}
+
+// limits are the most that a package may have. Zero in an entry of exceptions means the limit of all packages.
+type limits struct {
+	files int
+	// arrows is how many other files of its package a file may use, on average.
+	arrows float64
+	// fragments is how many private functions of at most fragmentLines may be used a single time, in another file.
+	fragments int
+}
+
+// wanted holds for each package that has no exception: ten files can be kept in mind, and a file that uses two or three others can be
+// read without them.
+var wanted = limits{files: 10, arrows: 2.5}
+
+// exceptions have what packages measured that were cut before there was a limit. An entry may fall and go, and never rises; none is added.
+var exceptions = map[string]limits{
+	"github/actions": {files: 24, arrows: 7.5, fragments: 6},
+	"internal/controller/autoscalinglistener":  {files: 16, arrows: 4.1, fragments: 6},
+	"internal/controller/autoscalingrunnerset": {files: 27, arrows: 5.9, fragments: 23},
+	"internal/controller/ephemeralrunner":      {files: 26, arrows: 6.4, fragments: 37},
+	"internal/controller/ephemeralrunnerset":   {files: 28, arrows: 6.2, fragments: 28},
+	"internal/credentials":                     {files: 12, arrows: 3.8, fragments: 8},
+	"internal/doctor":                          {files: 17, arrows: 5.9, fragments: 9},
+	"internal/fakegithub":                      {files: 23, arrows: 4.7, fragments: 18},
+	"internal/fakegithub/state":                {files: 15, arrows: 5.4, fragments: 6},
+	"internal/kube":                            {files: 19},
+	"internal/kube/informer":                   {fragments: 1},
+	"internal/kube/requeue":                    {fragments: 1},
+	"internal/listener":                        {files: 25, arrows: 5.8, fragments: 22},
+	"internal/listener/metrics":                {fragments: 6},
+	"internal/testkube":                        {fragments: 3},
+	"internal/testkube/fakenode":               {files: 14, arrows: 3.5, fragments: 5},
+	"internal/testkube/process":                {fragments: 3},
+}
+
+// limitsOf returns what a package must keep to.
+func limitsOf(directory string) limits {
+	exception := exceptions[directory]
+	return limits{
+		files:     cmp.Or(exception.files, wanted.files),
+		arrows:    cmp.Or(exception.arrows, wanted.arrows),
+		fragments: cmp.Or(exception.fragments, wanted.fragments),
+	}
+}
+
+// beyond says in which ways the package exceeds its limits.
+func (p *measured) beyond(most limits) (exceeded []string) {
+	if p.Files > most.files {
+		exceeded = append(exceeded, fmt.Sprintf("has %d files, at most %d are allowed", p.Files, most.files))
+	}
+	const rounding = 0.05 // exceptions are written with one digit
+	if p.arrowsPerFile() > most.arrows+rounding {
+		exceeded = append(exceeded, fmt.Sprintf("has files that use %.1f others on average, at most %.1f are allowed", p.arrowsPerFile(), most.arrows))
+	}
+	if len(p.Fragments) > most.fragments {
+		exceeded = append(exceeded, fmt.Sprintf("has %d short functions that are used a single time, in another file, at most %d are allowed: "+
+			"join them with their callers (-list names them)", len(p.Fragments), most.fragments))
+	}
+	return exceeded
+}
