@@ -1,4 +1,4 @@
-package integration
+package churn
 
 import (
 	"encoding/json"
@@ -55,7 +55,10 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 			t.Errorf("runner %s: %s, failures %v, disruptions %v", runners.Items[i].Name, status.Phase, status.Failures, status.Disruptions)
 		}
 	}
-	set := readSet(t, r, rig.DefaultSet)
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: rig.DefaultSet}, set); err != nil {
+		t.Fatal(err)
+	}
 	if meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionDegraded) || len(runners.Items) != jobs {
 		t.Errorf("%d runners for %d jobs; conditions %+v", len(runners.Items), jobs, set.Status.Conditions)
 	}
