@@ -58,7 +58,9 @@ func (c *Controller) removeAbandoned(ctx context.Context, p *pass) (time.Time, e
 	}
 	p.memory.shared.abandon()
 	why := whyAbandoned(p.EphemeralRunner)
-	if err := kube.AddFinalizer(ctx, c.options.Client, p.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration); err != nil {
+	err := kube.AddFinalizer(ctx, c.options.Client, p.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
+	p.memory.mayVanish = err != nil && ignoreOvertaken(err) == nil
+	if err != nil {
 		return later, ignoreOvertaken(err)
 	}
 	unchanged := kube.UIDPrecondition(p.EphemeralRunner)
@@ -185,13 +187,13 @@ func (c *Controller) removeRemains(ctx context.Context, name types.NamespacedNam
 	return ctrl.Result{}, nil
 }
 
-// vanished reports whether a runner was seen and has gone without its finalization, as one does that came back without its finalizer and
-// was garbage collected. Only what has no owner outlives it.
+// vanished reports whether a runner went without its finalization: it came back without its finalizer and was garbage collected before
+// it had it again. Only what has no owner outlives it.
 func (c *Controller) vanished(name types.NamespacedName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.memories[name]
-	return m != nil && !m.finalizersRemoved
+	return m != nil && m.mayVanish
 }
 
 func (c *Controller) deleteAbandonedSecret(ctx context.Context, name types.NamespacedName) error {

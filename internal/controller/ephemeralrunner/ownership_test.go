@@ -269,8 +269,11 @@ func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
 	secret := newSecret(runner, &registration{id: 37, config: "config"})
 	secret.UID, secret.OwnerReferences = "secret", nil
 	inBubble(t, func(f *fixture) {
-		f.newPass()
+		p := f.newPass()
 		f.delete()
+		if _, err := f.controller.removeAbandoned(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
 		f.settle()
 		if f.secret() != nil {
 			t.Error("the Secret is still there")
