@@ -48,7 +48,7 @@ TEST_PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 
 .PHONY: test
 test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector
-	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 20m $(TESTS)
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 30m $(TESTS)
 
 # SEED repeats one run, SEEDS makes the first so many, HOURS goes on with new ones. A run takes two to three minutes.
 SEEDS    ?= 4
