@@ -170,7 +170,7 @@ template:
           - {name: MINE, value: m}
         volumeMounts:
           - {name: work, mountPath: /own}
-          - {name: github-server-tls-cert, mountPath: /own}
+          - {name: github-server-tls-cert, mountPath: /own.crt}
           - {name: mine, mountPath: /mine}
       - {name: dind, image: own-dind}
 `
@@ -179,7 +179,7 @@ func TestUserEntriesStay(t *testing.T) {
 	t.Parallel()
 	const tls = `githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}`
 	own := []string{"DOCKER_HOST=tcp://own", "ACTIONS_RUNNER_CONTAINER_HOOKS=/own.js", "NODE_EXTRA_CA_CERTS=/own.crt", "MINE=m"}
-	ownMounts := []string{"/own", "/own", "/mine"}
+	ownMounts := []string{"/own", "/own.crt", "/mine"}
 	for _, test := range []struct {
 		mode                                   string
 		env, mounts, volumes, init, containers []string

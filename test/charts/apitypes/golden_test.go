@@ -32,6 +32,7 @@ type runnerSetSpec struct {
 	// Ours.
 	GitHubConfigURL      any `json:"githubConfigUrl"`
 	GitHubConfigSecret   any `json:"githubConfigSecret"`
+	GitHubConfigRevision any `json:"githubConfigSecretRevision"`
 	GitHubServerTLS      any `json:"githubServerTLS"`
 	RunnerGroup          any `json:"runnerGroup"`
 	RunnerScaleSetName   any `json:"runnerScaleSetName"`
