@@ -81,6 +81,26 @@ func TestValidateReadsTheParentChart(t *testing.T) {
 	}
 }
 
+// Which dependencies are installed is for their conditions and tags to say, as for Helm.
+func TestValidateLeavesOutWhatIsSwitchedOff(t *testing.T) {
+	const chart = "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: arm, condition: 'none.such, runners.arm', tags: [all]}\n"
+	for values, off := range map[string]bool{
+		"runners: {arm: false}": true, "runners: {arm: true}\ntags: {all: false}": false, "tags: {all: false}": true, "tags: {all: true, other: false}": false,
+		"runners: {arm: 'false'}": false, "{}": false,
+	} {
+		values, want := values+"\narm: {maxRuners: 1}\n", ExitProblems
+		if values[0] == '{' {
+			values = values[3:]
+		}
+		if off {
+			want = ExitUnable
+		}
+		if code, output := said(t, map[string]string{"Chart.yaml": chart, "values.yaml": values}, "-f", "values.yaml"); code != want || off && !strings.Contains(output, "it isn't enabled: arm") {
+			t.Errorf("%q: exit code %d, want %d: %s", values, code, want, output)
+		}
+	}
+}
+
 // Several files, and several documents in one, are merged as Helm merges them.
 func TestValidateMergesValues(t *testing.T) {
 	files := map[string]string{"a.yaml": plainValues + "minRunners: 5\n", "b.yaml": "maxRunners: 3\n", "c.yaml": "minRunners: 1\n", "d.yaml": plainValues + "---\nmaxRunners: 2\nminRunners: 3\n"}
