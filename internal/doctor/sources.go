@@ -237,7 +237,8 @@ func (v *validation) source(from *source) (err error) {
 			}
 		}
 		if len(off) > 0 {
-			v.notes = append(v.notes, from.place+": not checked, because it isn't enabled: "+strings.Join(off, ", "))
+			said := "not checked, because it isn't enabled: " + strings.Join(off, ", ")
+			v.notes, v.skipped = append(v.notes, from.place+": "+said), append(v.skipped, said)
 		}
 		if len(others) > 0 {
 			v.notes = append(v.notes, from.place+": not checked, because it isn't known to be for our charts: "+strings.Join(others, ", "))
