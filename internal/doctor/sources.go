@@ -119,7 +119,7 @@ func (p parent) chartOf(values map[string]any) string {
 	switch {
 	case isSet(values):
 		return charts.ScaleSet
-	case len(found)+len(off) > 0:
+	case len(found)+len(off)+len(p.charts) > 0:
 		return belowParent
 	case has(charts.ScaleSet, charts.Controller):
 		return charts.ScaleSet
@@ -160,8 +160,9 @@ func isSet(values map[string]any) bool {
 	return url || secret
 }
 
-// below returns the values for our charts among those of a chart that has them below it: under their names or aliases, or under any name if
-// they have what only those of a scale set have. A chart may be below one that is below. off lists those that are disabled, and others the rest.
+// below returns the values for our charts among those of a chart that has them below it: under their names or aliases, or, if these aren't
+// known, under any name if they have what only those of a scale set have. A chart may be below one that is below. off lists those that are
+// disabled, and others the rest.
 func (p parent) below(values map[string]any, path string) (found []*source, off, others []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		inner, is := values[key].(map[string]any)
@@ -173,7 +174,7 @@ func (p parent) below(values map[string]any, path string) (found []*source, off,
 		case chart != "":
 		case key == charts.ScaleSet || key == charts.Controller:
 			chart = key
-		case isSet(inner):
+		case isSet(inner) && len(p.charts) == 0: // else it is known which are ours
 			chart = charts.ScaleSet
 		}
 		switch {

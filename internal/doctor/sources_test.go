@@ -72,8 +72,9 @@ func TestValidateReadsTheParentChart(t *testing.T) {
 	files := map[string]string{
 		"Chart.yaml":  "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: big}\n- {name: gha-runner-scale-set-controller, alias: arc}\n- {name: redis}\n",
 		"values.yaml": "big:\n" + indented(plainValues) + "arc: {replicaCount: 2}\n", "large.yaml": "big: {maxRunners: 9}\n", "wrong.yaml": "arc: {replicaCnt: 1}\nbig: {maxRuners: 1}\n",
+		"own.yaml": "own: {githubConfigUrl: 'https://github.com/acme', for: a template of this chart}\n",
 	}
-	for file, want := range map[string]int{"values.yaml": ExitFine, "large.yaml": ExitFine, "wrong.yaml": ExitProblems} {
+	for file, want := range map[string]int{"values.yaml": ExitFine, "large.yaml": ExitFine, "own.yaml": ExitFine, "wrong.yaml": ExitProblems} {
 		code, output := said(t, files, "-f", file)
 		if code != want || code == ExitProblems && !containsAll(output, []string{", arc: UnknownValue: replicaCnt", ", big: UnknownValue: maxRuners"}) {
 			t.Errorf("%s: exit code %d, want %d: %s", file, code, want, output)
