@@ -100,13 +100,33 @@ func problemOfAddress(u *url.URL) string {
 	if _, isAPI := hostOfAPI(u.Host); isAPI || isAPIPath(u.Path) {
 		return "it is an address of GitHub's API"
 	}
+	if otherHost.MatchString(u.Hostname()) && !strings.EqualFold(u.Hostname(), "www.github.com") {
+		return "its host has no pages of organizations, repositories and enterprises"
+	}
 	return ""
 }
 
 // hostOfAPI returns the host of the web pages that belong to a hosted GitHub's API.
 func hostOfAPI(host string) (web string, isAPI bool) {
-	web, isAPI = strings.CutPrefix(strings.ToLower(host), "api.")
-	return web, isAPI && isHosted(web)
+	host = strings.ToLower(host)
+	for _, prefix := range []string{"api.", "uploads."} {
+		if web, isAPI = strings.CutPrefix(host, prefix); isAPI && isHosted(web) {
+			return web, true
+		}
+	}
+	return "", false
+}
+
+// otherHost matches github.com's hosts for other things, such as gists, files and downloads. The chart of scale sets has the same rule, and that of
+// contentHost and otherPages.
+var otherHost = regexp.MustCompile(`(?i)(\.github\.com|(^|\.)githubusercontent\.com|\.github\.io)$`)
+
+// contentHost matches those of otherHost whose paths begin with owner and repository.
+var contentHost = regexp.MustCompile(`(?i)^(raw\.githubusercontent|codeload\.github|ssh\.github)\.com$`)
+
+// otherPages are names that nobody can have, because GitHub has pages about other things there.
+var otherPages = []string{
+	"account", "apps", "collections", "dashboard", "explore", "login", "marketplace", "notifications", "search", "settings", "sponsors", "stars", "topics", "users",
 }
 
 // isAPIPath reports whether a path is one of the REST API of a GitHub Enterprise Server.
@@ -138,6 +158,8 @@ func configURLShownAs(address string) string {
 	}
 	if web, isAPI := hostOfAPI(use.Host); isAPI {
 		use.Host = web
+	} else if contentHost.MatchString(use.Host) {
+		use.Host = "github.com"
 	}
 	path := strings.Trim(shown.Path, "/")
 	if isAPIPath("/" + path) {
@@ -178,13 +200,16 @@ func shownParts(parts []string) []string {
 func isNoName(part string) bool { return part == "" || part == "." || part == ".." }
 
 // setScope sets Scope and the names from the parts of the path, or returns what is wrong with them.
-// A repository of an organization called "enterprises" can't be expressed; GitHub reserves that name.
 func (c *ConfigURL) setScope(parts []string) (problem string) {
 	if slices.ContainsFunc(parts, isNoName) {
 		return "its path has an empty or relative part"
 	}
 	switch page := strings.ToLower(parts[0]); {
-	case len(parts) > 1 && (page == "orgs" || page == "organizations"):
+	case slices.Contains(otherPages, page):
+		return "GitHub has a page of its own there"
+	case len(parts) == 1 && slices.Contains([]string{"enterprises", "organizations", "orgs"}, page):
+		return "it doesn't say which"
+	case page == "orgs" || page == "organizations":
 		return "it is the address of a page about an organization"
 	case strings.HasSuffix(strings.ToLower(parts[len(parts)-1]), ".git"):
 		return "it is an address for git"

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
@@ -19,7 +20,9 @@ import (
 type delivery struct {
 	namespace, name string
 	// chart is the last part of the chart's name, path or address.
-	chart   string
+	chart string
+	// local: it lies in a directory or behind a reference, so that it may be anybody's who has given it the name of ours.
+	local   bool
 	release dryrun.Release
 	values  map[string]any
 	// more are other places that values come from.
@@ -43,8 +46,10 @@ func (v *validation) delivered(kind string, given *delivery) error {
 	}
 	given.release.Name, given.release.Namespace = cmp.Or(given.release.Name, "release"), cmp.Or(given.release.Namespace, v.namespace)
 	from := &source{place: place, chart: chartNamed(given.chart), values: given.values, release: given.release, more: strings.Join(given.more, ", ")}
-	found, _, _ := v.parent.below(given.values, "")
+	found, off, _ := v.parent.below(given.values, "")
 	switch {
+	case given.local && !isSet(given.values) && len(found)+len(off) > 0:
+		from.chart = belowParent
 	case from.chart != "":
 	case isSet(given.values):
 		from.chart = charts.ScaleSet
@@ -93,6 +98,7 @@ func helmRelease(document []byte) ([]delivery, error) {
 	}
 	spec, meta := &object.Spec, &object.Metadata
 	found := delivery{namespace: meta.Namespace, name: meta.Name, chart: path.Base(cmp.Or(spec.Chart.Spec.Chart, spec.ChartRef.Name))}
+	found.local = spec.Chart.Spec.Chart == "" || strings.Contains(spec.Chart.Spec.Chart, "/")
 	found.release = dryrun.Release{Name: cmp.Or(spec.ReleaseName, withPrefix(spec.TargetNamespace, meta.Name)), Namespace: cmp.Or(spec.TargetNamespace, meta.Namespace)}
 	if len(spec.ValuesFrom) > 0 {
 		found.more = append(found.more, "spec.valuesFrom")
@@ -216,7 +222,7 @@ func (s *applicationSpec) deliveries(meta objectName) (found []delivery, err err
 		if len(source.Helm.ValueFiles)+len(source.Helm.FileParameters) > 0 {
 			one.more = append(one.more, "helm.valueFiles and helm.fileParameters")
 		}
-		if source.Chart == "" && source.Path != "" {
+		if one.local = source.Chart == "" && source.Path != ""; one.local {
 			one.more = append(one.more, "the files in "+source.Path)
 		}
 		if one.values, err = source.values(); err != nil {
@@ -226,6 +232,9 @@ func (s *applicationSpec) deliveries(meta objectName) (found []delivery, err err
 	}
 	return found, nil
 }
+
+// bareComma matches a comma that has no backslash before it, with what it has.
+var bareComma = regexp.MustCompile(`(^|[^\\]),`)
 
 // values are merged as Argo CD does: valuesObject stands for values if it is given, and parameters win.
 func (s *applicationSource) values() (map[string]any, error) {
@@ -243,7 +252,11 @@ func (s *applicationSource) values() (map[string]any, error) {
 		if parameter.ForceString {
 			into = strvals.ParseIntoString
 		}
-		if err := into(parameter.Name+"="+strings.ReplaceAll(parameter.Value, ",", `\,`), set); err != nil {
+		value := parameter.Value
+		if !strings.HasPrefix(value, "{") || !strings.HasSuffix(value, "}") { // a list, for Helm
+			value = bareComma.ReplaceAllString(value, `$1\,`)
+		}
+		if err := into(parameter.Name+"="+value, set); err != nil {
 			return nil, fmt.Errorf("helm.parameters: %w", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"sigs.k8s.io/yaml"
 
@@ -24,8 +25,32 @@ import (
 type parent struct {
 	// charts are ours by the names or aliases that they have below it.
 	charts map[string]string
+	// switches say by the same names when they are installed.
+	switches map[string]dependency
 	// values are its own, under those of the file that is checked.
 	values map[string]any
+}
+
+// dependency is what a chart says of one below it.
+type dependency struct {
+	Name, Alias, Condition string
+	Tags                   []string
+}
+
+// off reports whether values of the parent chart leave a dependency out. As for Helm, the first condition that the values have decides, or else
+// the tags, of which one that is true suffices.
+func (d dependency) off(values common.Values) bool {
+	for path := range strings.SplitSeq(d.Condition, ",") {
+		if value, err := values.PathValue(strings.TrimSpace(path)); err == nil {
+			if on, is := value.(bool); is {
+				return !on
+			}
+		}
+	}
+	tags, _ := values["tags"].(map[string]any)
+	on := func(tag string) bool { return tags[tag] == true }
+	isOff := func(tag string) bool { return tags[tag] == false }
+	return slices.ContainsFunc(d.Tags, isOff) && !slices.ContainsFunc(d.Tags, on)
 }
 
 // maxParent is the size of the files of a parent chart that are read, far above what Helm can install.
@@ -43,15 +68,16 @@ func parentOf(file string) (parent, error) {
 		return parent{}, err
 	}
 	var chart struct {
-		Dependencies []struct{ Name, Alias string } `json:"dependencies"`
+		Dependencies []dependency `json:"dependencies"`
 	}
 	if err := yaml.Unmarshal(content, &chart); err != nil {
 		return parent{}, fmt.Errorf("%s: %w", filepath.Join(directory, "Chart.yaml"), err)
 	}
-	found := parent{charts: map[string]string{}}
+	found := parent{charts: map[string]string{}, switches: map[string]dependency{}}
 	for _, dependency := range chart.Dependencies {
 		if dependency.Name == charts.ScaleSet || dependency.Name == charts.Controller {
-			found.charts[cmp.Or(dependency.Alias, dependency.Name)] = dependency.Name
+			key := cmp.Or(dependency.Alias, dependency.Name)
+			found.charts[key], found.switches[key] = dependency.Name, dependency
 		}
 	}
 	own := filepath.Join(directory, "values.yaml")
@@ -93,7 +119,7 @@ func (p parent) chartOf(values map[string]any) string {
 	switch {
 	case isSet(values):
 		return charts.ScaleSet
-	case len(found)+len(off) > 0:
+	case len(found)+len(off)+len(p.charts) > 0:
 		return belowParent
 	case has(charts.ScaleSet, charts.Controller):
 		return charts.ScaleSet
@@ -134,12 +160,13 @@ func isSet(values map[string]any) bool {
 	return url || secret
 }
 
-// below returns the values for our charts among those of a chart that has them below it: under their names or aliases, or under any name if
-// they have what only those of a scale set have. A chart may be below one that is below. off lists those that are disabled, and others the rest.
+// below returns the values for our charts among those of a chart that has them below it: under their names or aliases, or, if these aren't
+// known, under any name if they have what only those of a scale set have. A chart may be below one that is below. off lists those that are
+// disabled, and others the rest.
 func (p parent) below(values map[string]any, path string) (found []*source, off, others []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		inner, is := values[key].(map[string]any)
-		if !is || key == "global" || key == "resourceMeta" { // the latter has keys of that name in a scale set's values
+		if !is || key == "global" || key == "tags" || key == "resourceMeta" { // the latter has keys of that name in a scale set's values
 			continue
 		}
 		at, chart := path+key, p.charts[key]
@@ -147,11 +174,11 @@ func (p parent) below(values map[string]any, path string) (found []*source, off,
 		case chart != "":
 		case key == charts.ScaleSet || key == charts.Controller:
 			chart = key
-		case isSet(inner):
+		case isSet(inner) && len(p.charts) == 0: // else it is known which are ours
 			chart = charts.ScaleSet
 		}
 		switch {
-		case chart != "" && inner["enabled"] == false:
+		case chart != "" && (inner["enabled"] == false || path == "" && p.switches[key].off(values)):
 			off = append(off, at)
 		case chart != "":
 			found = append(found, &source{place: at, chart: chart, values: inner})
@@ -211,7 +238,8 @@ func (v *validation) source(from *source) (err error) {
 			}
 		}
 		if len(off) > 0 {
-			v.notes = append(v.notes, from.place+": not checked, because it isn't enabled: "+strings.Join(off, ", "))
+			said := "not checked, because it isn't enabled: " + strings.Join(off, ", ")
+			v.notes, v.skipped = append(v.notes, from.place+": "+said), append(v.skipped, said)
 		}
 		if len(others) > 0 {
 			v.notes = append(v.notes, from.place+": not checked, because it isn't known to be for our charts: "+strings.Join(others, ", "))

@@ -72,11 +72,32 @@ func TestValidateReadsTheParentChart(t *testing.T) {
 	files := map[string]string{
 		"Chart.yaml":  "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: big}\n- {name: gha-runner-scale-set-controller, alias: arc}\n- {name: redis}\n",
 		"values.yaml": "big:\n" + indented(plainValues) + "arc: {replicaCount: 2}\n", "large.yaml": "big: {maxRunners: 9}\n", "wrong.yaml": "arc: {replicaCnt: 1}\nbig: {maxRuners: 1}\n",
+		"own.yaml": "own: {githubConfigUrl: 'https://github.com/acme', for: a template of this chart}\n",
 	}
-	for file, want := range map[string]int{"values.yaml": ExitFine, "large.yaml": ExitFine, "wrong.yaml": ExitProblems} {
+	for file, want := range map[string]int{"values.yaml": ExitFine, "large.yaml": ExitFine, "own.yaml": ExitFine, "wrong.yaml": ExitProblems} {
 		code, output := said(t, files, "-f", file)
 		if code != want || code == ExitProblems && !containsAll(output, []string{", arc: UnknownValue: replicaCnt", ", big: UnknownValue: maxRuners"}) {
 			t.Errorf("%s: exit code %d, want %d: %s", file, code, want, output)
+		}
+	}
+}
+
+// Which dependencies are installed is for their conditions and tags to say, as for Helm.
+func TestValidateLeavesOutWhatIsSwitchedOff(t *testing.T) {
+	const chart = "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: arm, condition: 'none.such, runners.arm', tags: [all]}\n"
+	for values, off := range map[string]bool{
+		"runners: {arm: false}": true, "runners: {arm: true}\ntags: {all: false}": false, "tags: {all: false}": true, "tags: {all: true, other: false}": false,
+		"runners: {arm: 'false'}": false, "{}": false,
+	} {
+		values, want := values+"\narm: {maxRuners: 1}\n", ExitProblems
+		if values[0] == '{' {
+			values = values[3:]
+		}
+		if off {
+			want = ExitUnable
+		}
+		if code, output := said(t, map[string]string{"Chart.yaml": chart, "values.yaml": values}, "-f", "values.yaml"); code != want || off && !strings.Contains(output, "it isn't enabled: arm") {
+			t.Errorf("%q: exit code %d, want %d: %s", values, code, want, output)
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
+const otherAddress = "use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE"
+
 const emptyToken = "empty the one that you don't use, as with --set githubConfigSecret.github_token="
 
 func TestScaleSetRefusals(t *testing.T) {
@@ -37,6 +39,17 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"githubConfigUrl: git@github.com:acme/web.git", "use https://github.com/acme/web"},
 		{"githubConfigUrl: ssh://git@github.com:22/acme/web.git", "use https://github.com/acme/web"},
 		{"githubConfigUrl: github.com/acme", "use https://github.com/acme"},
+		{"githubConfigUrl: https://uploads.github.com/repos/acme/web/releases", "use https://github.com/acme/web"},
+		{"githubConfigUrl: https://raw.githubusercontent.com/acme/web/main/a.sh", "use https://github.com/acme/web"},
+		{"githubConfigUrl: ssh://git@ssh.github.com:443/acme/web.git", "use https://github.com/acme/web"},
+		{"githubConfigUrl: https://gist.github.com/acme", otherAddress},
+		{"githubConfigUrl: https://acme.github.io", otherAddress},
+		{"githubConfigUrl: https://api.github.com/users/acme", otherAddress},
+		{"githubConfigUrl: github.com/users/acme/projects/1", otherAddress},
+		{"githubConfigUrl: https://github.com/Settings/apps/x", otherAddress},
+		{"githubConfigUrl: https://github.com/marketplace?type=actions", otherAddress},
+		{"githubConfigUrl: https://ghes.example/apps/x", otherAddress},
+		{"githubConfigUrl: https://github.com/enterprises/", otherAddress},
 		{
 			"githubConfigUrl: https://github.com/enterprises/big\ngithubConfigSecret: {github_token: '', github_app_id: 1, github_app_installation_id: 2, github_app_private_key: key}",
 			"the key of a GitHub App, which can't register runners of an enterprise",

@@ -36,7 +36,8 @@ actions-runner-controller where it has one.
 
 {{/*
 An address of the organization, repository or enterprise in another form is refused with the one to use: a page about it or below it, its
-address in the REST API or for git, or one without a scheme. The manager judges all others, as it may know them better.
+address in the REST API or for git, or one without a scheme. So is one where GitHub has something else (github/actions has the same lists).
+The manager judges all others, as it may know them better.
 */}}
 {{- define "gha-runner-scale-set.validate-address" -}}
 {{- $given := regexReplaceAll "[?#].*$" (include "gha-runner-scale-set.scalar" .Values.githubConfigUrl | trim) "" | trimAll "/" }}
@@ -45,13 +46,20 @@ address in the REST API or for git, or one without a scheme. The manager judges 
       (list `^[\w.-]+@([\w.-]+):([^/].*)$` "https://${1}/${2}")
       (list `^(?:ssh|git)://(?:[^/@]*@)?([\w.-]+)(?::[0-9]+)?/` "https://${1}/")
       (list `^([\w-]+(?:\.[\w-]+)+(?::[0-9]+)?/)` "https://${1}")
-      (list `^(?i)(https?://)api\.(github\.com|[^/]+\.ghe\.com)/` "${1}${2}/")
+      (list `^(?i)(https?://)(?:api|uploads)\.(github\.com|[^/]+\.ghe\.com)/` "${1}${2}/")
+      (list `^(?i)(https?://)(?:raw\.githubusercontent|(?:codeload|ssh)\.github)\.com/` "${1}github.com/")
       (list `^(https?://[^/]+)/api/v3/` "${1}/")
       (list `^(https?://[^/]+)/repos/([^/]+/[^/]+)` "${1}/${2}")
       (list `^(https?://[^/]+)/(?i:orgs|organizations)/([^/]+).*$` "${1}/${2}")
       (list `^(https?://[^/]+/[^/]+/[^/]+)/.*$` "${1}")
       (list `^(https?://[^/]+/.*[^/])\.(?i:git)$` "${1}") }}
 {{- $use = regexReplaceAll (first $form) $use (last $form) }}
+{{- end }}
+{{- if and (or
+      (regexMatch `^(?i)https?://([^/]+\.github\.com|([^/]+\.)?githubusercontent\.com|[^/]+\.github\.io)(:[0-9]+)?(/|$)` ($use | replace "//www." "//"))
+      (regexMatch `^(?i)https?://[^/]+/((enterprises|organizations|orgs)$|(account|apps|collections|dashboard|explore|login|marketplace|notifications|search|settings|sponsors|stars|topics|users)(/|$))` $use)
+    ) (not (regexMatch "^(?i)https?://[^/]*@" $given)) }}
+{{- fail (printf "githubConfigUrl: %s is not the address at which runners register; use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE" $given) }}
 {{- end }}
 {{- if and (ne $use $given) (not (regexMatch "^(?i)https?://[^/]*@" $given)) }}
 {{- fail (printf "githubConfigUrl: %s is not the address at which runners register; use %s" $given $use) }}
