@@ -26,9 +26,8 @@ func Diagnose(s *Snapshot) []Finding {
 	findings := installation(s)
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
-			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
-			checkPendingRunners, checkJobPods, checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs,
-			checkProtection, checkToken, checkEvents,
+			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits, checkPendingRunners, checkJobPods,
+			checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs, checkProtection, checkToken, checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}

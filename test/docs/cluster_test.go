@@ -20,7 +20,7 @@ controllerServiceAccount: {name: harrier-gha-rs-controller, namespace: harrier-s
 `
 
 // clusterOnly are flags of helm install and upgrade that mean nothing to helm template.
-var clusterOnly = []string{"--reuse-values", "--reset-then-reuse-values", "--install", "--wait", "--create-namespace", "--take-ownership"}
+var clusterOnly = []string{"--reuse-values", "--reset-then-reuse-values", "--install", "--wait", "--create-namespace", "--take-ownership", "--rollback-on-failure"}
 
 // checkHelm renders what a command would install, and has Helm read the flags of other commands.
 func (r *reader) checkHelm(arguments []string) error {
@@ -31,7 +31,7 @@ func (r *reader) checkHelm(arguments []string) error {
 	if filepath.Base(arguments[2]) == "gha-runner-scale-set" {
 		// As a file below the values that the command gives: a Secret's name and --set of its keys don't go together.
 		defaults := filepath.Join(r.directory, "your-values.yaml")
-		if strings.Contains(strings.Join(arguments, " "), "githubConfigSecret") {
+		if strings.Contains(strings.ReplaceAll(strings.Join(arguments, " "), "githubConfigSecretRevision", ""), "githubConfigSecret") {
 			template = append(template, "--set", "controllerServiceAccount.name=harrier,controllerServiceAccount.namespace=harrier-system")
 		} else {
 			template = append(template, "--values", defaults)
