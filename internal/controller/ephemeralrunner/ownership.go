@@ -98,17 +98,12 @@ func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 // decides how many runners there are, and has room for this one. A set creates no more than it has room for; others may.
 func (c *Controller) uncounted(ctx context.Context, p *pass) (*failure, error) {
 	set := p.runnerSet
-	owner := metav1.GetControllerOfNoCopy(set)
-	if owner == nil || owner.Kind != "AutoscalingRunnerSet" {
-		return errSetOwnerless, nil
-	}
-	origin := &v1alpha1.AutoscalingRunnerSet{}
-	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: owner.Name}, origin, client.UnsafeDisableDeepCopy)
+	origin, err := c.origin(ctx, set)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && origin.UID != owner.UID:
-		return errSetOwnerless, nil
 	case err != nil:
-		return nil, fmt.Errorf("get AutoscalingRunnerSet %s: %w", owner.Name, err)
+		return nil, err
+	case origin == nil:
+		return errSetOwnerless, nil
 	}
 	most := origin.Spec.EffectiveMaxRunners()
 	if set.Spec.MaxRunners != nil {
@@ -120,6 +115,23 @@ func (c *Controller) uncounted(ctx context.Context, p *pass) (*failure, error) {
 	return nil, nil
 }
 
+// origin returns the AutoscalingRunnerSet that a set belongs to, nil if none that lives.
+func (c *Controller) origin(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (*v1alpha1.AutoscalingRunnerSet, error) {
+	owner := metav1.GetControllerOfNoCopy(set)
+	if owner == nil || owner.Kind != "AutoscalingRunnerSet" {
+		return nil, nil
+	}
+	origin := &v1alpha1.AutoscalingRunnerSet{}
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: owner.Name}, origin, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && origin.UID != owner.UID:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get AutoscalingRunnerSet %s: %w", owner.Name, err)
+	}
+	return origin, nil
+}
+
 // Why a runner waits that its set doesn't count.
 var (
 	errSetOwnerless = &failure{reason: v1alpha1.ReasonOwnerless, message: "its EphemeralRunnerSet belongs to no AutoscalingRunnerSet; the manager takes the set back, or removes it"}
@@ -127,16 +139,21 @@ var (
 )
 
 // registrationOf returns the id of the registration that the runner has on GitHub, 0 if it has none. certain says that known comes from
-// the runner's own pod, or that this process has registered it. Otherwise only the status says so. That of a runner without a set may
-// be from another time or cluster: the id may be another runner's by now, and a runner of that name that is online works elsewhere.
+// the runner's own pod, or that this process has registered it. Otherwise only the status says so. That of a runner without a set, or
+// whose set is nobody's, may be from another time or cluster: the id may be another runner's by now, and a runner of that name that is
+// online works elsewhere.
 func (c *Controller) registrationOf(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, known int, certain bool) (int, error) {
 	restored := false
 	if !certain {
+		var origin *v1alpha1.AutoscalingRunnerSet
 		set, err := c.runnerSet(ctx, runner)
+		if err == nil && set != nil {
+			origin, err = c.origin(ctx, set)
+		}
 		if err != nil {
 			return 0, err
 		}
-		restored = set == nil
+		restored = origin == nil
 	}
 	if known != 0 && !restored {
 		return known, nil

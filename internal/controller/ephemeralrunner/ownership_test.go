@@ -61,6 +61,13 @@ func TestRunnerWithoutASetGetsNothingAndGoes(t *testing.T) {
 	}
 }
 
+// nobodysSet returns the runner's set without an owner.
+func nobodysSet() *v1alpha1.EphemeralRunnerSet {
+	set := newSet()
+	set.OwnerReferences = nil
+	return set
+}
+
 // What a backup says of a registration may be about another one by now.
 func TestOnlyTheRunnersOwnRegistrationIsRemoved(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -86,6 +93,14 @@ func TestOnlyTheRunnersOwnRegistrationIsRemoved(t *testing.T) {
 					t.Errorf("removed %t, want %t", removed, test.removed)
 				}
 			}, newRunner(lost["no owner"], restored["running"]))
+			inBubble(t, func(f *fixture) { // one whose set came back with it, and is drained
+				f.github.registered[test.registered.Name] = test.registered
+				f.delete()
+				f.settle()
+				if removed := len(f.github.registered) == 0; f.runner() != nil || removed != test.removed {
+					t.Errorf("of a set that is nobody's: removed %t, want %t; runner %v", removed, test.removed, f.runner())
+				}
+			}, newRunner(restored["running"]), nobodysSet())
 		})
 	}
 }
