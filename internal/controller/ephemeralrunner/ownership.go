@@ -161,7 +161,11 @@ func (c *Controller) removeRemains(ctx context.Context, name types.NamespacedNam
 	err := c.options.Client.Get(ctx, name, pod, client.UnsafeDisableDeepCopy)
 	if err != nil || !mayBeAbandoned(pod) {
 		if c.vanished(name) {
-			err = errors.Join(client.IgnoreNotFound(err), c.deleteAbandonedSecret(ctx, name))
+			secretErr := c.deleteAbandonedSecret(ctx, name)
+			if apierrors.IsForbidden(secretErr) {
+				secretErr = nil // the Role that permits it goes with the scale set, and nothing brings it back
+			}
+			err = errors.Join(client.IgnoreNotFound(err), secretErr)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
