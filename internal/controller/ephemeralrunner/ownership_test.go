@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -262,6 +263,11 @@ func TestRunnerThatWasChangedSinceItWasReadIsLookedAtAgain(t *testing.T) {
 		}
 		if f.runner() == nil || f.runner().DeletionTimestamp != nil {
 			t.Error("it is deleted all the same")
+		}
+		f.elapse(time.Minute)
+		f.settle()
+		if f.pod() == nil {
+			t.Errorf("it has an owner, but no pod: %+v", f.runner().Status)
 		}
 	}, newRunner(lost["no owner"]))
 }
