@@ -156,16 +156,21 @@ func configURLShownAs(address string) string {
 	case "ssh", "git":
 		use.Host = shown.Hostname() // its port is not the web's
 	}
-	if web, isAPI := hostOfAPI(use.Host); isAPI {
+	web, isAPI := hostOfAPI(use.Host)
+	if isAPI {
 		use.Host = web
 	} else if contentHost.MatchString(use.Host) {
 		use.Host = "github.com"
 	}
 	path := strings.Trim(shown.Path, "/")
 	if isAPIPath("/" + path) {
-		path = strings.Trim(strings.TrimPrefix(path, "api/v3"), "/")
+		isAPI, path = true, strings.Trim(strings.TrimPrefix(path, "api/v3"), "/")
 	}
-	parts := shownParts(strings.Split(path, "/"))
+	parts := strings.Split(path, "/")
+	if isAPI && !slices.Contains([]string{"orgs", "repos", "enterprises"}, strings.ToLower(parts[0])) {
+		return "" // others are numbers, or of no organization at all
+	}
+	parts = shownParts(parts)
 	if parts == nil {
 		return ""
 	}

@@ -45,6 +45,8 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"githubConfigUrl: https://gist.github.com/acme", otherAddress},
 		{"githubConfigUrl: https://acme.github.io", otherAddress},
 		{"githubConfigUrl: https://api.github.com/users/acme", otherAddress},
+		{"githubConfigUrl: https://api.github.com/organizations/123/teams", otherAddress},
+		{"githubConfigUrl: https://ghes.example/api/v3/repositories/123", otherAddress},
 		{"githubConfigUrl: github.com/users/acme/projects/1", otherAddress},
 		{"githubConfigUrl: https://github.com/Settings/apps/x", otherAddress},
 		{"githubConfigUrl: https://github.com/marketplace?type=actions", otherAddress},

@@ -58,6 +58,7 @@ The manager judges all others, as it may know them better.
 {{- if and (or
       (regexMatch `^(?i)https?://([^/]+\.github\.com|([^/]+\.)?githubusercontent\.com|[^/]+\.github\.io)(:[0-9]+)?(/|$)` ($use | replace "//www." "//"))
       (regexMatch `^(?i)https?://[^/]+/((enterprises|organizations|orgs)$|(account|apps|collections|dashboard|explore|login|marketplace|notifications|search|settings|sponsors|stars|topics|users)(/|$))` $use)
+      (and (regexMatch `^(?i)https?://((api|uploads)\.(github\.com|[^/]+\.ghe\.com)|[^/]+/api/v3)/` $given) (not (regexMatch `^(?i)https?://[^/]+/(api/v3/)?(orgs|repos|enterprises)/` $given)))
     ) (not (regexMatch "^(?i)https?://[^/]*@" $given)) }}
 {{- fail (printf "githubConfigUrl: %s is not the address at which runners register; use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE" $given) }}
 {{- end }}

@@ -51,3 +51,25 @@ func TestARunnerSetIsTakenBackFromNobodyOnly(t *testing.T) {
 		})
 	}
 }
+
+// What another set owns doesn't hide what is to be taken back.
+func TestARunnerSetIsTakenBackBesideAnothers(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		another := newSet(func(set *v1alpha1.AutoscalingRunnerSet) { set.Name, set.UID = "another", "another" })
+		labelled := func(name string, owners []metav1.OwnerReference) *v1alpha1.EphemeralRunnerSet {
+			return &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{
+				Namespace: setKey.Namespace, Name: name, OwnerReferences: owners,
+				Labels:      kube.ScaleSetLabels(newSet(), v1alpha1.ComponentRunnerSet),
+				Finalizers:  []string{v1alpha1.FinalizerEphemeralRunnerSet},
+				Annotations: map[string]string{v1alpha1.AnnotationIntegrityHash: "written"},
+			}}
+		}
+		f.create(another, labelled("a-anothers", kube.OwnedBy(another)), labelled("b-lost", nil), newSet())
+		f.settle()
+		for _, runnerSet := range f.runnerSets() {
+			if metav1.IsControlledBy(&runnerSet, f.set()) && runnerSet.Name != "b-lost" {
+				t.Errorf("%s is new, though b-lost was to be taken back", runnerSet.Name)
+			}
+		}
+	})
+}

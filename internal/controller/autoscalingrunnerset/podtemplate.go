@@ -60,6 +60,8 @@ type templateMemory struct {
 
 // templateVerdict is what a pass knows of the template.
 type templateVerdict struct {
+	// reached is set if the pass came so far.
+	reached bool
 	// condition is PodTemplateRefused, nil if it stays as it was. lasting is set if the refusal won't pass by itself.
 	condition *metav1.Condition
 	lasting   bool
@@ -97,7 +99,24 @@ func (c *Controller) tryTemplate(ctx context.Context, p *pass) error {
 		last, _ = c.trials.Last(p.key)
 	}
 	p.template = m.judge(last, p.set, p.now)
+	p.template.reached = true
 	return nil
+}
+
+// untried reports whether the pass was cut short before it came to a template that has changed, or may have: a failure that passes by itself
+// must not make the set ready with it.
+func (p *pass) untried() bool {
+	status := &p.set.Status
+	before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case !p.cutShort || p.template.reached:
+		return false
+	case before != nil && before.Reason == reasonCheckingTemplate:
+		return true
+	case p.runnerSpecHash == "":
+		return status.ObservedGeneration != p.set.Generation
+	}
+	return status.RunnerSpecHash != "" && status.RunnerSpecHash != p.runnerSpecHash
 }
 
 // try sends the pod as a dry run. That a quota is full is the last thing an API server finds: everything else has admitted the pod.

@@ -13,8 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -213,6 +215,40 @@ func TestReadyWaitsForTheAnswerAboutTheTemplate(t *testing.T) {
 			t.Errorf("%d dry runs, want one for the change of the template", kubernetes.asked)
 		}
 	})
+}
+
+// A write that is overtaken, or gets no answer, cuts a pass short before anybody asks about the changed template.
+func TestAPassThatIsCutShortIsNotReadyWithAChangedTemplate(t *testing.T) {
+	for name, answer := range map[string]error{
+		"overtaken":  apierrors.NewConflict(schema.GroupResource{Resource: "ephemeralrunnersets"}, "set", errors.New("read it again")),
+		"unanswered": errors.New("timeout"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				var fails error
+				f.intercept.Apply = func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+					if fails != nil {
+						return fails
+					}
+					return c.Apply(ctx, object, options...)
+				}
+				f.admit(&admission{})
+				f.listen()
+				f.edit(func(set *v1alpha1.AutoscalingRunnerSet) { set.Spec.Template.Labels = map[string]string{"a": "b"} })
+				fails = answer
+				for range 3 {
+					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+					if set := f.set(); set.Status.ObservedGeneration == set.Generation && meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
+						t.Error("ready before the template was applied")
+					}
+					controllertest.Elapse(2 * statusPeriod)
+				}
+				fails = nil
+				f.settle()
+				f.wantReady("applied", metav1.ConditionTrue, reasonReady, false)
+			})
+		})
+	}
 }
 
 // waitingRunner creates a runner of the set's template that reports why it waits, and has the set's runner set say so.

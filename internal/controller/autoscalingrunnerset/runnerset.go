@@ -83,8 +83,11 @@ func (c *Controller) reclaimRunnerSet(ctx context.Context, p *pass, name string)
 		if lost.DeletionTimestamp != nil || lost.Name != name && !served {
 			continue
 		}
-		if another, err := c.hasOwner(ctx, lost); err != nil || another {
+		switch another, err := c.hasOwner(ctx, lost); {
+		case err != nil:
 			return false, err
+		case another:
+			continue
 		}
 		owned := lost.DeepCopy()
 		owned.OwnerReferences = kube.OwnedBy(p.set)

@@ -102,7 +102,7 @@ func (p *pass) runningSummary(conditions []metav1.Condition) []metav1.Condition 
 	if trouble != nil && trouble.Type == v1alpha1.ConditionStalled {
 		return report.Unready(trouble.Reason, trouble.Message, needsUser(trouble.Reason))
 	}
-	if p.template.awaited {
+	if p.template.awaited || p.untried() {
 		return p.progressingSummary(reasonCheckingTemplate, "the API server has not said yet whether it would admit the runners' pods")
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionPodTemplateRefused); c != nil && c.Status == metav1.ConditionTrue {

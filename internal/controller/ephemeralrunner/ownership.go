@@ -61,11 +61,13 @@ func (c *Controller) removeAbandoned(ctx context.Context, p *pass) (time.Time, e
 	err := kube.AddFinalizer(ctx, c.options.Client, p.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
 	p.memory.mayVanish = err != nil && ignoreOvertaken(err) == nil
 	if err != nil {
+		p.memory.shared.resume() // somebody may have given it an owner
 		return later, ignoreOvertaken(err)
 	}
 	unchanged := kube.UIDPrecondition(p.EphemeralRunner)
 	unchanged.ResourceVersion = new(p.ResourceVersion) // somebody may be giving it an owner
 	if err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), unchanged); err != nil {
+		p.memory.shared.resume()
 		if err = ignoreOvertaken(err); err != nil {
 			err = fmt.Errorf("delete runner without a set: %w", err)
 		}
@@ -178,7 +180,11 @@ func (c *Controller) removeRemains(ctx context.Context, name types.NamespacedNam
 	err := c.options.Client.Get(ctx, name, pod, client.UnsafeDisableDeepCopy)
 	if err != nil || !mayBeAbandoned(pod) {
 		if c.vanished(name) {
-			err = errors.Join(client.IgnoreNotFound(err), c.deleteAbandonedSecret(ctx, name))
+			secretErr := c.deleteAbandonedSecret(ctx, name)
+			if apierrors.IsForbidden(secretErr) {
+				secretErr = nil // the Role that permits it goes with the scale set, and nothing brings it back
+			}
+			err = errors.Join(client.IgnoreNotFound(err), secretErr)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

@@ -1,12 +1,16 @@
 package ephemeralrunner
 
 import (
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -275,6 +279,11 @@ func TestRunnerThatWasChangedSinceItWasReadIsLookedAtAgain(t *testing.T) {
 		if f.runner() == nil || f.runner().DeletionTimestamp != nil {
 			t.Error("it is deleted all the same")
 		}
+		f.elapse(time.Minute)
+		f.settle()
+		if f.pod() == nil {
+			t.Errorf("it has an owner, but no pod: %+v", f.runner().Status)
+		}
 	}, newRunner(lost["no owner"]))
 }
 
@@ -294,4 +303,19 @@ func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
 			t.Error("the Secret is still there")
 		}
 	}, runner, secret)
+}
+
+// With the scale set went the Role that lets the manager read Secrets: there is nothing to try again.
+func TestSecretOfARunnerThatVanishesIsLeftIfItMayNotBeRead(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.newPass()
+		f.delete()
+		f.api.refuse = map[string]error{"get Secret": apierrors.NewForbidden(secrets, name, errors.New("the Role is gone"))}
+		if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}); err != nil {
+			t.Error(err)
+		}
+		if len(f.controller.memories) > 0 {
+			t.Error("the runner is remembered")
+		}
+	}, newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil }))
 }

@@ -24,6 +24,13 @@ func (s *provisionMemory) abandon() {
 	s.abandoned = true
 }
 
+// resume takes abandon back: the runner was not deleted after all.
+func (s *provisionMemory) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.abandoned = false
+}
+
 func (s *provisionMemory) isAbandoned() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

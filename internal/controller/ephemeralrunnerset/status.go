@@ -66,9 +66,10 @@ func (h *history) describe(
 	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
 }
 
-// givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up.
+// givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up, or while
+// none is wanted.
 func (h *history) givenUp(p *plan) wait {
-	if p.tally.waiting > p.tally.starting {
+	if p.wanted == 0 || p.tally.waiting > p.tally.starting {
 		return wait{}
 	}
 	return h.failures.givenUp
