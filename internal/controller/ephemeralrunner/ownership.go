@@ -227,8 +227,12 @@ func (c *Controller) deleteAbandonedSecret(ctx context.Context, name types.Names
 	return client.IgnoreNotFound(c.options.Client.Delete(ctx, secret, kube.UIDPrecondition(secret)))
 }
 
-// mayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells.
+// mayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. One that runs a job, and whose
+// owner somebody has taken away (kubectl delete --cascade=orphan), ends it first: a restored one ends at once, for want of a registration.
 func mayBeAbandoned(pod *corev1.Pod) bool {
+	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && pod.Status.Phase == corev1.PodRunning {
+		return false
+	}
 	return pod.Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(pod) == nil && pod.DeletionTimestamp == nil
 }
 

@@ -203,7 +203,13 @@ func TestPodWithoutARunnerGoes(t *testing.T) {
 		change func(*corev1.Pod, *corev1.Secret)
 		stays  bool
 	}{
-		"restored":               {func(*corev1.Pod, *corev1.Secret) {}, false},
+		"restored": {func(*corev1.Pod, *corev1.Secret) {}, false},
+		"with its job": {func(p *corev1.Pod, _ *corev1.Secret) {
+			p.Labels[v1alpha1.LabelRunnerBusy], p.Status.Phase = v1alpha1.RunnerBusy, corev1.PodRunning
+		}, true},
+		"after its job": {func(p *corev1.Pod, _ *corev1.Secret) {
+			p.Labels[v1alpha1.LabelRunnerBusy], p.Status.Phase = v1alpha1.RunnerBusy, corev1.PodSucceeded
+		}, false},
 		"of somebody else":       {func(p *corev1.Pod, _ *corev1.Secret) { p.Spec.Containers[0].Env = nil }, true},
 		"owned":                  {func(p *corev1.Pod, _ *corev1.Secret) { p.OwnerReferences = kube.OwnedBy(runner) }, true},
 		"without the label":      {func(p *corev1.Pod, _ *corev1.Secret) { delete(p.Labels, v1alpha1.LabelRunner) }, true},
