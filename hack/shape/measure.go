@@ -161,38 +161,48 @@ func (r *room) findUses(name string, file *ast.File) {
 			}
 		}
 	}
-	// Some identifiers are not uses: names that are declared here, and fields. They are met before what they belong to is left.
-	declares := map[*ast.Ident]bool{}
+	own := declaredIn(file)
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch node := node.(type) {
-		case *ast.FuncDecl:
-			declares[node.Name] = true
-		case *ast.TypeSpec:
-			declares[node.Name] = true
-		case *ast.ValueSpec:
-			for _, identifier := range node.Names {
-				declares[identifier] = true
-			}
-		case *ast.Field:
-			for _, identifier := range node.Names {
-				declares[identifier] = true
-			}
-		case *ast.KeyValueExpr:
-			if field, is := node.Key.(*ast.Ident); is {
-				declares[field] = true
-			}
 		case *ast.SelectorExpr:
-			declares[node.Sel] = true
+			own[node.Sel] = true // a field's or a method's name, which is met after what it belongs to
 			if of, is := node.X.(*ast.Ident); !is || !imported[of.Name] {
 				use(r.methods, node.Sel.Name)
 			}
 		case *ast.Ident:
-			if !declares[node] {
+			if !own[node] {
 				use(r.names, node.Name)
 			}
 		}
 		return true
 	})
+}
+
+// declaredIn returns the identifiers of a file that are no uses: names that it declares, and those of fields.
+func declaredIn(file *ast.File) map[*ast.Ident]bool {
+	declared := map[*ast.Ident]bool{}
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.FuncDecl:
+			declared[node.Name] = true
+		case *ast.TypeSpec:
+			declared[node.Name] = true
+		case *ast.ValueSpec:
+			for _, identifier := range node.Names {
+				declared[identifier] = true
+			}
+		case *ast.Field:
+			for _, identifier := range node.Names {
+				declared[identifier] = true
+			}
+		case *ast.KeyValueExpr:
+			if field, is := node.Key.(*ast.Ident); is {
+				declared[field] = true
+			}
+		}
+		return true
+	})
+	return declared
 }
 
 func importName(spec *ast.ImportSpec) string {

@@ -169,14 +169,7 @@ func (p parent) below(values map[string]any, path string) (found []*source, off,
 		if !is || key == "global" || key == "tags" || key == "resourceMeta" { // the latter has keys of that name in a scale set's values
 			continue
 		}
-		at, chart := path+key, p.charts[key]
-		switch {
-		case chart != "":
-		case key == charts.ScaleSet || key == charts.Controller:
-			chart = key
-		case isSet(inner) && len(p.charts) == 0: // else it is known which are ours
-			chart = charts.ScaleSet
-		}
+		at, chart := path+key, p.chartAt(key, inner)
 		switch {
 		case chart != "" && (inner["enabled"] == false || path == "" && p.switches[key].off(values)):
 			off = append(off, at)
@@ -192,6 +185,19 @@ func (p parent) below(values map[string]any, path string) (found []*source, off,
 		}
 	}
 	return found, off, others
+}
+
+// chartAt returns which of our charts the values below a key are for, empty if none.
+func (p parent) chartAt(key string, values map[string]any) string {
+	chart := p.charts[key]
+	switch {
+	case chart != "":
+	case key == charts.ScaleSet || key == charts.Controller:
+		chart = key
+	case isSet(values) && len(p.charts) == 0: // else it is known which are ours
+		chart = charts.ScaleSet
+	}
+	return chart
 }
 
 // maxDepth is how far below a chart ours are looked for.

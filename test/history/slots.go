@@ -43,7 +43,7 @@ func (r *replay) slot(runner *runner, at time.Time) slot {
 	case runner.Failed:
 		return heldUntil(at.Sub(runner.ended) >= heldAtMost || r.patchedSince(set, at, r.letGo(runner)))
 	case endedWell:
-		return heldUntil(r.patchedSince(set, at, runner.ended.Add(settles)) || r.removedFirst(runner, at))
+		return heldUntil(r.settled(set, runner, at))
 	case runner.HasJob:
 		return working
 	case runner.Deleting:
@@ -81,6 +81,11 @@ func (r *replay) letGo(runner *runner) time.Time {
 		}
 	}
 	return at
+}
+
+// settled reports whether no figure of GitHub's counts a job of a runner that ended well any more, as far as a manager may know.
+func (r *replay) settled(set *set, runner *runner, at time.Time) bool {
+	return r.patchedSince(set, at, runner.ended.Add(settles)) || r.removedFirst(runner, at)
 }
 
 // removedFirst reports whether a manager may have seen that GitHub has removed a runner that never had a job, and not yet that the

@@ -125,12 +125,17 @@ func registeredCondition(p *pass) *metav1.Condition {
 		return answerCondition(p)
 	case p.registration == nil && !p.refusedBefore():
 		condition = unanswered(p)
-	case p.registeredHere() && p.requestHash != "" && !p.scaleSetKnown && p.outdated(conditionType):
+	case p.scaleSetInQuestion():
 		condition = report.Unknown(conditionType, reasonRegistering, "GitHub has not answered to the changed spec yet")
 	default:
 		return nil
 	}
 	return &condition
+}
+
+// scaleSetInQuestion reports whether GitHub has yet to answer to a changed spec of a scale set that it has.
+func (p *pass) scaleSetInQuestion() bool {
+	return p.registeredHere() && p.requestHash != "" && !p.scaleSetKnown && p.outdated(v1alpha1.ConditionScaleSetRegistered)
 }
 
 // silentAfter is how long GitHub may take to answer a first call before the condition says that there is no answer. The call times
