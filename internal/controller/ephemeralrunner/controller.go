@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -136,6 +137,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunner: %w", err)
 	}
 	m := c.memoryOf(runner)
+	m.mayVanish = !slices.ContainsFunc(runner.Finalizers, isOurs)
 	pod, err := c.pod(ctx, runner, m)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -36,7 +36,7 @@ type memory struct {
 	hooksDeleted      bool // what container hooks created
 	runnerDeleted     bool // the EphemeralRunner object
 	abandoned         bool // the same, because it has no set
-	mayVanish         bool // it has no set, and could not be given its finalizer because it has changed or gone
+	mayVanish         bool // it had no finalizer of ours when it was last seen
 	finalizersRemoved bool // of the EphemeralRunner object
 
 	hooksRefusedAt time.Time // when the API server first refused to delete what container hooks created

@@ -58,9 +58,7 @@ func (c *Controller) removeAbandoned(ctx context.Context, p *pass) (time.Time, e
 	}
 	p.memory.shared.abandon()
 	why := whyAbandoned(p.EphemeralRunner)
-	err := kube.AddFinalizer(ctx, c.options.Client, p.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
-	p.memory.mayVanish = err != nil && ignoreOvertaken(err) == nil
-	if err != nil {
+	if err := kube.AddFinalizer(ctx, c.options.Client, p.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration); err != nil {
 		p.memory.shared.resume() // somebody may have given it an owner
 		return later, ignoreOvertaken(err)
 	}

@@ -300,10 +300,8 @@ func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
 	secret.UID, secret.OwnerReferences = "secret", nil
 	inBubble(t, func(f *fixture) {
 		p := f.newPass()
+		p.memory.mayVanish = true // as Reconcile notes
 		f.delete()
-		if _, err := f.controller.removeAbandoned(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
 		f.settle()
 		if f.secret() != nil {
 			t.Error("the Secret is still there")
@@ -314,7 +312,7 @@ func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
 // With the scale set went the Role that lets the manager read Secrets: there is nothing to try again.
 func TestSecretOfARunnerThatVanishesIsLeftIfItMayNotBeRead(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.newPass()
+		f.newPass().memory.mayVanish = true
 		f.delete()
 		f.api.refuse = map[string]error{"get Secret": apierrors.NewForbidden(secrets, name, errors.New("the Role is gone"))}
 		if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}); err != nil {
