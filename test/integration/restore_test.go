@@ -87,16 +87,27 @@ func TestNothingRestoredOutlivesItsScaleSet(t *testing.T) {
 	b.releaseRunners()
 }
 
-// releaseRunners takes the finalizers from runners that wait, for five minutes, for a GitHub that can't be asked any more: managers of
-// other tests, which have no rights in this namespace, would see them.
+// releaseRunners waits until all runners are gone. It takes the finalizers from those that wait, for five minutes, for a GitHub that can't
+// be asked any more: managers of other tests, which have no rights in this namespace, would see them.
 func (b *backup) releaseRunners() {
 	b.t.Helper()
-	var runners v1alpha1.EphemeralRunnerList
-	b.Expect(b.Cluster.Client().List(b.t.Context(), &runners, client.InNamespace(b.RunnerNamespace))).To(gomega.Succeed())
-	for i := range runners.Items {
-		err := b.Cluster.Client().Patch(b.t.Context(), &runners.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
-		b.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
+	left := func(ctx context.Context) (int, error) {
+		var runners v1alpha1.EphemeralRunnerList
+		if err := b.Cluster.Client().List(ctx, &runners, client.InNamespace(b.RunnerNamespace)); err != nil {
+			return 0, err
+		}
+		for i := range runners.Items {
+			if runners.Items[i].DeletionTimestamp == nil {
+				continue
+			}
+			err := b.Cluster.Client().Patch(ctx, &runners.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			if client.IgnoreNotFound(err) != nil {
+				return 0, err
+			}
+		}
+		return len(runners.Items), nil
 	}
+	b.Eventually(left, rig.Patience, 200*time.Millisecond).WithContext(b.t.Context()).Should(gomega.BeZero(), "runners left")
 }
 
 // save reads one of each kind.
