@@ -214,7 +214,7 @@ func (c *Controller) vanished(name types.NamespacedName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.memories[name]
-	return m != nil && m.mayVanish
+	return m != nil && m.mayVanish && !m.finalizersRemoved
 }
 
 func (c *Controller) deleteAbandonedSecret(ctx context.Context, name types.NamespacedName) error {
