@@ -2,9 +2,12 @@ package kube
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"reflect"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,6 +29,25 @@ func OwnedBy(owner client.Object) []metav1.OwnerReference {
 		UID:        owner.GetUID(),
 		Controller: new(true),
 	}}
+}
+
+// ReadController reads the object of a kind of ours that controls another one into controller. It returns false if there is none, or one of
+// the same name with another UID: that controls nothing of its predecessor's.
+func ReadController(
+	ctx context.Context, reader client.Reader, of client.Object, kind string, controller client.Object, options ...client.GetOption,
+) (bool, error) {
+	reference := metav1.GetControllerOfNoCopy(of)
+	if reference == nil || reference.Kind != kind {
+		return false, nil
+	}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: of.GetNamespace(), Name: reference.Name}, controller, options...)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("get %s %s: %w", kind, reference.Name, err)
+	}
+	return controller.GetUID() == reference.UID, nil
 }
 
 // Standing says whose an object is that has the name of one we need.

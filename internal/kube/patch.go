@@ -134,6 +134,13 @@ func UIDPrecondition(object client.Object) client.Preconditions {
 	return client.Preconditions{UID: new(object.GetUID())}
 }
 
+// UnchangedPrecondition makes a deletion fail, also if somebody has written to the object since it was read.
+func UnchangedPrecondition(object client.Object) client.Preconditions {
+	unchanged := UIDPrecondition(object)
+	unchanged.ResourceVersion = new(object.GetResourceVersion())
+	return unchanged
+}
+
 // operation is one step of a JSON patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -104,16 +103,7 @@ func (c *Controller) reclaimRunnerSet(ctx context.Context, p *pass, name string)
 
 // hasOwner reports whether a runner set belongs to an AutoscalingRunnerSet that lives. Labels alone may be somebody else's, or edited.
 func (c *Controller) hasOwner(ctx context.Context, runnerSet *v1alpha1.EphemeralRunnerSet) (bool, error) {
-	reference := metav1.GetControllerOfNoCopy(runnerSet)
-	if reference == nil || reference.Kind != "AutoscalingRunnerSet" {
-		return false, nil
-	}
-	owner := &v1alpha1.AutoscalingRunnerSet{}
-	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: runnerSet.Namespace, Name: reference.Name}, owner, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("get AutoscalingRunnerSet %s: %w", reference.Name, err)
-	}
-	return err == nil && owner.UID == reference.UID, nil
+	return kube.ReadController(ctx, c.options.Client, runnerSet, "AutoscalingRunnerSet", &v1alpha1.AutoscalingRunnerSet{}, client.UnsafeDisableDeepCopy)
 }
 
 // drainOld deletes all but the first EphemeralRunnerSet.

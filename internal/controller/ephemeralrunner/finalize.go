@@ -88,9 +88,7 @@ func (c *Controller) observeFinalizing(p *pass) *finalizing {
 func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bool) error {
 	var options []client.DeleteOption
 	if onlyUnbound {
-		asCached := kube.UIDPrecondition(p.pod)
-		asCached.ResourceVersion = &p.pod.ResourceVersion
-		options = append(options, asCached)
+		options = append(options, kube.UnchangedPrecondition(p.pod))
 	}
 	err := c.deletePod(ctx, p, options...)
 	if onlyUnbound && !p.memory.pod.deleted && !p.memory.pod.left {

@@ -32,17 +32,13 @@ const abandonedPodRetry = 5 * time.Minute
 // runnerSet returns the set that controls a runner, nil if none that lives does. What the cache lacks may just be late, so the API server
 // is asked before a runner is called abandoned.
 func (c *Controller) runnerSet(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*v1alpha1.EphemeralRunnerSet, error) {
-	owner := metav1.GetControllerOfNoCopy(runner)
-	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
-		return nil, nil
-	}
 	for _, reader := range []client.Reader{c.options.Client, c.options.Reader} {
 		set := &v1alpha1.EphemeralRunnerSet{}
-		err := reader.Get(ctx, types.NamespacedName{Namespace: runner.Namespace, Name: owner.Name}, set, client.UnsafeDisableDeepCopy)
+		found, err := kube.ReadController(ctx, reader, runner, "EphemeralRunnerSet", set, client.UnsafeDisableDeepCopy)
 		switch {
-		case client.IgnoreNotFound(err) != nil:
-			return nil, fmt.Errorf("get EphemeralRunnerSet %s: %w", owner.Name, err)
-		case err == nil && set.UID == owner.UID:
+		case err != nil:
+			return nil, err
+		case found:
 			return set, nil
 		}
 	}
@@ -62,8 +58,7 @@ func (c *Controller) removeAbandoned(ctx context.Context, p *pass) (time.Time, e
 		p.memory.shared.resume() // somebody may have given it an owner
 		return later, ignoreOvertaken(err)
 	}
-	unchanged := kube.UIDPrecondition(p.EphemeralRunner)
-	unchanged.ResourceVersion = new(p.ResourceVersion) // somebody may be giving it an owner
+	unchanged := kube.UnchangedPrecondition(p.EphemeralRunner) // somebody may be giving it an owner
 	if err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), unchanged); err != nil {
 		p.memory.shared.resume()
 		if err = ignoreOvertaken(err); err != nil {
@@ -117,17 +112,10 @@ func (c *Controller) uncounted(ctx context.Context, p *pass) (*failure, error) {
 
 // origin returns the AutoscalingRunnerSet that a set belongs to, nil if none that lives.
 func (c *Controller) origin(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (*v1alpha1.AutoscalingRunnerSet, error) {
-	owner := metav1.GetControllerOfNoCopy(set)
-	if owner == nil || owner.Kind != "AutoscalingRunnerSet" {
-		return nil, nil
-	}
 	origin := &v1alpha1.AutoscalingRunnerSet{}
-	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: owner.Name}, origin, client.UnsafeDisableDeepCopy)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && origin.UID != owner.UID:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get AutoscalingRunnerSet %s: %w", owner.Name, err)
+	found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin, client.UnsafeDisableDeepCopy)
+	if err != nil || !found {
+		return nil, err
 	}
 	return origin, nil
 }

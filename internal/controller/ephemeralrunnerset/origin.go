@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -35,19 +33,9 @@ const (
 
 // originOf returns the AutoscalingRunnerSet that controls a runner set, nil if there is none.
 func (c *Controller) originOf(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (*v1alpha1.AutoscalingRunnerSet, error) {
-	reference := metav1.GetControllerOfNoCopy(set)
-	if reference == nil || reference.Kind != "AutoscalingRunnerSet" {
-		return nil, nil
-	}
 	origin := &v1alpha1.AutoscalingRunnerSet{}
-	err := c.options.Client.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: reference.Name}, origin)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get AutoscalingRunnerSet %s: %w", reference.Name, err)
-	case origin.UID != reference.UID:
-		return nil, nil
+	if found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin); err != nil || !found {
+		return nil, err
 	}
 	return origin, nil
 }

@@ -40,8 +40,7 @@ func (c *Controller) abandon(ctx context.Context, p *pass) (ctrl.Result, error) 
 	if due := p.state.differsSince.Add(differsGrace); now.Before(due) {
 		return requeue.At(due, now), nil
 	}
-	unchanged := kube.UIDPrecondition(p.set)
-	unchanged.ResourceVersion = &p.set.ResourceVersion // somebody may be giving it an owner
+	unchanged := kube.UnchangedPrecondition(p.set) // somebody may be giving it an owner
 	err = c.options.Client.Delete(ctx, p.set.DeepCopy(), unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(ignoreConflict(err)) != nil {
 		return ctrl.Result{}, fmt.Errorf("delete EphemeralRunnerSet without an owner: %w", err)
