@@ -247,13 +247,19 @@ func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	return m.exitedAt.IsZero() && !m.pod.left && !m.pod.deleted
 }
 
-// missedPod reads the pod from the API server. If reading is forbidden while the runner is being deleted, it trusts the
-// cache: the right to read pods comes from the scale set's Role, which may be deleted first, and the deletion has its own
-// deadline.
+// missedPod reads the pod from the API server. If reading is forbidden while the runner is being deleted, or has no set, it trusts the
+// cache: the right to read pods comes from the scale set's Role, which may be deleted first. The deletion has its own deadline, and asks
+// GitHub before anything is killed.
 func (c *Controller) missedPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
 	pod, err := ownPod(ctx, c.options.Reader, runner)
-	if apierrors.IsForbidden(err) && !runner.DeletionTimestamp.IsZero() {
-		return nil, nil
+	if !apierrors.IsForbidden(err) {
+		return pod, err
 	}
-	return pod, err
+	if runner.DeletionTimestamp.IsZero() {
+		set, setErr := c.runnerSet(ctx, runner)
+		if setErr != nil || set != nil {
+			return nil, errors.Join(err, setErr)
+		}
+	}
+	return nil, nil
 }

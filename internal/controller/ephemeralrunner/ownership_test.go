@@ -65,6 +65,21 @@ func TestRunnerWithoutASetGetsNothingAndGoes(t *testing.T) {
 	}
 }
 
+// Its namespace may be one whose scale set, and with it the right to read pods, is long gone.
+func TestRunnerWithoutASetGoesThoughItsPodMayNotBeRead(t *testing.T) {
+	for state, restore := range restored {
+		t.Run(state, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.controller.options.Reader = podsForbidden{f.api}
+				f.settle()
+				if f.runner() != nil {
+					t.Errorf("left: runner %+v", f.runner())
+				}
+			}, newRunner(lost["no owner"], restore))
+		})
+	}
+}
+
 // nobodysSet returns the runner's set without an owner.
 func nobodysSet() *v1alpha1.EphemeralRunnerSet {
 	set := newSet()
