@@ -6,6 +6,7 @@ import (
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,7 +61,73 @@ func runnerAttacks() []attack {
 			says: func(*stage) error { return nil },
 			harm: (*stage).countedForAnother,
 		},
+		{
+			name:    "many runners at a GitHub that hangs",
+			objects: (*stage).crowd,
+			act:     (*stage).claimRegistrations,
+			says:    func(*stage) error { return nil },
+			harm:    (*stage).crowdsPods,
+		},
 	}
+}
+
+// crowdName begins the names of runners that team b has made by hand.
+const crowdName = "crowd-"
+
+// crowd is many runners at a GitHub that answers nothing. Every second one says that team b's honest set owns it.
+func (s *stage) crowd() (objects []client.Object) {
+	count := 150
+	if *everyPath {
+		count = 2000
+	}
+	own, err := s.runnerSets(ownSet)
+	if err != nil || len(own) != 1 {
+		s.Fatalf("%d runner sets of the honest set: %v", len(own), err)
+	}
+	for i := range count {
+		runner := s.runner(fmt.Sprintf("%s%d", crowdName, i), fmt.Sprintf("crowd%d", i%50), s.attacker.namespace)
+		runner.Spec.GitHubConfigUrl, runner.Spec.GitHubServerTLS = s.own["hanging"].URL+"/org", s.base.Spec.GitHubServerTLS
+		if i%2 == 0 {
+			owner := metav1.NewControllerRef(&own[0], v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))
+			owner.BlockOwnerDeletion = nil // for which it would need further rights
+			runner.OwnerReferences = []metav1.OwnerReference{*owner}
+		}
+		objects = append(objects, runner)
+	}
+	return objects
+}
+
+// claimRegistrations has the runners that are left say that they have registrations and jobs.
+func (s *stage) claimRegistrations() error {
+	var runners v1alpha1.EphemeralRunnerList
+	if err := s.attacker.client.List(s.Context(), &runners, client.InNamespace(s.attacker.namespace)); err != nil {
+		return err
+	}
+	for i := range runners.Items {
+		runner := &runners.Items[i]
+		if !strings.HasPrefix(runner.Name, crowdName) {
+			continue
+		}
+		patch := fmt.Sprintf(`{"status":{"phase":"Running","runnerId":%d,"jobId":"%s"}}`, 1000+i, runner.Name)
+		if err := s.attacker.client.Status().Patch(s.Context(), runner, client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crowdsPods lists pods of runners that nobody counts.
+func (s *stage) crowdsPods() (wrong []string) {
+	var pods corev1.PodList
+	if err := s.attacker.client.List(s.Context(), &pods, client.InNamespace(s.attacker.namespace)); err != nil {
+		s.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if strings.HasPrefix(pod.Name, crowdName) {
+			wrong = append(wrong, "there is a pod "+pod.Name)
+		}
+	}
+	return wrong
 }
 
 // turn does with the rights of a set's listener what the listener doesn't.

@@ -167,6 +167,7 @@ func (s *stage) openServers() {
 	}).Handler())
 	s.own["redirecting"] = loopback(s.T, sending(nowhere))
 	s.own["babbling"] = loopback(s.T, saying(http.StatusForbidden, marker))
+	s.own["hanging"] = serve(s.T, "127.0.0.1:0", true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	s.own["downgrading"] = serve(s.T, "127.0.0.1:0", true, sending(nowhere))
 	s.own["plain service"] = serve(s.T, "127.0.0.1:0", true, newGitHub(s.T, fakegithub.Options{PublicURL: nowhere}).Handler())
 	github := newGitHub(s.T, fakegithub.Options{}).Handler()
