@@ -43,7 +43,8 @@ func nobodys(scaleSet types.NamespacedName) owner {
 	return owner{uid: types.UID("nobody's of " + scaleSet.String())}
 }
 
-// setMembers are the runners of one set. The next call of roster.of sorts in those that came, and removes those that left.
+// setMembers are the runners of one set. The next call of roster.of sorts in those that came, and removes those that left; more than half
+// of them never have.
 type setMembers struct {
 	members []*member
 	ordered int // number of members in order, counted from the first
@@ -120,9 +121,11 @@ func (r *roster) removeLocked(key types.NamespacedName) owner {
 	}
 	left.gone = true
 	set := r.sets[left.set.uid]
-	set.gone++
-	if set.gone == len(set.members) {
+	switch set.gone++; {
+	case set.gone == len(set.members):
 		delete(r.sets, left.set.uid)
+	case set.gone > len(set.members)/2:
+		set.dropGone() // no pass may ever ask for the members of a set that is nobody's
 	}
 	return left.set
 }
@@ -194,16 +197,22 @@ func (r *roster) of(set types.UID) []*runnerView {
 // tidy removes the members that have left and sorts in the new ones. Most of these are younger than all others, so there is
 // little to sort; if none came or left there is nothing to do.
 func (s *setMembers) tidy() {
-	if s.gone > 0 {
-		s.ordered -= countGone(s.members[:s.ordered])
-		s.members = slices.DeleteFunc(s.members, func(m *member) bool { return m.gone })
-		s.gone = 0
-	}
+	s.dropGone()
 	if added := s.members[s.ordered:]; len(added) > 0 {
 		from, _ := slices.BinarySearchFunc(s.members[:s.ordered], slices.MinFunc(added, byAge), byAge)
 		slices.SortFunc(s.members[from:], byAge)
 		s.ordered = len(s.members)
 	}
+}
+
+// dropGone removes the members that have left.
+func (s *setMembers) dropGone() {
+	if s.gone == 0 {
+		return
+	}
+	s.ordered -= countGone(s.members[:s.ordered])
+	s.members = slices.DeleteFunc(s.members, func(m *member) bool { return m.gone })
+	s.gone = 0
 }
 
 func countGone(members []*member) int {

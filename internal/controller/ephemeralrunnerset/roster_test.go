@@ -34,6 +34,21 @@ func TestRosterIsOrderedByAge(t *testing.T) {
 	want("a", "b", "c", "e")
 }
 
+// No pass asks for runners that belong to no set while there is no AutoscalingRunnerSet. One of them stays all the time.
+func TestRosterForgetsRunnersThatNoPassAsksFor(t *testing.T) {
+	r := newRoster()
+	for i := range 10_000 {
+		name := fmt.Sprint("runner-", i)
+		r.put(runnerKey(name), owner{}, runnerView{name: name, uid: types.UID(name)})
+		if i > 0 {
+			r.remove(runnerKey(name))
+		}
+	}
+	if held := len(r.sets[nobodys(types.NamespacedName{}).uid].members); held > 2 {
+		t.Errorf("%d runners are held, and one lives", held)
+	}
+}
+
 func TestTemplateOfARunner(t *testing.T) {
 	h := newHistory(creations{})
 	h.failures.forTemplate("now")
