@@ -80,7 +80,7 @@ func (c *Controller) tryTemplate(ctx context.Context, p *pass) error {
 	if hash := kube.Hash(pod); m.tried != hash {
 		c.trials.Forget(p.key)
 		told := p.set.Status.ObservedGeneration == p.set.Generation && p.set.Status.RunnerSpecHash == p.runnerSpecHash
-		*m = templateMemory{tried: hash, settled: m.tried == "" && told}
+		*m = templateMemory{tried: hash, settled: m.tried == "" && told && !p.wasChecking()}
 	}
 	last, known := c.trials.Last(p.key)
 	if known && !last.Running() {
@@ -107,16 +107,21 @@ func (c *Controller) tryTemplate(ctx context.Context, p *pass) error {
 // must not make the set ready with it.
 func (p *pass) untried() bool {
 	status := &p.set.Status
-	before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case !p.cutShort || p.template.reached:
 		return false
-	case before != nil && before.Reason == reasonCheckingTemplate:
+	case p.wasChecking():
 		return true
 	case p.runnerSpecHash == "":
 		return status.ObservedGeneration != p.set.Generation
 	}
 	return status.RunnerSpecHash != "" && status.RunnerSpecHash != p.runnerSpecHash
+}
+
+// wasChecking reports whether the status waits for the first answer about a template.
+func (p *pass) wasChecking() bool {
+	ready := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == reasonCheckingTemplate
 }
 
 // try sends the pod as a dry run. That a quota is full is the last thing an API server finds: everything else has admitted the pod.
@@ -217,8 +222,8 @@ func (c *Controller) lookAtPods(ctx context.Context, p *pass, template string) e
 		m.newest = metav1.Unix(1, 0) // there are none: the first one counts
 	}
 	m.noteRefused(runners.Items, template, p.now)
-	if !m.refusedSince.IsZero() {
-		p.requeue.After(max(m.refusedSince.Add(refusedFor).Sub(p.now), statusPeriod))
+	if wait := m.refusedSince.Add(refusedFor).Sub(p.now); wait > 0 {
+		p.requeue.After(wait) // from then on the next dry run brings a pass, and so does the runner set, which counts its runners
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -105,4 +106,55 @@ func (f *fixture) refuseAnnotations(err error) {
 		return c.Patch(ctx, object, patch, options...)
 	}
 	f.restart(nil)
+}
+
+// A manager that is restarted takes no template for one that was tried if it wasn't written, or its dry run has not been answered.
+func TestARestartMakesNoUntriedTemplateReady(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		var fails error
+		f.intercept.Apply = func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if fails != nil {
+				return fails
+			}
+			return c.Apply(ctx, object, options...)
+		}
+		kubernetes := f.admit(&admission{})
+		f.listen()
+		kubernetes.takes, kubernetes.answer = 20*time.Second, errPodSecurity
+		f.edit(func(set *v1alpha1.AutoscalingRunnerSet) { set.Spec.Template.Labels = map[string]string{"a": "b"} })
+		for _, step := range []struct {
+			when  string
+			fails error
+		}{{"the template can't be written", errors.New("timeout")}, {"it is written", nil}, {"it is being tried", nil}} {
+			fails = step.fails
+			f.restart(nil)
+			for range 4 {
+				_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+				if set := f.set(); set.Status.ObservedGeneration == set.Generation && meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
+					t.Errorf("after a restart when %s: ready with a template that nobody has tried", step.when)
+				}
+				controllertest.Elapse(2 * statusPeriod)
+			}
+		}
+		f.runFor(30 * time.Second)
+		f.wantReady("tried", metav1.ConditionFalse, v1alpha1.ReasonPodForbidden, false)
+	})
+}
+
+// While runners are refused, their set's pods and runners are looked at when a dry run ends, and not all the time.
+func TestAStalledSetCostsFewPasses(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.admit(&admission{answer: errNoDryRun})
+		f.listen()
+		f.waitingRunner("r1", v1alpha1.ReasonPodForbidden)
+		f.runFor(90 * time.Second)
+		f.wantReady("for longer than a minute", metav1.ConditionFalse, v1alpha1.ReasonPodForbidden, true)
+		passes := 0
+		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); passes++ {
+			controllertest.Elapse(f.reconcile().RequeueAfter)
+		}
+		if passes > 40 {
+			t.Errorf("%d passes in ten minutes", passes)
+		}
+	})
 }

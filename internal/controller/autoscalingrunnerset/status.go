@@ -75,8 +75,8 @@ func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	if !p.unconfirmed {
 		status.Registration = p.registration
 	}
-	if p.runnerSpecHash != "" {
-		status.RunnerSpecHash = p.runnerSpecHash
+	if p.runnerSpecHash != "" && p.template.reached {
+		status.RunnerSpecHash = p.runnerSpecHash // otherwise it may not have been written
 	}
 	status.ObservedGeneration = p.set.Generation
 	status.CurrentRunners = currentRunners(p.runnerSets)
