@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // IsRefused reports whether the API server rejected a request and will most likely reject it again. Forbidden means that the
@@ -64,3 +65,12 @@ func IsNamespaceTerminating(err error) bool {
 
 // IsBehind reports whether a request was refused because it was based on an old state.
 func IsBehind(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+// IgnoreOvertaken drops the error of a write to an object that is gone, or that somebody has changed since it was read: the watch brings
+// what has become of it.
+func IgnoreOvertaken(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}

@@ -133,7 +133,7 @@ func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*runnerV
 		if err == nil {
 			deleted <- r.uid
 		}
-		if err = ignoreConflict(err); err != nil {
+		if err = kube.IgnoreOvertaken(err); err != nil {
 			return fmt.Errorf("delete runner %s: %w", r.name, err)
 		}
 		return nil

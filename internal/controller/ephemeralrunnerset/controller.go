@@ -140,7 +140,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return c.finalize(ctx, p)
 	}
 	if err := kube.AddFinalizer(ctx, c.options.Client, set, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet); err != nil {
-		return ctrl.Result{}, ignoreConflict(err)
+		return ctrl.Result{}, kube.IgnoreOvertaken(err)
 	}
 
 	origin, err := c.originOf(ctx, set)
@@ -287,12 +287,4 @@ func (c *Controller) forgetLocked(key types.NamespacedName) {
 	}
 	delete(c.states, key)
 	c.expectations.Forget(key)
-}
-
-// ignoreConflict drops the error of a write that another one has overtaken: the watch brings the newer object.
-func ignoreConflict(err error) error {
-	if apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
@@ -93,7 +94,7 @@ func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 	if err := c.options.Client.Status().Patch(ctx, set, patch); err != nil {
 		before.DeepCopyInto(set)
 		p.requeueBy(now.Add(reportPeriod))
-		if ignoreConflict(client.IgnoreNotFound(err)) == nil {
+		if kube.IgnoreOvertaken(err) == nil {
 			return nil
 		}
 		return fmt.Errorf("count lost jobs: %w", err)

@@ -42,7 +42,7 @@ func (c *Controller) abandon(ctx context.Context, p *pass) (ctrl.Result, error) 
 	}
 	unchanged := kube.UnchangedPrecondition(p.set) // somebody may be giving it an owner
 	err = c.options.Client.Delete(ctx, p.set.DeepCopy(), unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if client.IgnoreNotFound(ignoreConflict(err)) != nil {
+	if kube.IgnoreOvertaken(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("delete EphemeralRunnerSet without an owner: %w", err)
 	}
 	if err == nil {
