@@ -211,7 +211,7 @@ func TestRestartAfterTheStartDoesNotReuseTheJITConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		f.wantCalls("jit", "remove 101")
+		f.wantCalls("jit", "find", "remove 101") // no pod proves the id any more
 		f.elapse(retryBackoff[0])
 		f.settle()
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {

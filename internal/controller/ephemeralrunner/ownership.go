@@ -56,12 +56,12 @@ func (c *Controller) removeAbandoned(ctx context.Context, p *pass) (time.Time, e
 	why := whyAbandoned(p.EphemeralRunner)
 	if err := kube.AddFinalizer(ctx, c.options.Client, p.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration); err != nil {
 		p.memory.shared.resume() // somebody may have given it an owner
-		return later, ignoreOvertaken(err)
+		return later, kube.IgnoreOvertaken(err)
 	}
 	unchanged := kube.UnchangedPrecondition(p.EphemeralRunner) // somebody may be giving it an owner
 	if err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), unchanged); err != nil {
 		p.memory.shared.resume()
-		if err = ignoreOvertaken(err); err != nil {
+		if err = kube.IgnoreOvertaken(err); err != nil {
 			err = fmt.Errorf("delete runner without a set: %w", err)
 		}
 		return later, err
@@ -71,14 +71,6 @@ func (c *Controller) removeAbandoned(ctx context.Context, p *pass) (time.Time, e
 		"the runner is removed: %s, as after a restore from a backup; a job that it runs is finished. Only the manager creates runners: "+
 			"leave EphemeralRunners out of backups and manifests", why)))
 	return later, nil
-}
-
-// ignoreOvertaken drops the error of a write to a runner that is gone, or that somebody has changed since it was read.
-func ignoreOvertaken(err error) error {
-	if apierrors.IsConflict(err) {
-		return nil
-	}
-	return client.IgnoreNotFound(err)
 }
 
 func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
@@ -126,38 +118,6 @@ var (
 	errNoRoom       = &failure{reason: v1alpha1.ReasonMaxRunnersReached, message: "its EphemeralRunnerSet has as many runners as maxRunners allows, without this one; those that nobody needs are removed"}
 )
 
-// registrationOf returns the id of the registration that the runner has on GitHub, 0 if it has none. certain says that known comes from
-// the runner's own pod, or that this process has registered it. Otherwise only the status says so. That of a runner without a set, or
-// whose set is nobody's, may be from another time or cluster: the id may be another runner's by now, and a runner of that name that is
-// online works elsewhere.
-func (c *Controller) registrationOf(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, known int, certain bool) (int, error) {
-	restored := false
-	if !certain {
-		var origin *v1alpha1.AutoscalingRunnerSet
-		set, err := c.runnerSet(ctx, runner)
-		if err == nil && set != nil {
-			origin, err = c.origin(ctx, set)
-		}
-		if err != nil {
-			return 0, err
-		}
-		restored = origin == nil
-	}
-	if known != 0 && !restored {
-		return known, nil
-	}
-	found, err := github.GetRunnerByName(ctx, runner.Name)
-	switch {
-	case err != nil:
-		return 0, err
-	case found.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
-		return 0, nil
-	case restored && (found.Online() || known != 0 && known != found.ID):
-		return 0, nil
-	}
-	return found.ID, nil
-}
-
 // removeRemains deletes what has the name of a runner that doesn't exist, and was a runner's, and has no owner: a backup has brought it back.
 // The registration is used up or another's, and nobody counts the pod. It is read once more: what the cache keeps of a pod doesn't tell a
 // runner's from one that only has its label. The Secret goes first, because the pod leads to it.
@@ -189,7 +149,7 @@ func (c *Controller) removeRemains(ctx context.Context, name types.NamespacedNam
 	case apierrors.IsForbidden(err):
 		return ctrl.Result{RequeueAfter: abandonedPodRetry}, nil // the doctor names the pod
 	case err != nil:
-		return ctrl.Result{}, ignoreOvertaken(err)
+		return ctrl.Result{}, kube.IgnoreOvertaken(err)
 	}
 	report.RecordEvent(ctx, c.options.Recorder, pod, nil, report.Warning(v1alpha1.ReasonOwnerless, actionDelete,
 		"the pod is deleted: no EphemeralRunner owns it, so nobody counts it, as after a restore from a backup; leave runner pods and their Secrets out of backups"))

@@ -87,39 +87,62 @@ func nobodysSet() *v1alpha1.EphemeralRunnerSet {
 	return set
 }
 
-// What a backup says of a registration may be about another one by now.
-func TestOnlyTheRunnersOwnRegistrationIsRemoved(t *testing.T) {
-	for name, test := range map[string]struct {
-		registered actions.RunnerReference
-		removed    bool
-	}{
-		"its own":                     {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "offline"}, true},
-		"its own, status unknown":     {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet}, true},
-		"another runner's":            {actions.RunnerReference{ID: 37, Name: "other", RunnerScaleSetID: scaleSet}, false},
-		"a later one of its name":     {actions.RunnerReference{ID: 38, Name: runnerKey.Name, RunnerScaleSetID: scaleSet}, false},
-		"of another scale set":        {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet + 1}, false},
-		"at work in another cluster":  {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "online"}, false},
-		"at work, by an old API's ID": {actions.RunnerReference{ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "Online"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
+// registrations are what GitHub may have when a runner comes back whose status names registration 37.
+var registrations = map[string]actions.RunnerReference{
+	"of its name and id":          {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet},
+	"offline for the moment":      {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "offline"},
+	"at work in another cluster":  {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "online"},
+	"another runner's":            {ID: 37, Name: "other", RunnerScaleSetID: scaleSet},
+	"a later one of its name":     {ID: 38, Name: runnerKey.Name, RunnerScaleSetID: scaleSet},
+	"of another scale set's name": {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet + 1},
+}
+
+// What a backup says of a registration may be about that of a runner that works in another cluster. GitHub isn't asked, so it need not
+// answer, and no credentials are needed.
+func TestRunnerThatNobodyCountsTakesNoRegistrationAway(t *testing.T) {
+	for state, restore := range restored {
+		for name, registered := range registrations {
+			t.Run(state+", "+name, func(t *testing.T) {
+				check := func(f *fixture, why string) {
+					f.github.registered[registered.Name], f.github.unresolved = registered, errGitHubAway
+					for range 3 { // a lost job is reported, and a set that is nobody's counts none
+						f.settle()
+						f.elapse(max(silentGracePeriod, countedTimeout))
+					}
+					if said := f.github.said(); f.runner() != nil || len(said) > 0 {
+						t.Errorf("%s: GitHub was asked %v; runner %v", why, said, f.runner())
+					}
+				}
+				inBubble(t, func(f *fixture) { check(f, "without a set") }, newRunner(lost["no owner"], restore))
+				inBubble(t, func(f *fixture) {
+					f.delete()
+					check(f, "of a set that is nobody's, which is drained")
+				}, newRunner(restore), nobodysSet())
+			})
+		}
+	}
+}
+
+// A copy of a runner, with its owner and its status, has no registration yet: what its status names is the original's. In its own name
+// it may have one, of which it says nothing.
+func TestCopyOfARunnerTakesNoRegistrationAway(t *testing.T) {
+	for state, restore := range restored {
+		t.Run(state, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.github.registered[test.registered.Name] = test.registered
+				f.github.registered["original"] = actions.RunnerReference{ID: 37, Name: "original", RunnerScaleSetID: scaleSet}
+				f.github.registered[name] = actions.RunnerReference{ID: 38, Name: name, RunnerScaleSetID: scaleSet}
 				f.settle()
-				if f.runner() != nil {
-					t.Error("the runner is still there")
-				}
-				if removed := len(f.github.registered) == 0; removed != test.removed {
-					t.Errorf("removed %t, want %t", removed, test.removed)
-				}
-			}, newRunner(lost["no owner"], restored["running"]))
-			inBubble(t, func(f *fixture) { // one whose set came back with it, and is drained
-				f.github.registered[test.registered.Name] = test.registered
+				f.elapse(retryBackoff[0])
+				f.settle()
 				f.delete()
 				f.settle()
-				if removed := len(f.github.registered) == 0; f.runner() != nil || removed != test.removed {
-					t.Errorf("of a set that is nobody's: removed %t, want %t; runner %v", removed, test.removed, f.runner())
+				if _, there := f.github.registered["original"]; !there {
+					t.Error("the original has lost its registration")
 				}
-			}, newRunner(restored["running"]), nobodysSet())
+				if left, there := f.github.registered[name]; there {
+					t.Errorf("left: %v", left)
+				}
+			}, newRunner(restore))
 		})
 	}
 }
@@ -271,18 +294,27 @@ func TestSecretThatLostItsOwnerGoesWithTheRunner(t *testing.T) {
 	}
 }
 
-// Nothing strands it: GitHub doesn't answer, or its credentials are gone.
+// Nothing strands one with a pod: GitHub doesn't answer, or its credentials are gone.
 func TestRunnerWithoutASetDoesNotWaitForGitHubForEver(t *testing.T) {
 	inBubble(t, func(f *fixture) {
+		f.started()
+		orphan := f.runner()
+		orphan.OwnerReferences = nil
+		if err := f.api.WithWatch.Update(t.Context(), orphan); err != nil {
+			t.Fatal(err)
+		}
 		f.github.find, f.github.remove = errGitHubAway, errGitHubAway
 		f.settle()
+		if f.runner() == nil {
+			t.Error("GitHub was not asked whether it has a job")
+		}
 		f.elapse(answerTimeout)
 		f.settle()
 		if f.runner() != nil {
 			t.Error("the runner is still there")
 		}
 		f.wantEvent("RegistrationLeft")
-	}, newRunner(lost["no owner"], restored["running"]))
+	}, newRunner())
 }
 
 // Somebody gives a runner an owner while it is about to be deleted.
@@ -308,15 +340,24 @@ func TestRunnerThatWasChangedSinceItWasReadIsLookedAtAgain(t *testing.T) {
 	}, newRunner(lost["no owner"]))
 }
 
+// vanish has the runner garbage collected before it has got a finalizer, which takes the manager more than one try.
+func (f *fixture) vanish() {
+	f.Helper()
+	f.api.refuse = map[string]error{"patch EphemeralRunner": apierrors.NewServiceUnavailable("busy")}
+	if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey}); err == nil {
+		f.Fatal("the finalizer is there")
+	}
+	f.api.refuse = nil
+	f.delete()
+}
+
 // One that came back without its finalizer may be garbage collected before it has got that again.
 func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
 	runner := newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil })
 	secret := newSecret(runner, &registration{id: 37, config: "config"})
 	secret.UID, secret.OwnerReferences = "secret", nil
 	inBubble(t, func(f *fixture) {
-		p := f.newPass()
-		p.memory.mayVanish = true // as Reconcile notes
-		f.delete()
+		f.vanish()
 		f.settle()
 		if f.secret() != nil {
 			t.Error("the Secret is still there")
@@ -327,8 +368,7 @@ func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
 // With the scale set went the Role that lets the manager read Secrets: there is nothing to try again.
 func TestSecretOfARunnerThatVanishesIsLeftIfItMayNotBeRead(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.newPass().memory.mayVanish = true
-		f.delete()
+		f.vanish()
 		f.api.refuse = map[string]error{"get Secret": apierrors.NewForbidden(secrets, name, errors.New("the Role is gone"))}
 		if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}); err != nil {
 			t.Error(err)
