@@ -62,6 +62,8 @@ type fixture struct {
 	// missing is GitHub's answer if it knows no runner, lookedUp is how often it was asked whether it knows one.
 	missing  error
 	lookedUp int
+	// another is the name of the runner that GitHub has under every id, empty if it is that of the runner here.
+	another string
 }
 
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
@@ -171,7 +173,13 @@ func (f *fixture) GetRunner(_ context.Context, id int) (*actions.RunnerReference
 	if f.missing != nil {
 		return nil, f.missing
 	}
-	return &actions.RunnerReference{ID: id}, nil
+	found := &actions.RunnerReference{ID: id, Name: f.another}
+	for _, r := range f.runners() {
+		if f.another == "" && r.Status.RunnerID == id {
+			found.Name = r.Name
+		}
+	}
+	return found, nil
 }
 
 // newSet returns a set that wants the given number of runners.
@@ -231,8 +239,8 @@ func (f *fixture) wantRunners(want int) {
 // bringUp registers and starts all runners.
 func (f *fixture) bringUp() {
 	f.Helper()
-	for _, r := range f.runners() {
-		r.Status.Phase, r.Status.RunnerID, r.Status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, 7, true
+	for i, r := range f.runners() {
+		r.Status.Phase, r.Status.RunnerID, r.Status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, 7+i, true
 		if err := f.api.Status().Update(f.Context(), &r); err != nil {
 			f.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -89,7 +90,7 @@ func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, h *history, p *plan) i
 
 // askOne reports whether it has asked: it does not if a question about the runner is under way.
 func (q *questions) askOne(
-	set *v1alpha1.EphemeralRunnerSet, h *history, r *runnerView, do func(_ context.Context, _ GitHub, id int, protected bool) (answer, error),
+	set *v1alpha1.EphemeralRunnerSet, h *history, r *runnerView, do func(_ context.Context, _ GitHub, _ *runnerView, protected bool) (answer, error),
 ) bool {
 	protected := !r.completed && h.slotOf(r) == slotWorking
 	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
@@ -99,7 +100,7 @@ func (q *questions) askOne(
 		if err != nil {
 			return answerNone, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
 		}
-		said, err := do(ctx, github, r.registrationID, protected)
+		said, err := do(ctx, github, r, protected)
 		if said == answerRemoved || said == answerMissing && r.ended() {
 			q.removed.Note(r.uid, r.registrationID)
 		}
@@ -114,7 +115,25 @@ func (q *questions) askOne(
 	return asked
 }
 
-func deregisterRunner(ctx context.Context, github GitHub, id int, protected bool) (answer, error) {
+// deregisterRunner asks GitHub to remove a runner's registration. That of a runner that has ended is looked at first: it has no pod that
+// would prove that the id is its own.
+func deregisterRunner(ctx context.Context, github GitHub, r *runnerView, protected bool) (answer, error) {
+	if !r.ended() {
+		return removeRegistration(ctx, github, r.registrationID, protected)
+	}
+	switch said, err := lookUpRunner(ctx, github, r, protected); said {
+	case answerRegistered:
+		return removeRegistration(ctx, github, r.registrationID, protected)
+	case answerMissing:
+		return answerRemoved, nil
+	case answerPerhapsMissing:
+		return answerPerhapsRemoved, nil
+	default:
+		return said, err
+	}
+}
+
+func removeRegistration(ctx context.Context, github GitHub, id int, protected bool) (answer, error) {
 	switch err := github.RemoveRunner(ctx, id); {
 	case err == nil:
 		return answerRemoved, nil
@@ -127,8 +146,11 @@ func deregisterRunner(ctx context.Context, github GitHub, id int, protected bool
 	}
 }
 
-func lookUpRunner(ctx context.Context, github GitHub, id int, protected bool) (answer, error) {
-	switch _, err := github.GetRunner(ctx, id); {
+// lookUpRunner asks GitHub whether it has the runner. An id under which it has another one is not the runner's.
+func lookUpRunner(ctx context.Context, github GitHub, r *runnerView, protected bool) (answer, error) {
+	switch found, err := github.GetRunner(ctx, r.registrationID); {
+	case err == nil && !strings.EqualFold(found.Name, r.name):
+		return answerMissing, nil
 	case err == nil:
 		return answerRegistered, nil
 	case isGone(err, protected):

@@ -60,11 +60,11 @@ func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 		"without a name, idle":    {unnamed, false, answerPerhapsRemoved, answerPerhapsMissing, false},
 		"without a name, working": {unnamed, true, answerNone, answerNone, true},
 	} {
-		github := answering{err: test.err}
-		if removed, err := deregisterRunner(t.Context(), github, 1, test.protected); removed != test.removed || (err != nil) != test.fails {
+		github, registered := answering{err: test.err}, &runnerView{registrationID: 1}
+		if removed, err := deregisterRunner(t.Context(), github, registered, test.protected); removed != test.removed || (err != nil) != test.fails {
 			t.Errorf("%s: the removal is %v, %v", name, removed, err)
 		}
-		if looked, err := lookUpRunner(t.Context(), github, 1, test.protected); looked != test.looked || (err != nil) != test.fails {
+		if looked, err := lookUpRunner(t.Context(), github, registered, test.protected); looked != test.looked || (err != nil) != test.fails {
 			t.Errorf("%s: the question is %v, %v", name, looked, err)
 		}
 	}
@@ -97,6 +97,43 @@ func TestWorkingRunnerOutlivesAGatewaysNotFound(t *testing.T) {
 			}, newSet(1))
 		})
 	}
+}
+
+// A backup tool restores a runner's status, and people copy runners with it: the id in it is another runner's.
+func TestACopiedStatusTakesNoRegistrationAway(t *testing.T) {
+	for name, named := range map[string]string{"as it was": "original", "with its own name": ""} {
+		for _, phase := range []v1alpha1.EphemeralRunnerPhase{v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseSucceeded} {
+			t.Run(name+", "+string(phase), func(t *testing.T) {
+				inBubble(t, func(f *fixture) {
+					f.another = "original"
+					f.reconcile()
+					f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) {
+						status.Phase, status.RunnerID, status.RunnerName, status.JobID = phase, 7, named, "1"
+					})
+					for range 3 {
+						f.reconcile()
+						controllertest.Elapse(askAgainAfter)
+						f.reconcile()
+					}
+					if f.asked > 0 {
+						t.Errorf("GitHub was asked %d times to remove another runner", f.asked)
+					}
+				}, newSet(1))
+			})
+		}
+	}
+}
+
+func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.another = "original"
+		if said, err := lookUpRunner(t.Context(), f, &runnerView{name: "copy", registrationID: 7}, true); said != answerMissing || err != nil {
+			t.Errorf("a copy: %v, %v", said, err)
+		}
+		if said, err := lookUpRunner(t.Context(), f, &runnerView{name: "Original", registrationID: 7}, true); said != answerRegistered || err != nil {
+			t.Errorf("the runner itself, whose name GitHub has in small letters: %v, %v", said, err)
+		}
+	})
 }
 
 // answering is a GitHub that answers everything with one error.

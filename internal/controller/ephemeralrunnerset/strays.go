@@ -225,7 +225,7 @@ func (c *Controller) removeStray(ctx context.Context, set *v1alpha1.EphemeralRun
 	case registered.RunnerScaleSetID != set.Spec.EphemeralRunnerSpec.RunnerScaleSetID:
 		return strayAnswer{outcome: answerRegistered}, nil // another scale set's
 	}
-	outcome, err := deregisterRunner(ctx, github, registered.ID, false)
+	outcome, err := removeRegistration(ctx, github, registered.ID, false)
 	if err != nil {
 		err = fmt.Errorf("remove registration %s: %w", name, err)
 	}

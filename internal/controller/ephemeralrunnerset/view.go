@@ -23,7 +23,7 @@ type runnerView struct {
 	resourceVersion string // precondition of a deletion while the runner is unregistered
 	createdAt       time.Time
 	scaleSet        types.NamespacedName // which its labels name
-	registrationID  int                  // id on GitHub, 0 while not recorded
+	registrationID  int                  // id on GitHub, 0 while not recorded; see recordedID
 	configURL       configURL
 
 	phase    v1alpha1.EphemeralRunnerPhase
@@ -116,7 +116,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		name: object.Name, uid: object.UID, resourceVersion: object.ResourceVersion,
 		createdAt:      object.CreationTimestamp.Time,
 		scaleSet:       kube.ScaleSetOf(object),
-		registrationID: status.RunnerID,
+		registrationID: recordedID(object),
 		configURL:      configURLOf(&object.Spec),
 		phase:          status.Phase,
 		deleting:       !object.DeletionTimestamp.IsZero(),
@@ -133,6 +133,15 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		reason:         status.Reason, message: status.Message,
 		keepers: strings.Join(kube.Keepers(object), " "),
 	}
+}
+
+// recordedID returns the runner's id on GitHub as its status has it, 0 if that has none or is a copy of another runner's, whose name it
+// then has: a backup tool restores a status as it was. Whether a copy was edited only GitHub can tell.
+func recordedID(runner *v1alpha1.EphemeralRunner) int {
+	if named := runner.Status.RunnerName; named != "" && named != runner.Name {
+		return 0
+	}
+	return runner.Status.RunnerID
 }
 
 // templateHash identifies the template that runners are created from.
