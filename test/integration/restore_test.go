@@ -84,30 +84,7 @@ func TestNothingRestoredOutlivesItsScaleSet(t *testing.T) {
 		b.restoreRunner(nil)
 	}
 	r.AwaitUninstalled()
-	b.releaseRunners()
-}
-
-// releaseRunners waits until all runners are gone. It takes the finalizers from those that wait, for five minutes, for a GitHub that can't
-// be asked any more: managers of other tests, which have no rights in this namespace, would see them.
-func (b *backup) releaseRunners() {
-	b.t.Helper()
-	left := func(ctx context.Context) (int, error) {
-		var runners v1alpha1.EphemeralRunnerList
-		if err := b.Cluster.Client().List(ctx, &runners, client.InNamespace(b.RunnerNamespace)); err != nil {
-			return 0, err
-		}
-		for i := range runners.Items {
-			if runners.Items[i].DeletionTimestamp == nil {
-				continue
-			}
-			err := b.Cluster.Client().Patch(ctx, &runners.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
-			if client.IgnoreNotFound(err) != nil {
-				return 0, err
-			}
-		}
-		return len(runners.Items), nil
-	}
-	b.Eventually(left, rig.Patience, 200*time.Millisecond).WithContext(b.t.Context()).Should(gomega.BeZero(), "runners left")
+	b.Eventually(b.ownerless, rig.Patience, 200*time.Millisecond).WithContext(t.Context()).Should(gomega.BeEmpty())
 }
 
 // save reads one of each kind.

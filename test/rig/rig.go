@@ -60,6 +60,9 @@ type Options struct {
 	AsShipped bool
 	// RunnerNamespace is an existing namespace for the scale sets. Empty means a new one.
 	RunnerNamespace string
+	// Beside is a rig whose GitHub this one has, as that of a second cluster; nil means one of its own. No scale set is installed then. Both
+	// need SingleNamespace, because they share an API server.
+	Beside *Rig
 	// FurtherNamespaces are those whose pods the node plays as well, for tests with several tenants.
 	FurtherNamespaces []string
 	// Containers are what containers do that are not the product's, by their names.
@@ -106,8 +109,8 @@ func Main(m *testing.M) int {
 	return testkube.Main(m, ClusterOptions())
 }
 
-// Start installs both charts and returns when the scale set's listener polls GitHub. When the test ends, everything is
-// uninstalled, and the test fails if something is left.
+// Start installs both charts and returns when the scale set's listener polls GitHub; a rig beside another installs the controller's only.
+// When the test ends, everything is uninstalled, and the test fails if something is left.
 func Start(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	t.Helper()
 	r := newRig(t, cluster, options)
@@ -115,8 +118,10 @@ func Start(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	r.startNode()
 	t.Cleanup(r.end)
 	r.helm.install(t, controllerRelease, r.options.Product.Controller, r.SystemNamespace, r.controllerValues())
-	r.InstallSet(DefaultSet, nil)
-	r.AwaitListening(DefaultSet)
+	if options.Beside == nil {
+		r.InstallSet(DefaultSet, nil)
+		r.AwaitListening(DefaultSet)
+	}
 	return r
 }
 
@@ -140,6 +145,10 @@ func newRig(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 
 func (r *Rig) startGitHub() {
 	r.t.Helper()
+	if first := r.options.Beside; first != nil {
+		r.GitHub, r.GitHubURL = first.GitHub, first.GitHubURL
+		return
+	}
 	r.GitHub = fakegithub.New(r.options.GitHub)
 	url, err := r.GitHub.Start("127.0.0.1:0")
 	if err != nil {
@@ -158,7 +167,12 @@ func (r *Rig) startNode() {
 		v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.run),
 	}
 	maps.Copy(runners, r.options.Containers)
+	name := ""
+	if r.options.Beside != nil {
+		name = "second-node"
+	}
 	r.Node = fakenode.Start(r.t, cmp.Or(r.options.APIServer, r.Cluster.Config()), fakenode.Options{
+		Name:           name,
 		StartLatency:   r.options.NodeStartLatency,
 		RestartBackOff: r.options.NodeRestartBackOff,
 		Accepts:        r.owns,
@@ -178,10 +192,19 @@ func (r *Rig) UpgradeSet(name string, values Values) {
 	r.applySet(name, values, r.helm.upgrade)
 }
 
-// AttemptUpgrade does the same with further arguments for Helm, and returns its failure.
-func (r *Rig) AttemptUpgrade(name string, values Values, arguments ...string) error {
+// AttemptUpgrade does the same with further arguments for Helm, and returns its failure. With --install it also installs a scale set.
+func (r *Rig) AttemptUpgrade(name string, values Values, arguments ...string) (err error) {
 	r.t.Helper()
-	file := valuesFile(r.t, r.scaleSetValues(name, values))
+	if _, installed := r.sets[name]; !installed {
+		r.applySet(name, values, func(_ testing.TB, _, _, _ string, values Values) { err = r.attemptUpgrade(name, values, arguments) })
+		return err
+	}
+	return r.attemptUpgrade(name, r.scaleSetValues(name, values), arguments)
+}
+
+func (r *Rig) attemptUpgrade(name string, values Values, arguments []string) error {
+	r.t.Helper()
+	file := valuesFile(r.t, values)
 	_, err := r.helm.attempt(append([]string{"upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace, "--values", file}, arguments...)...)
 	return err
 }
