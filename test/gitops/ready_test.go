@@ -21,42 +21,39 @@ import (
 // enforced is the label by which a namespace enforces a Pod Security Standard.
 const enforced = "pod-security.kubernetes.io/enforce"
 
-// A scale set whose pods the namespace forbids is never current, and fails when that has lasted for a minute, before its first job. After an
-// upgrade it is what the new template is.
+// waits are Helm's arguments by which it installs or upgrades a scale set and waits for what becomes of it.
+var waits = []string{"--install", "--wait", "--timeout", rig.Patience.String()}
+
+// A scale set whose pods the namespace forbids is never current, and fails when that has lasted for a minute, before its first job: Helm with
+// --wait stops then, and says why. After an upgrade it is what the new template is.
 func TestAScaleSetThatCanStartNoRunnerIsNotCurrent(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
 	labelled(t, r, enforced, "baseline")
-	r.InstallSet("dind", rig.Values{"containerMode": rig.Values{"type": "dind"}})
-	r.AwaitListening("dind")
-	seen := map[string]bool{}
-	status := func() string {
-		status := statusOf(t, r, "dind")
-		seen[status] = true
-		return status
-	}
-	g := gomega.NewWithT(t)
-	g.Eventually(status, rig.Patience, 100*time.Millisecond).Should(gomega.Equal(failed))
-	if seen[current] || !seen[inProgress] {
-		t.Errorf("it was %v", seen)
+	g, dind := gomega.NewWithT(t), rig.Values{"containerMode": rig.Values{"type": "dind"}}
+	began := time.Now()
+	g.Expect(r.AttemptUpgrade("dind", dind, waits...)).To(gomega.MatchError(gomega.And(gomega.ContainSubstring("AutoscalingRunnerSet"), gomega.ContainSubstring("Failed"))))
+	if took := time.Since(began); took >= rig.Patience || statusOf(t, r, "dind") != failed {
+		t.Errorf("Helm took %s, and the scale set is %s", took, statusOf(t, r, "dind"))
 	}
 	g.Expect(readyOf(t, r, "dind")).To(gomega.And(
 		gomega.ContainSubstring(`violates PodSecurity "baseline:latest": privileged`), gomega.ContainSubstring(`must not set securityContext.privileged=true`),
 		gomega.ContainSubstring("spec.template"), gomega.ContainSubstring(v1alpha1.ReasonPodForbidden),
 	))
 	labelled(t, r, enforced, "privileged")
-	r.UpgradeSet("dind", rig.Values{"containerMode": rig.Values{"type": "dind"}, "template": labelledTemplate})
-	g.Eventually(status, rig.Patience).Should(gomega.Equal(current))
+	g.Expect(r.AttemptUpgrade("dind", rig.Values{"containerMode": dind["containerMode"], "template": labelledTemplate}, waits...)).To(gomega.Succeed())
+	g.Expect(statusOf(t, r, "dind")).To(gomega.Equal(current))
 
 	labelled(t, r, enforced, "baseline")
-	r.UpgradeSet("dind", rig.Values{"containerMode": rig.Values{"type": "dind"}})
-	g.Consistently(status, 5*time.Second, 20*time.Millisecond).Should(gomega.Equal(inProgress), "the former template was admitted, the new one isn't")
+	r.UpgradeSet("dind", dind)
+	g.Consistently(func() string { return statusOf(t, r, "dind") }, 5*time.Second, 20*time.Millisecond).Should(gomega.Equal(inProgress), "the former template was admitted, the new one isn't")
 	g.Expect(readyOf(t, r, "dind")).To(gomega.ContainSubstring(v1alpha1.ReasonPodForbidden))
 }
 
 // labelledTemplate is a change of the template.
 var labelledTemplate = rig.Values{"metadata": rig.Values{"labels": rig.Values{"a": "b"}}}
 
-// A quota that is full for the moment and a webhook that is down make no scale set unready, neither a new one nor one whose jobs wait.
+// A quota that is full for the moment and a webhook that is down make no scale set unready, neither a new one nor one whose jobs wait, so
+// Helm with --wait succeeds.
 func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
 	g := gomega.NewWithT(t)
@@ -69,7 +66,7 @@ func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
 		err := r.Cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(full), full)
 		return len(full.Status.Hard), err
 	}, rig.Patience).Should(gomega.Equal(1))
-	r.InstallSet("full", rig.Values{"minRunners": 1})
+	g.Expect(r.AttemptUpgrade("full", rig.Values{"minRunners": 1}, waits...)).To(gomega.Succeed())
 	g.Eventually(func() string { return readyOf(t, r, "full") }, rig.Patience).Should(gomega.ContainSubstring(v1alpha1.ReasonQuotaExceeded))
 	g.Expect(statusOf(t, r, "full")).To(gomega.Equal(current))
 	g.Expect(statusOf(t, r, rig.DefaultSet)).To(gomega.Equal(current))
@@ -79,7 +76,7 @@ func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
 	if err := r.Cluster.Client().Delete(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
-	r.InstallSet("unasked", rig.Values{"minRunners": 1})
+	g.Expect(r.AttemptUpgrade("unasked", rig.Values{"minRunners": 1}, waits...)).To(gomega.Succeed())
 	g.Eventually(func() string { return readyOf(t, r, "unasked") }, rig.Patience).Should(gomega.ContainSubstring("failed calling webhook"))
 	for _, set := range []string{"unasked", rig.DefaultSet} {
 		g.Expect(statusOf(t, r, set)).To(gomega.Equal(current))
