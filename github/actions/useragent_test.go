@@ -1,7 +1,6 @@
 package actions
 
 import (
-	"runtime/debug"
 	"strings"
 	"testing"
 )
@@ -19,27 +18,6 @@ func TestUserAgent(t *testing.T) {
 		got := s.only(call).header.Get("User-Agent")
 		if !strings.HasPrefix(got, start+id+`,"subsystem":"unit","build_version":"`) || !strings.HasSuffix(got, end) {
 			t.Errorf("%s: %s", call, got)
-		}
-	}
-}
-
-func TestUserAgentNamesTheClientsOwnScaleSet(t *testing.T) {
-	if got := (UserAgent{ScaleSetID: 9}).header(7); !strings.Contains(got, `"scale_set_id":9,`) {
-		t.Errorf("got %s, want scale set 9", got)
-	}
-}
-
-func TestBuildInformation(t *testing.T) {
-	for name, test := range map[string]struct {
-		info            debug.BuildInfo
-		version, commit string
-	}{
-		"dependency": {debug.BuildInfo{Main: debug.Module{Path: "example.com/x"}, Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3"}}}, "v1.2.3", "v1.2.3"},
-		"own binary": {debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "(devel)"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}}, "unknown", "abc"},
-		"unrelated":  {debug.BuildInfo{Main: debug.Module{Path: "example.com/x"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}}, "unknown", "unknown"},
-	} {
-		if version, commit := buildOf(&test.info); version != test.version || commit != test.commit {
-			t.Errorf("%s: got %s, %s; want %s, %s", name, version, commit, test.version, test.commit)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func wantWebPage(t *testing.T, err error) {
 	if !errors.Is(err, ErrForeignAnswer) || !errors.As(err, &unexpected) || errors.As(err, &malformed) || errors.Is(err, ErrNotFound) {
 		t.Fatalf("got %v, want an *UnexpectedResponseError that matches ErrForeignAnswer", err)
 	}
-	if text := err.Error(); !strings.Contains(text, webPageAdvice) || strings.Contains(text, "breaks the protocol") {
+	if text := err.Error(); !strings.Contains(text, "a web page is not an answer of GitHub's API: check the proxy or gateway on the way and the config URL") || strings.Contains(text, "breaks the protocol") {
 		t.Errorf("%q does not say whose answer it may be and what to check", text)
 	}
 }

@@ -1,4 +1,4 @@
-package actions
+package configurl
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func TestConfigURL(t *testing.T) {
 		"https://ghes.example:8443/o%20o": {ScopeOrganization, "", "o o", "", false,
 			"https://ghes.example:8443/api/v3/orgs/o%20o/actions/runners/registration-token", "https://ghes.example:8443/o%20o"},
 	} {
-		got, err := ParseConfigURL(in)
+		got, err := Parse(in)
 		if err != nil {
 			t.Errorf("%q: %v", in, err)
 			continue
@@ -38,8 +38,24 @@ func TestConfigURL(t *testing.T) {
 			got.Repository != want.repo || got.Hosted != want.hosted || got.String() != want.start {
 			t.Errorf("%q: got %+v, want %+v", in, got, want)
 		}
-		if address := got.registrationTokenURL().String(); address != want.registrationToken {
+		if address := got.RunnersURL().JoinPath("registration-token").String(); address != want.registrationToken {
 			t.Errorf("%q: registration token from %s, want %s", in, address, want.registrationToken)
+		}
+	}
+}
+
+func TestAddressOfRunners(t *testing.T) {
+	for configURL, want := range map[string]string{
+		"https://github.com/acme":                "https://api.github.com/orgs/acme/actions/runners",
+		"https://github.com/acme/app":            "https://api.github.com/repos/acme/app/actions/runners",
+		"https://ghes.example/enterprises/group": "https://ghes.example/api/v3/enterprises/group/actions/runners",
+	} {
+		parsed, err := Parse(configURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parsed.RunnersURL().String(); got != want {
+			t.Errorf("%s: %s, want %s", configURL, got, want)
 		}
 	}
 }
@@ -51,7 +67,7 @@ func TestHostedComparesHostWithPort(t *testing.T) {
 		"ghe.com": false, "notghe.com": false, "github.com.example": false,
 	}
 	for host, want := range hosted {
-		config, err := ParseConfigURL("https://" + host + "/o")
+		config, err := Parse("https://" + host + "/o")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,14 +80,14 @@ func TestHostedComparesHostWithPort(t *testing.T) {
 // The variable counts if merely present.
 func TestForceGHESCountsWhenEmpty(t *testing.T) {
 	t.Setenv(forceGHESVariable, "")
-	config, err := ParseConfigURL("https://github.com/o")
+	config, err := Parse("https://github.com/o")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if config.Hosted {
 		t.Error("github.com counts as hosted although the variable is present")
 	}
-	if got, want := config.restURL("x").String(), "https://github.com/api/v3/x"; got != want {
+	if got, want := config.RESTURL("x").String(), "https://github.com/api/v3/x"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -94,10 +110,10 @@ func TestInvalidConfigURLSaysWhyAndHidesPasswords(t *testing.T) {
 		"https:me:hunter2@//github.com/o":   "no host",
 		"https://github.com/%zz":            "not a URL",
 	} {
-		_, err := ParseConfigURL(in)
-		var invalid *InvalidConfigURLError
+		_, err := Parse(in)
+		var invalid *InvalidError
 		if !errors.As(err, &invalid) {
-			t.Errorf("%q: got %v, want *InvalidConfigURLError", in, err)
+			t.Errorf("%q: got %v, want *InvalidError", in, err)
 			continue
 		}
 		if !strings.Contains(invalid.Reason, reason) {
@@ -174,8 +190,8 @@ func TestAddressesThatGitHubShows(t *testing.T) {
 		"acme/web":                                                    "",
 	} {
 		got := ""
-		config, err := ParseConfigURL(in)
-		var invalid *InvalidConfigURLError
+		config, err := Parse(in)
+		var invalid *InvalidError
 		switch {
 		case err == nil:
 			got = config.String()
@@ -197,13 +213,13 @@ func FuzzParseConfigURL(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in string) {
 		const password = "p4ssw0rd"
-		if _, err := ParseConfigURL("https://me:" + password + "@" + in); err == nil || strings.Contains(err.Error(), password) {
+		if _, err := Parse("https://me:" + password + "@" + in); err == nil || strings.Contains(err.Error(), password) {
 			t.Errorf("%q with a password: %v", in, err)
 		}
-		config, err := ParseConfigURL(in)
-		var invalid *InvalidConfigURLError
+		config, err := Parse(in)
+		var invalid *InvalidError
 		if errors.As(err, &invalid) && invalid.Instead != "" {
-			config, err = ParseConfigURL(invalid.Instead)
+			config, err = Parse(invalid.Instead)
 			if err != nil {
 				t.Errorf("%q: it says to use %q: %v", in, invalid.Instead, err)
 			}
@@ -211,11 +227,11 @@ func FuzzParseConfigURL(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := ParseConfigURL(config.String())
+		again, err := Parse(config.String())
 		if err != nil || again.Scope != config.Scope || again.Organization != config.Organization || again.Repository != config.Repository {
 			t.Errorf("%q: parsed again: %+v, %v; first %+v", in, again, err, config)
 		}
-		address := config.registrationTokenURL()
+		address := config.RunnersURL().JoinPath("registration-token")
 		if parsed, err := url.Parse(address.String()); err != nil || parsed.Host != address.Host {
 			t.Errorf("%q: address %s: %v", in, address, err)
 		}

@@ -1,4 +1,4 @@
-package actions
+package failure
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/harrier-ci/harrier/github/actions/configurl"
+	"github.com/harrier-ci/harrier/github/actions/credential"
 )
 
 // RefusalClass says why GitHub refused a credential. It is the reason, one word, that conditions, Events and statuses give for it: the
@@ -121,11 +124,11 @@ var refusalRules = []struct {
 	{class: RefusedAccount, message: regexp.MustCompile(`(?i)billing|payment|trade controls|license (has|is) expired|` +
 		`(organization|enterprise|account)( \S+)? (was|is|has been) (archived|blocked|locked|disabled|flagged|suspended|restricted|deleted|marked as archived)`), advice: advise(
 		"an owner or billing manager of the organization or enterprise must see to its account, or ask GitHub's support")},
-	{class: RefusedClock, credential: CredentialApp, message: regexp.MustCompile(`(?i)'(exp|iat)'|expiration time|issued at|in the future|too far`), advice: advise(
+	{class: RefusedClock, credential: credential.App, message: regexp.MustCompile(`(?i)'(exp|iat)'|expiration time|issued at|in the future|too far`), advice: advise(
 		"the clock of the machine on which this runs differs from GitHub's: whoever runs the cluster must set it right")},
-	{class: RefusedApp, credential: CredentialApp, message: regexp.MustCompile(`(?i)could not be decoded|'(Issuer|iss)'|issuer|integration not found|generate a public key`), advice: advise(checkApp)},
-	{class: RefusedApp, credential: CredentialApp, status: http.StatusNotFound, advice: advise(checkApp)},
-	{class: RefusedPermission, header: "X-Accepted-OAuth-Scopes", value: scopeList, credential: CredentialPersonalAccessToken, advice: addScope},
+	{class: RefusedApp, credential: credential.App, message: regexp.MustCompile(`(?i)could not be decoded|'(Issuer|iss)'|issuer|integration not found|generate a public key`), advice: advise(checkApp)},
+	{class: RefusedApp, credential: credential.App, status: http.StatusNotFound, advice: advise(checkApp)},
+	{class: RefusedPermission, header: "X-Accepted-OAuth-Scopes", value: scopeList, credential: credential.PersonalAccessToken, advice: addScope},
 	{class: RefusedPermission, header: "X-Accepted-GitHub-Permissions", value: permissionList, status: http.StatusForbidden, advice: grantPermission},
 	{class: RefusedPermission, message: regexp.MustCompile(`(?i)not accessible by|must (have|be) .*(admin|owner|permission|scope)|(insufficient|missing|lacks?) .*(scope|permission|right)`), advice: grantPermission},
 	{class: RefusedExpired, message: regexp.MustCompile(`(?i)(token|credential)s? .*(expired|revoked)|expired .*token`), advice: advise(
@@ -137,11 +140,24 @@ var refusalRules = []struct {
 const checkApp = "whoever wrote the Secret must check the App's id or client id, the installation id and that the private key is this App's; " +
 	"an owner of the account, that the App is still installed there"
 
+// credentialAdvice is what to check if no rule knows why a credential was refused.
+var credentialAdvice = map[string]string{
+	credential.PersonalAccessToken: "whoever wrote the Secret must check that the token has not expired, that it may use single sign-on where that is required, and its scopes: " +
+		"repo for a repository, admin:org for an organization, manage_runners:enterprise for an enterprise; also check the config URL",
+	credential.App: "whoever wrote the Secret must check the app's id, the installation id, and that the private key belongs to the app; whoever runs the cluster, this machine's clock",
+	credential.InstallationToken: "an owner of the account must check that the app is installed there and may write self-hosted runners (organization) " +
+		"or administration (repository); also check the config URL",
+	credential.RegistrationToken: "GitHub issued it a moment ago; if this persists, whoever wrote the AutoscalingRunnerSet must check that the config URL names what the token was made for " +
+		"and that self-hosted runners are allowed there",
+	credential.AdminToken: "whoever wrote the Secret must check that the personal access token or GitHub App was not revoked, and that it has the rights for self-hosted runners there",
+	credential.QueueToken: "the session may be gone",
+}
+
 // answerToRefuse is what rules read of an answer.
 type answerToRefuse struct {
 	*Error
 	header http.Header
-	config *ConfigURL
+	config *configurl.URL
 }
 
 // classify returns the refusal that an answer is, the zero Refusal if no rule knows it.
@@ -186,8 +202,8 @@ const noAppOfEnterprise = "a GitHub App can't register runners of an enterprise:
 
 func grantPermission(a *answerToRefuse) string {
 	who := "the owner of the token must give it"
-	if a.Credential == CredentialInstallationToken {
-		if a.config.Scope == ScopeEnterprise {
+	if a.Credential == credential.InstallationToken {
+		if a.config.Scope == configurl.ScopeEnterprise {
 			return noAppOfEnterprise
 		}
 		who = "the owner of the App must give it, and an owner of the organization accept,"
@@ -200,9 +216,9 @@ func grantPermission(a *answerToRefuse) string {
 		return fmt.Sprintf("%s the permission %s%s", who, strings.ReplaceAll(accepted, "_", " "), unapproved)
 	}
 	switch a.config.Scope {
-	case ScopeRepository:
+	case configurl.ScopeRepository:
 		return who + " the repository permission Administration: read and write (classic token: the scope repo, and its owner must administer the repository)" + unapproved
-	case ScopeEnterprise:
+	case configurl.ScopeEnterprise:
 		return who + " the scope manage_runners:enterprise; its owner must own the enterprise"
 	default:
 		return who + " the organization permission Self-hosted runners: read and write (classic token: the scope admin:org, and its owner must own the organization)" + unapproved
@@ -213,12 +229,12 @@ func grantPermission(a *answerToRefuse) string {
 func makeVisible(a *answerToRefuse) string {
 	const hides = "whoever wrote the AutoscalingRunnerSet must check the config URL (githubConfigUrl): GitHub says this also of what the credential may not see; "
 	switch {
-	case a.Credential == CredentialInstallationToken && a.config.Scope == ScopeEnterprise:
+	case a.Credential == credential.InstallationToken && a.config.Scope == configurl.ScopeEnterprise:
 		return noAppOfEnterprise
-	case a.Credential == CredentialPersonalAccessToken:
+	case a.Credential == credential.PersonalAccessToken:
 		return hides + "the token's owner, that their account has access there, and the token the rights: for a classic one the scope " +
 			"repo for a repository, admin:org for an organization, manage_runners:enterprise for an enterprise"
-	case a.Credential == CredentialInstallationToken:
+	case a.Credential == credential.InstallationToken:
 		return hides + "an owner of the account, that the App is installed there, for a repository: that it is among the App's selected repositories"
 	}
 	return ""

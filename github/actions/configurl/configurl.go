@@ -1,4 +1,6 @@
-package actions
+// Package configurl understands config URLs: the web addresses of the organizations, repositories and enterprises at which runners
+// register. It tells which of the three an address is, where its REST API is, and what to use in place of an address that is none.
+package configurl
 
 import (
 	"cmp"
@@ -24,8 +26,8 @@ const (
 // is enough, whatever its value.
 const forceGHESVariable = "GITHUB_ACTIONS_FORCE_GHES"
 
-// ConfigURL is the parsed web address of the organization, repository or enterprise at which runners register.
-type ConfigURL struct {
+// URL is the parsed web address of the organization, repository or enterprise at which runners register.
+type URL struct {
 	// URL is the address as configured, without leading and trailing slashes.
 	URL *url.URL
 	// Scope says which of the three names below are set.
@@ -41,8 +43,8 @@ type ConfigURL struct {
 	Hosted bool
 }
 
-// InvalidConfigURLError reports a config URL that can't be used.
-type InvalidConfigURLError struct {
+// InvalidError reports a config URL that can't be used.
+type InvalidError struct {
 	// URL is the text that was given, without a user name or password.
 	URL string
 	// Reason says what is wrong with it.
@@ -52,24 +54,24 @@ type InvalidConfigURLError struct {
 }
 
 // Error returns the reason and the address to use, or the valid forms.
-func (e *InvalidConfigURLError) Error() string {
+func (e *InvalidError) Error() string {
 	use := cmp.Or(e.Instead, "https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE")
 	return fmt.Sprintf("invalid config URL %q: %s; use %s", e.URL, e.Reason, use)
 }
 
-// ParseConfigURL parses https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE. It
+// Parse parses https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE. It
 // accepts http:// too, and ignores white space and slashes around the address, and a query or fragment after it. Of other addresses
-// that GitHub shows for these three it says which to use instead. It fails with *InvalidConfigURLError.
-func ParseConfigURL(in string) (*ConfigURL, error) {
+// that GitHub shows for these three it says which to use instead. It fails with *InvalidError.
+func Parse(in string) (*URL, error) {
 	trimmed := strings.Trim(strings.TrimSpace(in), "/")
-	config, problem := parseConfigURL(trimmed)
+	config, problem := parse(trimmed)
 	if problem != "" {
-		return nil, &InvalidConfigURLError{URL: withoutUserinfo(trimmed), Reason: problem, Instead: configURLShownAs(trimmed)}
+		return nil, &InvalidError{URL: withoutUserinfo(trimmed), Reason: problem, Instead: shownAs(trimmed)}
 	}
 	return config, nil
 }
 
-func parseConfigURL(address string) (config *ConfigURL, problem string) {
+func parse(address string) (config *URL, problem string) {
 	parsed, err := url.Parse(address)
 	if err != nil {
 		return nil, "it is not a URL" // the parser's text quotes the input, password and all
@@ -79,12 +81,12 @@ func parseConfigURL(address string) (config *ConfigURL, problem string) {
 	if problem := problemOfAddress(parsed); problem != "" {
 		return nil, problem
 	}
-	config = &ConfigURL{URL: parsed, Hosted: isHosted(parsed.Host)}
+	config = &URL{URL: parsed, Hosted: isHosted(parsed.Host)}
 	return config, config.setScope(strings.Split(strings.Trim(parsed.Path, "/"), "/"))
 }
 
 // String returns the address as it is sent to GitHub.
-func (c *ConfigURL) String() string { return c.URL.String() }
+func (c *URL) String() string { return c.URL.String() }
 
 func problemOfAddress(u *url.URL) string {
 	switch {
@@ -135,9 +137,9 @@ func isAPIPath(path string) bool { return strings.HasPrefix(path+"/", "/api/v3/"
 // scpAddress is how git writes an address for SSH without a scheme: git@HOST:PATH.
 var scpAddress = regexp.MustCompile(`^[\w.-]+@([\w.-]+):([^/].*)$`)
 
-// configURLShownAs returns the config URL for an address of an organization, repository or enterprise in another form: a page about it
+// shownAs returns the config URL for an address of an organization, repository or enterprise in another form: a page about it
 // or below it, its address in the REST API or for git, or one without a scheme. It returns "" if the address doesn't say which.
-func configURLShownAs(address string) string {
+func shownAs(address string) string {
 	if scp := scpAddress.FindStringSubmatch(address); scp != nil {
 		address = "https://" + scp[1] + "/" + scp[2]
 	}
@@ -175,7 +177,7 @@ func configURLShownAs(address string) string {
 		return ""
 	}
 	instead := use.JoinPath(parts...).String()
-	if _, problem := parseConfigURL(instead); problem != "" {
+	if _, problem := parse(instead); problem != "" {
 		return ""
 	}
 	return instead
@@ -205,7 +207,7 @@ func shownParts(parts []string) []string {
 func isNoName(part string) bool { return part == "" || part == "." || part == ".." }
 
 // setScope sets Scope and the names from the parts of the path, or returns what is wrong with them.
-func (c *ConfigURL) setScope(parts []string) (problem string) {
+func (c *URL) setScope(parts []string) (problem string) {
 	if slices.ContainsFunc(parts, isNoName) {
 		return "its path has an empty or relative part"
 	}
@@ -241,8 +243,8 @@ func isHosted(host string) bool {
 		strings.HasSuffix(host, ".ghe.com")
 }
 
-// restURL returns the address of a call to GitHub's REST API. It escapes each of the path's parts.
-func (c *ConfigURL) restURL(parts ...string) *url.URL {
+// RESTURL returns the address of a call to GitHub's REST API. It escapes each of the path's parts.
+func (c *URL) RESTURL(parts ...string) *url.URL {
 	base := &url.URL{Scheme: c.URL.Scheme, Host: c.URL.Host, Path: "/api/v3"}
 	if c.Hosted {
 		base.Host = "api." + strings.TrimPrefix(strings.ToLower(c.URL.Host), "www.")
@@ -254,12 +256,8 @@ func (c *ConfigURL) restURL(parts ...string) *url.URL {
 	return base.JoinPath(parts...)
 }
 
-func (c *ConfigURL) registrationTokenURL() *url.URL {
-	return c.runnersURL().JoinPath("registration-token")
-}
-
-// runnersURL returns the address of the runners in GitHub's REST API.
-func (c *ConfigURL) runnersURL() *url.URL {
+// RunnersURL returns the address of the runners in GitHub's REST API.
+func (c *URL) RunnersURL() *url.URL {
 	var owner []string
 	switch c.Scope {
 	case ScopeEnterprise:
@@ -269,7 +267,7 @@ func (c *ConfigURL) runnersURL() *url.URL {
 	default:
 		owner = []string{"orgs", c.Organization}
 	}
-	return c.restURL(append(owner, "actions", "runners")...)
+	return c.RESTURL(append(owner, "actions", "runners")...)
 }
 
 // userinfo matches more than a parser would, because a password that is not escaped may contain slashes.

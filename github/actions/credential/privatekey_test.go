@@ -1,4 +1,4 @@
-package actions
+package credential
 
 import (
 	"crypto/ecdsa"
@@ -106,8 +106,8 @@ func TestWhatIsWrongWithAPrivateKey(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
 		err = Credentials{App: &AppCredentials{ID: "1", InstallationID: 2, PrivateKey: test.text}}.Validate()
-		if !errors.Is(err, ErrInvalidCredentials) {
-			t.Errorf("%s: got %v, want ErrInvalidCredentials", name, err)
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: got %v, want ErrInvalid", name, err)
 		}
 	}
 }

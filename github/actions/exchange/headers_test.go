@@ -1,7 +1,10 @@
-package actions
+package exchange
 
 import (
 	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +50,49 @@ func TestStatusOfARequestIsFromAClosedSet(t *testing.T) {
 	for code, want := range map[int]string{0: "none", 200: "200", 429: "429", 299: "other", 999: "other"} {
 		if got := (RequestInfo{StatusCode: code}).Status(); got != want {
 			t.Errorf("%d: got %s, want %s", code, got, want)
+		}
+	}
+}
+
+func TestUserAgentNamesTheClientsOwnScaleSet(t *testing.T) {
+	if got := (UserAgent{ScaleSetID: 9}).header(7); !strings.Contains(got, `"scale_set_id":9,`) {
+		t.Errorf("got %s, want scale set 9", got)
+	}
+}
+
+func TestBuildInformation(t *testing.T) {
+	for name, test := range map[string]struct {
+		info            debug.BuildInfo
+		version, commit string
+	}{
+		"dependency": {debug.BuildInfo{Main: debug.Module{Path: "example.com/x"}, Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3"}}}, "v1.2.3", "v1.2.3"},
+		"own binary": {debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "(devel)"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}}, "unknown", "abc"},
+		"unrelated":  {debug.BuildInfo{Main: debug.Module{Path: "example.com/x"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}}, "unknown", "unknown"},
+	} {
+		if version, commit := buildOf(&test.info); version != test.version || commit != test.commit {
+			t.Errorf("%s: got %s, %s; want %s, %s", name, version, commit, test.version, test.commit)
+		}
+	}
+}
+
+func TestWhereARedirectMayLead(t *testing.T) {
+	for _, test := range []struct {
+		from, to string
+		same     bool
+	}{
+		{"https://ghes.example/a", "https://GHES.example:443/b", true},
+		{"http://ghes.example/a", "https://ghes.example/a", true},
+		{"http://ghes.example:8080/a", "https://ghes.example:8443/a", true},
+		{"https://ghes.example/a", "http://ghes.example/a", false},
+		{"https://ghes.example/a", "https://ghes.example:8443/a", false},
+		{"http://ghes.example/a", "http://ghes.example:443/a", false},
+		{"https://ghes.example/a", "https://ghes.example.evil/a", false},
+		{"https://ghes.example/a", "https://api.ghes.example/a", false},
+	} {
+		from, _ := url.Parse(test.from)
+		to, _ := url.Parse(test.to)
+		if got := sameServer(from, to); got != test.same {
+			t.Errorf("%s to %s: %t", test.from, test.to, got)
 		}
 	}
 }

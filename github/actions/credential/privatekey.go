@@ -1,4 +1,4 @@
-package actions
+package credential
 
 import (
 	"bytes"

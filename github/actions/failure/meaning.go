@@ -1,6 +1,42 @@
-package actions
+package failure
 
-import "strings"
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Sentinel errors, to be matched with errors.Is.
+var (
+	// ErrNotFound means that something does not exist. All errors whose names end in NotFound match it.
+	ErrNotFound = errors.New("not found")
+	// ErrRunnerNotFound means that the runner is not registered, or no longer.
+	ErrRunnerNotFound = fmt.Errorf("runner %w", ErrNotFound)
+	// ErrScaleSetNotFound means that the scale set does not exist. GitHub was observed to delete one that is unused for some days.
+	ErrScaleSetNotFound = fmt.Errorf("scale set %w", ErrNotFound)
+	// ErrRunnerGroupNotFound means that the runner group does not exist, or that the credentials can't see it.
+	ErrRunnerGroupNotFound = fmt.Errorf("runner group %w", ErrNotFound)
+	// ErrSessionNotFound means that the session expired or was evicted: create a new one.
+	ErrSessionNotFound = fmt.Errorf("session %w", ErrNotFound)
+
+	// ErrRunnerExists means that a runner of that name is already registered in the organization, repository or enterprise.
+	ErrRunnerExists = errors.New("runner name is taken")
+	// ErrScaleSetExists means that the runner group already has a scale set of that name.
+	ErrScaleSetExists = errors.New("scale set name is taken")
+	// ErrSessionConflict means that the scale set already has a session, even if it has the same owner. It can't be taken over.
+	// GitHub was observed to end an abandoned one after 60 to 91 s.
+	ErrSessionConflict = errors.New("another session of the scale set is open")
+	// ErrJobStillRunning means that the runner was not removed because it has a job.
+	ErrJobStillRunning = errors.New("the runner has a job")
+	// ErrUnauthorized means that GitHub refused a credential; [Error.Credential] says which.
+	ErrUnauthorized = errors.New("credential refused")
+	// ErrForeignAnswer means that the answer is markup. Neither the Actions service nor the REST API sends any, so it comes from a
+	// proxy, gateway or firewall on the way and says nothing about what was asked for.
+	ErrForeignAnswer = errors.New("the answer did not come from GitHub's API")
+	// ErrTruncated means that the answer ends too early.
+	ErrTruncated = errors.New("the answer was cut short")
+)
 
 // Names of GitHub's endpoints, for metrics and errors.
 const (
@@ -33,6 +69,24 @@ const (
 	EndpointGetMessage    = "get_message"    // GET {queue}&lastMessageId=…
 	EndpointDeleteMessage = "delete_message" // DELETE {queue}/{message}
 )
+
+// Words turns an endpoint's name into words.
+func Words(endpoint string) string { return strings.ReplaceAll(endpoint, "_", " ") }
+
+// exceptions maps the service's exception names to what they mean. Names are matched by substring because the service sends them
+// with a namespace and an assembly, which have changed over time. Their status codes differ between versions.
+var exceptions = []struct {
+	name    string
+	meaning error
+}{
+	{"AgentExistsException", ErrRunnerExists},
+	{"AgentNotFoundException", ErrRunnerNotFound},
+	{"JobStillRunningException", ErrJobStillRunning},
+	{"SessionConflictException", ErrSessionConflict},
+	{"SessionExpiredException", ErrSessionNotFound},
+	{"RunnerScaleSetNotFoundException", ErrScaleSetNotFound},
+	{"RunnerScaleSetExistsException", ErrScaleSetExists},
+}
 
 // endpoint says what an answer without the name of an exception means.
 type endpoint struct {
@@ -80,5 +134,29 @@ var endpoints = map[string]endpoint{
 	EndpointDeleteMessage:     {},
 }
 
-// describe turns an endpoint's name into words.
-func describe(endpoint string) string { return strings.ReplaceAll(endpoint, "_", " ") }
+// meaningOf returns what an answer that is no success means, nil for nothing in particular. exception is the name of the service's exception,
+// if it names one.
+func meaningOf(name string, status int, exception string, webPage bool) error {
+	for _, known := range exceptions {
+		if strings.Contains(exception, known.name) {
+			return known.meaning
+		}
+	}
+	switch {
+	case status == http.StatusUnauthorized:
+		return ErrUnauthorized // whoever refused the credential: renewing it costs little
+	case webPage:
+		return ErrForeignAnswer
+	}
+	switch status {
+	case http.StatusForbidden:
+		return ErrUnauthorized
+	case http.StatusConflict:
+		return endpoints[name].conflict
+	case http.StatusUnprocessableEntity:
+		return endpoints[name].unprocessable
+	case http.StatusNotFound, http.StatusGone:
+		return endpoints[name].meaningOfNotFound(exception)
+	}
+	return nil
+}
