@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,27 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/harrier-ci/harrier/github/actions/configurl"
 	"github.com/harrier-ci/harrier/github/actions/failure"
 )
-
-// asked starts a server with that answer, and returns a caller and a request to it.
-func asked(t *testing.T, options Options, answer http.HandlerFunc) (*Caller, Request) {
-	t.Helper()
-	server := httptest.NewServer(answer)
-	t.Cleanup(server.Close)
-	config, err := configurl.Parse(server.URL + "/acme")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	caller := New(config, options)
-	t.Cleanup(caller.CloseIdleConnections)
-	return caller, Request{Endpoint: failure.EndpointGenerateJITConfig, Method: http.MethodPost, URL: address}
-}
 
 // 128 calls at a time to a server that sends too much stay within the budget, all fail, and nothing of it is kept.
 func TestManyLargeAnswersStayWithinTheBudget(t *testing.T) {
