@@ -76,9 +76,9 @@ func TestALargeHeaderIsRefused(t *testing.T) {
 	}
 }
 
-// room returns a function that fails unless a whole budget of 1 MiB is free: an answer of that size can be read.
-func (s *server) room(budget *Budget) func() error {
-	const start, size = `{"id":1}`, 1 << 20
+// room returns a function that fails unless a budget of so many bytes is free: an answer of that size can be read.
+func (s *server) room(budget *Budget, size int) func() error {
+	const start = `{"id":1}`
 	s.on("GET "+runnersURL+"/1", reply{
 		body: start + strings.Repeat(" ", size-len(start)), header: map[string]string{"Content-Length": fmt.Sprint(size)},
 	})
@@ -116,8 +116,9 @@ func TestNothingIsKeptOfTheBudget(t *testing.T) {
 		{status: 302, body: padding, header: map[string]string{"Location": "https://elsewhere.example"}},
 	} {
 		s := newServer(t)
-		budget := NewBudget(1<<20, 1<<20)
-		room := newServer(t).room(budget)
+		const size = 128 << 10
+		budget := NewBudget(size, size)
+		room := newServer(t).room(budget, size)
 		client := s.client(func(o *Options) { o.Budget = budget })
 		s.on(createSessionCall, reply{body: s.sessionBody(testQueueToken, nil)})
 		session, err := client.CreateSession(t.Context(), 7, "me")

@@ -251,7 +251,8 @@ func TestAListOfTooManyRunnersIsBounded(t *testing.T) {
 	}
 	s := newServer(t)
 	s.on(listRunnersCall, page(0, gone...))
-	budget := NewBudget(1<<20, 1<<20)
+	const size = 1 << 20
+	budget := NewBudget(size, size)
 	got, err := s.client(func(o *Options) { o.Budget = budget }).ListOfflineRunners(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +260,7 @@ func TestAListOfTooManyRunnersIsBounded(t *testing.T) {
 	if most := runnersPerPage * mostRunnerPages; len(got.Names) > most || got.Names[0] != "runner-0" {
 		t.Errorf("%d names, at most %d are allowed; the first is %.70s", len(got.Names), most, got.Names[0])
 	}
-	if err := s.room(budget)(); err != nil {
+	if err := s.room(budget, size)(); err != nil {
 		t.Errorf("something is still reserved: %v", err)
 	}
 }
