@@ -1,6 +1,6 @@
 // Package exchange makes one request to GitHub and reads its answer: over proxies, to addresses that a check allows, within a budget of
-// memory and a deadline, and again after failures that pass. It leaves what a failed answer means to package failure, and knows neither what
-// calls there are nor how tokens are renewed.
+// memory and a deadline, and again after failures that pass. What a failed answer means it leaves to package failure, and whose turn it is to
+// renew a refused token to package service.
 package exchange
 
 import (
