@@ -1,43 +1,77 @@
+// Package actions is a client of the GitHub Actions service for runner scale sets: it manages scale sets, receives their
+// messages about jobs, and registers and removes runners.
+//
+// Everything in this module that talks to GitHub uses it, in the manager's controllers and in the listener. It knows nothing of
+// Kubernetes and can be used on its own:
+//
+//	NewClient ─▶ scale set (find, create, update, delete)
+//	          ─▶ JIT config for a runner, look-up and removal of runners
+//	          ─▶ CreateSession ─▶ GetMessage / AcquireJobs / DeleteMessage … ─▶ Close
+//
+// It knows what can be asked and what the answers mean to a user. How a call gets through, the packages below it know, each of which knows only
+// those after it: service has the chain of tokens, exchange sends one request, failure says why it failed, credential and configurl read what
+// the user gave. Users of a client need only this package, which has the names of the others that they meet.
+//
+// # Credentials
+//
+// Calls need a chain of tokens: a personal access token or a GitHub App yields a registration token, that one an admin token for
+// the Actions service, and a session a queue token. The client obtains and renews them as needed. Calls may run concurrently: no
+// lock is held during a request, and callers that need the same renewal share it.
+//
+// # Deadlines
+//
+// Every call ends within [CallTimeout], repetitions included. Only [Session.GetMessage] may take longer: each attempt of it ends
+// within [PollTimeout]. A context that ends earlier ends the call earlier.
+//
+// # Errors
+//
+// Failures are typed. [*Error] is an unsuccessful answer from GitHub; errors.Is matches it with the Err… sentinels.
+// [*RateLimitedError] says when to try again. [*NetworkError] means that no complete answer came. [*UnexpectedResponseError] is a
+// success that breaks the protocol, and [*MalformedMessageError] a message that does: it carries what could be read. No error, log
+// line or printed value holds a credential or a JIT config.
+//
+// # Sources
+//
+// GitHub documents its REST API, but not the Actions service. What this package knows about the service was read from the code of
+// GitHub's own clients: github.com/actions/scaleset v0.4.0, and the client that actions-runner-controller (ARC) had until 0.13.1.
+// Where a comment says "observed", the source is what users of these clients have reported in public.
 package actions
 
 import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/url"
-	"strconv"
-	"sync/atomic"
-	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/utils/clock"
+	"github.com/harrier-ci/harrier/github/actions/configurl"
+	"github.com/harrier-ci/harrier/github/actions/credential"
+	"github.com/harrier-ci/harrier/github/actions/service"
 )
 
-// Options configure a [Client]. The zero value works.
-type Options struct {
-	// UserAgent identifies the calling program in every request.
-	UserAgent UserAgent
-	// RootCAs are all certificate authorities to trust; [CertPool] adds some to the system's. nil means the system's.
-	RootCAs *x509.CertPool
-	// Proxy returns the proxy for a request, or nil if it needs none. A nil function means HTTP_PROXY, HTTPS_PROXY and NO_PROXY, which
-	// NewClient reads once.
-	Proxy func(*http.Request) (*url.URL, error)
-	// Addresses decides which addresses the client uses. The zero value allows all.
-	Addresses AddressCheck
-	// Resolver finds the addresses of names; nil means the system's.
-	Resolver *net.Resolver
-	// Budget limits the memory for answers, together with other clients; nil means that only each answer is limited.
-	Budget *Budget
-	// Logger receives renewals at info, and answers and repetitions at V(1). The latter go to the logger in the call's context
-	// if there is one. No credential is ever logged.
-	Logger logr.Logger
-	// Clock tells the time for expiry and pauses; nil means the real clock. Deadlines always run in real time, as contexts do.
-	Clock clock.WithTicker
-	// OnRequest is called after every attempt unless it is nil. Calls may be concurrent, and it must not block.
-	OnRequest func(RequestInfo)
+// Client talks to GitHub about one config URL, with one set of credentials. It is safe for concurrent use.
+type Client struct {
+	service *service.Service
+	// offline is the last list of runners that are not connected.
+	offline *service.Shared[OfflineRunners]
 }
+
+// NewClient returns a client for the organization, repository or enterprise at configURL. It checks its arguments and does not
+// talk to GitHub yet. It fails with *InvalidConfigURLError or ErrInvalidCredentials.
+func NewClient(configURL string, credentials Credentials, options Options) (*Client, error) {
+	config, err := configurl.Parse(configURL)
+	if err != nil {
+		return nil, err
+	}
+	source, err := credential.NewSource(credentials)
+	if err != nil {
+		return nil, fmt.Errorf("credentials for %s: %w", config, err)
+	}
+	client := &Client{service: service.New(config, source, options)}
+	client.offline = &service.Shared[OfflineRunners]{Fetch: client.listOfflineRunners, Limit: runnersTimeout}
+	return client, nil
+}
+
+// CloseIdleConnections closes the connections that no call is using. Call it when the client is replaced.
+func (c *Client) CloseIdleConnections() { c.service.CloseIdleConnections() }
 
 // ErrNoCertificate means that a text has no certificate in PEM form.
 var ErrNoCertificate = errors.New("no certificate in PEM form")
@@ -57,110 +91,3 @@ func CertPool(pem string) (*x509.CertPool, error) {
 	}
 	return pool, nil
 }
-
-// RequestInfo describes one attempt of a call, for metrics.
-type RequestInfo struct {
-	// Endpoint is one of the Endpoint… constants.
-	Endpoint string
-	// StatusCode is the answer's HTTP status, or 0 if no complete answer came.
-	StatusCode int
-	// Duration is how long the attempt took, reading the answer included.
-	Duration time.Duration
-	// Err says why no complete answer came; nil if one did, whatever its status.
-	Err error
-	// RateLimit is the credential's limit according to the answer. It is nil if the answer has none, as those of the Actions service.
-	RateLimit *RateLimit
-	// TokenExpires is when the request's personal access token expires (header GitHub-Authentication-Token-Expiration); zero if
-	// the answer does not say.
-	TokenExpires time.Time
-}
-
-// Status returns the HTTP status as a metric's label: "none" if no complete answer came, "other" if HTTP has no such status. Each one
-// creates series, and the server may be anybody's.
-func (i RequestInfo) Status() string {
-	switch {
-	case i.StatusCode == 0:
-		return "none"
-	case http.StatusText(i.StatusCode) == "":
-		return "other"
-	}
-	return strconv.Itoa(i.StatusCode)
-}
-
-// ShowsExpiry reports whether the attempt obtained a registration token, about once an hour: only this call carries the personal
-// access token. A zero TokenExpires then means that the token does not expire, or that GitHub does not say when.
-func (i RequestInfo) ShowsExpiry() bool {
-	return i.Endpoint == EndpointRegistrationToken && i.StatusCode >= 200 && i.StatusCode < 300
-}
-
-// RateLimit is how many requests for a resource of the REST API are left (headers X-RateLimit-…).
-type RateLimit struct {
-	// Resource is GitHub's name for what is limited, such as "core"; "other" if GitHub's documentation does not have the name.
-	Resource string
-	// Remaining is how many requests GitHub accepts until Reset.
-	Remaining int
-	// Reset is when the limit starts over, on GitHub's clock; zero if the answer does not say.
-	Reset time.Time
-}
-
-// Client talks to GitHub about one config URL, with one set of credentials. It is safe for concurrent use.
-type Client struct {
-	config     *ConfigURL
-	source     credentialSource
-	userAgent  UserAgent
-	transport  *Transport
-	addresses  AddressCheck
-	budget     *Budget
-	log        logr.Logger
-	clock      clock.WithTicker
-	observe    func(RequestInfo)
-	deadlines  deadlines
-	connection *shared[connection]
-	// offline is the last list of runners that are not connected.
-	offline *shared[OfflineRunners]
-	// renewFrom is the earliest time, in Unix nanoseconds, to renew a connection that is still good. It is set when a renewal has
-	// failed; zero sets no limit.
-	renewFrom atomic.Int64
-	// reconnectFrom is the earliest time to replace a connection that is only suspected to be outdated, in the same unit. It is
-	// set when a registration has failed.
-	reconnectFrom atomic.Int64
-}
-
-// deadlines are a field of Client because tests shorten them.
-type deadlines struct {
-	call, attempt, poll time.Duration
-}
-
-// NewClient returns a client for the organization, repository or enterprise at configURL. It checks its arguments and does not
-// talk to GitHub yet. It fails with *InvalidConfigURLError or ErrInvalidCredentials.
-func NewClient(configURL string, credentials Credentials, options Options) (*Client, error) {
-	config, err := ParseConfigURL(configURL)
-	if err != nil {
-		return nil, err
-	}
-	source, err := credentials.source()
-	if err != nil {
-		return nil, fmt.Errorf("credentials for %s: %w", config, err)
-	}
-	client := &Client{
-		config:    config,
-		source:    source,
-		userAgent: options.UserAgent,
-		transport: NewTransport(options),
-		addresses: options.Addresses,
-		budget:    options.Budget,
-		log:       options.Logger,
-		clock:     options.Clock,
-		observe:   options.OnRequest,
-		deadlines: deadlines{call: CallTimeout, attempt: AttemptTimeout, poll: PollTimeout},
-	}
-	if client.clock == nil {
-		client.clock = clock.RealClock{}
-	}
-	client.connection = &shared[connection]{fetch: client.connectUnlessLimited(), limit: client.deadlines.call}
-	client.offline = &shared[OfflineRunners]{fetch: client.listOfflineRunners, limit: runnersTimeout}
-	return client, nil
-}
-
-// CloseIdleConnections closes the connections that no call is using. Call it when the client is replaced.
-func (c *Client) CloseIdleConnections() { c.transport.CloseIdleConnections() }

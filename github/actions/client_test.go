@@ -2,14 +2,19 @@ package actions
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	clocktesting "k8s.io/utils/clock/testing"
-
 	"github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func TestNewClientChecksItsArguments(t *testing.T) {
@@ -25,26 +30,8 @@ func TestNewClientChecksItsArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := client.config; got.Repository != "web" || got.String() != "https://github.com/acme/web" {
+	if got := client.service.Config; got.Repository != "web" || got.String() != "https://github.com/acme/web" {
 		t.Errorf("got %+v", got)
-	}
-}
-
-// The deadlines are promises of the package's documentation.
-func TestDeadlines(t *testing.T) {
-	client, err := NewClient("https://github.com/acme", Credentials{Token: "t"}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (deadlines{call: 30 * time.Second, attempt: 15 * time.Second, poll: 75 * time.Second}); client.deadlines != want {
-		t.Errorf("got %+v, want %+v", client.deadlines, want)
-	}
-	var pauses time.Duration
-	for i := range maxRetries {
-		pauses += firstPause << i
-	}
-	if pauses*12/10 >= CallTimeout {
-		t.Errorf("%s of pauses leave no time for attempts within %s", pauses, CallTimeout)
 	}
 }
 
@@ -68,4 +55,75 @@ func TestContextThatEndsDuringAPauseEndsTheCall(t *testing.T) {
 	if still.HasWaiters() {
 		t.Error("the pause's timer still runs")
 	}
+}
+
+func TestCertPool(t *testing.T) {
+	if pool, err := CertPool(""); pool != nil || err != nil {
+		t.Errorf("without PEM: %v, %v; want nil, which means the system's", pool, err)
+	}
+	if pool, err := CertPool("no PEM"); pool != nil || !errors.Is(err, ErrNoCertificate) {
+		t.Errorf("without a certificate: %v, %v; want ErrNoCertificate", pool, err)
+	}
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	own := server.Certificate()
+	pool, err := CertPool(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Raw})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	system, err := x509.SystemCertPool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	system.AddCert(own)
+	if !pool.Equal(system) {
+		t.Error("the pool is not the system's certificates and the given one")
+	}
+}
+
+// The User-Agent is a JSON object with its keys in order.
+func TestUserAgent(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	if _, err := s.client().GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	const start = `{"system":"test","version":"1.2.3","commit_sha":"abc","scale_set_id":`
+	const end = `,"kind":"scaleset"}`
+	for call, id := range map[string]string{registrationTokenCall: "0", registerCall: "0", getSetCall: "7"} {
+		got := s.only(call).header.Get("User-Agent")
+		if !strings.HasPrefix(got, start+id+`,"subsystem":"unit","build_version":"`) || !strings.HasSuffix(got, end) {
+			t.Errorf("%s: %s", call, got)
+		}
+	}
+}
+
+// No goroutine is left behind by calls that hang, are repeated or are abandoned by their callers, or by renewals that many
+// callers wait for.
+func TestNothingRunsOnAfterTheCalls(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s := newServer(t)
+	session := s.session()
+	s.on(pollCall, reply{do: hang})
+	s.on(acquireCall, cutShort("["), reply{status: 500}, reply{status: 401}, reply{body: `{"value":[1]}`})
+	s.on(refreshSessionCall, reply{do: hang})
+	s.on(getSetCall, reply{status: 401})
+	var calls sync.WaitGroup
+	for range 20 {
+		ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer leave()
+		calls.Go(func() { _, _ = session.GetMessage(ctx, 0, 1) })
+		calls.Go(func() { _, _ = session.AcquireJobs(ctx, []int64{1}) })
+		calls.Go(func() { _, _ = session.client.GetRunnerScaleSetByID(ctx, 7) })
+	}
+	calls.Wait()
+	s.on(refreshSessionCall, reply{body: s.sessionBody("second", nil)})
+	s.CloseClientConnections() // what the callers have left, a renewal, ends with its connection
+	session.client.CloseIdleConnections()
+	s.Close()
+	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(patience).
+		Should(gomega.BeNumerically("<=", before), func() string {
+			stacks := make([]byte, 1<<20)
+			return string(stacks[:runtime.Stack(stacks, true)])
+		})
 }

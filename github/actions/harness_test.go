@@ -31,6 +31,10 @@ const (
 	runnersURL   = "/tenant/_apis/distributedtask/pools/0/agents"
 	// everyCall replaces the replies to all calls.
 	everyCall = "every call"
+	// connectionTrust is how long a new connection to the service is not doubted, and maxConcurrentCalls how many calls a manager has in
+	// flight to one host.
+	connectionTrust    = 5 * time.Minute
+	maxConcurrentCalls = 128
 	// patience is how long something may take that takes milliseconds on a free machine.
 	patience = 30 * time.Second
 )

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/harrier-ci/harrier/github/actions/failure"
 )
 
 const (
@@ -134,10 +136,10 @@ func parseMessage(text []byte) (*Message, error) {
 	var outer envelope
 	err := json.NewDecoder(bytes.NewReader(text)).Decode(&outer)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)
+		return nil, fmt.Errorf("%w: %w", failure.ErrTruncated, io.ErrUnexpectedEOF)
 	}
 	if err != nil {
-		return nil, &MalformedMessageError{Message: &Message{}, Err: &shortError{err}}
+		return nil, &MalformedMessageError{Message: &Message{}, Err: failure.Short(err)}
 	}
 	message, kind := &Message{}, ""
 	problems := []error{
@@ -150,7 +152,7 @@ func parseMessage(text []byte) (*Message, error) {
 	if kind == messageTypeJobs {
 		problems = append(problems, message.addBody(outer.Body))
 	} else {
-		kind = shorten(kind)
+		kind = failure.Shorten(kind)
 		problems = append(problems, fmt.Errorf("messageType %q is unknown", kind))
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -177,7 +179,7 @@ func decodeOptional[T any](name string, text json.RawMessage, into *T) error {
 }
 
 // problem says what is wrong with a part of a message. It shortens the cause, which may quote all of that part.
-func problem(part string, err error) error { return fmt.Errorf("%s: %w", part, &shortError{err}) }
+func problem(part string, err error) error { return fmt.Errorf("%s: %w", part, failure.Short(err)) }
 
 // addBody decodes the entries, which are an array inside a string. An empty or missing string has none.
 func (m *Message) addBody(text json.RawMessage) error {
@@ -241,7 +243,7 @@ func (m *Message) addEntry(text json.RawMessage) error {
 	case "JobCompleted":
 		return appendDecoded(&m.JobsCompleted, text)
 	}
-	m.Unknown = append(m.Unknown, shorten(kind.MessageType))
+	m.Unknown = append(m.Unknown, failure.Shorten(kind.MessageType))
 	return nil
 }
 

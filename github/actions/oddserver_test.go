@@ -1,6 +1,8 @@
 package actions
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -92,6 +94,105 @@ func TestSessionsOfOddServers(t *testing.T) {
 			}
 			if got := session.Statistics(); (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// A proxy that asks for a login shows its page with status 200. It is not a success, says nothing about what was asked for, and
+// is neither a message nor GitHub's.
+func TestAWebPageInPlaceOfAResult(t *testing.T) {
+	for name, page := range map[string]reply{
+		"as HTML":  {body: "<html>please log in</html>", header: map[string]string{"Content-Type": "text/html"}},
+		"as JSON":  {body: "\n<!DOCTYPE html><title>please log in</title>"},
+		"accepted": {status: http.StatusAccepted, body: "<html>please log in</html>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			session := s.session()
+			for _, call := range []string{getSetCall, pollCall, acquireCall} {
+				s.on(call, page)
+			}
+			_, reading := s.client().GetRunnerScaleSetByID(t.Context(), 7)
+			_, polling := session.GetMessage(t.Context(), 0, 1)
+			_, acquiring := session.AcquireJobs(t.Context(), []int64{11})
+			for _, err := range []error{reading, polling, acquiring} {
+				wantWebPage(t, err)
+			}
+		})
+	}
+}
+
+func TestAWebPageInPlaceOfARegistration(t *testing.T) {
+	for _, call := range []string{registrationTokenCall, registerCall} {
+		s := newServer(t)
+		s.on(call, reply{status: http.StatusCreated, body: "<html>"})
+		_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
+		wantWebPage(t, err)
+	}
+}
+
+func wantWebPage(t *testing.T, err error) {
+	t.Helper()
+	var malformed *MalformedMessageError
+	var unexpected *UnexpectedResponseError
+	if !errors.Is(err, ErrForeignAnswer) || !errors.As(err, &unexpected) || errors.As(err, &malformed) || errors.Is(err, ErrNotFound) {
+		t.Fatalf("got %v, want an *UnexpectedResponseError that matches ErrForeignAnswer", err)
+	}
+	if text := err.Error(); !strings.Contains(text, "a web page is not an answer of GitHub's API: check the proxy or gateway on the way and the config URL") || strings.Contains(text, "breaks the protocol") {
+		t.Errorf("%q does not say whose answer it may be and what to check", text)
+	}
+}
+
+// Some frameworks declare every text HTML. Their servers mean what they say: Flask's `return "", 404`, Express's `send("…")`.
+func TestATextThatIsCalledHTMLIsNoWebPage(t *testing.T) {
+	for _, text := range []string{"", "no"} {
+		s := newServer(t)
+		session := s.session()
+		for call, status := range map[string]int{"DELETE " + runnersURL + "/5": 404, pollCall: 404, createSessionCall: 409, jitCall: 409} {
+			s.on(call, reply{status: status, body: text, header: map[string]string{"Content-Type": "text/html; charset=utf-8"}})
+		}
+		removing := s.client().RemoveRunner(t.Context(), 5)
+		_, polling := session.GetMessage(t.Context(), 0, 1)
+		_, opening := s.client().CreateSession(t.Context(), 7, "me")
+		_, registering := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"})
+		for want, err := range map[error]error{
+			ErrRunnerNotFound: removing, ErrSessionNotFound: polling, ErrSessionConflict: opening, ErrRunnerExists: registering,
+		} {
+			if !errors.Is(err, want) || errors.Is(err, ErrForeignAnswer) {
+				t.Errorf("%q: got %v, want %v", text, err, want)
+			}
+		}
+	}
+}
+
+// A token is renewed only after a 401, so only then may the error say that it was.
+func TestRenewalIsToldWhereThereWasOne(t *testing.T) {
+	const told = "it was renewed and refused again"
+	for name, test := range map[string]struct {
+		replies []reply
+		renewed bool
+	}{
+		"refused":                   {[]reply{{status: http.StatusUnauthorized}}, true},
+		"forbidden":                 {[]reply{{status: http.StatusForbidden}}, false},
+		"forbidden after a renewal": {[]reply{{status: http.StatusUnauthorized}, {status: http.StatusForbidden}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			session := s.session()
+			s.on(refreshSessionCall, reply{body: s.sessionBody("next-token", nil)})
+			for call, run := range map[string]func(context.Context) error{
+				pollCall:   func(ctx context.Context) error { _, err := session.GetMessage(ctx, 0, 1); return err },
+				getSetCall: func(ctx context.Context) error { _, err := s.client().GetRunnerScaleSetByID(ctx, 7); return err },
+			} {
+				s.on(call, test.replies...)
+				err := run(t.Context())
+				if !errors.Is(err, ErrUnauthorized) || strings.Contains(err.Error(), told) != test.renewed {
+					t.Errorf("%s: got %v, want a refused credential, renewed before: %t", call, err, test.renewed)
+				}
+				if !strings.Contains(err.Error(), " token was refused: ") {
+					t.Errorf("%s: %v does not say what to check", call, err)
+				}
 			}
 		})
 	}

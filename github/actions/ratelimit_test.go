@@ -2,14 +2,11 @@ package actions
 
 import (
 	"errors"
-	"maps"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/golang-jwt/jwt/v4"
 )
 
 // Retry-After can be long.
@@ -60,10 +57,10 @@ func TestUnavailabilityIsNoRateLimit(t *testing.T) {
 	}{
 		"503":                         {reply{status: 503, header: map[string]string{"Retry-After": "40"}}, 40 * time.Second},
 		"503, date":                   {reply{status: 503, header: map[string]string{"Retry-After": epoch.Add(time.Minute).Format(http.TimeFormat)}}, time.Minute},
-		"503, a day":                  {reply{status: 503, header: map[string]string{"Retry-After": "86400"}}, unavailablePause},
+		"503, a day":                  {reply{status: 503, header: map[string]string{"Retry-After": "86400"}}, time.Minute},
 		"503, does not say":           {reply{status: 503}, 0},
 		"429 as a page, does not say": {reply{status: 429, body: "<html>"}, 0},
-		"429 as a page":               {reply{status: 429, body: "<html>", header: map[string]string{"Retry-After": "86400"}}, unavailablePause},
+		"429 as a page":               {reply{status: 429, body: "<html>", header: map[string]string{"Retry-After": "86400"}}, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -117,58 +114,5 @@ func TestLimitWithoutATimeLastsAMinute(t *testing.T) {
 				t.Errorf("assumed: %t in %q, want it said that GitHub named no time", limited.Assumed, err)
 			}
 		})
-	}
-}
-
-// Times on a server's clock are converted to ours: neither a clock that differs nor one that is changed makes a pause, or a
-// token's lifetime, longer or shorter.
-func TestTimesOfTheServerAreReckonedByOurClock(t *testing.T) {
-	now := time.Now()
-	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
-		sent := now.Add(ahead).UTC().Truncate(time.Second)
-		date := map[string][]string{"Date": {sent.Format(http.TimeFormat)}}
-		inTwoMinutes := sent.Add(2 * time.Minute)
-		for name, header := range map[string]http.Header{
-			"date":  {"Retry-After": {inTwoMinutes.Format(http.TimeFormat)}},
-			"reset": {"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {strconv.FormatInt(inTwoMinutes.Unix(), 10)}},
-		} {
-			maps.Copy(header, date)
-			until, limited := limitedUntil(http.StatusTooManyRequests, header, now)
-			// With ==, so that the monotonic clock, which nobody sets, is compared as well.
-			if want := now.Add(2 * time.Minute); !limited || until != want {
-				t.Errorf("server %s ahead, %s: got %s, %t; want %s", ahead, name, until, limited, want)
-			}
-		}
-		token := adminToken(t, jwt.MapClaims{"exp": inTwoMinutes.Unix()})
-		if got, want := expiry(token, date, now), now.Add(2*time.Minute); got != want {
-			t.Errorf("server %s ahead: the token ends at %s, want %s", ahead, got, want)
-		}
-	}
-}
-
-func TestLimitedUntil(t *testing.T) {
-	day := epoch.Add(24 * time.Hour)
-	for name, test := range map[string]struct {
-		status  int
-		header  http.Header
-		until   time.Time
-		limited bool
-	}{
-		"no header":               {429, http.Header{}, time.Time{}, false},
-		"other status":            {500, http.Header{"Retry-After": {"5"}}, time.Time{}, false},
-		"zero":                    {429, http.Header{"Retry-After": {"0"}}, epoch, true},
-		"negative":                {429, http.Header{"Retry-After": {"-1"}}, time.Time{}, false},
-		"nonsense":                {429, http.Header{"Retry-After": {"later"}}, time.Time{}, false},
-		"seconds beyond a day":    {429, http.Header{"Retry-After": {"9223372036854775807"}}, day, true},
-		"date beyond a day":       {503, http.Header{"Retry-After": {"Fri, 01 Jan 2100 00:00:00 GMT"}}, day, true},
-		"reset beyond a day":      {403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"99999999999"}}, day, true},
-		"requests remain":         {403, http.Header{"X-Ratelimit-Remaining": {"1"}, "X-Ratelimit-Reset": {"99999999999"}}, time.Time{}, false},
-		"reset is nonsense":       {403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"x"}}, time.Time{}, false},
-		"503 has no quota to use": {503, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"99999999999"}}, time.Time{}, false},
-	} {
-		until, limited := limitedUntil(test.status, test.header, epoch)
-		if limited != test.limited || limited && !until.Equal(test.until) {
-			t.Errorf("%s: got %s, %v; want %s, %v", name, until, limited, test.until, test.limited)
-		}
 	}
 }

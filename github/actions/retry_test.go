@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions/exchange"
 )
 
 // connected returns a client that has an admin token, so that pauses and requests are the next call's own.
@@ -167,7 +169,7 @@ func TestHangingAttemptIsRepeated(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{do: hang}, reply{body: `{"id":7}`})
 	client := s.connected()
-	client.deadlines.attempt = 10 * time.Second // enough for the second attempt on busy processors
+	client.service.Deadlines.Attempt = 10 * time.Second // enough for the second attempt on busy processors
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 		t.Error(err)
 	}
@@ -180,11 +182,11 @@ func TestCallEndsAtItsDeadline(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{do: hang})
 	client := s.connected()
-	client.deadlines.call = 50 * time.Millisecond
+	client.service.Deadlines.Call = 50 * time.Millisecond
 	_, err := client.GetRunnerScaleSetByID(t.Context(), 7)
 	var timeout *TimeoutError
-	if !errors.As(err, &timeout) || timeout.After != client.deadlines.call || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want *TimeoutError after %s", err, client.deadlines.call)
+	if !errors.As(err, &timeout) || timeout.After != client.service.Deadlines.Call || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want *TimeoutError after %s", err, client.service.Deadlines.Call)
 	}
 	if !strings.Contains(err.Error(), "no complete answer within 50ms") {
 		t.Errorf("%q does not say what deadline passed", err)
@@ -246,14 +248,14 @@ func TestMessageTooLargeCanBeDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
 			session := s.session()
-			s.on("GET /queue", reply{body: test.text + strings.Repeat(" ", maxMessageBytes) + `","messageId":9}`})
+			s.on("GET /queue", reply{body: test.text + strings.Repeat(" ", 16<<20) + `","messageId":9}`})
 			_, err := session.GetMessage(t.Context(), 0, 10)
 			var malformed *MalformedMessageError
 			if errors.As(err, &malformed) != (test.want != 0) || malformed != nil && malformed.MessageID != test.want {
 				t.Errorf("got %.200v, want message %d to be malformed", err, test.want)
 			}
-			if !errors.Is(err, errTooLarge) {
-				t.Errorf("got %.200v, want errTooLarge", err)
+			if _, tooLarge := errors.AsType[*exchange.TooLargeError](err); !tooLarge {
+				t.Errorf("got %.200v, want *exchange.TooLargeError", err)
 			}
 		})
 	}
@@ -261,9 +263,10 @@ func TestMessageTooLargeCanBeDeleted(t *testing.T) {
 
 func TestAnswerTooLargeIsRefused(t *testing.T) {
 	s := newServer(t)
-	s.on(getSetCall, reply{body: strings.Repeat(" ", maxBodyBytes+1)})
-	if _, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7); !errors.Is(err, errTooLarge) {
-		t.Errorf("got %v, want errTooLarge", err)
+	s.on(getSetCall, reply{body: strings.Repeat(" ", 1<<20+1)})
+	_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
+	if _, tooLarge := errors.AsType[*exchange.TooLargeError](err); !tooLarge {
+		t.Errorf("got %v, want *exchange.TooLargeError", err)
 	}
 	if got := len(s.calls(getSetCall)); got != 1 {
 		t.Errorf("%d attempts, want 1", got)

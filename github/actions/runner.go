@@ -10,6 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/harrier-ci/harrier/github/actions/exchange"
+	"github.com/harrier-ci/harrier/github/actions/failure"
+	"github.com/harrier-ci/harrier/github/actions/service"
 )
 
 const runnersPath = "_apis/distributedtask/pools/0/agents"
@@ -30,6 +34,14 @@ type JITConfig struct {
 	EncodedJITConfig string `json:"encodedJITConfig"`
 }
 
+// Format prints the ID and name of the runner, without the JIT config itself, whatever verb or logger prints it.
+func (j JITConfig) Format(state fmt.State, _ rune) {
+	fmt.Fprintf(state, "JIT config of runner %d (%s)", j.Runner.ID, j.Runner.Name)
+}
+
+// MarshalLog returns what Format prints, for logr.
+func (j JITConfig) MarshalLog() any { return fmt.Sprint(j) }
+
 // RunnerReference is a registered runner.
 type RunnerReference struct {
 	// ID identifies the registration. A runner that is registered again gets another one.
@@ -45,23 +57,21 @@ type RunnerReference struct {
 // Online reports whether the service says that the runner is connected.
 func (r RunnerReference) Online() bool { return strings.EqualFold(r.Status, "online") }
 
-func (r RunnerReference) identity() (int, string) { return r.ID, r.Name }
-
 // GenerateJITConfig registers a runner of a scale set and returns what to start it with. It fails with ErrScaleSetNotFound, and with
 // ErrRunnerExists if the name is taken. The runner may be the caller's own, if the answer to a first attempt was lost: look it up by
 // name, remove it if its RunnerScaleSetID is the caller's, and try again. Any 409 is treated as ErrRunnerExists; the error's text
 // says what GitHub answered.
 func (c *Client) GenerateJITConfig(ctx context.Context, scaleSetID int, request JITConfigRequest) (*JITConfig, error) {
 	var answer JITConfig
-	err := c.callService(ctx, serviceRequest{
-		endpoint: EndpointGenerateJITConfig, method: http.MethodPost, scaleSetID: scaleSetID,
-		path: scaleSetPath(scaleSetID) + "/generatejitconfig", body: request,
+	err := c.service.Call(ctx, service.Request{
+		Endpoint: failure.EndpointGenerateJITConfig, Method: http.MethodPost, ScaleSetID: scaleSetID,
+		Path: scaleSetPath(scaleSetID) + "/generatejitconfig", Body: request,
 	}, &answer)
 	if err != nil {
 		return nil, err
 	}
 	if answer.EncodedJITConfig == "" || answer.Runner.ID <= 0 {
-		return nil, unexpected(EndpointGenerateJITConfig, errors.New("the answer lacks the runner's id or its JIT config"))
+		return nil, failure.Unexpected(failure.EndpointGenerateJITConfig, errors.New("the answer lacks the runner's id or its JIT config"))
 	}
 	return &answer, nil
 }
@@ -69,28 +79,28 @@ func (c *Client) GenerateJITConfig(ctx context.Context, scaleSetID int, request 
 // GetRunner returns the runner with the given ID. It fails with ErrRunnerNotFound if there is none.
 func (c *Client) GetRunner(ctx context.Context, id int) (*RunnerReference, error) {
 	var answer RunnerReference
-	err := c.callService(ctx, serviceRequest{
-		endpoint: EndpointGetRunner, method: http.MethodGet, path: runnersPath + "/" + strconv.Itoa(id),
+	err := c.service.Call(ctx, service.Request{
+		Endpoint: failure.EndpointGetRunner, Method: http.MethodGet, Path: runnersPath + "/" + strconv.Itoa(id),
 	}, &answer)
 	if err != nil {
 		return nil, err
 	}
 	if answer.ID == 0 {
-		return nil, unexpected(EndpointGetRunner, errors.New("the runner in the answer has no id"))
+		return nil, failure.Unexpected(failure.EndpointGetRunner, errors.New("the runner in the answer has no id"))
 	}
 	return &answer, nil
 }
 
 // GetRunnerByName returns the runner with the given name, regardless of case. It fails with ErrRunnerNotFound if there is none.
 func (c *Client) GetRunnerByName(ctx context.Context, name string) (*RunnerReference, error) {
-	found, err := findNamed[RunnerReference](ctx, c, serviceRequest{
-		endpoint: EndpointFindRunner, method: http.MethodGet, path: runnersPath, query: url.Values{"agentName": {name}},
-	}, name)
+	found, err := findNamed(ctx, c, service.Request{
+		Endpoint: failure.EndpointFindRunner, Method: http.MethodGet, Path: runnersPath, Query: url.Values{"agentName": {name}},
+	}, name, func(runner RunnerReference) (int, string) { return runner.ID, runner.Name })
 	switch {
 	case err != nil:
 		return nil, err
 	case len(found) == 0:
-		return nil, fmt.Errorf("find runner %q: %w", name, ErrRunnerNotFound)
+		return nil, fmt.Errorf("find runner %q: %w", name, failure.ErrRunnerNotFound)
 	}
 	return &found[0], nil
 }
@@ -99,13 +109,13 @@ func (c *Client) GetRunnerByName(ctx context.Context, name string) (*RunnerRefer
 // not take a job any more; nothing else does. It fails with ErrJobStillRunning if the runner has a job, and with ErrRunnerNotFound
 // if a 404 names no exception: GitHub's does, so this one may come from a gateway on the way.
 func (c *Client) RemoveRunner(ctx context.Context, id int) error {
-	err := c.callService(ctx, serviceRequest{
-		endpoint: EndpointRemoveRunner, method: http.MethodDelete, path: runnersPath + "/" + strconv.Itoa(id),
+	err := c.service.Call(ctx, service.Request{
+		Endpoint: failure.EndpointRemoveRunner, Method: http.MethodDelete, Path: runnersPath + "/" + strconv.Itoa(id),
 	}, nil)
-	if !NamesException(err) {
+	if !failure.NamesException(err) {
 		return err
 	}
-	return ignore(ErrRunnerNotFound, err)
+	return failure.Ignore(failure.ErrRunnerNotFound, err)
 }
 
 // GetAcquirableJobs returns the jobs on offer to a scale set, which may be none. A job that can't be decoded is logged and left
@@ -113,14 +123,14 @@ func (c *Client) RemoveRunner(ctx context.Context, id int) error {
 // github.com/actions/scaleset lacks, it fails with ErrNotFound or another answer that [IsRejected].
 func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAvailable, error) {
 	var found list[json.RawMessage]
-	err := c.callService(ctx, serviceRequest{
-		endpoint: EndpointGetAcquirableJobs, method: http.MethodGet, scaleSetID: scaleSetID,
-		path: scaleSetPath(scaleSetID) + "/acquirablejobs",
+	err := c.service.Call(ctx, service.Request{
+		Endpoint: failure.EndpointGetAcquirableJobs, Method: http.MethodGet, ScaleSetID: scaleSetID,
+		Path: scaleSetPath(scaleSetID) + "/acquirablejobs",
 	}, &found)
 	var jobs []JobAvailable
 	for _, job := range found.Value {
 		if err := appendDecoded(&jobs, job); err != nil {
-			c.log.Info("A job on offer can't be read, at least in part", "scaleSetID", scaleSetID, "cause", shorten(err.Error()))
+			c.service.Logger.Info("A job on offer can't be read, at least in part", "scaleSetID", scaleSetID, "cause", failure.Shorten(err.Error()))
 		}
 	}
 	return jobs, err
@@ -151,11 +161,11 @@ type OfflineRunners struct {
 // self-hosted runners, which tokens that may register runners have; GitHub gives it to no app of an enterprise. It fails with
 // ErrUnauthorized if GitHub refuses it or does not have the call.
 func (c *Client) ListOfflineRunners(ctx context.Context, maxAge time.Duration) (*OfflineRunners, error) {
-	known := c.offline.get()
-	if known != nil && c.clock.Since(known.ListedAt) <= maxAge {
+	known := c.offline.Get()
+	if known != nil && c.service.Clock.Since(known.ListedAt) <= maxAge {
 		return known, nil
 	}
-	return c.offline.replace(ctx, known)
+	return c.offline.Replace(ctx, known)
 }
 
 // listedRunner is a runner in GitHub's answer.
@@ -166,15 +176,15 @@ type listedRunner struct {
 
 // listOfflineRunners reads the pages one after the other. Runners that come or go meanwhile may be missing, or be there twice.
 func (c *Client) listOfflineRunners(ctx context.Context, _ *OfflineRunners) (*OfflineRunners, error) {
-	found := &OfflineRunners{ListedAt: c.clock.Now()}
-	token, kind, err := c.restCredential(ctx)
+	found := &OfflineRunners{ListedAt: c.service.Clock.Now()}
+	token, kind, err := c.service.RESTCredential(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the runners of %s: %w", c.config, err)
+		return nil, fmt.Errorf("list the runners of %s: %w", c.service.Config, err)
 	}
 	for page := 1; ; page++ {
 		runners, err := c.runnerPage(ctx, page, token, kind)
 		if err != nil {
-			return nil, fmt.Errorf("list the runners of %s: %w", c.config, err)
+			return nil, fmt.Errorf("list the runners of %s: %w", c.service.Config, err)
 		}
 		for _, runner := range runners {
 			// A status that is not known is no reason to believe that a runner is gone.
@@ -186,30 +196,28 @@ func (c *Client) listOfflineRunners(ctx context.Context, _ *OfflineRunners) (*Of
 		case len(runners) < runnersPerPage:
 			return found, nil
 		case page == mostRunnerPages:
-			c.log.Info("There are more runners than are listed", "configURL", c.config.String(), "listed", page*runnersPerPage)
+			c.service.Logger.Info("There are more runners than are listed", "configURL", c.service.Config.String(), "listed", page*runnersPerPage)
 			return found, nil
 		}
 	}
 }
 
 func (c *Client) runnerPage(ctx context.Context, page int, token, kind string) ([]listedRunner, error) {
-	ctx, cancel := withTimeout(ctx, c.deadlines.call)
+	ctx, cancel := failure.WithTimeout(ctx, c.service.Deadlines.Call)
 	defer cancel()
-	address := c.config.runnersURL()
+	address := c.service.Config.RunnersURL()
 	address.RawQuery = url.Values{"per_page": {strconv.Itoa(runnersPerPage)}, "page": {strconv.Itoa(page)}}.Encode()
-	answer, err := c.exchange(ctx, request{
-		endpoint: EndpointListRunners, method: http.MethodGet, url: address,
-		header:     c.restHeader("Bearer "+token, "application/vnd.github+json"),
-		credential: kind,
-		timeout:    c.deadlines.attempt, retries: maxRetries,
+	answer, err := c.service.Do(ctx, exchange.Request{
+		Endpoint: failure.EndpointListRunners, Method: http.MethodGet, URL: address, Credential: kind,
+		Header: http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/vnd.github+json"}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer answer.free()
+	defer answer.Free()
 	var listed struct {
 		Runners []listedRunner `json:"runners"`
 	}
-	err = answer.decode(EndpointListRunners, &listed)
+	err = answer.Decode(&listed)
 	return listed.Runners[:min(len(listed.Runners), runnersPerPage)], err // a server that sends more is not GitHub's
 }

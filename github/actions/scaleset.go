@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/harrier-ci/harrier/github/actions/failure"
+	"github.com/harrier-ci/harrier/github/actions/service"
 )
 
 // labelTypeSystem is the type of labels that decide which jobs a scale set gets.
@@ -84,20 +87,13 @@ type list[T any] struct {
 	Value []T `json:"value"`
 }
 
-// named is an item that is looked up by its name.
-type named interface{ identity() (id int, name string) }
-
-func (s RunnerScaleSet) identity() (int, string) { return s.ID, s.Name }
-
-func (g RunnerGroup) identity() (int, string) { return g.ID, g.Name }
-
 // findNamed returns the items of the answer that have an ID and the given name. If a service ignores the filter, a caller must not
 // get somebody else's scale set or runner and change or remove it.
-func findNamed[T named](ctx context.Context, c *Client, r serviceRequest, name string) ([]T, error) {
+func findNamed[T any](ctx context.Context, c *Client, r service.Request, name string, identify func(T) (id int, name string)) ([]T, error) {
 	var found list[T]
-	err := c.callService(ctx, r, &found)
+	err := c.service.Call(ctx, r, &found)
 	return slices.DeleteFunc(found.Value, func(item T) bool {
-		id, actual := item.identity()
+		id, actual := identify(item)
 		return id <= 0 || !strings.EqualFold(actual, name)
 	}), err
 }
@@ -109,29 +105,29 @@ func scaleSetPath(id int) string {
 // GetRunnerScaleSet returns the scale set with the given name, regardless of case, in a runner group. It fails with
 // ErrScaleSetNotFound if there is none, and with *UnexpectedResponseError if there are several.
 func (c *Client) GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name string) (*RunnerScaleSet, error) {
-	found, err := findNamed[RunnerScaleSet](ctx, c, serviceRequest{
-		endpoint: EndpointFindScaleSet,
-		method:   http.MethodGet,
-		path:     "_apis/runtime/runnerscalesets",
-		query:    url.Values{"runnerGroupId": {strconv.Itoa(runnerGroupID)}, "name": {name}},
-	}, name)
+	found, err := findNamed(ctx, c, service.Request{
+		Endpoint: failure.EndpointFindScaleSet,
+		Method:   http.MethodGet,
+		Path:     "_apis/runtime/runnerscalesets",
+		Query:    url.Values{"runnerGroupId": {strconv.Itoa(runnerGroupID)}, "name": {name}},
+	}, name, func(set RunnerScaleSet) (int, string) { return set.ID, set.Name })
 	if err != nil {
 		return nil, err
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("find scale set %q in runner group %d: %w", name, runnerGroupID, ErrScaleSetNotFound)
+		return nil, fmt.Errorf("find scale set %q in runner group %d: %w", name, runnerGroupID, failure.ErrScaleSetNotFound)
 	case 1:
 		return &found[0], nil
 	}
-	return nil, unexpected(EndpointFindScaleSet, fmt.Errorf("%d scale sets are named %q in runner group %d", len(found), name, runnerGroupID))
+	return nil, failure.Unexpected(failure.EndpointFindScaleSet, fmt.Errorf("%d scale sets are named %q in runner group %d", len(found), name, runnerGroupID))
 }
 
 // GetRunnerScaleSetByID returns a scale set with its statistics. It fails with ErrScaleSetNotFound if there is none; see also
 // [LacksReadByID].
 func (c *Client) GetRunnerScaleSetByID(ctx context.Context, id int) (*RunnerScaleSet, error) {
-	return c.scaleSetCall(ctx, serviceRequest{
-		endpoint: EndpointGetScaleSet, method: http.MethodGet, path: scaleSetPath(id), scaleSetID: id,
+	return c.scaleSetCall(ctx, service.Request{
+		Endpoint: failure.EndpointGetScaleSet, Method: http.MethodGet, Path: scaleSetPath(id), ScaleSetID: id,
 	})
 }
 
@@ -146,55 +142,55 @@ func (c *Client) CreateRunnerScaleSet(ctx context.Context, set *RunnerScaleSet) 
 		}
 		body.Labels = []Label{{Type: labelTypeSystem, Name: body.Name}}
 	}
-	return c.scaleSetCall(ctx, serviceRequest{
-		endpoint: EndpointCreateScaleSet, method: http.MethodPost, path: "_apis/runtime/runnerscalesets", body: body,
+	return c.scaleSetCall(ctx, service.Request{
+		Endpoint: failure.EndpointCreateScaleSet, Method: http.MethodPost, Path: "_apis/runtime/runnerscalesets", Body: body,
 	})
 }
 
 // UpdateRunnerScaleSet changes the fields of a scale set that are not zero in set, and returns the result. It fails with
 // ErrScaleSetNotFound, and with ErrScaleSetExists if the new name is taken.
 func (c *Client) UpdateRunnerScaleSet(ctx context.Context, id int, set *RunnerScaleSet) (*RunnerScaleSet, error) {
-	return c.scaleSetCall(ctx, serviceRequest{
-		endpoint: EndpointUpdateScaleSet, method: http.MethodPatch, path: scaleSetPath(id), scaleSetID: id,
-		body: set.requestBody(),
+	return c.scaleSetCall(ctx, service.Request{
+		Endpoint: failure.EndpointUpdateScaleSet, Method: http.MethodPatch, Path: scaleSetPath(id), ScaleSetID: id,
+		Body: set.requestBody(),
 	})
 }
 
 // DeleteRunnerScaleSet deletes a scale set. It succeeds if there is none.
 func (c *Client) DeleteRunnerScaleSet(ctx context.Context, id int) error {
-	return ignore(ErrScaleSetNotFound, c.callService(ctx, serviceRequest{
-		endpoint: EndpointDeleteScaleSet, method: http.MethodDelete, path: scaleSetPath(id), scaleSetID: id,
+	return failure.Ignore(failure.ErrScaleSetNotFound, c.service.Call(ctx, service.Request{
+		Endpoint: failure.EndpointDeleteScaleSet, Method: http.MethodDelete, Path: scaleSetPath(id), ScaleSetID: id,
 	}, nil))
 }
 
 // GetRunnerGroupByName returns the runner group with the given name, regardless of case. It fails with ErrRunnerGroupNotFound if
 // there is none, and with *UnexpectedResponseError if there are several.
 func (c *Client) GetRunnerGroupByName(ctx context.Context, name string) (*RunnerGroup, error) {
-	found, err := findNamed[RunnerGroup](ctx, c, serviceRequest{
-		endpoint: EndpointFindRunnerGroup,
-		method:   http.MethodGet,
-		path:     "_apis/runtime/runnergroups/", // the service insists on the last slash
-		query:    url.Values{"groupName": {name}},
-	}, name)
+	found, err := findNamed(ctx, c, service.Request{
+		Endpoint: failure.EndpointFindRunnerGroup,
+		Method:   http.MethodGet,
+		Path:     "_apis/runtime/runnergroups/", // the service insists on the last slash
+		Query:    url.Values{"groupName": {name}},
+	}, name, func(group RunnerGroup) (int, string) { return group.ID, group.Name })
 	if err != nil {
 		return nil, err
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("find runner group %q: %w", name, ErrRunnerGroupNotFound)
+		return nil, fmt.Errorf("find runner group %q: %w", name, failure.ErrRunnerGroupNotFound)
 	case 1:
 		return &found[0], nil
 	}
-	return nil, unexpected(EndpointFindRunnerGroup, fmt.Errorf("%d runner groups are named %q", len(found), name))
+	return nil, failure.Unexpected(failure.EndpointFindRunnerGroup, fmt.Errorf("%d runner groups are named %q", len(found), name))
 }
 
-func (c *Client) scaleSetCall(ctx context.Context, r serviceRequest) (*RunnerScaleSet, error) {
+func (c *Client) scaleSetCall(ctx context.Context, r service.Request) (*RunnerScaleSet, error) {
 	var answer RunnerScaleSet
-	if err := c.callService(ctx, r, &answer); err != nil {
+	if err := c.service.Call(ctx, r, &answer); err != nil {
 		return nil, err
 	}
 	if answer.ID == 0 {
-		return nil, unexpected(r.endpoint, errors.New("the scale set in the answer has no id"))
+		return nil, failure.Unexpected(r.Endpoint, errors.New("the scale set in the answer has no id"))
 	}
 	return &answer, nil
 }

@@ -250,10 +250,10 @@ func TestPollEndsAtItsOwnDeadline(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
 	s.on(pollCall, reply{do: hang})
-	session.client.deadlines.poll = 50 * time.Millisecond
+	session.client.service.Deadlines.Poll = 50 * time.Millisecond
 	_, err := session.GetMessage(t.Context(), 0, 1)
 	var timeout *TimeoutError
-	if !errors.As(err, &timeout) || timeout.After != session.client.deadlines.poll {
+	if !errors.As(err, &timeout) || timeout.After != session.client.service.Deadlines.Poll {
 		t.Errorf("got %v, want *TimeoutError", err)
 	}
 	// The client's own count: so short a poll may end before the server has seen it.
