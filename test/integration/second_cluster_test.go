@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -21,8 +22,8 @@ import (
 )
 
 // A backup of one cluster is restored into another, which is empty but for its controller: first what docs/upgrade.md says to save, then
-// the runners as well. While the first cluster works, the second takes nothing from it, not even the registration of a runner that is
-// offline at that moment. When the first takes no more jobs, the second does.
+// the runners as well. The second takes nothing from the first, whose runners work, not even the registration of one that is offline at that
+// moment. When the first takes no more jobs, the second does.
 func TestRestoreIntoASecondCluster(t *testing.T) {
 	first := rig.Start(t, testkube.Shared(t), rig.Options{
 		MinRunners: 2, MaxRunners: mostRestored, SingleNamespace: true, GitHub: fakegithub.Options{PollLength: 2 * time.Second},
@@ -38,14 +39,6 @@ func TestRestoreIntoASecondCluster(t *testing.T) {
 	g.Eventually(func() [2]int { idle, busy := online(first); return [2]int{idle, busy} }, rig.Patience).Should(gomega.Equal([2]int{2, 1}))
 	saved, runners := saveAll(t, first)
 
-	second := rig.Start(t, testkube.Shared(t), rig.Options{
-		Beside: first, MinRunners: 2, MaxRunners: mostRestored, SingleNamespace: true,
-	})
-	exceeded := (&backup{Rig: second, WithT: g, t: t}).watchPods()
-	restored := restoreAll(t, first, second, saved)
-	awaitTrue(t, second, rig.DefaultSet, v1alpha1.ConditionScaleSetRegistered)
-	g.Eventually(second.ListenerPod, rig.Patience).ShouldNot(gomega.BeNil())
-
 	first.StopManager() // which would replace the runner that goes offline
 	pod := &corev1.Pod{}
 	pod.Namespace = first.RunnerNamespace
@@ -56,6 +49,14 @@ func TestRestoreIntoASecondCluster(t *testing.T) {
 	}
 	g.Expect(first.Cluster.Client().Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(gomega.Succeed())
 	g.Eventually(func() int { idle, _ := online(first); return idle }, rig.Patience).Should(gomega.Equal(1))
+
+	second := rig.Start(t, testkube.Shared(t), rig.Options{
+		Beside: first, MinRunners: 2, MaxRunners: mostRestored, SingleNamespace: true,
+	})
+	exceeded := (&backup{Rig: second, WithT: g, t: t}).watchPods()
+	restored := restoreAll(t, first, second, saved)
+	awaitTrue(t, second, rig.DefaultSet, v1alpha1.ConditionScaleSetRegistered)
+	g.Eventually(second.ListenerPod, rig.Patience).ShouldNot(gomega.BeNil())
 	before := registeredNames(first)
 	restoreAll(t, first, second, runners)
 	g.Eventually(func() (int, error) {
@@ -148,8 +149,11 @@ func restoreAll(t *testing.T, first, second *rig.Rig, saved []*unstructured.Unst
 		}
 		restored = append(restored, object)
 		if had && object.GetKind() != "AutoscalingRunnerSet" { // which docs/upgrade.md restores without one
-			object.Object["status"] = status
-			_ = second.Cluster.Client().Status().Update(t.Context(), object) // it may be gone by now
+			patch, err := json.Marshal(map[string]any{"status": status})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = second.Cluster.Client().Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, patch)) // it may be gone by now
 		}
 	}
 	return restored
