@@ -15,6 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -92,20 +94,22 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) erro
 
 func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 	return autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
-		Client:                   d.client,
-		Reader:                   d.mgr.GetAPIReader(),
-		Connections:              autoscalingrunnerset.ConnectionsOf(d.provider),
-		Pool:                     d.pool,
-		Recorder:                 d.recorder,
-		Clock:                    d.clock,
-		Namespace:                d.options.Namespace,
-		ListenerImage:            d.options.Image,
-		ListenerImagePullSecrets: d.options.ListenerPullSecrets,
-		ListenerPolicy:           d.options.listenerPolicy(),
-		ExcludedLabelPrefixes:    d.options.ExcludedLabelPrefixes,
-		Version:                  build.Version,
-		StripForeignFinalizers:   d.options.StripForeignFinalizers,
-		MaxRunnersPerSet:         d.options.MaxRunnersPerSet,
+		Options: children.Options{
+			Client:                   d.client,
+			Reader:                   d.mgr.GetAPIReader(),
+			Recorder:                 d.recorder,
+			Namespace:                d.options.Namespace,
+			ListenerImage:            d.options.Image,
+			ListenerImagePullSecrets: d.options.ListenerPullSecrets,
+			ListenerPolicy:           d.options.listenerPolicy(),
+			ExcludedLabelPrefixes:    d.options.ExcludedLabelPrefixes,
+		},
+		Connections:            scaleset.ConnectionsOf(d.provider),
+		Pool:                   d.pool,
+		Clock:                  d.clock,
+		Version:                build.Version,
+		StripForeignFinalizers: d.options.StripForeignFinalizers,
+		MaxRunnersPerSet:       d.options.MaxRunnersPerSet,
 		RunnerPod: func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
 			return ephemeralrunner.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), build.Version)
 		},

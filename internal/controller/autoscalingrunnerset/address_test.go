@@ -13,49 +13,12 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// An address that is only spelt differently is the same: the scale set registered there is the one in use.
-func TestSameURL(t *testing.T) {
-	for address, want := range map[string]bool{
-		"https://github.com/my-org":      true,
-		"https://github.com/my-org/":     true,
-		"https://GitHub.com/My-Org":      true,
-		"https://www.github.com/my-org":  false,
-		"http://github.com/my-org":       false,
-		"https://github.com:8443/my-org": false,
-		"https://github.com/my-org/repo": false,
-		"https://ghes.example.com/org":   false,
-		"no address":                     false,
-	} {
-		if got := sameURL("https://github.com/my-org", address); got != want {
-			t.Errorf("%q: %t, want %t", address, got, want)
-		}
-	}
-}
-
-// TestSameServer: credentials for one address go to no other server, and never in the clear.
-func TestSameServer(t *testing.T) {
-	for address, want := range map[string]bool{
-		"https://github.com/other":       true,
-		"https://www.github.com/other":   true,
-		"http://github.com/my-org":       false,
-		"https://ghes.example.com/other": false,
-		"no address":                     false,
-	} {
-		if got := sameServer("https://github.com/my-org", address); got != want {
-			t.Errorf("%q: %t, want %t", address, got, want)
-		}
-	}
-	if sameServer("https://ghes.example.com/org", "https://ghes.example.com:8443/org") {
-		t.Error("another port is another server")
-	}
-}
-
 // TestNewSpellingThatLeadsNowhereTakesNothingAway: everything keeps working until GitHub has answered there.
 func TestNewSpellingThatLeadsNowhereTakesNothingAway(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
 		f.settle()
-		f.github.fail(errors.New("connection refused"))
+		f.github.Fail(errors.New("connection refused"))
 		f.move("http://github.com/my-org")
 		f.settle()
 		if got := f.listeners()[0].Spec.GitHubConfigUrl; got != address {
@@ -75,8 +38,8 @@ func TestNewSpellingThatLeadsNowhereIsNoneToDeleteBy(t *testing.T) {
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = "http://github.com/my-org" })
 		f.drained()
 		f.settle()
-		if f.github.sets["http://github.com/my-org"] != nil || len(f.github.sets[address]) > 0 {
-			t.Errorf("scale sets %+v, want the one at %s deleted there", f.github.sets, address)
+		if f.github.Sets["http://github.com/my-org"] != nil || len(f.github.Sets[address]) > 0 {
+			t.Errorf("scale sets %+v, want the one at %s deleted there", f.github.Sets, address)
 		}
 	})
 }
@@ -87,11 +50,11 @@ func TestWayBackToAnEqualIDDeletesTheOther(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		f.busy()
-		f.github.nextID = 1
+		f.github.NextID = 1
 		f.movedTo(newAddress, nil)
-		f.movedTo(address, f.github.sets[address])
-		if len(f.github.sets[newAddress]) > 0 || len(f.github.sets[address]) != 1 {
-			t.Errorf("scale sets %+v, want the one at %s only", f.github.sets, address)
+		f.movedTo(address, f.github.Sets[address])
+		if len(f.github.Sets[newAddress]) > 0 || len(f.github.Sets[address]) != 1 {
+			t.Errorf("scale sets %+v, want the one at %s only", f.github.Sets, address)
 		}
 	})
 }
@@ -99,9 +62,9 @@ func TestWayBackToAnEqualIDDeletesTheOther(t *testing.T) {
 // movedTo returns a set's fixture after a change of its address to one at which GitHub has the scale sets.
 func (f *fixture) movedTo(address string, there map[int]actions.RunnerScaleSet) {
 	f.Helper()
-	f.github.sets[address] = there
+	f.github.Sets[address] = there
 	f.events()
-	f.github.made()
+	f.github.Made()
 	f.move(address)
 	f.settle()
 	f.settle()
@@ -119,8 +82,8 @@ func TestAnotherAddressOfThePlaceKeepsTheScaleSet(t *testing.T) {
 					if restarted {
 						f.restart(nil)
 					}
-					f.movedTo(alias, f.github.sets[address])
-					if calls := f.github.made(); slices.Contains(calls, "delete 1") || slices.Contains(calls, "create") {
+					f.movedTo(alias, f.github.Sets[address])
+					if calls := f.github.Made(); slices.Contains(calls, "delete 1") || slices.Contains(calls, "create") {
 						t.Errorf("calls %q, want the scale set found and kept", calls)
 					}
 					if got := f.set().Status.Registration; got.URL != alias || got.ID != 1 || f.listeners()[0].Spec.GitHubConfigUrl != alias {
@@ -150,10 +113,10 @@ func TestEqualIDAtAnotherPlaceIsNoProof(t *testing.T) {
 				f.create(newSet())
 				f.settle()
 				f.listening()
-				f.github.nextID = 1
+				f.github.NextID = 1
 				f.movedTo(test.address, test.there)
-				if len(f.github.sets[address]) > 0 {
-					t.Errorf("the scale set at the former address is left, calls %q", f.github.made())
+				if len(f.github.Sets[address]) > 0 {
+					t.Errorf("the scale set at the former address is left, calls %q", f.github.Made())
 				}
 			})
 		})
@@ -169,8 +132,8 @@ func TestEditedStatusDoesNotMakeCredentialsGoInTheClear(t *testing.T) {
 		set.Status.Registration.URL = "http://github.com/my-org"
 		f.updateStatus(set)
 		f.settle()
-		if f.github.sets["http://github.com/my-org"] != nil || len(f.github.sets[address]) > 0 {
-			t.Errorf("scale sets %+v, want the one at %s deleted there", f.github.sets, address)
+		if f.github.Sets["http://github.com/my-org"] != nil || len(f.github.Sets[address]) > 0 {
+			t.Errorf("scale sets %+v, want the one at %s deleted there", f.github.Sets, address)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -25,8 +26,8 @@ func (f *fixture) working() {
 
 // setToken writes another token into the Secret.
 func (f *fixture) setToken(token string) {
-	f.github.mu.Lock()
-	defer f.github.mu.Unlock()
+	f.github.Lock()
+	defer f.github.Unlock()
 	f.github.token = token
 }
 
@@ -64,13 +65,13 @@ func TestReadyWaitsForTheCredentialsOfAnUpgrade(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
 		for range 2 {
-			f.github.fail(&actions.Error{Endpoint: actions.EndpointRegistrationToken, StatusCode: 401, Message: "Bad credentials", Credential: actions.CredentialPersonalAccessToken})
+			f.github.Fail(&actions.Error{Endpoint: actions.EndpointRegistrationToken, StatusCode: 401, Message: "Bad credentials", Credential: actions.CredentialPersonalAccessToken})
 			f.upgrade("wrong")
 			f.pass()
 			f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
 			f.settle()
 			f.wantObserved(metav1.ConditionFalse, v1alpha1.ReasonUnauthorized, metav1.ConditionTrue)
-			f.github.fail(nil)
+			f.github.Fail(nil)
 			f.upgrade("token")
 			f.pass()
 			f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
@@ -87,7 +88,7 @@ func TestReadyWaitsForTheCredentialsOfAnUpgrade(t *testing.T) {
 func TestReadyWaitsWhileGitHubIsAway(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
-		f.github.fail(errors.New("no route to host"))
+		f.github.Fail(errors.New("no route to host"))
 		f.upgrade("other")
 		f.settle()
 		f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
@@ -95,8 +96,8 @@ func TestReadyWaitsWhileGitHubIsAway(t *testing.T) {
 		f.restart(nil)
 		f.settle()
 		f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
-		f.github.fail(nil)
-		controllertest.Elapse(retryMaxDelay)
+		f.github.Fail(nil)
+		controllertest.Elapse(scaleset.RetryMaxDelay)
 		f.settle()
 		f.wantObserved(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
 	})
@@ -123,14 +124,14 @@ func TestReadyWaitsForTheGroupOfAnUpgrade(t *testing.T) {
 func TestReadyStays(t *testing.T) {
 	for name, change := range map[string]func(f *fixture){
 		"other fields, GitHub away": func(f *fixture) {
-			f.github.fail(errors.New("no route to host"))
+			f.github.Fail(errors.New("no route to host"))
 			controllertest.Elapse(2 * checkPeriod)
 			f.pass()
 			controllertest.Elapse(answered)
 			f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MinRunners = ptr.To(1) })
 		},
 		"restart, GitHub away": func(f *fixture) {
-			f.github.fail(errors.New("no route to host"))
+			f.github.Fail(errors.New("no route to host"))
 			f.restart(nil)
 		},
 		"renewed token":  func(f *fixture) { f.setToken("renewed") },

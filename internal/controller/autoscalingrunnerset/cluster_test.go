@@ -23,6 +23,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -105,8 +107,10 @@ func (w *world) startControllers() {
 	workers := pool.New(pool.Limit, clock.RealClock{})
 	recorder := manager.GetEventRecorder("manager")
 	sets := autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
-		Client: manager.GetClient(), Reader: manager.GetAPIReader(), Connections: autoscalingrunnerset.ConnectionsOf(provider), Pool: workers, Recorder: recorder,
-		Clock: w.clock, Namespace: w.system, ListenerImage: "controller:1", Version: "dev", StripForeignFinalizers: true,
+		Options: children.Options{
+			Client: manager.GetClient(), Reader: manager.GetAPIReader(), Recorder: recorder, Namespace: w.system, ListenerImage: "controller:1",
+		},
+		Connections: scaleset.ConnectionsOf(provider), Pool: workers, Clock: w.clock, Version: "dev", StripForeignFinalizers: true,
 		RunnerPod: func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
 			return ephemeralrunner.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), "dev")
 		},

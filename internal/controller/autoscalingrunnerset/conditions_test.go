@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
-	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // While GitHub is asked again, and when it answers the same, the refusal stands and no further Event is recorded.
@@ -26,7 +26,7 @@ func TestARefusalStandsWhileGitHubIsAskedAgain(t *testing.T) {
 		for range 20 {
 			f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonRunnerGroupNotFound)
 			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRunnerGroupNotFound)
-			controllertest.Elapse(retryMaxDelay)
+			controllertest.Elapse(scaleset.RetryMaxDelay)
 			f.reconcile()
 		}
 		if told := f.events(); len(told) != 1 {
@@ -55,7 +55,7 @@ func TestSecretThatMayNotBeReadIsSaid(t *testing.T) {
 // TestLongNamesLeaveRoomForTheNextStep: a condition's message is cut after 1,024 characters.
 func TestLongNamesLeaveRoomForTheNextStep(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.singleLabel = true
+		f.github.SingleLabel = true
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			for i := range 3000 {
 				s.Spec.RunnerScaleSetLabels = append(s.Spec.RunnerScaleSetLabels, fmt.Sprintf("label-%d", i))
@@ -81,7 +81,7 @@ func TestAdviceAboutDroppedLabelsFitsTheAddress(t *testing.T) {
 	} {
 		t.Run(address, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.github.singleLabel = true
+				f.github.SingleLabel = true
 				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = address }))
 				f.settle()
 				f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionTrue, reasonLabelsAccepted)
@@ -97,31 +97,6 @@ func TestAdviceAboutDroppedLabelsFitsTheAddress(t *testing.T) {
 	}
 }
 
-// A closed session is what was asked for while maxRunners is 0, and only then.
-func TestAListenerWithoutASessionIsReadyWhileMaxRunnersIsZero(t *testing.T) {
-	closed := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed, Reason: v1alpha1.ReasonMaxRunnersZero, Message: "closed"}
-	podReady := func(p *pass, ready metav1.ConditionStatus) { p.listeners[0].Status.Conditions[0].Status = ready }
-	for name, test := range map[string]struct {
-		change func(*pass)
-		status metav1.ConditionStatus
-		reason string
-	}{
-		"closed": {func(p *pass) { p.set.Spec.MaxRunners = new(0) }, metav1.ConditionTrue, v1alpha1.ReasonMaxRunnersZero},
-		"its pod fails": {func(p *pass) { p.set.Spec.MaxRunners = new(0); podReady(p, metav1.ConditionFalse) },
-			metav1.ConditionFalse, "PodReady"},
-		"raised, not opened yet": {func(p *pass) { p.set.Spec.MaxRunners = new(2) }, metav1.ConditionUnknown, reasonListenerStarting},
-		"without a limit":        {func(*pass) {}, metav1.ConditionUnknown, reasonListenerStarting},
-	} {
-		condition := listenerCondition(healthy(func(p *pass) {
-			p.runnerSets[0].Status.Listener = &closed
-			test.change(p)
-		}))
-		if condition.Status != test.status || condition.Reason != test.reason {
-			t.Errorf("%s: %s/%s, want %s/%s", name, condition.Status, condition.Reason, test.status, test.reason)
-		}
-	}
-}
-
 // wantMessage fails unless the message of a condition has all the parts.
 func (f *fixture) wantMessage(conditionType string, parts ...string) {
 	f.Helper()
@@ -129,41 +104,6 @@ func (f *fixture) wantMessage(conditionType string, parts ...string) {
 	for _, part := range parts {
 		if !strings.Contains(message, part) {
 			f.Errorf("message of %s is %q, want %q in it", conditionType, message, part)
-		}
-	}
-}
-
-func TestSomeNamesOfMany(t *testing.T) {
-	long := strings.Repeat("x", maxQuoted)
-	for want, names := range map[string][]string{
-		"a, b":               {"a", "b"},
-		long + " and 2 more": {long, "a", "b"},
-		"a and 1 more":       {"a", long},
-		long + "x":           {long + "x"},
-	} {
-		if got := someOf(names); got != want {
-			t.Errorf("someOf() = %q, want %q", got, want)
-		}
-	}
-}
-
-// What is said to come from the listener may be from anybody who may write the status of the runner set: its words are ours or Other, its
-// text is cut.
-func TestForgedReportsOfAListenerAreBounded(t *testing.T) {
-	for name, test := range map[string]struct {
-		said v1alpha1.ListenerStatus
-		want string
-	}{
-		"ours":           {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonRateLimited}, v1alpha1.ReasonRateLimited},
-		"without reason": {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateConflict}, v1alpha1.ReasonSessionConflict},
-		"forged reason":  {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "Forged1"}, report.ReasonOther},
-		"forged state":   {v1alpha1.ListenerStatus{State: "Forged2", Message: strings.Repeat("x", 1<<20)}, report.ReasonOther},
-	} {
-		condition := listenerCondition(healthy(func(p *pass) { p.runnerSets[0].Status.Listener = &test.said }))
-		var conditions []metav1.Condition
-		report.SetConditions(&conditions, 1, time.Now(), condition)
-		if got := conditions[0]; got.Reason != test.want || len(got.Message) > 1024 {
-			t.Errorf("%s: reason %s and %d bytes, want %s and at most 1024", name, got.Reason, len(got.Message), test.want)
 		}
 	}
 }

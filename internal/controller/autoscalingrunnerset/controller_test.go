@@ -3,7 +3,6 @@ package autoscalingrunnerset
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,7 +39,7 @@ func TestSetBecomesReady(t *testing.T) {
 				t.Errorf("condition %s is not True in %+v", conditionType, set.Status.Conditions)
 			}
 		}
-		if diff := cmp.Diff([]string{"find", "create"}, f.github.made()); diff != "" {
+		if diff := cmp.Diff([]string{"find", "create"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
@@ -142,20 +141,18 @@ func TestListenerIsToldNumbersThatTheServiceKnows(t *testing.T) {
 	})
 }
 
-// The manager's limit holds for what is announced to GitHub and for what is created, and the user is told who decides it.
+// The manager's limit holds for what is announced to GitHub and for what is created.
 func TestLimitForEachSet(t *testing.T) {
 	for name, test := range map[string]struct {
 		least, most         *int
 		wantLeast, wantMost int
-		// told is part of Ready's message, empty if nothing was cut.
-		told string
 	}{
-		"nothing set":    {nil, nil, 0, 50, ""},
-		"below":          {new(1), new(2), 1, 2, ""},
-		"equal":          {new(50), new(50), 50, 50, ""},
-		"above":          {new(1), new(51), 1, 50, "maxRunners of 51 is cut to 50"},
-		"absurd minimum": {new(math.MaxInt32), nil, 50, 50, "minRunners of 2147483647 is cut to 50"},
-		"no runners":     {nil, new(0), 0, 0, ""},
+		"nothing set":    {nil, nil, 0, 50},
+		"below":          {new(1), new(2), 1, 2},
+		"equal":          {new(50), new(50), 50, 50},
+		"above":          {new(1), new(51), 1, 50},
+		"absurd minimum": {new(math.MaxInt32), nil, 50, 50},
+		"no runners":     {nil, new(0), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -170,35 +167,6 @@ func TestLimitForEachSet(t *testing.T) {
 					t.Errorf("the runner set has %v, want %d", runnerSet.MaxRunners, test.wantMost)
 				}
 			})
-			p := healthy(func(p *pass) {
-				p.ceiling, p.set.Spec.MinRunners, p.set.Spec.MaxRunners = 50, test.least, test.most
-				p.runnerSets[0].Spec.MaxRunners = p.mostRunners()
-			})
-			if _, message := p.readyReason(nil); test.wantMost > 0 && (!strings.Contains(message, test.told) || (test.told == "") != (message == "")) {
-				t.Errorf("Ready says %q, want %q", message, test.told)
-			}
-			p.runnerSets[0].Spec.AssignedJobs = 50
-			_, message := p.readyReason(nil)
-			if cut := test.most == nil || *test.most > 50; strings.Contains(message, "flags.maxRunnersPerSet") != cut {
-				t.Errorf("at the limit Ready says %q", message)
-			}
 		})
-	}
-}
-
-func TestRoomForRunners(t *testing.T) {
-	limit := 5
-	sets := []v1alpha1.EphemeralRunnerSet{{}, {Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 3}}, {Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 4}}}
-	if got := roomForRunners(nil, sets); got != nil {
-		t.Errorf("without a limit: %d", *got)
-	}
-	forged := []v1alpha1.EphemeralRunnerSet{{}, {Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: math.MinInt}}}
-	if got := roomForRunners(&limit, forged); *got != limit {
-		t.Errorf("beside a set with a forged status: %d, want %d", *got, limit)
-	}
-	for n, want := range map[int]int{1: 5, 2: 2, 3: 0} {
-		if got := roomForRunners(&limit, sets[:n]); *got != want {
-			t.Errorf("beside %d older sets: %d, want %d", n-1, *got, want)
-		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -28,15 +30,15 @@ func TestCopiedAnnotationTakesOverNothing(t *testing.T) {
 	for name, outage := range map[string]error{"GitHub answers": nil, "GitHub answers later": errors.New("connection refused")} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "victim", 1, "victim")}
-				f.github.nextID = 2
-				f.github.fail(outage)
+				f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "victim", 1, "victim")}
+				f.github.NextID = 2
+				f.github.Fail(outage)
 				f.create(annotated("set"))
 				f.settle()
-				f.github.fail(nil)
+				f.github.Fail(nil)
 				f.restart(nil)
 				f.settle()
-				if got := f.github.sets[address][1]; got.Name != "victim" {
+				if got := f.github.Sets[address][1]; got.Name != "victim" {
 					t.Errorf("scale set 1 is now %+v", got)
 				}
 				if got := f.set().Status.Registration; got == nil || got.ID != 2 {
@@ -72,8 +74,8 @@ func TestCopyOfAWholeSetGetsAScaleSetOfItsOwn(t *testing.T) {
 
 func TestDeletionOfACopyDeletesNothingOfOthers(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "victim", 1, "victim")}
-		f.github.fail(errors.New("connection refused"))
+		f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "victim", 1, "victim")}
+		f.github.Fail(errors.New("connection refused"))
 		copied := annotated("set")
 		copied.Finalizers = []string{"example.com/hold"}
 		f.create(copied)
@@ -81,12 +83,12 @@ func TestDeletionOfACopyDeletesNothingOfOthers(t *testing.T) {
 		if len(f.listeners()) > 0 {
 			t.Error("a listener is made for a scale set of which nobody knows whose it is")
 		}
-		f.github.fail(nil)
+		f.github.Fail(nil)
 		f.restart(nil)
-		f.github.made()
+		f.github.Made()
 		f.delete()
 		f.settle()
-		if diff := cmp.Diff([]string{"get", "find"}, f.github.made()); diff != "" {
+		if diff := cmp.Diff([]string{"get", "find"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		if f.set().Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
@@ -98,10 +100,10 @@ func TestDeletionOfACopyDeletesNothingOfOthers(t *testing.T) {
 // TestRenamedInTheSpecAfterARC: the name that ARC has recorded proves that the id is ours, whatever name the spec has now.
 func TestRenamedInTheSpecAfterARC(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "before", 1, "before")}
+		f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "before", 1, "before")}
 		f.create(annotated("Before"))
 		f.settle()
-		if sets := f.github.sets[address]; len(sets) != 1 || sets[1].Name != "set" {
+		if sets := f.github.Sets[address]; len(sets) != 1 || sets[1].Name != "set" {
 			t.Errorf("scale sets %+v, want the first one renamed", sets)
 		}
 	})
@@ -109,14 +111,14 @@ func TestRenamedInTheSpecAfterARC(t *testing.T) {
 
 func TestARCsScaleSetIsDeletedBeforeItWasConfirmed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "set", 1, "set")}
-		f.github.fail(errors.New("connection refused"))
+		f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "set", 1, "set")}
+		f.github.Fail(errors.New("connection refused"))
 		f.create(annotated("set"))
 		f.settle()
-		f.github.fail(nil)
+		f.github.Fail(nil)
 		f.delete()
 		for range 10 {
-			controllertest.Elapse(max(f.reconcile().RequeueAfter, DeregisterTimeout/100))
+			controllertest.Elapse(max(f.reconcile().RequeueAfter, scaleset.DeregisterTimeout/100))
 			for _, listener := range f.listeners() {
 				f.release(&listener)
 			}
@@ -124,22 +126,22 @@ func TestARCsScaleSetIsDeletedBeforeItWasConfirmed(t *testing.T) {
 				break
 			}
 		}
-		if len(f.github.sets[address]) > 0 {
-			t.Errorf("scale sets %+v are left", f.github.sets[address])
+		if len(f.github.Sets[address]) > 0 {
+			t.Errorf("scale sets %+v are left", f.github.Sets[address])
 		}
 	})
 }
 
 // copiedFormer creates a second set, with an annotation that lists the scale set of the first as a former one.
-func (f *fixture) copiedFormer(former formerRegistration) {
+func (f *fixture) copiedFormer(former ledger.Former) {
 	f.Helper()
-	text, err := json.Marshal([]formerRegistration{former})
+	text, err := json.Marshal([]ledger.Former{former})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Name, s.UID, s.CreationTimestamp = "copy", "copy-uid", metav1.NewTime(time.Now().Add(time.Hour))
-		s.Annotations = map[string]string{annotationFormer: string(text)}
+		s.Annotations = map[string]string{"actions.github.com/former-registrations": string(text)}
 	}))
 	key := types.NamespacedName{Namespace: setNamespace, Name: "copy"}
 	for range 5 {
@@ -161,16 +163,16 @@ func TestCopiedListOfFormerScaleSetsDeletesNothing(t *testing.T) {
 						f.move(newAddress)
 						f.settle()
 					}
-					listed := formerRegistration{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}, UID: uid}
+					listed := ledger.Former{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}, UID: uid}
 					f.copiedFormer(listed)
-					if calls := f.github.made(); slices.Contains(calls, "delete 1") {
+					if calls := f.github.Made(); slices.Contains(calls, "delete 1") {
 						t.Errorf("calls %q: another set's scale set was deleted", calls)
 					}
 					if err := f.client.Delete(t.Context(), runner); err != nil {
 						t.Fatal(err)
 					}
 					f.settle()
-					if calls := f.github.made(); slices.Contains(calls, "delete 1") != moved {
+					if calls := f.github.Made(); slices.Contains(calls, "delete 1") != moved {
 						t.Errorf("calls %q: the set deletes what it left, and only that", calls)
 					}
 				})
@@ -182,8 +184,8 @@ func TestCopiedListOfFormerScaleSetsDeletesNothing(t *testing.T) {
 // TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing: which sets of the other cluster hold a scale set is not known here.
 func TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.copiedFormer(formerRegistration{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: address, ID: 7, Name: "set"}, UID: "set-uid"})
-		if calls := f.github.made(); slices.Contains(calls, "delete 7") {
+		f.copiedFormer(ledger.Former{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: address, ID: 7, Name: "set"}, UID: "set-uid"})
+		if calls := f.github.Made(); slices.Contains(calls, "delete 7") {
 			t.Errorf("calls %q: another cluster's scale set was deleted", calls)
 		}
 	})
@@ -209,7 +211,7 @@ func TestFormerScaleSetThatAnotherSetFoundStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		if calls := f.github.made(); slices.Contains(calls, "delete 1") {
+		if calls := f.github.Made(); slices.Contains(calls, "delete 1") {
 			t.Errorf("calls %q: the heir's scale set was deleted", calls)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -38,21 +39,21 @@ func TestMendedCredentialsGiveWayToWhatElseIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.github.unresolved = test.unresolved
-				f.github.fail(test.answer)
+				f.github.Fail(test.answer)
 				f.create(newSet())
 				f.settle()
 				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, map[bool]string{
 					true: v1alpha1.ReasonCredentialsMissing, false: v1alpha1.ReasonUnauthorized}[test.unresolved != nil])
 				f.github.unresolved = nil
-				f.github.fail(test.then)
+				f.github.Fail(test.then)
 				for range 4 {
-					controllertest.Elapse(retryMaxDelay)
+					controllertest.Elapse(scaleset.RetryMaxDelay)
 					f.settle()
 				}
 				f.wantCondition(v1alpha1.ConditionCredentialsValid, test.want.credentials, test.want.credentialsBecause)
 				f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, test.want.notRegisteredReason)
 				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, test.want.notRegisteredReason)
-				f.github.fail(nil)
+				f.github.Fail(nil)
 				controllertest.Elapse(2 * time.Minute)
 				f.settle()
 				f.wantCondition(v1alpha1.ConditionCredentialsValid, metav1.ConditionTrue, reasonAccepted)
@@ -98,9 +99,9 @@ func TestRefusedAddressesAreTold(t *testing.T) {
 						f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
 					}
 					f.github.unresolved = test.unresolved
-					f.github.fail(test.answer)
+					f.github.Fail(test.answer)
 					for range 7 {
-						controllertest.Elapse(retryMaxDelay)
+						controllertest.Elapse(scaleset.RetryMaxDelay)
 						f.settle()
 					}
 					if test.credentials != "" {
@@ -125,7 +126,7 @@ func TestAddressesAreCheckedBeforeCredentialsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	provider := credentials.New(nil, credentials.Options{Addresses: policy}) // a read would panic
-	_, err = ConnectionsOf(provider).Resolve(t.Context(), credentials.Reference{GitHubConfigURL: "http://169.254.169.254/x"})
+	_, err = scaleset.ConnectionsOf(provider).Resolve(t.Context(), credentials.Reference{GitHubConfigURL: "http://169.254.169.254/x"})
 	if credentials.Reason(err) != v1alpha1.ReasonAddressNotAllowed {
 		t.Errorf("got %v", err)
 	}

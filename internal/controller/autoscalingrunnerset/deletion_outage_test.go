@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
@@ -47,7 +47,7 @@ func TestDeletionWhileGitHubIsDown(t *testing.T) {
 			if w.listener() == nil {
 				t.Error("the listener's Secrets, which may be the last to have credentials, went before the scale set was deleted")
 			}
-			w.clock.ahead.Add(int64(autoscalingrunnerset.DeregisterTimeout))
+			w.clock.ahead.Add(int64(scaleset.DeregisterTimeout))
 			w.Eventually(func() bool { return w.exists(set, w.runners, "set") || w.listener() != nil }).Should(isFalse)
 			w.Eventually(w.leftBehind).Should(isListener)
 			if left := w.github.Snapshot().ScaleSets; len(left) != 1 {

@@ -36,7 +36,7 @@ func TestScaleSetIsDeletedOnceThoughTheStatusIsLate(t *testing.T) {
 		f.intercept.SubResourcePatch = nil
 		f.restart(nil)
 		f.settle()
-		if diff := cmp.Diff([]string{"delete 1"}, f.github.made()); diff != "" {
+		if diff := cmp.Diff([]string{"delete 1"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		if f.set().Status.Registration != nil {

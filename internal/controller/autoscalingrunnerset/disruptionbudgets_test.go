@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +21,9 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
+
+// budgetsPeriod is how long what was read of a namespace's budgets holds, and budgetsGrace how long a new set may be without one.
+const budgetsPeriod, budgetsGrace = time.Minute, 30 * time.Second
 
 // budgetOf returns a PodDisruptionBudget of that name that allows no eviction of the pods with the labels.
 func budgetOf(key types.NamespacedName, labels map[string]string) *policyv1.PodDisruptionBudget {
@@ -105,43 +107,13 @@ func TestABudgetThatIsNewerThanTheReadIsNotMissed(t *testing.T) {
 		f.create(set)
 		f.settle()
 		controllertest.Elapse(2 * budgetsGrace)
-		f.controller.budgets.store(setNamespace, namespaceBudgets{readAt: time.Now()})
+		f.controller.budgets.Read(f.Context(), newSet(), time.Now()) // for another set
 		controllertest.Elapse(budgetsGrace)
 		budget.ResourceVersion = ""
 		f.create(budget)
 		f.edit(func(set *v1alpha1.AutoscalingRunnerSet) { set.Spec.ProtectRunners = v1alpha1.ProtectAllRunners })
 		f.settle()
 		f.wantUnprotected("with the budget", "", "")
-	})
-}
-
-// Of more budgets than are read, any may be the one that is missed.
-func TestAMissingBudgetAmongManyIsNotTold(t *testing.T) {
-	p := &pass{set: newSet(), now: time.Now(), budgets: &namespaceBudgets{partial: true}}
-	if c := protectionCondition(p); c != nil {
-		t.Errorf("told %+v", c)
-	}
-	p.budgets.partial = false
-	if c := protectionCondition(p); c == nil || c.Reason != v1alpha1.ReasonNoDisruptionBudget {
-		t.Errorf("told %+v, want %s", c, v1alpha1.ReasonNoDisruptionBudget)
-	}
-}
-
-// Whoever may create budgets can't fill the manager's memory with them.
-func TestHugeBudgetsAreNotKept(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		huge := budgetOf(types.NamespacedName{Namespace: setNamespace, Name: "huge"}, map[string]string{})
-		for i := range 1000 {
-			huge.Spec.Selector.MatchLabels[strings.Repeat("k", 40)+strconv.Itoa(i)] = "v"
-		}
-		small := budgetOf(types.NamespacedName{Namespace: setNamespace, Name: "small"}, nil)
-		small.Annotations = map[string]string{"note": strings.Repeat("x", 100_000)}
-		f.create(huge, small)
-		read := f.controller.listBudgets(f.Context(), setNamespace)
-		kept := read.items
-		if read.err != nil || read.partial || len(kept) != 2 || kept[0].Name != "set" || kept[1].Name != "small" || kept[1].Annotations != nil {
-			t.Errorf("kept %v (%+v), want the two that are not huge, without their annotations", kept, read)
-		}
 	})
 }
 
@@ -166,7 +138,8 @@ func TestUnreadableBudgetsCostNothing(t *testing.T) {
 					}
 					return c.List(ctx, list, options...)
 				}
-				f.controller.options.Reader = interceptor.NewClient(f.client, interceptor.Funcs{List: list})
+				f.change = func(o *Options) { o.Reader = interceptor.NewClient(f.client, interceptor.Funcs{List: list}) }
+				f.restart(nil)
 				f.create(newSet())
 				f.settle()
 				for range 4 {

@@ -7,7 +7,20 @@
 // in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked if the spec or the credentials have
 // changed, if the listener reports that the scale set is gone, and every few minutes.
 //
-// If a set's chart may be ARC's, ARC's cleanup-protection is removed from the chart's objects at once: see stripProtection.
+// If a set's chart may be ARC's, ARC's cleanup-protection is removed from the chart's objects at once: see package cleanupprotection.
+//
+// # Rooms
+//
+// The controller decides what is to be done next and remembers what was asked. What that takes is in packages below it, each of which can be
+// read alone:
+//
+//   - ledger: what a set says of its scale sets, which addresses are the same, and which of several sets holds a scale set
+//   - scaleset: the requests to GitHub about a scale set, and what their failures mean
+//   - children: the EphemeralRunnerSet and the AutoscalingListener, made from the spec, kept so and deleted
+//   - podtemplate: whether the API server would admit the runners' pods
+//   - disruptionbudgets: whether the runners are protected from evictions
+//   - cleanupprotection: ARC's finalizer on the objects of its chart
+//   - conditions: status, Events and metrics, from what a pass has found out
 //
 // # Deletion
 //

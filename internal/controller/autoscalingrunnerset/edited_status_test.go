@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 )
 
 // elsewhere is an address at which the set never was.
@@ -21,11 +22,11 @@ func (f *fixture) editStatus() {
 // wantNothingElsewhere fails if credentials were sent to the address, or no Event says why not.
 func (f *fixture) wantNothingElsewhere() {
 	f.Helper()
-	if asked := f.github.sets[elsewhere]; asked != nil {
+	if asked := f.github.Sets[elsewhere]; asked != nil {
 		f.Errorf("credentials were sent to %s", elsewhere)
 	}
-	if len(formerOf(f.set())) > 0 {
-		f.Errorf("former registrations %v, want none", formerOf(f.set()))
+	if len(ledger.FormerOf(f.set())) > 0 {
+		f.Errorf("former registrations %v, want none", ledger.FormerOf(f.set()))
 	}
 	told := f.events()
 	if !strings.Contains(strings.Join(told, "\n"), "ScaleSetLeftOnGitHub Not deleted: ") {

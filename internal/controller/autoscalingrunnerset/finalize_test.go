@@ -19,6 +19,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -44,7 +45,7 @@ func (f *fixture) deletable(change ...func(*v1alpha1.AutoscalingRunnerSet)) {
 	f.listening()
 	f.holdDependents()
 	f.settle()
-	f.github.made()
+	f.github.Made()
 	f.events()
 	if err := f.client.Delete(f.Context(), f.set()); err != nil {
 		f.Fatal(err)
@@ -88,13 +89,13 @@ func TestDeletionKeepsItsOrder(t *testing.T) {
 		}
 		f.stopListener()
 		f.settle()
-		if f.runnerSets()[0].DeletionTimestamp == nil || len(f.github.made()) > 0 {
+		if f.runnerSets()[0].DeletionTimestamp == nil || len(f.github.Made()) > 0 {
 			t.Fatal("want the EphemeralRunnerSet deleted and GitHub left alone while runners are left")
 		}
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "DrainingRunners")
 		f.release(&f.runnerSets()[0])
 		f.settle()
-		if diff := cmp.Diff([]string{"delete 1"}, f.github.made()); diff != "" {
+		if diff := cmp.Diff([]string{"delete 1"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		if set := f.set(); set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
@@ -111,13 +112,13 @@ func TestDeletionKeepsItsOrder(t *testing.T) {
 func TestDeregistrationUsesTheListenersCredentials(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
-		f.github.mu.Lock()
+		f.github.Lock()
 		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
 		f.github.listenerResolved = true
-		f.github.mu.Unlock()
+		f.github.Unlock()
 		f.drained()
 		f.settle()
-		if diff := cmp.Diff([]string{"delete 1"}, f.github.made()); diff != "" {
+		if diff := cmp.Diff([]string{"delete 1"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
@@ -141,16 +142,16 @@ func TestDeregistrationWithoutCredentialsEndsAtOnce(t *testing.T) {
 func TestDeregistrationFromUnreachableGitHubHasADeadline(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
-		f.github.fail(errors.New("connection refused"))
+		f.github.Fail(errors.New("connection refused"))
 		f.drained()
 		start := time.Now()
-		for f.set().Status.Registration != nil && time.Since(start) < 2*DeregisterTimeout {
+		for f.set().Status.Registration != nil && time.Since(start) < 2*scaleset.DeregisterTimeout {
 			controllertest.Elapse(max(f.reconcile().RequeueAfter, 100*time.Millisecond))
 		}
-		if waited := time.Since(start); waited < DeregisterTimeout-time.Second || waited > DeregisterTimeout+2*time.Second {
-			t.Errorf("gave up after %s, want %s", waited, DeregisterTimeout)
+		if waited := time.Since(start); waited < scaleset.DeregisterTimeout-time.Second || waited > scaleset.DeregisterTimeout+2*time.Second {
+			t.Errorf("gave up after %s, want %s", waited, scaleset.DeregisterTimeout)
 		}
-		if calls := len(f.github.made()); calls < 5 || calls > 15 {
+		if calls := len(f.github.Made()); calls < 5 || calls > 15 {
 			t.Errorf("%d attempts, want them to be repeated with growing pauses", calls)
 		}
 		wantEventTwice(t, f.events(), "ScaleSetLeftOnGitHub")
@@ -171,17 +172,17 @@ func TestFarewellHeedsRateLimit(t *testing.T) {
 				test.prepare(f)
 				const limited = 3 * time.Minute
 				began := time.Now()
-				f.github.fail(&actions.RateLimitedError{Until: began.Add(limited), Err: errors.New("429")})
+				f.github.Fail(&actions.RateLimitedError{Until: began.Add(limited), Err: errors.New("429")})
 				for time.Since(began) < limited-time.Second {
 					controllertest.Elapse(min(max(f.reconcile().RequeueAfter, 100*time.Millisecond), time.Minute))
 				}
-				if diff := cmp.Diff([]string{test.call}, f.github.made()); diff != "" {
+				if diff := cmp.Diff([]string{test.call}, f.github.Made()); diff != "" {
 					t.Errorf("calls before the time that GitHub has named (-want +got):\n%s", diff)
 				}
-				f.github.fail(nil)
+				f.github.Fail(nil)
 				f.finalizing()
-				if len(f.github.sets[address]) > 0 {
-					t.Errorf("scale sets %+v are left", f.github.sets[address])
+				if len(f.github.Sets[address]) > 0 {
+					t.Errorf("scale sets %+v are left", f.github.Sets[address])
 				}
 			})
 		})
@@ -191,15 +192,15 @@ func TestFarewellHeedsRateLimit(t *testing.T) {
 func TestDeregistrationSucceedsOnceGitHubIsBack(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
-		f.github.fail(errors.New("connection refused"))
+		f.github.Fail(errors.New("connection refused"))
 		f.drained()
 		f.settle()
-		f.github.fail(nil)
+		f.github.Fail(nil)
 		for range 10 {
 			controllertest.Elapse(max(f.reconcile().RequeueAfter, time.Second))
 		}
-		if f.set().Status.Registration != nil || len(f.github.sets[address]) > 0 {
-			t.Errorf("scale sets %+v are left", f.github.sets[address])
+		if f.set().Status.Registration != nil || len(f.github.Sets[address]) > 0 {
+			t.Errorf("scale sets %+v are left", f.github.Sets[address])
 		}
 	})
 }
@@ -212,8 +213,8 @@ func TestDeletionDuringRegistrationLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		if !f.gone() || len(f.github.sets[address]) > 0 {
-			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		if !f.gone() || len(f.github.Sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.Sets[address])
 		}
 	})
 }
@@ -228,7 +229,7 @@ func TestDeletionLeavesWhatAnotherSetHolds(t *testing.T) {
 		f.create(other)
 		f.drained()
 		f.settle()
-		if calls := f.github.made(); len(calls) > 0 {
+		if calls := f.github.Made(); len(calls) > 0 {
 			t.Errorf("calls = %v, want the scale set left to its other owner", calls)
 		}
 	})
@@ -274,9 +275,9 @@ func TestDeregistrationOutlastsAMomentsRefusal(t *testing.T) {
 		f.drained()
 		f.reconcile()
 		f.github.leaveUnresolved(nil)
-		controllertest.Elapse(retryBaseDelay)
+		controllertest.Elapse(scaleset.RetryBaseDelay)
 		f.settle()
-		if diff := cmp.Diff([]string{"delete 1"}, f.github.made()); diff != "" {
+		if diff := cmp.Diff([]string{"delete 1"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
@@ -345,8 +346,8 @@ func TestDeletionSurvivesRestarts(t *testing.T) {
 		again()
 		f.release(&f.listeners()[0])
 		again()
-		if !f.gone() || len(f.github.sets[address]) > 0 {
-			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		if !f.gone() || len(f.github.Sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.Sets[address])
 		}
 	})
 }

@@ -16,6 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
@@ -29,6 +32,21 @@ const (
 	managerVersion   = "1.2.3"
 )
 
+// Reasons of conditions that tests ask for often.
+const (
+	reasonReady              = "Ready"
+	reasonRegistered         = "Registered"
+	reasonRegistering        = "Registering"
+	reasonAccepted           = "Accepted"
+	reasonRead               = "Read"
+	reasonLabelsAccepted     = "LabelsAccepted"
+	reasonListenerStarting   = "ListenerStarting"
+	reasonWaitingForScaleSet = "WaitingForScaleSet"
+	reasonChecking           = "CheckingCredentials"
+	reasonVersionForeign     = "VersionDiffers"
+	reasonNoVersion          = "NoVersionLabel"
+)
+
 var setKey = types.NamespacedName{Namespace: setNamespace, Name: "set"}
 
 // fixture is a controller in a synctest bubble: the clock is the bubble's, the pool runs, API server and GitHub are fakes.
@@ -38,8 +56,9 @@ type fixture struct {
 	github     *fakeGitHub
 	recorder   *events.FakeRecorder
 	controller *Controller
-	// intercept is for rejecting requests; restart puts it into effect.
+	// intercept is for rejecting requests, and change for other options; restart puts them into effect.
 	intercept *interceptor.Funcs
+	change    func(*Options)
 }
 
 // podOf returns a pod of a set's template, as far as tests need it.
@@ -69,7 +88,7 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), intercept: &interceptor.Funcs{}}
 	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &v1alpha1.EphemeralRunnerSet{}).
-		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, indexByAddress, addressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, indexByOwner, ownerUIDs)
+		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, ledger.IndexByAddress, ledger.AddressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, children.IndexByOwner, children.OwnerUIDs)
 	f.client = controllertest.SelectByName(builder, &v1alpha1.AutoscalingListener{}).Build()
 	controllertest.Create(t, f.client, budgetOf(setKey, nil))
 	f.restart(workers)
@@ -81,12 +100,18 @@ func (f *fixture) restart(workers *pool.Pool) {
 	if workers == nil {
 		workers = f.controller.options.Pool
 	}
-	f.controller = NewController(Options{
-		Client: interceptor.NewClient(f.client, *f.intercept), Reader: f.client, Connections: f.github, Pool: workers, Recorder: f.recorder, Clock: clock.RealClock{},
-		Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
-		ExcludedLabelPrefixes: []string{"internal.example/"}, Version: managerVersion, StripForeignFinalizers: true,
-		RunnerPod: podOf,
-	})
+	options := Options{
+		Options: children.Options{
+			Client: interceptor.NewClient(f.client, *f.intercept), Reader: f.client, Recorder: f.recorder,
+			Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
+			ExcludedLabelPrefixes: []string{"internal.example/"},
+		},
+		Connections: f.github, Pool: workers, Clock: clock.RealClock{}, Version: managerVersion, StripForeignFinalizers: true, RunnerPod: podOf,
+	}
+	if f.change != nil {
+		f.change(&options)
+	}
+	f.controller = NewController(options)
 }
 
 // newSet returns an AutoscalingRunnerSet as the chart would create it.
@@ -201,3 +226,12 @@ func (f *fixture) wantCondition(conditionType string, status metav1.ConditionSta
 
 // events returns the Events recorded since it was last called.
 func (f *fixture) events() []string { return controllertest.Events(f.recorder) }
+
+// labelled returns a scale set as GitHub has it.
+func labelled(id int, name string, group int, names ...string) actions.RunnerScaleSet {
+	set := actions.RunnerScaleSet{ID: id, Name: name, RunnerGroupID: group, RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}
+	for _, label := range names {
+		set.Labels = append(set.Labels, actions.Label{Name: label})
+	}
+	return set
+}

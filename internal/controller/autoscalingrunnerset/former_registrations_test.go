@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -45,7 +47,7 @@ func TestNewAddressMovesTheScaleSet(t *testing.T) {
 		if set.Labels[v1alpha1.LabelOrganization] != "new-org" || f.listeners()[0].Spec.RunnerScaleSetID != 2 {
 			t.Errorf("labels %v, listener at %d", set.Labels, f.listeners()[0].Spec.RunnerScaleSetID)
 		}
-		if len(f.github.sets[address]) != 1 {
+		if len(f.github.Sets[address]) != 1 {
 			t.Error("the old scale set is gone while a runner of it is busy")
 		}
 
@@ -53,8 +55,8 @@ func TestNewAddressMovesTheScaleSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		if len(f.github.sets[address]) != 0 || len(formerOf(f.set())) > 0 {
-			t.Errorf("old scale sets %+v, remembered %v", f.github.sets[address], formerOf(f.set()))
+		if len(f.github.Sets[address]) != 0 || len(ledger.FormerOf(f.set())) > 0 {
+			t.Errorf("old scale sets %+v, remembered %v", f.github.Sets[address], ledger.FormerOf(f.set()))
 		}
 		wantEvent(t, f.events(), "ScaleSetDeleted")
 	})
@@ -82,11 +84,11 @@ func TestDeletionTakesFormerRegistrationsAlong(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
-			setFormer(s, []formerRegistration{{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 77}}})
+			ledger.SetFormer(s, []ledger.Former{{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 77}}})
 		})
 		f.drained()
 		f.settle()
-		calls := strings.Join(f.github.made(), ", ")
+		calls := strings.Join(f.github.Made(), ", ")
 		if !strings.Contains(calls, "delete 77") || !strings.Contains(calls, "delete 1") {
 			t.Errorf("calls %q, want both scale sets deleted", calls)
 		}
@@ -101,38 +103,20 @@ func TestDeletionAfterAMoveThatFailedDeletesWhereItWas(t *testing.T) {
 		f.listening()
 		f.holdDependents()
 		f.settle()
-		f.github.fail(errors.New("away"))
+		f.github.Fail(errors.New("away"))
 		f.move(newAddress)
 		f.settle()
 		if err := f.client.Delete(t.Context(), f.set()); err != nil {
 			t.Fatal(err)
 		}
 		f.restart(nil)
-		f.github.fail(nil)
+		f.github.Fail(nil)
 		f.drained()
 		f.settle()
-		if left := f.github.sets[address]; len(left) > 0 {
+		if left := f.github.Sets[address]; len(left) > 0 {
 			t.Errorf("left at %s: %v", address, left)
 		}
 	})
-}
-
-func TestUnreadableMemoryOfFormerRegistrationsIsNone(t *testing.T) {
-	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Annotations = map[string]string{annotationFormer: "{"} })
-	if former := formerOf(set); former != nil {
-		t.Errorf("formerOf() = %v", former)
-	}
-}
-
-func TestFormerRegistrationIsRememberedOnce(t *testing.T) {
-	set := newSet()
-	first, second := v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 1}, v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 2}
-	for _, registration := range []v1alpha1.ScaleSetRegistration{first, second, second, first} {
-		addFormer(set, formerRegistration{ScaleSetRegistration: registration})
-	}
-	if former := formerOf(set); len(former) != 2 {
-		t.Errorf("former registrations %v, want two", former)
-	}
 }
 
 // busy creates a runner of scale set 1 at the first address.
@@ -176,11 +160,11 @@ func TestWayBackKeepsTheScaleSet(t *testing.T) {
 					}
 				}
 				f.settle()
-				if calls := f.github.made(); slices.Contains(calls, "delete 1") {
+				if calls := f.github.Made(); slices.Contains(calls, "delete 1") {
 					t.Errorf("calls %q: the live scale set was deleted", calls)
 				}
-				if got := f.set().Status.Registration; got.URL != address || got.ID != 1 || len(formerOf(f.set())) > 0 {
-					t.Errorf("registration %+v, former %v", got, formerOf(f.set()))
+				if got := f.set().Status.Registration; got.URL != address || got.ID != 1 || len(ledger.FormerOf(f.set())) > 0 {
+					t.Errorf("registration %+v, former %v", got, ledger.FormerOf(f.set()))
 				}
 			})
 		})
@@ -189,12 +173,13 @@ func TestWayBackKeepsTheScaleSet(t *testing.T) {
 
 // TestLiveScaleSetThatIsListedAsFormerStays: earlier versions wrote such lists.
 func TestLiveScaleSetThatIsListedAsFormerStays(t *testing.T) {
-	p := &pass{registration: &v1alpha1.ScaleSetRegistration{URL: address + "/", ID: 1, Name: "renamed"}}
-	if !p.present(v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}) {
+	p := &pass{}
+	p.Registration = &v1alpha1.ScaleSetRegistration{URL: address + "/", ID: 1, Name: "renamed"}
+	if !p.mayReturnTo(v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}) {
 		t.Error("the live scale set counts as unused")
 	}
-	p.desired.URL = address
-	if p.present(v1alpha1.ScaleSetRegistration{URL: address, ID: 2}) {
+	p.Desired.URL = address
+	if p.mayReturnTo(v1alpha1.ScaleSetRegistration{URL: address, ID: 2}) {
 		t.Error("one that a former group had there is kept for ever")
 	}
 }
@@ -209,18 +194,18 @@ func TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn(t *testing.T) {
 		f.holdDependents()
 		f.move(newAddress)
 		f.reconcile()
-		f.github.fail(errors.New("the former address is away"))
+		f.github.Fail(errors.New("the former address is away"))
 		f.settle()
 		f.settle()
 		f.delete()
 		f.settle()
 		f.stopListener()
-		controllertest.Elapse(2 * DeregisterTimeout) // the last job ends
+		controllertest.Elapse(2 * scaleset.DeregisterTimeout) // the last job ends
 		f.settle()
-		f.github.fail(nil)
+		f.github.Fail(nil)
 		f.release(&f.runnerSets()[0])
 		f.settle()
-		if left := len(f.github.sets[address]) + len(f.github.sets[newAddress]); left > 0 {
+		if left := len(f.github.Sets[address]) + len(f.github.Sets[newAddress]); left > 0 {
 			t.Errorf("%d scale sets are left, told: %q", left, f.events())
 		}
 	})
@@ -237,21 +222,8 @@ func TestFormerScaleSetIsDeletedWithItsOwnSecret(t *testing.T) {
 		})
 		f.settle()
 		f.settle()
-		if len(f.github.sets[address]) > 0 || len(formerOf(f.set())) > 0 {
-			t.Errorf("old scale sets %+v, remembered %v", f.github.sets[address], formerOf(f.set()))
+		if len(f.github.Sets[address]) > 0 || len(ledger.FormerOf(f.set())) > 0 {
+			t.Errorf("old scale sets %+v, remembered %v", f.github.Sets[address], ledger.FormerOf(f.set()))
 		}
 	})
-}
-
-func TestUnknownFormerSecretIsThePresentOne(t *testing.T) {
-	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
-		s.Annotations = map[string]string{annotationFormer: `[{"url":"` + address + `","name":"set","id":1}]`} // of an earlier version
-	})
-	former := formerOf(set)
-	if len(former) != 1 || former[0].ID != 1 {
-		t.Fatalf("former registrations %+v", former)
-	}
-	if reference, known := formerReference(set, former[0].ScaleSetRegistration); known {
-		t.Errorf("it was reached as %+v, want that not known", reference)
-	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -24,12 +26,12 @@ type watched struct {
 	sent *[]string
 }
 
-func (g watched) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+func (g watched) GitHub(ctx context.Context, reference credentials.Reference) (scaleset.GitHub, error) {
 	*g.sent = append(*g.sent, reference.GitHubConfigSecret+" to "+reference.GitHubConfigURL)
 	return g.fakeGitHub.GitHub(ctx, reference)
 }
 
-func (g watched) GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error) {
+func (g watched) GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (scaleset.GitHub, error) {
 	*g.sent = append(*g.sent, "the listener's to "+reference.GitHubConfigURL)
 	return g.fakeGitHub.GitHubOfListener(ctx, reference, listener, cause)
 }
@@ -47,7 +49,7 @@ func TestFormerServerIsNotSentTheNewCredentials(t *testing.T) {
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.Spec.GitHubConfigUrl, s.Spec.GitHubConfigSecret = address, "present"
 		})
-		for range 2 * int(DeregisterTimeout/time.Minute) {
+		for range 2 * int(scaleset.DeregisterTimeout/time.Minute) {
 			f.settle()
 			controllertest.Elapse(time.Minute)
 		}
@@ -55,8 +57,8 @@ func TestFormerServerIsNotSentTheNewCredentials(t *testing.T) {
 		if got := strings.Join(slices.Compact(sent), ", "); got != "former to "+formerServer+", present to "+address {
 			t.Errorf("credentials were sent: %s", got)
 		}
-		if events := strings.Join(f.events(), "\n"); !strings.Contains(events, formerServer) || len(formerOf(f.set())) > 0 {
-			t.Errorf("former registrations %+v, events %q; want it given up and told", formerOf(f.set()), events)
+		if events := strings.Join(f.events(), "\n"); !strings.Contains(events, formerServer) || len(ledger.FormerOf(f.set())) > 0 {
+			t.Errorf("former registrations %+v, events %q; want it given up and told", ledger.FormerOf(f.set()), events)
 		}
 	})
 }
@@ -64,19 +66,19 @@ func TestFormerServerIsNotSentTheNewCredentials(t *testing.T) {
 // slowDeletion answers deletions late.
 type slowDeletion struct{ *fakeGitHub }
 
-func (g slowDeletion) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+func (g slowDeletion) GitHub(ctx context.Context, reference credentials.Reference) (scaleset.GitHub, error) {
 	github, err := g.fakeGitHub.GitHub(ctx, reference)
 	if err != nil {
 		return nil, err
 	}
-	return slowDeletionAt{github.(at)}, nil
+	return slowDeletionAt{github.(controllertest.ScaleSetsAt)}, nil
 }
 
-type slowDeletionAt struct{ at }
+type slowDeletionAt struct{ controllertest.ScaleSetsAt }
 
 func (g slowDeletionAt) DeleteRunnerScaleSet(ctx context.Context, id int) error {
 	<-time.After(20 * time.Second)
-	return g.at.DeleteRunnerScaleSet(ctx, id)
+	return g.ScaleSetsAt.DeleteRunnerScaleSet(ctx, id)
 }
 
 // TestReturnWhileTheFormerScaleSetIsBeingDeleted: what a search would find is gone a moment later, with the jobs that were queued there.
@@ -85,7 +87,7 @@ func TestReturnWhileTheFormerScaleSetIsBeingDeleted(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		f.listening()
-		f.github.nextID = 5
+		f.github.NextID = 5
 		f.controller.options.Connections = slowDeletion{f.github}
 		f.move(newAddress)
 		f.settle()
@@ -97,9 +99,9 @@ func TestReturnWhileTheFormerScaleSetIsBeingDeleted(t *testing.T) {
 		controllertest.Elapse(20 * time.Second)
 		f.settle()
 		got := f.set().Status.Registration
-		f.github.mu.Lock() // the other scale set is being deleted now
-		defer f.github.mu.Unlock()
-		if there := f.github.sets[address]; got.URL != address || len(there) != 1 || there[got.ID].Name != setKey.Name {
+		f.github.Lock() // the other scale set is being deleted now
+		defer f.github.Unlock()
+		if there := f.github.Sets[address]; got.URL != address || len(there) != 1 || there[got.ID].Name != setKey.Name {
 			t.Errorf("registration %+v, on GitHub %+v", got, there)
 		}
 	})
@@ -111,7 +113,7 @@ type secretGone struct {
 	failures *int
 }
 
-func (g secretGone) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+func (g secretGone) GitHub(ctx context.Context, reference credentials.Reference) (scaleset.GitHub, error) {
 	if reference.GitHubConfigSecret == "former" {
 		return nil, &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "former"}
 	}
@@ -128,10 +130,10 @@ func TestHopelessDeletionDoesNotEndTheOthers(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		failures := 1
 		f.controller.options.Connections = secretGone{f.github, &failures}
-		f.github.sets[address] = map[int]actions.RunnerScaleSet{2: labelled(2, "set", 1, "set")}
+		f.github.Sets[address] = map[int]actions.RunnerScaleSet{2: labelled(2, "set", 1, "set")}
 		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
-			addFormer(s, formerRegistration{ScaleSetRegistration: gone, Credentials: &credentials.Reference{GitHubConfigSecret: "former"}})
+			ledger.AddFormer(s, gone, credentials.Reference{GitHubConfigSecret: "former"})
 		})
 		f.create(set)
 		set.Status.Registration = &good
@@ -140,7 +142,7 @@ func TestHopelessDeletionDoesNotEndTheOthers(t *testing.T) {
 		for range 5 {
 			f.settle()
 		}
-		if left := f.github.sets[address]; len(left) > 0 || !f.gone() {
+		if left := f.github.Sets[address]; len(left) > 0 || !f.gone() {
 			t.Errorf("gone %t, left on GitHub: %+v, events %q", f.gone(), left, f.events())
 		}
 	})

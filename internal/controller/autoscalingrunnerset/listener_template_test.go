@@ -88,7 +88,8 @@ func TestRefusedFieldsAreToldAndForgotten(t *testing.T) {
 
 func TestUnrestrictedPolicyLetsEverythingThrough(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.ListenerPolicy = listenertemplate.Policy{Unrestricted: true}
+		f.change = func(o *Options) { o.ListenerPolicy = listenertemplate.Policy{Unrestricted: true} }
+		f.restart(nil)
 		f.create(newSet(asTheController))
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionTrue, reasonAccepted)
@@ -109,7 +110,8 @@ func TestUnrestrictedPolicyLetsEverythingThrough(t *testing.T) {
 func TestARCImageIsNamedAndNotUsed(t *testing.T) {
 	for _, policy := range []listenertemplate.Policy{{}, {Unrestricted: true}} {
 		inBubble(t, func(f *fixture) {
-			f.controller.options.ListenerPolicy = policy
+			f.change = func(o *Options) { o.ListenerPolicy = policy }
+			f.restart(nil)
 			f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 				listener := corev1.Container{Name: "listener", Image: "registry.example.com/actions/gha-runner-scale-set-controller:0.14.2"}
 				s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{listener}}}

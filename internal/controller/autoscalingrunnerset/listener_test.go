@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -182,8 +183,8 @@ func TestReferenceOfAListenerIsInTheSetsNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		const former = "https://github.com/former"
-		p.listeners[0].Spec.GitHubConfigUrl, p.listeners[0].Spec.AutoscalingRunnerSetNamespace = former, "tenant-b"
-		if reference, known := f.controller.referenceAt(p, former); !known || reference.Namespace != setNamespace {
+		p.Listeners[0].Spec.GitHubConfigUrl, p.Listeners[0].Spec.AutoscalingRunnerSetNamespace = former, "tenant-b"
+		if reference, known := ledger.ReferenceAt(f.controller.knownReferences(p), former); !known || reference.Namespace != setNamespace {
 			t.Errorf("reference %+v", reference)
 		}
 	})

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -98,7 +100,7 @@ func TestOneOfTwoThatRegisterAtOnceStandsBack(t *testing.T) {
 		f.create(newSet(), newTwin())
 		f.settleBoth()
 		f.wantOneOwner()
-		if calls := f.github.made(); slices.Contains(calls, "update") {
+		if calls := f.github.Made(); slices.Contains(calls, "update") {
 			t.Errorf("calls %q: the scale set was changed", calls)
 		}
 	})
@@ -124,8 +126,8 @@ func TestRecordingLooksAgainSoon(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
 		f.reconcile()
-		if after := f.reconcile().RequeueAfter; after == 0 || after > ownersSeenAfter {
-			t.Errorf("the next pass comes after %s, want %s at most", after, ownersSeenAfter)
+		if after := f.reconcile().RequeueAfter; after == 0 || after > holdersSeenAfter {
+			t.Errorf("the next pass comes after %s, want %s at most", after, holdersSeenAfter)
 		}
 	})
 }
@@ -148,7 +150,7 @@ func TestRenamedTwinsEndWithAScaleSetEach(t *testing.T) {
 						t.Fatal(err)
 					}
 					f.settleBoth()
-					controllertest.Elapse(retryMaxDelay)
+					controllertest.Elapse(scaleset.RetryMaxDelay)
 					f.settleBoth()
 					first, twin := f.set().Status.Registration, f.twin().Status.Registration
 					if first == nil || twin == nil || first.ID != 1 || twin.ID != 2 || len(f.listeners()) != 2 {
@@ -179,7 +181,7 @@ func TestTwinsDeletedTogetherLeaveNothing(t *testing.T) {
 		for range 3 {
 			f.settleBoth()
 		}
-		if left := f.github.sets[address]; len(left) > 0 || !f.gone() {
+		if left := f.github.Sets[address]; len(left) > 0 || !f.gone() {
 			t.Errorf("gone %t, left on GitHub: %+v", f.gone(), left)
 		}
 	})
@@ -226,8 +228,8 @@ func TestSetThatIsBeingDeletedTakesNoScaleSetAway(t *testing.T) {
 		}
 		f.delete()
 		f.settleBoth()
-		if got := f.twin().Status.Registration; got == nil || got.ID != 1 || len(f.github.sets[address]) != 1 {
-			t.Errorf("registration of the twin = %+v, scale sets %+v; want it to go on", got, f.github.sets[address])
+		if got := f.twin().Status.Registration; got == nil || got.ID != 1 || len(f.github.Sets[address]) != 1 {
+			t.Errorf("registration of the twin = %+v, scale sets %+v; want it to go on", got, f.github.Sets[address])
 		}
 		if c := meta.FindStatusCondition(f.twin().Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 			t.Errorf("the twin is stalled: %s", c.Message)
@@ -241,7 +243,7 @@ func TestOneHostMayBeTwoServers(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
 		f.settle()
-		f.github.nextID = 1
+		f.github.NextID = 1
 		twin := newTwin()
 		twin.Spec.GitHubConfigUrl, twin.Spec.RunnerScaleSetName = other, twin.Name
 		f.create(twin)
@@ -251,8 +253,8 @@ func TestOneHostMayBeTwoServers(t *testing.T) {
 		}
 		f.delete()
 		f.settleBoth()
-		if len(f.github.sets[address]) > 0 || len(f.github.sets[other]) != 1 || !f.gone() {
-			t.Errorf("gone %t, scale sets %+v, want only the twin's", f.gone(), f.github.sets)
+		if len(f.github.Sets[address]) > 0 || len(f.github.Sets[other]) != 1 || !f.gone() {
+			t.Errorf("gone %t, scale sets %+v, want only the twin's", f.gone(), f.github.Sets)
 		}
 	})
 }
@@ -261,7 +263,8 @@ func TestOneHostMayBeTwoServers(t *testing.T) {
 func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		allocations := func() float64 {
-			p := &pass{set: newSet(), desired: desiredScaleSet{URL: address}}
+			p := &pass{}
+			p.Set = newSet()
 			const runs = 1000 // what the rest of the process allocates meanwhile is counted, too, and must not make one in each
 			return testing.AllocsPerRun(runs, func() {
 				if _, err := f.controller.otherSets(f.Context(), p, address); err != nil {
@@ -269,15 +272,15 @@ func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 				}
 			})
 		}
-		indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{indexByAddress: func(object any) ([]string, error) {
-			return addressKeysOf(object.(client.Object)), nil
+		indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{ledger.IndexByAddress: func(object any) ([]string, error) {
+			return ledger.AddressKeysOf(object.(client.Object)), nil
 		}})
 		f.controller.options.Client = interceptor.NewClient(f.client, interceptor.Funcs{
 			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				wanted := client.ListOptions{}
 				wanted.ApplyOptions(options)
-				key, _ := wanted.FieldSelector.RequiresExactMatch(indexByAddress)
-				found, err := indexer.ByIndex(indexByAddress, key)
+				key, _ := wanted.FieldSelector.RequiresExactMatch(ledger.IndexByAddress)
+				found, err := indexer.ByIndex(ledger.IndexByAddress, key)
 				for _, object := range found {
 					sets := list.(*v1alpha1.AutoscalingRunnerSetList)
 					sets.Items = append(sets.Items, *object.(*v1alpha1.AutoscalingRunnerSet))
@@ -298,40 +301,6 @@ func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 			t.Errorf("%.0f allocations with 5,000 sets elsewhere, %.0f without", many, few)
 		}
 	})
-}
-
-// Sets that an earlier version let have any number of labels are read in linear time: eight times as many labels take about eight times
-// as long; quadratic code would take 64 times as long in each run. The shortest of as many runs counts as it takes to be undisturbed
-// by what else the machine does.
-func TestManyLabelsAreReadInLinearTime(t *testing.T) {
-	const runs = 100
-	read := func(count int) func() time.Duration {
-		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
-			for i := range count {
-				s.Spec.RunnerScaleSetLabels = append(s.Spec.RunnerScaleSetLabels, fmt.Sprint("label-", i), fmt.Sprint("LABEL-", i))
-			}
-		})
-		return func() time.Duration {
-			started := time.Now()
-			desired, err := desiredOf(set)
-			if err != nil || len(desired.Labels) != count+1 { // one of each spelling, and the name
-				t.Fatalf("%d labels, %v", len(desired.Labels), err)
-			}
-			if !sameLabels(desired.scaleSet(1), desired.Labels) {
-				t.Fatal("the labels differ from themselves")
-			}
-			return time.Since(started)
-		}
-	}
-	readFew, readMany := read(2500), read(20_000)
-	few, many := readFew(), readMany()
-	for range runs {
-		if many <= 25*few {
-			return
-		}
-		few, many = min(few, readFew()), min(many, readMany())
-	}
-	t.Errorf("2,500 labels take %s, 20,000 take %s", few, many)
 }
 
 // A runner set that ARC made has a name of its own, and a listener may take its labels or its owner away. It must be found all the same:

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -200,7 +201,7 @@ func TestReadyWaitsForTheAnswerAboutTheTemplate(t *testing.T) {
 				t.Fatal("ready before the API server has answered for the new template")
 			}
 		}
-		f.wantReady("slow", metav1.ConditionFalse, reasonCheckingTemplate, false)
+		f.wantReady("slow", metav1.ConditionFalse, podtemplate.ReasonChecking, false)
 		f.runFor(20 * time.Second)
 		f.wantReady("answered", metav1.ConditionFalse, v1alpha1.ReasonPodForbidden, false)
 

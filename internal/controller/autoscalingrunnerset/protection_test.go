@@ -228,36 +228,6 @@ func TestSetOfTheManagersOwnVersionCostsNoPatch(t *testing.T) {
 	})
 }
 
-// ARC's chart leaves the "_" of a scale set's name in the names of its Roles and RoleBindings, which the API server accepts. The
-// client refuses to send requests for the other two names, which must not block a deletion.
-func TestEachObjectThatCanBeAskedForIsStripped(t *testing.T) {
-	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
-		s.Annotations = map[string]string{
-			v1alpha1.AnnotationCleanupPrefix + "github-secret-name":   "../../x",
-			v1alpha1.AnnotationCleanupPrefix + "manager-role-name":    " ",
-			v1alpha1.AnnotationCleanupPrefix + "manager-role-binding": " linux_x64-gha-rs-manager ",
-		}
-	})
-	if objects := protected(set); len(objects) != 1 || objects[0].GetName() != "linux_x64-gha-rs-manager" {
-		t.Errorf("objects %v, want the one that can be there", objects)
-	}
-}
-
-func TestObjectThatCannotBeStrippedIsNamedByItsKind(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.intercept.Patch = func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return errors.New("away")
-		}
-		f.restart(nil)
-		secret := &corev1.Secret{}
-		secret.Namespace, secret.Name = setNamespace, "github"
-		const want = "strip actions.github.com/cleanup-protection from Secret arc-runners/github: away"
-		if err := f.controller.unprotect(t.Context(), secret); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	})
-}
-
 // Without the right to patch Roles nothing is tried, neither while the set lives nor when it goes.
 func TestForeignFinalizersAreLeftIfToldSo(t *testing.T) {
 	inBubble(t, func(f *fixture) {
@@ -267,7 +237,8 @@ func TestForeignFinalizersAreLeftIfToldSo(t *testing.T) {
 			}
 			return nil
 		})
-		f.controller.options.StripForeignFinalizers = false
+		f.change = func(o *Options) { o.StripForeignFinalizers = false }
+		f.restart(nil)
 		f.create(protectedObjects()...)
 		f.create(newSet(protectedByARC))
 		f.settle()

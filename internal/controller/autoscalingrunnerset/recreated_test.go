@@ -34,11 +34,11 @@ func TestRecreatedSetDoesNotInheritWhatGitHubAnsweredToTheFormerOne(t *testing.T
 			t.Fatal("the former set is not registered")
 		}
 		f.recreate()
-		f.github.sets[address] = map[int]actions.RunnerScaleSet{}
-		f.github.made()
+		f.github.Sets[address] = map[int]actions.RunnerScaleSet{}
+		f.github.Made()
 		f.settle()
 		if now := f.set().Status.Registration; now == nil || now.ID == former.ID {
-			t.Errorf("the recreated set is registered as %+v, want another scale set than %d, which is deleted; calls: %q", now, former.ID, f.github.made())
+			t.Errorf("the recreated set is registered as %+v, want another scale set than %d, which is deleted; calls: %q", now, former.ID, f.github.Made())
 		}
 	})
 }

@@ -1,22 +1,23 @@
 package autoscalingrunnerset
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net/http"
 	"slices"
-	"strconv"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -24,167 +25,135 @@ const (
 	// checkPeriod is how often a scale set is checked on GitHub while nothing indicates a change, plus or minus a tenth, so that
 	// sets created together are not checked together. 200 sets make less than one request a second.
 	checkPeriod = 5 * time.Minute
-	// retryBaseDelay and retryMaxDelay are the shortest and the longest pause after a failed call. Each further failure
-	// doubles the pause.
-	retryBaseDelay = 5 * time.Second
-	retryMaxDelay  = time.Minute
 	// recheckAfter is the pause between checks while the listener keeps reporting that the scale set is gone.
 	recheckAfter = 5 * time.Second
 	// contestedAfter is the pause between checks while another set has recorded the id under another name: one of the two scale
 	// sets is gone from GitHub, and its listener may be taking the other's jobs.
 	contestedAfter = 30 * time.Second
+	// holdersSeenAfter is after what time a set checks again whether another set has recorded the same scale set: the cache, which is a
+	// fraction of a second old, may not have shown it.
+	holdersSeenAfter = 2 * time.Second
+	// holderProvenAfter is after what time a set checks again whether GitHub has confirmed the holder of its scale set. A holder asks within
+	// seconds of the manager's start; one that can't, because its credentials are refused, must not keep this set busy.
+	holderProvenAfter = 10 * time.Second
+	// refusedRereadPeriod is how often credentials are read while GitHub refuses them, because somebody may be about to replace them. The
+	// listener's controller has the same period, and they share the read.
+	refusedRereadPeriod = 15 * time.Second
 )
-
-// syncResult is the result of a scaleSetSync.
-type syncResult struct {
-	// requestHash identifies the request; see requestHashOf.
-	requestHash string
-	// desiredHash is a hash of desired alone.
-	desiredHash string
-	desired     desiredScaleSet
-	// reference says how GitHub was reached.
-	reference credentials.Reference
-	// posted is set if this or an earlier call may have created a scale set at the same address, even if no answer arrived.
-	posted bool
-	// unanswered are the scale sets that calls without an answer may have created there.
-	unanswered []scaleSetName
-	// set is GitHub's answer, nil if the call failed.
-	set *actions.RunnerScaleSet
-}
-
-// registration returns where the call found or created the scale set. There must be an answer. If the answer doesn't name the group,
-// it is the desired one, in which the call has left the scale set.
-func (r syncResult) registration() *v1alpha1.ScaleSetRegistration {
-	group := cmp.Or(r.set.RunnerGroupName, r.desired.Group)
-	return &v1alpha1.ScaleSetRegistration{URL: r.desired.URL, Group: group, Name: r.set.Name, ID: r.set.ID}
-}
-
-// replaces reports whether the answer names another scale set at the registration's address, which is to replace the registered one.
-func (r syncResult) replaces(registered v1alpha1.ScaleSetRegistration) bool {
-	return r.set != nil && r.set.ID != registered.ID && sameURL(r.desired.URL, registered.URL)
-}
 
 // resolve determines what to request from GitHub and with which credentials, or the obstacle to that.
 func (c *Controller) resolve(ctx context.Context, p *pass) error {
-	p.desired, p.obstacle = desiredOf(p.set)
-	if p.obstacle != nil {
+	p.Desired, p.Obstacle = scaleset.DesiredOf(p.Set)
+	if p.Obstacle != nil {
 		return nil
 	}
 	read := c.options.Connections.Resolve
 	if p.mustReread() {
 		read = c.options.Connections.Reread
 	}
-	resolved, err := read(ctx, credentials.ForAutoscalingRunnerSet(p.set))
+	resolved, err := read(ctx, credentials.ForAutoscalingRunnerSet(p.Set))
 	p.requeue.After(credentials.RereadAfter)
-	if p.isRefused() {
+	if p.CredentialsRefused() {
 		p.requeue.After(refusedRereadPeriod)
 	}
 	switch {
-	case err == nil:
-		p.requestHash, p.credentialsHash = requestHashOf(p.desired, resolved), credentialsHashOf(p.desired, resolved)
+	case err == nil: // hashes of secrets are kept only in memory
+		p.RequestHash = kube.Hash(struct {
+			Desired  scaleset.Desired
+			Resolved *credentials.Resolved
+		}{p.Desired, resolved})
+		p.credentialsHash = kube.Hash(struct {
+			URL      string
+			Resolved *credentials.Resolved
+		}{p.Desired.URL, resolved})
 	case credentials.IsUserError(err):
-		p.obstacle = err
+		p.Obstacle = err
 	default:
 		return fmt.Errorf("read the credentials: %w", err)
 	}
-	revision := p.set.Spec.GitHubConfigSecretRevision
-	p.memory.revision = &revision
+	p.memory.revision = new(p.Set.Spec.GitHubConfigSecretRevision)
 	return nil
 }
 
-// requestHashOf returns a hash of the desired scale set and of the credentials for the request. It is kept only in memory.
-func requestHashOf(desired desiredScaleSet, resolved *credentials.Resolved) string {
-	return kube.Hash(struct {
-		Desired  desiredScaleSet
-		Resolved *credentials.Resolved
-	}{desired, resolved})
+// mustReread reports whether the credentials are read whatever is remembered of them: the spec says that they have changed, or the set
+// is new, and the Secret may have the name of one that was deleted with another set.
+func (p *pass) mustReread() bool {
+	if p.memory.revision == nil {
+		return p.Now.Sub(p.Set.CreationTimestamp.Time) < credentials.RereadAfter
+	}
+	return *p.memory.revision != p.Set.Spec.GitHubConfigSecretRevision
 }
 
 // syncWhenDue starts a call to GitHub if one is due.
 func (c *Controller) syncWhenDue(ctx context.Context, p *pass) error {
-	if p.hasValidURL() {
-		if err := c.leaveUnrecorded(ctx, p, p.desired.URL); err != nil {
+	if p.HasValidURL() {
+		if err := c.leaveUnrecorded(ctx, p, p.Desired.URL); err != nil {
 			return err
 		}
 	}
-	if p.obstacle != nil {
+	if p.Obstacle != nil {
 		return nil
 	}
-	if c.isDeletingHere(p) {
-		return nil // the end of that call brings the next pass
+	if deletion, _ := c.deletions.Last(p.key); deletion.Running() && p.hasReturned() {
+		return nil // what is found there may be gone a moment later; the end of that call brings the next pass
 	}
 	last, known := c.syncs.Last(p.key)
 	if wait := due(p, last, known); wait > 0 {
 		p.requeue.After(wait)
 		return nil
 	}
-	return c.startSync(ctx, p, last)
-}
-
-// isDeletingHere reports whether GitHub is being asked to delete what the set had at the desired address, to which it has returned:
-// a scale set that is found there may be gone a moment later.
-func (c *Controller) isDeletingHere(p *pass) bool {
-	last, _ := c.deregistrations.Last(p.key)
-	return last.Running() && slices.ContainsFunc(formerOf(p.set), func(f formerRegistration) bool { return mayBeOneAddress(f.URL, p.desired.URL) })
-}
-
-// readSync reads the state of the last call: its result, or that it is still running.
-func (c *Controller) readSync(_ context.Context, p *pass) error {
-	if p.obstacle != nil {
-		return nil
+	holders, err := c.holders(ctx, p)
+	if err != nil {
+		return err
 	}
-	p.lastSync, p.asked = c.syncs.Last(p.key)
-	p.asked = p.asked && (p.lastSync.Running() || p.lastSync.Result.requestHash == p.requestHash)
-	if p.asked && p.lastSync.Running() && p.registration == nil {
-		p.requeue.After(max(silentAfter-p.now.Sub(p.lastSync.Started), statusPeriod))
+	request := scaleset.Request{
+		Desired: p.Desired, Reference: credentials.ForAutoscalingRunnerSet(p.Set), Hash: p.RequestHash,
+		Registered: p.Registration.DeepCopy(), Unconfirmed: p.Unconfirmed, Holders: holders,
 	}
-	p.noteAnswer()
+	c.syncs.Go(p.group(), p.key, func(ctx context.Context) (scaleset.Result, error) {
+		return scaleset.Ensure(kube.WithScaleSetLogger(ctx, p.key), c.options.Connections, request, last.Result)
+	})
 	return nil
 }
 
+// hasReturned reports whether the set is back at an address that it had left, and where its former scale set has not been deleted.
+func (p *pass) hasReturned() bool {
+	return slices.ContainsFunc(ledger.FormerOf(p.Set), func(f ledger.Former) bool { return ledger.MayBeOneAddress(f.URL, p.Desired.URL) })
+}
+
 // due returns how long to wait until GitHub is asked again, zero or less if it is time.
-func due(p *pass, last pool.Call[syncResult], known bool) time.Duration {
+func due(p *pass, last pool.Call[scaleset.Result], known bool) time.Duration {
+	answer := last.Result.Set
 	switch {
 	case !known:
 		return 0
 	case last.Running():
 		return checkPeriod // its end brings a pass
-	case last.Result.requestHash != p.requestHash:
-		return 0
-	case p.isGivenUp(last.Err):
+	case last.Result.RequestHash != p.RequestHash:
 		return 0
 	case last.Err != nil:
-		return retryAt(last).Sub(p.now)
-	case last.Result.set != nil && p.owners.hold(last.Result.set.ID, last.Result.set.Name):
+		if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused && !p.holders.Hold(inUse.ID, inUse.Name) {
+			return 0 // that set no longer holds it
+		}
+		return scaleset.RetryAt(last).Sub(p.Now)
+	case answer != nil && p.holders.Hold(answer.ID, answer.Name):
 		return 0 // another set has recorded it in the meantime
 	case p.lostSince(last.Started):
-		return last.Finished.Add(recheckAfter).Sub(p.now)
-	case last.Result.set != nil && p.owners.contest(last.Result.set.ID, last.Result.set.Name):
-		return last.Finished.Add(contestedAfter).Sub(p.now)
+		return last.Finished.Add(recheckAfter).Sub(p.Now)
+	case answer != nil && p.holders.HoldOtherwise(answer.ID, answer.Name):
+		return last.Finished.Add(contestedAfter).Sub(p.Now)
 	}
-	return last.Finished.Add(jitteredCheckPeriod(p)).Sub(p.now)
-}
-
-// isGivenUp reports whether the last call was refused because another set held the scale set, and that set no longer holds it.
-func (p *pass) isGivenUp(err error) bool {
-	inUse, refused := errors.AsType[*inUseError](err)
-	return refused && !p.owners.hold(inUse.ID, inUse.Name)
-}
-
-// retryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for.
-func retryAt[T any](last pool.Call[T]) time.Time {
-	return actions.RetryAt(last.Err, last.Finished.Add(retryAfter(last.Failures)))
-}
-
-// retryAfter returns the pause after that many failures in a row, at least one.
-func retryAfter(failures int) time.Duration {
-	return requeue.Backoff(retryBaseDelay, retryMaxDelay, failures)
+	// Up to a tenth more or less: always the same for one set, different between sets.
+	hash := fnv.New32a()
+	hash.Write([]byte(p.Set.UID))
+	fraction := float64(hash.Sum32()) / float64(1<<32)
+	return last.Finished.Add(time.Duration(float64(checkPeriod) * (0.9 + 0.2*fraction))).Sub(p.Now)
 }
 
 // lostSince reports whether the listener has reported the scale set as gone since it was last checked. The listener's time has whole
 // seconds, so it is rounded up.
 func (p *pass) lostSince(looked time.Time) bool {
-	runnerSet := p.runnerSet()
+	runnerSet := p.RunnerSet()
 	if runnerSet == nil || runnerSet.Status.Listener == nil || runnerSet.Status.Listener.Since == nil {
 		return false
 	}
@@ -192,154 +161,189 @@ func (p *pass) lostSince(looked time.Time) bool {
 	return listener.Reason == v1alpha1.ReasonScaleSetNotFound && listener.Since.Add(time.Second).After(looked)
 }
 
-// jitteredCheckPeriod returns checkPeriod plus or minus up to a tenth: always the same for one set, different between sets.
-func jitteredCheckPeriod(p *pass) time.Duration {
-	hash := fnv.New32a()
-	hash.Write([]byte(p.set.UID))
-	fraction := float64(hash.Sum32()) / float64(1<<32)
-	return time.Duration(float64(checkPeriod) * (0.9 + 0.2*fraction))
-}
-
-// startSync starts the call that finds or creates the scale set, and updates it.
-func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[syncResult]) error {
-	owners, err := c.owners(ctx, p)
-	if err != nil {
-		return err
+// readSync reads the state of the last call: its result, or that it is still running. What GitHub has accepted is remembered, so that a
+// change of something else doesn't put it in question.
+func (c *Controller) readSync(_ context.Context, p *pass) error {
+	if p.Obstacle != nil {
+		return nil
 	}
-	reference := credentials.ForAutoscalingRunnerSet(p.set)
-	result := syncResult{
-		requestHash: p.requestHash, desiredHash: kube.Hash(p.desired), desired: p.desired, reference: reference,
+	p.LastSync, p.Asked = c.syncs.Last(p.key)
+	p.Asked = p.Asked && (p.LastSync.Running() || p.LastSync.Result.RequestHash == p.RequestHash)
+	if p.Asked && p.LastSync.Running() && p.Registration == nil {
+		p.requeue.After(max(conditions.SilentAfter-p.Now.Sub(p.LastSync.Started), statusPeriod))
 	}
-	result.inherit(last.Result, p.registration == nil)
-	work := scaleSetSync{desired: p.desired, owners: owners, unanswered: result.unanswered}
-	work.identify(p, last.Result)
-	if last.Result.desiredHash == result.desiredHash {
-		work.lastAnswer = last.Result.set
-	}
-	c.syncs.Go(p.group(), p.key, func(ctx context.Context) (syncResult, error) {
-		ctx = kube.WithScaleSetLogger(ctx, p.key)
-		github, err := c.options.Connections.GitHub(ctx, reference)
-		if err != nil {
-			return result, err
-		}
-		work.github = github
-		result.set, err = work.run(ctx)
-		result.note(work, err)
-		return result, err
-	})
-	return nil
-}
-
-// inherit keeps what earlier calls may have created at the same address, or, before the first registration, at another spelling of it.
-func (r *syncResult) inherit(last syncResult, unregistered bool) {
+	m, err := p.memory, p.LastSync.Err
 	switch {
-	case sameURL(last.desired.URL, r.desired.URL):
-		r.posted, r.unanswered = last.posted, last.unanswered
-	case unregistered && mayBeOneAddress(last.desired.URL, r.desired.URL):
-		r.posted, r.unanswered = last.posted, last.unanswered
-		if last.set != nil {
-			r.unanswered = append(slices.Clone(r.unanswered), scaleSetName{last.set.RunnerGroupName, last.set.Name})
-		}
-	}
-}
-
-// note records what the call may have created.
-func (r *syncResult) note(work scaleSetSync, err error) {
-	_, inUse := errors.AsType[*inUseError](err)
-	r.posted = (r.posted || work.posted) && !inUse // what has the name is another set's
-	asked := scaleSetName{work.desired.Group, work.desired.Name}
-	switch {
+	case !p.Answered():
 	case err == nil:
-		r.unanswered = nil
-	case (work.created || work.uncertain) && !slices.Contains(r.unanswered, asked):
-		r.unanswered = append(slices.Clone(r.unanswered), asked)
+		m.accepted, m.confirmed = p.credentialsHash, p.LastSync.Result.DesiredHash
+	case scaleset.RejectsDesired(err):
+		m.accepted, m.confirmed = p.credentialsHash, ""
+	case errors.Is(err, actions.ErrUnauthorized) || scaleset.RefusedByUs(err) != "":
+		m.accepted = ""
 	}
-}
-
-// mayBeCarriedOut reports whether GitHub may have done what a failed call asked for: it gave no answer, or failed at it. A call that
-// GitHub has limited may have been sent before, with another outcome.
-func mayBeCarriedOut(err error) bool {
-	_, unreached := errors.AsType[*actions.NetworkError](err)
-	_, limited := errors.AsType[*actions.RateLimitedError](err)
-	answer, answered := errors.AsType[*actions.Error](err)
-	return unreached || limited || !answered || answer.StatusCode >= http.StatusInternalServerError
-}
-
-// identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration. It leaves out
-// a scale set that belongs to another set, because after a change of the name this set would rename it.
-func (s *scaleSetSync) identify(p *pass, last syncResult) {
-	registered := p.registration != nil && mayBeOneAddress(p.registration.URL, s.desired.URL) && !s.owners.hold(p.registration.ID, p.registration.Name)
-	asked := sameURL(last.desired.URL, s.desired.URL)
-	switch {
-	case asked && last.set != nil && !s.owners.hold(last.set.ID, last.set.Name):
-		s.id = last.set.ID // may not be recorded yet, if the spec changed before that
-	case registered:
-		s.id = p.registration.ID
-		// The annotations may have been copied, including the name, and another spelling may lead to another server.
-		if p.unconfirmed || !sameURL(p.registration.URL, s.desired.URL) {
-			s.named = &p.registration.Name
-		}
-	}
-	if registered && p.registration.Name != "" {
-		s.knownAs = append(s.knownAs, scaleSetName{p.registration.Group, p.registration.Name})
-	}
-	if asked { // even without an answer, because the request may have been carried out
-		s.knownAs = append(s.knownAs, scaleSetName{last.desired.Group, last.desired.Name})
-	}
+	p.CredentialsKnown, p.ScaleSetKnown = m.accepted == p.credentialsHash, m.confirmed == kube.Hash(p.Desired)
+	return nil
 }
 
 // recordRegistration writes where the scale set is, according to GitHub's answer, to the annotations that ARC knows, and to the pass
 // for status.registration. A registration at another address becomes a former one, which stays until its runners have finished.
 func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
-	if !p.answered() || p.lastSync.Err != nil {
+	if !p.Answered() || p.LastSync.Err != nil {
 		return nil
 	}
-	now := *p.lastSync.Result.registration()
-	before := p.set.DeepCopy()
-	previous := p.registration
-	moved := previous != nil && !sameURL(previous.URL, now.URL)
+	now := *p.LastSync.Result.Registration()
+	before := p.Set.DeepCopy()
+	previous := p.Registration
+	moved := previous != nil && !ledger.SameURL(previous.URL, now.URL)
 	renamed := moved && p.isKnownAs(*previous, now)
 	if moved && !renamed {
-		c.leave(ctx, p, *previous)
+		if reference, proven := ledger.ReferenceAt(c.knownReferences(p), previous.URL); proven {
+			ledger.AddFormer(p.Set, *previous, reference)
+		} else {
+			c.recordUnproven(ctx, p, *previous)
+		}
 	}
-	p.dropFormer(now)
-	annotate(p.set, now)
-	wrote, err := kube.Patch(ctx, c.options.Client, p.set, before)
+	ledger.DropFormer(p.Set, func(former v1alpha1.ScaleSetRegistration) bool { return p.isPresent(former, now) })
+	ledger.Register(p.Set, now)
+	wrote, err := kube.Patch(ctx, c.options.Client, p.Set, before)
 	if err != nil {
 		return fmt.Errorf("record the registration: %w", err)
 	}
-	if p.unconfirmed && previous.ID != now.ID {
+	if p.Unconfirmed && previous.ID != now.ID {
 		previous = nil // the scale set that the annotation names is not ours, or is gone
 	}
-	p.registration, p.unconfirmed = &now, false
+	p.Registration, p.Unconfirmed = &now, false
 	if wrote {
-		p.requeue.After(ownersSeenAfter)
+		p.requeue.After(holdersSeenAfter)
 	}
-	if renamed {
-		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, addressChanged(*previous, now))
-	} else if event, news := registrationNews(previous, now); news && wrote {
-		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
+	if event, isNews := registrationEvent(previous, now, renamed); isNews && (wrote || renamed) {
+		report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, event)
 	}
 	return nil
 }
 
-// annotate writes the registration to the annotations that ARC knows.
-func annotate(set *v1alpha1.AutoscalingRunnerSet, now v1alpha1.ScaleSetRegistration) {
-	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerScaleSetID, strconv.Itoa(now.ID))
-	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerGroupName, now.Group)
-	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerScaleSetName, now.Name)
-	set.Labels = kube.Labels(nil, withoutScope(set.Labels), kube.ScopeLabels(now.URL))
+// isKnownAs reports whether the last call found, under another address, the scale set that was registered before. The same id, and
+// that nothing was created, is the best proof there is. If it were treated as a second scale set, the deletion of the first would
+// delete the one in use. If either is a former registration, there are two.
+func (p *pass) isKnownAs(before, now v1alpha1.ScaleSetRegistration) bool {
+	return !p.LastSync.Result.Posted && now.ID == before.ID && ledger.MayLeadToOnePlace(before.URL, now.URL) &&
+		!ledger.MayBeFormer(p.Set, before) && !ledger.MayBeFormer(p.Set, now)
 }
 
-// registrationNews returns the Event for the change from before to now, and false if nothing changed.
-func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration) (report.Event, bool) {
+// isPresent reports whether a former registration is the present one, perhaps in another spelling of its address. Only what was just
+// created is a second scale set then.
+func (p *pass) isPresent(former, present v1alpha1.ScaleSetRegistration) bool {
+	return ledger.SameScaleSet(former, present) || !p.LastSync.Result.Posted && ledger.MayBeOneScaleSet(former, present)
+}
+
+// registrationEvent returns the Event for the change from before to now, and false if nothing changed. renamed says that only the address is
+// another.
+func registrationEvent(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration, renamed bool) (event report.Event, isNews bool) {
 	switch {
-	case before == nil || !sameURL(before.URL, now.URL):
-		return registered(now), true
-	case before.ID != now.ID:
-		return reregistered(*before, now), true
-	case before.Name != now.Name || before.Group != now.Group:
-		return updated(now), true
+	case renamed: // a warning, because by chance there may be two with the same name and id
+		return report.Warning("ScaleSetAddressChanged", "Register",
+			fmt.Sprintf("Scale set %q with id %d was found at %s: it is treated as the one at %s under a new address, and nothing is deleted. "+
+				"If these are two places, delete the scale set at the former address on GitHub", now.Name, now.ID, now.URL, before.URL)), true
+	case before == nil || !ledger.SameURL(before.URL, now.URL): // created or found
+		return report.Normal("ScaleSetRegistered", "Register",
+			fmt.Sprintf("Scale set %q has id %d in runner group %q of %s", now.Name, now.ID, now.Group, now.URL)), true
+	case before.ID != now.ID: // a warning, because the jobs that were queued for the old one on GitHub were deleted with it
+		return report.Warning("ScaleSetRecreated", "Register",
+			fmt.Sprintf("Scale set %d no longer exists at %s; scale set %d replaces it", before.ID, before.URL, now.ID)), true
+	case before.Name != now.Name || before.Group != now.Group: // whoever changed them
+		return report.Normal("ScaleSetUpdated", "Register",
+			fmt.Sprintf("Scale set %d is now called %q in runner group %q", now.ID, now.Name, now.Group)), true
 	}
 	return report.Event{}, false
+}
+
+// releaseIfHeld finds out whether another set holds the scale set that this set has registered or received in the last answer. A set that
+// registered it at the same time as its holder releases it, together with its listener and runners, because GitHub grants a scale
+// set a single session. Busy runners finish their jobs.
+func (c *Controller) releaseIfHeld(ctx context.Context, p *pass) (err error) {
+	last, _ := c.syncs.Last(p.key)
+	var ids []int // in question
+	if p.Registration != nil {
+		ids = append(ids, p.Registration.ID)
+	}
+	if last.Result.Set != nil {
+		ids = append(ids, last.Result.Set.ID)
+	}
+	if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused {
+		p.requeue.After(holderProvenAfter) // nothing else brings a pass once the holder is gone
+		ids = append(ids, inUse.ID)
+	}
+	if !p.HasValidURL() || len(ids) == 0 {
+		return nil
+	}
+	if p.holders, err = c.holders(ctx, p, ids...); err != nil || p.Unconfirmed || !p.RegisteredHere() || last.Result.Replaces(*p.Registration) {
+		return err
+	}
+	holder, held := p.holders.HolderOf(p.Registration.ID, p.Registration.Name)
+	if !held {
+		return nil
+	}
+	// Only if GitHub has confirmed to this process that the scale set is the holder's. A status alone proves nothing: anybody who may write
+	// it could cause the deletion of another set's listener and runners.
+	theirs, _ := c.syncs.Last(holder)
+	if theirs.Result.Set == nil || !ledger.MayBeOneScaleSet(*theirs.Result.Registration(), *p.Registration) ||
+		!ledger.MayBeOneName(theirs.Result.Set.Name, p.Registration.Name) {
+		p.requeue.After(holderProvenAfter)
+		return nil
+	}
+	if _, err := c.children.StopListeners(ctx, &p.Found); err != nil {
+		return err
+	}
+	if _, err := c.children.DrainRunnerSets(ctx, &p.Found); err != nil {
+		return err
+	}
+	before := p.Set.DeepCopy()
+	ledger.Release(p.Set)
+	if _, err := kube.Patch(ctx, c.options.Client, p.Set, before); err != nil {
+		return fmt.Errorf("give up the registration: %w", err)
+	}
+	p.Registration = nil
+	return nil
+}
+
+// holders returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. With ids it returns only the holders
+// of these, which is cheap enough for every pass.
+func (c *Controller) holders(ctx context.Context, p *pass, ids ...int) (ledger.Holders, error) {
+	others, err := c.otherSets(ctx, p, p.Desired.URL)
+	if err != nil {
+		return nil, err
+	}
+	position := ledger.Position{Set: p.Set, Address: p.Desired.URL, Unconfirmed: p.Unconfirmed}
+	if p.RegisteredHere() {
+		position.Registered = p.Registration
+	}
+	return position.Holders(others, ids...), nil
+}
+
+// otherSets returns the AutoscalingRunnerSets, but the pass's own, that hold or want a scale set at an address, or at what may be the
+// same. They are the cache's, so they must not be changed. A pass costs nothing for the sets elsewhere, of which there may be thousands.
+func (c *Controller) otherSets(ctx context.Context, p *pass, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
+	var sets v1alpha1.AutoscalingRunnerSetList
+	there := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(address)}
+	if err := c.options.Client.List(ctx, &sets, there, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+	}
+	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == p.Set.UID }), nil
+}
+
+// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet also holds, and so still needs.
+func (c *Controller) heldByNobodyElse(
+	ctx context.Context, p *pass, registrations []v1alpha1.ScaleSetRegistration,
+) (free []v1alpha1.ScaleSetRegistration, err error) {
+	for _, r := range registrations {
+		others, err := c.otherSets(ctx, p, r.URL)
+		if err != nil {
+			return nil, err
+		}
+		if !ledger.HeldByAny(others, p.Set, r) {
+			free = append(free, r)
+		}
+	}
+	return free, nil
 }

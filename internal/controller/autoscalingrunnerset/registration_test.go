@@ -2,7 +2,6 @@ package autoscalingrunnerset
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +11,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -19,13 +20,13 @@ import (
 
 func TestDue(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	done := func(ago time.Duration, failures int, err error) pool.Call[syncResult] {
+	done := func(ago time.Duration, failures int, err error) pool.Call[scaleset.Result] {
 		finished := now.Add(-ago)
-		return pool.Call[syncResult]{Result: syncResult{requestHash: "q"}, Err: err, Started: finished.Add(-time.Second), Finished: finished, Failures: failures}
+		return pool.Call[scaleset.Result]{Result: scaleset.Result{RequestHash: "q"}, Err: err, Started: finished.Add(-time.Second), Finished: finished, Failures: failures}
 	}
 	limited := &actions.RateLimitedError{Until: now.Add(time.Hour), Err: errors.New("429")}
 	for name, test := range map[string]struct {
-		last        pool.Call[syncResult]
+		last        pool.Call[scaleset.Result]
 		known       bool
 		requestHash string
 		lost        time.Duration // how long ago the listener reported the scale set gone, 0 for never
@@ -34,22 +35,23 @@ func TestDue(t *testing.T) {
 	}{
 		"never asked":        {requestHash: "q"},
 		"asked for other":    {last: done(time.Second, 0, nil), known: true, requestHash: "other"},
-		"under way":          {last: pool.Call[syncResult]{Started: now}, known: true, requestHash: "other", atLeast: checkPeriod, atMost: checkPeriod},
+		"under way":          {last: pool.Call[scaleset.Result]{Started: now}, known: true, requestHash: "other", atLeast: checkPeriod, atMost: checkPeriod},
 		"answered just now":  {last: done(0, 0, nil), known: true, requestHash: "q", atLeast: checkPeriod * 9 / 10, atMost: checkPeriod * 11 / 10},
 		"answered long ago":  {last: done(6*time.Minute, 0, nil), known: true, requestHash: "q"},
-		"failed once":        {last: done(0, 1, errors.New("no")), known: true, requestHash: "q", atLeast: retryBaseDelay, atMost: retryBaseDelay},
-		"failed three times": {last: done(0, 3, errors.New("no")), known: true, requestHash: "q", atLeast: 4 * retryBaseDelay, atMost: 4 * retryBaseDelay},
-		"failed for days":    {last: done(0, 5000, errors.New("no")), known: true, requestHash: "q", atLeast: retryMaxDelay, atMost: retryMaxDelay},
+		"failed once":        {last: done(0, 1, errors.New("no")), known: true, requestHash: "q", atLeast: scaleset.RetryBaseDelay, atMost: scaleset.RetryBaseDelay},
+		"failed three times": {last: done(0, 3, errors.New("no")), known: true, requestHash: "q", atLeast: 4 * scaleset.RetryBaseDelay, atMost: 4 * scaleset.RetryBaseDelay},
+		"failed for days":    {last: done(0, 5000, errors.New("no")), known: true, requestHash: "q", atLeast: scaleset.RetryMaxDelay, atMost: scaleset.RetryMaxDelay},
 		"rate limited":       {last: done(0, 1, limited), known: true, requestHash: "q", atLeast: time.Hour, atMost: time.Hour},
 		"listener misses it": {last: done(time.Minute, 0, nil), known: true, requestHash: "q", lost: 30 * time.Second},
 		"missed before that": {last: done(time.Minute, 0, nil), known: true, requestHash: "q", lost: 2 * time.Minute, atLeast: checkPeriod*9/10 - time.Minute, atMost: checkPeriod},
 		"missed right after": {last: done(time.Second, 0, nil), known: true, requestHash: "q", lost: time.Millisecond, atLeast: recheckAfter - time.Second, atMost: recheckAfter - time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pass{set: newSet(), now: now, requestHash: test.requestHash}
+			p := &pass{}
+			p.Set, p.Now, p.RequestHash = newSet(), now, test.requestHash
 			if test.lost > 0 {
 				since := metav1.NewTime(now.Add(-test.lost))
-				p.runnerSets = []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
+				p.RunnerSets = []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
 					Listener: &v1alpha1.ListenerStatus{Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since},
 				}}}
 			}
@@ -61,9 +63,11 @@ func TestDue(t *testing.T) {
 }
 
 func TestSetsDoNotAskTogether(t *testing.T) {
-	seen := map[time.Duration]bool{}
+	seen, now := map[time.Duration]bool{}, time.Now()
 	for _, uid := range []types.UID{"a", "b", "c", "d"} {
-		seen[jitteredCheckPeriod(&pass{set: &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}})] = true
+		p := &pass{}
+		p.Set, p.Now = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}, now
+		seen[due(p, pool.Call[scaleset.Result]{Started: now, Finished: now}, true)] = true
 	}
 	if len(seen) < 4 {
 		t.Errorf("4 sets ask at %d different times", len(seen))
@@ -76,7 +80,7 @@ func TestScaleSetDeletedBehindOurBackComesBack(t *testing.T) {
 		f.settle()
 		f.listening()
 		f.settle()
-		delete(f.github.sets[address], 1)
+		delete(f.github.Sets[address], 1)
 		controllertest.Elapse(10 * time.Second)
 		runnerSet, since := f.runnerSets()[0], metav1.Now()
 		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since}
@@ -98,7 +102,7 @@ func TestUnreachableGitHubLeavesAWorkingSetAlone(t *testing.T) {
 		f.settle()
 		f.listening()
 		f.settle()
-		f.github.fail(errors.New("connection refused"))
+		f.github.Fail(errors.New("connection refused"))
 		controllertest.Elapse(checkPeriod * 2)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
@@ -110,13 +114,13 @@ func TestUnreachableGitHubLeavesAWorkingSetAlone(t *testing.T) {
 
 func TestFirstRegistrationIsRepeated(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.fail(errors.New("connection refused"))
+		f.github.Fail(errors.New("connection refused"))
 		f.create(newSet())
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
 		f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonGitHubUnavailable)
-		f.github.fail(nil)
-		controllertest.Elapse(retryMaxDelay)
+		f.github.Fail(nil)
+		controllertest.Elapse(scaleset.RetryMaxDelay)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
 	})
@@ -125,14 +129,14 @@ func TestFirstRegistrationIsRepeated(t *testing.T) {
 // The condition says that GitHub does not answer before the call to it has timed out.
 func TestSilenceIsToldBeforeTheCallEnds(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.silence = 25 * time.Second // for each of two calls
+		f.github.Silence = 25 * time.Second // for each of two calls
 		f.create(newSet())
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, reasonRegistering)
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > silentAfter {
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > conditions.SilentAfter {
 			t.Errorf("next look after %s", requeueAfter)
 		}
-		controllertest.Elapse(silentAfter)
+		controllertest.Elapse(conditions.SilentAfter)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
 		controllertest.Elapse(2 * time.Minute)
@@ -157,7 +161,7 @@ func TestTroubleOnlyAUserCanEndIsStalled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.github.failure, f.github.unresolved = test.failure, test.unresolved
+				f.github.Failure, f.github.unresolved = test.failure, test.unresolved
 				set := newSet()
 				if test.change != nil {
 					test.change(set)
@@ -171,36 +175,16 @@ func TestTroubleOnlyAUserCanEndIsStalled(t *testing.T) {
 	}
 }
 
-// Nothing could be created for such a set, so nothing is created on GitHub either.
-func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
-	set := newSet()
-	set.Name = strings.Repeat("a", 63)
-	if _, err := desiredOf(set); err != nil {
-		t.Errorf("a name of 63 characters: %v", err)
-	}
-	set.Name += "a"
-	_, err := desiredOf(set)
-	condition := registeredCondition(&pass{set: set, obstacle: err})
-	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNameTooLong || !needsUser(condition.Reason) {
-		t.Fatalf("a name of 64 characters: %v, %+v", err, condition)
-	}
-	for _, part := range []string{"64 characters", "at most 63", "create it under a shorter name"} {
-		if !strings.Contains(condition.Message, part) {
-			t.Errorf("the message %q doesn't say %q", condition.Message, part)
-		}
-	}
-}
-
 func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
 		f.settle()
-		f.github.made()
-		f.github.mu.Lock()
+		f.github.Made()
+		f.github.Lock()
 		f.github.token = "rotated"
-		f.github.mu.Unlock()
+		f.github.Unlock()
 		f.settle()
-		if diff := cmp.Diff([]string{"get"}, f.github.made()); diff != "" {
+		if diff := cmp.Diff([]string{"get"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
@@ -208,19 +192,19 @@ func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
 
 func TestDroppedLabelsAreSaidOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.singleLabel = true
+		f.github.SingleLabel = true
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetLabels = []string{"linux"} }))
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse, v1alpha1.ReasonLabelsDropped)
 		if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonLabelsDropped); told != 1 {
 			t.Errorf("it was told %d times", told)
 		}
-		f.github.made()
+		f.github.Made()
 		for range 5 {
 			controllertest.Elapse(checkPeriod * 11 / 10)
 			f.reconcile()
 		}
-		for _, call := range f.github.made() {
+		for _, call := range f.github.Made() {
 			if call != "get" {
 				t.Errorf("call %q: what GitHub dropped is asked for again", call)
 			}
@@ -234,7 +218,7 @@ func TestSecondOwnerOfAScaleSetStandsBack(t *testing.T) {
 			s.Namespace, s.UID = "elsewhere", "elsewhere-uid"
 			s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "4"}
 		})
-		f.github.sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "set")}
+		f.github.Sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "set")}
 		f.create(owner, newSet())
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonScaleSetInUse)
@@ -250,7 +234,7 @@ func TestNameChangedDuringRegistrationLeavesNoOrphan(t *testing.T) {
 		f.reconcile() // asked and answered, not recorded yet
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetName = "renamed" })
 		f.settle()
-		if sets := f.github.sets[address]; len(sets) != 1 || sets[1].Name != "renamed" {
+		if sets := f.github.Sets[address]; len(sets) != 1 || sets[1].Name != "renamed" {
 			t.Errorf("scale sets %+v, want the first one renamed", sets)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -23,9 +24,9 @@ func newNeighbour() *v1alpha1.AutoscalingRunnerSet {
 
 // loseState has GitHub forget all scale sets and begin again with id 1, as a restored or restarted server does.
 func (g *fakeGitHub) loseState() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.sets, g.nextID = map[string]map[int]actions.RunnerScaleSet{}, 1
+	g.Lock()
+	defer g.Unlock()
+	g.Sets, g.NextID = map[string]map[int]actions.RunnerScaleSet{}, 1
 }
 
 // reportLost has the listeners report that their scale sets are gone.
@@ -51,7 +52,7 @@ func (f *fixture) passBoth(length time.Duration) {
 // wantOwnScaleSets fails unless both sets are registered under their own names and GitHub has nothing else.
 func (f *fixture) wantOwnScaleSets() {
 	f.Helper()
-	there := f.github.sets[address]
+	there := f.github.Sets[address]
 	for _, set := range []*v1alpha1.AutoscalingRunnerSet{f.set(), f.twin()} {
 		registration := set.Status.Registration
 		if registration == nil || registration.Name != set.Name || there[registration.ID].Name != set.Name || len(there) != 2 {
@@ -66,21 +67,21 @@ func (f *fixture) wantOwnScaleSets() {
 // lagging answers the creation of the first set's scale set last.
 type lagging struct{ *fakeGitHub }
 
-func (g lagging) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+func (g lagging) GitHub(ctx context.Context, reference credentials.Reference) (scaleset.GitHub, error) {
 	github, err := g.fakeGitHub.GitHub(ctx, reference)
 	if err != nil {
 		return nil, err
 	}
-	return laggingAt{github.(at)}, nil
+	return laggingAt{github.(controllertest.ScaleSetsAt)}, nil
 }
 
-type laggingAt struct{ at }
+type laggingAt struct{ controllertest.ScaleSetsAt }
 
 func (g laggingAt) CreateRunnerScaleSet(ctx context.Context, wanted *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error) {
 	if wanted.Name == setKey.Name {
 		<-time.After(3 * time.Millisecond)
 	}
-	return g.at.CreateRunnerScaleSet(ctx, wanted)
+	return g.ScaleSetsAt.CreateRunnerScaleSet(ctx, wanted)
 }
 
 // TestSetsOfAGitHubThatLostItsStateAreRegisteredAgain: each is given the id that the other has recorded.
@@ -88,7 +89,7 @@ func TestSetsOfAGitHubThatLostItsStateAreRegisteredAgain(t *testing.T) {
 	for name, lacksReadByID := range map[string]int{"": 0, "without the call that reads by id": 404} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.github.lacksReadByID = lacksReadByID
+				f.github.LacksReadByID = lacksReadByID
 				f.create(newSet())
 				f.settle()
 				f.create(newNeighbour())
@@ -99,9 +100,9 @@ func TestSetsOfAGitHubThatLostItsStateAreRegisteredAgain(t *testing.T) {
 				f.reportLost()
 				f.passBoth(2 * time.Minute)
 				f.wantOwnScaleSets()
-				f.github.made()
+				f.github.Made()
 				f.passBoth(10 * time.Minute)
-				if calls := f.github.made(); len(calls) > 8 {
+				if calls := f.github.Made(); len(calls) > 8 {
 					t.Errorf("%d calls in ten minutes at rest: %q", len(calls), calls)
 				}
 			})
@@ -133,12 +134,12 @@ func TestScaleSetOfADeletedOwnerIsTakenOverSoon(t *testing.T) {
 		f.settle()
 		f.create(newTwin())
 		f.passBoth(10 * time.Minute) // the longest pause between tries
-		f.github.made()
+		f.github.Made()
 		f.delete()
 		f.settle()
-		f.passBoth(ownerProvenAfter)
-		if got := f.twin().Status.Registration; got == nil || got.ID != 2 || !f.gone() || len(f.github.sets[address]) != 1 {
-			t.Errorf("registration %+v, on GitHub %+v", got, f.github.sets[address])
+		f.passBoth(holderProvenAfter)
+		if got := f.twin().Status.Registration; got == nil || got.ID != 2 || !f.gone() || len(f.github.Sets[address]) != 1 {
+			t.Errorf("registration %+v, on GitHub %+v", got, f.github.Sets[address])
 		}
 	})
 }

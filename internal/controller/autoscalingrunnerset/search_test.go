@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -20,13 +21,13 @@ func (f *fixture) unrecorded() {
 	f.Helper()
 	f.create(newSet())
 	f.reconcile()
-	if f.set().Status.Registration != nil || len(f.github.sets[address]) != 1 {
+	if f.set().Status.Registration != nil || len(f.github.Sets[address]) != 1 {
 		f.Fatal("want a scale set that is not recorded")
 	}
 	f.restart(nil)
-	f.github.fail(errors.New("connection refused"))
+	f.github.Fail(errors.New("connection refused"))
 	f.reconcile()
-	f.github.made()
+	f.github.Made()
 	f.delete()
 }
 
@@ -41,7 +42,7 @@ func (f *fixture) delete() {
 func (f *fixture) finalizing() time.Duration {
 	f.Helper()
 	start := time.Now()
-	for !f.gone() && time.Since(start) < 3*DeregisterTimeout {
+	for !f.gone() && time.Since(start) < 3*scaleset.DeregisterTimeout {
 		controllertest.Elapse(max(f.reconcile().RequeueAfter, 100*time.Millisecond))
 	}
 	return time.Since(start)
@@ -52,10 +53,10 @@ func TestDeletionFindsWhatWasCreatedAndNotRecorded(t *testing.T) {
 		f.unrecorded()
 		f.reconcile()
 		f.wantCondition(v1alpha1.ConditionReady, "False", "Deregistering")
-		f.github.fail(nil)
+		f.github.Fail(nil)
 		f.finalizing()
-		if !f.gone() || len(f.github.sets[address]) > 0 {
-			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		if !f.gone() || len(f.github.Sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.Sets[address])
 		}
 		wantEvent(t, f.events(), "ScaleSetDeleted")
 	})
@@ -65,14 +66,14 @@ func TestDeletionFindsWhatWasCreatedAndNotRecorded(t *testing.T) {
 func TestDeletionLeavesAnOlderScaleSetOfTheNameAlone(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.unrecorded()
-		for id, set := range f.github.sets[address] {
+		for id, set := range f.github.Sets[address] {
 			set.CreatedOn = f.set().CreationTimestamp.Add(-time.Hour)
-			f.github.sets[address][id] = set
+			f.github.Sets[address][id] = set
 		}
-		f.github.fail(nil)
+		f.github.Fail(nil)
 		f.finalizing()
-		if !f.gone() || len(f.github.sets[address]) != 1 {
-			t.Errorf("gone %t, scale sets left: %+v, want somebody else's", f.gone(), f.github.sets[address])
+		if !f.gone() || len(f.github.Sets[address]) != 1 {
+			t.Errorf("gone %t, scale sets left: %+v, want somebody else's", f.gone(), f.github.Sets[address])
 		}
 	})
 }
@@ -80,7 +81,7 @@ func TestDeletionLeavesAnOlderScaleSetOfTheNameAlone(t *testing.T) {
 func TestDeletionAfterALostAnswerSurvivesRestarts(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.unrecorded()
-		f.github.fail(nil)
+		f.github.Fail(nil)
 		for range 10 {
 			f.restart(nil)
 			f.reconcile()
@@ -92,21 +93,21 @@ func TestDeletionAfterALostAnswerSurvivesRestarts(t *testing.T) {
 				break
 			}
 		}
-		if !f.gone() || len(f.github.sets[address]) > 0 {
-			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		if !f.gone() || len(f.github.Sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.Sets[address])
 		}
 	})
 }
 
 func TestDeletionAfterALostAnswerInTheSameProcess(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.loseCreation = true
+		f.github.LoseCreation = true
 		f.create(newSet())
 		f.settle()
 		f.delete()
 		f.finalizing()
-		if !f.gone() || len(f.github.sets[address]) > 0 {
-			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		if !f.gone() || len(f.github.Sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.Sets[address])
 		}
 	})
 }
@@ -114,10 +115,10 @@ func TestDeletionAfterALostAnswerInTheSameProcess(t *testing.T) {
 func TestSearchForTheUnrecordedHasADeadline(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.unrecorded()
-		if waited := f.finalizing(); waited < DeregisterTimeout-time.Second || waited > DeregisterTimeout+5*time.Second {
-			t.Errorf("gave up after %s, want %s", waited, DeregisterTimeout)
+		if waited := f.finalizing(); waited < scaleset.DeregisterTimeout-time.Second || waited > scaleset.DeregisterTimeout+5*time.Second {
+			t.Errorf("gave up after %s, want %s", waited, scaleset.DeregisterTimeout)
 		}
-		if calls := len(f.github.made()); calls < 5 || calls > 15 {
+		if calls := len(f.github.Made()); calls < 5 || calls > 15 {
 			t.Errorf("%d attempts, want them to be repeated with growing pauses", calls)
 		}
 		wantEvent(t, f.events(), "ScaleSetLeftOnGitHub")
@@ -131,9 +132,9 @@ func TestUnrecordedScaleSetOfAnotherSetIsLeftAlone(t *testing.T) {
 			s.Name, s.UID = "other", "other-uid"
 			s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1"}
 		}))
-		f.github.fail(nil)
+		f.github.Fail(nil)
 		f.finalizing()
-		if diff := cmp.Diff([]string{"find"}, f.github.made()); diff != "" || !f.gone() {
+		if diff := cmp.Diff([]string{"find"}, f.github.Made()); diff != "" || !f.gone() {
 			t.Errorf("gone %t, calls (-want +got):\n%s", f.gone(), diff)
 		}
 	})
@@ -156,7 +157,7 @@ func TestWhatWasNeverCreatedHoldsNothingUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.github.failure, f.github.unresolved = test.failure, test.unresolved
+				f.github.Failure, f.github.unresolved = test.failure, test.unresolved
 				f.create(newSet())
 				f.settle()
 				if test.restarted {
@@ -197,7 +198,7 @@ func TestWhatWasGivenUpIsNotSearchedFor(t *testing.T) {
 		f.github.leaveUnresolved(nil)
 		f.restart(nil)
 		f.settle()
-		if calls := f.github.made(); len(calls) > 0 {
+		if calls := f.github.Made(); len(calls) > 0 {
 			t.Errorf("calls = %v after it was given up", calls)
 		}
 	})

@@ -1,8 +1,6 @@
 package autoscalingrunnerset
 
 import (
-	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +8,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 )
 
 // respelt leads to the same place as address.
@@ -18,14 +17,14 @@ const respelt = "http://github.com/my-org"
 // oneServer makes both spellings lead to the same scale sets.
 func (f *fixture) oneServer() {
 	scaleSets := map[int]actions.RunnerScaleSet{}
-	f.github.sets[address], f.github.sets[respelt] = scaleSets, scaleSets
+	f.github.Sets[address], f.github.Sets[respelt] = scaleSets, scaleSets
 }
 
 // wantKept fails if scale set 1 was deleted.
 func (f *fixture) wantKept() {
 	f.Helper()
-	if calls := f.github.made(); slices.Contains(calls, "delete 1") || len(f.github.sets[address]) == 0 {
-		f.Errorf("calls %q, former registrations %+v; want scale set 1 kept", calls, formerOf(f.set()))
+	if calls := f.github.Made(); slices.Contains(calls, "delete 1") || len(f.github.Sets[address]) == 0 {
+		f.Errorf("calls %q, former registrations %+v; want scale set 1 kept", calls, ledger.FormerOf(f.set()))
 	}
 }
 
@@ -58,7 +57,7 @@ func TestMoveAfterAnotherSpellingSparesTheBusyRunner(t *testing.T) {
 		f.busy()
 		f.move(respelt)
 		f.settle()
-		f.github.nextID = 5
+		f.github.NextID = 5
 		f.move(newAddress)
 		f.settle()
 		f.settle()
@@ -69,7 +68,7 @@ func TestMoveAfterAnotherSpellingSparesTheBusyRunner(t *testing.T) {
 func TestSpellingCorrectedDuringTheFirstCall(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.oneServer()
-		f.github.silence = 5 * time.Second
+		f.github.Silence = 5 * time.Second
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = respelt }))
 		f.reconcile()
 		f.move(address)
@@ -94,7 +93,7 @@ func TestSpellingAndNameChangedAtOnceKeepTheScaleSet(t *testing.T) {
 		})
 		f.settle()
 		f.wantKept()
-		if there := f.github.sets[address]; len(there) != 1 || there[1].Name != "second" {
+		if there := f.github.Sets[address]; len(there) != 1 || there[1].Name != "second" {
 			t.Errorf("on GitHub %+v, want the scale set renamed", there)
 		}
 	})
@@ -108,26 +107,12 @@ func TestTwinAtAnotherSpellingStandsBack(t *testing.T) {
 		f.create(newTwin(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = respelt }))
 		f.settleBoth()
 		f.wantOneOwner()
-		f.github.made()
+		f.github.Made()
 		f.passBoth(5 * time.Minute)
-		if calls := f.github.made(); len(calls) > 10 {
+		if calls := f.github.Made(); len(calls) > 10 {
 			t.Errorf("%d calls in five minutes: %q", len(calls), calls)
 		}
 	})
-}
-
-// A refused creation has created nothing: what has the name is somebody else's.
-func TestWhichFailedCreationsMayHaveBeenCarriedOut(t *testing.T) {
-	refused := &actions.Error{StatusCode: http.StatusBadRequest}
-	for err, want := range map[error]bool{
-		&actions.NetworkError{Err: errors.New("connection reset"), LastAnswer: refused}: true,
-		&actions.Error{StatusCode: http.StatusBadGateway}:                               true,
-		refused: false,
-	} {
-		if got := mayBeCarriedOut(err); got != want {
-			t.Errorf("%v: %t, want %t", err, got, want)
-		}
-	}
 }
 
 // The first call's scale set is found under its name in the other spelling.
@@ -140,7 +125,7 @@ func TestSpellingAndNameCorrectedDuringTheFirstCall(t *testing.T) {
 			s.Spec.GitHubConfigUrl, s.Spec.RunnerScaleSetName = address, "second"
 		})
 		f.settle()
-		if there := f.github.sets[address]; len(there) != 1 || there[1].Name != "second" {
+		if there := f.github.Sets[address]; len(there) != 1 || there[1].Name != "second" {
 			t.Errorf("on GitHub %+v, want the scale set renamed", there)
 		}
 	})
@@ -154,14 +139,14 @@ func TestReturnInAnotherSpellingDeletesTheOthersScaleSet(t *testing.T) {
 		f.settle()
 		f.listening()
 		f.busy()
-		f.github.nextID = 1
+		f.github.NextID = 1
 		f.move(newAddress)
 		f.settle()
 		f.move(respelt)
 		f.settle()
 		f.settle()
-		if len(f.github.sets[newAddress]) > 0 || len(f.github.sets[address]) != 1 {
-			t.Errorf("scale sets %+v, want the one at %s only", f.github.sets, address)
+		if len(f.github.Sets[newAddress]) > 0 || len(f.github.Sets[address]) != 1 {
+			t.Errorf("scale sets %+v, want the one at %s only", f.github.Sets, address)
 		}
 	})
 }

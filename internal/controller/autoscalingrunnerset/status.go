@@ -2,18 +2,17 @@ package autoscalingrunnerset
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
-
-// statusPeriod is the shortest time between two writes of a set's status. In a burst the counts change with every runner.
-const statusPeriod = time.Second
 
 // report writes the status, at most once in statusPeriod, and publishes the metrics. A new registration is written at once: otherwise
 // the next pass would treat the former address as the present one, and move once more.
@@ -22,22 +21,22 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 		return nil
 	}
 	c.recordScaling(ctx, p)
-	if p.template.heldFor > 0 && !p.moved() {
-		p.requeue.After(p.template.heldFor)
+	if p.Template.HeldFor > 0 && !p.Moved() {
+		p.requeue.After(p.Template.HeldFor)
 		return nil
 	}
-	p.memory.lostJobs = max(p.memory.lostJobs, lostJobs(p))
-	if wait := p.memory.statusWrittenAt.Add(statusPeriod).Sub(p.now); wait > 0 && !p.moved() {
+	p.memory.lostJobs = max(p.memory.lostJobs, p.LostJobs())
+	if wait := p.memory.statusWrittenAt.Add(statusPeriod).Sub(p.Now); wait > 0 && !p.Moved() {
 		p.requeue.After(wait)
 		return nil
 	}
-	after := p.set.DeepCopy()
-	after.Status = statusOf(p, c.options.Version)
+	after := p.Set.DeepCopy()
+	after.Status = p.Status(c.options.Version)
 	after.Status.LostJobs = p.memory.lostJobs
-	p.memory.show(p.key, after.Status.Conditions, p.deleting())
-	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
+	p.memory.shown.Show(p.key, after.Status.Conditions, p.Deleting())
+	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.Set)
 	if wrote {
-		p.memory.statusWrittenAt = p.now
+		p.memory.statusWrittenAt = p.Now
 		c.recordTransitions(ctx, p, after)
 	}
 	return client.IgnoreNotFound(err)
@@ -46,85 +45,60 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 // recordTransitions records Events about changed conditions. While the set is being deleted, which is meant to end them, there is only
 // one about what keeps it.
 func (c *Controller) recordTransitions(ctx context.Context, p *pass, after *v1alpha1.AutoscalingRunnerSet) {
-	if p.deleting() {
-		if p.blocked != "" && !meta.IsStatusConditionTrue(p.set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) {
-			c.recordFarewell(ctx, p, report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete", p.blocked))
+	if p.Deleting() {
+		if p.Blocked != "" && !meta.IsStatusConditionTrue(p.Set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) {
+			c.recordFarewell(ctx, p, report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete", p.Blocked))
 		}
 		return
 	}
-	for _, event := range transitionEvents(p.set.Status.Conditions, after.Status.Conditions) {
-		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
+	for _, event := range conditions.Transitions(p.Set.Status.Conditions, after.Status.Conditions) {
+		report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, event)
 	}
 }
 
-// moved reports whether the registration differs from the one in the status.
-func (p *pass) moved() bool {
-	recorded := p.set.Status.Registration
-	switch {
-	case p.unconfirmed:
-		return false
-	case p.registration == nil || recorded == nil:
-		return recorded != p.registration
-	}
-	return *recorded != *p.registration
+// scalingEventPeriod is the shortest time between two Events about scaling. An Event is kept for an hour, so there are at most 60 per
+// set, however its jobs come and go. One Event at the end of the period covers all changes in it.
+const scalingEventPeriod = time.Minute
+
+// scaling is a set's size as last recorded: by an Event at recordedAt, or, without an Event, as the manager found it when it started.
+type scaling struct {
+	runners    int
+	recordedAt time.Time
 }
 
-// statusOf returns the status with what the pass has found out. Everything else stays as it was.
-func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
-	status := *p.set.Status.DeepCopy()
-	if !p.unconfirmed {
-		status.Registration = p.registration
+// recordScaling records an Event if the number of runners that the listener asks for has changed.
+func (c *Controller) recordScaling(ctx context.Context, p *pass) {
+	runnerSet := p.RunnerSet()
+	if runnerSet == nil || p.Deleting() {
+		return
 	}
-	if p.runnerSpecHash != "" && p.template.reached {
-		status.RunnerSpecHash = p.runnerSpecHash // otherwise it may not have been written
+	last, spec := p.memory.size, &runnerSet.Spec
+	if last == nil {
+		// The previous manager recorded the Event about what this one finds when it starts.
+		p.memory.size = &scaling{runners: spec.Replicas}
+		return
 	}
-	status.ObservedGeneration = p.set.Generation
-	status.CurrentRunners = currentRunners(p.runnerSets)
-	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
-	status.AssignedJobs, status.DesiredRunners = 0, 0
-	if current := p.runnerSet(); current != nil {
-		status.AssignedJobs, status.DesiredRunners = current.Spec.AssignedJobs, current.Spec.Replicas
+	if last.runners == spec.Replicas {
+		return
 	}
-	for _, runnerSet := range p.runnerSets {
-		status.PendingEphemeralRunners += runnerSet.Status.PendingEphemeralRunners
-		status.RunningEphemeralRunners += runnerSet.Status.RunningEphemeralRunners
-		status.FailedEphemeralRunners += runnerSet.Status.FailedEphemeralRunners
-		status.BusyRunners += runnerSet.Status.BusyRunners
+	if wait := last.recordedAt.Add(scalingEventPeriod).Sub(p.Now); wait > 0 {
+		p.requeue.After(wait)
+		return
 	}
-	status.IdleRunners = max(0, status.RunningEphemeralRunners-status.BusyRunners)
-	for _, condition := range conditionsOf(p, version) {
-		report.SetConditions(&status.Conditions, p.set.Generation, p.now, condition)
-	}
-	report.SetConditions(&status.Conditions, p.set.Generation, p.now, summary(p, status.Conditions)...)
-	status.Phase = phaseOf(p, status)
-	return status
+	p.memory.size = &scaling{runners: spec.Replicas, recordedAt: p.Now}
+	report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, scaledFrom(last.runners, spec))
 }
 
-// lostJobs returns the highest count there is: each runner set goes on from that of the set.
-func lostJobs(p *pass) int {
-	lost := p.set.Status.LostJobs
-	for i := range p.runnerSets {
-		lost = max(lost, p.runnerSets[i].Status.LostJobs)
+// scaledFrom returns the Event about the change from a number of runners to the spec's, for the spec's number of jobs.
+func scaledFrom(before int, spec *v1alpha1.EphemeralRunnerSetSpec) report.Event {
+	reason := "ScaledUp"
+	if spec.Replicas < before {
+		reason = "ScaledDown"
 	}
-	return lost
-}
-
-// currentRunners includes the runners of older EphemeralRunnerSets, because they occupy nodes like the others.
-func currentRunners(runnerSets []v1alpha1.EphemeralRunnerSet) int {
-	current := 0
-	for _, runnerSet := range runnerSets {
-		current += runnerSet.Status.CurrentReplicas
+	limit := ""
+	if spec.MaxRunners != nil && spec.Replicas >= *spec.MaxRunners {
+		limit = fmt.Sprintf("; maxRunners of %d allows no more", *spec.MaxRunners)
 	}
-	return current
-}
-
-// phaseOf returns the phase for the column that ARC has; conditions say more. Running means that all objects exist, not that they work.
-func phaseOf(p *pass, status v1alpha1.AutoscalingRunnerSetStatus) v1alpha1.AutoscalingRunnerSetPhase {
-	switch {
-	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnerOutdated):
-		return v1alpha1.AutoscalingRunnerSetPhaseOutdated
-	case p.registration != nil && p.hasRunnerSet() && p.listener() != nil:
-		return v1alpha1.AutoscalingRunnerSetPhaseRunning
-	}
-	return v1alpha1.AutoscalingRunnerSetPhasePending
+	return report.Normal(reason, "Scale",
+		fmt.Sprintf("From %d to %d runners for %d assigned jobs%s", before, spec.Replicas, spec.AssignedJobs, limit))
 }

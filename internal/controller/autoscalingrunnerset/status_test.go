@@ -1,22 +1,10 @@
 package autoscalingrunnerset
 
 import (
-	"slices"
 	"testing"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
-
-func TestCountsAreThoseOfAllRunnerSets(t *testing.T) {
-	status := statusOf(healthy(func(p *pass) {
-		p.runnerSets = append(p.runnerSets, v1alpha1.EphemeralRunnerSet{Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 2, PendingEphemeralRunners: 2}})
-	}), "1.2.3")
-	got := []int{status.CurrentRunners, status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners}
-	if want := []int{5, 2, 2, 1}; !slices.Equal(got, want) {
-		t.Errorf("current, pending, running, failed = %v, want %v", got, want)
-	}
-}
 
 func TestStatusIsWrittenOncePerSecond(t *testing.T) {
 	inBubble(t, func(f *fixture) {
@@ -64,13 +52,4 @@ func TestLostJobsAreThoseOfAllTime(t *testing.T) {
 			t.Errorf("lostJobs = %d, want 5", got)
 		}
 	})
-}
-
-func TestStatusCountsJobsAndBusyRunners(t *testing.T) {
-	status := statusOf(healthy(func(p *pass) {
-		p.runnerSets[0].Spec.AssignedJobs, p.runnerSets[0].Spec.Replicas, p.runnerSets[0].Status.BusyRunners = 4, 5, 1
-	}), "1.2.3")
-	if status.AssignedJobs != 4 || status.DesiredRunners != 5 || status.BusyRunners != 1 || status.IdleRunners != 1 {
-		t.Errorf("%+v, want 4 jobs, 5 desired, 1 busy, 1 idle", status)
-	}
 }

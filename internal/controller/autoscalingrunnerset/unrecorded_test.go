@@ -6,14 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -57,7 +55,7 @@ func TestAddressLeftBeforeTheAnswerWasRecorded(t *testing.T) {
 					f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = newAddress }))
 				}
 				f.reconcile() // asked and answered, not recorded yet
-				if len(f.github.sets[newAddress]) != 1 {
+				if len(f.github.Sets[newAddress]) != 1 {
 					t.Fatal("want a scale set created")
 				}
 				if test.next != "" {
@@ -71,10 +69,10 @@ func TestAddressLeftBeforeTheAnswerWasRecorded(t *testing.T) {
 					}
 					f.settle()
 				}
-				if left := f.github.sets[newAddress]; len(left) > 0 {
+				if left := f.github.Sets[newAddress]; len(left) > 0 {
 					t.Errorf("left on GitHub: %+v", left)
 				}
-				if live := f.github.sets[test.next]; test.next != "" && len(live) != 1 {
+				if live := f.github.Sets[test.next]; test.next != "" && len(live) != 1 {
 					t.Errorf("scale sets at the present address: %+v", live)
 				}
 			})
@@ -88,10 +86,10 @@ func TestAddressLeftAfterALostAnswerIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.running()
-				f.github.loseCreation = true
+				f.github.LoseCreation = true
 				f.move(newAddress)
 				f.reconcile()
-				f.github.loseCreation = false
+				f.github.LoseCreation = false
 				f.events()
 				if deleted {
 					f.delete()
@@ -120,38 +118,24 @@ func TestFormerScaleSetIsDeletedAsItWasReached(t *testing.T) {
 				f.github.needsTLS = map[string]bool{address: true}
 				f.running(withTLS)
 				if deleted {
-					f.github.fail(errors.New("away"))
+					f.github.Fail(errors.New("away"))
 				}
 				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
 					s.Spec.GitHubConfigUrl, s.Spec.GitHubServerTLS = newAddress, nil
 				})
 				f.settle()
 				if deleted {
-					f.github.fail(nil)
+					f.github.Fail(nil)
 					f.restart(nil)
 					f.delete()
 					f.drained()
 				}
 				f.settle()
-				if left := f.github.sets[address]; len(left) > 0 {
+				if left := f.github.Sets[address]; len(left) > 0 {
 					t.Errorf("left at the former address: %+v, told %q", left, f.events())
 				}
 			})
 		})
-	}
-}
-
-// TestFormerReferenceStaysInItsNamespace: who may edit the set may not have the manager read other namespaces' Secrets.
-func TestFormerReferenceStaysInItsNamespace(t *testing.T) {
-	set := newSet()
-	registration := v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 7}
-	addFormer(set, formerRegistration{ScaleSetRegistration: registration, Credentials: &credentials.Reference{
-		Namespace: "kube-system", GitHubConfigURL: elsewhere, GitHubConfigSecret: "then",
-	}})
-	got, known := formerReference(set, registration)
-	want := credentials.Reference{Namespace: setNamespace, GitHubConfigURL: newAddress, GitHubConfigSecret: "then"}
-	if diff := cmp.Diff(want, got); diff != "" || !known {
-		t.Errorf("reference, known %t (-want +got):\n%s", known, diff)
 	}
 }
 
@@ -166,7 +150,7 @@ func TestDeregistrationWithInvalidCredentials(t *testing.T) {
 				f.drained()
 				start := time.Now()
 				f.settle()
-				if left := len(f.github.sets[address]); (left == 0) != good {
+				if left := len(f.github.Sets[address]); (left == 0) != good {
 					t.Errorf("%d scale sets left", left)
 				}
 				if f.set().Status.Registration != nil {
@@ -177,27 +161,10 @@ func TestDeregistrationWithInvalidCredentials(t *testing.T) {
 	}
 }
 
-// TestFailureOfSeveralReferences: a reference without usable credentials says nothing about the others.
-func TestFailureOfSeveralReferences(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.github.refusedSecrets = map[string]string{address: "refused"}
-		f.github.needsTLS = map[string]bool{address: true}
-		reference := func(secret string) credentials.Reference {
-			return credentials.Reference{Namespace: setNamespace, GitHubConfigURL: address, GitHubConfigSecret: secret}
-		}
-		for first, want := range map[string]error{"refused": actions.ErrUnauthorized, "other": nil} {
-			err := f.controller.deleteScaleSet(t.Context(), []credentials.Reference{reference(first), reference("third")}, client.ObjectKey{}, 1)
-			if _, network := errors.AsType[*actions.NetworkError](err); want != nil && !errors.Is(err, want) || want == nil && !network {
-				t.Errorf("%s: %v", first, err)
-			}
-		}
-	})
-}
-
 // TestDeletionThatAwaitsACreationSaysSo: the scale set may be created in the meantime, so it isn't reported as gone.
 func TestDeletionThatAwaitsACreationSaysSo(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.silence = 25 * time.Second
+		f.github.Silence = 25 * time.Second
 		f.create(newSet())
 		f.reconcile()
 		f.delete()
@@ -247,16 +214,16 @@ func TestCreationWithoutAnAnswerThenAnotherName(t *testing.T) {
 	for name, deleted := range map[string]bool{"renamed": false, "renamed and deleted": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.github.loseCreation = true
+				f.github.LoseCreation = true
 				f.create(newSet())
 				f.reconcile()
-				f.github.loseCreation = false
+				f.github.LoseCreation = false
 				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetName = "second" })
 				if deleted {
 					f.delete()
 				}
 				f.settle()
-				there := f.github.sets[address]
+				there := f.github.Sets[address]
 				if deleted && (len(there) > 0 || !f.gone()) {
 					t.Errorf("gone %t, left on GitHub: %+v", f.gone(), there)
 				}

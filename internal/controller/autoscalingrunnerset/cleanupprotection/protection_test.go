@@ -1,0 +1,45 @@
+package cleanupprotection
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
+)
+
+// ARC's chart leaves the "_" of a scale set's name in the names of its Roles and RoleBindings, which the API server accepts. The
+// client refuses to send requests for the other two names, which must not block a deletion.
+func TestEachObjectThatCanBeAskedForIsStripped(t *testing.T) {
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{
+			v1alpha1.AnnotationCleanupPrefix + "github-secret-name":   "../../x",
+			v1alpha1.AnnotationCleanupPrefix + "manager-role-name":    " ",
+			v1alpha1.AnnotationCleanupPrefix + "manager-role-binding": " linux_x64-gha-rs-manager ",
+		},
+	}}
+	if objects := named(set); len(objects) != 1 || objects[0].GetName() != "linux_x64-gha-rs-manager" {
+		t.Errorf("objects %v, want the one that can be there", objects)
+	}
+}
+
+func TestObjectThatCannotBeStrippedIsNamedByItsKind(t *testing.T) {
+	kubernetes := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return errors.New("away")
+		},
+	})
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "arc-runners", Name: "set", Annotations: map[string]string{v1alpha1.AnnotationCleanupPrefix + "github-secret-name": "github"},
+	}}
+	const want = "strip actions.github.com/cleanup-protection from Secret arc-runners/github: away"
+	if _, err := (&Remover{Client: kubernetes, Permitted: true}).StripLast(t.Context(), set); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,194 @@
+// Package conditions turns what a pass has found out about a set into the set's status: its conditions, their summary for kstatus, the Events
+// about their changes, and the metrics of them. It reads nothing and writes nothing but metrics: the controller fills in the Findings, and
+// writes what becomes of them.
+//
+// A new condition is a function in registration.go or objects.go, a line in Status, and, if it is a trouble, one in bad and one in
+// announcedTransitions.
+package conditions
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/disruptionbudgets"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+// Reasons of conditions.
+const (
+	reasonReady                = "Ready"
+	reasonRegistered           = "Registered"
+	reasonRegistering          = "Registering"
+	reasonAccepted             = "Accepted"
+	reasonRead                 = "Read"
+	reasonLabelsAccepted       = "LabelsAccepted"
+	reasonListening            = "Listening"
+	reasonListenerStarting     = "ListenerStarting"
+	reasonWaitingForScaleSet   = "WaitingForScaleSet"
+	reasonWaitingForRunnerSets = "WaitingForRunnerSets"
+	reasonChecking             = "CheckingCredentials"
+	reasonVersionMatches       = "VersionMatches"
+	reasonVersionForeign       = "VersionDiffers"
+	reasonNoVersion            = "NoVersionLabel"
+)
+
+// Findings are what a pass has found out about a set. What is zero was not found out, or not yet.
+type Findings struct {
+	Set *v1alpha1.AutoscalingRunnerSet
+	Now time.Time
+	// Ceiling is the manager's limit on the runners of each set, 0 if there is none.
+	Ceiling int
+	// Found are the set's objects in the cluster.
+	children.Found
+	// Awaited says which object is kept by finalizers that the manager doesn't serve, and what to do about it, "" if none is. Blocked says
+	// the same once that has lasted.
+	Awaited, Blocked string
+	// Accepted is what the policy lets through of what the spec says about the listener.
+	Accepted listenertemplate.Accepted
+	// TakenNames are the names that a new listener could have, if other listeners have all of them.
+	TakenNames []string
+
+	// Registration is where the scale set is on GitHub, nil while it is not known to be registered.
+	Registration *v1alpha1.ScaleSetRegistration
+	// Unconfirmed is set while only ARC's annotation names the registration and GitHub has not been asked about it.
+	Unconfirmed bool
+	// Unanswered is why GitHub has not deleted the scale set of a set that is being deleted, nil until it has been asked.
+	Unanswered error
+	// Searching is set while the deletion waits for GitHub to say whether it has a scale set that was never recorded.
+	Searching bool
+	// Creating is set while the deletion waits for the answer to a call that may create the scale set.
+	Creating bool
+	Desired  scaleset.Desired
+	// Obstacle is why GitHub can't be asked at all: an invalid address or invalid credentials. Only a user can remove it.
+	Obstacle error
+	// RequestHash identifies the request to GitHub. It is empty if there is an obstacle.
+	RequestHash string
+	// CredentialsKnown is set if these are the credentials that GitHub accepted last, and ScaleSetKnown if Desired is the scale set
+	// that it agreed to last.
+	CredentialsKnown, ScaleSetKnown bool
+	// LastSync is the last call to GitHub. Asked is set if it is still running or was for the present request.
+	LastSync pool.Call[scaleset.Result]
+	Asked    bool
+
+	// RunnerSpecHash identifies the runner spec that the EphemeralRunnerSet has to have, empty if the pass did not get that far.
+	RunnerSpecHash string
+	// Template is what is known of whether a runner's pod would be admitted.
+	Template podtemplate.Verdict
+	// Budgets are the PodDisruptionBudgets of the set's namespace, nil if the pass did not look.
+	Budgets *disruptionbudgets.Budgets
+	// Failure is the error of the step that failed. CutShort is set when steps were skipped, even if only because the cache was
+	// behind.
+	Failure  error
+	CutShort bool
+}
+
+// Deleting reports whether the set is being deleted.
+func (f *Findings) Deleting() bool { return f.Set.DeletionTimestamp != nil }
+
+// HasValidURL reports whether the address is valid. With invalid credentials the objects are still kept as the spec wants them; with
+// an invalid address they can't be.
+func (f *Findings) HasValidURL() bool { return f.Desired.URL != "" }
+
+// RegisteredHere reports whether GitHub has answered us or ARC at the address in the spec. Until then runners and listener have no
+// scale set, and after a change of the address the present ones continue until the new address has proven itself.
+func (f *Findings) RegisteredHere() bool {
+	return f.Registration != nil && f.HasValidURL() && ledger.SameURL(f.Registration.URL, f.Set.Spec.GitHubConfigUrl)
+}
+
+// Answered reports whether GitHub has answered the request that the present spec and credentials make.
+func (f *Findings) Answered() bool { return f.Asked && !f.LastSync.Running() }
+
+// Moved reports whether the registration differs from the one in the status.
+func (f *Findings) Moved() bool {
+	recorded := f.Set.Status.Registration
+	switch {
+	case f.Unconfirmed:
+		return false
+	case f.Registration == nil || recorded == nil:
+		return recorded != f.Registration
+	}
+	return *recorded != *f.Registration
+}
+
+// Status returns the status with what the pass has found out. Everything else stays as it was.
+func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
+	status := *f.Set.Status.DeepCopy()
+	if !f.Unconfirmed {
+		status.Registration = f.Registration
+	}
+	if f.RunnerSpecHash != "" && f.Template.Reached {
+		status.RunnerSpecHash = f.RunnerSpecHash // otherwise it may not have been written
+	}
+	status.ObservedGeneration = f.Set.Generation
+	status.CurrentRunners = currentRunners(f.RunnerSets)
+	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
+	status.AssignedJobs, status.DesiredRunners = 0, 0
+	if current := f.RunnerSet(); current != nil {
+		status.AssignedJobs, status.DesiredRunners = current.Spec.AssignedJobs, current.Spec.Replicas
+	}
+	for _, runnerSet := range f.RunnerSets {
+		status.PendingEphemeralRunners += runnerSet.Status.PendingEphemeralRunners
+		status.RunningEphemeralRunners += runnerSet.Status.RunningEphemeralRunners
+		status.FailedEphemeralRunners += runnerSet.Status.FailedEphemeralRunners
+		status.BusyRunners += runnerSet.Status.BusyRunners
+	}
+	status.IdleRunners = max(0, status.RunningEphemeralRunners-status.BusyRunners)
+	for _, condition := range f.conditions(version) {
+		report.SetConditions(&status.Conditions, f.Set.Generation, f.Now, condition)
+	}
+	report.SetConditions(&status.Conditions, f.Set.Generation, f.Now, f.summary(status.Conditions)...)
+	switch { // the column that ARC has; conditions say more
+	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnerOutdated):
+		status.Phase = v1alpha1.AutoscalingRunnerSetPhaseOutdated
+	case f.Registration != nil && f.HasRunnerSet() && f.Listener() != nil: // all objects exist, whether they work or not
+		status.Phase = v1alpha1.AutoscalingRunnerSetPhaseRunning
+	default:
+		status.Phase = v1alpha1.AutoscalingRunnerSetPhasePending
+	}
+	return status
+}
+
+// conditions returns the conditions whose status the pass knows. The others keep their status, so that the check on GitHub every
+// few minutes, or a failure of it, doesn't make them flicker.
+func (f *Findings) conditions(version string) []metav1.Condition {
+	known := []metav1.Condition{versionCondition(f.Set.Labels, version), templateCondition(f.Accepted.Refused), listenerCondition(f)}
+	for _, optional := range []*metav1.Condition{
+		credentialsCondition(f), registeredCondition(f), labelsCondition(f),
+		runnersCondition(f, v1alpha1.ConditionDegraded), runnersCondition(f, v1alpha1.ConditionRunnerOutdated),
+		runnersCondition(f, v1alpha1.ConditionQuotaExceeded), runnersCondition(f, v1alpha1.ConditionRunnersPending),
+		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful), disruptionbudgets.Condition(f.Set, f.Budgets, f.Now), blockedCondition(f),
+		f.Template.Condition,
+	} {
+		if optional != nil {
+			known = append(known, *optional)
+		}
+	}
+	return known
+}
+
+// LostJobs returns the highest count there is: each runner set goes on from that of the set.
+func (f *Findings) LostJobs() int {
+	lost := f.Set.Status.LostJobs
+	for i := range f.RunnerSets {
+		lost = max(lost, f.RunnerSets[i].Status.LostJobs)
+	}
+	return lost
+}
+
+// currentRunners includes the runners of older EphemeralRunnerSets, because they occupy nodes like the others.
+func currentRunners(runnerSets []v1alpha1.EphemeralRunnerSet) int {
+	current := 0
+	for _, runnerSet := range runnerSets {
+		current += runnerSet.Status.CurrentReplicas
+	}
+	return current
+}

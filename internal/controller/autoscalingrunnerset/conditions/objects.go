@@ -1,0 +1,123 @@
+package conditions
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
+)
+
+// templateCondition says what of the spec is not used in the manager's namespace, whose operator decides about that.
+func templateCondition(refused listenertemplate.Refusals) metav1.Condition {
+	const conditionType = v1alpha1.ConditionListenerTemplateAccepted
+	if len(refused.First) == 0 {
+		return report.True(conditionType, reasonAccepted, "")
+	}
+	message := fmt.Sprintf("the policy for listeners leaves out %s; the listener runs without them: remove them, "+
+		"or ask the controller's operator to change flags.listenerTemplatePolicy or flags.listenerSidecarImages of its chart", refused.List(report.MaxQuoted))
+	for _, refusal := range refused.First {
+		if refusal.Reason == listenertemplate.ReasonARCImage { // no policy allows it
+			message += fmt.Sprintf(". Of %s: %s", refusal.Path, refusal.Reason)
+		}
+	}
+	return report.False(conditionType, v1alpha1.ReasonFieldsRefused, message)
+}
+
+// listenerCondition returns what is wrong with the listener's pod or, if nothing is, what the listener reports.
+func listenerCondition(f *Findings) metav1.Condition {
+	const conditionType = v1alpha1.ConditionListenerReady
+	listener, runnerSet := f.Listener(), f.RunnerSet()
+	if len(f.TakenNames) > 0 {
+		return report.False(conditionType, v1alpha1.ReasonListenerNameTaken, fmt.Sprintf(
+			"the AutoscalingListeners %s in the manager's namespace have the names that this set's listener could get, and belong to others; "+
+				"whoever administers the manager finds out who created them, and deletes one: it is tried again every minute",
+			strings.Join(f.TakenNames, " and ")))
+	}
+	if listener == nil || runnerSet == nil {
+		return report.False(conditionType, reasonWaitingForScaleSet, "there is no listener until the scale set is registered on GitHub; see ScaleSetRegistered")
+	}
+	pod := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
+	said := runnerSet.Status.Listener
+	switch {
+	case pod == nil:
+		return report.Unknown(conditionType, reasonListenerStarting, "the listener pod is being created")
+	case pod.Status == metav1.ConditionFalse && pod.Reason == v1alpha1.ReasonListenerNameTaken:
+		return report.False(conditionType, pod.Reason, pod.Message) // whatever the listener says follows from it
+	case pod.Status != metav1.ConditionTrue && (said == nil || slices.Contains(untroubled, said.State)):
+		return report.False(conditionType, pod.Reason, pod.Message)
+	case said == nil:
+		return report.Unknown(conditionType, reasonListenerStarting, "the listener has not reported yet")
+	case said.State == v1alpha1.ListenerStateListening:
+		return report.True(conditionType, reasonListening, said.Message)
+	case said.State == v1alpha1.ListenerStateClosed && f.takesJobs():
+		return report.Unknown(conditionType, reasonListenerStarting, "maxRunners is above 0 again; the listener opens its session within seconds, when its configuration has reached it")
+	case said.State == v1alpha1.ListenerStateClosed:
+		return report.True(conditionType, v1alpha1.ReasonMaxRunnersZero, said.Message)
+	}
+	reason := report.KnownReason(cmp.Or(said.Reason, string(said.State))) // a listener's reasons are all ours
+	return report.False(conditionType, reason, said.Message+nextSteps[reason])
+}
+
+// untroubled are the states that say nothing about why a listener's pod isn't ready.
+var untroubled = []v1alpha1.ListenerState{v1alpha1.ListenerStateListening, v1alpha1.ListenerStateClosed, v1alpha1.ListenerStateStopped}
+
+// blockedCondition returns nil if no object has ever been kept by finalizers of others.
+func blockedCondition(f *Findings) *metav1.Condition {
+	const conditionType = v1alpha1.ConditionDeletionBlocked
+	switch {
+	case f.Blocked != "":
+		return new(report.True(conditionType, v1alpha1.ReasonForeignFinalizers, f.Blocked))
+	case meta.FindStatusCondition(f.Set.Status.Conditions, conditionType) != nil:
+		return new(report.False(conditionType, "NothingKept", "no object is kept by finalizers of others"))
+	}
+	return nil
+}
+
+// runnersCondition returns a condition of the EphemeralRunnerSet, nil if there is none.
+func runnersCondition(f *Findings, conditionType string) *metav1.Condition {
+	runnerSet := f.RunnerSet()
+	if runnerSet == nil {
+		return nil
+	}
+	return meta.FindStatusCondition(runnerSet.Status.Conditions, conditionType)
+}
+
+// PodsForbidden reports whether the set's runners say that their pods are forbidden.
+func (f *Findings) PodsForbidden() bool {
+	pending := runnersCondition(f, v1alpha1.ConditionRunnersPending)
+	return pending != nil && pending.Status == metav1.ConditionTrue && pending.Reason == v1alpha1.ReasonPodForbidden
+}
+
+var releaseVersion = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(\.(0|[1-9]\d*))?$`)
+
+// versionCondition compares the version of the chart that created the object with the manager's. A difference has no other effect:
+// the set keeps working, and the next `helm upgrade` of it removes the difference.
+func versionCondition(labels map[string]string, manager string) metav1.Condition {
+	chart := labels[v1alpha1.LabelVersion]
+	switch {
+	case chart == "":
+		return report.True(v1alpha1.ConditionVersionSupported, reasonNoVersion, "not created by a chart")
+	case versionSupported(chart, manager):
+		return report.True(v1alpha1.ConditionVersionSupported, reasonVersionMatches, "")
+	}
+	return report.False(v1alpha1.ConditionVersionSupported, reasonVersionForeign, fmt.Sprintf(
+		"created by a chart of version %s, but the manager is %s; the scale set keeps working. Upgrade its chart to the manager's version", chart, manager))
+}
+
+// versionSupported reports whether the manager is a development build, or both are the same version or releases of the same
+// minor version.
+func versionSupported(chart, manager string) bool {
+	if manager == "dev" || manager == "NA" || strings.HasPrefix(manager, "canary-") || chart == manager {
+		return true
+	}
+	a, b := releaseVersion.FindStringSubmatch(chart), releaseVersion.FindStringSubmatch(manager)
+	return a != nil && b != nil && a[1] == b[1] && a[2] == b[2]
+}

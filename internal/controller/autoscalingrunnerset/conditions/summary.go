@@ -1,0 +1,225 @@
+package conditions
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+)
+
+// summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way there, or stuck
+// until somebody changes something. The reason comes from the first step that isn't done, in the order in which a set is set up.
+func (f *Findings) summary(conditions []metav1.Condition) []metav1.Condition {
+	if f.Blocked != "" && (f.Deleting() || !f.HasRunnerSet()) {
+		return report.Unready(v1alpha1.ReasonForeignFinalizers, f.Blocked, true)
+	}
+	if f.Deleting() {
+		reason, message := f.deletionStage()
+		return f.progressingSummary(reason, message)
+	}
+	if c := unregistered(conditions); c != nil {
+		return report.Unready(c.Reason, c.Message, needsUser(c.Reason))
+	}
+	if !f.RegisteredHere() || !f.HasRunnerSet() {
+		return f.progressingSummary(reasonWaitingForRunnerSets, f.awaitedRunnerSet())
+	}
+	return f.runningSummary(conditions)
+}
+
+// deletionStage returns what a deletion waits for.
+func (f *Findings) deletionStage() (reason, message string) {
+	stopping := slices.ContainsFunc(f.Listeners, func(l v1alpha1.AutoscalingListener) bool { return !children.IsStopped(&l) })
+	trouble := f.listenerTrouble()
+	switch {
+	case stopping && trouble != nil:
+		return trouble.Reason, trouble.Message
+	case stopping:
+		return "StoppingListener", "the listener is closing its session"
+	case len(f.RunnerSets) > 0:
+		return "DrainingRunners", cmp.Or(f.Awaited, drainingMessage(currentRunners(f.RunnerSets)))
+	case f.Creating:
+		return "Deregistering", "waiting for GitHub to answer a request that may have created the scale set; it is deleted after that"
+	case f.Searching:
+		return "Deregistering", fmt.Sprintf("asking GitHub, for at most %s, whether it has a scale set that was never recorded", scaleset.DeregisterTimeout.Round(time.Second))
+	case f.Registration != nil:
+		message := fmt.Sprintf("deleting scale set %d on GitHub, for at most %s", f.Registration.ID, scaleset.DeregisterTimeout.Round(time.Second))
+		if f.Unanswered != nil {
+			message += "; the last attempt failed: " + report.Abridged(f.Unanswered.Error())
+		}
+		return "Deregistering", message
+	}
+	return "Releasing", cmp.Or(f.Awaited, "removing the last objects")
+}
+
+// drainingMessage says what the deletion of runners waits for. left is how many have not ended.
+func drainingMessage(left int) string {
+	if left == 0 {
+		return "runners that have ended are waiting for their pods to be removed; if one stays, kubectl get ephemeralrunners shows the reason"
+	}
+	return fmt.Sprintf("%d runners are left: idle ones are being removed, busy ones finish their jobs first; see the Events of a runner for why it stays", left)
+}
+
+// awaitedRunnerSet says what the next EphemeralRunnerSet waits for, which may be a job that takes hours.
+func (f *Findings) awaitedRunnerSet() string {
+	deleted := f.RunnerSet()
+	if !f.RegisteredHere() || deleted == nil {
+		return "the EphemeralRunnerSet is being created"
+	}
+	if deleted.Status.CurrentReplicas == 0 {
+		return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is created until it is gone: %s", deleted.Name, drainingMessage(0))
+	}
+	return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is created until its %d busy runners have finished their jobs (%d runners are left)",
+		deleted.Name, deleted.Status.BusyRunners, deleted.Status.CurrentReplicas)
+}
+
+// unregistered returns the condition that keeps the set from being registered, nil if none does. A condition that is False comes
+// before one that is Unknown.
+func unregistered(conditions []metav1.Condition) *metav1.Condition {
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
+		for _, conditionType := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
+			if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == status {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// runningSummary returns the summary of a set whose objects all exist.
+func (f *Findings) runningSummary(conditions []metav1.Condition) []metav1.Condition {
+	ready := meta.FindStatusCondition(f.Set.Status.Conditions, v1alpha1.ConditionReady)
+	if message := report.Refusal(f.Failure, f.CutShort, ready); message != "" { // the API server refuses it for good
+		return report.Unready(v1alpha1.ReasonReconcileFailed, message, false)
+	}
+	trouble := f.listenerTrouble()
+	if trouble != nil && trouble.Type == v1alpha1.ConditionStalled {
+		return report.Unready(trouble.Reason, trouble.Message, needsUser(trouble.Reason))
+	}
+	if f.Template.Awaited || f.untried() {
+		return f.progressingSummary(podtemplate.ReasonChecking, "the API server has not said yet whether it would admit the runners' pods")
+	}
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionPodTemplateRefused); c != nil && c.Status == metav1.ConditionTrue {
+		lasting := f.Template.Lasting || f.Template.Condition == nil && podtemplate.IsStalled(f.Set, c.Reason)
+		return report.Unready(c.Reason, c.Message, lasting)
+	}
+	for _, conditionType := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
+		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+			// An outdated runner needs a new image; a degraded set may recover by itself.
+			return report.Unready(c.Reason, c.Message, conditionType == v1alpha1.ConditionRunnerOutdated)
+		}
+	}
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil && c.Status != metav1.ConditionTrue {
+		if trouble != nil {
+			c = trouble // the listener may lack an object that could not be written
+		}
+		return f.progressingSummary(c.Reason, c.Message)
+	}
+	return report.Ready(f.readyReason(conditions))
+}
+
+// listenerTrouble returns the listener's condition about what its controller could not do, nil if it could do everything. The condition
+// is Stalled if that stays so until somebody changes something. The listener may keep running, but not as the spec asks for.
+func (f *Findings) listenerTrouble() *metav1.Condition {
+	listener := f.Listener()
+	if listener == nil {
+		return nil
+	}
+	if c := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	if c := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionProgressing); c != nil && c.Reason == v1alpha1.ReasonReconcileFailed {
+		return c
+	}
+	return nil
+}
+
+// readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless there are just no jobs.
+func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message string) {
+	for _, conditionType := range []string{
+		v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending, v1alpha1.ConditionStatisticsDoubtful,
+	} {
+		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+			if conditionType == v1alpha1.ConditionQuotaExceeded {
+				return v1alpha1.ReasonQuotaExceeded, c.Message
+			}
+			return c.Reason, c.Message
+		}
+	}
+	spec := &f.RunnerSet().Spec
+	switch {
+	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
+		return reasonReady, f.cutRunners() // even if maxRunners leaves no room for idle runners: no job waits for them
+	case !f.takesJobs():
+		return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: no jobs are accepted, jobs that run finish, and assigned ones that have not started wait; raise maxRunners to run jobs"
+	case children.MostRunners(f.Set, f.Ceiling) != f.Set.Spec.MaxRunners:
+		return v1alpha1.ReasonMaxRunnersReached, fmt.Sprintf(
+			"%d runners are reached, %s: further jobs wait on GitHub until a runner is free", *spec.MaxRunners, whoseCeiling)
+	}
+	return v1alpha1.ReasonMaxRunnersReached, fmt.Sprintf(
+		"maxRunners of %d is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time", *spec.MaxRunners)
+}
+
+// progressingSummary returns the summary of a set that is on its way to ready, or is held up by a request that failed.
+func (f *Findings) progressingSummary(reason, message string) []metav1.Condition {
+	if f.Failure != nil {
+		return report.Unready(v1alpha1.ReasonReconcileFailed, report.WithAdvice(f.Failure), false)
+	}
+	return report.Unready(reason, message, false)
+}
+
+// needsUser reports whether only a user can remove the cause that the reason names.
+func needsUser(reason string) bool {
+	refusal := actions.RefusalClass(reason)
+	return slices.Contains(credentials.Reasons, reason) || refusal.IsKnown() && !refusal.Passes() || slices.Contains([]string{
+		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonRunnerGroupNotFound,
+		v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonNameTooLong, v1alpha1.ReasonInsecureRedirect,
+	}, reason)
+}
+
+// untried reports whether the pass was cut short before it came to a template that has changed, or may have: a failure that passes by itself
+// must not make the set ready with it.
+func (f *Findings) untried() bool {
+	status := &f.Set.Status
+	switch {
+	case !f.CutShort || f.Template.Reached:
+		return false
+	case podtemplate.WasChecking(f.Set):
+		return true
+	case f.RunnerSpecHash == "":
+		return status.ObservedGeneration != f.Set.Generation
+	}
+	return status.RunnerSpecHash != "" && status.RunnerSpecHash != f.RunnerSpecHash
+}
+
+// takesJobs reports whether the set may have any runners. If not, its listener has no session.
+func (f *Findings) takesJobs() bool {
+	most := children.MostRunners(f.Set, f.Ceiling)
+	return most == nil || *most > 0
+}
+
+// cutRunners says what the manager's limit for each set takes away from what the spec asks for, "" if nothing.
+func (f *Findings) cutRunners() string {
+	for _, field := range []struct {
+		name  string
+		value *int
+	}{{"maxRunners", f.Set.Spec.MaxRunners}, {"minRunners", f.Set.Spec.MinRunners}} {
+		if field.value != nil && f.Ceiling > 0 && *field.value > f.Ceiling {
+			return fmt.Sprintf("%s of %d is cut to %d, %s", field.name, *field.value, f.Ceiling, whoseCeiling)
+		}
+	}
+	return ""
+}
+
+// whoseCeiling says who decides the limit for each set.
+const whoseCeiling = "the controller's limit for each scale set (flags.maxRunnersPerSet of its chart, which the cluster's administrator decides)"

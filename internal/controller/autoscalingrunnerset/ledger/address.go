@@ -1,0 +1,87 @@
+package ledger
+
+import (
+	"net"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// SameURL reports whether two addresses differ only in case and trailing slashes, if at all. Another scheme, or "www.", makes
+// another address: behind proxies it may lead to another server.
+func SameURL(a, b string) bool {
+	if a == b {
+		return true // usually so, and a pass compares as many pairs as there are sets
+	}
+	return compare(a, b, func(left, right *actions.ConfigURL) bool { return strings.EqualFold(left.String(), right.String()) })
+}
+
+// SameServer reports whether credentials for one address may be sent to the other.
+func SameServer(a, b string) bool {
+	return compare(a, b, func(left, right *actions.ConfigURL) bool {
+		return left.URL.Scheme == right.URL.Scheme && withoutPrefix(left.URL.Host) == withoutPrefix(right.URL.Host)
+	})
+}
+
+func withoutPrefix(host string) string { return strings.TrimPrefix(strings.ToLower(host), "www.") }
+
+// MayBeOneAddress reports whether two addresses differ only in scheme, "www.", the scheme's own port, and what SameURL ignores. It is
+// for deciding that a scale set may still be in use; what may be taken or sent is decided by SameURL and SameServer.
+func MayBeOneAddress(a, b string) bool {
+	return a == b || compare(a, b, func(left, right *actions.ConfigURL) bool {
+		return withoutScheme(left) == withoutScheme(right)
+	})
+}
+
+func withoutScheme(address *actions.ConfigURL) string {
+	host, port := withoutPrefix(address.URL.Hostname()), address.URL.Port()
+	if port == "" || address.URL.Scheme == "https" && port == "443" || address.URL.Scheme == "http" && port == "80" {
+		return host + strings.ToLower(address.URL.Path)
+	}
+	return net.JoinHostPort(host, port) + strings.ToLower(address.URL.Path)
+}
+
+// IndexByAddress names the cache's index of AutoscalingRunnerSets by the addresses at which they hold or want a scale set.
+const IndexByAddress = "address"
+
+// AddressKey returns what addresses have in common that MayBeOneAddress or SameURL takes for one. An invalid address is only like itself.
+func AddressKey(address string) string {
+	url, err := actions.ParseConfigURL(address)
+	if err != nil {
+		return address
+	}
+	return withoutScheme(url)
+}
+
+// AddressKeysOf returns the keys of all addresses at which a set holds, held or wants a scale set, for IndexByAddress.
+func AddressKeysOf(object client.Object) []string {
+	set, is := object.(*v1alpha1.AutoscalingRunnerSet)
+	if !is {
+		return nil
+	}
+	keys := sets.New(AddressKey(set.Spec.GitHubConfigUrl))
+	if registration := RegistrationOf(set); registration != nil {
+		keys.Insert(AddressKey(registration.URL))
+	}
+	for _, former := range FormerOf(set) {
+		keys.Insert(AddressKey(former.URL))
+	}
+	return keys.UnsortedList()
+}
+
+// MayLeadToOnePlace reports whether two different addresses may lead to the same organization, repository or enterprise, because it
+// or its GitHub Enterprise Server was renamed. An address on github.com and one on a GitHub Enterprise Server never do.
+func MayLeadToOnePlace(a, b string) bool {
+	return compare(a, b, func(left, right *actions.ConfigURL) bool { return left.Hosted == right.Hosted })
+}
+
+// compare returns what same says about two addresses, false if one of them is invalid.
+func compare(a, b string, same func(left, right *actions.ConfigURL) bool) bool {
+	left, leftErr := actions.ParseConfigURL(a)
+	right, rightErr := actions.ParseConfigURL(b)
+	return leftErr == nil && rightErr == nil && same(left, right)
+}

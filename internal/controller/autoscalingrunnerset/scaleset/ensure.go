@@ -1,0 +1,174 @@
+package scaleset
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// Request says which scale set there is to be, and what is known of it before GitHub is asked.
+type Request struct {
+	Desired Desired
+	// Reference says how GitHub is reached.
+	Reference credentials.Reference
+	// Hash identifies the request with its credentials. The result has it, too.
+	Hash string
+	// Registered is what is recorded, nil if nothing is. Unconfirmed is set while only ARC's annotation names it.
+	Registered  *v1alpha1.ScaleSetRegistration
+	Unconfirmed bool
+	// Holders are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
+	Holders ledger.Holders
+}
+
+// Result is the result of Ensure.
+type Result struct {
+	// RequestHash identifies the request; see Request.Hash.
+	RequestHash string
+	// DesiredHash is a hash of Desired alone.
+	DesiredHash string
+	Desired     Desired
+	// Reference says how GitHub was reached.
+	Reference credentials.Reference
+	// Posted is set if this or an earlier call may have created a scale set at the same address, even if no answer arrived.
+	Posted bool
+	// Unanswered are the scale sets that calls without an answer may have created there.
+	Unanswered []Name
+	// Set is GitHub's answer, nil if the call failed.
+	Set *actions.RunnerScaleSet
+}
+
+// Ensure finds or creates the scale set, and updates it. last is the result of the call before, zero if there was none. It fails with
+// actions.ErrRunnerGroupNotFound, *InUseError, or an error of the methods of Connections and GitHub; the result then says what may have been
+// created.
+func Ensure(ctx context.Context, connections Connections, request Request, last Result) (Result, error) {
+	result := Result{
+		RequestHash: request.Hash, DesiredHash: kube.Hash(request.Desired), Desired: request.Desired, Reference: request.Reference,
+	}
+	result.inherit(last, request.Registered == nil)
+	work := sync{desired: request.Desired, holders: request.Holders, unanswered: result.Unanswered}
+	work.identify(request.Registered, request.Unconfirmed, last)
+	if last.DesiredHash == result.DesiredHash {
+		work.lastAnswer = last.Set
+	}
+	github, err := connections.GitHub(ctx, request.Reference)
+	if err != nil {
+		return result, err
+	}
+	work.github = github
+	result.Set, err = work.run(ctx)
+	result.noteCreated(work, err)
+	return result, err
+}
+
+// Registration returns where the call found or created the scale set. There must be an answer. If the answer doesn't name the group,
+// it is the desired one, in which the call has left the scale set.
+func (r Result) Registration() *v1alpha1.ScaleSetRegistration {
+	group := cmp.Or(r.Set.RunnerGroupName, r.Desired.Group)
+	return &v1alpha1.ScaleSetRegistration{URL: r.Desired.URL, Group: group, Name: r.Set.Name, ID: r.Set.ID}
+}
+
+// Replaces reports whether the answer names another scale set at the registration's address, which is to replace the registered one.
+func (r Result) Replaces(registered v1alpha1.ScaleSetRegistration) bool {
+	return r.Set != nil && r.Set.ID != registered.ID && ledger.SameURL(r.Desired.URL, registered.URL)
+}
+
+// inherit keeps what earlier calls may have created at the same address, or, before the first registration, at another spelling of it.
+func (r *Result) inherit(last Result, unregistered bool) {
+	switch {
+	case ledger.SameURL(last.Desired.URL, r.Desired.URL):
+		r.Posted, r.Unanswered = last.Posted, last.Unanswered
+	case unregistered && ledger.MayBeOneAddress(last.Desired.URL, r.Desired.URL):
+		r.Posted, r.Unanswered = last.Posted, last.Unanswered
+		if last.Set != nil {
+			r.Unanswered = append(slices.Clone(r.Unanswered), Name{last.Set.RunnerGroupName, last.Set.Name})
+		}
+	}
+}
+
+// noteCreated records what the call may have created.
+func (r *Result) noteCreated(work sync, err error) {
+	_, inUse := errors.AsType[*InUseError](err)
+	r.Posted = (r.Posted || work.posted) && !inUse // what has the name is another set's
+	asked := Name{work.desired.Group, work.desired.Name}
+	switch {
+	case err == nil:
+		r.Unanswered = nil
+	case (work.created || work.uncertain) && !slices.Contains(r.Unanswered, asked):
+		r.Unanswered = append(slices.Clone(r.Unanswered), asked)
+	}
+}
+
+// identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration. It leaves out
+// a scale set that belongs to another set, because after a change of the name this set would rename it.
+func (s *sync) identify(recorded *v1alpha1.ScaleSetRegistration, unconfirmed bool, last Result) {
+	registered := recorded != nil && ledger.MayBeOneAddress(recorded.URL, s.desired.URL) && !s.holders.Hold(recorded.ID, recorded.Name)
+	asked := ledger.SameURL(last.Desired.URL, s.desired.URL)
+	switch {
+	case asked && last.Set != nil && !s.holders.Hold(last.Set.ID, last.Set.Name):
+		s.id = last.Set.ID // may not be recorded yet, if the spec changed before that
+	case registered:
+		s.id = recorded.ID
+		// The annotations may have been copied, including the name, and another spelling may lead to another server.
+		if unconfirmed || !ledger.SameURL(recorded.URL, s.desired.URL) {
+			s.named = &recorded.Name
+		}
+	}
+	if registered && recorded.Name != "" {
+		s.knownAs = append(s.knownAs, Name{recorded.Group, recorded.Name})
+	}
+	if asked { // even without an answer, because the request may have been carried out
+		s.knownAs = append(s.knownAs, Name{last.Desired.Group, last.Desired.Name})
+	}
+}
+
+// Unrecorded describes a scale set that GitHub may have though nothing records it, because an answer was lost or the manager was killed
+// before it could write it; or that only ARC's annotations record.
+type Unrecorded struct {
+	Desired   Desired
+	Reference credentials.Reference
+	// Listener is the one whose credentials may be used, too, empty if there is none.
+	Listener client.ObjectKey
+	// Unanswered are other names that it may have; see Result.
+	Unanswered []Name
+	// Annotated is what ARC's annotations say, nil if they say nothing.
+	Annotated *v1alpha1.ScaleSetRegistration
+	// CreatedAt is when the AutoscalingRunnerSet was created.
+	CreatedAt time.Time
+}
+
+// maxClockSkew is how far the API server's clock, which dates the set, may be ahead of GitHub's, which dates the scale set.
+const maxClockSkew = time.Minute
+
+// Search looks for the id in ARC's annotation or, if there is none, for group and name, as Ensure does after an answer was lost. It returns
+// nil if GitHub has none, or only one that is older than the set: that belongs to somebody else, in another cluster.
+func Search(ctx context.Context, connections Connections, lost Unrecorded) (found *v1alpha1.ScaleSetRegistration, err error) {
+	work := sync{desired: lost.Desired, unanswered: lost.Unanswered}
+	work.identify(lost.Annotated, true, Result{})
+	earliest := lost.CreatedAt.Add(-maxClockSkew)
+	if lost.Annotated != nil {
+		earliest = time.Time{}
+	}
+	err = withAnyCredentials(ctx, connections, lost.Reference, lost.Listener, func(github GitHub) error {
+		attempt := work
+		attempt.github = github
+		set, err := attempt.find(ctx)
+		if err == nil && (set.CreatedOn.IsZero() || set.CreatedOn.After(earliest)) {
+			found = Result{Desired: lost.Desired, Set: set}.Registration()
+		}
+		return err
+	})
+	if errors.Is(err, actions.ErrNotFound) {
+		err = nil // whether the scale set, its runner group or the whole address doesn't exist
+	}
+	return found, err
+}

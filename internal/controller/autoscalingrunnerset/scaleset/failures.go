@@ -1,0 +1,77 @@
+package scaleset
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+// RetryBaseDelay and RetryMaxDelay are the shortest and the longest pause after a failed call. Each further failure doubles the pause.
+const (
+	RetryBaseDelay = 5 * time.Second
+	RetryMaxDelay  = time.Minute
+)
+
+// RetryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for. There was at least
+// one failure.
+func RetryAt[T any](last pool.Call[T]) time.Time {
+	return actions.RetryAt(last.Err, last.Finished.Add(requeue.Backoff(RetryBaseDelay, RetryMaxDelay, last.Failures)))
+}
+
+// FailureReason returns the condition reason for an error. Scripts and alerts rely on it.
+func FailureReason(err error) string {
+	_, inUse := errors.AsType[*InUseError](err)
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
+	refusal, refused := actions.RefusalOf(err)
+	answer, answered := errors.AsType[*actions.Error](err)
+	switch {
+	case inUse:
+		return v1alpha1.ReasonScaleSetInUse
+	case credentials.Reason(err) == v1alpha1.ReasonAddressNotAllowed:
+		return v1alpha1.ReasonAddressNotAllowed
+	case insecure:
+		return v1alpha1.ReasonInsecureRedirect
+	case errors.Is(err, actions.ErrRunnerGroupNotFound):
+		return v1alpha1.ReasonRunnerGroupNotFound
+	case limited:
+		return v1alpha1.ReasonRateLimited
+	case refused:
+		return string(refusal.Class)
+	case answered && answer.StatusCode < 500 && !errors.Is(err, actions.ErrForeignAnswer):
+		return v1alpha1.ReasonRefusedByGitHub
+	}
+	return v1alpha1.ReasonGitHubUnavailable
+}
+
+// RejectsDesired reports whether GitHub has accepted the credentials but rejected the scale set that was requested with them.
+func RejectsDesired(err error) bool {
+	reason := FailureReason(err)
+	return reason == v1alpha1.ReasonRunnerGroupNotFound || reason == v1alpha1.ReasonScaleSetInUse || reason == v1alpha1.ReasonRefusedByGitHub
+}
+
+// RefusedByUs returns the reason why the credentials were not sent on, "" if they were: the address may not be used, or leads away
+// from TLS before GitHub has accepted the credentials. What leads away from TLS later concerns the registration only.
+func RefusedByUs(err error) string {
+	insecure, leadsAway := errors.AsType[*actions.InsecureRedirectError](err)
+	connecting := []string{actions.EndpointInstallationToken, actions.EndpointRegistrationToken, actions.EndpointRegister}
+	switch {
+	case credentials.Reason(err) == v1alpha1.ReasonAddressNotAllowed:
+		return v1alpha1.ReasonAddressNotAllowed
+	case leadsAway && slices.Contains(connecting, insecure.Endpoint):
+		return v1alpha1.ReasonInsecureRedirect
+	}
+	return ""
+}
+
+// CredentialsRefused reports whether asking again with these credentials is pointless.
+func CredentialsRefused(err error) bool {
+	return credentials.Unusable(err) ||
+		errors.Is(err, actions.ErrUnauthorized) || errors.Is(err, actions.ErrInvalidCredentials)
+}

@@ -1,0 +1,94 @@
+package scaleset
+
+import (
+	"context"
+	"errors"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// GitHub is the part of the Actions service API that this controller uses. *actions.Client implements it. In addition to the
+// documented errors, all methods can fail with actions.ErrUnauthorized, *actions.RateLimitedError, *actions.NetworkError,
+// *actions.UnexpectedResponseError, or another *actions.Error.
+type GitHub interface {
+	// GetRunnerScaleSet fails with actions.ErrScaleSetNotFound if the group has none of that name.
+	GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name string) (*actions.RunnerScaleSet, error)
+	// GetRunnerScaleSetByID fails with actions.ErrScaleSetNotFound if there is none.
+	GetRunnerScaleSetByID(ctx context.Context, id int) (*actions.RunnerScaleSet, error)
+	// CreateRunnerScaleSet fails with actions.ErrScaleSetExists if the group has one of that name.
+	CreateRunnerScaleSet(ctx context.Context, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
+	// UpdateRunnerScaleSet fails with actions.ErrScaleSetNotFound if there is none, and with actions.ErrScaleSetExists if
+	// another one has the new name.
+	UpdateRunnerScaleSet(ctx context.Context, id int, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
+	// DeleteRunnerScaleSet succeeds if there is none.
+	DeleteRunnerScaleSet(ctx context.Context, id int) error
+	// GetRunnerGroupByName fails with actions.ErrRunnerGroupNotFound if there is none.
+	GetRunnerGroupByName(ctx context.Context, name string) (*actions.RunnerGroup, error)
+}
+
+// Connections reads credentials and returns clients of GitHub. See ConnectionsOf.
+type Connections interface {
+	// Resolve reads credentials, CA and proxy, or returns them from memory; see credentials.Provider.Resolve. It fails with
+	// *addresses.NotAllowedError before it reads anything.
+	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
+	// Reread does the same without memory; see credentials.Provider.Reread.
+	Reread(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
+	// GitHub returns the client for the reference.
+	GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error)
+	// GitHubOfListener returns a client for the reference's address that uses the credentials in the Secrets of an
+	// AutoscalingListener; see credentials.Provider.ClientOfListener.
+	GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error)
+}
+
+// ConnectionsOf returns the connections of a provider.
+func ConnectionsOf(provider *credentials.Provider) Connections { return connections{provider} }
+
+type connections struct{ *credentials.Provider }
+
+// Resolve implements Connections. An address that may not be used is refused before a vault is asked.
+func (c connections) Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error) {
+	if err := c.CheckAddresses(reference); err != nil {
+		return nil, err
+	}
+	return c.Provider.Resolve(ctx, reference)
+}
+
+// Reread implements Connections.
+func (c connections) Reread(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error) {
+	if err := c.CheckAddresses(reference); err != nil {
+		return nil, err
+	}
+	return c.Provider.Reread(ctx, reference)
+}
+
+// GitHub implements Connections.
+func (c connections) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+	return c.Client(ctx, reference)
+}
+
+// GitHubOfListener implements Connections.
+func (c connections) GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error) {
+	return c.ClientOfListener(ctx, reference, listener, cause)
+}
+
+// withAnyCredentials uses the credentials that the reference names. It falls back to those in the listener's Secret if the former are
+// gone (an uninstall deletes the Secret first), can't be used (they were edited), or are refused (they were replaced together with
+// the address).
+func withAnyCredentials(
+	ctx context.Context, connections Connections, at credentials.Reference, listener client.ObjectKey, ask func(GitHub) error,
+) error {
+	github, err := connections.GitHub(ctx, at)
+	if err == nil {
+		err = ask(github)
+	}
+	if err == nil || listener.Name == "" || !credentials.Unusable(err) && !errors.Is(err, actions.ErrUnauthorized) {
+		return err
+	}
+	if github, err = connections.GitHubOfListener(ctx, at, listener, err); err != nil {
+		return err
+	}
+	return ask(github)
+}

@@ -1,0 +1,217 @@
+package scaleset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+)
+
+// defaultGroupID and defaultGroupName identify the runner group that exists everywhere.
+const (
+	defaultGroupID   = 1
+	defaultGroupName = "Default"
+)
+
+// InUseError is returned if the scale set on GitHub belongs to another AutoscalingRunnerSet in this cluster. Two listeners can't share
+// it, because GitHub grants a scale set a single session.
+type InUseError struct {
+	ID    int
+	Name  string
+	Owner string
+}
+
+// Error names the owner and the next step.
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("scale set %d on GitHub already belongs to AutoscalingRunnerSet %s; choose another runnerScaleSetName or runnerGroup", e.ID, e.Owner)
+}
+
+// Name identifies a scale set if its id can't be used.
+type Name struct{ Group, Name string }
+
+// sync brings one scale set on GitHub to the desired state. It is idempotent.
+type sync struct {
+	github  GitHub
+	desired Desired
+	// id is the scale set's, 0 if it is not known.
+	id int
+	// named is the name that the scale set with the id must have to be ours, nil if it is known to be ours. An id that only an
+	// annotation names proves nothing: it may have been copied.
+	named *string
+	// knownAs has the names under which the scale set with the id may be found: as registered, and as last requested.
+	knownAs []Name
+	// lastAnswer is GitHub's last answer to the same desired scale set, nil if there is none. GitHub would answer the same again,
+	// so what it did not accept then is not requested a second time.
+	lastAnswer *actions.RunnerScaleSet
+	// unanswered are scale sets that earlier calls, for another group or name, may have created without an answer.
+	unanswered []Name
+	// holders are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
+	holders ledger.Holders
+
+	// groupID is the desired runner group's, 0 until it has been looked up.
+	groupID int
+	// posted is set once GitHub was asked to create a scale set, created once it has answered that it did, and uncertain if it may have
+	// done so without an answer.
+	posted, created, uncertain bool
+}
+
+// run finds, creates and updates the scale set, and returns it as it is afterwards. It fails with actions.ErrRunnerGroupNotFound,
+// *InUseError, or an error of GitHub's methods.
+func (s *sync) run(ctx context.Context) (*actions.RunnerScaleSet, error) {
+	current, err := s.find(ctx)
+	if errors.Is(err, actions.ErrScaleSetNotFound) {
+		current, err = s.create(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if holder, held := s.holders.HolderOf(current.ID, current.Name); held && !s.created {
+		return nil, &InUseError{ID: current.ID, Name: current.Name, Owner: holder.String()}
+	}
+	return s.update(ctx, current)
+}
+
+// find looks for the id first, because a name can be changed on GitHub and an id can't.
+func (s *sync) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
+	if s.id > 0 {
+		current, err := s.findByID(ctx)
+		switch {
+		case errors.Is(err, actions.ErrScaleSetNotFound) || err == nil && s.isForeign(current.Name):
+		case err != nil || s.named == nil || strings.EqualFold(current.Name, *s.named):
+			return current, err
+		}
+	}
+	group, err := s.group(ctx)
+	if err != nil {
+		return nil, err
+	}
+	current, err := s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
+	if errors.Is(err, actions.ErrScaleSetNotFound) {
+		return s.findUnanswered(ctx, err)
+	}
+	return current, err
+}
+
+// isForeign reports whether a scale set of that name is another set's, although it has the id that this one had: GitHub lost its
+// state, or was restored, and assigns ids a second time.
+func (s *sync) isForeign(name string) bool {
+	return s.holders.HoldOrWant(name) && !strings.EqualFold(name, s.desired.Name) &&
+		!slices.ContainsFunc(s.knownAs, func(known Name) bool { return strings.EqualFold(known.Name, name) })
+}
+
+// findUnanswered looks for a scale set that was created under another name or in another group without an answer, and else returns
+// notFound.
+func (s *sync) findUnanswered(ctx context.Context, notFound error) (*actions.RunnerScaleSet, error) {
+	for _, asked := range s.unanswered {
+		current, err := s.findByName(ctx, asked)
+		switch {
+		case errors.Is(err, actions.ErrScaleSetNotFound) || errors.Is(err, actions.ErrRunnerGroupNotFound):
+		case err != nil || !s.holders.Hold(current.ID, current.Name) && !s.holders.HoldOrWant(current.Name):
+			return current, err
+		}
+	}
+	return nil, notFound
+}
+
+// findByID reads by id. If the service may not have that call, it looks for the id under the names that the scale set is known by, and
+// fails with actions.ErrScaleSetNotFound if none of them has it.
+func (s *sync) findByID(ctx context.Context) (*actions.RunnerScaleSet, error) {
+	current, err := s.github.GetRunnerScaleSetByID(ctx, s.id)
+	if !actions.LacksReadByID(err) {
+		return current, err
+	}
+	for _, known := range s.knownAs {
+		current, err := s.findByName(ctx, known)
+		switch {
+		case errors.Is(err, actions.ErrScaleSetNotFound) || errors.Is(err, actions.ErrRunnerGroupNotFound):
+		case err != nil || current.ID == s.id:
+			return current, err
+		}
+	}
+	return nil, actions.ErrScaleSetNotFound
+}
+
+// findByName doesn't look up the group Default, which exists everywhere.
+func (s *sync) findByName(ctx context.Context, known Name) (*actions.RunnerScaleSet, error) {
+	group := &actions.RunnerGroup{ID: defaultGroupID}
+	if known.Group != "" && !strings.EqualFold(known.Group, defaultGroupName) {
+		var err error
+		if group, err = s.github.GetRunnerGroupByName(ctx, known.Group); err != nil {
+			return nil, err
+		}
+	}
+	return s.github.GetRunnerScaleSet(ctx, group.ID, known.Name)
+}
+
+// create creates the scale set. If one exists already, it returns that: the answer to an earlier attempt was lost.
+func (s *sync) create(ctx context.Context) (*actions.RunnerScaleSet, error) {
+	group, err := s.group(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.posted = true
+	created, err := s.github.CreateRunnerScaleSet(ctx, s.desired.body(group))
+	if !errors.Is(err, actions.ErrScaleSetExists) {
+		s.created, s.uncertain = err == nil, err != nil && mayBeCarriedOut(err)
+		return created, err
+	}
+	existing, lookupErr := s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
+	if errors.Is(lookupErr, actions.ErrScaleSetNotFound) {
+		return nil, fmt.Errorf("%w, but there is none of that name in runner group %d", err, group)
+	}
+	return existing, lookupErr
+}
+
+// mayBeCarriedOut reports whether GitHub may have done what a failed call asked for: it gave no answer, or failed at it. A call that
+// GitHub has limited may have been sent before, with another outcome.
+func mayBeCarriedOut(err error) bool {
+	_, unreached := errors.AsType[*actions.NetworkError](err)
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	answer, answered := errors.AsType[*actions.Error](err)
+	return unreached || limited || !answered || answer.StatusCode >= http.StatusInternalServerError
+}
+
+// update makes a request only if there is a difference.
+func (s *sync) update(ctx context.Context, current *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error) {
+	group := current.RunnerGroupID
+	if !s.inGroup(current) {
+		var err error
+		if group, err = s.group(ctx); err != nil {
+			return nil, err
+		}
+	}
+	patch := difference(s.desired, group, current, s.lastAnswer)
+	if patch == nil {
+		return current, nil
+	}
+	return s.github.UpdateRunnerScaleSet(ctx, current.ID, patch)
+}
+
+// inGroup reports whether the scale set is in the desired group, without looking up the group on GitHub.
+func (s *sync) inGroup(current *actions.RunnerScaleSet) bool {
+	if s.desired.Group == "" {
+		return current.RunnerGroupID == defaultGroupID
+	}
+	return strings.EqualFold(current.RunnerGroupName, s.desired.Group)
+}
+
+// group returns the id of the desired group, which is looked up at most once per run.
+func (s *sync) group(ctx context.Context) (int, error) {
+	switch {
+	case s.groupID != 0:
+	case s.desired.Group == "":
+		s.groupID = defaultGroupID
+	default:
+		group, err := s.github.GetRunnerGroupByName(ctx, s.desired.Group)
+		if err != nil {
+			return 0, err
+		}
+		s.groupID = group.ID
+	}
+	return s.groupID, nil
+}

@@ -1,0 +1,148 @@
+package scaleset
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+)
+
+const address = "https://github.com/my-org"
+
+func labelled(id int, name string, group int, names ...string) actions.RunnerScaleSet {
+	set := actions.RunnerScaleSet{ID: id, Name: name, RunnerGroupID: group, RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}
+	for _, label := range names {
+		set.Labels = append(set.Labels, actions.Label{Name: label})
+	}
+	return set
+}
+
+func TestScaleSetSync(t *testing.T) {
+	basic := Desired{URL: address, Name: "set", Labels: []string{"set"}}
+	inGroup := Desired{URL: address, Group: "Large", Name: "set", Labels: []string{"set"}}
+	twoLabels := Desired{URL: address, Name: "set", Labels: []string{"set", "linux"}}
+	oneOf := labelled(4, "set", 1, "set")
+	for name, test := range map[string]struct {
+		desired    Desired
+		id         int
+		there      []actions.RunnerScaleSet
+		lastAnswer *actions.RunnerScaleSet
+		calls      []string
+		want       actions.RunnerScaleSet
+	}{
+		"created":                 {desired: basic, calls: []string{"find", "create"}, want: labelled(9, "set", 1, "set")},
+		"created in a group":      {desired: inGroup, calls: []string{"group", "find", "create"}, want: labelled(9, "set", 2, "set")},
+		"found by name":           {desired: basic, there: []actions.RunnerScaleSet{labelled(4, "Set", 1, "SET")}, calls: []string{"find"}, want: labelled(4, "Set", 1, "SET")},
+		"found with other labels": {desired: twoLabels, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"find", "update"}, want: labelled(4, "set", 1, "set", "linux")},
+		"known and unchanged":     {desired: basic, id: 4, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get"}, want: oneOf},
+		"known and renamed":       {desired: basic, id: 4, there: []actions.RunnerScaleSet{labelled(4, "old", 1, "set")}, calls: []string{"get", "update"}, want: oneOf},
+		"known, other group":      {desired: inGroup, id: 4, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get", "group", "update"}, want: labelled(4, "set", 2, "set")},
+		"known and gone":          {desired: basic, id: 4, calls: []string{"get", "find", "create"}, want: labelled(9, "set", 1, "set")},
+		"gone, another there":     {desired: basic, id: 3, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get", "find"}, want: oneOf},
+		"labels dropped before":   {desired: twoLabels, id: 4, there: []actions.RunnerScaleSet{oneOf}, lastAnswer: &oneOf, calls: []string{"get"}, want: oneOf},
+		"update not disabled": {desired: basic, id: 4, there: []actions.RunnerScaleSet{{ID: 4, Name: "set", RunnerGroupID: 1, Labels: oneOf.Labels}},
+			calls: []string{"get", "update"}, want: oneOf},
+	} {
+		t.Run(name, func(t *testing.T) {
+			github := controllertest.NewScaleSets()
+			github.NextID = 9
+			github.Sets[address] = map[int]actions.RunnerScaleSet{}
+			for _, set := range test.there {
+				github.Sets[address][set.ID] = set
+			}
+			work := sync{github: github.At(address), desired: test.desired, id: test.id, lastAnswer: test.lastAnswer}
+			got, err := work.run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.calls, github.Made()); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			got.RunnerGroupName = ""
+			if diff := cmp.Diff(&test.want, got); diff != "" {
+				t.Errorf("scale set (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
+	github := controllertest.NewScaleSets()
+	github.Sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "other")}
+	work := sync{github: github.At(address), desired: Desired{Name: "set", Labels: []string{"set"}}, holders: ledger.Holders{{
+		Key: types.NamespacedName{Namespace: "elsewhere", Name: "set"}, Registration: v1alpha1.ScaleSetRegistration{ID: 4},
+	}}}
+	_, err := work.run(t.Context())
+	if inUse, ok := errors.AsType[*InUseError](err); !ok || inUse.Owner != "elsewhere/set" {
+		t.Errorf("run() = %v, want *InUseError", err)
+	}
+	if diff := cmp.Diff([]string{"find"}, github.Made()); diff != "" {
+		t.Errorf("another's scale set was changed (-want +got):\n%s", diff)
+	}
+}
+
+// TestScaleSetThatExistsAndIsNotFoundIsToldInGitHubsWords: they may be the only hint at what is wrong.
+func TestScaleSetThatExistsAndIsNotFoundIsToldInGitHubsWords(t *testing.T) {
+	github := controllertest.NewScaleSets()
+	github.Hidden = true
+	_, err := (&sync{github: github.At(address), desired: Desired{Name: "set"}}).run(t.Context())
+	if !errors.Is(err, actions.ErrScaleSetExists) || !strings.Contains(err.Error(), "there is none of that name") {
+		t.Errorf("run() = %v, want GitHub's refusal", err)
+	}
+}
+
+func TestDesiredScaleSet(t *testing.T) {
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}, Spec: v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: address}}
+	set.Spec.GitHubConfigUrl, set.Spec.RunnerScaleSetName = address+"/", "ci"
+	set.Spec.RunnerScaleSetLabels = []string{"linux", "ci", "linux", "Linux", "CI"}
+	got, err := DesiredOf(set)
+	want := Desired{URL: address, Name: "ci", Labels: []string{"ci", "linux"}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("DesiredOf() (-want +got), error %v:\n%s", err, diff)
+	}
+}
+
+// TestScaleSetSyncConverges: whatever there is, the result is as desired, and a second run changes nothing.
+func TestScaleSetSyncConverges(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	words := []string{"set", "Set", "other", "linux", "arm64"}
+	pick := func() string { return words[random.IntN(len(words))] }
+	for i := range 2000 {
+		github := controllertest.NewScaleSets()
+		github.Silence = 0 // no pass could be ahead of an answer here, and there are many calls
+		github.Sets[address] = map[int]actions.RunnerScaleSet{}
+		for id := range random.IntN(3) {
+			github.Sets[address][id+1] = labelled(id+1, fmt.Sprintf("%s-%d", pick(), id), 1+random.IntN(2), pick())
+		}
+		github.NextID = 10
+		desired := Desired{URL: address, Group: []string{"", "large", "default"}[random.IntN(3)], Name: "set", Labels: []string{"set", pick()}}
+		if desired.Labels[1] == "set" || desired.Labels[1] == "Set" {
+			desired.Labels = desired.Labels[:1]
+		}
+		first, err := (&sync{github: github.At(address), desired: desired, id: random.IntN(4)}).run(t.Context())
+		if err != nil {
+			t.Fatalf("seed %d, round %d: %v", seed, i, err)
+		}
+		if !sameLabels(first, desired.Labels) || !strings.EqualFold(first.Name, "set") || !first.RunnerSetting.DisableUpdate {
+			t.Fatalf("seed %d, round %d: %+v is not %+v", seed, i, first, desired)
+		}
+		github.Made()
+		if _, err := (&sync{github: github.At(address), desired: desired, id: first.ID}).run(t.Context()); err != nil {
+			t.Fatalf("seed %d, round %d: %v", seed, i, err)
+		}
+		if diff := cmp.Diff([]string{"get"}, github.Made()); diff != "" {
+			t.Fatalf("seed %d, round %d: a settled scale set was changed (-want +got):\n%s", seed, i, diff)
+		}
+	}
+}
