@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -217,8 +218,8 @@ func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 	if wrote {
 		p.requeue.After(holdersSeenAfter)
 	}
-	if event, isNews := registrationEvent(previous, now, renamed); isNews && (wrote || renamed) {
-		report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, event)
+	if event := registrationEvent(previous, now, renamed); event != nil && (wrote || renamed) {
+		report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, *event)
 	}
 	return nil
 }
@@ -237,25 +238,24 @@ func (p *pass) isPresent(former, present v1alpha1.ScaleSetRegistration) bool {
 	return ledger.SameScaleSet(former, present) || !p.LastSync.Result.Posted && ledger.MayBeOneScaleSet(former, present)
 }
 
-// registrationEvent returns the Event for the change from before to now, and false if nothing changed. renamed says that only the address is
-// another.
-func registrationEvent(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration, renamed bool) (event report.Event, isNews bool) {
+// registrationEvent returns the Event for the change from before to now, nil if nothing changed. renamed says that only the address is another.
+func registrationEvent(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration, renamed bool) *report.Event {
 	switch {
 	case renamed: // a warning, because by chance there may be two with the same name and id
-		return report.Warning("ScaleSetAddressChanged", "Register",
+		return new(report.Warning("ScaleSetAddressChanged", "Register",
 			fmt.Sprintf("Scale set %q with id %d was found at %s: it is treated as the one at %s under a new address, and nothing is deleted. "+
-				"If these are two places, delete the scale set at the former address on GitHub", now.Name, now.ID, now.URL, before.URL)), true
+				"If these are two places, delete the scale set at the former address on GitHub", now.Name, now.ID, now.URL, before.URL)))
 	case before == nil || !ledger.SameURL(before.URL, now.URL): // created or found
-		return report.Normal("ScaleSetRegistered", "Register",
-			fmt.Sprintf("Scale set %q has id %d in runner group %q of %s", now.Name, now.ID, now.Group, now.URL)), true
+		return new(report.Normal("ScaleSetRegistered", "Register",
+			fmt.Sprintf("Scale set %q has id %d in runner group %q of %s", now.Name, now.ID, now.Group, now.URL)))
 	case before.ID != now.ID: // a warning, because the jobs that were queued for the old one on GitHub were deleted with it
-		return report.Warning("ScaleSetRecreated", "Register",
-			fmt.Sprintf("Scale set %d no longer exists at %s; scale set %d replaces it", before.ID, before.URL, now.ID)), true
+		return new(report.Warning("ScaleSetRecreated", "Register",
+			fmt.Sprintf("Scale set %d no longer exists at %s; scale set %d replaces it", before.ID, before.URL, now.ID)))
 	case before.Name != now.Name || before.Group != now.Group: // whoever changed them
-		return report.Normal("ScaleSetUpdated", "Register",
-			fmt.Sprintf("Scale set %d is now called %q in runner group %q", now.ID, now.Name, now.Group)), true
+		return new(report.Normal("ScaleSetUpdated", "Register",
+			fmt.Sprintf("Scale set %d is now called %q in runner group %q", now.ID, now.Name, now.Group)))
 	}
-	return report.Event{}, false
+	return nil
 }
 
 // releaseIfHeld finds out whether another set holds the scale set that this set has registered or received in the last answer. A set that
@@ -284,11 +284,7 @@ func (c *Controller) releaseIfHeld(ctx context.Context, p *pass) (err error) {
 	if !held {
 		return nil
 	}
-	// Only if GitHub has confirmed to this process that the scale set is the holder's. A status alone proves nothing: anybody who may write
-	// it could cause the deletion of another set's listener and runners.
-	theirs, _ := c.syncs.Last(holder)
-	if theirs.Result.Set == nil || !ledger.MayBeOneScaleSet(*theirs.Result.Registration(), *p.Registration) ||
-		!ledger.MayBeOneName(theirs.Result.Set.Name, p.Registration.Name) {
+	if !c.isProvenHolder(p, holder) {
 		p.requeue.After(holderProvenAfter)
 		return nil
 	}
@@ -305,6 +301,17 @@ func (c *Controller) releaseIfHeld(ctx context.Context, p *pass) (err error) {
 	}
 	p.Registration = nil
 	return nil
+}
+
+// isProvenHolder reports whether GitHub has confirmed to this process that the registered scale set is the holder's. A status alone
+// proves nothing: anybody who may write it could cause the deletion of another set's listener and runners.
+func (c *Controller) isProvenHolder(p *pass, holder types.NamespacedName) bool {
+	last, _ := c.syncs.Last(holder)
+	if last.Result.Set == nil {
+		return false
+	}
+	answered := last.Result.Registration()
+	return ledger.MayBeOneScaleSet(*answered, *p.Registration) && ledger.MayBeOneName(answered.Name, p.Registration.Name)
 }
 
 // holders returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. With ids it returns only the holders

@@ -91,6 +91,14 @@ type Findings struct {
 	CutShort bool
 }
 
+// withStatus returns a condition if it has the status, else nil.
+func withStatus(conditions []metav1.Condition, conditionType string, status metav1.ConditionStatus) *metav1.Condition {
+	if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == status {
+		return c
+	}
+	return nil
+}
+
 // Deleting reports whether the set is being deleted.
 func (f *Findings) Deleting() bool { return f.Set.DeletionTimestamp != nil }
 

@@ -53,8 +53,7 @@ var bad = []metav1.Condition{
 // the listener waits for is a trouble already.
 func troublesOf(conditions []metav1.Condition) (found []trouble) {
 	for _, b := range bad {
-		c := meta.FindStatusCondition(conditions, b.Type)
-		if c != nil && c.Status == b.Status && c.Reason != reasonWaitingForScaleSet {
+		if c := withStatus(conditions, b.Type, b.Status); c != nil && c.Reason != reasonWaitingForScaleSet {
 			found = append(found, trouble{c.Type, report.KnownReason(c.Reason)})
 		}
 	}

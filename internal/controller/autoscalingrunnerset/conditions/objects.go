@@ -92,8 +92,12 @@ func runnersCondition(f *Findings, conditionType string) *metav1.Condition {
 
 // PodsForbidden reports whether the set's runners say that their pods are forbidden.
 func (f *Findings) PodsForbidden() bool {
-	pending := runnersCondition(f, v1alpha1.ConditionRunnersPending)
-	return pending != nil && pending.Status == metav1.ConditionTrue && pending.Reason == v1alpha1.ReasonPodForbidden
+	runnerSet := f.RunnerSet()
+	if runnerSet == nil {
+		return false
+	}
+	pending := withStatus(runnerSet.Status.Conditions, v1alpha1.ConditionRunnersPending, metav1.ConditionTrue)
+	return pending != nil && pending.Reason == v1alpha1.ReasonPodForbidden
 }
 
 var releaseVersion = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(\.(0|[1-9]\d*))?$`)

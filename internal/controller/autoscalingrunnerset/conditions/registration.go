@@ -22,7 +22,7 @@ import (
 // returns nil until one of them has been tried.
 func credentialsCondition(f *Findings) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionCredentialsValid
-	err, before := f.LastSync.Err, meta.FindStatusCondition(f.Set.Status.Conditions, conditionType)
+	err := f.LastSync.Err
 	switch {
 	case credentials.IsUserError(f.Obstacle):
 		return new(report.False(conditionType, credentials.Reason(f.Obstacle), f.Obstacle.Error()))
@@ -32,25 +32,35 @@ func credentialsCondition(f *Findings) *metav1.Condition {
 		return new(report.False(conditionType, scaleset.FailureReason(err), err.Error()))
 	case f.Answered() && (err == nil || scaleset.RejectsDesired(err)):
 		return new(report.True(conditionType, reasonAccepted, ""))
-	case f.RequestHash != "" && before != nil && slices.Contains(credentials.Reasons, before.Reason): // that they could not be read is outdated
+	case f.RequestHash != "" && f.unreadBefore():
 		return new(report.Unknown(conditionType, reasonRead, "the credentials were read; GitHub has neither accepted nor refused them yet"))
-	case f.CredentialsKnown || !f.outdated(conditionType):
-		return nil
+	case !f.CredentialsKnown && f.outdated(conditionType):
+		return new(report.Unknown(conditionType, reasonChecking, "GitHub has neither accepted nor refused the credentials of the present spec yet"+f.whyUnanswered()))
 	}
-	message := "GitHub has neither accepted nor refused the credentials of the present spec yet"
-	switch { // there may be nothing to say of why
-	case f.Answered():
-		message += ": " + report.Abridged(err.Error())
+	return nil
+}
+
+// unreadBefore reports whether the status still says that the credentials could not be read, which is outdated as soon as they are.
+func (f *Findings) unreadBefore() bool {
+	previous := meta.FindStatusCondition(f.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
+	return previous != nil && slices.Contains(credentials.Reasons, previous.Reason)
+}
+
+// whyUnanswered says why GitHub has not accepted or refused the credentials, "" if there is nothing to say yet.
+func (f *Findings) whyUnanswered() string {
+	switch {
+	case f.Answered() && f.LastSync.Err != nil:
+		return ": " + report.Abridged(f.LastSync.Err.Error())
 	case f.Failure != nil:
-		message += ": " + report.WithAdvice(f.Failure)
+		return ": " + report.WithAdvice(f.Failure)
 	}
-	return new(report.Unknown(conditionType, reasonChecking, message))
+	return ""
 }
 
 // CredentialsRefused reports whether GitHub refuses the credentials, by the status.
 func (f *Findings) CredentialsRefused() bool {
-	previous := meta.FindStatusCondition(f.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
-	return previous != nil && previous.Status == metav1.ConditionFalse && actions.RefusalClass(previous.Reason).IsKnown()
+	invalid := withStatus(f.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse)
+	return invalid != nil && actions.RefusalClass(invalid.Reason).IsKnown()
 }
 
 // What a spec says that was changed counts only after GitHub has answered to it: whoever waits for Ready after an upgrade, as
@@ -82,10 +92,15 @@ func registeredCondition(f *Findings) *metav1.Condition {
 		return answerCondition(f)
 	case f.Registration == nil && !f.refusedBefore():
 		return new(unanswered(f))
-	case f.RegisteredHere() && f.RequestHash != "" && !f.ScaleSetKnown && f.outdated(conditionType):
+	case f.scaleSetInQuestion():
 		return new(report.Unknown(conditionType, reasonRegistering, "GitHub has not answered to the changed spec yet"))
 	}
 	return nil
+}
+
+// scaleSetInQuestion reports whether GitHub has yet to answer to a changed spec of a scale set that it has.
+func (f *Findings) scaleSetInQuestion() bool {
+	return f.RegisteredHere() && f.RequestHash != "" && !f.ScaleSetKnown && f.outdated(v1alpha1.ConditionScaleSetRegistered)
 }
 
 // answerCondition returns what GitHub's answer means for the registration, nil if the call failed in a way that leaves an existing
@@ -145,8 +160,8 @@ func unanswered(f *Findings) metav1.Condition {
 // refusedBefore reports whether the status already says that the present spec could not be registered. That stays true until
 // another attempt is answered.
 func (f *Findings) refusedBefore() bool {
-	previous := meta.FindStatusCondition(f.Set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
-	return previous != nil && previous.Status == metav1.ConditionFalse && previous.ObservedGeneration == f.Set.Generation
+	refused := withStatus(f.Set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse)
+	return refused != nil && refused.ObservedGeneration == f.Set.Generation
 }
 
 // nextSteps are added to messages that don't say what to do, by reason.

@@ -88,7 +88,7 @@ func (f *Findings) awaitedRunnerSet() string {
 func unregistered(conditions []metav1.Condition) *metav1.Condition {
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
 		for _, conditionType := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
-			if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == status {
+			if c := withStatus(conditions, conditionType, status); c != nil {
 				return c
 			}
 		}
@@ -109,12 +109,12 @@ func (f *Findings) runningSummary(conditions []metav1.Condition) []metav1.Condit
 	if f.Template.Awaited || f.untried() {
 		return f.progressingSummary(podtemplate.ReasonChecking, "the API server has not said yet whether it would admit the runners' pods")
 	}
-	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionPodTemplateRefused); c != nil && c.Status == metav1.ConditionTrue {
+	if c := withStatus(conditions, v1alpha1.ConditionPodTemplateRefused, metav1.ConditionTrue); c != nil {
 		lasting := f.Template.Lasting || f.Template.Condition == nil && podtemplate.IsStalled(f.Set, c.Reason)
 		return report.Unready(c.Reason, c.Message, lasting)
 	}
 	for _, conditionType := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
-		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+		if c := withStatus(conditions, conditionType, metav1.ConditionTrue); c != nil {
 			// An outdated runner needs a new image; a degraded set may recover by itself.
 			return report.Unready(c.Reason, c.Message, conditionType == v1alpha1.ConditionRunnerOutdated)
 		}
@@ -135,7 +135,7 @@ func (f *Findings) listenerTrouble() *metav1.Condition {
 	if listener == nil {
 		return nil
 	}
-	if c := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+	if c := withStatus(listener.Status.Conditions, v1alpha1.ConditionStalled, metav1.ConditionTrue); c != nil {
 		return c
 	}
 	if c := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionProgressing); c != nil && c.Reason == v1alpha1.ReasonReconcileFailed {
@@ -149,7 +149,7 @@ func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message s
 	for _, conditionType := range []string{
 		v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending, v1alpha1.ConditionStatisticsDoubtful,
 	} {
-		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+		if c := withStatus(conditions, conditionType, metav1.ConditionTrue); c != nil {
 			if conditionType == v1alpha1.ConditionQuotaExceeded {
 				return v1alpha1.ReasonQuotaExceeded, c.Message
 			}

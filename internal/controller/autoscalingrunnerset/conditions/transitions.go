@@ -42,13 +42,10 @@ var announcedTransitions = []transition{
 // runners that fail or are refused, or is ready.
 func Transitions(before, after []metav1.Condition) []report.Event {
 	var events []report.Event
-	stalled := meta.FindStatusCondition(after, v1alpha1.ConditionStalled)
+	stalled := withStatus(after, v1alpha1.ConditionStalled, metav1.ConditionTrue)
 	for _, t := range announcedTransitions {
-		was, is := meta.FindStatusCondition(before, t.conditionType), meta.FindStatusCondition(after, t.conditionType)
-		if is == nil || is.Status != t.to || !t.news(was, is) {
-			continue
-		}
-		if t.conditionType != v1alpha1.ConditionStalled && stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == is.Reason {
+		was, is := meta.FindStatusCondition(before, t.conditionType), withStatus(after, t.conditionType, t.to)
+		if is == nil || !t.news(was, is) || stalled != nil && stalled != is && stalled.Reason == is.Reason {
 			continue
 		}
 		events = append(events, t.newEvent(is.Reason, "Reconcile", cmp.Or(is.Message, "The scale set is registered and its listener polls")))
