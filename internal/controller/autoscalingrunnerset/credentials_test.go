@@ -126,7 +126,7 @@ func TestAddressesAreCheckedBeforeCredentialsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	provider := credentials.New(nil, credentials.Options{Addresses: policy}) // a read would panic
-	_, err = scaleset.ConnectionsOf(provider).Resolve(t.Context(), credentials.Reference{GitHubConfigURL: "http://169.254.169.254/x"})
+	_, err = scaleset.ConnectionsOf(provider).Resolve(t.Context(), credentials.Reference{GitHubConfigURL: "http://169.254.169.254/x"}, false)
 	if credentials.Reason(err) != v1alpha1.ReasonAddressNotAllowed {
 		t.Errorf("got %v", err)
 	}

@@ -42,20 +42,16 @@ func (g *fakeGitHub) leaveUnresolved(err error) {
 	g.unresolved = err
 }
 
-func (g *fakeGitHub) Resolve(context.Context, credentials.Reference) (*credentials.Resolved, error) {
+func (g *fakeGitHub) Resolve(_ context.Context, _ credentials.Reference, afresh bool) (*credentials.Resolved, error) {
 	g.Lock()
 	defer g.Unlock()
+	if afresh {
+		g.rereads++
+	}
 	if g.unresolved != nil {
 		return nil, g.unresolved
 	}
 	return &credentials.Resolved{Credentials: actions.Credentials{Token: g.token}}, nil
-}
-
-func (g *fakeGitHub) Reread(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error) {
-	g.Lock()
-	g.rereads++
-	g.Unlock()
-	return g.Resolve(ctx, reference)
 }
 
 func (g *fakeGitHub) GitHubOfListener(_ context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (scaleset.GitHub, error) {
@@ -68,7 +64,7 @@ func (g *fakeGitHub) GitHubOfListener(_ context.Context, reference credentials.R
 }
 
 func (g *fakeGitHub) GitHub(ctx context.Context, reference credentials.Reference) (scaleset.GitHub, error) {
-	if _, err := g.Resolve(ctx, reference); err != nil {
+	if _, err := g.Resolve(ctx, reference, false); err != nil {
 		return nil, err
 	}
 	if g.refusedSecrets[reference.GitHubConfigURL] == reference.GitHubConfigSecret {

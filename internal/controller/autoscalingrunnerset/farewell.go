@@ -84,7 +84,15 @@ func (c *Controller) search(ctx context.Context, p *pass) (done bool, err error)
 		case last.Err == nil:
 			return true, c.adopt(ctx, p, last.Result.found)
 		case scaleset.CredentialsRefused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, p.Now) || !p.Now.Before(deadline):
-			return true, c.giveUpSearch(ctx, p, desired, last.Err)
+			// The Event says what may be left, unless the credentials were never valid and so can't have created anything.
+			neverValid := meta.IsStatusConditionFalse(p.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
+			if err := c.forgetRegistration(ctx, p); err != nil {
+				return false, err
+			}
+			if !scaleset.CredentialsRefused(last.Err) || !neverValid {
+				c.recordPerhapsLeft(ctx, p, desired, last.Err)
+			}
+			return true, nil
 		}
 		if wait := min(scaleset.RetryAt(last).Sub(p.Now), deadline.Sub(p.Now)); wait > 0 {
 			p.Searching = true
@@ -95,10 +103,10 @@ func (c *Controller) search(ctx context.Context, p *pass) (done bool, err error)
 	p.Searching = true
 	startedAt := last.Result.startedAt
 	kube.SetIfZero(&startedAt, p.Now)
-	sync, _ := c.syncs.Last(p.key)
+	lastSync, _ := c.syncs.Last(p.key)
 	lost := scaleset.Unrecorded{
 		Desired: desired, Reference: credentials.ForAutoscalingRunnerSet(p.Set), Listener: p.listenerAt(desired.URL),
-		Unanswered: sync.Result.Unanswered, Annotated: p.Registration.DeepCopy(), CreatedAt: p.Set.CreationTimestamp.Time,
+		Unanswered: lastSync.Result.Unanswered, Annotated: p.Registration.DeepCopy(), CreatedAt: p.Set.CreationTimestamp.Time,
 	}
 	c.searches.Go(p.group(), p.key, func(ctx context.Context) (searchResult, error) {
 		found, err := scaleset.Search(kube.WithScaleSetLogger(ctx, p.key), c.options.Connections, lost)
@@ -131,17 +139,6 @@ func (c *Controller) adopt(ctx context.Context, p *pass, found *v1alpha1.ScaleSe
 		p.Registration = found
 	}
 	return err
-}
-
-// giveUpSearch records an Event about what may be left, unless the credentials were never valid and so can't have created anything.
-func (c *Controller) giveUpSearch(ctx context.Context, p *pass, desired scaleset.Desired, cause error) error {
-	if err := c.forgetRegistration(ctx, p); err != nil {
-		return err
-	}
-	if !scaleset.CredentialsRefused(cause) || !meta.IsStatusConditionFalse(p.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid) {
-		c.recordPerhapsLeft(ctx, p, desired, cause)
-	}
-	return nil
 }
 
 // deregister deletes the set's scale sets on GitHub: the former ones, and the present one unless it is only in the status. It is done when

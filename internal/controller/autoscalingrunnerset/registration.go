@@ -48,11 +48,7 @@ func (c *Controller) resolve(ctx context.Context, p *pass) error {
 	if p.Obstacle != nil {
 		return nil
 	}
-	read := c.options.Connections.Resolve
-	if p.mustReread() {
-		read = c.options.Connections.Reread
-	}
-	resolved, err := read(ctx, credentials.ForAutoscalingRunnerSet(p.Set))
+	resolved, err := c.options.Connections.Resolve(ctx, credentials.ForAutoscalingRunnerSet(p.Set), p.mustReread())
 	p.requeue.After(credentials.RereadAfter)
 	if p.CredentialsRefused() {
 		p.requeue.After(refusedRereadPeriod)

@@ -2,8 +2,7 @@
 // about their changes, and the metrics of them. It reads nothing and writes nothing but metrics: the controller fills in the Findings, and
 // writes what becomes of them.
 //
-// A new condition is a function in registration.go or objects.go, a line in Status, and, if it is a trouble, one in bad and one in
-// announcedTransitions.
+// A new condition is a function in registration.go or objects.go, a line in conditions, and one in announcements.
 package conditions
 
 import (
@@ -181,6 +180,18 @@ func (f *Findings) conditions(version string) []metav1.Condition {
 		}
 	}
 	return known
+}
+
+// blockedCondition returns nil if no object has ever been kept by finalizers of others.
+func blockedCondition(f *Findings) *metav1.Condition {
+	const conditionType = v1alpha1.ConditionDeletionBlocked
+	switch {
+	case f.Blocked != "":
+		return new(report.True(conditionType, v1alpha1.ReasonForeignFinalizers, f.Blocked))
+	case meta.FindStatusCondition(f.Set.Status.Conditions, conditionType) != nil:
+		return new(report.False(conditionType, "NothingKept", "no object is kept by finalizers of others"))
+	}
+	return nil
 }
 
 // LostJobs returns the highest count there is: each runner set goes on from that of the set.

@@ -69,18 +69,6 @@ func listenerCondition(f *Findings) metav1.Condition {
 // untroubled are the states that say nothing about why a listener's pod isn't ready.
 var untroubled = []v1alpha1.ListenerState{v1alpha1.ListenerStateListening, v1alpha1.ListenerStateClosed, v1alpha1.ListenerStateStopped}
 
-// blockedCondition returns nil if no object has ever been kept by finalizers of others.
-func blockedCondition(f *Findings) *metav1.Condition {
-	const conditionType = v1alpha1.ConditionDeletionBlocked
-	switch {
-	case f.Blocked != "":
-		return new(report.True(conditionType, v1alpha1.ReasonForeignFinalizers, f.Blocked))
-	case meta.FindStatusCondition(f.Set.Status.Conditions, conditionType) != nil:
-		return new(report.False(conditionType, "NothingKept", "no object is kept by finalizers of others"))
-	}
-	return nil
-}
-
 // runnersCondition returns a condition of the EphemeralRunnerSet, nil if there is none.
 func runnersCondition(f *Findings, conditionType string) *metav1.Condition {
 	runnerSet := f.RunnerSet()

@@ -31,11 +31,9 @@ type GitHub interface {
 
 // Connections reads credentials and returns clients of GitHub. See ConnectionsOf.
 type Connections interface {
-	// Resolve reads credentials, CA and proxy, or returns them from memory; see credentials.Provider.Resolve. It fails with
-	// *addresses.NotAllowedError before it reads anything.
-	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
-	// Reread does the same without memory; see credentials.Provider.Reread.
-	Reread(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
+	// Resolve reads credentials, CA and proxy, or returns them from memory unless they are to be read afresh; see
+	// credentials.Provider.Resolve and Reread. It fails with *addresses.NotAllowedError before it reads anything.
+	Resolve(ctx context.Context, reference credentials.Reference, afresh bool) (*credentials.Resolved, error)
 	// GitHub returns the client for the reference.
 	GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error)
 	// GitHubOfListener returns a client for the reference's address that uses the credentials in the Secrets of an
@@ -49,19 +47,14 @@ func ConnectionsOf(provider *credentials.Provider) Connections { return connecti
 type connections struct{ *credentials.Provider }
 
 // Resolve implements Connections. An address that may not be used is refused before a vault is asked.
-func (c connections) Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error) {
+func (c connections) Resolve(ctx context.Context, reference credentials.Reference, afresh bool) (*credentials.Resolved, error) {
 	if err := c.CheckAddresses(reference); err != nil {
 		return nil, err
+	}
+	if afresh {
+		return c.Provider.Reread(ctx, reference)
 	}
 	return c.Provider.Resolve(ctx, reference)
-}
-
-// Reread implements Connections.
-func (c connections) Reread(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error) {
-	if err := c.CheckAddresses(reference); err != nil {
-		return nil, err
-	}
-	return c.Provider.Reread(ctx, reference)
 }
 
 // GitHub implements Connections.
