@@ -23,7 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
@@ -108,7 +108,7 @@ func (w *world) startControllers() {
 		Client: manager.GetClient(), Reader: manager.GetAPIReader(), Connections: autoscalingrunnerset.ConnectionsOf(provider), Pool: workers, Recorder: recorder,
 		Clock: w.clock, Namespace: w.system, ListenerImage: "controller:1", Version: "dev", StripForeignFinalizers: true,
 		RunnerPod: func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
-			return ephemeralrunner.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), "dev")
+			return launch.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), "dev")
 		},
 	})
 	listeners := autoscalinglistener.NewController(autoscalinglistener.Options{

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -28,6 +30,31 @@ const (
 // retryBackoff holds the pauses after the first to fifth attempts that ended; after the sixth failure the runner has failed, and after
 // further disruptions the pause is the last of these.
 var retryBackoff = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+
+// attempt is what was seen of the present attempt to run the runner. All of it is forgotten once the attempt has failed: what
+// remained would be attributed to the next attempt, and a used JIT config could be used again.
+type attempt struct {
+	startedAt         time.Time       // when the runner container was first seen running
+	endedAt           time.Time       // when it was first seen to have ended, or to have lost its pod after it had started or got a job
+	blockedAt         time.Time       // when its kubelet was first seen to be unable to start it
+	exitedAt          time.Time       // when it was first seen to have exited with 0
+	pendingReportedAt time.Time       // when the status was last given the reason why the runner does not run
+	sidecarReported   bool            // an Event says that a sidecar has died
+	ending            podstatus.Phase // how the container was seen to have ended, Missing if it was not
+}
+
+// seeEnd notes how and when the present attempt ended. That the runner exited with 0 is never overwritten.
+func (a *attempt) seeEnd(status *v1alpha1.EphemeralRunnerStatus, pod outcome, now time.Time) {
+	if pod.Over() && a.ending != podstatus.Succeeded {
+		a.ending = pod.Phase
+	}
+	switch {
+	case pod.Phase == podstatus.Running:
+		a.endedAt = time.Time{} // the report of its job was seen before its pod
+	case pod.Over() || pod.Phase == podstatus.Missing && (!a.startedAt.IsZero() || status.HadJob()):
+		kube.SetIfZero(&a.endedAt, now)
+	}
+}
 
 // planRetry retries, or gives up after the sixth failure in a row. Disruptions are no failures, however many there are: a runner that gave
 // up because of them would be missing when the cluster is well again.
@@ -115,15 +142,21 @@ func note(status *v1alpha1.EphemeralRunnerStatus, attempt string, d decision, no
 	status.Disruptions[attempt] = metav1.NewTime(now)
 }
 
-// attemptKey returns the key of the present attempt's end in the status: the UID of its pod, or a number if no pod was seen. It is the
+// failureNoted reports whether the end of the attempt with this pod is in the runner's status.
+func failureNoted(status *v1alpha1.EphemeralRunnerStatus, pod types.UID) bool {
+	_, found := noted(status, string(pod))
+	return found
+}
+
+// newKey returns the key of the present attempt's end in the status: the UID of its pod, or a number if no pod was seen. It is the
 // key of no attempt that was noted before, by whomever: the number of entries counts the attempts.
-func attemptKey(p *pass) string {
-	if p.hadPod() {
-		return string(p.memory.pod.uid)
+func newKey(status *v1alpha1.EphemeralRunnerStatus, pod types.UID) string {
+	if pod != "" {
+		return string(pod)
 	}
-	for n := attemptsNoted(&p.Status) + 1; ; n++ {
+	for n := attemptsNoted(status) + 1; ; n++ {
 		key := fmt.Sprintf("lost-%d", n)
-		if _, used := noted(&p.Status, key); !used {
+		if _, used := noted(status, key); !used {
 			return key
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // askewClock differs from the API server's clock, which is that of the bubble.
@@ -26,9 +27,7 @@ var beginning = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // useClock gives a new controller another clock.
 func (f *fixture) useClock(another clock.PassiveClock) {
-	options := f.controller.options
-	options.Clock = another
-	f.controller = NewController(options)
+	f.configure(func(o *Options) { o.Clock = another })
 }
 
 // By the clock of a manager that is behind, a runner registered by another manager was created after this one took over.
@@ -39,7 +38,7 @@ func TestManagerWithAClockBehindLeavesNoRegistration(t *testing.T) {
 		f.wantCalls("jit") // registered, and the manager ends
 		f.elapse(time.Minute)
 		f.restart()
-		f.controller.options.Clock = &askewClock{ahead: -5 * time.Minute}
+		f.clock.PassiveClock = &askewClock{ahead: -5 * time.Minute}
 		f.delete()
 		f.watch(10 * time.Minute)
 		f.wantCalls("find", "remove 101")
@@ -77,7 +76,7 @@ func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 		if status := f.runner().Status; status.Done() {
 			t.Fatalf("status %+v before the pod had its time", status)
 		}
-		f.comesBack(defaultPendingTimeout/2 + stuckAfter)
+		f.comesBack(defaultPendingTimeout/2 + podstatus.StuckAfter)
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 )
 
 // What a pod may do while GitHub is asked to remove its registration.
@@ -57,7 +58,7 @@ func TestJITConfigWhoseRemovalFailedIsNotUsedAgain(t *testing.T) {
 		f.setPod(evict)
 		f.settle()
 		f.github.remove = nil
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
 		f.wantAttempts(1, "Evicted")
 		f.wantCalls("jit", "remove 101", "remove 101")
@@ -73,7 +74,7 @@ func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 		f.setPod(evict)
 		answer()
 		f.wantEvent("Evicted")
-		if p := (&pass{EphemeralRunner: f.runner(), memory: &memory{}}); !p.mayHaveJob() {
+		if !new(memory).mayHaveJob(&f.runner().Status) {
 			t.Errorf("status %+v, want a job by GitHub's word", f.runner().Status)
 		}
 		f.wantCalls("jit", "remove 101")
@@ -129,7 +130,7 @@ func TestNotFoundIsNotConsentWhileAJobRuns(t *testing.T) {
 		f.started().setStatus(startJob)
 		f.delete()
 		f.settle()
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
 		f.wantCalls("remove 101", "remove 101")
 		f.elapse(2 * answerTimeout)

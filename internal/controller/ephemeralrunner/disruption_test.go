@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // end is one way in which a runner's pod ends before it has a job.
@@ -47,7 +48,7 @@ var ends = []end{
 	{"node tainted", true, disrupts("DeletionByTaintManager"), false},
 	{"node removed before the start", false, disrupts("DeletionByPodGC"), false},
 	{"node removed", true, disrupts("DeletionByPodGC"), false},
-	{"node silent", true, func(f *fixture) { podDeleted(f); f.settle(); f.elapse(stuckAfter); f.settle() }, false},
+	{"node silent", true, func(f *fixture) { podDeleted(f); f.settle(); f.elapse(podstatus.StuckAfter); f.settle() }, false},
 	{"node short of memory", true, fails("Evicted"), false},
 	{"node shuts down", true, fails("Terminated"), false},
 	{"node shuts down before the start", false, fails("NodeShutdown"), false},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
@@ -90,7 +91,7 @@ func TestBusyRunnerDrains(t *testing.T) {
 		f.settle()
 		f.wantCalls("remove 101")
 		f.wantEvent(v1alpha1.ConditionDraining)
-		f.elapse(busyRetryAfter)
+		f.elapse(calls.BusyRetryAfter)
 		f.settle()
 		f.wantCalls("remove 101")
 
@@ -305,7 +306,7 @@ func TestNamesakeIsAnotherRunner(t *testing.T) {
 		if got := len(f.controller.memories); got != 1 {
 			t.Errorf("%d runners remembered, want 1", got)
 		}
-		if _, known := f.controller.provisions.Last(key{runnerKey, "runner-uid"}); known {
+		if launched, _ := f.controller.launcher.Last(calls.Key{NamespacedName: runnerKey, UID: "runner-uid"}); launched.Known {
 			t.Error("the former runner's registration is remembered")
 		}
 	}, newRunner())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // What happens when somebody's finalizers keep a pod whose runner is deleted.
@@ -142,7 +143,7 @@ func TestRunnerWhosePodIsAtWorkDoesNotEnd(t *testing.T) {
 			t.Errorf("status %+v, want it at work", status)
 		}
 		f.setPod(exits(0))
-		f.watch(stuckAfter - time.Second)
+		f.watch(podstatus.StuckAfter - time.Second)
 		if status := f.runner().Status; status.Done() {
 			t.Errorf("status %+v as soon as its job has ended: its kubelet has just begun to remove the pod", status)
 		}

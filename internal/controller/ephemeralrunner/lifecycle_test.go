@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 func runs(p *corev1.Pod) {
@@ -39,7 +40,7 @@ func jobDone(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult =
 // to GitHub, however often it is reconciled.
 func TestLifeOfARunnerThatWorks(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.Reader = noReader{fixture: f}
+		f.live.Reader = noReader{fixture: f}
 		f.settle()
 		f.setPod(runs)
 		f.settle()
@@ -228,10 +229,10 @@ func TestLostNodeIsNoticedInTime(t *testing.T) {
 		f.settle()
 		f.hang()
 		result := f.reconcile()
-		if result.RequeueAfter <= 0 || result.RequeueAfter > stuckAfter {
-			t.Fatalf("requeued after %s, want at most %s", result.RequeueAfter, stuckAfter)
+		if result.RequeueAfter <= 0 || result.RequeueAfter > podstatus.StuckAfter {
+			t.Fatalf("requeued after %s, want at most %s", result.RequeueAfter, podstatus.StuckAfter)
 		}
-		f.elapse(stuckAfter)
+		f.elapse(podstatus.StuckAfter)
 		f.settle()
 		if got := f.runner().Status.Reason; got != "NodeLost" {
 			t.Errorf("reason %q, want NodeLost", got)
@@ -247,7 +248,7 @@ func TestTimesOutFromTheMomentThePodGotItsNode(t *testing.T) {
 		p.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(time.Hour))}}
 	})
-	if got := startOf(pod); !got.Equal(noon.Add(time.Hour)) {
+	if got := podstatus.StartableSince(pod); !got.Equal(noon.Add(time.Hour)) {
 		t.Errorf("start %s, want the moment it was bound", got)
 	}
 }

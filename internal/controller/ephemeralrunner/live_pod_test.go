@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // Wherever a stale cache would do harm, the pod is read from the API server.
@@ -55,16 +56,16 @@ func TestPodThatHangsInALateCacheIsNotTreatedAsLost(t *testing.T) {
 		f.hang()
 		shown := f.pod()
 		f.setPod(exits(0))
-		f.controller.options.Client = staleCache{f.api, f.runner(), shown}
+		f.cache.Client = staleCache{f.api, f.runner(), shown}
 		f.reconcile()
-		f.elapse(stuckAfter)
+		f.elapse(podstatus.StuckAfter)
 		f.reconcile()
 		f.elapse(reportGracePeriod)
 		f.reconcile()
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 			t.Errorf("status %+v, want Running until the report has had its time", status)
 		}
-		f.controller.options.Client = f.api
+		f.cache.Client = f.api
 		f.setStatus(jobDone)
 		f.settle()
 		if runner := f.runner(); runner != nil && runner.Status.Done() {
@@ -83,7 +84,7 @@ func TestPodThatIsGoneMayHaveStarted(t *testing.T) {
 		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
 			t.Fatal(err)
 		}
-		f.controller.options.Client = staleCache{f.api, f.runner(), shown}
+		f.cache.Client = staleCache{f.api, f.runner(), shown}
 		f.reconcile()
 		f.wantCalls("jit", "remove 101")
 	}, newRunner())

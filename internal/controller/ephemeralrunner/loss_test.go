@@ -14,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // happening is one thing that happens to a runner whose job runs. A pass follows it.
@@ -107,7 +108,7 @@ func TestJobsThatAreLost(t *testing.T) {
 		"evicted by its kubelet":             {[]happening{podIs(evict)}, "Evicted"},
 		"preempted":                          {[]happening{podDisrupted("PreemptionByScheduler"), podDeleted, podRemoved}, "Preempted"},
 		"node removed":                       {[]happening{podDisrupted("DeletionByPodGC"), podDeleted, podRemoved}, "NodeLost"},
-		"node silent":                        {[]happening{podDeleted, waits(stuckAfter), waits(failedGracePeriod), podRemoved}, "NodeLost"},
+		"node silent":                        {[]happening{podDeleted, waits(podstatus.StuckAfter), waits(failedGracePeriod), podRemoved}, "NodeLost"},
 		"out of memory":                      {[]happening{outOfMemory(v1alpha1.RunnerContainerName)}, "OOMKilled"},
 		"Docker out of memory":               {[]happening{outOfMemory("dind"), podIs(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = exited(1, "Error") })}, "OOMKilled"},
 		"deleted by hand":                    {[]happening{podDeleted, podRemoved}, "PodDeleted"},
@@ -191,7 +192,7 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 				podForced(f)
 				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer q.ShutDown()
-				podEvents(&f.controller.statusGate, &f.controller.removedPods).Delete(t.Context(), event.DeleteEvent{Object: last}, q)
+				podEvents(f.controller.reports, &f.controller.removedPods).Delete(t.Context(), event.DeleteEvent{Object: last}, q)
 				f.settle()
 				f.elapse(silentGracePeriod)
 				f.settle()

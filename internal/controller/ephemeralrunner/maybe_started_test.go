@@ -8,6 +8,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // What happens to a runner container if nobody knows whether it has started.
@@ -65,7 +67,7 @@ func TestCorruptedJITSecretIsReplaced(t *testing.T) {
 		f.settle()
 		f.elapse(retryBackoff[0])
 		f.settle() // the name is taken: by ourselves, as GitHub says
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -172,7 +174,9 @@ func TestIdleRunnerWhosePodIsDeletedGetsANewRegistration(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.setPod(exits(0))
-		f.setPod(func(p *corev1.Pod) { runnerStatus(p).State.Terminated.FinishedAt = *p.DeletionTimestamp })
+		f.setPod(func(p *corev1.Pod) {
+			kube.ContainerStatus(p, v1alpha1.RunnerContainerName).State.Terminated.FinishedAt = *p.DeletionTimestamp
+		})
 		f.settle()
 		f.hold()
 		f.settle()

@@ -3,11 +3,9 @@ package ephemeralrunner
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -18,17 +16,7 @@ var (
 		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
 	startupSeconds = setmetrics.Histogram("runner_startup_seconds",
 		"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
-
-	// jitSeconds has no scale set in its labels: what slows it down is GitHub, or its limits for the whole organization.
-	jitSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Subsystem: "gha_controller", Name: "jit_config_seconds",
-		Help: "Time from asking GitHub for a runner's registration until it answered, including retries.",
-		// Up to 30 s, when a call is given up.
-		Buckets: []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15, 30},
-	})
 )
-
-func init() { metrics.Registry.MustRegister(jitSeconds) }
 
 // waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
 type waiting struct {
@@ -38,10 +26,10 @@ type waiting struct {
 }
 
 // measure notes what the pod waits for now, and updates the metrics if that has changed.
-func (m *memory) measure(p *pass, now time.Time) {
+func (m *remembered) measure(p *pass, now time.Time) {
 	reason := ""
-	if p.outcome.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {
-		reason = report.KnownReason(p.outcome.reason)
+	if p.outcome.Phase == podstatus.Pending && !failureNoted(&p.Status, p.pod.UID) {
+		reason = report.KnownReason(p.outcome.Reason)
 	}
 	if m.waiting != nil && m.waiting.reason == reason {
 		return

@@ -70,7 +70,7 @@ func TestRunnerWithoutASetGoesThoughItsPodMayNotBeRead(t *testing.T) {
 	for state, restore := range restored {
 		t.Run(state, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.controller.options.Reader = podsForbidden{f.api}
+				f.live.Reader = podsForbidden{f.api}
 				f.settle()
 				if f.runner() != nil {
 					t.Errorf("left: runner %+v", f.runner())
@@ -172,7 +172,7 @@ func TestRunnerThatLosesItsOwnerFinishesItsJob(t *testing.T) {
 // A cache that is late does not show a set that the API server has.
 func TestRunnerWhoseSetTheCacheDoesNotShowYetStays(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.Reader = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(newSet()).Build()
+		f.live.Reader = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(newSet()).Build()
 		if err := f.api.WithWatch.Delete(t.Context(), newSet()); err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +235,7 @@ func TestPodWithoutARunnerGoes(t *testing.T) {
 	runner := newRunner()
 	pod := newPod(runner, 37, "1")
 	pod.OwnerReferences = nil
-	secret := newSecret(runner, &registration{id: 37, config: "config"})
+	secret := newSecret(runner, 37, "config")
 	secret.OwnerReferences = nil
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod, *corev1.Secret)
@@ -257,7 +257,7 @@ func TestPodWithoutARunnerGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod, secret := pod.DeepCopy(), secret.DeepCopy()
 			test.change(pod, secret)
-			ours := isAbandonedSecret(secret, pod.Name)
+			ours := string(secret.Data[secretKeyRunnerName]) == pod.Name
 			inBubble(t, func(f *fixture) {
 				f.settle()
 				if stays := f.pod() != nil; stays != test.stays {
@@ -279,7 +279,7 @@ func TestSecretThatLostItsOwnerGoesWithTheRunner(t *testing.T) {
 	for name, data := range map[string]map[string][]byte{"its own": nil, "another's": {"theirs": []byte("kept")}} {
 		t.Run(name, func(t *testing.T) {
 			runner := newRunner(lost["no owner"])
-			secret := newSecret(runner, &registration{id: 37, config: "config"})
+			secret := newSecret(runner, 37, "config")
 			secret.UID, secret.OwnerReferences = "secret", nil
 			if data != nil {
 				secret.Data = data
@@ -354,7 +354,7 @@ func (f *fixture) vanish() {
 // One that came back without its finalizer may be garbage collected before it has got that again.
 func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
 	runner := newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil })
-	secret := newSecret(runner, &registration{id: 37, config: "config"})
+	secret := newSecret(runner, 37, "config")
 	secret.UID, secret.OwnerReferences = "secret", nil
 	inBubble(t, func(f *fixture) {
 		f.vanish()

@@ -2,9 +2,13 @@ package ephemeralrunner
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -22,8 +26,6 @@ const (
 	// contain the id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same
 	// thing.
 	rewordPeriod = 5 * time.Minute
-	// busyRetryAfter is the pause after GitHub has refused to remove a runner because it has a job.
-	busyRetryAfter = 30 * time.Second
 )
 
 // step is what to do next for a runner.
@@ -77,92 +79,114 @@ type decision struct {
 	requeueAt              time.Time
 }
 
+// exitCodeOutdated is the runner's exit code if GitHub refuses its version. The runner uses it only with
+// ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE=1.
+const exitCodeOutdated = 7
+
+// outcome is the state of a runner's pod. That its container exited with 0 means "finished or refused", not "the job succeeded".
+type outcome struct {
+	podstatus.State
+	// outside is set if the end came from outside the runner, and fault says whose fault it is: see podstatus.Ending.
+	outside bool
+	fault   podstatus.Fault
+}
+
+// outcomeOf reads a runner's pod, which may be nil.
+func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
+	o := outcome{State: podstatus.Of(pod, v1alpha1.RunnerContainerName, now)}
+	if o.outdated() {
+		o.Reason = "Outdated"
+		o.Message = fmt.Sprintf("GitHub refuses the runner version in image %s", kube.Image(&pod.Spec, v1alpha1.RunnerContainerName))
+	}
+	return o
+}
+
+func (o outcome) outdated() bool {
+	return o.Phase == podstatus.Failed && o.ExitCode == exitCodeOutdated
+}
+
 // decide returns the decision to take step s for the reason that the pod gives.
 func (o outcome) decide(s step) decision {
-	return decision{step: s, reason: o.reason, message: o.message}
+	return decision{step: s, reason: o.Reason, message: o.Message}
 }
 
-// progress is the state of a call.
-type progress struct {
-	known, running bool
-	failure        *failure  // nil if it succeeded or has not ended
-	finishedAt     time.Time // when it ended
-	retryAt        time.Time // when it may be repeated after a failure
+// observation is all that a decision depends on.
+type observation struct {
+	runner      *v1alpha1.EphemeralRunner
+	pod         outcome
+	bound       bool      // the pod has a node
+	startableAt time.Time // when the pod could first start: when it was created or, if later, bound to a node
+	now         time.Time
+
+	attempt
+	// hadPod is set if a pod of the present attempt has been seen.
+	hadPod bool
+	// failureNoted is set if the pod's failure is in the status; the pod is deleted next.
+	failureNoted bool
+	// podDueAt is when the pod must be gone once it has ended, zero if it is not being deleted.
+	podDueAt time.Time
+	// deletionDueAt is when the pod should be gone by the API server's clock, and finalizers are what it waits for. Both
+	// serve only the message.
+	deletionDueAt time.Time
+	finalizers    []string
+	// podEnding is what ended the pod while its job ran, as first seen.
+	podEnding podstatus.Ending
+	// runnerID is the runner's id on GitHub, 0 if not known.
+	runnerID int
+	// provisioning is the state of the last registration in this process.
+	provisioning calls.Progress
+	// removal is the state of the last call to remove the registration.
+	removal calls.Progress
+	// endDueAt is until when the pod of a completed job is expected to end.
+	endDueAt time.Time
+	// deferredUntil is until when writes that only report something must wait, zero if they need not.
+	deferredUntil time.Time
 }
 
-// busy reports whether GitHub refused because the runner has a job.
-func (p progress) busy() bool { return p.failure != nil && p.failure.kind == failureBusy }
-
-// succeeded reports whether the call has ended without a failure.
-func (p progress) succeeded() bool { return p.known && !p.running && p.failure == nil }
-
-// askAgain reports whether to make the call now, and if not, when: zero if it is under way or has succeeded.
-func (p progress) askAgain(now time.Time) (ask bool, at time.Time) {
-	switch {
-	case p.running || p.succeeded():
-		return false, time.Time{}
-	case now.Before(p.retryAt):
-		return false, p.retryAt
-	default:
-		return true, time.Time{}
-	}
+// ran reports whether the runner container of this attempt has started, which uses up its JIT config.
+func (o *observation) ran() bool {
+	status := &o.runner.Status
+	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() || !o.startedAt.IsZero()
 }
 
-// failure says why a call did not do what it should. It is an error.
-type failure struct {
-	kind            failureKind
-	reason, message string
-	// allowedAt is when GitHub allows the next request, zero if it did not say.
-	allowedAt time.Time
+// withPod returns a copy of the observation in which the pod has another outcome.
+func (o *observation) withPod(pod outcome) *observation {
+	other := *o
+	other.pod = pod
+	return &other
 }
 
-func (f *failure) Error() string { return f.message }
-
-type failureKind int
-
-const (
-	// failureTemporary: try again later.
-	failureTemporary failureKind = iota
-	// failureAway: the same, because the API server is away.
-	failureAway
-	// failureInvalid: the pod or Secret can't be created as the template has it.
-	failureInvalid
-	// failureNameTaken: a runner of another scale set, or somebody else's pod or Secret, has the name.
-	failureNameTaken
-	// failureClosed: the namespace or the runner is being deleted, so nothing can be created for it any more.
-	failureClosed
-	// failureBusy: GitHub says that the runner has a job.
-	failureBusy
-	// failureNotFound: the answer was that there is no such registration, but it may not have come from GitHub itself.
-	failureNotFound
-)
+// deregistered reports whether GitHub has removed the registration at our request, which proves that the runner has no job.
+func (o *observation) deregistered() bool {
+	return !o.runner.Status.HadJob() && o.removal.Succeeded()
+}
 
 // plan picks the next step of a runner that is neither done nor being deleted.
 func plan(o *observation) decision {
 	switch {
-	case o.provisioning.running:
+	case o.provisioning.Running:
 		// The client may repeat its request for the pod although the first one was carried out. If the pod were deleted in
 		// between, it would be created again, with a used JIT config. The runner is requeued when the call ends.
 		return decision{}
-	case o.runner.Status.JobCompleted() && (o.pod.over() || o.pod.state == podMissing):
+	case o.runner.Status.JobCompleted() && (o.pod.Over() || o.pod.Phase == podstatus.Missing):
 		return o.withLoss(decision{step: stepDeleteRunner})
 	case o.failureNoted:
 		return planDeleteFailedPod(o)
-	}
-	switch o.pod.state {
-	case podSucceeded:
-		return planSucceeded(o)
-	case podOutdated:
+	case o.pod.outdated():
 		return o.withLoss(o.pod.decide(stepOutdate))
-	case podNeverStarted:
+	}
+	switch o.pod.Phase {
+	case podstatus.Succeeded:
+		return planSucceeded(o)
+	case podstatus.NeverStarted:
 		return planEnded(o)
-	case podFailed:
+	case podstatus.Failed:
 		return planFailed(o)
-	case podRunning:
+	case podstatus.Running:
 		return planRunning(o)
-	case podBlocked:
+	case podstatus.Blocked:
 		return planBlocked(o)
-	case podPending:
+	case podstatus.Pending:
 		return planPending(o)
 	default:
 		return planMissing(o)
@@ -175,7 +199,7 @@ func planMissing(o *observation) decision {
 	switch {
 	case !o.exitedAt.IsZero() && o.deregistered():
 		return planStartedLate(o)
-	case !o.exitedAt.IsZero(), o.ending == podSucceeded && o.runner.Status.HadJob():
+	case !o.exitedAt.IsZero(), o.ending == podstatus.Succeeded && o.runner.Status.HadJob():
 		return planExited(o)
 	case o.hadPod:
 		return planLost(o)
@@ -191,16 +215,16 @@ func planMissing(o *observation) decision {
 // never shows may lack our labels, as every other would.
 func planLost(o *observation) decision {
 	lost := outcome{
-		reason: v1alpha1.ReasonPodLost, message: "the pod is gone though the runner had not finished",
+		State:   podstatus.State{Reason: v1alpha1.ReasonPodLost, Message: "the pod is gone though the runner had not finished"},
 		outside: true, fault: podstatus.FaultDisruption,
 	}
 	switch ending := &o.podEnding; {
-	case !o.hadPod && o.provisioning.known:
+	case !o.hadPod && o.provisioning.Known:
 		lost.fault = podstatus.FaultCluster
-	case o.hadPod && (ending.Outside || o.ending != podMissing):
-		lost.outside, lost.fault, lost.message = ending.Outside, ending.Fault, cmp.Or(ending.Message, lost.message)
+	case o.hadPod && (ending.Outside || o.ending != podstatus.Missing):
+		lost.outside, lost.fault, lost.Message = ending.Outside, ending.Fault, cmp.Or(ending.Message, lost.Message)
 		if ending.Cause != v1alpha1.LostCauseUnknown && ending.Cause != v1alpha1.LostCausePodDeleted {
-			lost.reason = cmp.Or(string(ending.Cause), lost.reason)
+			lost.Reason = cmp.Or(string(ending.Cause), lost.Reason)
 		}
 	}
 	return planFailed(o.withPod(lost))
@@ -209,7 +233,7 @@ func planLost(o *observation) decision {
 // planUnseen waits for a pod that the cache has never shown although it was created or a job was reported. Runners and pods
 // arrive on separate watches, and the pod watch may lag; treating the pod as lost would cost its job.
 func planUnseen(o *observation) decision {
-	if due := o.provisioning.finishedAt.Add(unseenTimeout); o.provisioning.known && o.now.Before(due) {
+	if due := o.provisioning.FinishedAt.Add(unseenTimeout); o.provisioning.Known && o.now.Before(due) {
 		return decision{requeueAt: due}
 	}
 	return planLost(o)
@@ -219,7 +243,7 @@ func planUnseen(o *observation) decision {
 // seen running or GitHub was asked to remove the registration, as for a pod that was blocked before: then only GitHub's
 // answer tells whether the config was used.
 func planEnded(o *observation) decision {
-	if o.ran() || o.removal.known {
+	if o.ran() || o.removal.Known {
 		return planFailed(o)
 	}
 	return planRetry(o, stepRetry)
@@ -233,20 +257,20 @@ func planProvision(o *observation) decision {
 	if due := nextAttemptAt(o); o.now.Before(due) {
 		return decision{requeueAt: due}
 	}
-	refusal := o.provisioning.failure
+	refusal := o.provisioning.Failure
 	switch {
 	case refusal == nil:
 		return planFirstTry(o)
-	case refusal.kind == failureInvalid:
-		return decision{step: stepFail, reason: refusal.reason, message: refusal.message}
-	case refusal.kind == failureNameTaken:
-		return decision{step: stepReplace, reason: refusal.reason, message: refusal.message}
-	case refusal.kind == failureBusy:
+	case refusal.Kind == calls.Invalid:
+		return decision{step: stepFail, reason: refusal.Reason, message: refusal.Message}
+	case refusal.Kind == calls.NameTaken:
+		return decision{step: stepReplace, reason: refusal.Reason, message: refusal.Message}
+	case refusal.Kind == calls.Busy:
 		return o.lostBusy(decision{step: stepFailBusy, reason: v1alpha1.ReasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"})
-	case refusal.kind == failureClosed:
+	case refusal.Kind == calls.Closed:
 		return decision{} // its deletion comes next
-	case o.now.Before(o.provisioning.retryAt):
-		return planReport(o, refusal, o.provisioning.retryAt)
+	case o.now.Before(o.provisioning.RetryAt):
+		return planReport(o, refusal, o.provisioning.RetryAt)
 	default:
 		return decision{step: stepProvision}
 	}
@@ -254,25 +278,25 @@ func planProvision(o *observation) decision {
 
 // planFirstTry handles an attempt in which no call has failed. If one has succeeded, the pod exists or existed.
 func planFirstTry(o *observation) decision {
-	if o.provisioning.known {
+	if o.provisioning.Known {
 		return planUnseen(o)
 	}
 	return decision{step: stepProvision}
 }
 
 // planReport has the status state the cause, unless it already does, and requeues the runner at requeueAt.
-func planReport(o *observation, cause *failure, requeueAt time.Time) decision {
+func planReport(o *observation, cause *calls.Failure, requeueAt time.Time) decision {
 	status := &o.runner.Status
-	if status.Reason == cause.reason && (status.Message == cause.message || o.now.Before(o.pendingReportedAt.Add(rewordPeriod))) {
+	if status.Reason == cause.Reason && (status.Message == cause.Message || o.now.Before(o.pendingReportedAt.Add(rewordPeriod))) {
 		return decision{requeueAt: requeueAt}
 	}
-	return decision{step: stepReportPending, reason: cause.reason, message: cause.message, requeueAt: requeueAt}
+	return decision{step: stepReportPending, reason: cause.Reason, message: cause.Message, requeueAt: requeueAt}
 }
 
 // planStartedLate handles a runner container that started just after its registration was removed: it will not get a job.
 func planStartedLate(o *observation) decision {
 	late := o.pod
-	late.reason, late.message = "StartedLate", "the runner container started after its registration had been removed"
+	late.Reason, late.Message = "StartedLate", "the runner container started after its registration had been removed"
 	return planRetry(o.withPod(late), stepReregister)
 }
 
@@ -284,16 +308,16 @@ func planRunning(o *observation) decision {
 	reported := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
 	due := o.startedAt.Add(readyTimeout)
 	switch {
-	case o.pod.sidecar != "" && !o.sidecarReported:
-		return decision{step: stepReportSidecar, reason: "SidecarFailed", message: o.pod.sidecar}
-	case reported && status.Ready == o.pod.ready && status.RunnerID == o.runnerID:
+	case o.pod.Sidecar != "" && !o.sidecarReported:
+		return decision{step: stepReportSidecar, reason: "SidecarFailed", message: o.pod.Sidecar}
+	case reported && status.Ready == o.pod.Ready && status.RunnerID == o.runnerID:
 		return decision{}
-	case !reported && !o.pod.ready && o.now.Before(due):
+	case !reported && !o.pod.Ready && o.now.Before(due):
 		return decision{requeueAt: due}
-	case !reported && status.JobCompleted() && o.now.Before(podDueToEnd(status)):
-		return decision{requeueAt: podDueToEnd(status)}
-	case !reported && o.deferStatus:
-		return decision{requeueAt: statusRecheckAt(o.runner, o.now)}
+	case !reported && status.JobCompleted() && o.now.Before(o.endDueAt):
+		return decision{requeueAt: o.endDueAt}
+	case !reported && !o.deferredUntil.IsZero():
+		return decision{requeueAt: o.deferredUntil}
 	default:
 		return decision{step: stepReportRunning}
 	}
@@ -318,7 +342,7 @@ func planExited(o *observation) decision {
 	switch {
 	case o.exitedAt.IsZero():
 		return decision{step: stepExited, requeueAt: o.now.Add(reportGracePeriod)}
-	case o.removal.running:
+	case o.removal.Running:
 		return decision{}
 	case o.now.Before(o.exitedAt.Add(reportGracePeriod)):
 		return decision{requeueAt: o.exitedAt.Add(reportGracePeriod)}
@@ -333,7 +357,7 @@ func planFailed(o *observation) decision {
 	switch {
 	case o.runner.Status.HadJob():
 		return o.withLoss(o.pod.decide(stepFail))
-	case o.removal.busy():
+	case o.removal.Busy():
 		return o.lostBusy(o.pod.decide(stepFailBusy))
 	default:
 		return planDeregistered(o)
@@ -343,12 +367,12 @@ func planFailed(o *observation) decision {
 // planDeregistered asks GitHub to remove the registration, and registers the runner again after that.
 func planDeregistered(o *observation) decision {
 	switch {
-	case o.removal.running:
+	case o.removal.Running:
 		return decision{}
 	case o.deregistered():
 		return planRetry(o, stepReregister)
-	case o.now.Before(o.removal.retryAt):
-		return planReport(o, o.removal.failure, o.removal.retryAt)
+	case o.now.Before(o.removal.RetryAt):
+		return planReport(o, o.removal.Failure, o.removal.RetryAt)
 	default:
 		return decision{step: stepDeregister}
 	}

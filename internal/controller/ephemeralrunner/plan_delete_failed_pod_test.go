@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // keptBy makes the pod fail, with finalizers that keep it from then on.
@@ -60,7 +61,7 @@ func TestRunnerWhosePodStaysComesBackInTime(t *testing.T) {
 			}
 			f.elapse(requeueAfter)
 		}
-		if took := time.Since(start); took > defaultPendingTimeout+stuckAfter {
+		if took := time.Since(start); took > defaultPendingTimeout+podstatus.StuckAfter {
 			t.Errorf("given up after %s, want %s", took, defaultPendingTimeout)
 		}
 	}, newRunner())
@@ -90,15 +91,15 @@ func TestPodDueAt(t *testing.T) {
 	}{
 		"not being deleted":             {timeout: long},
 		"deleted just now":              {timeout: long, grace: time.Minute, deleting: noon, want: noon.Add(long)},
-		"longer grace period":           {timeout: time.Minute, grace: long, deleting: noon, want: noon.Add(long + stuckAfter)},
-		"no timeout":                    {deleting: noon, want: noon.Add(stuckAfter)},
+		"longer grace period":           {timeout: time.Minute, grace: long, deleting: noon, want: noon.Add(long + podstatus.StuckAfter)},
+		"no timeout":                    {deleting: noon, want: noon.Add(podstatus.StuckAfter)},
 		"failure noted before":          {timeout: long, deleting: noon, noted: noon.Add(-time.Minute), want: noon.Add(long - time.Minute)},
-		"failure noted long before":     {timeout: time.Minute, deleting: noon, noted: noon.Add(-long), want: noon.Add(stuckAfter)},
+		"failure noted long before":     {timeout: time.Minute, deleting: noon, noted: noon.Add(-long), want: noon.Add(podstatus.StuckAfter)},
 		"failure noted long after":      {timeout: long, grace: long, deleting: noon.Add(-2 * long), noted: noon, want: noon.Add(long)},
 		"failure noted by a fast clock": {timeout: long, deleting: noon.Add(-time.Minute), noted: noon.Add(2 * long), want: noon.Add(long - time.Minute)},
 	} {
 		t.Run(title, func(t *testing.T) {
-			p := &pass{EphemeralRunner: newRunner(), pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}, memory: &memory{pod: lastPod{uid: "pod", deletingAt: test.deleting}}}
+			p := &pass{EphemeralRunner: newRunner(), pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}, memory: &remembered{memory: &memory{pod: lastPod{uid: "pod", deletingAt: test.deleting}}}}
 			p.Spec.PendingTimeout = &metav1.Duration{Duration: test.timeout}
 			if !test.deleting.IsZero() {
 				// By the API server's clock, whose date does not matter.
@@ -107,7 +108,7 @@ func TestPodDueAt(t *testing.T) {
 			if !test.noted.IsZero() {
 				p.Status.Failures = map[string]metav1.Time{string(p.pod.UID): metav1.NewTime(test.noted)}
 			}
-			if got := p.podDueAt(noon); !got.Equal(test.want) {
+			if got := p.memory.podDueAt(p.EphemeralRunner, p.pod, noon); !got.Equal(test.want) {
 				t.Errorf("podDueAt() = %s, want %s", got, test.want)
 			}
 		})

@@ -3,7 +3,9 @@ package ephemeralrunner
 import (
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 const (
@@ -15,6 +17,35 @@ const (
 	// deleted. If it takes longer, garbage collection deletes the pod because its owner is gone.
 	unseenFinalizingTimeout = 10 * time.Second
 )
+
+// deletion is what was seen of a runner that is being deleted.
+type deletion struct {
+	deletingAt time.Time // when it was first seen with a deletionTimestamp
+	stoppedAt  time.Time // since when it has been seen without a running container
+	podGoneAt  time.Time // since when it has been seen without a pod
+	heldAt     time.Time // since when it waits for its set to count its lost job
+	forced     bool      // its pod was deleted without GitHub's consent, after GitHub had its time to answer
+}
+
+// see notes since when the runner is being deleted, its container does not run, and its pod is gone. A container that was
+// about to start, or a pod that appears late, resets its clock.
+func (d *deletion) see(running, gone bool, now time.Time) {
+	kube.SetIfZero(&d.deletingAt, now)
+	d.stoppedAt = since(d.stoppedAt, !running, now)
+	d.podGoneAt = since(d.podGoneAt, gone, now)
+}
+
+// since returns when a condition that holds began: now if it is new, zero if it does not hold.
+func since(began time.Time, holds bool, now time.Time) time.Time {
+	switch {
+	case !holds:
+		return time.Time{}
+	case began.IsZero():
+		return now
+	default:
+		return began
+	}
+}
 
 // finalization is what a runner that is being deleted still needs. One pass may do several of these things.
 type finalization struct {
@@ -46,7 +77,7 @@ type finalizing struct {
 	registered   bool // GitHub may have a registration
 	provisioning bool // a registration is under way; its pod may still be created
 	unseen       bool // a pod was just created and has not been seen yet
-	removal      progress
+	removal      calls.Progress
 	podDueAt     time.Time // when the pod must be gone once it has ended, zero if it is not being deleted
 	keptReported bool      // the status says that somebody keeps the pod
 	now          time.Time
@@ -69,7 +100,7 @@ func planFinalization(o *finalizing) finalization {
 		f.onlyUnbound = !o.ended()
 		f.planDeregister(o)
 	}
-	if o.pod.state == podMissing {
+	if o.pod.Phase == podstatus.Missing {
 		f.planRemoveFinalizers(o, noMoreJobs)
 	}
 	f.planReportKept(o)
@@ -80,7 +111,7 @@ func planFinalization(o *finalizing) finalization {
 // finalizer keeps it, and the runner stays with it; it must not count against maxRunners for that long.
 func (f *finalization) planReportKept(o *finalizing) {
 	switch {
-	case !o.pod.over() || o.podDueAt.IsZero() || o.keptReported:
+	case !o.pod.Over() || o.podDueAt.IsZero() || o.keptReported:
 	case o.now.Before(o.podDueAt):
 		f.requeueBy(o.podDueAt)
 	default:
@@ -90,23 +121,23 @@ func (f *finalization) planReportKept(o *finalizing) {
 
 // nothingLeft reports whether the runner has neither a pod nor a registration that could have a job.
 func (o *finalizing) nothingLeft() bool {
-	return !o.provisioning && !o.unseen && o.pod.state == podMissing && o.noMoreJobs()
+	return !o.provisioning && !o.unseen && o.pod.Phase == podstatus.Missing && o.noMoreJobs()
 }
 
 // noMoreJobs reports whether the runner can't get a job any more: it has had its one, or it has no registration.
 func (o *finalizing) noMoreJobs() bool {
-	return o.completed || !o.registered || o.removal.succeeded()
+	return o.completed || !o.registered || o.removal.Succeeded()
 }
 
 // mayRun reports whether the runner may be at work, whatever its pod's status says: the kubelet reports a start some time
 // after it, and the cache shows it later still. Only a pod without a node has certainly not started, and only if no job is
 // known: a job means that the cache is behind.
 func (o *finalizing) mayRun() bool {
-	return !o.ended() && (o.pod.state != podPending || o.bound || o.mayHaveJob)
+	return !o.ended() && (o.pod.Phase != podstatus.Pending || o.bound || o.mayHaveJob)
 }
 
 // ended reports whether the runner container will not run again, or never ran.
-func (o *finalizing) ended() bool { return o.pod.over() || o.pod.state == podMissing }
+func (o *finalizing) ended() bool { return o.pod.Over() || o.pod.Phase == podstatus.Missing }
 
 // planRemoveFinalizers removes the finalizers of a runner whose pod is gone, once GitHub has no registration of it or has had
 // its time to answer.
@@ -119,8 +150,8 @@ func (f *finalization) planRemoveFinalizers(o *finalizing, noMoreJobs bool) {
 		f.removeFinalizers = true
 	case o.forced || !o.now.Before(deadline):
 		f.removeFinalizers, f.leftBehind = true, "no answer from GitHub"
-		if o.removal.failure != nil {
-			f.leftBehind = o.removal.failure.message
+		if o.removal.Failure != nil {
+			f.leftBehind = o.removal.Failure.Message
 		}
 	default:
 		f.requeueBy(deadline)
@@ -132,7 +163,7 @@ func planDraining(o *finalizing) finalization {
 	var f finalization
 	f.planDeregister(o)
 	switch deadline := o.deletingAt.Add(answerTimeout); {
-	case o.removal.busy() || o.mayHaveJob:
+	case o.removal.Busy() || o.mayHaveJob:
 		f.reportDraining = true
 	case o.now.Before(deadline):
 		f.requeueBy(deadline)
@@ -145,11 +176,11 @@ func planDraining(o *finalizing) finalization {
 // planDeregister asks GitHub to remove the registration, unless that is under way or it is too early to ask again. A refusal
 // because of a job no longer counts once the container has stopped.
 func (f *finalization) planDeregister(o *finalizing) {
-	if o.removal.busy() && o.removal.finishedAt.Before(o.stoppedAt) {
+	if o.removal.Busy() && o.removal.FinishedAt.Before(o.stoppedAt) {
 		f.deregister = true
 		return
 	}
-	ask, at := o.removal.askAgain(o.now)
+	ask, at := o.removal.AskAgain(o.now)
 	f.deregister = ask
 	f.requeueBy(at)
 }

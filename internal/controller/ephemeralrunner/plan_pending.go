@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 const (
@@ -42,8 +44,8 @@ func planPending(o *observation) decision {
 		return planStarting(o, due)
 	case o.bound:
 		late := o.pod
-		late.reason = v1alpha1.ReasonPendingTimeout
-		late.message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, o.pod.reason, o.pod.message)
+		late.Reason = v1alpha1.ReasonPendingTimeout
+		late.Message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, o.pod.Reason, o.pod.Message)
 		// The container may start at this very moment, so GitHub is asked first, as if it had started.
 		return planDeregistered(o.withPod(late))
 	default:
@@ -54,14 +56,13 @@ func planPending(o *observation) decision {
 // planStarting gives a pod on a node until due to start. If the kubelet gives an unusual reason, such as the CrashLoopBackOff
 // of a sidecar, the status says so early: it may pass by itself, but usually somebody must act.
 func planStarting(o *observation, due time.Time) decision {
-	switch o.pod.reason {
-	case "", waitingForCreation, waitingForInit, v1alpha1.ReasonPending:
+	if podstatus.IsUsual(o.pod.Reason) {
 		return decision{requeueAt: due}
 	}
 	if early := o.startableAt.Add(explainAfter); o.now.Before(early) {
 		return decision{requeueAt: kube.EarlierOf(early, due)}
 	}
-	return planReport(o, &failure{reason: o.pod.reason, message: o.pod.message}, due)
+	return planReport(o, &calls.Failure{Reason: o.pod.Reason, Message: o.pod.Message}, due)
 }
 
 // planUnbound keeps an unschedulable pod for as long as it takes, because a new pod would make node autoscalers start over.
@@ -70,7 +71,7 @@ func planUnbound(o *observation, due time.Time) decision {
 	if early := kube.EarlierOf(o.startableAt.Add(explainAfter), due); o.now.Before(early) {
 		return decision{requeueAt: early}
 	}
-	return planReport(o, &failure{reason: o.pod.reason, message: o.pod.message}, time.Time{})
+	return planReport(o, &calls.Failure{Reason: o.pod.Reason, Message: o.pod.Message}, time.Time{})
 }
 
 // planBlocked gives up a pod that its kubelet can't start: another pod, perhaps on another node, has a better chance. GitHub
@@ -81,9 +82,25 @@ func planBlocked(o *observation) decision {
 	switch {
 	case o.runner.Status.HadJob():
 		return decision{} // it runs: the pod's status is behind
-	case o.pod.passing && o.now.Before(due):
+	case o.pod.Passing && o.now.Before(due):
 		return decision{requeueAt: due}
 	default:
 		return planDeregistered(o)
+	}
+}
+
+// planDeleteFailedPod deletes a pod whose failure is in the status. If the pod is still there at podDueAt, somebody's
+// finalizer keeps it, and until it is gone the runner can't have another pod. So the runner has failed and another one
+// replaces it; this pod's container has ended, and its registration is unused or removed. stepReplace would not do: a runner
+// that exists and has not failed counts against maxRunners.
+func planDeleteFailedPod(o *observation) decision {
+	switch {
+	case o.podDueAt.IsZero():
+		return decision{step: stepDeleteFailedPod}
+	case o.now.Before(o.podDueAt):
+		return decision{step: stepDeleteFailedPod, requeueAt: o.podDueAt}
+	default:
+		message := kube.WhyTerminating(o.runner.Name, o.deletionDueAt, o.finalizers)
+		return decision{step: stepFail, reason: v1alpha1.ReasonPodTerminating, message: message}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // A pod without a node stays. Why it has none is reported after half a minute, or after its pendingTimeout if that is less.
@@ -26,7 +27,7 @@ func TestWhyAPodHasNoNodeIsReportedEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{
 				runner: &v1alpha1.EphemeralRunner{}, now: created.Add(test.after), startableAt: created,
-				pod: outcome{state: podPending, reason: "Unschedulable", message: "no node"},
+				pod: outcome{State: podstatus.State{Phase: podstatus.Pending, Reason: "Unschedulable", Message: "no node"}},
 			}
 			if test.timeout > 0 {
 				o.runner.Spec.PendingTimeout = &metav1.Duration{Duration: test.timeout}

@@ -10,12 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // anyObservation returns a random observation, possible or not.
 func anyObservation(random *rand.Rand) *observation {
 	chance := func(n int) bool { return random.IntN(n) == 0 }
-	o := given(podState(random.IntN(int(podFailed)+1)), after(time.Duration(random.IntN(1200))*time.Second))
+	o := given(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)), after(time.Duration(random.IntN(1200))*time.Second))
 	phases := []v1alpha1.EphemeralRunnerPhase{"", v1alpha1.EphemeralRunnerPhasePending, v1alpha1.EphemeralRunnerPhaseRunning}
 	o.runner.Status.Phase = phases[random.IntN(len(phases))]
 	failedTimes(random.IntN(7), noon)(o)
@@ -29,14 +31,17 @@ func anyObservation(random *rand.Rand) *observation {
 			one.change(o)
 		}
 	}
-	if o.pod.state == podRunning && o.startedAt.IsZero() {
+	if o.pod.Phase == podstatus.Running && o.startedAt.IsZero() {
 		o.startedAt = noon
+	}
+	if chance(2) && o.pod.Phase == podstatus.Failed {
+		outdated(o)
 	}
 	anyProgress := []func(*observation){
 		func(*observation) {}, provisioning, provisioned, agreed, asking,
-		removalFailed(failureBusy, noon.Add(time.Minute)), removalFailed(failureTemporary, noon.Add(time.Minute)),
-		provisioningFailed(failureTemporary, noon.Add(time.Minute)), provisioningFailed(failureInvalid, noon),
-		provisioningFailed(failureNameTaken, noon),
+		removalFailed(calls.Busy, noon.Add(time.Minute)), removalFailed(calls.Temporary, noon.Add(time.Minute)),
+		provisioningFailed(calls.Temporary, noon.Add(time.Minute)), provisioningFailed(calls.Invalid, noon),
+		provisioningFailed(calls.NameTaken, noon),
 	}
 	anyProgress[random.IntN(len(anyProgress))](o)
 	if chance(5) {
@@ -64,7 +69,7 @@ func live(o *observation) bool {
 	if o.failureNoted || o.runner.Status.JobCompleted() {
 		return false // its attempt was over before
 	}
-	return o.runner.Status.HadJob() && (o.pod.state == podRunning || o.pod.state == podPending || o.pod.state == podBlocked)
+	return o.runner.Status.HadJob() && (o.pod.Phase == podstatus.Running || o.pod.Phase == podstatus.Pending || o.pod.Phase == podstatus.Blocked)
 }
 
 func TestNoStepEndsALiveJob(t *testing.T) {
@@ -97,7 +102,7 @@ func TestNoStepReusesAJITConfigThatMayBeRemoved(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
 		o := anyObservation(random)
-		if d := plan(o); o.removal.known && d.step == stepRetry {
+		if d := plan(o); o.removal.Known && d.step == stepRetry {
 			t.Fatalf("seed %d, observation %d: step %d though the registration may be removed: %+v", seed, i, d.step, o)
 		}
 	}
@@ -120,7 +125,7 @@ func TestPlanLeavesTheObservationAsItWas(t *testing.T) {
 // anyFinalizing returns a random observation of a runner that is being deleted, possible or not.
 func anyFinalizing(random *rand.Rand) *finalizing {
 	chance := func(n int) bool { return random.IntN(n) == 0 }
-	o := finalizingOf(podState(random.IntN(int(podFailed)+1)), lateBy(time.Duration(random.IntN(600))*time.Second))
+	o := finalizingOf(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)), lateBy(time.Duration(random.IntN(600))*time.Second))
 	o.bound, o.registered = o.bound && !chance(3), !chance(8)
 	o.mayHaveJob, o.completed, o.provisioning, o.unseen, o.forced = chance(2), chance(8), chance(8), chance(4), chance(4)
 	switch due := time.Duration(random.IntN(600)) * time.Second; random.IntN(4) {
@@ -130,7 +135,7 @@ func anyFinalizing(random *rand.Rand) *finalizing {
 	case 2:
 		removedOnGitHub(o)
 	default:
-		refused(failureKind(random.IntN(int(failureNotFound)+1)), due)(o)
+		refused(calls.Kind(random.IntN(int(calls.NotFound)+1)), due)(o)
 	}
 	return o
 }
@@ -138,8 +143,8 @@ func anyFinalizing(random *rand.Rand) *finalizing {
 // mayEnd reports whether a runner that is being deleted certainly has no job, or GitHub has had its time to say whether it
 // has a job that no report has mentioned.
 func mayEnd(o *finalizing) bool {
-	agreed := o.removal.known && !o.removal.running && o.removal.failure == nil
-	busy := o.mayHaveJob || o.removal.failure != nil && o.removal.failure.kind == failureBusy
+	agreed := o.removal.Known && !o.removal.Running && o.removal.Failure == nil
+	busy := o.mayHaveJob || o.removal.Failure != nil && o.removal.Failure.Kind == calls.Busy
 	late := !busy && !o.now.Before(noon.Add(answerTimeout))
 	return agreed || late || o.completed || !o.registered
 }
@@ -153,8 +158,8 @@ func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
 	for i := range 100_000 {
 		o := anyFinalizing(random)
 		f := planFinalization(o)
-		live := o.pod.state == podPending || o.pod.state == podBlocked || o.pod.state == podRunning
-		unbound := o.pod.state == podPending && !o.bound && !o.mayHaveJob && f.onlyUnbound
+		live := o.pod.Phase == podstatus.Pending || o.pod.Phase == podstatus.Blocked || o.pod.Phase == podstatus.Running
+		unbound := o.pod.Phase == podstatus.Pending && !o.bound && !o.mayHaveJob && f.onlyUnbound
 		switch ends := f.deleteChildren || f.removeFinalizers; {
 		case ends && o.provisioning:
 			t.Fatalf("seed %d, observation %d: %+v while a pod may be created: %+v", seed, i, f, o)
@@ -188,16 +193,16 @@ func carryOut(o *observation, d decision) bool {
 	case stepWait, stepReportSidecar, stepReportPending, stepReportRunning:
 		return waitOn(o, d)
 	case stepProvision:
-		o.provisioning, o.runnerID = progress{known: true, finishedAt: o.now}, 8
-		o.pod, o.hadPod, o.bound = outcome{state: podNeverStarted, reason: "Rejected"}, true, true
+		o.provisioning, o.runnerID = calls.Progress{Known: true, FinishedAt: o.now}, 8
+		o.pod, o.hadPod, o.bound = outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}}, true, true
 	case stepDeregister:
-		o.removal = progress{known: true}
+		o.removal = calls.Progress{Known: true}
 	case stepRetry, stepReregister:
 		noteFailure(o)
 	case stepDeleteFailedPod:
-		o.failureNoted, o.hadPod, o.pod = false, false, outcome{state: podMissing}
+		o.failureNoted, o.hadPod, o.pod = false, false, outcome{}
 	case stepExited:
-		o.exitedAt, o.pod = o.now, outcome{state: podMissing}
+		o.exitedAt, o.pod = o.now, outcome{}
 	case stepSucceed, stepFail, stepFailBusy, stepOutdate, stepDeleteRunner, stepReplace:
 		return true
 	}
@@ -209,19 +214,19 @@ func waitOn(o *observation, d decision) bool {
 	o.sidecarReported, o.runner.Status.Reason, o.runner.Status.Message, o.pendingReportedAt = true, d.reason, d.message, o.now
 	switch {
 	case d.step == stepReportRunning:
-		o.runner.Status.Phase, o.runner.Status.Ready, o.runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, o.pod.ready, o.runnerID
-	case o.provisioning.running:
-		o.provisioning = progress{known: true, failure: &failure{}, retryAt: o.now}
-	case o.removal.running:
-		o.removal = progress{known: true}
+		o.runner.Status.Phase, o.runner.Status.Ready, o.runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, o.pod.Ready, o.runnerID
+	case o.provisioning.Running:
+		o.provisioning = calls.Progress{Known: true, Failure: &calls.Failure{}, RetryAt: o.now}
+	case o.removal.Running:
+		o.removal = calls.Progress{Known: true}
 	case d.requeueAt.After(o.now):
 		o.now = d.requeueAt
-	case o.pod.state == podRunning:
-		o.pod.state = podFailed
-	case o.pod.state == podPending || o.pod.state == podBlocked:
-		o.pod.state, o.bound = podNeverStarted, true
+	case o.pod.Phase == podstatus.Running:
+		o.pod.Phase = podstatus.Failed
+	case o.pod.Phase == podstatus.Pending || o.pod.Phase == podstatus.Blocked:
+		o.pod.Phase, o.bound = podstatus.NeverStarted, true
 	default:
-		return d.requeueAt.IsZero() && o.provisioning.failure != nil && o.provisioning.failure.kind == failureClosed
+		return d.requeueAt.IsZero() && o.provisioning.Failure != nil && o.provisioning.Failure.Kind == calls.Closed
 	}
 	return false
 }
@@ -229,5 +234,5 @@ func waitOn(o *observation, d decision) bool {
 func noteFailure(o *observation) {
 	o.runner.Status.Failures[fmt.Sprint(len(o.runner.Status.Failures))] = metav1.NewTime(o.now)
 	o.runner.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
-	o.provisioning, o.removal, o.attempt, o.hadPod, o.pod = progress{}, progress{}, attempt{}, false, outcome{state: podMissing}
+	o.provisioning, o.removal, o.attempt, o.hadPod, o.pod = calls.Progress{}, calls.Progress{}, attempt{}, false, outcome{}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -31,7 +33,7 @@ func statusOf(phase corev1.PodPhase, states ...corev1.ContainerState) func(*core
 func restarted(state corev1.ContainerState, code int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		statusOf(corev1.PodRunning, state)(p)
-		status := runnerStatus(p)
+		status := kube.ContainerStatus(p, v1alpha1.RunnerContainerName)
 		status.RestartCount, status.LastTerminationState = 3, exited(code, "Error")
 	}
 }
@@ -61,7 +63,7 @@ var vague = map[string]func(*corev1.Pod){
 	"Running, was restarted":      restarted(running, 0),
 	"Running, another's state": func(p *corev1.Pod) {
 		statusOf(corev1.PodRunning, exited(0, "Completed"))(p)
-		runnerStatus(p).Name = "other"
+		kube.ContainerStatus(p, v1alpha1.RunnerContainerName).Name = "other"
 	},
 	"init containers run again":    initAgain,
 	"Running, two states of one":   statusOf(corev1.PodRunning, running, exited(0, "Completed")),
@@ -159,7 +161,7 @@ func TestVagueStatusesOfAnIdleRunnerEnd(t *testing.T) {
 					f.reconcile()
 					f.reconcile()
 				}
-				if pod := f.pod(); !f.runner().Status.Done() && (pod == nil || outcomeOf(pod, time.Now()).state != podRunning) {
+				if pod := f.pod(); !f.runner().Status.Done() && (pod == nil || outcomeOf(pod, time.Now()).Phase != podstatus.Running) {
 					t.Errorf("in the end: %+v", f.runner().Status)
 				}
 			}, newRunner(withSidecar, pendingFor(time.Minute)))
@@ -277,7 +279,7 @@ func TestJobOfAPodWithoutItsLabelContinues(t *testing.T) {
 		f.setPod(runs)
 		f.setStatus(hasReportedJob)
 		f.settle()
-		f.controller.options.Client = podlessCache{f.api}
+		f.cache.Client = podlessCache{f.api}
 		f.watch(time.Hour)
 		if f.pod() == nil || f.runner().Status.Done() {
 			t.Fatalf("the pod of a job is gone, or its runner given up: %+v", f.runner().Status)
@@ -323,7 +325,7 @@ func (s *simulation) lie() {
 	titles := slices.Sorted(maps.Keys(lies)) // sorted, so that a seed draws the same one again
 	shown := s.pod.DeepCopy()
 	lies[titles[s.random.IntN(len(titles))]](shown)
-	if outcomeOf(shown, time.Now()).state == podNeverStarted {
+	if outcomeOf(shown, time.Now()).Phase == podstatus.NeverStarted {
 		return
 	}
 	s.pod, s.node.reported = shown, false

@@ -7,9 +7,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+)
+
+// The actions named by Events.
+const (
+	actionRegister = "Register"
+	actionRun      = "RunPod"
+	actionDelete   = "Delete"
 )
 
 // reportRunning writes the only status patch of a runner that simply works.
@@ -17,11 +26,11 @@ func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
 	starts := status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
-	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, p.outcome.ready
+	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, p.outcome.Ready
 	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
 	status.Reason, status.Message = "", ""
 	c.resolveConditions(p)
-	defer c.statusGate.enter()()
+	defer c.reports.Enter()()
 	wrote, err := c.writeStatus(ctx, p, before)
 	if wrote && starts {
 		countStart(p, p.memory.startedAt) // not earlier: a write that fails is repeated
@@ -62,13 +71,6 @@ func (c *Controller) resolveConditions(p *pass) {
 	}
 }
 
-// reportSidecar records an Event about a container that has died next to the runner. Only the runner's own end decides, but a
-// job's failure may have this cause.
-func (c *Controller) reportSidecar(ctx context.Context, p *pass, d decision) {
-	p.memory.sidecarReported = true
-	c.record(ctx, p, sidecarFailed(d))
-}
-
 // reportPending writes to the status, and records as an Event once, why the runner does not run yet.
 func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) error {
 	before := p.EphemeralRunner.DeepCopy()
@@ -84,16 +86,8 @@ func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) err
 	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
 		report.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
 	p.memory.pendingReportedAt = c.options.Clock.Now()
-	return c.patchStatus(ctx, p, before, runnerWaits(d))
-}
-
-// fail ends a runner that has failed for good.
-func (c *Controller) fail(ctx context.Context, p *pass, d decision) error {
-	events := []report.Event{runnerFailed(d)}
-	if d.step == stepFailBusy {
-		return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events, jobByGitHub)
-	}
-	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events)
+	// The Event is recorded once per reason, and again later if the message has changed.
+	return c.patchStatus(ctx, p, before, report.Warning(d.reason, actionRun, "the runner waits: "+d.message))
 }
 
 // reportExitedIdle completes what the runner's set has begun. The set marks a runner that has succeeded without a job as
@@ -106,20 +100,8 @@ func (c *Controller) reportExitedIdle(ctx context.Context, p *pass) error {
 	return c.patchStatus(ctx, p, p.EphemeralRunner.DeepCopy(), runnerFailed(decision{reason: p.Status.Reason, message: p.Status.Message}))
 }
 
-// outdate ends a runner whose version GitHub refuses.
-func (c *Controller) outdate(ctx context.Context, p *pass, d decision) error {
-	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []report.Event{runnerOutdated(d)})
-}
-
 // jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
 var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
-
-// mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub mentioned
-// one.
-func (p *pass) mayHaveJob() bool {
-	return working(&p.Status) || p.memory.busy ||
-		meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
-}
 
 // finish writes a final phase, then deletes pod and Secret.
 func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d decision,
@@ -135,4 +117,34 @@ func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.Ephemer
 		return err
 	}
 	return errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p))
+}
+
+// runnerFailed is the last Event of a runner that has failed for good.
+func runnerFailed(d decision) report.Event {
+	return report.Warning(d.reason, actionRun, "the runner failed: "+d.message)
+}
+
+// patchStatus writes the status and then records the Events. A write that fails is repeated; its Events must not be.
+func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) error {
+	_, err := c.writeStatus(ctx, p, before, events...)
+	return err
+}
+
+// writeStatus is patchStatus for callers that need to know whether something was written.
+func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) (bool, error) {
+	p.Status.ObservedGeneration = p.Generation
+	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), readiness(&p.Status)...)
+	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.EphemeralRunner, before)
+	if wrote {
+		p.memory.writtenVersion = p.ResourceVersion
+		for _, event := range events {
+			c.record(ctx, p, event)
+		}
+	}
+	return wrote, client.IgnoreNotFound(err)
+}
+
+// record records an Event about the runner and logs it. A runner that simply succeeds gets none.
+func (c *Controller) record(ctx context.Context, p *pass, event report.Event) {
+	report.RecordEvent(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
 }

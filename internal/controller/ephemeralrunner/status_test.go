@@ -2,6 +2,7 @@ package ephemeralrunner
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // A status that could not be written is written again; its Event is recorded once.
@@ -85,4 +87,15 @@ func TestReadinessFollowsThePhase(t *testing.T) {
 			t.Error("a runner is ready whose pod is not")
 		}
 	}
+}
+
+// Whoever reads the status of a runner that is not registered also reads what happens next.
+func TestTheNextStepIsInTheStatus(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.jit = actions.ErrScaleSetNotFound
+		f.settle()
+		if got := f.runner().Status.Message; !strings.Contains(got, "the manager recreates the scale set") {
+			t.Errorf("message %q, want what follows", got)
+		}
+	}, newRunner())
 }

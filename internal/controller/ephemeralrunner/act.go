@@ -9,18 +9,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // apply takes a step, and returns when to reconcile the runner again.
 func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time, error) {
 	switch d.step {
 	case stepProvision:
-		return c.provisionCounted(ctx, p)
+		return c.launchCounted(ctx, p)
 	case stepDeregister:
 		c.deregister(p)
 	case stepReportRunning:
@@ -28,7 +32,9 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 	case stepReportPending:
 		return d.requeueAt, c.reportPending(ctx, p, d)
 	case stepReportSidecar:
-		c.reportSidecar(ctx, p, d)
+		// Only the runner's own end decides, but a job's failure may have this cause.
+		p.memory.sidecarReported = true
+		c.record(ctx, p, report.Warning(d.reason, actionRun, d.message))
 		return c.options.Clock.Now(), nil // so that the next pass plans for the pod itself
 	case stepDeleteFailedPod:
 		return d.requeueAt, c.deletePod(ctx, p)
@@ -39,10 +45,12 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 		return d.requeueAt, c.deletePod(ctx, p)
 	case stepSucceed:
 		return d.requeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseSucceeded, decision{}, nil)
-	case stepFail, stepFailBusy:
-		return d.requeueAt, c.fail(ctx, p, d)
+	case stepFail:
+		return d.requeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, []report.Event{runnerFailed(d)})
+	case stepFailBusy:
+		return d.requeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, []report.Event{runnerFailed(d)}, jobByGitHub)
 	case stepOutdate:
-		return d.requeueAt, c.outdate(ctx, p, d)
+		return d.requeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []report.Event{report.Warning(d.reason, actionRun, d.message)})
 	case stepDeleteRunner, stepReplace:
 		return d.requeueAt, c.deleteRunner(ctx, p, d)
 	case stepWait:
@@ -50,14 +58,15 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 	return d.requeueAt, nil
 }
 
-// provisionCounted starts an attempt of a runner that its set counts. Any other waits, and says so.
-func (c *Controller) provisionCounted(ctx context.Context, p *pass) (time.Time, error) {
+// launchCounted starts an attempt of a runner that its set counts. Any other waits, and says so.
+func (c *Controller) launchCounted(ctx context.Context, p *pass) (time.Time, error) {
 	why, err := c.uncounted(ctx, p)
 	switch {
 	case err != nil:
 		return time.Time{}, err
 	case why == nil:
-		c.provision(p)
+		// No copy of the runner: a pass that launches writes no status.
+		c.launcher.Start(p.EphemeralRunner, p.memory.runnerID, &p.memory.launch)
 		return time.Time{}, nil
 	}
 	now := c.options.Clock.Now()
@@ -68,15 +77,15 @@ func (c *Controller) provisionCounted(ctx context.Context, p *pass) (time.Time, 
 // until its set has read its status. While there may be a job, it is the set that asks GitHub, which may still count it; and after a job
 // that was not lost, the runner itself has told GitHub.
 func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
-	if p.provisioning.running {
+	if p.provisioning.Running {
 		return time.Time{}, nil // see plan
 	}
-	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.deleteHookResources(ctx, p), c.reportExitedIdle(ctx, p))
+	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.deleteHooked(ctx, p), c.reportExitedIdle(ctx, p))
 	told := p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() && p.Status.LostCause == ""
-	if told || p.mayHaveJob() || c.unregistered(p) || c.options.Removed.Has(p.UID, p.memory.runnerID) {
+	if told || p.memory.mayHaveJob(&p.Status) || p.memory.unregistered(p.EphemeralRunner, c.beganAt) || c.options.Removed.Has(p.UID, p.memory.runnerID) {
 		return time.Time{}, err
 	}
-	ask, at := c.removal(p).askAgain(c.options.Clock.Now())
+	ask, at := c.removal(p).AskAgain(c.options.Clock.Now())
 	if ask {
 		c.deregister(p)
 	}
@@ -108,7 +117,7 @@ func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) erro
 	}
 	p.memory.runnerDeleted = true
 	if d.step == stepReplace {
-		c.record(ctx, p, replaced(d))
+		c.record(ctx, p, report.Warning(d.reason, actionRegister, d.message))
 	}
 	return nil
 }
@@ -142,7 +151,11 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 		p.memory.runnerID = 0
 	}
 	before := p.EphemeralRunner.DeepCopy()
-	key := attemptKey(p)
+	var seen types.UID
+	if p.memory.hadPod(&p.Status) {
+		seen = p.memory.pod.uid
+	}
+	key := newKey(&p.Status, seen)
 	p.memory.failed = &failedAttempt{key, d}
 	note(&p.Status, key, d, c.options.Clock.Now())
 	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.runnerID
@@ -159,9 +172,20 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 func (c *Controller) endAttempt(p *pass) {
 	p.memory.newAttempt(p.memory.failed.step == stepReregister)
 	p.memory.failed = nil
-	c.provisions.Forget(p.key)
-	c.deregistrations.Forget(p.key)
-	p.provisioning = progress{}
+	c.launcher.Forget(p.key)
+	c.deregistrar.Forget(p.key)
+	p.provisioning = calls.Progress{}
+}
+
+// attemptEnded is the Event of every attempt that ended without a job and may be followed by another.
+func attemptEnded(d decision, status *v1alpha1.EphemeralRunnerStatus) report.Event {
+	if d.disruption {
+		return report.Warning(d.reason, actionRun, fmt.Sprintf(
+			"the runner lost its pod before it had a job, which is not held against it; the next pod follows in %s: %s",
+			backoffAfter(attemptsNoted(status)), d.message))
+	}
+	return report.Warning(d.reason, actionRun,
+		fmt.Sprintf("attempt %d of %d failed: %s", len(status.Failures), len(retryBackoff)+1, d.message))
 }
 
 // endNotedAttempt ends an attempt whose failure was written to the status although the answer to that write was lost.
@@ -184,7 +208,7 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 		return nil
 	}
 	options := []client.DeleteOption{kube.UIDPrecondition(p.pod)}
-	hangs := stuck(p.pod, p.memory.apiServerTime(p.pod, c.options.Clock.Now()))
+	hangs := podstatus.Stuck(p.pod, p.memory.apiServerTime(p.pod, c.options.Clock.Now()))
 	over := p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 	if !p.podStays() && !hangs {
 		return nil
@@ -199,7 +223,7 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 		p.memory.pod.deleted = true
 		p.memory.pod.removed = (over || hangs) && len(p.pod.Finalizers) == 0
 	}
-	return p.ignoreGoneOrForbidden("delete pod", err)
+	return calls.DeletionFailure(p.EphemeralRunner, "delete pod", err)
 }
 
 // halfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace period in
@@ -209,37 +233,73 @@ func halfDeleted(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
 }
 
-// ignoreGoneOrForbidden returns nil for errors of a deletion that leave nothing to do here: the object is gone (NotFound) or
-// is another one (Conflict). While the runner is being deleted Forbidden counts too: Helm has taken the permission away, and
-// garbage collection deletes the object, which the runner owns. As long as the runner stays, nothing is collected; the API
-// server may just have started and not loaded its Roles yet, so the deletion is retried.
-func (p *pass) ignoreGoneOrForbidden(what string, err error) error {
-	switch {
-	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil
-	case apierrors.IsForbidden(err) && !p.DeletionTimestamp.IsZero():
-		return nil
-	default:
-		return fmt.Errorf("%s: %w", what, err)
-	}
+// deregister asks GitHub to remove the runner's registration.
+func (c *Controller) deregister(p *pass) {
+	certain := p.memory.pod.uid != "" || p.memory.launch.WasAsked()
+	c.deregistrar.Start(p.EphemeralRunner, p.memory.runnerID, certain)
 }
 
-// patchStatus writes the status and then records the Events. A write that fails is repeated; its Events must not be.
-func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) error {
-	_, err := c.writeStatus(ctx, p, before, events...)
+// deleteSecret deletes the runner's Secret, once.
+func (c *Controller) deleteSecret(ctx context.Context, p *pass) error {
+	if p.memory.secretDeleted {
+		return nil
+	}
+	err := c.launcher.DeleteSecret(ctx, p.EphemeralRunner, &p.memory.launch)
+	p.memory.secretDeleted = err == nil
 	return err
 }
 
-// writeStatus is patchStatus for callers that need to know whether something was written.
-func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) (bool, error) {
-	p.Status.ObservedGeneration = p.Generation
-	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), readiness(&p.Status)...)
-	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.EphemeralRunner, before)
-	if wrote {
-		p.memory.writtenVersion = p.ResourceVersion
-		for _, event := range events {
-			c.record(ctx, p, event)
-		}
+// deleteHooked deletes what container hooks created for the runner's job, once the runner container has ended.
+func (c *Controller) deleteHooked(ctx context.Context, p *pass) error {
+	if !p.outcome.Over() && p.outcome.Phase != podstatus.Missing && !p.memory.pod.passedOver() {
+		return nil
 	}
-	return wrote, client.IgnoreNotFound(err)
+	exited := p.memory.attempt.ending == podstatus.Succeeded || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded
+	return c.remains.DeleteHooked(ctx, p.EphemeralRunner, exited, &p.memory.hooked)
+}
+
+// deleteChildren deletes the pod, the Secret, and what container hooks created. With onlyUnbound, a pod that has changed
+// since the cache showed it is left, with its Secret: the watch will show what has become of it.
+func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bool) error {
+	var options []client.DeleteOption
+	if onlyUnbound {
+		options = append(options, kube.UnchangedPrecondition(p.pod))
+	}
+	err := c.deletePod(ctx, p, options...)
+	if onlyUnbound && !p.memory.pod.deleted && !p.memory.pod.left {
+		return err
+	}
+	return errors.Join(err, c.deleteSecret(ctx, p), c.deleteHooked(ctx, p))
+}
+
+// removeFinalizers removes the finalizers once, and records an Event if something is left on GitHub.
+func (c *Controller) removeFinalizers(ctx context.Context, p *pass, leftBehind string) error {
+	if p.memory.finalizersRemoved {
+		return nil
+	}
+	err := kube.RemoveFinalizersAndManagedFields(ctx, c.options.Client, p.EphemeralRunner,
+		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
+	if err != nil {
+		return err
+	}
+	p.memory.finalizersRemoved = true
+	if leftBehind != "" {
+		c.record(ctx, p, report.Warning("RegistrationLeft", actionDelete,
+			"the registration is left on GitHub, which removes it after a day: "+leftBehind))
+	}
+	return nil
+}
+
+// markJob writes the job on the runner's pod, unless something is about to end the pod, as far as is seen.
+func (c *Controller) markJob(ctx context.Context, p *pass) (time.Time, error) {
+	m := p.memory
+	if p.pod == nil || p.pod.DeletionTimestamp != nil || p.Status.Done() || m.pod.deleted || p.outcome.Over() {
+		return time.Time{}, nil
+	}
+	// A job was reported, or GitHub has refused to remove the registration because of one.
+	busy := m.mayHaveJob(&p.Status) || c.removal(p).Busy() || c.options.Removed.Busy(p.UID, m.runnerID)
+	return c.marker.Mark(ctx, &mark.Job{
+		Runner: p.EphemeralRunner, Pod: p.pod, Busy: busy, Up: c.options.Clock.Now().Sub(m.startedAt),
+		Written: &m.pod.marked, DeniedAt: &m.deniedAt,
+	})
 }

@@ -1,15 +1,43 @@
-package ephemeralrunner
+package launch
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
+
+const (
+	namespace = "arc-runners"
+	name      = "set-runner-abcde"
+)
+
+// newRunner returns a runner as its set creates it.
+func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRunner {
+	runner := &v1alpha1.EphemeralRunner{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: "runner-uid",
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace, "team": "build"},
+		},
+		Spec: v1alpha1.EphemeralRunnerSpec{
+			RunnerScaleSetID: 5,
+			PodSpec:          corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}},
+		},
+	}
+	for _, c := range change {
+		c(runner)
+	}
+	return runner
+}
+
+var anyRule = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart}
 
 // restartAll restarts the runner container as well.
 var restartAll = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestartAllContainers}
@@ -119,17 +147,43 @@ func TestOnlyConfiguredProxiesReachTheRunner(t *testing.T) {
 	}
 }
 
-func TestWorkFolderAndHooksAreTheRunnerContainers(t *testing.T) {
-	spec := &newRunner(wholeRunner).Spec.PodSpec
-	if got := workFolder(spec); got != "/work" {
+func TestWorkFolderIsTheRunnerContainers(t *testing.T) {
+	if got := workFolder(&newRunner(wholeRunner).Spec.PodSpec); got != "/work" {
 		t.Errorf("work folder %q", got)
 	}
-	spec.Containers[0].Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/hooks"}}
-	if usesContainerHooks(spec) {
-		t.Error("a sidecar's environment counts as the runner's")
+}
+
+// The pod was created, but the answer was lost: it is found, and not mistaken for somebody else's.
+func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
+	runner := newRunner()
+	pod := newPod(runner, 42, "1")
+	pod.Finalizers = []string{"test/keep"}
+	api := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(pod).Build()
+	l := New(Options{Reader: api})
+	if err := l.checkExistingPod(t.Context(), runner); err != nil {
+		t.Errorf("own pod: %v", err)
 	}
-	spec.Containers[1].Env = append(spec.Containers[1].Env, corev1.EnvVar{Name: kube.EnvContainerHooks, Value: "/hooks"})
-	if !usesContainerHooks(spec) {
-		t.Error("container hooks are not seen")
+	if err := api.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	err := l.checkExistingPod(t.Context(), runner)
+	if refusal, ok := errors.AsType[*calls.Failure](err); !ok || refusal.Kind != calls.Temporary {
+		t.Errorf("own pod that is being deleted: %v, want to wait", err)
+	}
+}
+
+// Each runner's launch allocates about half as often as these budgets allow on any machine.
+func TestAllocationsOfALaunch(t *testing.T) {
+	runner, registered := newRunner(), &registration{id: 7, config: string(make([]byte, 2000))}
+	for name, test := range map[string]struct {
+		do     func()
+		budget float64
+	}{
+		"newPod":    {func() { newPod(runner, 7, "dev") }, 60},
+		"newSecret": {func() { newSecret(runner, registered) }, 30},
+	} {
+		if got := testing.AllocsPerRun(100, test.do); got > test.budget {
+			t.Errorf("%s allocates %.0f times, budget %.0f", name, got, test.budget)
+		}
 	}
 }

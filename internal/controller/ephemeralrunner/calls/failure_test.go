@@ -1,6 +1,7 @@
-package ephemeralrunner
+package calls
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
+
+var errGitHubAway = errors.New("GitHub is away")
 
 // Whoever reads why a runner waits also reads what happens next.
 func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
@@ -30,26 +33,15 @@ func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 		"says until when": {&actions.RateLimitedError{Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}, ""},
 	} {
 		wrapped := fmt.Errorf("register: %w", test.err)
-		if got := notRegistered(wrapped).message; !strings.HasPrefix(got, wrapped.Error()) || !strings.HasSuffix(got, test.next) {
+		if got := NotRegistered(wrapped).Message; !strings.HasPrefix(got, wrapped.Error()) || !strings.HasSuffix(got, test.next) {
 			t.Errorf("%s: %q does not end in %q", name, got, test.next)
 		}
 	}
 }
 
-// The runner's status says the same.
-func TestTheNextStepIsInTheStatus(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.github.jit = actions.ErrScaleSetNotFound
-		f.settle()
-		if got := f.runner().Status.Message; !strings.Contains(got, "the manager recreates the scale set") {
-			t.Errorf("message %q, want what follows", got)
-		}
-	}, newRunner())
-}
-
 // A removal may have been the last attempt, so the message of its failure does not promise another.
 func TestARemovalThatFailedPromisesNothing(t *testing.T) {
-	if got := removalFailure(errGitHubAway).Error(); strings.Contains(got, "tried again") {
+	if got := NotRemoved(errGitHubAway).Error(); strings.Contains(got, "tried again") {
 		t.Errorf("%q promises another try", got)
 	}
 }

@@ -1,23 +1,19 @@
-package ephemeralrunner
+package launch
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/kube"
-)
-
-// Keys of the Secret that holds a runner's registration. They are ARC's.
-const (
-	secretKeyJITConfig  = "jitToken"
-	secretKeyRunnerName = "runnerName"
-	secretKeyRunnerID   = "runnerId"
-	secretKeyScaleSetID = "scaleSetId"
 )
 
 // Environment of the runner container.
@@ -26,25 +22,6 @@ const (
 	envUserAgent          = "GITHUB_ACTIONS_RUNNER_EXTRA_USER_AGENT"
 	envReturnOutdatedCode = "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE"
 )
-
-// newSecret returns the Secret that passes the JIT config to the runner container.
-func newSecret(runner *v1alpha1.EphemeralRunner, registered *registration) *corev1.Secret {
-	labels, annotations := kube.Metadata(runner.Spec.EphemeralRunnerConfigSecretMetadata)
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: runner.Namespace, Name: runner.Name,
-			Labels:          kube.Labels(nil, labels, scaleSetLabels(runner)),
-			Annotations:     annotations,
-			OwnerReferences: kube.OwnedBy(runner),
-		},
-		Data: map[string][]byte{
-			secretKeyJITConfig:  []byte(registered.config),
-			secretKeyRunnerName: []byte(runner.Name),
-			secretKeyRunnerID:   []byte(strconv.Itoa(registered.id)),
-			secretKeyScaleSetID: []byte(strconv.Itoa(runner.Spec.RunnerScaleSetID)),
-		},
-	}
-}
 
 // newPod returns the runner's pod: the user's template with our labels and annotations, and with what the runner container
 // needs.
@@ -129,24 +106,89 @@ func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
 	return map[string]string{v1alpha1.LabelScaleSetName: kube.LabelValue(set.Name), v1alpha1.LabelScaleSetNamespace: set.Namespace}
 }
 
-// workFolder returns the runner's work folder: its container's working directory, empty if the user gave none.
-func workFolder(spec *corev1.PodSpec) string {
-	if container := kube.Container(spec, v1alpha1.RunnerContainerName); container != nil {
-		return container.WorkingDir
+// createPod creates the pod. Retrying does not help if the API server calls the pod invalid; what it forbids because of a
+// quota or policy may be allowed later.
+func (l *Launcher) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	pod := newPod(runner, id, l.options.Version)
+	err := l.options.Client.Create(ctx, pod)
+	switch {
+	case err == nil:
+		l.options.Created(ctx, pod)
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return l.checkExistingPod(ctx, runner)
+	case kube.IsNamespaceTerminating(err):
+		return errNamespaceClosed
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		return &calls.Failure{Kind: calls.Invalid, Reason: v1alpha1.ReasonInvalidPod, Message: fmt.Sprintf(
+			"the API server rejects the pod template: %v: correct spec.template of the AutoscalingRunnerSet", err)}
+	case kube.IsQuotaExceeded(err):
+		return &calls.Failure{Reason: v1alpha1.ReasonQuotaExceeded, Message: err.Error()}
+	case apierrors.IsForbidden(err):
+		return &calls.Failure{Reason: v1alpha1.ReasonPodForbidden, Message: fmt.Sprintf(
+			"%v: change spec.template of the AutoscalingRunnerSet, or what forbids it in namespace %s", err, runner.Namespace)}
+	default:
+		return calls.RequestFailure(v1alpha1.ReasonPodRefused, "create pod "+runner.Name, err)
 	}
-	return ""
 }
 
-// usesContainerHooks reports whether the runner creates pods of its own for a job's steps.
-func usesContainerHooks(spec *corev1.PodSpec) bool {
-	_, uses := kube.RunnerEnv(spec, kube.EnvContainerHooks)
-	return uses
+// checkExistingPod returns nil if the pod that already has the runner's name is its own, usually created by an earlier call
+// whose answer was lost.
+func (l *Launcher) checkExistingPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) error {
+	pod := &corev1.Pod{}
+	err := l.options.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
+	switch {
+	case err != nil:
+		return podUnreadable(runner, err)
+	case !metav1.IsControlledBy(pod, runner):
+		return &calls.Failure{Kind: calls.NameTaken, Reason: v1alpha1.ReasonPodNameTaken, Message: fmt.Sprintf(
+			"a pod %s exists that is not the runner's: another runner takes this one's place", runner.Name)}
+	case pod.DeletionTimestamp != nil:
+		return &calls.Failure{Reason: v1alpha1.ReasonPodTerminating, Message: fmt.Sprintf("the previous pod %s is still being deleted", runner.Name)}
+	default:
+		return nil
+	}
 }
 
-// hooksCreateJobs reports whether the runner's hooks may run a step in a container as a Job: those that share a volume with the
-// runner do, those that copy files instead, which GitHub's image has in k8s-novolume, don't. In their mode the manager has no
-// rights on Jobs.
-func hooksCreateJobs(spec *corev1.PodSpec) bool {
-	hooks, uses := kube.RunnerEnv(spec, kube.EnvContainerHooks)
-	return uses && !strings.Contains(hooks, "novolume")
+func podUnreadable(runner *v1alpha1.EphemeralRunner, err error) *calls.Failure {
+	return calls.RequestFailure("PodUnreadable", "read pod "+runner.Name, err)
+}
+
+// OwnPod reads the runner's pod. It returns nil if there is none or it belongs to somebody else.
+func OwnPod(ctx context.Context, reader client.Reader, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(runner), pod, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("get pod: %w", err)
+	}
+	if !metav1.IsControlledBy(pod, runner) {
+		return nil, nil
+	}
+	return pod, nil
+}
+
+// RunnerIDOf returns the runner's id on GitHub from its pod's annotation, or fallback if the annotation is missing.
+func RunnerIDOf(pod *corev1.Pod, fallback int) int {
+	if id, err := strconv.Atoi(pod.Annotations[v1alpha1.AnnotationRunnerID]); err == nil && id > 0 {
+		return id
+	}
+	return fallback
+}
+
+// TakesRegistration reports whether the pod's runner takes its JIT config from the Secret that has the pod's name.
+func TakesRegistration(pod *corev1.Pod) bool {
+	container := kube.Container(&pod.Spec, v1alpha1.RunnerContainerName)
+	if container == nil {
+		return false
+	}
+	for _, variable := range container.Env {
+		if variable.Name == envJITConfig && variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
+			return variable.ValueFrom.SecretKeyRef.Name == pod.Name
+		}
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package ephemeralrunner
 
 import (
 	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // Priorities of a pass. Every pass writes, and in a burst everything waits for the API server. So a pass comes first if a job
@@ -24,28 +28,7 @@ const (
 	priorityLow  = -1
 )
 
-// priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must still be
-// deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
-func (p *pass) priority() int {
-	unmarked := p.pod != nil && working(&p.Status) && !p.memory.pod.busyWritten && p.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
-	if unmarked || p.podStays() && hasEnded(p.pod) {
-		return priorityHigh
-	}
-	return priorityLow
-}
-
-// hasEnded reports whether the pod's runner container has ended.
-func hasEnded(pod *corev1.Pod) bool {
-	status := runnerStatus(pod)
-	return status != nil && status.State.Terminated != nil
-}
-
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// working reports whether the runner's job was reported started, and not completed.
-func working(status *v1alpha1.EphemeralRunnerStatus) bool {
-	return status.HadJob() && !status.JobCompleted()
-}
 
 // runnerEvents enqueues runners, with high priority if they are new or their job has just been reported.
 func runnerEvents() handler.EventHandler {
@@ -57,7 +40,7 @@ func runnerEvents() handler.EventHandler {
 			priority := priorityLow
 			before, isRunner := e.ObjectOld.(*v1alpha1.EphemeralRunner)
 			after, _ := e.ObjectNew.(*v1alpha1.EphemeralRunner)
-			if isRunner && after != nil && working(&after.Status) && !working(&before.Status) {
+			if isRunner && after != nil && after.Status.JobRunning() && !before.Status.JobRunning() {
 				priority = priorityHigh
 			}
 			enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), priority)
@@ -70,7 +53,7 @@ func runnerEvents() handler.EventHandler {
 
 // podEvents enqueues the runners of pods, with high priority if the pod has ended, and then informs the gate as well. The last state
 // of a pod that is gone is kept for the next pass.
-func podEvents(gate *statusGate, removed *removedPods) handler.EventHandler {
+func podEvents(gate *mark.Gate, removed *removedPods) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueueOwner(q, e.Object, gate) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueueOwner(q, e.ObjectNew, gate) },
@@ -81,19 +64,19 @@ func podEvents(gate *statusGate, removed *removedPods) handler.EventHandler {
 	}
 }
 
-func enqueueOwner(q queue, object client.Object, gate *statusGate) {
+func enqueueOwner(q queue, object client.Object, gate *mark.Gate) {
 	owner := metav1.GetControllerOf(object)
 	pod, isPod := object.(*corev1.Pod)
-	if isPod && mayBeAbandoned(pod) {
+	if isPod && remains.MayBeAbandoned(pod) {
 		enqueue(q, object, pod.Name, priorityLow) // a runner of that name is not its owner, but goes first
 	}
 	if !isPod || !isRunner(owner) {
 		return
 	}
 	priority := priorityLow
-	if hasEnded(pod) && pod.DeletionTimestamp == nil {
+	if podstatus.HasEnded(pod, v1alpha1.RunnerContainerName) && pod.DeletionTimestamp == nil {
 		priority = priorityHigh
-		gate.podEnded(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
+		gate.PodEnded(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
 	}
 	enqueue(q, object, owner.Name, priority)
 }
@@ -111,4 +94,47 @@ func enqueue(q queue, object client.Object, runner string, priority int) {
 		return
 	}
 	q.Add(request)
+}
+
+// removedPods holds the last state of pods that are gone, by their runners, until the next pass: the cache no longer has them, and
+// several events may lead to one pass. Safe for concurrent use.
+type removedPods struct {
+	mu   sync.Mutex
+	pods map[types.NamespacedName]*corev1.Pod
+}
+
+// keep keeps the last state of a runner's pod.
+func (r *removedPods) keep(object client.Object) {
+	pod, isPod := object.(*corev1.Pod)
+	owner := metav1.GetControllerOfNoCopy(object)
+	if !isPod || !isRunner(owner) {
+		return // nobody would take it
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pods == nil {
+		r.pods = map[types.NamespacedName]*corev1.Pod{}
+	}
+	r.pods[types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}] = pod
+}
+
+// take returns the last state of the runner's pod and forgets it. It returns nil if one is present, or if that pod was deleted
+// at the controller's request.
+func (r *removedPods) take(runner *v1alpha1.EphemeralRunner, present *corev1.Pod, known *lastPod) *corev1.Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := client.ObjectKeyFromObject(runner)
+	pod := r.pods[name]
+	delete(r.pods, name)
+	if pod == nil || present != nil || !metav1.IsControlledBy(pod, runner) || known.deleted || known.uid != "" && known.uid != pod.UID {
+		return nil
+	}
+	return pod
+}
+
+// drop forgets the pod of a runner that is gone.
+func (r *removedPods) drop(runner types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pods, runner)
 }

@@ -1,35 +1,33 @@
-package ephemeralrunner
+package mark
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 const (
-	// resultAfter is how long a pod must outlive its job to be given the result as well, and its runner the phase Running if it
+	// ResultAfter is how long a pod must outlive its job to be given the result as well, and its runner the phase Running if it
 	// has not got it yet. Nearly every pod ends within two seconds, and a runner's budget allows one patch of its pod.
-	resultAfter = 5 * time.Second
-	// forbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it for a while: the Role that
+	ResultAfter = 5 * time.Second
+	// ForbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it for a while: the Role that
 	// allows it comes with the chart, and plain manifests may lack it. Until it has lasted it may pass within a second, see
 	// apiaccess.MayPass, and the running jobs need their protection: then it is tried again after forbiddenRecheckAfter.
-	forbiddenRetryAfter   = 10 * time.Minute
+	ForbiddenRetryAfter   = 10 * time.Minute
 	forbiddenRecheckAfter = time.Second
 	// deniedRetryAfter is how long a pod is not patched after a policy or webhook has denied it. The denial may be about this
 	// pod alone, or the webhook may have failed briefly, and until the patch succeeds nothing protects the pod from node
@@ -37,35 +35,56 @@ const (
 	deniedRetryAfter = time.Minute
 )
 
-// markStep is what to write on a pod about its job.
-type markStep int
+// step is what to write on a pod about its job.
+type step int
 
 const (
-	markNothing markStep = iota
+	markNothing step = iota
 	// markStart: that a job runs and which, and that the pod must not be evicted.
 	markStart
 	// markEnd: how the job ended, and that the pod may be evicted.
 	markEnd
 )
 
-// markJob writes the job on the pod, as labels and annotations, and returns when to reconcile the runner again. Nothing holds the
+// Written remembers what has been written on one pod: a stale cache must not have any of it written again.
+type Written struct{ Busy, Job, Result bool }
+
+// Job is a runner whose pod lives: neither its container has ended, nor is the pod being deleted.
+type Job struct {
+	Runner *v1alpha1.EphemeralRunner
+	Pod    *corev1.Pod
+	// Busy is set if the runner has a job, by whatever is known.
+	Busy bool
+	// Up is how long ago the runner's container was seen to have started.
+	Up time.Duration
+	// Written and DeniedAt are remembered for the next pass: DeniedAt is when a policy or webhook last denied patching the pod.
+	Written  *Written
+	DeniedAt *time.Time
+}
+
+// IsBusy reports whether the pod has the label of a busy one.
+func (j *Job) IsBusy() bool {
+	return j.Written.Busy || j.Pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
+}
+
+// Mark writes the job on the pod, as labels and annotations, and returns when to reconcile the runner again. Nothing holds the
 // start back: the PodDisruptionBudget covers pods with the label LabelRunnerBusy, and until it is written the pod may be evicted.
-func (c *Controller) markJob(ctx context.Context, p *pass) (time.Time, error) {
-	now := c.options.Clock.Now()
-	what, requeueAt := planMark(p, c.busy(p), c.options.JobMetadata, now)
+func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
+	now := m.options.Clock.Now()
+	what, requeueAt := plan(j, m.options.JobMetadata, now)
 	if what == markNothing {
 		return requeueAt, nil
 	}
-	if retryAt := c.refusedUntil(p); now.Before(retryAt) {
+	if retryAt := m.refusedUntil(j); now.Before(retryAt) {
 		return kube.EarlierOf(requeueAt, retryAt), nil
 	}
-	if what == markEnd && c.deferStatus(p.EphemeralRunner, now.Sub(p.memory.startedAt)) {
-		return statusRecheckAt(p.EphemeralRunner, now), nil
+	if what == markEnd && m.options.Gate.Defers(j.Runner, j.Up) {
+		return RecheckAt(j.Runner, now), nil
 	}
 	annotations, labels := map[string]any{}, map[string]any{}
-	if c.options.JobMetadata {
-		annotations, labels = jobMetadata(p.EphemeralRunner)
-		if err := c.protect(ctx, p, what, annotations); err != nil {
+	if m.options.JobMetadata {
+		annotations, labels = jobMetadata(j.Runner)
+		if err := m.protect(ctx, j, what, annotations); err != nil {
 			return requeueAt, err
 		}
 	}
@@ -73,57 +92,37 @@ func (c *Controller) markJob(ctx context.Context, p *pass) (time.Time, error) {
 	if what == markStart {
 		labels[v1alpha1.LabelRunnerBusy] = v1alpha1.RunnerBusy
 	}
-	defer c.statusGate.enter()()
-	err := c.patchPod(ctx, p.pod, annotations, labels)
+	defer m.options.Gate.Enter()()
+	err := m.patchPod(ctx, j.Pod, annotations, labels)
 	switch {
 	case kube.IsRefused(err):
-		c.recordRefused(ctx, p, err, now)
-		return kube.EarlierOf(requeueAt, c.refusedUntil(p)), nil
+		m.recordRefused(ctx, j, err, now)
+		return kube.EarlierOf(requeueAt, m.refusedUntil(j)), nil
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
 	case err == nil:
-		c.permitted(p.Namespace)
+		m.permitted(j.Runner.Namespace)
 	}
-	p.memory.pod.busyWritten = true
-	p.memory.pod.jobWritten = p.memory.pod.jobWritten || p.Status.HadJob()
-	p.memory.pod.resultWritten = p.memory.pod.resultWritten || what == markEnd
+	j.Written.Busy = true
+	j.Written.Job = j.Written.Job || j.Runner.Status.HadJob()
+	j.Written.Result = j.Written.Result || what == markEnd
 	return requeueAt, nil
 }
 
-// busy reports whether the runner has a job: one was reported, or GitHub has refused to remove the registration because of one.
-func (c *Controller) busy(p *pass) bool {
-	return p.mayHaveJob() || c.removal(p).busy() || c.options.Removed.Busy(p.UID, p.memory.runnerID)
-}
-
-// planMark decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because runners
+// plan decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because runners
 // and pods arrive on separate watches. Without metadata only the label LabelRunnerBusy is written.
-func planMark(p *pass, busy, metadata bool, now time.Time) (what markStep, requeueAt time.Time) {
-	if !p.podLives() {
+func plan(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time) {
+	status, annotations := &j.Runner.Status, j.Pod.Annotations
+	if !status.JobCompleted() {
+		shown := !metadata || !status.HadJob() || j.Written.Job || annotations[v1alpha1.AnnotationJobID] != ""
+		if j.Busy && (!j.IsBusy() || !shown) {
+			return markStart, time.Time{}
+		}
 		return markNothing, time.Time{}
 	}
-	pod, written := p.pod, &p.memory.pod
-	labelled := written.busyWritten || pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
-	if p.Status.JobCompleted() {
-		shown := !metadata || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
-		return planMarkEnd(&p.Status, written.resultWritten || shown && !labelled, now)
-	}
-	shown := !metadata || !p.Status.HadJob() || written.jobWritten || pod.Annotations[v1alpha1.AnnotationJobID] != ""
-	if busy && (!labelled || !shown) {
-		return markStart, time.Time{}
-	}
-	return markNothing, time.Time{}
-}
-
-// podLives reports whether the runner has a pod that nothing is about to end, as far as is seen.
-func (p *pass) podLives() bool {
-	return p.pod != nil && p.pod.DeletionTimestamp == nil && !p.Status.Done() && !p.memory.pod.deleted && !p.outcome.over()
-}
-
-// planMarkEnd decides about the pod of a runner whose job was reported completed; ended is set if the pod says so already.
-func planMarkEnd(status *v1alpha1.EphemeralRunnerStatus, ended bool, now time.Time) (what markStep, requeueAt time.Time) {
-	due := podDueToEnd(status)
-	switch {
-	case ended:
+	shown := !metadata || annotations[v1alpha1.AnnotationJobResult] != ""
+	switch due := PodDueToEnd(status); {
+	case j.Written.Result || shown && !j.IsBusy():
 		return markNothing, time.Time{}
 	case now.Before(due):
 		return markNothing, due
@@ -132,13 +131,13 @@ func planMarkEnd(status *v1alpha1.EphemeralRunnerStatus, ended bool, now time.Ti
 	}
 }
 
-// podDueToEnd returns until when the pod of a completed job is expected to end, so that nothing is written about it. A report
+// PodDueToEnd returns until when the pod of a completed job is expected to end, so that nothing is written about it. A report
 // without a time, from ARC's listener, counts as old.
-func podDueToEnd(status *v1alpha1.EphemeralRunnerStatus) time.Time {
+func PodDueToEnd(status *v1alpha1.EphemeralRunnerStatus) time.Time {
 	if status.FinishedAt == nil {
 		return time.Time{}
 	}
-	return status.FinishedAt.Add(resultAfter)
+	return status.FinishedAt.Add(ResultAfter)
 }
 
 // jobMetadata returns the annotations and labels that describe a pod's job. Empty values are left out, and so are labels that
@@ -156,7 +155,7 @@ func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[stri
 		v1alpha1.AnnotationJobWorkflow:   workflow,
 		v1alpha1.AnnotationJobRef:        ref,
 		v1alpha1.AnnotationJobRunID:      runID,
-		v1alpha1.AnnotationJobID:         jobID(status),
+		v1alpha1.AnnotationJobID:         calls.JobID(status),
 		v1alpha1.AnnotationJobName:       status.JobDisplayName,
 		v1alpha1.AnnotationJobResult:     status.JobResult,
 	} {
@@ -167,7 +166,7 @@ func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[stri
 	for key, value := range map[string]string{
 		v1alpha1.LabelJobRepository: strings.Replace(status.JobRepositoryName, "/", "_", 1),
 		v1alpha1.LabelJobRunID:      runID,
-		v1alpha1.LabelJobID:         jobID(status),
+		v1alpha1.LabelJobID:         calls.JobID(status),
 	} {
 		if value != "" && len(validation.IsValidLabelValue(value)) == 0 {
 			labels[key] = value
@@ -176,26 +175,18 @@ func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[stri
 	return annotations, labels
 }
 
-// jobID returns GitHub's id of the job, or the number of its request if the server sends no id.
-func jobID(status *v1alpha1.EphemeralRunnerStatus) string {
-	if status.JobID == "" && status.JobRequestID != 0 {
-		return strconv.FormatInt(status.JobRequestID, 10)
-	}
-	return status.JobID
-}
-
 // protect adds the annotations that keep node autoscalers away while the job runs, and restores the template's own when it
 // has ended. Templates may mark idle runners safe to evict, because cluster-autoscaler by default keeps nodes whose pods
 // belong to a custom controller; a running job is never safe to evict.
-func (c *Controller) protect(ctx context.Context, p *pass, what markStep, annotations map[string]any) error {
-	if !c.options.JobProtection {
+func (m *Marker) protect(ctx context.Context, j *Job, what step, annotations map[string]any) error {
+	if !m.options.JobProtection {
 		return nil
 	}
-	doNotDisrupt, err := c.doNotDisrupt(ctx, p)
+	doNotDisrupt, err := m.doNotDisrupt(ctx, j)
 	if err != nil {
 		return err
 	}
-	template := kube.Annotations(p.Annotations, p.Spec.PodMetadata.Annotations)
+	template := kube.Annotations(j.Runner.Annotations, j.Runner.Spec.PodMetadata.Annotations)
 	for key, value := range map[string]string{v1alpha1.AnnotationDoNotDisrupt: doNotDisrupt, v1alpha1.AnnotationSafeToEvict: "false"} {
 		without, set := template[key]
 		switch {
@@ -212,13 +203,13 @@ func (c *Controller) protect(ctx context.Context, p *pass, what markStep, annota
 
 // doNotDisrupt returns what jobProtection of the runner's scale set means for its pod. It is read when the job starts, from the
 // cache, and not from the runner: a change of it then needs no new runners.
-func (c *Controller) doNotDisrupt(ctx context.Context, p *pass) (string, error) {
+func (m *Marker) doNotDisrupt(ctx context.Context, j *Job) (string, error) {
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	err := c.options.Client.Get(ctx, kube.ScaleSetOf(p), set, client.UnsafeDisableDeepCopy)
+	err := m.options.Client.Get(ctx, kube.ScaleSetOf(j.Runner), set, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("get AutoscalingRunnerSet: %w", err)
 	}
-	return doNotDisruptFor(set.Spec.JobProtection, p.pod, c.options.Clock.Now()), nil
+	return doNotDisruptFor(set.Spec.JobProtection, j.Pod, m.options.Clock.Now()), nil
 }
 
 // doNotDisruptFor returns the value of AnnotationDoNotDisrupt for a job that starts now. Karpenter counts a duration from the
@@ -237,35 +228,9 @@ func doNotDisruptFor(protection string, pod *corev1.Pod, now time.Time) string {
 	return (protected + time.Second - 1).Truncate(time.Second).String()
 }
 
-func (c *Controller) patchPod(ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any) error {
-	patch, err := podPatch(pod, annotations, labels)
-	if err != nil {
-		return err
-	}
-	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	return c.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
-}
-
-// podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. managedFields are
-// cleared in the same patch, because they make this write half as expensive again, and each later report of the kubelet twice
-// as expensive. They stay if somebody uses server-side apply.
-func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
-	metadata := map[string]any{"uid": pod.UID}
-	if annotations != nil {
-		metadata["annotations"] = annotations // null would remove all
-	}
-	if labels != nil {
-		metadata["labels"] = labels
-	}
-	if !slices.ContainsFunc(pod.ManagedFields, kube.IsApplied) {
-		metadata["managedFields"] = kube.ClearedManagedFields()
-	}
-	return json.Marshal(map[string]any{"metadata": metadata})
-}
-
 // refusedUntil returns until when the runner's pod must not be patched; a time in the past if nothing was refused.
-func (c *Controller) refusedUntil(p *pass) time.Time {
-	return kube.LaterOf(c.forbiddenUntil(p.Namespace), p.memory.deniedAt.Add(deniedRetryAfter))
+func (m *Marker) refusedUntil(j *Job) time.Time {
+	return kube.LaterOf(m.forbiddenUntil(j.Runner.Namespace), j.DeniedAt.Add(deniedRetryAfter))
 }
 
 // forbidding is since when the API server has forbidden to patch any pod of a namespace, until when none is patched, and whether an
@@ -276,45 +241,49 @@ type forbidding struct {
 }
 
 // forbiddenUntil returns until when no pod of the namespace must be patched; a time in the past if that was not forbidden.
-func (c *Controller) forbiddenUntil(namespace string) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.forbidden[namespace].until
+func (m *Marker) forbiddenUntil(namespace string) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.forbidden[namespace].until
 }
 
 // permitted notes that a pod of the namespace could be patched.
-func (c *Controller) permitted(namespace string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.forbidden, namespace)
+func (m *Marker) permitted(namespace string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.forbidden, namespace)
 }
 
 // recordRefused records, once per namespace or runner, that pods can't be patched. Nothing else fails because of it.
-func (c *Controller) recordRefused(ctx context.Context, p *pass, refusal error, now time.Time) {
-	tell := p.memory.deniedAt.IsZero()
+func (m *Marker) recordRefused(ctx context.Context, j *Job, refusal error, now time.Time) {
+	tell := j.DeniedAt.IsZero()
 	if apierrors.IsForbidden(refusal) {
-		tell = c.noteForbidden(p.Namespace, refusal, now)
+		tell = m.noteForbidden(j.Runner.Namespace, refusal, now)
 	} else {
-		p.memory.deniedAt = now
+		*j.DeniedAt = now
 	}
 	if tell {
-		c.record(ctx, p, podMetadataForbidden(p.Namespace, refusal))
+		// It names the ways out: the permission or the policy. The API server's words come last because they may be long.
+		report.RecordEvent(ctx, m.options.Recorder, j.Runner, nil, report.Warning("PodMetadataForbidden", "MarkPod", fmt.Sprintf(
+			"running jobs of namespace %s are not protected from eviction, and pods don't show their jobs: the manager may not patch pods; "+
+				"grant it the verb, as the scale set chart's Role ending in -pod-metadata does, or exempt it from the policy or webhook that is "+
+				"named here: %v", j.Runner.Namespace, refusal)))
 	}
 }
 
 // noteForbidden notes that the API server has forbidden patching a pod of the namespace, and reports whether that has just lasted long
 // enough to be told.
-func (c *Controller) noteForbidden(namespace string, refusal error, now time.Time) (tell bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f := c.forbidden[namespace]
+func (m *Marker) noteForbidden(namespace string, refusal error, now time.Time) (tell bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.forbidden[namespace]
 	kube.SetIfZero(&f.since, now)
 	pause := forbiddenRecheckAfter
 	if !apiaccess.MayPass(refusal, f.since, now) {
 		tell = !f.told
-		f.told, pause = true, forbiddenRetryAfter
+		f.told, pause = true, ForbiddenRetryAfter
 	}
 	f.until = now.Add(pause)
-	c.forbidden[namespace] = f
+	m.forbidden[namespace] = f
 	return tell
 }
