@@ -15,47 +15,48 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // apply takes a step, and returns when to reconcile the runner again.
-func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time, error) {
-	switch d.step {
-	case stepProvision:
+func (c *Controller) apply(ctx context.Context, p *pass, d rules.Decision) (time.Time, error) {
+	switch d.Step {
+	case rules.Launch:
 		return c.launchCounted(ctx, p)
-	case stepDeregister:
+	case rules.Deregister:
 		c.deregister(p)
-	case stepReportRunning:
-		return d.requeueAt, c.reportRunning(ctx, p)
-	case stepReportPending:
-		return d.requeueAt, c.reportPending(ctx, p, d)
-	case stepReportSidecar:
+	case rules.ReportRunning:
+		return d.RequeueAt, c.reportRunning(ctx, p)
+	case rules.ReportPending:
+		return d.RequeueAt, c.reportPending(ctx, p, d)
+	case rules.ReportSidecar:
 		// Only the runner's own end decides, but a job's failure may have this cause.
-		p.memory.sidecarReported = true
-		c.record(ctx, p, report.Warning(d.reason, actionRun, d.message))
+		p.memory.SidecarReported = true
+		c.record(ctx, p, report.Warning(d.Reason, actionRun, d.Message))
 		return c.options.Clock.Now(), nil // so that the next pass plans for the pod itself
-	case stepDeleteFailedPod:
-		return d.requeueAt, c.deletePod(ctx, p)
-	case stepRetry, stepReregister:
-		return d.requeueAt, c.retry(ctx, p, d)
-	case stepExited:
-		p.memory.exitedAt = c.options.Clock.Now()
-		return d.requeueAt, c.deletePod(ctx, p)
-	case stepSucceed:
-		return d.requeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseSucceeded, decision{}, nil)
-	case stepFail:
-		return d.requeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, []report.Event{runnerFailed(d)})
-	case stepFailBusy:
-		return d.requeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, []report.Event{runnerFailed(d)}, jobByGitHub)
-	case stepOutdate:
-		return d.requeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []report.Event{report.Warning(d.reason, actionRun, d.message)})
-	case stepDeleteRunner, stepReplace:
-		return d.requeueAt, c.deleteRunner(ctx, p, d)
-	case stepWait:
+	case rules.DeleteFailedPod:
+		return d.RequeueAt, c.deletePod(ctx, p)
+	case rules.Retry, rules.Reregister:
+		return d.RequeueAt, c.retry(ctx, p, d)
+	case rules.Exited:
+		p.memory.ExitedAt = c.options.Clock.Now()
+		return d.RequeueAt, c.deletePod(ctx, p)
+	case rules.Succeed:
+		return d.RequeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseSucceeded, rules.Decision{}, nil)
+	case rules.Fail:
+		return d.RequeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, []report.Event{runnerFailed(d)})
+	case rules.FailBusy:
+		return d.RequeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, []report.Event{runnerFailed(d)}, jobByGitHub)
+	case rules.Outdate:
+		return d.RequeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []report.Event{report.Warning(d.Reason, actionRun, d.Message)})
+	case rules.DeleteRunner, rules.Replace:
+		return d.RequeueAt, c.deleteRunner(ctx, p, d)
+	case rules.Wait:
 	}
-	return d.requeueAt, nil
+	return d.RequeueAt, nil
 }
 
 // launchCounted starts an attempt of a runner that its set counts. Any other waits, and says so.
@@ -70,7 +71,7 @@ func (c *Controller) launchCounted(ctx context.Context, p *pass) (time.Time, err
 		return time.Time{}, nil
 	}
 	now := c.options.Clock.Now()
-	return c.apply(ctx, p, planReport(&observation{runner: p.EphemeralRunner, now: now, attempt: p.memory.attempt}, why, now.Add(uncountedRecheck)))
+	return c.apply(ctx, p, rules.PlanReport(&rules.World{Runner: p.EphemeralRunner, Now: now, Attempt: p.memory.Attempt}, why, now.Add(uncountedRecheck)))
 }
 
 // cleanUp deletes what a runner that is done leaves behind: pod, Secret, what its hooks created, and registration. The object stays
@@ -94,7 +95,7 @@ func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 
 // deleteRunner deletes the object of a runner that is no longer needed or must be replaced. It deletes the pod first, because
 // the pod occupies a machine; the event of the pod's deletion requeues the runner, behind other runners' ended pods.
-func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) error {
+func (c *Controller) deleteRunner(ctx context.Context, p *pass, d rules.Decision) error {
 	if p.memory.runnerDeleted {
 		return nil
 	}
@@ -105,7 +106,7 @@ func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) erro
 		}
 	}
 	c.noteBusy(p)
-	if c.observeFinalizing(p).nothingLeft() {
+	if c.observeFinalizing(p).NothingLeft() {
 		if err := c.finalizeEarly(ctx, p); err != nil {
 			return err
 		}
@@ -116,8 +117,8 @@ func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) erro
 		return fmt.Errorf("delete runner: %w", err)
 	}
 	p.memory.runnerDeleted = true
-	if d.step == stepReplace {
-		c.record(ctx, p, report.Warning(d.reason, actionRegister, d.message))
+	if d.Step == rules.Replace {
+		c.record(ctx, p, report.Warning(d.Reason, actionRegister, d.Message))
 	}
 	return nil
 }
@@ -143,8 +144,8 @@ func (p *pass) podStays() bool {
 }
 
 // retry notes the end of an attempt and deletes its pod, and its Secret if the registration is gone.
-func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
-	if d.step == stepReregister {
+func (c *Controller) retry(ctx context.Context, p *pass, d rules.Decision) error {
+	if d.Step == rules.Reregister {
 		if err := c.deleteSecret(ctx, p); err != nil {
 			return err
 		}
@@ -155,11 +156,11 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 	if p.memory.hadPod(&p.Status) {
 		seen = p.memory.pod.uid
 	}
-	key := newKey(&p.Status, seen)
+	key := rules.NewKey(&p.Status, seen)
 	p.memory.failed = &failedAttempt{key, d}
-	note(&p.Status, key, d, c.options.Clock.Now())
+	rules.Note(&p.Status, key, d, c.options.Clock.Now())
 	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.runnerID
-	p.Status.Reason, p.Status.Message = d.reason, d.message
+	p.Status.Reason, p.Status.Message = d.Reason, d.Message
 	if err := c.patchStatus(ctx, p, before, attemptEnded(d, &p.Status)); err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 
 // endAttempt forgets the attempt whose failure is now in the status.
 func (c *Controller) endAttempt(p *pass) {
-	p.memory.newAttempt(p.memory.failed.step == stepReregister)
+	p.memory.newAttempt(p.memory.failed.Step == rules.Reregister)
 	p.memory.failed = nil
 	c.launcher.Forget(p.key)
 	c.deregistrar.Forget(p.key)
@@ -178,14 +179,14 @@ func (c *Controller) endAttempt(p *pass) {
 }
 
 // attemptEnded is the Event of every attempt that ended without a job and may be followed by another.
-func attemptEnded(d decision, status *v1alpha1.EphemeralRunnerStatus) report.Event {
-	if d.disruption {
-		return report.Warning(d.reason, actionRun, fmt.Sprintf(
+func attemptEnded(d rules.Decision, status *v1alpha1.EphemeralRunnerStatus) report.Event {
+	if d.Disruption {
+		return report.Warning(d.Reason, actionRun, fmt.Sprintf(
 			"the runner lost its pod before it had a job, which is not held against it; the next pod follows in %s: %s",
-			backoffAfter(attemptsNoted(status)), d.message))
+			rules.BackoffAfter(rules.AttemptsNoted(status)), d.Message))
 	}
-	return report.Warning(d.reason, actionRun,
-		fmt.Sprintf("attempt %d of %d failed: %s", len(status.Failures), len(retryBackoff)+1, d.message))
+	return report.Warning(d.Reason, actionRun,
+		fmt.Sprintf("attempt %d of %d failed: %s", len(status.Failures), len(rules.RetryBackoff)+1, d.Message))
 }
 
 // endNotedAttempt ends an attempt whose failure was written to the status although the answer to that write was lost.
@@ -195,9 +196,9 @@ func (c *Controller) endNotedAttempt(ctx context.Context, p *pass) {
 	if failed == nil {
 		return
 	}
-	if _, written := noted(&p.Status, failed.key); written {
+	if _, written := rules.Noted(&p.Status, failed.key); written {
 		c.endAttempt(p)
-		c.record(ctx, p, attemptEnded(failed.decision, &p.Status))
+		c.record(ctx, p, attemptEnded(failed.Decision, &p.Status))
 	}
 }
 
@@ -233,7 +234,7 @@ func halfDeleted(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
 }
 
-// deregister asks GitHub to remove the runner's registration.
+// Deregister asks GitHub to remove the runner's registration.
 func (c *Controller) deregister(p *pass) {
 	certain := p.memory.pod.uid != "" || p.memory.launch.WasAsked()
 	c.deregistrar.Start(p.EphemeralRunner, p.memory.runnerID, certain)
@@ -254,11 +255,11 @@ func (c *Controller) deleteHooked(ctx context.Context, p *pass) error {
 	if !p.outcome.Over() && p.outcome.Phase != podstatus.Missing && !p.memory.pod.passedOver() {
 		return nil
 	}
-	exited := p.memory.attempt.ending == podstatus.Succeeded || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded
+	exited := p.memory.Attempt.Ending == podstatus.Succeeded || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded
 	return c.remains.DeleteHooked(ctx, p.EphemeralRunner, exited, &p.memory.hooked)
 }
 
-// deleteChildren deletes the pod, the Secret, and what container hooks created. With onlyUnbound, a pod that has changed
+// DeleteChildren deletes the pod, the Secret, and what container hooks created. With OnlyUnbound, a pod that has changed
 // since the cache showed it is left, with its Secret: the watch will show what has become of it.
 func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bool) error {
 	var options []client.DeleteOption
@@ -272,7 +273,7 @@ func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bo
 	return errors.Join(err, c.deleteSecret(ctx, p), c.deleteHooked(ctx, p))
 }
 
-// removeFinalizers removes the finalizers once, and records an Event if something is left on GitHub.
+// RemoveFinalizers removes the finalizers once, and records an Event if something is left on GitHub.
 func (c *Controller) removeFinalizers(ctx context.Context, p *pass, leftBehind string) error {
 	if p.memory.finalizersRemoved {
 		return nil
@@ -299,7 +300,7 @@ func (c *Controller) markJob(ctx context.Context, p *pass) (time.Time, error) {
 	// A job was reported, or GitHub has refused to remove the registration because of one.
 	busy := m.mayHaveJob(&p.Status) || c.removal(p).Busy() || c.options.Removed.Busy(p.UID, m.runnerID)
 	return c.marker.Mark(ctx, &mark.Job{
-		Runner: p.EphemeralRunner, Pod: p.pod, Busy: busy, Up: c.options.Clock.Now().Sub(m.startedAt),
+		Runner: p.EphemeralRunner, Pod: p.pod, Busy: busy, Up: c.options.Clock.Now().Sub(m.StartedAt),
 		Written: &m.pod.marked, DeniedAt: &m.deniedAt,
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -56,10 +57,10 @@ func TestManagerWithAClockAheadGivesAPodItsTime(t *testing.T) {
 		if err := f.api.WithWatch.Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		f.elapse(defaultPendingTimeout / 2)
+		f.elapse(rules.DefaultPendingTimeout / 2)
 		f.settle()
 		f.wantCalls("jit")
-		f.elapse(defaultPendingTimeout / 2)
+		f.elapse(rules.DefaultPendingTimeout / 2)
 		f.settle()
 		f.wantCalls("remove 101")
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.CreationTimestamp = metav1.NewTime(beginning) }))
@@ -71,12 +72,12 @@ func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.useClock(&askewClock{ahead: -time.Hour})
 		f.keptBy(keeper)
-		f.elapse(defaultPendingTimeout / 2)
+		f.elapse(rules.DefaultPendingTimeout / 2)
 		f.settle()
 		if status := f.runner().Status; status.Done() {
 			t.Fatalf("status %+v before the pod had its time", status)
 		}
-		f.comesBack(defaultPendingTimeout/2 + podstatus.StuckAfter)
+		f.comesBack(rules.DefaultPendingTimeout/2 + podstatus.StuckAfter)
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
@@ -120,10 +121,10 @@ type pass struct {
 	// runnerSet is the set that controls the runner, the cache's own. It is nil in a runner's finalization.
 	runnerSet *v1alpha1.EphemeralRunnerSet
 	pod       *corev1.Pod
-	// outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
-	outcome outcome
+	// Outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
+	outcome rules.Outcome
 	memory  *remembered
-	// provisioning is read once, so that its result and its end belong to the same call.
+	// Provisioning is read once, so that its result and its end belong to the same call.
 	provisioning calls.Progress
 }
 
@@ -160,7 +161,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return c.result(p, kube.EarlierOf(requeueAt, markAt), errors.Join(err, markErr))
 }
 
-// result ends a pass. The runner is reconciled again at requeueAt or when its pod must be treated as lost, whichever is
+// result ends a pass. The runner is reconciled again at RequeueAt or when its pod must be treated as lost, whichever is
 // earlier; after an error the queue's rate limiter decides when.
 func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Result, error) {
 	var result ctrl.Result
@@ -181,7 +182,7 @@ func (p *pass) priority() int {
 	return priorityLow
 }
 
-// step does what the runner needs now, and returns when to reconcile it again.
+// Step does what the runner needs now, and returns when to reconcile it again.
 func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 	switch {
 	case !p.DeletionTimestamp.IsZero():
@@ -200,7 +201,7 @@ func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 		return c.cleanUp(ctx, p)
 	default:
 		c.endNotedAttempt(ctx, p)
-		return c.apply(ctx, p, plan(c.observe(p)))
+		return c.apply(ctx, p, rules.Plan(c.observe(p)))
 	}
 }
 

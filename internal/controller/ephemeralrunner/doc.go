@@ -2,7 +2,7 @@
 //
 // Reconcile observes, plans and applies. observe gathers the runner, the state of its pod, and the results of earlier calls;
 // plan, a pure function, picks the next step; apply takes it. A runner that is being deleted has its own three:
-// observeFinalizing, planFinalization, finalize. Calls to GitHub, and the creation of Secret and Pod that follows a
+// observeFinalizing, PlanFinalization, finalize. Calls to GitHub, and the creation of Secret and Pod that follows a
 // registration, run in the pool, so no worker waits for GitHub.
 //
 // A JIT config is good for one start of the runner container. If the container never started, the next pod reuses the config.

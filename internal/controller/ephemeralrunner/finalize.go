@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
@@ -29,36 +30,36 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	}
 	c.noteBusy(p)
 	o := c.observeFinalizing(p)
-	f := planFinalization(o)
-	p.memory.forced = p.memory.forced || f.forced
+	f := rules.PlanFinalization(o)
+	p.memory.Forced = p.memory.Forced || f.Forced
 	var errs []error
 	c.reportUnanswered(ctx, p, o)
-	if f.deregister {
+	if f.Deregister {
 		c.deregister(p)
 	}
-	if f.reportDraining {
+	if f.ReportDraining {
 		errs = append(errs, c.reportDraining(ctx, p))
 	}
-	if f.reportKept {
-		errs = append(errs, c.reportKept(ctx, p, o.pod))
+	if f.ReportKept {
+		errs = append(errs, c.reportKept(ctx, p, o.Pod))
 	}
-	if f.deleteChildren {
-		errs = append(errs, c.deleteChildren(ctx, p, f.onlyUnbound))
+	if f.DeleteChildren {
+		errs = append(errs, c.deleteChildren(ctx, p, f.OnlyUnbound))
 	}
-	if p.memory.pod.left && o.pod.Phase != podstatus.Missing {
+	if p.memory.pod.left && o.Pod.Phase != podstatus.Missing {
 		return c.options.Clock.Now(), errors.Join(errs...) // the runner need not wait for a pod that is only collected after it
 	}
 	settledAt, err := c.settleLoss(ctx, p, o)
-	if f.requeueBy(settledAt); err != nil || !settledAt.IsZero() {
-		return f.requeueAt, errors.Join(append(errs, err)...)
+	if f.RequeueBy(settledAt); err != nil || !settledAt.IsZero() {
+		return f.RequeueAt, errors.Join(append(errs, err)...)
 	}
-	if f.removeFinalizers && errors.Join(errs...) == nil {
-		errs = append(errs, c.removeFinalizers(ctx, p, f.leftBehind))
+	if f.RemoveFinalizers && errors.Join(errs...) == nil {
+		errs = append(errs, c.removeFinalizers(ctx, p, f.LeftBehind))
 	}
-	return f.requeueAt, errors.Join(errs...)
+	return f.RequeueAt, errors.Join(errs...)
 }
 
-// noteBusy remembers, for mayHaveJob, that GitHub has refused to remove the registration because of a job: the next call
+// noteBusy remembers, for MayHaveJob, that GitHub has refused to remove the registration because of a job: the next call
 // replaces the one that was refused.
 func (c *Controller) noteBusy(p *pass) {
 	p.memory.busy = p.memory.busy || c.removal(p).Busy()
@@ -70,21 +71,21 @@ func isOurs(finalizer string) bool {
 }
 
 // reportUnanswered records one Event: the deletion waits for GitHub, for how long, and why no answer has come.
-func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *finalizing) {
-	failure := o.removal.Failure
-	if failure == nil || o.removal.Busy() || p.memory.unansweredReported {
+func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *rules.Leaving) {
+	failure := o.Removal.Failure
+	if failure == nil || o.Removal.Busy() || p.memory.unansweredReported {
 		return
 	}
 	p.memory.unansweredReported = true
-	limit := fmt.Sprintf("for %s at most", answerTimeout)
-	if o.mayHaveJob {
+	limit := fmt.Sprintf("for %s at most", rules.AnswerTimeout)
+	if o.MayHaveJob {
 		limit = "until its job has ended"
 	}
 	c.record(ctx, p, report.Warning("RemovalUnanswered", actionDelete, // the cause comes last because it may be long
 		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit, failure.Message)))
 }
 
-// reportDraining says once, in the status and in an Event, that the deletion waits for a job.
+// ReportDraining says once, in the status and in an Event, that the deletion waits for a job.
 func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	reported := meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
 	if reported || p.memory.isBehind(p.EphemeralRunner) {
@@ -98,9 +99,9 @@ func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	return c.patchStatus(ctx, p, before, event)
 }
 
-// reportKept says once, in the status and in an Event, that the runner has ended and who keeps its pod. If the status already
+// ReportKept says once, in the status and in an Event, that the runner has ended and who keeps its pod. If the status already
 // has a final phase, it stays.
-func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error {
+func (c *Controller) reportKept(ctx context.Context, p *pass, pod rules.Outcome) error {
 	if p.memory.isBehind(p.EphemeralRunner) {
 		return nil
 	}
@@ -122,12 +123,12 @@ func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error
 
 // settleLoss writes into the status of a runner that is being deleted what its job was lost to. It returns when to look again while
 // that is not known yet, or while the runner's set has not counted the job: its object is the only record of it.
-func (c *Controller) settleLoss(ctx context.Context, p *pass, o *finalizing) (time.Time, error) {
-	end := &jobEnd{
-		status: &p.Status, ended: o.ended(), exited: p.memory.attempt.ending == podstatus.Succeeded || !p.memory.exitedAt.IsZero(),
-		ending: p.memory.pod.ending, endedAt: p.memory.endedAt, now: o.now,
+func (c *Controller) settleLoss(ctx context.Context, p *pass, o *rules.Leaving) (time.Time, error) {
+	end := &rules.JobEnd{
+		Status: &p.Status, Ended: o.Ended(), Exited: p.memory.Attempt.Ending == podstatus.Succeeded || !p.memory.ExitedAt.IsZero(),
+		Ending: p.memory.pod.ending, EndedAt: p.memory.EndedAt, Now: o.Now,
 	}
-	lost, due := end.loss()
+	lost, due := end.Loss()
 	if p.memory.abandoned && p.memory.pod.uid == "" {
 		lost, due = podstatus.Ending{}, time.Time{} // a job that its status names ran at another time, or in another cluster
 	}
@@ -136,12 +137,12 @@ func (c *Controller) settleLoss(ctx context.Context, p *pass, o *finalizing) (ti
 	case !due.IsZero():
 		return due, nil
 	case lost.Cause != "" && stale:
-		return o.now.Add(staleRequeueAfter), nil
+		return o.Now.Add(staleRequeueAfter), nil
 	case lost.Cause != "":
 		before := p.EphemeralRunner.DeepCopy()
-		d := decision{}.lose(lost)
+		d := rules.Decision{}.Lose(lost)
 		p.Status.Phase, p.Status.Ready, p.Status.LostCause = v1alpha1.EphemeralRunnerPhaseFailed, false, lost.Cause
-		p.Status.Reason, p.Status.Message = d.reason, d.message
+		p.Status.Reason, p.Status.Message = d.Reason, d.Message
 		if err := c.patchStatus(ctx, p, before, runnerFailed(d)); err != nil {
 			return time.Time{}, err
 		}
@@ -149,11 +150,11 @@ func (c *Controller) settleLoss(ctx context.Context, p *pass, o *finalizing) (ti
 		return time.Time{}, nil
 	}
 	counted, err := c.lossCounted(ctx, p)
-	kube.SetIfZero(&p.memory.heldAt, o.now)
-	if counted || !o.now.Before(p.memory.heldAt.Add(countedTimeout)) {
+	kube.SetIfZero(&p.memory.HeldAt, o.Now)
+	if counted || !o.Now.Before(p.memory.HeldAt.Add(countedTimeout)) {
 		return time.Time{}, err
 	}
-	return o.now.Add(time.Second), err
+	return o.Now.Add(time.Second), err
 }
 
 // lossCounted reports whether the runner's set has counted its lost job, or is gone.

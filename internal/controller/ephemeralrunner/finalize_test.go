@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
@@ -111,7 +112,7 @@ func TestIdleRunnerIsRemovedWhenGitHubIsSilent(t *testing.T) {
 		f.started().delete()
 		f.github.remove = errGitHubAway
 		f.settle()
-		f.elapse(answerTimeout - time.Second)
+		f.elapse(rules.AnswerTimeout - time.Second)
 		f.settle()
 		if f.pod() == nil {
 			t.Fatal("the pod is gone though GitHub has time to answer")
@@ -133,7 +134,7 @@ func TestRunnerIsRemovedWithoutCredentialsAndPermissions(t *testing.T) {
 		forbidden := apierrors.NewForbidden(pods, name, errors.New("no"))
 		f.api.refuse = map[string]error{"delete Pod": forbidden, "delete Secret": forbidden}
 		f.settle()
-		f.elapse(answerTimeout)
+		f.elapse(rules.AnswerTimeout)
 		f.settle()
 		if f.runner() != nil {
 			t.Error("the runner is left")
@@ -257,7 +258,7 @@ func TestRegistrationOfARunnerThatDiedWithItsJobIsRemoved(t *testing.T) {
 				f.settle()
 				dies(f)
 				f.settle()
-				f.elapse(silentGracePeriod)
+				f.elapse(rules.SilentGracePeriod)
 				f.settle()
 				f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult = "failed" })
 				f.settle()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -41,7 +42,7 @@ func TestNoClockEndsAJobInItsGracePeriod(t *testing.T) {
 			if status := f.runner().Status; status.Done() || f.pod() == nil {
 				t.Errorf("clock %s ahead: status %+v, pod %v; want the job at work", ahead, status, f.pod() != nil)
 			}
-			f.watch(podstatus.StuckAfter + failedGracePeriod + 30*time.Second)
+			f.watch(podstatus.StuckAfter + rules.FailedGracePeriod + 30*time.Second)
 			if status := f.runner().Status; !status.Done() {
 				t.Errorf("clock %s ahead: the node is lost, and the status %+v", ahead, status)
 			}

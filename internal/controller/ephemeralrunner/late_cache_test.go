@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -94,7 +95,7 @@ func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		f.elapse(silentGracePeriod)
+		f.elapse(rules.SilentGracePeriod)
 		f.settle()
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodLost)
@@ -249,7 +250,7 @@ func TestFinalizationWaitsForThePodOfALaterAttempt(t *testing.T) {
 		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
 		f.settle()
 		f.cache.Client = podlessCache{f.api}
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.settle()
 		if f.pod() == nil || len(f.runner().Status.Failures) != 1 {
 			t.Fatalf("pod %v, status %+v, want the pod of a second attempt", f.pod(), f.runner().Status)

@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -100,7 +101,7 @@ func TestWhatContainerHooksCreatedIsDeleted(t *testing.T) {
 	for title, end := range map[string]func(f *fixture){
 		"idle runner":         func(f *fixture) { f.delete() },
 		"job ended":           func(f *fixture) { f.finishedWithHooks() },
-		"pod deleted by hand": func(f *fixture) { f.losesPodAtWork(); f.settle(); f.elapse(silentGracePeriod) },
+		"pod deleted by hand": func(f *fixture) { f.losesPodAtWork(); f.settle(); f.elapse(rules.SilentGracePeriod) },
 		"kept as failed": func(f *fixture) {
 			f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed })
 		},

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -60,7 +61,7 @@ func TestPodThatHangsInALateCacheIsNotTreatedAsLost(t *testing.T) {
 		f.reconcile()
 		f.elapse(podstatus.StuckAfter)
 		f.reconcile()
-		f.elapse(reportGracePeriod)
+		f.elapse(rules.ReportGracePeriod)
 		f.reconcile()
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 			t.Errorf("status %+v, want Running until the report has had its time", status)
@@ -97,7 +98,7 @@ func TestPodThatNeverStartedIsReadOnce(t *testing.T) {
 		f.setPod(evict)
 		f.settle()
 		wantRequest(f, readsPod, 1)
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.settle()
 		f.wantCalls("jit")
 		if f.pod() == nil {

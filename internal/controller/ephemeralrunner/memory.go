@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -22,8 +23,8 @@ type memory struct {
 	inherited bool      // the runner existed when this manager took over, so another manager may have registered it
 	runnerID  int       // id on GitHub, 0 if not known
 
-	attempt
-	deletion
+	rules.Attempt
+	rules.Deletion
 
 	pod                lastPod
 	failed             *failedAttempt // attempt whose failure may have been written although no answer came, else nil
@@ -51,7 +52,7 @@ type lastPod struct {
 	deleted    bool      // at the controller's request
 	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
 	left       bool      // the controller may not delete it: garbage collection does once the runner is gone
-	// ending is what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by the next pass.
+	// Ending is what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by the next pass.
 	ending podstatus.Ending
 	marked mark.Written
 }
@@ -59,7 +60,7 @@ type lastPod struct {
 // failedAttempt is an attempt that failed: why, and the key in the status under which the failure was to be noted.
 type failedAttempt struct {
 	key string
-	decision
+	rules.Decision
 }
 
 // newMemory returns the memory of a runner that has not been seen before. Its id on GitHub is not taken from a status in which it may be
@@ -73,21 +74,21 @@ func newMemory(runner *v1alpha1.EphemeralRunner) *memory {
 	return m
 }
 
-// see notes what a pass sees for the first time, and returns the state of the pod, which may be nil. removed is the pod as it was when it was
+// See notes what a pass sees for the first time, and returns the state of the pod, which may be nil. removed is the pod as it was when it was
 // removed, nil if there is a pod or that is not known.
-func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time) outcome {
+func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time) rules.Outcome {
 	status := &runner.Status
-	if removed != nil && !failureNoted(status, removed.UID) {
+	if removed != nil && !rules.FailureNoted(status, removed.UID) {
 		m.pod.see(removed, now)
-		m.attempt.seeEnd(status, outcomeOf(removed, now), now)
+		m.Attempt.SeeEnd(status, rules.OutcomeOf(removed, now), now)
 		m.pod.seeEnding(removed, status, false)
 	}
 	m.pod.see(pod, now)
 	m.seeStart(runner, pod, now)
 	serverTime := m.apiServerTime(pod, now)
-	seen := outcomeOf(pod, serverTime)
-	if pod == nil || !failureNoted(status, pod.UID) {
-		m.attempt.seeEnd(status, seen, now)
+	seen := rules.OutcomeOf(pod, serverTime)
+	if pod == nil || !rules.FailureNoted(status, pod.UID) {
+		m.Attempt.SeeEnd(status, seen, now)
 	}
 	if pod != nil {
 		m.pod.seeEnding(pod, status, podstatus.Stuck(pod, serverTime))
@@ -96,24 +97,19 @@ func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod,
 	}
 	if !runner.DeletionTimestamp.IsZero() {
 		m.launch.Abandon()
-		m.deletion.see(seen.Phase == podstatus.Running, pod == nil || m.pod.passedOver(), now)
+		m.Deletion.See(seen.Phase == podstatus.Running, pod == nil || m.pod.passedOver(), now)
 	}
 	return seen
 }
 
-// seeStart notes what the pod says about the start of the present attempt, unless the failure of that pod is already noted.
+// SeeStart notes what the pod says about the start of the present attempt, unless the failure of that pod is already noted.
 func (m *memory) seeStart(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) {
-	if pod == nil || failureNoted(&runner.Status, pod.UID) || m.isBehind(runner) {
+	if pod == nil || rules.FailureNoted(&runner.Status, pod.UID) || m.isBehind(runner) {
 		return
 	}
 	// A pod without the annotation is ARC's, which writes the status before it creates the pod.
 	m.runnerID = launch.RunnerIDOf(pod, cmp.Or(m.runnerID, runner.Status.RunnerID))
-	if podstatus.Runs(pod, v1alpha1.RunnerContainerName) {
-		kube.SetIfZero(&m.startedAt, now)
-		return
-	}
-	// A container that is blocked later gets the full time to recover.
-	m.blockedAt = since(m.blockedAt, podstatus.IsBlocked(pod, v1alpha1.RunnerContainerName), now)
+	m.Attempt.SeeStart(pod, now)
 }
 
 // isBehind reports whether the cache shows an older runner than the one whose status was written last.
@@ -121,7 +117,7 @@ func (m *memory) isBehind(runner *v1alpha1.EphemeralRunner) bool {
 	return kube.IsStale(runner, m.writtenVersion)
 }
 
-// see notes which pod exists, and since when it is being deleted.
+// See notes which pod exists, and since when it is being deleted.
 func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
 	if pod != nil && l.uid != pod.UID {
 		*l = lastPod{uid: pod.UID}
@@ -147,9 +143,9 @@ func (l *lastPod) seeEnding(pod *corev1.Pod, status *v1alpha1.EphemeralRunnerSta
 
 // seeGone remembers that the pod vanished while its job ran, if a pass has seen it run or it was goneUnseen.
 func (m *memory) seeGone(status *v1alpha1.EphemeralRunnerStatus) {
-	vanished := m.pod.uid != "" && !m.pod.deleted && m.attempt.ending == podstatus.Missing && !status.JobCompleted()
-	if (vanished || m.goneUnseen(status)) && unseenEnding.Clearer(m.pod.ending) {
-		m.pod.ending = unseenEnding
+	vanished := m.pod.uid != "" && !m.pod.deleted && m.Attempt.Ending == podstatus.Missing && !status.JobCompleted()
+	if (vanished || m.goneUnseen(status)) && rules.UnseenEnding.Clearer(m.pod.ending) {
+		m.pod.ending = rules.UnseenEnding
 	}
 }
 
@@ -163,16 +159,16 @@ func reportedAfter(status *v1alpha1.EphemeralRunnerStatus, ending podstatus.Endi
 // passedOver reports whether a runner that is being deleted need not wait until the cache shows no pod.
 func (l *lastPod) passedOver() bool { return l.left || l.removed }
 
-// hadPod reports whether a pod of the present attempt has been seen.
+// HadPod reports whether a pod of the present attempt has been seen.
 func (m *memory) hadPod(status *v1alpha1.EphemeralRunnerStatus) bool {
-	return m.pod.uid != "" && !failureNoted(status, m.pod.uid)
+	return m.pod.uid != "" && !rules.FailureNoted(status, m.pod.uid)
 }
 
 // goneUnseen reports whether this manager has found the runner with a canceled job and, if there is none, never with a pod. The pod of
 // a job that a person cancels exits with 0 and stays until a manager deletes it, with the runner; so something else took the pod
 // while no manager led, as a node drain does that moves the manager, too.
 func (m *memory) goneUnseen(status *v1alpha1.EphemeralRunnerStatus) bool {
-	return m.inherited && m.pod.uid == "" && !m.launch.WasAsked() && givenUp(status.JobResult)
+	return m.inherited && m.pod.uid == "" && !m.launch.WasAsked() && rules.GivenUp(status.JobResult)
 }
 
 // missesPod reports whether, according to the cache, a runner at work has lost its pod without this manager having deleted
@@ -185,7 +181,7 @@ func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	if !atWork || status.Done() || status.JobCompleted() && !m.goneUnseen(status) {
 		return false
 	}
-	return m.exitedAt.IsZero() && !m.pod.left && !m.pod.deleted
+	return m.ExitedAt.IsZero() && !m.pod.left && !m.pod.deleted
 }
 
 // apiServerTime estimates the API server's current time from the pod's deletionTimestamp; it returns now if the pod isn't
@@ -203,7 +199,7 @@ func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	return pod.DeletionTimestamp.Add(now.Sub(deletingAt) - kube.GracePeriod(pod))
 }
 
-// podDueAt returns the deadline, by our clock, for an ended pod to disappear: pendingTimeout after its deletion or after its
+// PodDueAt returns the deadline, by our clock, for an ended pod to disappear: PendingTimeout after its deletion or after its
 // failure was noted, and no earlier than the end of its grace period plus podstatus.StuckAfter. It returns zero for a pod that isn't
 // being deleted. By the time a failure is noted, the deletion may have lasted for long, or the cache may still show a pod
 // that was force-deleted a moment ago. A failure dated later than now was noted by another clock and is ignored.
@@ -212,15 +208,15 @@ func (m *memory) podDueAt(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now
 		return time.Time{}
 	}
 	start := m.pod.deletingAt
-	if at, found := noted(&runner.Status, string(pod.UID)); found && !at.After(now) {
+	if at, found := rules.Noted(&runner.Status, string(pod.UID)); found && !at.After(now) {
 		start = at.Time
 	}
-	return kube.LaterOf(start.Add(pendingTimeout(runner)), m.pod.deletingAt.Add(kube.GracePeriod(pod)+podstatus.StuckAfter))
+	return kube.LaterOf(start.Add(rules.PendingTimeout(runner)), m.pod.deletingAt.Add(kube.GracePeriod(pod)+podstatus.StuckAfter))
 }
 
 // newAttempt forgets what was seen of the attempt that failed, and its registration if that is gone too.
 func (m *memory) newAttempt(reregister bool) {
-	m.attempt = attempt{}
+	m.Attempt = rules.Attempt{}
 	if reregister {
 		m.runnerID, m.secretDeleted = 0, false
 	}
@@ -235,7 +231,7 @@ func (m *memory) unregistered(runner *v1alpha1.EphemeralRunner, began time.Time)
 	return m.runnerID == 0 && !m.launch.WasAsked() && !m.inherited && runner.CreationTimestamp.After(began.Add(clockSkew))
 }
 
-// mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub mentioned
+// MayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub mentioned
 // one.
 func (m *memory) mayHaveJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	return status.JobRunning() || m.busy || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)
@@ -246,16 +242,16 @@ func (m *memory) mayHaveJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 // have registered the runner, or this one found it with a pod and has requested no registration itself.
 func (m *memory) spent(status *v1alpha1.EphemeralRunnerStatus) bool {
 	alone := !m.inherited || m.hadPod(status) && !m.launch.WasAsked()
-	return status.JobCompleted() && attemptsNoted(status) == 0 && alone
+	return status.JobCompleted() && rules.AttemptsNoted(status) == 0 && alone
 }
 
 // died reports whether the runner ended without exiting with 0, or lost its pod to somebody else. It then had no chance to
 // tell GitHub, which may keep its record for a day even though the job has ended.
-func (m *memory) died(status *v1alpha1.EphemeralRunnerStatus, pod outcome) bool {
+func (m *memory) died(status *v1alpha1.EphemeralRunnerStatus, pod rules.Outcome) bool {
 	switch {
-	case m.attempt.ending == podstatus.Succeeded || status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
+	case m.Attempt.Ending == podstatus.Succeeded || status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
 		return false
-	case m.attempt.ending != podstatus.Missing || status.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
+	case m.Attempt.Ending != podstatus.Missing || status.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
 		return true
 	default:
 		return pod.Phase == podstatus.Missing && m.pod.uid != "" && !m.pod.deleted

@@ -3,6 +3,7 @@ package ephemeralrunner
 import (
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
@@ -28,7 +29,7 @@ type waiting struct {
 // measure notes what the pod waits for now, and updates the metrics if that has changed.
 func (m *remembered) measure(p *pass, now time.Time) {
 	reason := ""
-	if p.outcome.Phase == podstatus.Pending && !failureNoted(&p.Status, p.pod.UID) {
+	if p.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&p.Status, p.pod.UID) {
 		reason = report.KnownReason(p.outcome.Reason)
 	}
 	if m.waiting != nil && m.waiting.reason == reason {
@@ -56,7 +57,7 @@ func (w *waiting) end(now time.Time) {
 // countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
 // days.
 func countStart(p *pass, now time.Time) {
-	if attemptsNoted(&p.Status) > 0 {
+	if rules.AttemptsNoted(&p.Status) > 0 {
 		return
 	}
 	set := kube.ScaleSetOf(p)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
@@ -106,7 +107,7 @@ func TestUnknownReasonsOfWaitsShareASeries(t *testing.T) {
 	m, p := &remembered{memory: &memory{}}, &pass{EphemeralRunner: measured("forges"), pod: &corev1.Pod{}}
 	defer setmetrics.Delete(types.NamespacedName{Namespace: p.Labels[v1alpha1.LabelScaleSetNamespace], Name: "forges"})
 	for i := range 10_000 {
-		p.outcome = outcome{State: podstatus.State{Phase: podstatus.Pending, Reason: fmt.Sprint("Forged", i)}}
+		p.outcome = rules.Outcome{State: podstatus.State{Phase: podstatus.Pending, Reason: fmt.Sprint("Forged", i)}}
 		m.measure(p, noon)
 	}
 	if count := testutil.CollectAndCount(pendingPods) - before; count != 1 {

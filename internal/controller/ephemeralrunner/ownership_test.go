@@ -15,11 +15,12 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// lost are the ways in which a runner has lost its owner, or never had one.
+// Lost are the ways in which a runner has lost its owner, or never had one.
 var lost = map[string]func(*v1alpha1.EphemeralRunner){
 	"no owner":                        func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences = nil },
 	"an owner that is gone":           func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences[0].Name = "gone" },
@@ -107,7 +108,7 @@ func TestRunnerThatNobodyCountsTakesNoRegistrationAway(t *testing.T) {
 					f.github.registered[registered.Name], f.github.unresolved = registered, errGitHubAway
 					for range 3 { // a lost job is reported, and a set that is nobody's counts none
 						f.settle()
-						f.elapse(max(silentGracePeriod, countedTimeout))
+						f.elapse(max(rules.SilentGracePeriod, countedTimeout))
 					}
 					if said := f.github.said(); f.runner() != nil || len(said) > 0 {
 						t.Errorf("%s: GitHub was asked %v; runner %v", why, said, f.runner())
@@ -132,7 +133,7 @@ func TestCopyOfARunnerTakesNoRegistrationAway(t *testing.T) {
 				f.github.registered["original"] = actions.RunnerReference{ID: 37, Name: "original", RunnerScaleSetID: scaleSet}
 				f.github.registered[name] = actions.RunnerReference{ID: 38, Name: name, RunnerScaleSetID: scaleSet}
 				f.settle()
-				f.elapse(retryBackoff[0])
+				f.elapse(rules.RetryBackoff[0])
 				f.settle()
 				f.delete()
 				f.settle()
@@ -308,7 +309,7 @@ func TestRunnerWithoutASetDoesNotWaitForGitHubForEver(t *testing.T) {
 		if f.runner() == nil {
 			t.Error("GitHub was not asked whether it has a job")
 		}
-		f.elapse(answerTimeout)
+		f.elapse(rules.AnswerTimeout)
 		f.settle()
 		if f.runner() != nil {
 			t.Error("the runner is still there")

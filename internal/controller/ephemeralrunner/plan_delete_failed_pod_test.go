@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -27,10 +28,10 @@ func TestRunnerWhoseFailedPodStaysFails(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.keptBy("example.com/audit", "example.com/billing")
 		requeueAfter := f.reconcile().RequeueAfter
-		if requeueAfter <= 0 || requeueAfter > defaultPendingTimeout {
-			t.Fatalf("requeued after %s, want at most %s", requeueAfter, defaultPendingTimeout)
+		if requeueAfter <= 0 || requeueAfter > rules.DefaultPendingTimeout {
+			t.Fatalf("requeued after %s, want at most %s", requeueAfter, rules.DefaultPendingTimeout)
 		}
-		f.elapse(defaultPendingTimeout)
+		f.elapse(rules.DefaultPendingTimeout)
 		f.settle()
 		status := f.runner().Status
 		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
@@ -61,8 +62,8 @@ func TestRunnerWhosePodStaysComesBackInTime(t *testing.T) {
 			}
 			f.elapse(requeueAfter)
 		}
-		if took := time.Since(start); took > defaultPendingTimeout+podstatus.StuckAfter {
-			t.Errorf("given up after %s, want %s", took, defaultPendingTimeout)
+		if took := time.Since(start); took > rules.DefaultPendingTimeout+podstatus.StuckAfter {
+			t.Errorf("given up after %s, want %s", took, rules.DefaultPendingTimeout)
 		}
 	}, newRunner())
 }
@@ -71,7 +72,7 @@ func TestRunnerWhosePodStaysComesBackInTime(t *testing.T) {
 func TestFailedPodThatDisappearsInTimeIsFollowedByAnother(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.keptBy("example.com/audit")
-		f.elapse(defaultPendingTimeout - time.Minute)
+		f.elapse(rules.DefaultPendingTimeout - time.Minute)
 		f.settle()
 		f.hold()
 		f.settle()

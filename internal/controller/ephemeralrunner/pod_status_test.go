@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -122,7 +123,7 @@ func TestNoVagueStatusEndsAJob(t *testing.T) {
 						f.settle()
 						pod := f.pod().UID
 						f.setPod(vaguely)
-						f.watch(defaultPendingTimeout + time.Minute)
+						f.watch(rules.DefaultPendingTimeout + time.Minute)
 						if now := f.pod(); now == nil || now.UID != pod || f.runner().Status.Done() {
 							t.Fatalf("the pod of a job is gone, or its runner given up: %+v", f.runner().Status)
 						}
@@ -161,7 +162,7 @@ func TestVagueStatusesOfAnIdleRunnerEnd(t *testing.T) {
 					f.reconcile()
 					f.reconcile()
 				}
-				if pod := f.pod(); !f.runner().Status.Done() && (pod == nil || outcomeOf(pod, time.Now()).Phase != podstatus.Running) {
+				if pod := f.pod(); !f.runner().Status.Done() && (pod == nil || rules.OutcomeOf(pod, time.Now()).Phase != podstatus.Running) {
 					t.Errorf("in the end: %+v", f.runner().Status)
 				}
 			}, newRunner(withSidecar, pendingFor(time.Minute)))
@@ -182,7 +183,7 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 					f.settle()
 					pod := f.pod().UID
 					f.setPod(ends)
-					f.elapse(reportGracePeriod)
+					f.elapse(rules.ReportGracePeriod)
 					f.watch(time.Minute)
 					if now := f.pod(); now != nil && now.UID == pod {
 						t.Errorf("the pod is still there, and the runner %+v", f.runner().Status)
@@ -191,7 +192,7 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 					if job == "completed" && runner != nil || job == "reported" && !runner.Status.Done() {
 						t.Errorf("the runner is still at work: %+v", runner.Status)
 					}
-					if runner != nil && job == "none" && attemptsNoted(&runner.Status) == 0 && !runner.Status.Done() {
+					if runner != nil && job == "none" && rules.AttemptsNoted(&runner.Status) == 0 && !runner.Status.Done() {
 						t.Errorf("nothing has come of it: %+v", runner.Status)
 					}
 				}, newRunner(withSidecar))
@@ -325,7 +326,7 @@ func (s *simulation) lie() {
 	titles := slices.Sorted(maps.Keys(lies)) // sorted, so that a seed draws the same one again
 	shown := s.pod.DeepCopy()
 	lies[titles[s.random.IntN(len(titles))]](shown)
-	if outcomeOf(shown, time.Now()).Phase == podstatus.NeverStarted {
+	if rules.OutcomeOf(shown, time.Now()).Phase == podstatus.NeverStarted {
 		return
 	}
 	s.pod, s.node.reported = shown, false

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -91,8 +92,8 @@ func initWaits(reason string) func(*corev1.Pod) {
 
 func TestOutdatedRunnerNamesItsImage(t *testing.T) {
 	for title, state := range map[string]corev1.ContainerState{"exit 7": exited(7, "Error"), "exit 7 without a time of start": unstarted(7, "", time.Time{})} {
-		got := outcomeOf(podWith(corev1.PodFailed, state), noon)
-		if want := "GitHub refuses the runner version in image runner:1"; !got.outdated() || got.Reason != "Outdated" || got.Message != want {
+		got := rules.OutcomeOf(podWith(corev1.PodFailed, state), noon)
+		if want := "GitHub refuses the runner version in image runner:1"; !got.Outdated() || got.Reason != "Outdated" || got.Message != want {
 			t.Errorf("%s: %+v, want reason Outdated, message %q", title, got, want)
 		}
 	}

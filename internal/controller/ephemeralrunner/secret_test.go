@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // What happens if the API server does not accept the runner's Secret.
@@ -95,7 +96,7 @@ func TestRegistrationIsNotKeptBesideItsSecret(t *testing.T) {
 		}
 		f.setPod(evict)
 		f.settle()
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.settle() // the name is taken: by ourselves, as GitHub says
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		f.wantPodOf("102")

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -33,7 +34,7 @@ func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
 	defer c.reports.Enter()()
 	wrote, err := c.writeStatus(ctx, p, before)
 	if wrote && starts {
-		countStart(p, p.memory.startedAt) // not earlier: a write that fails is repeated
+		countStart(p, p.memory.StartedAt) // not earlier: a write that fails is repeated
 	}
 	return err
 }
@@ -72,22 +73,22 @@ func (c *Controller) resolveConditions(p *pass) {
 }
 
 // reportPending writes to the status, and records as an Event once, why the runner does not run yet.
-func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) error {
+func (c *Controller) reportPending(ctx context.Context, p *pass, d rules.Decision) error {
 	before := p.EphemeralRunner.DeepCopy()
 	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 		// A runner that ran stays Running until GitHub's answer decides what follows: that it ran must not be forgotten.
 		p.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
 	}
-	p.Status.Reason, p.Status.Message = d.reason, d.message
-	if d.reason == v1alpha1.ReasonQuotaExceeded {
+	p.Status.Reason, p.Status.Message = d.Reason, d.Message
+	if d.Reason == v1alpha1.ReasonQuotaExceeded {
 		report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-			report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.message))
+			report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.Message))
 	}
 	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-		report.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
-	p.memory.pendingReportedAt = c.options.Clock.Now()
+		report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
+	p.memory.PendingReportedAt = c.options.Clock.Now()
 	// The Event is recorded once per reason, and again later if the message has changed.
-	return c.patchStatus(ctx, p, before, report.Warning(d.reason, actionRun, "the runner waits: "+d.message))
+	return c.patchStatus(ctx, p, before, report.Warning(d.Reason, actionRun, "the runner waits: "+d.Message))
 }
 
 // reportExitedIdle completes what the runner's set has begun. The set marks a runner that has succeeded without a job as
@@ -97,20 +98,20 @@ func (c *Controller) reportExitedIdle(ctx context.Context, p *pass) error {
 	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || ready == nil || ready.Reason != reasonCompleted {
 		return nil
 	}
-	return c.patchStatus(ctx, p, p.EphemeralRunner.DeepCopy(), runnerFailed(decision{reason: p.Status.Reason, message: p.Status.Message}))
+	return c.patchStatus(ctx, p, p.EphemeralRunner.DeepCopy(), runnerFailed(rules.Decision{Reason: p.Status.Reason, Message: p.Status.Message}))
 }
 
 // jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
 var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
 // finish writes a final phase, then deletes pod and Secret.
-func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d decision,
+func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d rules.Decision,
 	events []report.Event, conditions ...metav1.Condition,
 ) error {
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
-	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.reason, d.message
-	status.LostCause = cmp.Or(status.LostCause, d.lost.Cause)
+	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.Reason, d.Message
+	status.LostCause = cmp.Or(status.LostCause, d.Lost.Cause)
 	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
 	report.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
 	if err := c.patchStatus(ctx, p, before, events...); err != nil {
@@ -120,8 +121,8 @@ func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.Ephemer
 }
 
 // runnerFailed is the last Event of a runner that has failed for good.
-func runnerFailed(d decision) report.Event {
-	return report.Warning(d.reason, actionRun, "the runner failed: "+d.message)
+func runnerFailed(d rules.Decision) report.Event {
+	return report.Warning(d.Reason, actionRun, "the runner failed: "+d.Message)
 }
 
 // patchStatus writes the status and then records the Events. A write that fails is repeated; its Events must not be.

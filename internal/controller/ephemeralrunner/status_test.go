@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // A status that could not be written is written again; its Event is recorded once.
@@ -32,7 +33,7 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 		f.api.refuse = nil
 		f.reconcile()
 		f.wantEvent("Evicted")
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || attemptsNoted(&status) != 1 {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || rules.AttemptsNoted(&status) != 1 {
 			t.Errorf("status %+v", status)
 		}
 	}, newRunner())
@@ -43,7 +44,7 @@ func TestRunnerThatItsSetMarksAsFailedIsStalled(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started().setPod(exits(0))
 		f.settle()
-		f.elapse(reportGracePeriod)
+		f.elapse(rules.ReportGracePeriod)
 		f.settle()
 		f.setStatus(func(r *v1alpha1.EphemeralRunner) {
 			r.Status.Phase, r.Status.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -22,7 +21,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
-	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // Reports wait until pods that have ended are handled, and while enough passes are writing.
@@ -55,25 +53,6 @@ func testGate(t *testing.T, gate *mark.Gate) {
 	if leave[0](); closed() {
 		t.Error("the gate is closed though one has left")
 	}
-}
-
-// While others wait to be created, the report that a runner runs is deferred. Once its job has ended, so will its pod.
-func TestRunningIsReportedLateWhileOthersWait(t *testing.T) {
-	deferred := func(o *observation) { o.deferredUntil = o.now.Add(time.Second) }
-	completedFor := func(d time.Duration) func(*observation) {
-		return func(o *observation) {
-			completed(o)
-			o.runner.Status.FinishedAt = &metav1.Time{Time: noon.Add(-d)}
-			o.endDueAt = mark.PodDueToEnd(&o.runner.Status)
-		}
-	}
-	runPlanCases(t, map[string]planCase{
-		"others wait":       {given(podstatus.Running, deferred), stepWait, time.Second},
-		"nobody waits":      {given(podstatus.Running), stepReportRunning, 0},
-		"completed by now":  {given(podstatus.Missing, deferred, completed), stepDeleteRunner, 0},
-		"about to end":      {given(podstatus.Running, completedFor(time.Second)), stepWait, mark.ResultAfter - time.Second},
-		"should have ended": {given(podstatus.Running, completedFor(mark.ResultAfter)), stepReportRunning, 0},
-	})
 }
 
 func TestReportsAreDeferredLessTheLongerARunnerIsUp(t *testing.T) {

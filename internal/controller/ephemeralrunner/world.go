@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -53,10 +54,10 @@ func (c *Controller) readPod(ctx context.Context, runner *v1alpha1.EphemeralRunn
 // needsLivePod reports whether the cached pod calls for a step that a stale cache must not cause: reusing the JIT config of a
 // pod that never started, or giving up a pod that hangs in its deletion, with its job.
 func needsLivePod(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) bool {
-	if failureNoted(&runner.Status, pod.UID) || runner.Status.Done() {
+	if rules.FailureNoted(&runner.Status, pod.UID) || runner.Status.Done() {
 		return false
 	}
-	return podstatus.Stuck(pod, now) || outcomeOf(pod, now).Phase == podstatus.NeverStarted
+	return podstatus.Stuck(pod, now) || rules.OutcomeOf(pod, now).Phase == podstatus.NeverStarted
 }
 
 // missedPod reads the pod from the API server. If reading is forbidden while the runner is being deleted, or has no set, it trusts the
@@ -77,29 +78,29 @@ func (c *Controller) missedPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 }
 
 // observe gathers what a decision depends on.
-func (c *Controller) observe(p *pass) *observation {
+func (c *Controller) observe(p *pass) *rules.World {
 	m, now := p.memory, c.options.Clock.Now()
-	o := &observation{
-		runner: p.EphemeralRunner, pod: p.outcome, now: now,
-		attempt: m.attempt, runnerID: m.runnerID, podEnding: m.pod.ending,
-		hadPod: m.hadPod(&p.Status), podDueAt: m.podDueAt(p.EphemeralRunner, p.pod, now),
-		provisioning: p.provisioning, removal: c.removal(p),
-		endDueAt: mark.PodDueToEnd(&p.Status),
+	o := &rules.World{
+		Runner: p.EphemeralRunner, Pod: p.outcome, Now: now,
+		Attempt: m.Attempt, RunnerID: m.runnerID, PodEnding: m.pod.ending,
+		HadPod: m.hadPod(&p.Status), PodDueAt: m.podDueAt(p.EphemeralRunner, p.pod, now),
+		Provisioning: p.provisioning, Removal: c.removal(p),
+		EndDueAt: mark.PodDueToEnd(&p.Status),
 	}
-	if c.reports.Defers(p.EphemeralRunner, now.Sub(m.startedAt)) {
-		o.deferredUntil = mark.RecheckAt(p.EphemeralRunner, now)
+	if c.reports.Defers(p.EphemeralRunner, now.Sub(m.StartedAt)) {
+		o.DeferredUntil = mark.RecheckAt(p.EphemeralRunner, now)
 	}
 	if p.pod != nil {
-		o.failureNoted = failureNoted(&p.Status, m.pod.uid)
-		o.bound = p.pod.Spec.NodeName != ""
-		o.startableAt = startableSince(p.pod, o.provisioning)
-		o.deletionDueAt, o.finalizers = terminationOf(p.pod)
+		o.FailureNoted = rules.FailureNoted(&p.Status, m.pod.uid)
+		o.Bound = p.pod.Spec.NodeName != ""
+		o.StartableAt = startableSince(p.pod, o.Provisioning)
+		o.DeletionDueAt, o.Finalizers = terminationOf(p.pod)
 	}
-	if o.hadPod {
-		o.pod.outside, o.pod.fault = m.pod.ending.Outside, m.pod.ending.Fault
+	if o.HadPod {
+		o.Pod.Outside, o.Pod.Fault = m.pod.ending.Outside, m.pod.ending.Fault
 	}
-	if o.pod.outside && o.pod.Reason == "" {
-		o.pod.Reason, o.pod.Message = v1alpha1.ReasonPodLost, m.pod.ending.Message
+	if o.Pod.Outside && o.Pod.Reason == "" {
+		o.Pod.Reason, o.Pod.Message = v1alpha1.ReasonPodLost, m.pod.ending.Message
 	}
 	return o
 }
@@ -124,7 +125,7 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 }
 
 // observeFinalizing gathers what a finalization depends on.
-func (c *Controller) observeFinalizing(p *pass) *finalizing {
+func (c *Controller) observeFinalizing(p *pass) *rules.Leaving {
 	m, now, removal := p.memory, c.options.Clock.Now(), c.removal(p)
 	if c.options.Removed.Has(p.UID, m.runnerID) {
 		removal = calls.Progress{Known: true} // at its set's request
@@ -134,18 +135,18 @@ func (c *Controller) observeFinalizing(p *pass) *finalizing {
 		pod.Phase = podstatus.Missing
 	}
 	status := &p.Status
-	return &finalizing{
-		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", mayHaveJob: m.mayHaveJob(status),
-		completed:  m.spent(status) && !m.died(status, p.outcome),
-		registered: !m.unregistered(p.EphemeralRunner, c.beganAt), provisioning: p.provisioning.Running,
-		unseen: p.provisioning.Succeeded() && !m.hadPod(status) &&
-			now.Before(p.provisioning.FinishedAt.Add(unseenFinalizingTimeout)),
-		removal: removal, podDueAt: m.podDueAt(p.EphemeralRunner, p.pod, now), deletion: m.deletion, now: now,
-		keptReported: status.Done() && status.Reason == v1alpha1.ReasonPodTerminating,
+	return &rules.Leaving{
+		Pod: pod, Bound: p.pod != nil && p.pod.Spec.NodeName != "", MayHaveJob: m.mayHaveJob(status),
+		Completed:  m.spent(status) && !m.died(status, p.outcome),
+		Registered: !m.unregistered(p.EphemeralRunner, c.beganAt), Provisioning: p.provisioning.Running,
+		Unseen: p.provisioning.Succeeded() && !m.hadPod(status) &&
+			now.Before(p.provisioning.FinishedAt.Add(rules.UnseenFinalizingTimeout)),
+		Removal: removal, PodDueAt: m.podDueAt(p.EphemeralRunner, p.pod, now), Deletion: m.Deletion, Now: now,
+		KeptReported: status.Done() && status.Reason == v1alpha1.ReasonPodTerminating,
 	}
 }
 
-// removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
+// Removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
 // removal, except while a runner with a job is alive: the 404 may have come from a proxy or gateway in front of GitHub, and
 // would cost the job. That is decided when the answer is used, because the job may have been reported since GitHub was asked.
 func (c *Controller) removal(p *pass) calls.Progress {

@@ -1,4 +1,4 @@
-package ephemeralrunner
+package rules
 
 import (
 	"testing"
@@ -18,11 +18,11 @@ type cost struct {
 func costs() map[string]cost {
 	runner := newRunner()
 	running := given(podstatus.Running, allReported)
-	pod := newPod(runner, 7, "dev")
+	pod := &corev1.Pod{Spec: runner.Spec.PodSpec}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "runner", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	return map[string]cost{
-		"plan":    {func() { plan(running) }, 0},
-		"outcome": {func() { outcomeOf(pod, noon) }, 0},
+		"plan":    {func() { Plan(running) }, 0},
+		"outcome": {func() { OutcomeOf(pod, noon) }, 0},
 	}
 }
 

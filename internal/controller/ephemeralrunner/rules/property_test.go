@@ -1,4 +1,4 @@
-package ephemeralrunner
+package rules
 
 import (
 	"fmt"
@@ -15,14 +15,14 @@ import (
 )
 
 // anyObservation returns a random observation, possible or not.
-func anyObservation(random *rand.Rand) *observation {
+func anyObservation(random *rand.Rand) *World {
 	chance := func(n int) bool { return random.IntN(n) == 0 }
 	o := given(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)), after(time.Duration(random.IntN(1200))*time.Second))
 	phases := []v1alpha1.EphemeralRunnerPhase{"", v1alpha1.EphemeralRunnerPhasePending, v1alpha1.EphemeralRunnerPhaseRunning}
-	o.runner.Status.Phase = phases[random.IntN(len(phases))]
+	o.Runner.Status.Phase = phases[random.IntN(len(phases))]
 	failedTimes(random.IntN(7), noon)(o)
 	for _, one := range []struct {
-		change func(*observation)
+		change func(*World)
 		n      int
 	}{ // in this order, so that a seed draws the same observations again
 		{withJob, 4}, {completed, 6}, {hadPod, 2}, {seenUp, 3}, {notReady, 3}, {unregistered, 2}, {unbound, 3}, {failureIsNoted, 8}, {reported, 3},
@@ -31,33 +31,33 @@ func anyObservation(random *rand.Rand) *observation {
 			one.change(o)
 		}
 	}
-	if o.pod.Phase == podstatus.Running && o.startedAt.IsZero() {
-		o.startedAt = noon
+	if o.Pod.Phase == podstatus.Running && o.StartedAt.IsZero() {
+		o.StartedAt = noon
 	}
-	if chance(2) && o.pod.Phase == podstatus.Failed {
+	if chance(2) && o.Pod.Phase == podstatus.Failed {
 		outdated(o)
 	}
-	anyProgress := []func(*observation){
-		func(*observation) {}, provisioning, provisioned, agreed, asking,
+	anyProgress := []func(*World){
+		func(*World) {}, provisioning, provisioned, agreed, asking,
 		removalFailed(calls.Busy, noon.Add(time.Minute)), removalFailed(calls.Temporary, noon.Add(time.Minute)),
 		provisioningFailed(calls.Temporary, noon.Add(time.Minute)), provisioningFailed(calls.Invalid, noon),
 		provisioningFailed(calls.NameTaken, noon),
 	}
 	anyProgress[random.IntN(len(anyProgress))](o)
 	if chance(5) {
-		o.exitedAt = noon
+		o.ExitedAt = noon
 	}
 	if chance(5) {
-		o.podDueAt = noon.Add(time.Duration(random.IntN(1200)) * time.Second)
+		o.PodDueAt = noon.Add(time.Duration(random.IntN(1200)) * time.Second)
 	}
 	return o
 }
 
 // destructive reports whether a step deletes a pod or gives up a registration.
-func destructive(d step) bool {
+func destructive(d Step) bool {
 	switch d {
-	case stepRetry, stepReregister, stepExited, stepSucceed, stepFail, stepFailBusy, stepOutdate,
-		stepDeleteRunner, stepReplace, stepDeleteFailedPod, stepDeregister:
+	case Retry, Reregister, Exited, Succeed, Fail, FailBusy, Outdate,
+		DeleteRunner, Replace, DeleteFailedPod, Deregister:
 		return true
 	default:
 		return false
@@ -65,11 +65,11 @@ func destructive(d step) bool {
 }
 
 // live reports whether, by all that is known, the runner container runs, or may start at any moment, and has a job.
-func live(o *observation) bool {
-	if o.failureNoted || o.runner.Status.JobCompleted() {
+func live(o *World) bool {
+	if o.FailureNoted || o.Runner.Status.JobCompleted() {
 		return false // its attempt was over before
 	}
-	return o.runner.Status.HadJob() && (o.pod.Phase == podstatus.Running || o.pod.Phase == podstatus.Pending || o.pod.Phase == podstatus.Blocked)
+	return o.Runner.Status.HadJob() && (o.Pod.Phase == podstatus.Running || o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked)
 }
 
 func TestNoStepEndsALiveJob(t *testing.T) {
@@ -77,8 +77,8 @@ func TestNoStepEndsALiveJob(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
 		o := anyObservation(random)
-		if d := plan(o); live(o) && destructive(d.step) {
-			t.Fatalf("seed %d, observation %d: step %d for a runner with a live job: %+v", seed, i, d.step, o)
+		if d := Plan(o); live(o) && destructive(d.Step) {
+			t.Fatalf("seed %d, observation %d: step %d for a runner with a live job: %+v", seed, i, d.Step, o)
 		}
 	}
 }
@@ -90,8 +90,8 @@ func TestNoStepReusesAUsedJITConfig(t *testing.T) {
 	for i := range 100_000 {
 		o := anyObservation(random)
 		ran := o.ran()
-		if d := plan(o); ran && (d.step == stepRetry || d.step == stepProvision) {
-			t.Fatalf("seed %d, observation %d: step %d for a runner that has run: %+v", seed, i, d.step, o)
+		if d := Plan(o); ran && (d.Step == Retry || d.Step == Launch) {
+			t.Fatalf("seed %d, observation %d: step %d for a runner that has run: %+v", seed, i, d.Step, o)
 		}
 	}
 }
@@ -102,8 +102,8 @@ func TestNoStepReusesAJITConfigThatMayBeRemoved(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
 		o := anyObservation(random)
-		if d := plan(o); o.removal.Known && d.step == stepRetry {
-			t.Fatalf("seed %d, observation %d: step %d though the registration may be removed: %+v", seed, i, d.step, o)
+		if d := Plan(o); o.Removal.Known && d.Step == Retry {
+			t.Fatalf("seed %d, observation %d: step %d though the registration may be removed: %+v", seed, i, d.Step, o)
 		}
 	}
 }
@@ -115,19 +115,19 @@ func TestPlanLeavesTheObservationAsItWas(t *testing.T) {
 	for i := range 10_000 {
 		o := anyObservation(random)
 		before := *o
-		before.runner = o.runner.DeepCopy()
-		if d := plan(o); !reflect.DeepEqual(*o, before) {
-			t.Fatalf("seed %d, observation %d: step %d changed %+v to %+v", seed, i, d.step, before, *o)
+		before.Runner = o.Runner.DeepCopy()
+		if d := Plan(o); !reflect.DeepEqual(*o, before) {
+			t.Fatalf("seed %d, observation %d: step %d changed %+v to %+v", seed, i, d.Step, before, *o)
 		}
 	}
 }
 
 // anyFinalizing returns a random observation of a runner that is being deleted, possible or not.
-func anyFinalizing(random *rand.Rand) *finalizing {
+func anyFinalizing(random *rand.Rand) *Leaving {
 	chance := func(n int) bool { return random.IntN(n) == 0 }
 	o := finalizingOf(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)), lateBy(time.Duration(random.IntN(600))*time.Second))
-	o.bound, o.registered = o.bound && !chance(3), !chance(8)
-	o.mayHaveJob, o.completed, o.provisioning, o.unseen, o.forced = chance(2), chance(8), chance(8), chance(4), chance(4)
+	o.Bound, o.Registered = o.Bound && !chance(3), !chance(8)
+	o.MayHaveJob, o.Completed, o.Provisioning, o.Unseen, o.Forced = chance(2), chance(8), chance(8), chance(4), chance(4)
 	switch due := time.Duration(random.IntN(600)) * time.Second; random.IntN(4) {
 	case 0: // no call yet
 	case 1:
@@ -142,11 +142,11 @@ func anyFinalizing(random *rand.Rand) *finalizing {
 
 // mayEnd reports whether a runner that is being deleted certainly has no job, or GitHub has had its time to say whether it
 // has a job that no report has mentioned.
-func mayEnd(o *finalizing) bool {
-	agreed := o.removal.Known && !o.removal.Running && o.removal.Failure == nil
-	busy := o.mayHaveJob || o.removal.Failure != nil && o.removal.Failure.Kind == calls.Busy
-	late := !busy && !o.now.Before(noon.Add(answerTimeout))
-	return agreed || late || o.completed || !o.registered
+func mayEnd(o *Leaving) bool {
+	agreed := o.Removal.Known && !o.Removal.Running && o.Removal.Failure == nil
+	busy := o.MayHaveJob || o.Removal.Failure != nil && o.Removal.Failure.Kind == calls.Busy
+	late := !busy && !o.Now.Before(noon.Add(AnswerTimeout))
+	return agreed || late || o.Completed || !o.Registered
 }
 
 // A finalization deletes nothing that has a node and has not ended before GitHub has agreed or has had its time to answer. It
@@ -157,13 +157,13 @@ func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
 		o := anyFinalizing(random)
-		f := planFinalization(o)
-		live := o.pod.Phase == podstatus.Pending || o.pod.Phase == podstatus.Blocked || o.pod.Phase == podstatus.Running
-		unbound := o.pod.Phase == podstatus.Pending && !o.bound && !o.mayHaveJob && f.onlyUnbound
-		switch ends := f.deleteChildren || f.removeFinalizers; {
-		case ends && o.provisioning:
+		f := PlanFinalization(o)
+		live := o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked || o.Pod.Phase == podstatus.Running
+		unbound := o.Pod.Phase == podstatus.Pending && !o.Bound && !o.MayHaveJob && f.OnlyUnbound
+		switch ends := f.DeleteChildren || f.RemoveFinalizers; {
+		case ends && o.Provisioning:
 			t.Fatalf("seed %d, observation %d: %+v while a pod may be created: %+v", seed, i, f, o)
-		case ends && live && !mayEnd(o) && !unbound, live && f.removeFinalizers:
+		case ends && live && !mayEnd(o) && !unbound, live && f.RemoveFinalizers:
 			t.Fatalf("seed %d, observation %d: %+v for a runner that may have a job: %+v", seed, i, f, o)
 		}
 	}
@@ -178,7 +178,7 @@ func TestAnyObservationConverges(t *testing.T) {
 	for i := range 5_000 {
 		o := anyObservation(random)
 		steps := 0
-		for ; steps < 100 && !carryOut(o, plan(o)); steps++ {
+		for ; steps < 100 && !carryOut(o, Plan(o)); steps++ {
 		}
 		if steps == 100 {
 			t.Fatalf("seed %d, observation %d: no end: %+v", seed, i, o)
@@ -188,51 +188,51 @@ func TestAnyObservationConverges(t *testing.T) {
 
 // carryOut applies a step in a world where every pod is rejected, every call is answered, and nothing runs forever. It
 // reports whether the step was the runner's last.
-func carryOut(o *observation, d decision) bool {
-	switch d.step {
-	case stepWait, stepReportSidecar, stepReportPending, stepReportRunning:
+func carryOut(o *World, d Decision) bool {
+	switch d.Step {
+	case Wait, ReportSidecar, ReportPending, ReportRunning:
 		return waitOn(o, d)
-	case stepProvision:
-		o.provisioning, o.runnerID = calls.Progress{Known: true, FinishedAt: o.now}, 8
-		o.pod, o.hadPod, o.bound = outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}}, true, true
-	case stepDeregister:
-		o.removal = calls.Progress{Known: true}
-	case stepRetry, stepReregister:
+	case Launch:
+		o.Provisioning, o.RunnerID = calls.Progress{Known: true, FinishedAt: o.Now}, 8
+		o.Pod, o.HadPod, o.Bound = Outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}}, true, true
+	case Deregister:
+		o.Removal = calls.Progress{Known: true}
+	case Retry, Reregister:
 		noteFailure(o)
-	case stepDeleteFailedPod:
-		o.failureNoted, o.hadPod, o.pod = false, false, outcome{}
-	case stepExited:
-		o.exitedAt, o.pod = o.now, outcome{}
-	case stepSucceed, stepFail, stepFailBusy, stepOutdate, stepDeleteRunner, stepReplace:
+	case DeleteFailedPod:
+		o.FailureNoted, o.HadPod, o.Pod = false, false, Outcome{}
+	case Exited:
+		o.ExitedAt, o.Pod = o.Now, Outcome{}
+	case Succeed, Fail, FailBusy, Outdate, DeleteRunner, Replace:
 		return true
 	}
 	return false
 }
 
 // waitOn lets time pass or, if only an event can help, makes the event come.
-func waitOn(o *observation, d decision) bool {
-	o.sidecarReported, o.runner.Status.Reason, o.runner.Status.Message, o.pendingReportedAt = true, d.reason, d.message, o.now
+func waitOn(o *World, d Decision) bool {
+	o.SidecarReported, o.Runner.Status.Reason, o.Runner.Status.Message, o.PendingReportedAt = true, d.Reason, d.Message, o.Now
 	switch {
-	case d.step == stepReportRunning:
-		o.runner.Status.Phase, o.runner.Status.Ready, o.runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, o.pod.Ready, o.runnerID
-	case o.provisioning.Running:
-		o.provisioning = calls.Progress{Known: true, Failure: &calls.Failure{}, RetryAt: o.now}
-	case o.removal.Running:
-		o.removal = calls.Progress{Known: true}
-	case d.requeueAt.After(o.now):
-		o.now = d.requeueAt
-	case o.pod.Phase == podstatus.Running:
-		o.pod.Phase = podstatus.Failed
-	case o.pod.Phase == podstatus.Pending || o.pod.Phase == podstatus.Blocked:
-		o.pod.Phase, o.bound = podstatus.NeverStarted, true
+	case d.Step == ReportRunning:
+		o.Runner.Status.Phase, o.Runner.Status.Ready, o.Runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, o.Pod.Ready, o.RunnerID
+	case o.Provisioning.Running:
+		o.Provisioning = calls.Progress{Known: true, Failure: &calls.Failure{}, RetryAt: o.Now}
+	case o.Removal.Running:
+		o.Removal = calls.Progress{Known: true}
+	case d.RequeueAt.After(o.Now):
+		o.Now = d.RequeueAt
+	case o.Pod.Phase == podstatus.Running:
+		o.Pod.Phase = podstatus.Failed
+	case o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked:
+		o.Pod.Phase, o.Bound = podstatus.NeverStarted, true
 	default:
-		return d.requeueAt.IsZero() && o.provisioning.Failure != nil && o.provisioning.Failure.Kind == calls.Closed
+		return d.RequeueAt.IsZero() && o.Provisioning.Failure != nil && o.Provisioning.Failure.Kind == calls.Closed
 	}
 	return false
 }
 
-func noteFailure(o *observation) {
-	o.runner.Status.Failures[fmt.Sprint(len(o.runner.Status.Failures))] = metav1.NewTime(o.now)
-	o.runner.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
-	o.provisioning, o.removal, o.attempt, o.hadPod, o.pod = calls.Progress{}, calls.Progress{}, attempt{}, false, outcome{}
+func noteFailure(o *World) {
+	o.Runner.Status.Failures[fmt.Sprint(len(o.Runner.Status.Failures))] = metav1.NewTime(o.Now)
+	o.Runner.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
+	o.Provisioning, o.Removal, o.Attempt, o.HadPod, o.Pod = calls.Progress{}, calls.Progress{}, Attempt{}, false, Outcome{}
 }
