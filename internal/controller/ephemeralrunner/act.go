@@ -1,6 +1,7 @@
 package ephemeralrunner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,11 +17,38 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
+
+// step does what the runner needs now, and returns when to reconcile it again.
+func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
+	switch {
+	case !p.DeletionTimestamp.IsZero():
+		return c.finalize(ctx, p)
+	case p.memory.IsBehind(p.EphemeralRunner):
+		return c.options.Clock.Now().Add(staleRequeueAfter), nil
+	}
+	var err error
+	if p.runnerSet, err = c.runnerSet(ctx, p.EphemeralRunner); err != nil {
+		return time.Time{}, err
+	}
+	switch {
+	case p.runnerSet == nil:
+		return c.removeAbandoned(ctx, p)
+	case p.Status.Done():
+		return c.cleanUp(ctx, p)
+	default:
+		c.endNotedAttempt(ctx, p)
+		return c.apply(ctx, p, rules.Plan(c.observe(p)))
+	}
+}
+
+// jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
+var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
 // apply takes a step, and returns when to reconcile the runner again.
 func (c *Controller) apply(ctx context.Context, p *pass, d rules.Decision) (time.Time, error) {
@@ -67,7 +96,7 @@ func (c *Controller) launchCounted(ctx context.Context, p *pass) (time.Time, err
 		return time.Time{}, err
 	case why == nil:
 		// No copy of the runner: a pass that launches writes no status.
-		c.launcher.Start(p.EphemeralRunner, p.memory.runnerID, &p.memory.launch)
+		c.launcher.Start(p.EphemeralRunner, p.memory.RunnerID, &p.memory.Launch)
 		return time.Time{}, nil
 	}
 	now := c.options.Clock.Now()
@@ -83,7 +112,7 @@ func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	}
 	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.deleteHooked(ctx, p), c.reportExitedIdle(ctx, p))
 	told := p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() && p.Status.LostCause == ""
-	if told || p.memory.mayHaveJob(&p.Status) || p.memory.unregistered(p.EphemeralRunner, c.beganAt) || c.options.Removed.Has(p.UID, p.memory.runnerID) {
+	if told || p.memory.MayHaveJob(&p.Status) || p.memory.Unregistered(p.EphemeralRunner, c.beganAt) || c.options.Removed.Has(p.UID, p.memory.RunnerID) {
 		return time.Time{}, err
 	}
 	ask, at := c.removal(p).AskAgain(c.options.Clock.Now())
@@ -93,15 +122,25 @@ func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	return at, err
 }
 
+// reportExitedIdle completes what the runner's set has begun. The set marks a runner that has succeeded without a job as
+// failed: it writes phase, reason and message, while the conditions still say that the runner has succeeded.
+func (c *Controller) reportExitedIdle(ctx context.Context, p *pass) error {
+	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || ready == nil || ready.Reason != reasonCompleted {
+		return nil
+	}
+	return c.patchStatus(ctx, p, p.EphemeralRunner.DeepCopy(), runnerFailed(rules.Decision{Reason: p.Status.Reason, Message: p.Status.Message}))
+}
+
 // deleteRunner deletes the object of a runner that is no longer needed or must be replaced. It deletes the pod first, because
 // the pod occupies a machine; the event of the pod's deletion requeues the runner, behind other runners' ended pods.
 func (c *Controller) deleteRunner(ctx context.Context, p *pass, d rules.Decision) error {
-	if p.memory.runnerDeleted {
+	if p.memory.RunnerDeleted {
 		return nil
 	}
 	if p.podStays() {
 		// If the controller may not delete it, garbage collection does once the runner is gone.
-		if err := c.deletePod(ctx, p); err != nil || p.memory.pod.deleted {
+		if err := c.deletePod(ctx, p); err != nil || p.memory.Pod.Deleted {
 			return err
 		}
 	}
@@ -116,7 +155,7 @@ func (c *Controller) deleteRunner(ctx context.Context, p *pass, d rules.Decision
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete runner: %w", err)
 	}
-	p.memory.runnerDeleted = true
+	p.memory.RunnerDeleted = true
 	if d.Step == rules.Replace {
 		c.record(ctx, p, report.Warning(d.Reason, actionRegister, d.Message))
 	}
@@ -140,7 +179,23 @@ func (c *Controller) finalizeEarly(ctx context.Context, p *pass) error {
 
 // podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
 func (p *pass) podStays() bool {
-	return p.pod != nil && !p.memory.pod.deleted && (p.pod.DeletionTimestamp == nil || halfDeleted(p.pod))
+	return p.pod != nil && !p.memory.Pod.Deleted && (p.pod.DeletionTimestamp == nil || halfDeleted(p.pod))
+}
+
+// finish writes a final phase, then deletes pod and Secret.
+func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d rules.Decision,
+	events []report.Event, conditions ...metav1.Condition,
+) error {
+	before := p.EphemeralRunner.DeepCopy()
+	status := &p.Status
+	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.Reason, d.Message
+	status.LostCause = cmp.Or(status.LostCause, d.Lost.Cause)
+	status.RunnerID, status.RunnerName = p.memory.RunnerID, p.Name
+	report.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
+	if err := c.patchStatus(ctx, p, before, events...); err != nil {
+		return err
+	}
+	return errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p))
 }
 
 // retry notes the end of an attempt and deletes its pod, and its Secret if the registration is gone.
@@ -149,17 +204,17 @@ func (c *Controller) retry(ctx context.Context, p *pass, d rules.Decision) error
 		if err := c.deleteSecret(ctx, p); err != nil {
 			return err
 		}
-		p.memory.runnerID = 0
+		p.memory.RunnerID = 0
 	}
 	before := p.EphemeralRunner.DeepCopy()
 	var seen types.UID
-	if p.memory.hadPod(&p.Status) {
-		seen = p.memory.pod.uid
+	if p.memory.HadPod(&p.Status) {
+		seen = p.memory.Pod.UID
 	}
 	key := rules.NewKey(&p.Status, seen)
-	p.memory.failed = &failedAttempt{key, d}
+	p.memory.Failed = &memory.FailedAttempt{Key: key, Decision: d}
 	rules.Note(&p.Status, key, d, c.options.Clock.Now())
-	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.runnerID
+	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.RunnerID
 	p.Status.Reason, p.Status.Message = d.Reason, d.Message
 	if err := c.patchStatus(ctx, p, before, attemptEnded(d, &p.Status)); err != nil {
 		return err
@@ -171,8 +226,8 @@ func (c *Controller) retry(ctx context.Context, p *pass, d rules.Decision) error
 
 // endAttempt forgets the attempt whose failure is now in the status.
 func (c *Controller) endAttempt(p *pass) {
-	p.memory.newAttempt(p.memory.failed.Step == rules.Reregister)
-	p.memory.failed = nil
+	p.memory.NewAttempt(p.memory.Failed.Step == rules.Reregister)
+	p.memory.Failed = nil
 	c.launcher.Forget(p.key)
 	c.deregistrar.Forget(p.key)
 	p.provisioning = calls.Progress{}
@@ -192,11 +247,11 @@ func attemptEnded(d rules.Decision, status *v1alpha1.EphemeralRunnerStatus) repo
 // endNotedAttempt ends an attempt whose failure was written to the status although the answer to that write was lost.
 // Otherwise what is known of its pod would be attributed to the next attempt, which would seem to have lost its pod.
 func (c *Controller) endNotedAttempt(ctx context.Context, p *pass) {
-	failed := p.memory.failed
+	failed := p.memory.Failed
 	if failed == nil {
 		return
 	}
-	if _, written := rules.Noted(&p.Status, failed.key); written {
+	if _, written := rules.Noted(&p.Status, failed.Key); written {
 		c.endAttempt(p)
 		c.record(ctx, p, attemptEnded(failed.Decision, &p.Status))
 	}
@@ -205,11 +260,11 @@ func (c *Controller) endNotedAttempt(ctx context.Context, p *pass) {
 // deletePod deletes the runner's pod unless it is already being deleted. A pod whose containers have all ended, or whose node
 // does not answer, is deleted without a grace period. The caller's options come after its own.
 func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.DeleteOption) error {
-	if p.pod == nil || p.memory.pod.passedOver() {
+	if p.pod == nil || p.memory.Pod.PassedOver() {
 		return nil
 	}
 	options := []client.DeleteOption{kube.UIDPrecondition(p.pod)}
-	hangs := podstatus.Stuck(p.pod, p.memory.apiServerTime(p.pod, c.options.Clock.Now()))
+	hangs := podstatus.Stuck(p.pod, p.memory.APIServerTime(p.pod, c.options.Clock.Now()))
 	over := p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 	if !p.podStays() && !hangs {
 		return nil
@@ -219,10 +274,10 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, Name: p.pod.Name}}
 	err := c.options.Client.Delete(ctx, pod, append(options, more...)...)
-	p.memory.pod.left = apierrors.IsForbidden(err) && !p.DeletionTimestamp.IsZero()
+	p.memory.Pod.Left = apierrors.IsForbidden(err) && !p.DeletionTimestamp.IsZero()
 	if err == nil {
-		p.memory.pod.deleted = true
-		p.memory.pod.removed = (over || hangs) && len(p.pod.Finalizers) == 0
+		p.memory.Pod.Deleted = true
+		p.memory.Pod.Removed = (over || hangs) && len(p.pod.Finalizers) == 0
 	}
 	return calls.DeletionFailure(p.EphemeralRunner, "delete pod", err)
 }
@@ -234,32 +289,32 @@ func halfDeleted(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
 }
 
-// Deregister asks GitHub to remove the runner's registration.
+// deregister asks GitHub to remove the runner's registration.
 func (c *Controller) deregister(p *pass) {
-	certain := p.memory.pod.uid != "" || p.memory.launch.WasAsked()
-	c.deregistrar.Start(p.EphemeralRunner, p.memory.runnerID, certain)
+	certain := p.memory.Pod.UID != "" || p.memory.Launch.WasAsked()
+	c.deregistrar.Start(p.EphemeralRunner, p.memory.RunnerID, certain)
 }
 
 // deleteSecret deletes the runner's Secret, once.
 func (c *Controller) deleteSecret(ctx context.Context, p *pass) error {
-	if p.memory.secretDeleted {
+	if p.memory.SecretDeleted {
 		return nil
 	}
-	err := c.launcher.DeleteSecret(ctx, p.EphemeralRunner, &p.memory.launch)
-	p.memory.secretDeleted = err == nil
+	err := c.launcher.DeleteSecret(ctx, p.EphemeralRunner, &p.memory.Launch)
+	p.memory.SecretDeleted = err == nil
 	return err
 }
 
 // deleteHooked deletes what container hooks created for the runner's job, once the runner container has ended.
 func (c *Controller) deleteHooked(ctx context.Context, p *pass) error {
-	if !p.outcome.Over() && p.outcome.Phase != podstatus.Missing && !p.memory.pod.passedOver() {
+	if !p.outcome.Over() && p.outcome.Phase != podstatus.Missing && !p.memory.Pod.PassedOver() {
 		return nil
 	}
 	exited := p.memory.Attempt.Ending == podstatus.Succeeded || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded
-	return c.remains.DeleteHooked(ctx, p.EphemeralRunner, exited, &p.memory.hooked)
+	return c.remains.DeleteHooked(ctx, p.EphemeralRunner, exited, &p.memory.Hooked)
 }
 
-// DeleteChildren deletes the pod, the Secret, and what container hooks created. With OnlyUnbound, a pod that has changed
+// deleteChildren deletes the pod, the Secret, and what container hooks created. With onlyUnbound, a pod that has changed
 // since the cache showed it is left, with its Secret: the watch will show what has become of it.
 func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bool) error {
 	var options []client.DeleteOption
@@ -267,15 +322,15 @@ func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bo
 		options = append(options, kube.UnchangedPrecondition(p.pod))
 	}
 	err := c.deletePod(ctx, p, options...)
-	if onlyUnbound && !p.memory.pod.deleted && !p.memory.pod.left {
+	if onlyUnbound && !p.memory.Pod.Deleted && !p.memory.Pod.Left {
 		return err
 	}
 	return errors.Join(err, c.deleteSecret(ctx, p), c.deleteHooked(ctx, p))
 }
 
-// RemoveFinalizers removes the finalizers once, and records an Event if something is left on GitHub.
+// removeFinalizers removes the finalizers once, and records an Event if something is left on GitHub.
 func (c *Controller) removeFinalizers(ctx context.Context, p *pass, leftBehind string) error {
-	if p.memory.finalizersRemoved {
+	if p.memory.FinalizersRemoved {
 		return nil
 	}
 	err := kube.RemoveFinalizersAndManagedFields(ctx, c.options.Client, p.EphemeralRunner,
@@ -283,7 +338,7 @@ func (c *Controller) removeFinalizers(ctx context.Context, p *pass, leftBehind s
 	if err != nil {
 		return err
 	}
-	p.memory.finalizersRemoved = true
+	p.memory.FinalizersRemoved = true
 	if leftBehind != "" {
 		c.record(ctx, p, report.Warning("RegistrationLeft", actionDelete,
 			"the registration is left on GitHub, which removes it after a day: "+leftBehind))
@@ -294,13 +349,13 @@ func (c *Controller) removeFinalizers(ctx context.Context, p *pass, leftBehind s
 // markJob writes the job on the runner's pod, unless something is about to end the pod, as far as is seen.
 func (c *Controller) markJob(ctx context.Context, p *pass) (time.Time, error) {
 	m := p.memory
-	if p.pod == nil || p.pod.DeletionTimestamp != nil || p.Status.Done() || m.pod.deleted || p.outcome.Over() {
+	if p.pod == nil || p.pod.DeletionTimestamp != nil || p.Status.Done() || m.Pod.Deleted || p.outcome.Over() {
 		return time.Time{}, nil
 	}
 	// A job was reported, or GitHub has refused to remove the registration because of one.
-	busy := m.mayHaveJob(&p.Status) || c.removal(p).Busy() || c.options.Removed.Busy(p.UID, m.runnerID)
+	busy := m.MayHaveJob(&p.Status) || c.removal(p).Busy() || c.options.Removed.Busy(p.UID, m.RunnerID)
 	return c.marker.Mark(ctx, &mark.Job{
 		Runner: p.EphemeralRunner, Pod: p.pod, Busy: busy, Up: c.options.Clock.Now().Sub(m.StartedAt),
-		Written: &m.pod.marked, DeniedAt: &m.deniedAt,
+		Written: &m.Pod.Marked, DeniedAt: &m.DeniedAt,
 	})
 }

@@ -10,18 +10,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/deregister"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -82,7 +83,7 @@ type Controller struct {
 
 // remembered is what the controller remembers of a runner between passes.
 type remembered struct {
-	*memory
+	*memory.Memory
 	waiting *waiting // nil if no pod is waiting to run
 }
 
@@ -102,16 +103,14 @@ func NewController(options Options) *Controller {
 	return c
 }
 
-// SetupWithManager registers the controller and its watches.
-func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("ephemeralrunner").
-		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
-		Watches(&corev1.Pod{}, podEvents(c.reports, &c.removedPods)).
-		WatchesRawSource(&c.waker).
-		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
-		WithOptions(requeue.ControllerOptions(c.options.Workers)).
-		Complete(c)
+// isCounted reports whether a runner belongs to a set that an AutoscalingRunnerSet owns.
+func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRunner) (bool, error) {
+	set, err := c.runnerSet(ctx, runner)
+	if err != nil || set == nil {
+		return false, err
+	}
+	origin, err := c.origin(ctx, set)
+	return origin != nil, err
 }
 
 // pass is one reconciliation: the runner, its pod if it has one, and what the controller remembers of it.
@@ -121,10 +120,10 @@ type pass struct {
 	// runnerSet is the set that controls the runner, the cache's own. It is nil in a runner's finalization.
 	runnerSet *v1alpha1.EphemeralRunnerSet
 	pod       *corev1.Pod
-	// Outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
+	// outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
 	outcome rules.Outcome
 	memory  *remembered
-	// Provisioning is read once, so that its result and its end belong to the same call.
+	// provisioning is read once, so that its result and its end belong to the same call.
 	provisioning calls.Progress
 }
 
@@ -149,8 +148,8 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunner: %w", err)
 	}
 	m := c.memoryOf(runner)
-	m.mayVanish = !slices.ContainsFunc(runner.Finalizers, isOurs)
-	pod, err := c.readPod(ctx, runner, m.memory)
+	m.MayVanish = !slices.ContainsFunc(runner.Finalizers, isOurs)
+	pod, err := c.readPod(ctx, runner, m.Memory)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -175,34 +174,11 @@ func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Resul
 // priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must still be
 // deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
 func (p *pass) priority() int {
-	unmarked := p.pod != nil && p.Status.JobRunning() && !p.memory.pod.marked.Busy && p.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
+	unmarked := p.pod != nil && p.Status.JobRunning() && !p.memory.Pod.Marked.Busy && p.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
 	if unmarked || p.podStays() && podstatus.HasEnded(p.pod, v1alpha1.RunnerContainerName) {
 		return priorityHigh
 	}
 	return priorityLow
-}
-
-// Step does what the runner needs now, and returns when to reconcile it again.
-func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
-	switch {
-	case !p.DeletionTimestamp.IsZero():
-		return c.finalize(ctx, p)
-	case p.memory.isBehind(p.EphemeralRunner):
-		return c.options.Clock.Now().Add(staleRequeueAfter), nil
-	}
-	var err error
-	if p.runnerSet, err = c.runnerSet(ctx, p.EphemeralRunner); err != nil {
-		return time.Time{}, err
-	}
-	switch {
-	case p.runnerSet == nil:
-		return c.removeAbandoned(ctx, p)
-	case p.Status.Done():
-		return c.cleanUp(ctx, p)
-	default:
-		c.endNotedAttempt(ctx, p)
-		return c.apply(ctx, p, rules.Plan(c.observe(p)))
-	}
 }
 
 // staleRequeueAfter is when to reconcile a runner again if the cache shows an older status than the one last written, in case
@@ -216,7 +192,7 @@ func (c *Controller) podLostAt(p *pass) time.Time {
 		return time.Time{}
 	}
 	now := c.options.Clock.Now()
-	if left := p.pod.DeletionTimestamp.Add(podstatus.StuckAfter).Sub(p.memory.apiServerTime(p.pod, now)); left > 0 {
+	if left := p.pod.DeletionTimestamp.Add(podstatus.StuckAfter).Sub(p.memory.APIServerTime(p.pod, now)); left > 0 {
 		return now.Add(left)
 	}
 	return time.Time{}
@@ -235,7 +211,7 @@ func (c *Controller) begin(ctx context.Context) error {
 		return fmt.Errorf("list EphemeralRunners: %w", err)
 	}
 	for i := range there.Items {
-		c.memoryOfLocked(&there.Items[i]).inherited = true
+		c.memoryOfLocked(&there.Items[i]).Inherited = true
 	}
 	c.beganAt = c.options.Clock.Now()
 	return nil
@@ -253,9 +229,9 @@ func (c *Controller) memoryOf(runner *v1alpha1.EphemeralRunner) *remembered {
 func (c *Controller) memoryOfLocked(runner *v1alpha1.EphemeralRunner) *remembered {
 	name := client.ObjectKeyFromObject(runner)
 	m := c.memories[name]
-	if m == nil || m.uid != runner.UID {
+	if m == nil || m.UID != runner.UID {
 		c.forgetLocked(name)
-		m = &remembered{memory: newMemory(runner)}
+		m = &remembered{Memory: memory.New(runner)}
 		c.memories[name] = m
 	}
 	return m
@@ -267,7 +243,7 @@ func (c *Controller) hasVanished(name types.NamespacedName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.memories[name]
-	return m != nil && m.mayVanish && !m.finalizersRemoved
+	return m != nil && m.MayVanish && !m.FinalizersRemoved
 }
 
 // forget drops what the controller remembers of a runner that is gone.
@@ -283,10 +259,53 @@ func (c *Controller) forgetLocked(name types.NamespacedName) {
 	if m == nil {
 		return
 	}
-	m.launch.Abandon()
+	m.Launch.Abandon()
 	m.waiting.end(c.options.Clock.Now())
 	delete(c.memories, name)
-	k := calls.Key{NamespacedName: name, UID: m.uid}
+	k := calls.Key{NamespacedName: name, UID: m.UID}
 	c.launcher.Forget(k)
 	c.deregistrar.Forget(k)
+}
+
+// removedPods holds the last state of pods that are gone, by their runners, until the next pass: the cache no longer has them, and
+// several events may lead to one pass. Safe for concurrent use.
+type removedPods struct {
+	mu   sync.Mutex
+	pods map[types.NamespacedName]*corev1.Pod
+}
+
+// keep keeps the last state of a runner's pod.
+func (r *removedPods) keep(object client.Object) {
+	pod, isPod := object.(*corev1.Pod)
+	owner := metav1.GetControllerOfNoCopy(object)
+	if !isPod || !isRunner(owner) {
+		return // nobody would take it
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pods == nil {
+		r.pods = map[types.NamespacedName]*corev1.Pod{}
+	}
+	r.pods[types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}] = pod
+}
+
+// take returns the last state of the runner's pod and forgets it. It returns nil if one is present, or if that pod was deleted
+// at the controller's request.
+func (r *removedPods) take(runner *v1alpha1.EphemeralRunner, present *corev1.Pod, known *memory.LastPod) *corev1.Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := client.ObjectKeyFromObject(runner)
+	pod := r.pods[name]
+	delete(r.pods, name)
+	if pod == nil || present != nil || !metav1.IsControlledBy(pod, runner) || known.Deleted || known.UID != "" && known.UID != pod.UID {
+		return nil
+	}
+	return pod
+}
+
+// drop forgets the pod of a runner that is gone.
+func (r *removedPods) drop(runner types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pods, runner)
 }

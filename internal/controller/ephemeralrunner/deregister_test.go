@@ -7,6 +7,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
@@ -75,7 +76,7 @@ func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 		f.setPod(evict)
 		answer()
 		f.wantEvent("Evicted")
-		if !new(memory).mayHaveJob(&f.runner().Status) {
+		if !new(memory.Memory).MayHaveJob(&f.runner().Status) {
 			t.Errorf("status %+v, want a job by GitHub's word", f.runner().Status)
 		}
 		f.wantCalls("jit", "remove 101")

@@ -28,7 +28,7 @@ type fakeGitHub struct {
 	calls      []string
 	// jit, find and remove are the errors of the calls; unresolved is the error of reading the credentials.
 	jit, find, remove, unresolved error
-	// Lost makes the next answer to a registration get lost.
+	// lost makes the next answer to a registration get lost.
 	lost bool
 	// hold and holdRemove, if set, block registrations and removals until they are closed.
 	hold, holdRemove chan struct{}

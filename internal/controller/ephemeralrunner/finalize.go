@@ -25,7 +25,7 @@ const countedTimeout = 30 * time.Second
 
 // finalize does what a runner that is being deleted still needs, and returns when to reconcile it again.
 func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
-	if p.memory.finalizersRemoved || !slices.ContainsFunc(p.Finalizers, isOurs) {
+	if p.memory.FinalizersRemoved || !slices.ContainsFunc(p.Finalizers, isOurs) {
 		return time.Time{}, nil
 	}
 	c.noteBusy(p)
@@ -46,7 +46,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	if f.DeleteChildren {
 		errs = append(errs, c.deleteChildren(ctx, p, f.OnlyUnbound))
 	}
-	if p.memory.pod.left && o.Pod.Phase != podstatus.Missing {
+	if p.memory.Pod.Left && o.Pod.Phase != podstatus.Missing {
 		return c.options.Clock.Now(), errors.Join(errs...) // the runner need not wait for a pod that is only collected after it
 	}
 	settledAt, err := c.settleLoss(ctx, p, o)
@@ -62,7 +62,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 // noteBusy remembers, for MayHaveJob, that GitHub has refused to remove the registration because of a job: the next call
 // replaces the one that was refused.
 func (c *Controller) noteBusy(p *pass) {
-	p.memory.busy = p.memory.busy || c.removal(p).Busy()
+	p.memory.Busy = p.memory.Busy || c.removal(p).Busy()
 }
 
 // isOurs reports whether the finalizer belongs to this controller or to ARC's.
@@ -73,10 +73,10 @@ func isOurs(finalizer string) bool {
 // reportUnanswered records one Event: the deletion waits for GitHub, for how long, and why no answer has come.
 func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *rules.Leaving) {
 	failure := o.Removal.Failure
-	if failure == nil || o.Removal.Busy() || p.memory.unansweredReported {
+	if failure == nil || o.Removal.Busy() || p.memory.UnansweredReported {
 		return
 	}
-	p.memory.unansweredReported = true
+	p.memory.UnansweredReported = true
 	limit := fmt.Sprintf("for %s at most", rules.AnswerTimeout)
 	if o.MayHaveJob {
 		limit = "until its job has ended"
@@ -85,10 +85,10 @@ func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *rules.Lea
 		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit, failure.Message)))
 }
 
-// ReportDraining says once, in the status and in an Event, that the deletion waits for a job.
+// reportDraining says once, in the status and in an Event, that the deletion waits for a job.
 func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	reported := meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
-	if reported || p.memory.isBehind(p.EphemeralRunner) {
+	if reported || p.memory.IsBehind(p.EphemeralRunner) {
 		return nil
 	}
 	before := p.EphemeralRunner.DeepCopy()
@@ -99,10 +99,10 @@ func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	return c.patchStatus(ctx, p, before, event)
 }
 
-// ReportKept says once, in the status and in an Event, that the runner has ended and who keeps its pod. If the status already
+// reportKept says once, in the status and in an Event, that the runner has ended and who keeps its pod. If the status already
 // has a final phase, it stays.
 func (c *Controller) reportKept(ctx context.Context, p *pass, pod rules.Outcome) error {
-	if p.memory.isBehind(p.EphemeralRunner) {
+	if p.memory.IsBehind(p.EphemeralRunner) {
 		return nil
 	}
 	before := p.EphemeralRunner.DeepCopy()
@@ -126,13 +126,13 @@ func (c *Controller) reportKept(ctx context.Context, p *pass, pod rules.Outcome)
 func (c *Controller) settleLoss(ctx context.Context, p *pass, o *rules.Leaving) (time.Time, error) {
 	end := &rules.JobEnd{
 		Status: &p.Status, Ended: o.Ended(), Exited: p.memory.Attempt.Ending == podstatus.Succeeded || !p.memory.ExitedAt.IsZero(),
-		Ending: p.memory.pod.ending, EndedAt: p.memory.EndedAt, Now: o.Now,
+		Ending: p.memory.Pod.Ending, EndedAt: p.memory.EndedAt, Now: o.Now,
 	}
 	lost, due := end.Loss()
-	if p.memory.abandoned && p.memory.pod.uid == "" {
+	if p.memory.Abandoned && p.memory.Pod.UID == "" {
 		lost, due = podstatus.Ending{}, time.Time{} // a job that its status names ran at another time, or in another cluster
 	}
-	stale := p.memory.isBehind(p.EphemeralRunner)
+	stale := p.memory.IsBehind(p.EphemeralRunner)
 	switch {
 	case !due.IsZero():
 		return due, nil
@@ -182,24 +182,24 @@ func (c *Controller) lossCounted(ctx context.Context, p *pass) (bool, error) {
 // so a runner whose finalizer was lost gets it back first.
 func (c *Controller) removeAbandoned(ctx context.Context, p *pass) (time.Time, error) {
 	later := c.options.Clock.Now().Add(staleRequeueAfter)
-	if p.memory.runnerDeleted {
+	if p.memory.RunnerDeleted {
 		return later, nil
 	}
-	p.memory.launch.Abandon()
+	p.memory.Launch.Abandon()
 	why := whyAbandoned(p.EphemeralRunner)
 	if err := kube.AddFinalizer(ctx, c.options.Client, p.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration); err != nil {
-		p.memory.launch.Resume() // somebody may have given it an owner
+		p.memory.Launch.Resume() // somebody may have given it an owner
 		return later, kube.IgnoreOvertaken(err)
 	}
 	unchanged := kube.UnchangedPrecondition(p.EphemeralRunner) // somebody may be giving it an owner
 	if err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), unchanged); err != nil {
-		p.memory.launch.Resume()
+		p.memory.Launch.Resume()
 		if err = kube.IgnoreOvertaken(err); err != nil {
 			err = fmt.Errorf("delete runner without a set: %w", err)
 		}
 		return later, err
 	}
-	p.memory.runnerDeleted, p.memory.abandoned = true, true
+	p.memory.RunnerDeleted, p.memory.Abandoned = true, true
 	c.record(ctx, p, report.Warning(v1alpha1.ReasonOwnerless, actionDelete, fmt.Sprintf(
 		"the runner is removed: %s, as after a restore from a backup; a job that it runs is finished. Only the manager creates runners: "+
 			"leave EphemeralRunners out of backups and manifests", why)))

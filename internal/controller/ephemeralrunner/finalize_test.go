@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -167,7 +168,7 @@ func TestRunnerThatWasNeverRegisteredNeedsNoGitHub(t *testing.T) {
 	runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name, r.UID = "another", "another" })
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
-		f.elapse(2 * clockSkew)
+		f.elapse(2 * memory.ClockSkew)
 		f.create(newRunner())
 		f.delete()
 		f.settle()

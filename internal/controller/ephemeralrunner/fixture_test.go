@@ -153,7 +153,7 @@ func (f *fixture) elapse(d time.Duration) {
 	synctest.Wait()
 }
 
-// Runner returns the runner, nil if it is gone.
+// runner returns the runner, nil if it is gone.
 func (f *fixture) runner() *v1alpha1.EphemeralRunner {
 	f.Helper()
 	return found(f, &v1alpha1.EphemeralRunner{})

@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
@@ -352,7 +353,7 @@ func TestOnlyALivingPodIsMarked(t *testing.T) {
 	} {
 		inBubble(t, func(f *fixture) {
 			pod := podWith(corev1.PodRunning, running, test.change)
-			p := &pass{EphemeralRunner: newRunner(startJob), pod: pod, outcome: rules.OutcomeOf(pod, noon), memory: &remembered{memory: &memory{}}}
+			p := &pass{EphemeralRunner: newRunner(startJob), pod: pod, outcome: rules.OutcomeOf(pod, noon), memory: &remembered{Memory: &memory.Memory{}}}
 			if _, err := f.controller.markJob(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// Lost are the ways in which a runner has lost its owner, or never had one.
+// lost are the ways in which a runner has lost its owner, or never had one.
 var lost = map[string]func(*v1alpha1.EphemeralRunner){
 	"no owner":                        func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences = nil },
 	"an owner that is gone":           func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences[0].Name = "gone" },

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -100,7 +101,7 @@ func TestPodDueAt(t *testing.T) {
 		"failure noted by a fast clock": {timeout: long, deleting: noon.Add(-time.Minute), noted: noon.Add(2 * long), want: noon.Add(long - time.Minute)},
 	} {
 		t.Run(title, func(t *testing.T) {
-			p := &pass{EphemeralRunner: newRunner(), pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}, memory: &remembered{memory: &memory{pod: lastPod{uid: "pod", deletingAt: test.deleting}}}}
+			p := &pass{EphemeralRunner: newRunner(), pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}, memory: &remembered{Memory: &memory.Memory{Pod: memory.LastPod{UID: "pod", DeletingAt: test.deleting}}}}
 			p.Spec.PendingTimeout = &metav1.Duration{Duration: test.timeout}
 			if !test.deleting.IsZero() {
 				// By the API server's clock, whose date does not matter.
@@ -109,7 +110,7 @@ func TestPodDueAt(t *testing.T) {
 			if !test.noted.IsZero() {
 				p.Status.Failures = map[string]metav1.Time{string(p.pod.UID): metav1.NewTime(test.noted)}
 			}
-			if got := p.memory.podDueAt(p.EphemeralRunner, p.pod, noon); !got.Equal(test.want) {
+			if got := p.memory.PodDueAt(p.EphemeralRunner, p.pod, noon); !got.Equal(test.want) {
 				t.Errorf("podDueAt() = %s, want %s", got, test.want)
 			}
 		})

@@ -77,7 +77,7 @@ func TestAPodThatWaitsForALateCacheKeepsHighPriority(t *testing.T) {
 		f.settle()
 		f.setStatus(jobDone)
 		f.setPod(exits(0))
-		written := &f.controller.memories[runnerKey].writtenVersion
+		written := &f.controller.memories[runnerKey].WrittenVersion
 		now := *written
 		*written = "1000000"
 		if result := f.reconcile(); result.RequeueAfter != staleRequeueAfter || *result.Priority != priorityHigh {

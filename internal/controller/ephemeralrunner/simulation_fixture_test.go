@@ -84,7 +84,7 @@ func (s *simulation) wrong(what string, values ...any) {
 
 func (s *simulation) chance(n int) bool { return s.random.IntN(n) == 0 }
 
-// Fault reports whether something goes wrong now, which happens once in n times.
+// fault reports whether something goes wrong now, which happens once in n times.
 func (s *simulation) fault(n int) bool { return !s.calm && s.chance(n) }
 
 // restart replaces the manager: its memory is lost, and its cache is complete, except perhaps for pods.

@@ -3,7 +3,7 @@ package ephemeralrunner
 import (
 	"cmp"
 	"context"
-	"errors"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 // The actions named by Events.
@@ -28,7 +30,7 @@ func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
 	status := &p.Status
 	starts := status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
 	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, p.outcome.Ready
-	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
+	status.RunnerID, status.RunnerName = p.memory.RunnerID, p.Name
 	status.Reason, status.Message = "", ""
 	c.resolveConditions(p)
 	defer c.reports.Enter()()
@@ -91,35 +93,6 @@ func (c *Controller) reportPending(ctx context.Context, p *pass, d rules.Decisio
 	return c.patchStatus(ctx, p, before, report.Warning(d.Reason, actionRun, "the runner waits: "+d.Message))
 }
 
-// reportExitedIdle completes what the runner's set has begun. The set marks a runner that has succeeded without a job as
-// failed: it writes phase, reason and message, while the conditions still say that the runner has succeeded.
-func (c *Controller) reportExitedIdle(ctx context.Context, p *pass) error {
-	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
-	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || ready == nil || ready.Reason != reasonCompleted {
-		return nil
-	}
-	return c.patchStatus(ctx, p, p.EphemeralRunner.DeepCopy(), runnerFailed(rules.Decision{Reason: p.Status.Reason, Message: p.Status.Message}))
-}
-
-// jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
-var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
-
-// finish writes a final phase, then deletes pod and Secret.
-func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d rules.Decision,
-	events []report.Event, conditions ...metav1.Condition,
-) error {
-	before := p.EphemeralRunner.DeepCopy()
-	status := &p.Status
-	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.Reason, d.Message
-	status.LostCause = cmp.Or(status.LostCause, d.Lost.Cause)
-	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
-	report.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
-	if err := c.patchStatus(ctx, p, before, events...); err != nil {
-		return err
-	}
-	return errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p))
-}
-
 // runnerFailed is the last Event of a runner that has failed for good.
 func runnerFailed(d rules.Decision) report.Event {
 	return report.Warning(d.Reason, actionRun, "the runner failed: "+d.Message)
@@ -137,7 +110,7 @@ func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.
 	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), readiness(&p.Status)...)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.EphemeralRunner, before)
 	if wrote {
-		p.memory.writtenVersion = p.ResourceVersion
+		p.memory.WrittenVersion = p.ResourceVersion
 		for _, event := range events {
 			c.record(ctx, p, event)
 		}
@@ -148,4 +121,58 @@ func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.
 // record records an Event about the runner and logs it. A runner that simply succeeds gets none.
 func (c *Controller) record(ctx context.Context, p *pass, event report.Event) {
 	report.RecordEvent(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
+}
+
+var (
+	pendingPods = setmetrics.Gauge("pending_pods",
+		"Runner pods that were created and don't run yet, by the scheduler's or kubelet's reason.", "reason")
+	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
+		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
+	startupSeconds = setmetrics.Histogram("runner_startup_seconds",
+		"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
+)
+
+// waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
+type waiting struct {
+	name, namespace string
+	reason          string
+	since           time.Time
+}
+
+// measure notes what the pod waits for now, and updates the metrics if that has changed.
+func (m *remembered) measure(p *pass, now time.Time) {
+	reason := ""
+	if p.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&p.Status, p.pod.UID) {
+		reason = report.KnownReason(p.outcome.Reason)
+	}
+	if m.waiting != nil && m.waiting.reason == reason {
+		return
+	}
+	m.waiting.end(now)
+	m.waiting = nil
+	if reason == "" {
+		return
+	}
+	set := kube.ScaleSetOf(p)
+	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: now}
+	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
+}
+
+// end counts a wait that is over.
+func (w *waiting) end(now time.Time) {
+	if w == nil {
+		return
+	}
+	pendingPods.WithLabelValues(w.name, w.namespace, w.reason).Dec()
+	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
+}
+
+// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
+// days.
+func countStart(p *pass, now time.Time) {
+	if rules.AttemptsNoted(&p.Status) > 0 {
+		return
+	}
+	set := kube.ScaleSetOf(p)
+	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(p.CreationTimestamp.Time).Seconds()))
 }

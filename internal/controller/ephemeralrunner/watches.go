@@ -2,21 +2,23 @@ package ephemeralrunner
 
 import (
 	"context"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -29,6 +31,18 @@ const (
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// SetupWithManager registers the controller and its watches.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("ephemeralrunner").
+		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
+		Watches(&corev1.Pod{}, podEvents(c.reports, &c.removedPods)).
+		WatchesRawSource(&c.waker).
+		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
+		WithOptions(requeue.ControllerOptions(c.options.Workers)).
+		Complete(c)
+}
 
 // runnerEvents enqueues runners, with high priority if they are new or their job has just been reported.
 func runnerEvents() handler.EventHandler {
@@ -94,47 +108,4 @@ func enqueue(q queue, object client.Object, runner string, priority int) {
 		return
 	}
 	q.Add(request)
-}
-
-// removedPods holds the last state of pods that are gone, by their runners, until the next pass: the cache no longer has them, and
-// several events may lead to one pass. Safe for concurrent use.
-type removedPods struct {
-	mu   sync.Mutex
-	pods map[types.NamespacedName]*corev1.Pod
-}
-
-// keep keeps the last state of a runner's pod.
-func (r *removedPods) keep(object client.Object) {
-	pod, isPod := object.(*corev1.Pod)
-	owner := metav1.GetControllerOfNoCopy(object)
-	if !isPod || !isRunner(owner) {
-		return // nobody would take it
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.pods == nil {
-		r.pods = map[types.NamespacedName]*corev1.Pod{}
-	}
-	r.pods[types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}] = pod
-}
-
-// take returns the last state of the runner's pod and forgets it. It returns nil if one is present, or if that pod was deleted
-// at the controller's request.
-func (r *removedPods) take(runner *v1alpha1.EphemeralRunner, present *corev1.Pod, known *lastPod) *corev1.Pod {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	name := client.ObjectKeyFromObject(runner)
-	pod := r.pods[name]
-	delete(r.pods, name)
-	if pod == nil || present != nil || !metav1.IsControlledBy(pod, runner) || known.deleted || known.uid != "" && known.uid != pod.UID {
-		return nil
-	}
-	return pod
-}
-
-// drop forgets the pod of a runner that is gone.
-func (r *removedPods) drop(runner types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.pods, runner)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
@@ -24,27 +25,27 @@ func (c *Controller) newPass(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, 
 	now := c.options.Clock.Now()
 	var registered int
 	p.provisioning, registered = c.launcher.Last(p.key)
-	if m.launch.TakeAsked() {
-		m.runnerID = 0
+	if m.Launch.TakeAsked() {
+		m.RunnerID = 0
 	}
-	p.outcome = m.see(runner, pod, c.removedPods.take(runner, pod, &m.pod), now)
+	p.outcome = m.See(runner, pod, c.removedPods.take(runner, pod, &m.Pod), now)
 	m.measure(p, now)
 	if registered != 0 {
-		m.runnerID = registered
+		m.RunnerID = registered
 	}
 	return p
 }
 
 // readPod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale cache would
 // cost a job.
-func (c *Controller) readPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, m *memory) (*corev1.Pod, error) {
+func (c *Controller) readPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, m *memory.Memory) (*corev1.Pod, error) {
 	pod, err := launch.OwnPod(ctx, c.options.Client, runner)
 	switch {
 	case err != nil:
 		return nil, err
-	case pod == nil && m.missesPod(runner):
+	case pod == nil && m.MissesPod(runner):
 		return c.missedPod(ctx, runner)
-	case pod != nil && needsLivePod(runner, pod, m.apiServerTime(pod, c.options.Clock.Now())):
+	case pod != nil && needsLivePod(runner, pod, m.APIServerTime(pod, c.options.Clock.Now())):
 		return kube.LivePod(ctx, c.options.Client, pod)
 	default:
 		return pod, nil
@@ -82,8 +83,8 @@ func (c *Controller) observe(p *pass) *rules.World {
 	m, now := p.memory, c.options.Clock.Now()
 	o := &rules.World{
 		Runner: p.EphemeralRunner, Pod: p.outcome, Now: now,
-		Attempt: m.Attempt, RunnerID: m.runnerID, PodEnding: m.pod.ending,
-		HadPod: m.hadPod(&p.Status), PodDueAt: m.podDueAt(p.EphemeralRunner, p.pod, now),
+		Attempt: m.Attempt, RunnerID: m.RunnerID, PodEnding: m.Pod.Ending,
+		HadPod: m.HadPod(&p.Status), PodDueAt: m.PodDueAt(p.EphemeralRunner, p.pod, now),
 		Provisioning: p.provisioning, Removal: c.removal(p),
 		EndDueAt: mark.PodDueToEnd(&p.Status),
 	}
@@ -91,16 +92,16 @@ func (c *Controller) observe(p *pass) *rules.World {
 		o.DeferredUntil = mark.RecheckAt(p.EphemeralRunner, now)
 	}
 	if p.pod != nil {
-		o.FailureNoted = rules.FailureNoted(&p.Status, m.pod.uid)
+		o.FailureNoted = rules.FailureNoted(&p.Status, m.Pod.UID)
 		o.Bound = p.pod.Spec.NodeName != ""
 		o.StartableAt = startableSince(p.pod, o.Provisioning)
 		o.DeletionDueAt, o.Finalizers = terminationOf(p.pod)
 	}
 	if o.HadPod {
-		o.Pod.Outside, o.Pod.Fault = m.pod.ending.Outside, m.pod.ending.Fault
+		o.Pod.Outside, o.Pod.Fault = m.Pod.Ending.Outside, m.Pod.Ending.Fault
 	}
 	if o.Pod.Outside && o.Pod.Reason == "" {
-		o.Pod.Reason, o.Pod.Message = v1alpha1.ReasonPodLost, m.pod.ending.Message
+		o.Pod.Reason, o.Pod.Message = v1alpha1.ReasonPodLost, m.Pod.Ending.Message
 	}
 	return o
 }
@@ -127,32 +128,32 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 // observeFinalizing gathers what a finalization depends on.
 func (c *Controller) observeFinalizing(p *pass) *rules.Leaving {
 	m, now, removal := p.memory, c.options.Clock.Now(), c.removal(p)
-	if c.options.Removed.Has(p.UID, m.runnerID) {
+	if c.options.Removed.Has(p.UID, m.RunnerID) {
 		removal = calls.Progress{Known: true} // at its set's request
 	}
 	pod := p.outcome
-	if m.pod.passedOver() {
+	if m.Pod.PassedOver() {
 		pod.Phase = podstatus.Missing
 	}
 	status := &p.Status
 	return &rules.Leaving{
-		Pod: pod, Bound: p.pod != nil && p.pod.Spec.NodeName != "", MayHaveJob: m.mayHaveJob(status),
-		Completed:  m.spent(status) && !m.died(status, p.outcome),
-		Registered: !m.unregistered(p.EphemeralRunner, c.beganAt), Provisioning: p.provisioning.Running,
-		Unseen: p.provisioning.Succeeded() && !m.hadPod(status) &&
+		Pod: pod, Bound: p.pod != nil && p.pod.Spec.NodeName != "", MayHaveJob: m.MayHaveJob(status),
+		Completed:  m.HadItsJob(status) && !m.DiedSilently(status, p.outcome),
+		Registered: !m.Unregistered(p.EphemeralRunner, c.beganAt), Provisioning: p.provisioning.Running,
+		Unseen: p.provisioning.Succeeded() && !m.HadPod(status) &&
 			now.Before(p.provisioning.FinishedAt.Add(rules.UnseenFinalizingTimeout)),
-		Removal: removal, PodDueAt: m.podDueAt(p.EphemeralRunner, p.pod, now), Deletion: m.Deletion, Now: now,
+		Removal: removal, PodDueAt: m.PodDueAt(p.EphemeralRunner, p.pod, now), Deletion: m.Deletion, Now: now,
 		KeptReported: status.Done() && status.Reason == v1alpha1.ReasonPodTerminating,
 	}
 }
 
-// Removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
+// removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
 // removal, except while a runner with a job is alive: the 404 may have come from a proxy or gateway in front of GitHub, and
 // would cost the job. That is decided when the answer is used, because the job may have been reported since GitHub was asked.
 func (c *Controller) removal(p *pass) calls.Progress {
 	last := c.deregistrar.Last(p.key)
 	lives := p.pod != nil && !p.outcome.Over()
-	if last.Failure == nil || last.Failure.Kind != calls.NotFound || lives && p.memory.mayHaveJob(&p.Status) {
+	if last.Failure == nil || last.Failure.Kind != calls.NotFound || lives && p.memory.MayHaveJob(&p.Status) {
 		return last
 	}
 	return calls.Progress{Known: true, FinishedAt: last.FinishedAt}
@@ -172,16 +173,6 @@ func (c *Controller) runnerSet(ctx context.Context, runner *v1alpha1.EphemeralRu
 		}
 	}
 	return nil, nil
-}
-
-// isCounted reports whether a runner belongs to a set that an AutoscalingRunnerSet owns.
-func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRunner) (bool, error) {
-	set, err := c.runnerSet(ctx, runner)
-	if err != nil || set == nil {
-		return false, err
-	}
-	origin, err := c.origin(ctx, set)
-	return origin != nil, err
 }
 
 // uncountedRecheck is when to look again at a runner that its set doesn't count, or has no room for. A set that doesn't is restored in a
