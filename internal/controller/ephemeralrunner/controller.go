@@ -160,7 +160,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return c.result(p, kube.EarlierOf(requeueAt, markAt), errors.Join(err, markErr))
 }
 
-// result ends a pass. The runner is reconciled again at RequeueAt or when its pod must be treated as lost, whichever is
+// result ends a pass. The runner is reconciled again at requeueAt or when its pod must be treated as lost, whichever is
 // earlier; after an error the queue's rate limiter decides when.
 func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Result, error) {
 	var result ctrl.Result

@@ -47,8 +47,8 @@ func since(began time.Time, holds bool, now time.Time) time.Time {
 	}
 }
 
-// finalization is what a runner that is being deleted still needs. One pass may do several of these things.
-type finalization struct {
+// Finalization is what a runner that is being deleted still needs. One pass may do several of these things.
+type Finalization struct {
 	// DeleteChildren: delete the pod, the Secret, and what container hooks created.
 	DeleteChildren bool
 	// OnlyUnbound restricts that to a pod without a node that has not changed since the cache showed it.
@@ -87,15 +87,15 @@ type Leaving struct {
 
 // PlanFinalization decides about a runner that is being deleted. If it can't be running a job it is deleted at once;
 // otherwise only with GitHub's consent.
-func PlanFinalization(o *Leaving) finalization {
+func PlanFinalization(o *Leaving) Finalization {
 	noMoreJobs := o.noMoreJobs()
 	switch {
 	case o.Provisioning:
-		return finalization{}
+		return Finalization{}
 	case o.mayRun() && !noMoreJobs:
 		return planDraining(o)
 	}
-	f := finalization{DeleteChildren: true}
+	f := Finalization{DeleteChildren: true}
 	if !noMoreJobs {
 		f.OnlyUnbound = !o.Ended()
 		f.planDeregister(o)
@@ -109,7 +109,7 @@ func PlanFinalization(o *Leaving) finalization {
 
 // planReportKept has the status say in time that the runner has ended. A pod that has ended stays as long as somebody's
 // finalizer keeps it, and the runner stays with it; it must not count against maxRunners for that long.
-func (f *finalization) planReportKept(o *Leaving) {
+func (f *Finalization) planReportKept(o *Leaving) {
 	switch {
 	case !o.Pod.Over() || o.PodDueAt.IsZero() || o.KeptReported:
 	case o.Now.Before(o.PodDueAt):
@@ -141,7 +141,7 @@ func (o *Leaving) Ended() bool { return o.Pod.Over() || o.Pod.Phase == podstatus
 
 // planRemoveFinalizers removes the finalizers of a runner whose pod is gone, once GitHub has no registration of it or has had
 // its time to answer.
-func (f *finalization) planRemoveFinalizers(o *Leaving, noMoreJobs bool) {
+func (f *Finalization) planRemoveFinalizers(o *Leaving, noMoreJobs bool) {
 	deadline := o.podGoneAt.Add(AnswerTimeout)
 	switch {
 	case o.Unseen:
@@ -159,8 +159,8 @@ func (f *finalization) planRemoveFinalizers(o *Leaving, noMoreJobs bool) {
 }
 
 // planDraining asks GitHub before anything is deleted: the runner may have a job, whatever was reported.
-func planDraining(o *Leaving) finalization {
-	var f finalization
+func planDraining(o *Leaving) Finalization {
+	var f Finalization
 	f.planDeregister(o)
 	switch deadline := o.deletingAt.Add(AnswerTimeout); {
 	case o.Removal.Busy() || o.MayHaveJob:
@@ -175,7 +175,7 @@ func planDraining(o *Leaving) finalization {
 
 // planDeregister asks GitHub to remove the registration, unless that is under way or it is too early to ask again. A refusal
 // because of a job no longer counts once the container has stopped.
-func (f *finalization) planDeregister(o *Leaving) {
+func (f *Finalization) planDeregister(o *Leaving) {
 	if o.Removal.Busy() && o.Removal.FinishedAt.Before(o.stoppedAt) {
 		f.Deregister = true
 		return
@@ -186,4 +186,4 @@ func (f *finalization) planDeregister(o *Leaving) {
 }
 
 // RequeueBy requeues the runner at t at the latest; zero is never.
-func (f *finalization) RequeueBy(t time.Time) { f.RequeueAt = kube.EarlierOf(f.RequeueAt, t) }
+func (f *Finalization) RequeueBy(t time.Time) { f.RequeueAt = kube.EarlierOf(f.RequeueAt, t) }

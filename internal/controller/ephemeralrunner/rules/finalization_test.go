@@ -30,7 +30,7 @@ func refused(kind calls.Kind, due time.Duration) func(*Leaving) {
 
 type finalizationCase struct {
 	observed *Leaving
-	want     finalization
+	want     Finalization
 }
 
 func runFinalizationCases(t *testing.T, cases map[string]finalizationCase) {
@@ -57,30 +57,30 @@ func TestPlanFinalizationWithoutAPod(t *testing.T) {
 	underWay := func(o *Leaving) { o.Provisioning = true }
 	unseen := func(o *Leaving) { o.Unseen = true }
 	runFinalizationCases(t, map[string]finalizationCase{
-		"being registered": {finalizingOf(podstatus.Missing, underWay), finalization{}},
+		"being registered": {finalizingOf(podstatus.Missing, underWay), Finalization{}},
 		"pod on its way to the cache": {
 			finalizingOf(podstatus.Missing, removedOnGitHub, unseen),
-			finalization{DeleteChildren: true, RequeueAt: in(time.Second)},
+			Finalization{DeleteChildren: true, RequeueAt: in(time.Second)},
 		},
-		"never registered": {finalizingOf(podstatus.Missing, unknown), finalization{DeleteChildren: true, RemoveFinalizers: true}},
+		"never registered": {finalizingOf(podstatus.Missing, unknown), Finalization{DeleteChildren: true, RemoveFinalizers: true}},
 		"no pod": {
 			finalizingOf(podstatus.Missing),
-			finalization{DeleteChildren: true, Deregister: true, RequeueAt: in(AnswerTimeout)},
+			Finalization{DeleteChildren: true, Deregister: true, RequeueAt: in(AnswerTimeout)},
 		},
-		"no pod, asked":         {finalizingOf(podstatus.Missing, beingRemoved), finalization{DeleteChildren: true, RequeueAt: in(AnswerTimeout)}},
-		"no pod, removed":       {finalizingOf(podstatus.Missing, removedOnGitHub), finalization{DeleteChildren: true, RemoveFinalizers: true}},
-		"no pod, job completed": {finalizingOf(podstatus.Missing, jobEnded), finalization{DeleteChildren: true, RemoveFinalizers: true}},
+		"no pod, asked":         {finalizingOf(podstatus.Missing, beingRemoved), Finalization{DeleteChildren: true, RequeueAt: in(AnswerTimeout)}},
+		"no pod, removed":       {finalizingOf(podstatus.Missing, removedOnGitHub), Finalization{DeleteChildren: true, RemoveFinalizers: true}},
+		"no pod, job completed": {finalizingOf(podstatus.Missing, jobEnded), Finalization{DeleteChildren: true, RemoveFinalizers: true}},
 		"no pod, GitHub away": {
 			finalizingOf(podstatus.Missing, refused(calls.Temporary, time.Second)),
-			finalization{DeleteChildren: true, RequeueAt: in(time.Second)},
+			Finalization{DeleteChildren: true, RequeueAt: in(time.Second)},
 		},
 		"no pod, GitHub away for 5 min": {
 			finalizingOf(podstatus.Missing, refused(calls.Temporary, 6*time.Minute), lateBy(5*time.Minute)),
-			finalization{DeleteChildren: true, RemoveFinalizers: true, LeftBehind: "no", RequeueAt: in(6 * time.Minute)},
+			Finalization{DeleteChildren: true, RemoveFinalizers: true, LeftBehind: "no", RequeueAt: in(6 * time.Minute)},
 		},
 		"no pod, killed without an answer": {
 			finalizingOf(podstatus.Missing, refused(calls.Temporary, time.Second), forced),
-			finalization{DeleteChildren: true, RemoveFinalizers: true, LeftBehind: "no", RequeueAt: in(time.Second)},
+			Finalization{DeleteChildren: true, RemoveFinalizers: true, LeftBehind: "no", RequeueAt: in(time.Second)},
 		},
 	})
 }
@@ -95,68 +95,68 @@ func TestPlanFinalization(t *testing.T) {
 	late := lateBy(DefaultPendingTimeout)
 	reported := func(o *Leaving) { o.KeptReported = true }
 	runFinalizationCases(t, map[string]finalizationCase{
-		"job reported before the pod is seen up": {finalizingOf(podstatus.Pending, job), finalization{ReportDraining: true, Deregister: true}},
-		"job reported before the pod has a node": {finalizingOf(podstatus.Pending, job, withoutNode), finalization{ReportDraining: true, Deregister: true}},
+		"job reported before the pod is seen up": {finalizingOf(podstatus.Pending, job), Finalization{ReportDraining: true, Deregister: true}},
+		"job reported before the pod has a node": {finalizingOf(podstatus.Pending, job, withoutNode), Finalization{ReportDraining: true, Deregister: true}},
 		"without a node": {
 			finalizingOf(podstatus.Pending, withoutNode),
-			finalization{DeleteChildren: true, OnlyUnbound: true, Deregister: true},
+			Finalization{DeleteChildren: true, OnlyUnbound: true, Deregister: true},
 		},
-		"without a node, removed":          {finalizingOf(podstatus.Pending, withoutNode, removedOnGitHub), finalization{DeleteChildren: true}},
-		"not started on its node":          {finalizingOf(podstatus.Pending), finalization{Deregister: true, RequeueAt: in(AnswerTimeout)}},
-		"not started on its node, removed": {finalizingOf(podstatus.Pending, removedOnGitHub), finalization{DeleteChildren: true}},
+		"without a node, removed":          {finalizingOf(podstatus.Pending, withoutNode, removedOnGitHub), Finalization{DeleteChildren: true}},
+		"not started on its node":          {finalizingOf(podstatus.Pending), Finalization{Deregister: true, RequeueAt: in(AnswerTimeout)}},
+		"not started on its node, removed": {finalizingOf(podstatus.Pending, removedOnGitHub), Finalization{DeleteChildren: true}},
 		"not started, GitHub away for 5 min": {
 			finalizingOf(podstatus.Pending, refused(calls.Temporary, time.Second), lateBy(5*time.Minute)),
-			finalization{Deregister: true, DeleteChildren: true, Forced: true},
+			Finalization{Deregister: true, DeleteChildren: true, Forced: true},
 		},
-		"image can't be pulled":   {finalizingOf(podstatus.Blocked), finalization{Deregister: true, RequeueAt: in(AnswerTimeout)}},
-		"ended before it started": {finalizingOf(podstatus.NeverStarted), finalization{DeleteChildren: true, Deregister: true}},
+		"image can't be pulled":   {finalizingOf(podstatus.Blocked), Finalization{Deregister: true, RequeueAt: in(AnswerTimeout)}},
+		"ended before it started": {finalizingOf(podstatus.NeverStarted), Finalization{DeleteChildren: true, Deregister: true}},
 		"ended, busy before": {
 			finalizingOf(podstatus.Succeeded, job, refused(calls.Busy, calls.BusyRetryAfter), stoppedAfterAnswer),
-			finalization{DeleteChildren: true, Deregister: true},
+			Finalization{DeleteChildren: true, Deregister: true},
 		},
 		"ended, still busy": {
 			finalizingOf(podstatus.Succeeded, job, refused(calls.Busy, calls.BusyRetryAfter)),
-			finalization{DeleteChildren: true, RequeueAt: in(calls.BusyRetryAfter)},
+			Finalization{DeleteChildren: true, RequeueAt: in(calls.BusyRetryAfter)},
 		},
-		"ended":               {finalizingOf(podstatus.Succeeded), finalization{DeleteChildren: true, Deregister: true}},
-		"failed with a job":   {finalizingOf(podstatus.Failed, job), finalization{DeleteChildren: true, Deregister: true}},
-		"runs":                {finalizingOf(podstatus.Running), finalization{Deregister: true, RequeueAt: in(AnswerTimeout)}},
-		"runs, asked":         {finalizingOf(podstatus.Running, beingRemoved), finalization{RequeueAt: in(AnswerTimeout)}},
-		"runs, removed":       {finalizingOf(podstatus.Running, removedOnGitHub), finalization{DeleteChildren: true}},
-		"runs, job completed": {finalizingOf(podstatus.Running, jobEnded), finalization{DeleteChildren: true}},
+		"ended":               {finalizingOf(podstatus.Succeeded), Finalization{DeleteChildren: true, Deregister: true}},
+		"failed with a job":   {finalizingOf(podstatus.Failed, job), Finalization{DeleteChildren: true, Deregister: true}},
+		"runs":                {finalizingOf(podstatus.Running), Finalization{Deregister: true, RequeueAt: in(AnswerTimeout)}},
+		"runs, asked":         {finalizingOf(podstatus.Running, beingRemoved), Finalization{RequeueAt: in(AnswerTimeout)}},
+		"runs, removed":       {finalizingOf(podstatus.Running, removedOnGitHub), Finalization{DeleteChildren: true}},
+		"runs, job completed": {finalizingOf(podstatus.Running, jobEnded), Finalization{DeleteChildren: true}},
 		"ended, pod stays for now": {
 			finalizingOf(podstatus.Succeeded, jobEnded, terminating),
-			finalization{DeleteChildren: true, RequeueAt: in(DefaultPendingTimeout)},
+			Finalization{DeleteChildren: true, RequeueAt: in(DefaultPendingTimeout)},
 		},
 		"ended, pod stays": {
 			finalizingOf(podstatus.Failed, jobEnded, terminating, late),
-			finalization{DeleteChildren: true, ReportKept: true},
+			Finalization{DeleteChildren: true, ReportKept: true},
 		},
-		"ended, pod stays, said":         {finalizingOf(podstatus.Failed, jobEnded, terminating, late, reported), finalization{DeleteChildren: true}},
-		"runs on, its pod being deleted": {finalizingOf(podstatus.Running, jobEnded, terminating, late), finalization{DeleteChildren: true}},
+		"ended, pod stays, said":         {finalizingOf(podstatus.Failed, jobEnded, terminating, late, reported), Finalization{DeleteChildren: true}},
+		"runs on, its pod being deleted": {finalizingOf(podstatus.Running, jobEnded, terminating, late), Finalization{DeleteChildren: true}},
 		"runs, busy": {
 			finalizingOf(podstatus.Running, refused(calls.Busy, calls.BusyRetryAfter)),
-			finalization{ReportDraining: true, RequeueAt: in(calls.BusyRetryAfter)},
+			Finalization{ReportDraining: true, RequeueAt: in(calls.BusyRetryAfter)},
 		},
 		"runs, busy, half a minute later": {
 			finalizingOf(podstatus.Running, refused(calls.Busy, calls.BusyRetryAfter), lateBy(calls.BusyRetryAfter)),
-			finalization{ReportDraining: true, Deregister: true},
+			Finalization{ReportDraining: true, Deregister: true},
 		},
 		"runs, busy for an hour": {
 			finalizingOf(podstatus.Running, refused(calls.Busy, time.Hour), lateBy(time.Hour)),
-			finalization{ReportDraining: true, Deregister: true},
+			Finalization{ReportDraining: true, Deregister: true},
 		},
 		"runs, GitHub away": {
 			finalizingOf(podstatus.Running, refused(calls.Temporary, time.Second)),
-			finalization{RequeueAt: in(time.Second)},
+			Finalization{RequeueAt: in(time.Second)},
 		},
 		"runs, GitHub away for 5 min": {
 			finalizingOf(podstatus.Running, refused(calls.Temporary, time.Second), lateBy(5*time.Minute)),
-			finalization{Deregister: true, DeleteChildren: true, Forced: true},
+			Finalization{Deregister: true, DeleteChildren: true, Forced: true},
 		},
 		"runs a job, GitHub away for an hour": {
 			finalizingOf(podstatus.Running, job, refused(calls.Temporary, time.Hour), lateBy(time.Hour)),
-			finalization{ReportDraining: true, Deregister: true},
+			Finalization{ReportDraining: true, Deregister: true},
 		},
 	})
 }
