@@ -124,11 +124,7 @@ func (c *Controller) reportKept(ctx context.Context, p *pass, pod rules.Outcome)
 // settleLoss writes into the status of a runner that is being deleted what its job was lost to. It returns when to look again while
 // that is not known yet, or while the runner's set has not counted the job: its object is the only record of it.
 func (c *Controller) settleLoss(ctx context.Context, p *pass, o *rules.Leaving) (time.Time, error) {
-	end := &rules.JobEnd{
-		Status: &p.Status, Ended: o.Ended(), Exited: p.memory.Attempt.Ending == podstatus.Succeeded || !p.memory.ExitedAt.IsZero(),
-		Ending: p.memory.Pod.Ending, EndedAt: p.memory.EndedAt, Now: o.Now,
-	}
-	lost, due := end.Loss()
+	lost, due := p.memory.JobEnd(&p.Status, o.Pod, p.memory.Pod.Ending, o.Now).Loss()
 	if p.memory.Abandoned && p.memory.Pod.UID == "" {
 		lost, due = podstatus.Ending{}, time.Time{} // a job that its status names ran at another time, or in another cluster
 	}

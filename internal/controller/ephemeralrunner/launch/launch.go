@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,7 +73,7 @@ func New(options Options) *Launcher {
 // registration whose JIT config is unused, 0 if none is known: it is taken from the Secret if it is there. The runner must not change.
 func (l *Launcher) Start(runner *v1alpha1.EphemeralRunner, reuse int, memory *Memory) {
 	l.launches.Go(calls.GroupOf(runner), calls.KeyOf(runner), func(ctx context.Context) (int, error) {
-		if memory.isAbandoned() {
+		if memory.abandoned.Load() {
 			return 0, errAbandoned
 		}
 		ctx = calls.WithLogger(ctx, runner)
@@ -80,13 +81,13 @@ func (l *Launcher) Start(runner *v1alpha1.EphemeralRunner, reuse int, memory *Me
 		if err != nil {
 			return 0, err
 		}
-		if memory.isAbandoned() {
+		if memory.abandoned.Load() {
 			return registered.id, errAbandoned
 		}
 		if err := l.createSecret(ctx, memory, runner, registered); err != nil {
 			return registered.id, err
 		}
-		if memory.isAbandoned() {
+		if memory.abandoned.Load() {
 			return registered.id, errAbandoned
 		}
 		return registered.id, l.createPod(ctx, runner, registered.id)
@@ -105,56 +106,26 @@ func (l *Launcher) Forget(key calls.Key) { l.launches.Forget(key) }
 // Memory is the part of a runner's memory that is shared with its calls in the pool. A call under way keeps it even
 // if the runner is forgotten in the meantime. The zero value is that of a new runner. Safe for concurrent use.
 type Memory struct {
-	mu                 sync.Mutex
-	abandoned          bool          // no Secret or Pod may follow a registration that is under way
-	asked              bool          // this manager has asked GitHub for a registration
-	askedSinceLastPass bool          // GitHub was asked since the last pass, so the registration known before is void
-	secret             types.UID     // UID of the Secret that is known to be the runner's, empty if none is
-	unstored           *registration // registration for which no Secret could be created, nil if there is none
+	abandoned          atomic.Bool // no Secret or Pod may follow a registration that is under way
+	asked              atomic.Bool // this manager has asked GitHub for a registration
+	askedSinceLastPass atomic.Bool // so the registration known before is void
+
+	mu       sync.Mutex
+	secret   types.UID     // UID of the Secret that is known to be the runner's, empty if none is
+	unstored *registration // registration for which no Secret could be created, nil if there is none
 }
 
 // Abandon notes that nothing more must be created for the runner: it is being deleted, or gone.
-func (m *Memory) Abandon() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.abandoned = true
-}
+func (m *Memory) Abandon() { m.abandoned.Store(true) }
 
 // Resume takes Abandon back: the runner was not deleted after all.
-func (m *Memory) Resume() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.abandoned = false
-}
+func (m *Memory) Resume() { m.abandoned.Store(false) }
 
-func (m *Memory) isAbandoned() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.abandoned
-}
-
-// noteAsked notes that GitHub may have a registration of the runner, whatever the answer.
-func (m *Memory) noteAsked() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.asked, m.askedSinceLastPass = true, true
-}
-
-// WasAsked reports whether this manager has asked GitHub for a registration.
-func (m *Memory) WasAsked() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.asked
-}
+// WasAsked reports whether GitHub may have a registration that this manager has asked for, whatever the answer.
+func (m *Memory) WasAsked() bool { return m.asked.Load() }
 
 // TakeAsked reports, once, that GitHub was asked for a registration since the last pass.
-func (m *Memory) TakeAsked() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	asked := m.askedSinceLastPass
-	m.askedSinceLastPass = false
-	return asked
-}
+func (m *Memory) TakeAsked() bool { return m.askedSinceLastPass.Swap(false) }
 
 // errAbandoned ends the launch of a runner that is being deleted. Only its finalization reads it.
 var errAbandoned = &calls.Failure{Kind: calls.Closed, Reason: "Deleted", Message: "the runner is being deleted"}
@@ -180,7 +151,8 @@ func (l *Launcher) register(ctx context.Context, memory *Memory, runner *v1alpha
 	if err != nil {
 		return nil, calls.NotRegistered(err)
 	}
-	memory.noteAsked()
+	memory.asked.Store(true)
+	memory.askedSinceLastPass.Store(true)
 	config, err := l.generate(ctx, github, runner)
 	if errors.Is(err, actions.ErrRunnerExists) {
 		if used, err := l.resolveConflict(ctx, github, runner, err); err != nil || used != nil {

@@ -182,10 +182,13 @@ func (m *Marker) protect(ctx context.Context, j *Job, what step, annotations map
 	if !m.options.JobProtection {
 		return nil
 	}
-	doNotDisrupt, err := m.doNotDisrupt(ctx, j)
-	if err != nil {
-		return err
+	// The scale set is read when the job starts, from the cache: a change of its jobProtection then needs no new runners.
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	err := m.options.Client.Get(ctx, kube.ScaleSetOf(j.Runner), set, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get AutoscalingRunnerSet: %w", err)
 	}
+	doNotDisrupt := doNotDisruptFor(set.Spec.JobProtection, j.Pod, m.options.Clock.Now())
 	template := kube.Annotations(j.Runner.Annotations, j.Runner.Spec.PodMetadata.Annotations)
 	for key, value := range map[string]string{v1alpha1.AnnotationDoNotDisrupt: doNotDisrupt, v1alpha1.AnnotationSafeToEvict: "false"} {
 		without, set := template[key]
@@ -199,17 +202,6 @@ func (m *Marker) protect(ctx context.Context, j *Job, what step, annotations map
 		}
 	}
 	return nil
-}
-
-// doNotDisrupt returns what jobProtection of the runner's scale set means for its pod. It is read when the job starts, from the
-// cache, and not from the runner: a change of it then needs no new runners.
-func (m *Marker) doNotDisrupt(ctx context.Context, j *Job) (string, error) {
-	set := &v1alpha1.AutoscalingRunnerSet{}
-	err := m.options.Client.Get(ctx, kube.ScaleSetOf(j.Runner), set, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("get AutoscalingRunnerSet: %w", err)
-	}
-	return doNotDisruptFor(set.Spec.JobProtection, j.Pod, m.options.Clock.Now()), nil
 }
 
 // doNotDisruptFor returns the value of AnnotationDoNotDisrupt for a job that starts now. Karpenter counts a duration from the

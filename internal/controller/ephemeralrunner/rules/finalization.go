@@ -97,7 +97,7 @@ func PlanFinalization(o *Leaving) Finalization {
 	}
 	f := Finalization{DeleteChildren: true}
 	if !noMoreJobs {
-		f.OnlyUnbound = !o.Ended()
+		f.OnlyUnbound = !o.ended()
 		f.planDeregister(o)
 	}
 	if o.Pod.Phase == podstatus.Missing {
@@ -133,11 +133,11 @@ func (o *Leaving) noMoreJobs() bool {
 // after it, and the cache shows it later still. Only a pod without a node has certainly not started, and only if no job is
 // known: a job means that the cache is behind.
 func (o *Leaving) mayRun() bool {
-	return !o.Ended() && (o.Pod.Phase != podstatus.Pending || o.Bound || o.MayHaveJob)
+	return !o.ended() && (o.Pod.Phase != podstatus.Pending || o.Bound || o.MayHaveJob)
 }
 
-// Ended reports whether the runner container will not run again, or never ran.
-func (o *Leaving) Ended() bool { return o.Pod.Over() || o.Pod.Phase == podstatus.Missing }
+// ended reports whether the runner container will not run again, or never ran.
+func (o *Leaving) ended() bool { return o.Pod.Over() || o.Pod.Phase == podstatus.Missing }
 
 // planRemoveFinalizers removes the finalizers of a runner whose pod is gone, once GitHub has no registration of it or has had
 // its time to answer.

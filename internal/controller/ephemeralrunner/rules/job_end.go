@@ -22,32 +22,40 @@ const (
 // JobEnd is all that decides whether a runner's job was lost: its pod ended before GitHub had a result from the runner, or was
 // ended from outside while the job ran.
 type JobEnd struct {
-	Status  *v1alpha1.EphemeralRunnerStatus
-	Ended   bool             // the pod has ended or is gone
-	Exited  bool             // its runner container is known to have exited with 0
-	Ending  podstatus.Ending // what ended it before the end of the job was reported, as first seen
-	EndedAt time.Time
-	Now     time.Time
+	status  *v1alpha1.EphemeralRunnerStatus
+	ended   bool             // the pod has ended or is gone
+	exited  bool             // its runner container is known to have exited with 0
+	ending  podstatus.Ending // what ended it before the end of the job was reported, as first seen
+	endedAt time.Time
+	now     time.Time
+}
+
+// JobEnd returns what this attempt says about the end of the runner's job.
+func (a *Attempt) JobEnd(status *v1alpha1.EphemeralRunnerStatus, pod Outcome, ending podstatus.Ending, now time.Time) *JobEnd {
+	return &JobEnd{
+		status: status, ended: pod.Over() || pod.Phase == podstatus.Missing, exited: a.Ending == podstatus.Succeeded || !a.ExitedAt.IsZero(),
+		ending: ending, endedAt: a.EndedAt, now: now,
+	}
 }
 
 // Loss returns what the job was lost to, zero if it was not. While that can't be known yet, it returns when it can.
 func (e *JobEnd) Loss() (lost podstatus.Ending, due time.Time) {
-	unknown := e.Ending.Cause == "" || e.Ending.Cause == v1alpha1.LostCauseUnknown
+	unknown := e.ending.Cause == "" || e.ending.Cause == v1alpha1.LostCauseUnknown
 	switch {
-	case !e.Ended || !e.Status.HadJob() || e.Status.Done():
+	case !e.ended || !e.status.HadJob() || e.status.Done():
 		return podstatus.Ending{}, time.Time{}
-	case e.Status.JobCompleted() && (e.Ending.Cause == "" || !GivenUp(e.Status.JobResult)):
+	case e.status.JobCompleted() && (e.ending.Cause == "" || !GivenUp(e.status.JobResult)):
 		return podstatus.Ending{}, time.Time{}
-	case e.Status.JobCompleted():
-		return e.Ending, time.Time{}
-	case e.Exited && !e.Ending.Outside:
+	case e.status.JobCompleted():
+		return e.ending, time.Time{}
+	case e.exited && !e.ending.Outside:
 		return podstatus.Ending{}, time.Time{}
-	case e.Exited || unknown:
-		due = e.EndedAt.Add(SilentGracePeriod)
+	case e.exited || unknown:
+		due = e.endedAt.Add(SilentGracePeriod)
 	default:
-		due = e.EndedAt.Add(FailedGracePeriod)
+		due = e.endedAt.Add(FailedGracePeriod)
 	}
-	if e.Now.Before(due) {
+	if e.now.Before(due) {
 		return podstatus.Ending{}, due
 	}
 	return e.cause(), time.Time{}
@@ -55,10 +63,10 @@ func (e *JobEnd) Loss() (lost podstatus.Ending, due time.Time) {
 
 // cause returns why the pod ended, Unknown if nobody saw it.
 func (e *JobEnd) cause() podstatus.Ending {
-	if e.Ending.Cause == "" {
+	if e.ending.Cause == "" {
 		return UnseenEnding
 	}
-	return e.Ending
+	return e.ending
 }
 
 // UnseenEnding is the ending of a pod that is gone.
@@ -72,12 +80,7 @@ func GivenUp(result string) bool {
 	return slices.Contains([]string{"canceled", "cancelled", "abandoned"}, strings.ToLower(result))
 }
 
-func (w *World) jobEnd() *JobEnd {
-	return &JobEnd{
-		Status: &w.Runner.Status, Ended: w.Pod.Over() || w.Pod.Phase == podstatus.Missing, Exited: w.Ending == podstatus.Succeeded || !w.ExitedAt.IsZero(),
-		Ending: w.PodEnding, EndedAt: w.EndedAt, Now: w.Now,
-	}
-}
+func (w *World) jobEnd() *JobEnd { return w.JobEnd(&w.Runner.Status, w.Pod, w.PodEnding, w.Now) }
 
 // withLoss returns the last decision about a runner whose pod has ended. If its job was lost, the runner has failed with it; while
 // that can't be known yet, nothing is decided.

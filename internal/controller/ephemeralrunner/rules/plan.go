@@ -123,8 +123,10 @@ func planProvision(w *World) Decision {
 	}
 	refusal := w.Provisioning.Failure
 	switch {
+	case refusal == nil && w.Provisioning.Known:
+		return planUnseen(w) // the call has succeeded: the pod exists or existed
 	case refusal == nil:
-		return planFirstTry(w)
+		return Decision{Step: Launch}
 	case refusal.Kind == calls.Invalid:
 		return Decision{Step: Fail, Reason: refusal.Reason, Message: refusal.Message}
 	case refusal.Kind == calls.NameTaken:
@@ -148,14 +150,6 @@ func nextAttemptAt(w *World) time.Time {
 		return w.Now
 	}
 	return last.Add(BackoffAfter(AttemptsNoted(&w.Runner.Status)))
-}
-
-// planFirstTry handles an attempt in which no call has failed. If one has succeeded, the pod exists or existed.
-func planFirstTry(w *World) Decision {
-	if w.Provisioning.Known {
-		return planUnseen(w)
-	}
-	return Decision{Step: Launch}
 }
 
 // PlanReport has the status state the cause, unless it already does, and requeues the runner at RequeueAt.
