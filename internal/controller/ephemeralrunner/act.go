@@ -191,7 +191,7 @@ func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.Ephemer
 	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.Reason, d.Message
 	status.LostCause = cmp.Or(status.LostCause, d.Lost.Cause)
 	status.RunnerID, status.RunnerName = p.memory.RunnerID, p.Name
-	report.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
+	c.setConditions(p, conditions...)
 	if err := c.patchStatus(ctx, p, before, events...); err != nil {
 		return err
 	}

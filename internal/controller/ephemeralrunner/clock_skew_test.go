@@ -5,12 +5,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -83,22 +81,4 @@ func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
 		}
 	}, newRunner())
-}
-
-// What is remembered of an earlier pod's deletion says nothing about another pod.
-func TestAPIServerTimeIsThatOfTheSamePod(t *testing.T) {
-	const grace = time.Minute
-	m := &memory.Memory{Pod: memory.LastPod{UID: "seen", DeletingAt: noon.Add(-time.Hour)}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "seen"}}
-	if got := m.APIServerTime(pod, noon); got != noon {
-		t.Errorf("%s by a pod that is not being deleted, want our own time, %s", got, noon)
-	}
-	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(beginning.Add(grace))), new(int64(grace.Seconds()))
-	if got, want := m.APIServerTime(pod, noon), beginning.Add(time.Hour); got != want {
-		t.Errorf("%s by a pod whose deletion was first seen an hour ago, want %s", got, want)
-	}
-	pod.UID = "another"
-	if got := m.APIServerTime(pod, noon); got != beginning {
-		t.Errorf("%s by a pod whose deletion is first seen now, want %s", got, beginning)
-	}
 }

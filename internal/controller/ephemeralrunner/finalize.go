@@ -94,8 +94,7 @@ func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	before := p.EphemeralRunner.DeepCopy()
 	// Not a warning: a job may take as long as it needs.
 	event := report.Normal(v1alpha1.ConditionDraining, actionDelete, "the runner has a job; it is deleted once the job has finished")
-	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-		report.True(v1alpha1.ConditionDraining, "JobRunning", event.Note))
+	c.setConditions(p, report.True(v1alpha1.ConditionDraining, "JobRunning", event.Note))
 	return c.patchStatus(ctx, p, before, event)
 }
 

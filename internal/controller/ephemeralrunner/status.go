@@ -32,7 +32,13 @@ func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
 	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, p.outcome.Ready
 	status.RunnerID, status.RunnerName = p.memory.RunnerID, p.Name
 	status.Reason, status.Message = "", ""
-	c.resolveConditions(p)
+	// Conditions that have reported a failure turn to their good state. A runner that never failed has none.
+	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPodStarted) != nil {
+		c.setConditions(p, report.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
+	}
+	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionQuotaExceeded) != nil {
+		c.setConditions(p, report.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
+	}
 	defer c.reports.Enter()()
 	wrote, err := c.writeStatus(ctx, p, before)
 	if wrote && starts {
@@ -62,18 +68,6 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 	}
 }
 
-// resolveConditions turns the conditions that have reported a failure to their good state. A runner that never failed has no
-// such conditions.
-func (c *Controller) resolveConditions(p *pass) {
-	conditions, now := &p.Status.Conditions, c.options.Clock.Now()
-	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionPodStarted) != nil {
-		report.SetConditions(conditions, p.Generation, now, report.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
-	}
-	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionQuotaExceeded) != nil {
-		report.SetConditions(conditions, p.Generation, now, report.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
-	}
-}
-
 // reportPending writes to the status, and records as an Event once, why the runner does not run yet.
 func (c *Controller) reportPending(ctx context.Context, p *pass, d rules.Decision) error {
 	before := p.EphemeralRunner.DeepCopy()
@@ -83,11 +77,9 @@ func (c *Controller) reportPending(ctx context.Context, p *pass, d rules.Decisio
 	}
 	p.Status.Reason, p.Status.Message = d.Reason, d.Message
 	if d.Reason == v1alpha1.ReasonQuotaExceeded {
-		report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-			report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.Message))
+		c.setConditions(p, report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.Message))
 	}
-	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-		report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
+	c.setConditions(p, report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
 	p.memory.PendingReportedAt = c.options.Clock.Now()
 	// The Event is recorded once per reason, and again later if the message has changed.
 	return c.patchStatus(ctx, p, before, report.Warning(d.Reason, actionRun, "the runner waits: "+d.Message))
@@ -107,7 +99,7 @@ func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.
 // writeStatus is patchStatus for callers that need to know whether something was written.
 func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) (bool, error) {
 	p.Status.ObservedGeneration = p.Generation
-	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), readiness(&p.Status)...)
+	c.setConditions(p, readiness(&p.Status)...)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.EphemeralRunner, before)
 	if wrote {
 		p.memory.WrittenVersion = p.ResourceVersion
@@ -116,6 +108,10 @@ func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.
 		}
 	}
 	return wrote, client.IgnoreNotFound(err)
+}
+
+func (c *Controller) setConditions(p *pass, conditions ...metav1.Condition) {
+	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
 }
 
 // record records an Event about the runner and logs it. A runner that simply succeeds gets none.
