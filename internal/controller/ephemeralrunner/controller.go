@@ -160,6 +160,11 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return c.result(p, kube.EarlierOf(requeueAt, markAt), errors.Join(err, markErr))
 }
 
+// isOurs reports whether the finalizer belongs to this controller or to ARC's.
+func isOurs(finalizer string) bool {
+	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
+}
+
 // result ends a pass. The runner is reconciled again at requeueAt or when its pod must be treated as lost, whichever is
 // earlier; after an error the queue's rate limiter decides when.
 func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Result, error) {

@@ -65,11 +65,6 @@ func (c *Controller) noteBusy(p *pass) {
 	p.memory.Busy = p.memory.Busy || c.removal(p).Busy()
 }
 
-// isOurs reports whether the finalizer belongs to this controller or to ARC's.
-func isOurs(finalizer string) bool {
-	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
-}
-
 // reportUnanswered records one Event: the deletion waits for GitHub, for how long, and why no answer has come.
 func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *rules.Leaving) {
 	failure := o.Removal.Failure

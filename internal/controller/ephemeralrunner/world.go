@@ -86,12 +86,12 @@ func (c *Controller) observe(p *pass) *rules.World {
 		Attempt: m.Attempt, RunnerID: m.RunnerID, PodEnding: m.Pod.Ending,
 		HadPod: m.HadPod(&p.Status), PodDueAt: m.PodDueAt(p.EphemeralRunner, p.pod, now),
 		Provisioning: p.provisioning, Removal: c.removal(p),
-		EndDueAt: mark.PodDueToEnd(&p.Status),
-	}
-	if c.reports.Defers(p.EphemeralRunner, now.Sub(m.StartedAt)) {
-		o.DeferredUntil = mark.RecheckAt(p.EphemeralRunner, now)
 	}
 	if p.pod != nil {
+		o.EndDueAt = mark.PodDueToEnd(&p.Status)
+		if c.reports.Defers(p.EphemeralRunner, now.Sub(m.StartedAt)) {
+			o.DeferredUntil = mark.RecheckAt(p.EphemeralRunner, now)
+		}
 		o.FailureNoted = rules.FailureNoted(&p.Status, m.Pod.UID)
 		o.Bound = p.pod.Spec.NodeName != ""
 		o.StartableAt = startableSince(p.pod, o.Provisioning)
