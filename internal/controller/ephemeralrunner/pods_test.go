@@ -2,7 +2,6 @@ package ephemeralrunner
 
 import (
 	"strconv"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -44,20 +42,10 @@ func waitingFor(reason string) corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
 }
 
-var (
-	running  = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}
-	noStatus = func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }
-	evicted  = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "Evicted", "no memory" }
-	deadline = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "DeadlineExceeded", "6 h" }
-)
+var running = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}
 
 func deletedAt(at time.Time) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(at)) }
-}
-
-// grace is how many seconds before its deletionTimestamp a pod was deleted.
-func grace(seconds int64) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(seconds) }
 }
 
 func unscheduled(p *corev1.Pod) {
@@ -66,36 +54,10 @@ func unscheduled(p *corev1.Pod) {
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
 }
 
-// disrupted sets who has ended the pod.
-func disrupted(reason string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: "why"}}
-	}
-}
-
-// failedInit adds an init container that failed; with restart it is a sidecar, which the kubelet restarts.
-func failedInit(restart *corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: restart, RestartPolicyRules: rules}}
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(1, "Error")}}
-	}
-}
-
-var anyRule = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart}
-
 // initWaits adds a sidecar that is waiting, after an init container that has finished.
 func initWaits(reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(0, "Completed")}, {Name: "dind", State: waitingFor(reason)}}
-	}
-}
-
-func TestOutdatedRunnerNamesItsImage(t *testing.T) {
-	for title, state := range map[string]corev1.ContainerState{"exit 7": exited(7, "Error"), "exit 7 without a time of start": unstarted(7, "", time.Time{})} {
-		got := rules.OutcomeOf(podWith(corev1.PodFailed, state), noon)
-		if want := "GitHub refuses the runner version in image runner:1"; !got.Outdated() || got.Reason != "Outdated" || got.Message != want {
-			t.Errorf("%s: %+v, want reason Outdated, message %q", title, got, want)
-		}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // Failure says why a call did not do what it should. It is an error.
-type Failure struct {
+type Failure struct { //nolint:errname // it is what the rules decide on; that it is an error only carries it out of the pool
 	Kind            Kind
 	Reason, Message string
 	// AllowedAt is when GitHub allows the next request, zero if it did not say.

@@ -100,6 +100,7 @@ func (w *World) withLoss(d Decision) Decision {
 // lostBusy returns the last decision about a runner that, as only GitHub's refusal tells, had a job when its pod ended.
 func (w *World) lostBusy(d Decision) Decision { return d.Lose(w.jobEnd().cause()) }
 
+// Lose returns the decision with what the job was lost to.
 func (d Decision) Lose(lost podstatus.Ending) Decision {
 	d.Lost, d.Reason, d.Message = lost, cmp.Or(d.Reason, string(lost.Cause)), lost.Message
 	return d

@@ -152,7 +152,7 @@ func nextAttemptAt(w *World) time.Time {
 	return last.Add(BackoffAfter(AttemptsNoted(&w.Runner.Status)))
 }
 
-// PlanReport has the status state the cause, unless it already does, and requeues the runner at RequeueAt.
+// PlanReport has the status state the cause, unless it already does, and requeues the runner at requeueAt.
 func PlanReport(w *World, cause *calls.Failure, requeueAt time.Time) Decision {
 	status := &w.Runner.Status
 	if status.Reason == cause.Reason && (status.Message == cause.Message || w.Now.Before(w.PendingReportedAt.Add(rewordPeriod))) {

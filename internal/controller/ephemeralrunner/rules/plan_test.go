@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -223,5 +224,20 @@ func runPlanCases(t *testing.T, cases map[string]planCase) {
 				t.Errorf("requeue at %s, want %s", got.RequeueAt, requeueAt)
 			}
 		})
+	}
+}
+
+func TestOutdatedRunnerNamesItsImage(t *testing.T) {
+	for title, ended := range map[string]*corev1.ContainerStateTerminated{
+		"exit 7":                         {ExitCode: 7, Reason: "Error", StartedAt: metav1.NewTime(noon)},
+		"exit 7 without a time of start": {ExitCode: 7},
+	} {
+		pod := &corev1.Pod{Spec: newRunner().Spec.PodSpec, Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: v1alpha1.RunnerContainerName, State: corev1.ContainerState{Terminated: ended}},
+		}}}
+		got := OutcomeOf(pod, noon)
+		if want := "GitHub refuses the runner version in image runner:1"; !got.Outdated() || got.Reason != "Outdated" || got.Message != want {
+			t.Errorf("%s: %+v, want reason Outdated, message %q", title, got, want)
+		}
 	}
 }
