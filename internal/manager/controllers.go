@@ -18,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
@@ -111,7 +112,7 @@ func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 		StripForeignFinalizers: d.options.StripForeignFinalizers,
 		MaxRunnersPerSet:       d.options.MaxRunnersPerSet,
 		RunnerPod: func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
-			return ephemeralrunner.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), build.Version)
+			return launch.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), build.Version)
 		},
 	})
 }

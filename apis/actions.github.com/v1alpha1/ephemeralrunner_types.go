@@ -200,6 +200,9 @@ func (s *EphemeralRunnerStatus) HadJob() bool { return s.JobID != "" || s.JobReq
 // JobCompleted reports whether GitHub has said that the runner's job is over.
 func (s *EphemeralRunnerStatus) JobCompleted() bool { return s.JobResult != "" }
 
+// JobRunning reports whether GitHub has said that the runner's job has begun, and not that it is over.
+func (s *EphemeralRunnerStatus) JobRunning() bool { return s.HadJob() && !s.JobCompleted() }
+
 // Done reports whether the runner will not run again.
 func (s *EphemeralRunnerStatus) Done() bool {
 	switch s.Phase {

@@ -25,7 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
@@ -112,7 +112,7 @@ func (w *world) startControllers() {
 		},
 		Connections: scaleset.ConnectionsOf(provider), Pool: workers, Clock: w.clock, Version: "dev", StripForeignFinalizers: true,
 		RunnerPod: func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
-			return ephemeralrunner.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), "dev")
+			return launch.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), "dev")
 		},
 	})
 	listeners := autoscalinglistener.NewController(autoscalinglistener.Options{

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // askewClock differs from the API server's clock, which is that of the bubble.
@@ -26,9 +27,7 @@ var beginning = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // useClock gives a new controller another clock.
 func (f *fixture) useClock(another clock.PassiveClock) {
-	options := f.controller.options
-	options.Clock = another
-	f.controller = NewController(options)
+	f.configure(func(o *Options) { o.Clock = another })
 }
 
 // By the clock of a manager that is behind, a runner registered by another manager was created after this one took over.
@@ -39,7 +38,7 @@ func TestManagerWithAClockBehindLeavesNoRegistration(t *testing.T) {
 		f.wantCalls("jit") // registered, and the manager ends
 		f.elapse(time.Minute)
 		f.restart()
-		f.controller.options.Clock = &askewClock{ahead: -5 * time.Minute}
+		f.clock.PassiveClock = &askewClock{ahead: -5 * time.Minute}
 		f.delete()
 		f.watch(10 * time.Minute)
 		f.wantCalls("find", "remove 101")
@@ -57,10 +56,10 @@ func TestManagerWithAClockAheadGivesAPodItsTime(t *testing.T) {
 		if err := f.api.WithWatch.Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		f.elapse(defaultPendingTimeout / 2)
+		f.elapse(rules.DefaultPendingTimeout / 2)
 		f.settle()
 		f.wantCalls("jit")
-		f.elapse(defaultPendingTimeout / 2)
+		f.elapse(rules.DefaultPendingTimeout / 2)
 		f.settle()
 		f.wantCalls("remove 101")
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.CreationTimestamp = metav1.NewTime(beginning) }))
@@ -72,32 +71,14 @@ func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.useClock(&askewClock{ahead: -time.Hour})
 		f.keptBy(keeper)
-		f.elapse(defaultPendingTimeout / 2)
+		f.elapse(rules.DefaultPendingTimeout / 2)
 		f.settle()
 		if status := f.runner().Status; status.Done() {
 			t.Fatalf("status %+v before the pod had its time", status)
 		}
-		f.comesBack(defaultPendingTimeout/2 + stuckAfter)
+		f.comesBack(rules.DefaultPendingTimeout/2 + podstatus.StuckAfter)
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
 		}
 	}, newRunner())
-}
-
-// What is remembered of an earlier pod's deletion says nothing about another pod.
-func TestAPIServerTimeIsThatOfTheSamePod(t *testing.T) {
-	const grace = time.Minute
-	m := &memory{pod: lastPod{uid: "seen", deletingAt: noon.Add(-time.Hour)}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "seen"}}
-	if got := m.apiServerTime(pod, noon); got != noon {
-		t.Errorf("%s by a pod that is not being deleted, want our own time, %s", got, noon)
-	}
-	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(beginning.Add(grace))), new(int64(grace.Seconds()))
-	if got, want := m.apiServerTime(pod, noon), beginning.Add(time.Hour); got != want {
-		t.Errorf("%s by a pod whose deletion was first seen an hour ago, want %s", got, want)
-	}
-	pod.UID = "another"
-	if got := m.apiServerTime(pod, noon); got != beginning {
-		t.Errorf("%s by a pod whose deletion is first seen now, want %s", got, beginning)
-	}
 }

@@ -10,33 +10,31 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/deregister"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 // GitHub is the part of the Actions service that this controller uses.
-type GitHub interface {
-	// GenerateJITConfig registers a runner. It fails with actions.ErrRunnerExists if the name is taken.
-	GenerateJITConfig(ctx context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error)
-	// GetRunnerByName fails with actions.ErrRunnerNotFound if GitHub has no runner of that name.
-	GetRunnerByName(ctx context.Context, name string) (*actions.RunnerReference, error)
-	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if GitHub no longer has the
-	// runner, but fails with actions.ErrRunnerNotFound if that answer may have come from a proxy or gateway in between.
-	RemoveRunner(ctx context.Context, id int) error
-}
+type GitHub = calls.GitHub
 
 // Options are what the controller needs from outside.
 type Options struct {
@@ -67,55 +65,66 @@ type Options struct {
 
 // Controller reconciles EphemeralRunners.
 type Controller struct {
-	options         Options
-	provisions      *pool.Calls[key, int]
-	deregistrations *pool.Calls[key, struct{}]
-	waker           requeue.Waker
-	statusGate      statusGate
-	removedPods     removedPods
-	podAllowance    flowcontrol.PassiveRateLimiter // see untrack
+	options     Options
+	launcher    *launch.Launcher
+	deregistrar *deregister.Remover
+	marker      *mark.Marker
+	reports     *mark.Gate
+	remains     *remains.Remover
+	waker       requeue.Waker
+	removedPods removedPods
 
 	mu       sync.Mutex
-	memories map[types.NamespacedName]*memory
+	memories map[types.NamespacedName]*remembered
 	// beganAt is the time of the first pass; there is none while another manager leads. It never changes, and no pass
 	// continues before it is set, so passes read it without the lock.
 	beganAt time.Time
-	// forbidden holds the namespaces in which the API server forbids patching pods.
-	forbidden map[string]forbidding
 }
 
-// key identifies a runner: by the name of its object, so that it can be reconciled again, and by UID, so that a later object
-// of the same name is not mistaken for it.
-type key struct {
-	types.NamespacedName
-	uid types.UID
+// remembered is what the controller remembers of a runner between passes.
+type remembered struct {
+	*memory.Memory
+	waiting *waiting // nil if no pod is waiting to run
 }
 
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
-	c := &Controller{
-		options:      options,
-		podAllowance: newPodAllowance(options.Clock),
-		memories:     map[types.NamespacedName]*memory{},
-		forbidden:    map[string]forbidding{},
-	}
-	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
+	c := &Controller{options: options, reports: mark.NewGate(options.Pool), memories: map[types.NamespacedName]*remembered{}}
+	wake := func(k calls.Key) { c.waker.Wake(k.NamespacedName) }
 	options.Removed.WhenBusy(c.waker.Wake)
-	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, wake)
-	c.deregistrations = pool.NewCalls[key, struct{}](options.Pool, options.Clock, wake)
+	c.marker = mark.New(mark.Options{Client: options.Client, Recorder: options.Recorder, Clock: options.Clock, Gate: c.reports,
+		JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
+	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub, Pool: options.Pool,
+		Clock: options.Clock, Version: options.Version, Wake: wake, Created: c.marker.Untrack})
+	c.deregistrar = deregister.New(deregister.Options{GitHub: options.GitHub, Pool: options.Pool, Clock: options.Clock, Wake: wake,
+		Counted: c.isCounted})
+	c.remains = remains.New(remains.Options{Client: options.Client, Reader: options.Reader, DeleteSecret: c.launcher.DeleteAbandonedSecret,
+		Recorder: options.Recorder, Clock: options.Clock})
 	return c
 }
 
-// SetupWithManager registers the controller and its watches.
-func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("ephemeralrunner").
-		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
-		Watches(&corev1.Pod{}, podEvents(&c.statusGate, &c.removedPods)).
-		WatchesRawSource(&c.waker).
-		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
-		WithOptions(requeue.ControllerOptions(c.options.Workers)).
-		Complete(c)
+// isCounted reports whether a runner belongs to a set that an AutoscalingRunnerSet owns.
+func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRunner) (bool, error) {
+	set, err := c.runnerSet(ctx, runner)
+	if err != nil || set == nil {
+		return false, err
+	}
+	origin, err := c.origin(ctx, set)
+	return origin != nil, err
+}
+
+// pass is one reconciliation: the runner, its pod if it has one, and what the controller remembers of it.
+type pass struct {
+	key calls.Key
+	*v1alpha1.EphemeralRunner
+	// runnerSet is the set that controls the runner, the cache's own. It is nil in a runner's finalization.
+	runnerSet *v1alpha1.EphemeralRunnerSet
+	pod       *corev1.Pod
+	// outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
+	outcome rules.Outcome
+	memory  *remembered
+	// provisioning is read once, so that its result and its end belong to the same call.
+	provisioning calls.Progress
 }
 
 // Reconcile takes the next step in one runner's life.
@@ -123,30 +132,37 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := c.begin(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	defer c.statusGate.handled(request.NamespacedName)
+	name := request.NamespacedName
+	defer c.reports.Handled(name)
 	runner := &v1alpha1.EphemeralRunner{}
-	if err := c.options.Client.Get(ctx, request.NamespacedName, runner); err != nil {
-		if apierrors.IsNotFound(err) {
-			result, err := c.removeRemains(ctx, request.NamespacedName)
-			if err == nil {
-				c.forget(request.NamespacedName)
-				c.removedPods.drop(request.NamespacedName)
-			}
-			return result, err
+	err := c.options.Client.Get(ctx, name, runner)
+	switch {
+	case apierrors.IsNotFound(err):
+		result, err := c.remains.RemoveOf(ctx, name, c.hasVanished(name))
+		if err == nil {
+			c.forget(name)
+			c.removedPods.drop(name)
 		}
+		return result, err
+	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunner: %w", err)
 	}
 	m := c.memoryOf(runner)
-	m.mayVanish = !slices.ContainsFunc(runner.Finalizers, isOurs)
-	pod, err := c.pod(ctx, runner, m)
+	m.MayVanish = !slices.ContainsFunc(runner.Finalizers, isOurs)
+	pod, err := c.readPod(ctx, runner, m.Memory)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	p := c.newPass(runner, pod, m)
-	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), jobValues(runner)...)
+	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), calls.LogValues(runner)...)
 	markAt, markErr := c.markJob(ctx, p) // first, because it protects the job
 	requeueAt, err := c.step(ctx, p)
 	return c.result(p, kube.EarlierOf(requeueAt, markAt), errors.Join(err, markErr))
+}
+
+// isOurs reports whether the finalizer belongs to this controller or to ARC's.
+func isOurs(finalizer string) bool {
+	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
 }
 
 // result ends a pass. The runner is reconciled again at requeueAt or when its pod must be treated as lost, whichever is
@@ -160,41 +176,14 @@ func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Resul
 	return result, err
 }
 
-// jobValues returns the log values of a runner's job, nil if it has no job.
-func jobValues(runner *v1alpha1.EphemeralRunner) []any {
-	if !runner.Status.HadJob() {
-		return nil
+// priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must still be
+// deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
+func (p *pass) priority() int {
+	unmarked := p.pod != nil && p.Status.JobRunning() && !p.memory.Pod.Marked.Busy && p.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
+	if unmarked || p.podStays() && podstatus.HasEnded(p.pod, v1alpha1.RunnerContainerName) {
+		return priorityHigh
 	}
-	return []any{"jobID", jobID(&runner.Status)}
-}
-
-// withRunnerLogger gives a call in the pool the same log values that controller-runtime and Reconcile give to a pass.
-func withRunnerLogger(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
-	values := append(jobValues(runner), "namespace", runner.Namespace, "name", runner.Name)
-	return kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), values...)
-}
-
-// step does what the runner needs now, and returns when to reconcile it again.
-func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
-	switch {
-	case !p.DeletionTimestamp.IsZero():
-		return c.finalize(ctx, p)
-	case kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion):
-		return c.options.Clock.Now().Add(staleRequeueAfter), nil
-	}
-	var err error
-	if p.runnerSet, err = c.runnerSet(ctx, p.EphemeralRunner); err != nil {
-		return time.Time{}, err
-	}
-	switch {
-	case p.runnerSet == nil:
-		return c.removeAbandoned(ctx, p)
-	case p.Status.Done():
-		return c.cleanUp(ctx, p)
-	default:
-		c.endNotedAttempt(ctx, p)
-		return c.apply(ctx, p, plan(c.observe(p)))
-	}
+	return priorityLow
 }
 
 // staleRequeueAfter is when to reconcile a runner again if the cache shows an older status than the one last written, in case
@@ -208,22 +197,120 @@ func (c *Controller) podLostAt(p *pass) time.Time {
 		return time.Time{}
 	}
 	now := c.options.Clock.Now()
-	if left := p.pod.DeletionTimestamp.Add(stuckAfter).Sub(p.memory.apiServerTime(p.pod, now)); left > 0 {
+	if left := p.pod.DeletionTimestamp.Add(podstatus.StuckAfter).Sub(p.memory.APIServerTime(p.pod, now)); left > 0 {
 		return now.Add(left)
 	}
 	return time.Time{}
 }
 
-// pass is one reconciliation: the runner, its pod if it has one, and what the controller remembers of it.
-type pass struct {
-	key key
-	*v1alpha1.EphemeralRunner
-	// runnerSet is the set that controls the runner, the cache's own. It is nil in a runner's finalization.
-	runnerSet *v1alpha1.EphemeralRunnerSet
-	pod       *corev1.Pod
-	// outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
-	outcome outcome
-	memory  *memory
-	// provisioning is read once, so that its result and its end belong to the same call.
-	provisioning progress
+// begin notes, once, when this manager took over and which runners existed by then. Another manager may have registered
+// those, even if the API server's clock dates them later than ours dates this.
+func (c *Controller) begin(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.beganAt.IsZero() {
+		return nil
+	}
+	var there v1alpha1.EphemeralRunnerList
+	if err := c.options.Client.List(ctx, &there, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list EphemeralRunners: %w", err)
+	}
+	for i := range there.Items {
+		c.memoryOfLocked(&there.Items[i]).Inherited = true
+	}
+	c.beganAt = c.options.Clock.Now()
+	return nil
+}
+
+// memoryOf returns what the controller remembers of a runner. Whatever belonged to an earlier runner of the same name is
+// forgotten.
+func (c *Controller) memoryOf(runner *v1alpha1.EphemeralRunner) *remembered {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memoryOfLocked(runner)
+}
+
+// memoryOfLocked is memoryOf for a caller that holds the lock.
+func (c *Controller) memoryOfLocked(runner *v1alpha1.EphemeralRunner) *remembered {
+	name := client.ObjectKeyFromObject(runner)
+	m := c.memories[name]
+	if m == nil || m.UID != runner.UID {
+		c.forgetLocked(name)
+		m = &remembered{Memory: memory.New(runner)}
+		c.memories[name] = m
+	}
+	return m
+}
+
+// hasVanished reports whether a runner went without its finalization: it came back without its finalizer and was garbage collected before
+// it had it again. Only what has no owner outlives it.
+func (c *Controller) hasVanished(name types.NamespacedName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memories[name]
+	return m != nil && m.MayVanish && !m.FinalizersRemoved
+}
+
+// forget drops what the controller remembers of a runner that is gone.
+func (c *Controller) forget(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetLocked(name)
+}
+
+// forgetLocked forgets everything about the runner of that name, if there was one. The caller holds the lock.
+func (c *Controller) forgetLocked(name types.NamespacedName) {
+	m := c.memories[name]
+	if m == nil {
+		return
+	}
+	m.Launch.Abandon()
+	m.waiting.end(c.options.Clock.Now())
+	delete(c.memories, name)
+	k := calls.Key{NamespacedName: name, UID: m.UID}
+	c.launcher.Forget(k)
+	c.deregistrar.Forget(k)
+}
+
+// removedPods holds the last state of pods that are gone, by their runners, until the next pass: the cache no longer has them, and
+// several events may lead to one pass. Safe for concurrent use.
+type removedPods struct {
+	mu   sync.Mutex
+	pods map[types.NamespacedName]*corev1.Pod
+}
+
+// keep keeps the last state of a runner's pod.
+func (r *removedPods) keep(object client.Object) {
+	pod, isPod := object.(*corev1.Pod)
+	owner := metav1.GetControllerOfNoCopy(object)
+	if !isPod || !isRunner(owner) {
+		return // nobody would take it
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pods == nil {
+		r.pods = map[types.NamespacedName]*corev1.Pod{}
+	}
+	r.pods[types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}] = pod
+}
+
+// take returns the last state of the runner's pod and forgets it. It returns nil if one is present, or if that pod was deleted
+// at the controller's request.
+func (r *removedPods) take(runner *v1alpha1.EphemeralRunner, present *corev1.Pod, known *memory.LastPod) *corev1.Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := client.ObjectKeyFromObject(runner)
+	pod := r.pods[name]
+	delete(r.pods, name)
+	if pod == nil || present != nil || !metav1.IsControlledBy(pod, runner) || known.Deleted || known.UID != "" && known.UID != pod.UID {
+		return nil
+	}
+	return pod
+}
+
+// drop forgets the pod of a runner that is gone.
+func (r *removedPods) drop(runner types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pods, runner)
 }

@@ -6,6 +6,9 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // What a pod may do while GitHub is asked to remove its registration.
@@ -28,7 +31,7 @@ func (f *fixture) blockedWhileAsked() (answer func()) {
 // wantAttempts fails unless so many attempts have ended, whoever's fault it was.
 func (f *fixture) wantAttempts(want int, reason string) {
 	f.Helper()
-	if status := f.runner().Status; attemptsNoted(&status) != want || status.Reason != reason {
+	if status := f.runner().Status; rules.AttemptsNoted(&status) != want || status.Reason != reason {
 		f.Errorf("status %+v, want %d attempts that have ended, the last for %s", status, want, reason)
 	}
 }
@@ -57,7 +60,7 @@ func TestJITConfigWhoseRemovalFailedIsNotUsedAgain(t *testing.T) {
 		f.setPod(evict)
 		f.settle()
 		f.github.remove = nil
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
 		f.wantAttempts(1, "Evicted")
 		f.wantCalls("jit", "remove 101", "remove 101")
@@ -73,7 +76,7 @@ func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 		f.setPod(evict)
 		answer()
 		f.wantEvent("Evicted")
-		if p := (&pass{EphemeralRunner: f.runner(), memory: &memory{}}); !p.mayHaveJob() {
+		if !new(memory.Memory).MayHaveJob(&f.runner().Status) {
 			t.Errorf("status %+v, want a job by GitHub's word", f.runner().Status)
 		}
 		f.wantCalls("jit", "remove 101")
@@ -92,7 +95,7 @@ func TestExitOfARemovedRunnerDoesNotEndTheNextAttempt(t *testing.T) {
 		f.wantAttempts(1, "StartedLate")
 		f.hold()
 		f.wantNewRegistration()
-		f.elapse(reportGracePeriod)
+		f.elapse(rules.ReportGracePeriod)
 		f.settle()
 		f.wantAttempts(1, "StartedLate")
 		if t.Failed() {
@@ -110,7 +113,7 @@ func TestExitWhileGitHubIsAskedWaitsForTheAnswer(t *testing.T) {
 		answer := f.blockedWhileAsked()
 		f.setPod(exits(0))
 		f.settle()
-		f.elapse(2 * reportGracePeriod)
+		f.elapse(2 * rules.ReportGracePeriod)
 		f.settle()
 		if f.pod() != nil {
 			t.Error("the pod of a runner that exited waits for GitHub")
@@ -129,10 +132,10 @@ func TestNotFoundIsNotConsentWhileAJobRuns(t *testing.T) {
 		f.started().setStatus(startJob)
 		f.delete()
 		f.settle()
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
 		f.wantCalls("remove 101", "remove 101")
-		f.elapse(2 * answerTimeout)
+		f.elapse(2 * rules.AnswerTimeout)
 		f.settle()
 		if f.pod() == nil || f.runner() == nil {
 			t.Fatal("a running job was killed")

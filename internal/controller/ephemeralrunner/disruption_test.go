@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // end is one way in which a runner's pod ends before it has a job.
@@ -47,7 +49,7 @@ var ends = []end{
 	{"node tainted", true, disrupts("DeletionByTaintManager"), false},
 	{"node removed before the start", false, disrupts("DeletionByPodGC"), false},
 	{"node removed", true, disrupts("DeletionByPodGC"), false},
-	{"node silent", true, func(f *fixture) { podDeleted(f); f.settle(); f.elapse(stuckAfter); f.settle() }, false},
+	{"node silent", true, func(f *fixture) { podDeleted(f); f.settle(); f.elapse(podstatus.StuckAfter); f.settle() }, false},
 	{"node short of memory", true, fails("Evicted"), false},
 	{"node shuts down", true, fails("Terminated"), false},
 	{"node shuts down before the start", false, fails("NodeShutdown"), false},
@@ -101,14 +103,14 @@ func TestDisruptionsAreNotHeldAgainstARunner(t *testing.T) {
 		}
 		t.Run(e.name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				for i := range len(retryBackoff) + 3 {
-					pause, want := f.befall(e), backoffAfter(i+1)
+				for i := range len(rules.RetryBackoff) + 3 {
+					pause, want := f.befall(e), rules.BackoffAfter(i+1)
 					if pause > want+time.Second || pause < want-time.Second {
 						t.Errorf("pause %d is %s, want %s", i+1, pause, want)
 					}
 				}
 				status := f.runner().Status
-				if status.Done() || len(status.Failures) > 0 || len(status.Disruptions) != len(retryBackoff) {
+				if status.Done() || len(status.Failures) > 0 || len(status.Disruptions) != len(rules.RetryBackoff) {
 					t.Errorf("status %+v, want a runner that waits, with its latest disruptions", status)
 				}
 			}, newRunner())
@@ -155,7 +157,7 @@ func TestAnyHistoryOfEndsFailsAtTheSixthThatIsHeld(t *testing.T) {
 					held++
 				}
 				failed := f.runner().Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed
-				if failed != (held > len(retryBackoff)) {
+				if failed != (held > len(rules.RetryBackoff)) {
 					t.Fatalf("seed %d: failed %t after %d ends that are held against the runner: %q, status %+v", seed, failed, held, history, f.runner().Status)
 				}
 				if failed {
@@ -202,7 +204,7 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				for range 2 * len(retryBackoff) {
+				for range 2 * len(rules.RetryBackoff) {
 					f.settle()
 					if f.runner().Status.Done() {
 						break
@@ -210,22 +212,22 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 					f.setPod(runs)
 					f.settle()
 					if test.up {
-						f.elapse(upAfter)
+						f.elapse(rules.UpAfter)
 					}
 					answered := make(chan struct{})
 					f.github.holdRemove = answered
 					fails(test.reason)(f)
 					f.settle()
 					if test.slow {
-						f.elapse(2 * upAfter)
+						f.elapse(2 * rules.UpAfter)
 					}
 					close(answered)
 					f.settle()
-					f.elapse(retryBackoff[len(retryBackoff)-1])
+					f.elapse(rules.RetryBackoff[len(rules.RetryBackoff)-1])
 				}
 				f.settle()
 				status := f.runner().Status
-				if failed := status.Phase == v1alpha1.EphemeralRunnerPhaseFailed; failed != test.failed || test.up && attemptsNoted(&status) != 1 {
+				if failed := status.Phase == v1alpha1.EphemeralRunnerPhaseFailed; failed != test.failed || test.up && rules.AttemptsNoted(&status) != 1 {
 					t.Errorf("phase %s, failures %v, disruptions %v", status.Phase, status.Failures, status.Disruptions)
 				}
 			}, newRunner())
@@ -237,7 +239,7 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 func TestNotedDisruptionsAreTheLatest(t *testing.T) {
 	status := &v1alpha1.EphemeralRunnerStatus{Failures: map[string]metav1.Time{"lost-3": metav1.NewTime(noon)}}
 	for i := range 9 {
-		note(status, fmt.Sprint("pod-", i), decision{disruption: true}, noon.Add(time.Duration(i)*time.Minute))
+		rules.Note(status, fmt.Sprint("pod-", i), rules.Decision{Disruption: true}, noon.Add(time.Duration(i)*time.Minute))
 	}
 	var kept []string
 	for attempt := range status.Disruptions {
@@ -247,7 +249,7 @@ func TestNotedDisruptionsAreTheLatest(t *testing.T) {
 	if want := []string{"pod-4", "pod-5", "pod-6", "pod-7", "pod-8"}; !slices.Equal(kept, want) || len(status.Failures) != 1 {
 		t.Errorf("noted %v and %v, want %v and the failure", kept, status.Failures, want)
 	}
-	if last := lastNoted(status); !last.Equal(noon.Add(8 * time.Minute)) {
+	if last := rules.LastNoted(status); !last.Equal(noon.Add(8 * time.Minute)) {
 		t.Errorf("the last one is dated %s", last)
 	}
 }

@@ -7,138 +7,103 @@ import (
 	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/apiaccess"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
+
+// countedTimeout is how long a runner that is being deleted waits for its set to count its lost job. The set needs a second.
+const countedTimeout = 30 * time.Second
 
 // finalize does what a runner that is being deleted still needs, and returns when to reconcile it again.
 func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
-	if p.memory.finalizersRemoved || !slices.ContainsFunc(p.Finalizers, isOurs) {
+	if p.memory.FinalizersRemoved || !slices.ContainsFunc(p.Finalizers, isOurs) {
 		return time.Time{}, nil
 	}
 	c.noteBusy(p)
 	o := c.observeFinalizing(p)
-	f := planFinalization(o)
-	p.memory.forced = p.memory.forced || f.forced
+	f := rules.PlanFinalization(o)
+	p.memory.Forced = p.memory.Forced || f.Forced
 	var errs []error
 	c.reportUnanswered(ctx, p, o)
-	if f.deregister {
+	if f.Deregister {
 		c.deregister(p)
 	}
-	if f.reportDraining {
+	if f.ReportDraining {
 		errs = append(errs, c.reportDraining(ctx, p))
 	}
-	if f.reportKept {
-		errs = append(errs, c.reportKept(ctx, p, o.pod))
+	if f.ReportKept {
+		errs = append(errs, c.reportKept(ctx, p, o.Pod))
 	}
-	if f.deleteChildren {
-		errs = append(errs, c.deleteChildren(ctx, p, f.onlyUnbound))
+	if f.DeleteChildren {
+		errs = append(errs, c.deleteChildren(ctx, p, f.OnlyUnbound))
 	}
-	if p.memory.pod.left && o.pod.state != podMissing {
+	if p.memory.Pod.Left && o.Pod.Phase != podstatus.Missing {
 		return c.options.Clock.Now(), errors.Join(errs...) // the runner need not wait for a pod that is only collected after it
 	}
 	settledAt, err := c.settleLoss(ctx, p, o)
-	if f.requeueBy(settledAt); err != nil || !settledAt.IsZero() {
-		return f.requeueAt, errors.Join(append(errs, err)...)
+	if f.RequeueBy(settledAt); err != nil || !settledAt.IsZero() {
+		return f.RequeueAt, errors.Join(append(errs, err)...)
 	}
-	if f.removeFinalizers && errors.Join(errs...) == nil {
-		errs = append(errs, c.removeFinalizers(ctx, p, f.leftBehind))
+	if f.RemoveFinalizers && errors.Join(errs...) == nil {
+		errs = append(errs, c.removeFinalizers(ctx, p, f.LeftBehind))
 	}
-	return f.requeueAt, errors.Join(errs...)
+	return f.RequeueAt, errors.Join(errs...)
 }
 
-// noteBusy remembers, for mayHaveJob, that GitHub has refused to remove the registration because of a job: the next call
+// noteBusy remembers, for MayHaveJob, that GitHub has refused to remove the registration because of a job: the next call
 // replaces the one that was refused.
 func (c *Controller) noteBusy(p *pass) {
-	p.memory.busy = p.memory.busy || c.removal(p).busy()
+	p.memory.Busy = p.memory.Busy || c.removal(p).Busy()
 }
 
-// observeFinalizing gathers what a finalization depends on.
-func (c *Controller) observeFinalizing(p *pass) *finalizing {
-	now := c.options.Clock.Now()
-	provisioning, removal := p.provisioning, c.removal(p)
-	if c.options.Removed.Has(p.UID, p.memory.runnerID) {
-		removal = progress{known: true} // at its set's request
+// reportUnanswered records one Event: the deletion waits for GitHub, for how long, and why no answer has come.
+func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *rules.Leaving) {
+	failure := o.Removal.Failure
+	if failure == nil || o.Removal.Busy() || p.memory.UnansweredReported {
+		return
 	}
-	pod := p.outcome
-	if p.memory.pod.passedOver() {
-		pod.state = podMissing
+	p.memory.UnansweredReported = true
+	limit := fmt.Sprintf("for %s at most", rules.AnswerTimeout)
+	if o.MayHaveJob {
+		limit = "until its job has ended"
 	}
-	return &finalizing{
-		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", mayHaveJob: p.mayHaveJob(), completed: p.spent() && !p.died(),
-		registered: !c.unregistered(p), provisioning: provisioning.running,
-		unseen: provisioning.succeeded() && !p.hadPod() &&
-			now.Before(provisioning.finishedAt.Add(unseenFinalizingTimeout)),
-		removal: removal, podDueAt: p.podDueAt(now), keptReported: p.keptReported(), deletion: p.memory.deletion, now: now,
-	}
-}
-
-// deleteChildren deletes the pod, the Secret, and what container hooks created. With onlyUnbound, a pod that has changed
-// since the cache showed it is left, with its Secret: the watch will show what has become of it.
-func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bool) error {
-	var options []client.DeleteOption
-	if onlyUnbound {
-		options = append(options, kube.UnchangedPrecondition(p.pod))
-	}
-	err := c.deletePod(ctx, p, options...)
-	if onlyUnbound && !p.memory.pod.deleted && !p.memory.pod.left {
-		return err
-	}
-	return errors.Join(err, c.deleteSecret(ctx, p), c.deleteHookResources(ctx, p))
-}
-
-// isOurs reports whether the finalizer belongs to this controller or to ARC's.
-func isOurs(finalizer string) bool {
-	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
-}
-
-// reportUnanswered records one Event: the deletion waits for GitHub, and why no answer has come.
-func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *finalizing) {
-	if failure := o.removal.failure; failure != nil && !o.removal.busy() && !p.memory.unansweredReported {
-		p.memory.unansweredReported = true
-		c.record(ctx, p, removalUnanswered(o.mayHaveJob, failure.message))
-	}
+	c.record(ctx, p, report.Warning("RemovalUnanswered", actionDelete, // the cause comes last because it may be long
+		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit, failure.Message)))
 }
 
 // reportDraining says once, in the status and in an Event, that the deletion waits for a job.
 func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	reported := meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
-	if reported || kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion) {
+	if reported || p.memory.IsBehind(p.EphemeralRunner) {
 		return nil
 	}
 	before := p.EphemeralRunner.DeepCopy()
-	event := draining()
-	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-		report.True(v1alpha1.ConditionDraining, "JobRunning", event.Note))
+	// Not a warning: a job may take as long as it needs.
+	event := report.Normal(v1alpha1.ConditionDraining, actionDelete, "the runner has a job; it is deleted once the job has finished")
+	c.setConditions(p, report.True(v1alpha1.ConditionDraining, "JobRunning", event.Note))
 	return c.patchStatus(ctx, p, before, event)
-}
-
-// keptReported reports whether the status says that the runner has ended and that somebody keeps its pod.
-func (p *pass) keptReported() bool {
-	return p.Status.Done() && p.Status.Reason == v1alpha1.ReasonPodTerminating
 }
 
 // reportKept says once, in the status and in an Event, that the runner has ended and who keeps its pod. If the status already
 // has a final phase, it stays.
-func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error {
-	if kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion) {
+func (c *Controller) reportKept(ctx context.Context, p *pass, pod rules.Outcome) error {
+	if p.memory.IsBehind(p.EphemeralRunner) {
 		return nil
 	}
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
 	switch {
 	case status.Done():
-	case pod.state == podSucceeded:
+	case pod.Phase == podstatus.Succeeded:
 		status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
 	default:
 		status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
@@ -146,92 +111,95 @@ func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error
 	due, finalizers := terminationOf(p.pod)
 	status.Ready, status.Reason = false, v1alpha1.ReasonPodTerminating
 	status.Message = kube.WhyTerminating(p.Name, due, finalizers)
-	return c.patchStatus(ctx, p, before, podKept(status.Message))
+	return c.patchStatus(ctx, p, before, report.Warning(v1alpha1.ReasonPodTerminating, actionDelete,
+		"the runner has ended and waits for its pod: "+status.Message))
 }
 
-// deleteHookResources deletes, once, what container hooks created for the runner's job. Nothing of it has an owner, so nothing else
-// deletes it, and pods keep the runner's volume claim. As long as the runner container runs, its hooks may create more, so it is
-// left until then. A refusal is believed only if it lasts; an Event then says what is left. Roles of earlier charts grant nothing
-// on Jobs, which doesn't matter for a runner that had no job or has ended by itself: its hooks have no Job that still runs.
-func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
-	ended := p.outcome.over() || p.outcome.state == podMissing || p.memory.pod.passedOver()
-	if p.memory.hooksDeleted || !ended || !usesContainerHooks(&p.Spec.PodSpec) {
-		return nil
+// settleLoss writes into the status of a runner that is being deleted what its job was lost to. It returns when to look again while
+// that is not known yet, or while the runner's set has not counted the job: its object is the only record of it.
+func (c *Controller) settleLoss(ctx context.Context, p *pass, o *rules.Leaving) (time.Time, error) {
+	lost, due := p.memory.JobEnd(&p.Status, o.Pod, p.memory.Pod.Ending, o.Now).Loss()
+	if p.memory.Abandoned && p.memory.Pod.UID == "" {
+		lost, due = podstatus.Ending{}, time.Time{} // a job that its status names ran at another time, or in another cluster
 	}
-	err := errors.Join(c.deleteLabelled(ctx, p, corev1.SchemeGroupVersion.WithKind("Pod")),
-		c.deleteLabelled(ctx, p, corev1.SchemeGroupVersion.WithKind("Secret")))
-	if hooksCreateJobs(&p.Spec.PodSpec) {
-		refused := c.deleteLabelled(ctx, p, batchv1.SchemeGroupVersion.WithKind("Job"))
-		exited := p.memory.ending == podSucceeded || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded
-		if !apierrors.IsForbidden(refused) || p.Status.HadJob() && !exited {
-			err = errors.Join(err, refused)
-		}
-	}
+	stale := p.memory.IsBehind(p.EphemeralRunner)
 	switch {
-	case err == nil:
-	case errors.Is(err, errTooManyLabelled):
-		c.record(ctx, p, hookResourcesLeft(p.Name, err))
-	case !apierrors.IsForbidden(err):
-		return err
-	default:
-		now := c.options.Clock.Now()
-		kube.SetIfZero(&p.memory.hooksRefusedAt, now)
-		if apiaccess.MayPass(err, p.memory.hooksRefusedAt, now) {
-			return err
+	case !due.IsZero():
+		return due, nil
+	case lost.Cause != "" && stale:
+		return o.Now.Add(staleRequeueAfter), nil
+	case lost.Cause != "":
+		before := p.EphemeralRunner.DeepCopy()
+		d := rules.Decision{}.Lose(lost)
+		p.Status.Phase, p.Status.Ready, p.Status.LostCause = v1alpha1.EphemeralRunnerPhaseFailed, false, lost.Cause
+		p.Status.Reason, p.Status.Message = d.Reason, d.Message
+		if err := c.patchStatus(ctx, p, before, runnerFailed(d)); err != nil {
+			return time.Time{}, err
 		}
-		c.record(ctx, p, hookResourcesLeft(p.Name, err))
+	case p.Status.LostCause == "":
+		return time.Time{}, nil
 	}
-	p.memory.hooksDeleted = true
-	return nil
+	counted, err := c.lossCounted(ctx, p)
+	kube.SetIfZero(&p.memory.HeldAt, o.Now)
+	if counted || !o.Now.Before(p.memory.HeldAt.Add(countedTimeout)) {
+		return time.Time{}, err
+	}
+	return o.Now.Add(time.Second), err
 }
 
-// A job has a handful of pods, Jobs and Secrets, but a workflow may label what it likes: of each kind, at most labelledPages pages
-// of labelledPage objects are read and deleted, labelledAtOnce at a time.
-const (
-	labelledPage   = 100
-	labelledPages  = 10
-	labelledAtOnce = 10
-)
-
-var errTooManyLabelled = fmt.Errorf("there are more than %d of one kind", labelledPage*labelledPages)
-
-// deleteLabelled deletes the objects of one kind that carry the runner's name as a label, and what they own: a Job's pod has no
-// such label. It fails with errTooManyLabelled if some are left because there are too many.
-func (c *Controller) deleteLabelled(ctx context.Context, p *pass, kind schema.GroupVersionKind) error {
-	list := &metav1.PartialObjectMetadataList{}
-	for range labelledPages {
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := c.options.Reader.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{v1alpha1.LabelRunnerPod: p.Name},
-			client.Limit(labelledPage), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("list what container hooks made: %w", err)
-		}
-		if err := kube.ForEach(ctx, labelledAtOnce, list.Items, func(ctx context.Context, found metav1.PartialObjectMetadata) error {
-			found.SetGroupVersionKind(kind)
-			err := c.options.Client.Delete(ctx, &found, client.PropagationPolicy(metav1.DeletePropagationBackground))
-			return client.IgnoreNotFound(err)
-		}); err != nil {
-			return fmt.Errorf("delete what container hooks made: %w", err)
-		}
-		if list.Continue == "" {
-			return nil
-		}
+// lossCounted reports whether the runner's set has counted its lost job, or is gone.
+func (c *Controller) lossCounted(ctx context.Context, p *pass) (bool, error) {
+	owner := metav1.GetControllerOfNoCopy(p)
+	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
+		return true, nil
 	}
-	return errTooManyLabelled
+	set := &v1alpha1.EphemeralRunnerSet{}
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: owner.Name}, set, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("get EphemeralRunnerSet: %w", err)
+	}
+	return set.UID != owner.UID || slices.Contains(set.Status.LostRunners, p.UID), nil
 }
 
-// removeFinalizers removes the finalizers once, and records an Event if something is left on GitHub.
-func (c *Controller) removeFinalizers(ctx context.Context, p *pass, leftBehind string) error {
-	if p.memory.finalizersRemoved {
-		return nil
+// A runner whose set doesn't live is nobody's: no maxRunners limits it, and no uninstall removes it. Such runners, Secrets and pods come
+// from backups, which lose owners or have those of another time or cluster, or are made by hand. They are removed before they get
+// anything, and adopted by nobody: how many a set wants is for the set to say.
+
+// removeAbandoned deletes a runner that no set counts. The finalization that follows lets a job finish and removes what the runner has,
+// so a runner whose finalizer was lost gets it back first.
+func (c *Controller) removeAbandoned(ctx context.Context, p *pass) (time.Time, error) {
+	later := c.options.Clock.Now().Add(staleRequeueAfter)
+	if p.memory.RunnerDeleted {
+		return later, nil
 	}
-	err := kube.RemoveFinalizersAndManagedFields(ctx, c.options.Client, p.EphemeralRunner,
-		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
-	if err != nil {
-		return err
+	p.memory.Launch.Abandon()
+	why := whyAbandoned(p.EphemeralRunner)
+	if err := kube.AddFinalizer(ctx, c.options.Client, p.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration); err != nil {
+		p.memory.Launch.Resume() // somebody may have given it an owner
+		return later, kube.IgnoreOvertaken(err)
 	}
-	p.memory.finalizersRemoved = true
-	if leftBehind != "" {
-		c.record(ctx, p, registrationLeft(leftBehind))
+	unchanged := kube.UnchangedPrecondition(p.EphemeralRunner) // somebody may be giving it an owner
+	if err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), unchanged); err != nil {
+		p.memory.Launch.Resume()
+		if err = kube.IgnoreOvertaken(err); err != nil {
+			err = fmt.Errorf("delete runner without a set: %w", err)
+		}
+		return later, err
 	}
-	return nil
+	p.memory.RunnerDeleted, p.memory.Abandoned = true, true
+	c.record(ctx, p, report.Warning(v1alpha1.ReasonOwnerless, actionDelete, fmt.Sprintf(
+		"the runner is removed: %s, as after a restore from a backup; a job that it runs is finished. Only the manager creates runners: "+
+			"leave EphemeralRunners out of backups and manifests", why)))
+	return later, nil
+}
+
+func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
+	owner := metav1.GetControllerOfNoCopy(runner)
+	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
+		return "no EphemeralRunnerSet owns it"
+	}
+	return fmt.Sprintf("it belongs to an EphemeralRunnerSet %s that is gone (UID %s)", owner.Name, owner.UID)
 }

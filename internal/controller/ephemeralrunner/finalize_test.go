@@ -15,6 +15,9 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
@@ -90,7 +93,7 @@ func TestBusyRunnerDrains(t *testing.T) {
 		f.settle()
 		f.wantCalls("remove 101")
 		f.wantEvent(v1alpha1.ConditionDraining)
-		f.elapse(busyRetryAfter)
+		f.elapse(calls.BusyRetryAfter)
 		f.settle()
 		f.wantCalls("remove 101")
 
@@ -110,7 +113,7 @@ func TestIdleRunnerIsRemovedWhenGitHubIsSilent(t *testing.T) {
 		f.started().delete()
 		f.github.remove = errGitHubAway
 		f.settle()
-		f.elapse(answerTimeout - time.Second)
+		f.elapse(rules.AnswerTimeout - time.Second)
 		f.settle()
 		if f.pod() == nil {
 			t.Fatal("the pod is gone though GitHub has time to answer")
@@ -132,7 +135,7 @@ func TestRunnerIsRemovedWithoutCredentialsAndPermissions(t *testing.T) {
 		forbidden := apierrors.NewForbidden(pods, name, errors.New("no"))
 		f.api.refuse = map[string]error{"delete Pod": forbidden, "delete Secret": forbidden}
 		f.settle()
-		f.elapse(answerTimeout)
+		f.elapse(rules.AnswerTimeout)
 		f.settle()
 		if f.runner() != nil {
 			t.Error("the runner is left")
@@ -165,7 +168,7 @@ func TestRunnerThatWasNeverRegisteredNeedsNoGitHub(t *testing.T) {
 	runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name, r.UID = "another", "another" })
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
-		f.elapse(2 * clockSkew)
+		f.elapse(2 * memory.ClockSkew)
 		f.create(newRunner())
 		f.delete()
 		f.settle()
@@ -256,7 +259,7 @@ func TestRegistrationOfARunnerThatDiedWithItsJobIsRemoved(t *testing.T) {
 				f.settle()
 				dies(f)
 				f.settle()
-				f.elapse(silentGracePeriod)
+				f.elapse(rules.SilentGracePeriod)
 				f.settle()
 				f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult = "failed" })
 				f.settle()
@@ -305,7 +308,7 @@ func TestNamesakeIsAnotherRunner(t *testing.T) {
 		if got := len(f.controller.memories); got != 1 {
 			t.Errorf("%d runners remembered, want 1", got)
 		}
-		if _, known := f.controller.provisions.Last(key{runnerKey, "runner-uid"}); known {
+		if launched, _ := f.controller.launcher.Last(calls.Key{NamespacedName: runnerKey, UID: "runner-uid"}); launched.Known {
 			t.Error("the former runner's registration is remembered")
 		}
 	}, newRunner())

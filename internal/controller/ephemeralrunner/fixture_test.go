@@ -45,7 +45,17 @@ type fixture struct {
 	controller *Controller
 	workers    *pool.Pool
 	removed    *removals.Memory
+	// What is behind these may be replaced while the controller has them.
+	cache *shownClient
+	live  *shownReader
+	clock *shownClock
 }
+
+type (
+	shownClient struct{ client.Client }
+	shownReader struct{ client.Reader }
+	shownClock  struct{ clock.PassiveClock }
+)
 
 // inBubble runs a test with a fixture whose controller gets the objects once it has taken over.
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
@@ -70,11 +80,19 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 
 // restart replaces the controller by one that remembers nothing.
 func (f *fixture) restart() {
+	f.cache, f.live, f.clock = &shownClient{f.api}, &shownReader{f.api}, &shownClock{clock.RealClock{}}
 	f.controller = NewController(Options{
-		Client: f.api, Reader: f.api, Pool: f.workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{}, Version: "1.2.3",
+		Client: f.cache, Reader: f.live, Pool: f.workers, Removed: f.removed, Recorder: f.recorder, Clock: f.clock, Version: "1.2.3",
 		JobMetadata: true, JobProtection: true,
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f.github, f.github.unresolved },
 	})
+}
+
+// configure replaces the controller by one with other options.
+func (f *fixture) configure(change func(*Options)) {
+	options := f.controller.options
+	change(&options)
+	f.controller = NewController(options)
 }
 
 // newRunner returns a runner as its set creates it.

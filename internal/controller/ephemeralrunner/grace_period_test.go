@@ -11,6 +11,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // dies deletes the pod as a drain does, with that much time to end; a finalizer stands for its kubelet.
@@ -21,15 +23,15 @@ func (f *fixture) dies(grace time.Duration) {
 		f.Fatal(err)
 	}
 	// A real API server would answer this. The fake one sets no grace period, so its answers are amended.
-	f.controller.options.Client = dyingPod{f.api, time.Now().Add(grace), grace}
-	f.controller.options.Reader = f.controller.options.Client
+	f.cache.Client = dyingPod{f.api, time.Now().Add(grace), grace}
+	f.live.Reader = f.cache.Client
 }
 
 // A job whose pod was given an hour to end gets it, whatever our clock says.
 func TestNoClockEndsAJobInItsGracePeriod(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, -5 * time.Minute, 0, 5 * time.Minute, 2 * time.Hour} {
 		inBubble(t, func(f *fixture) {
-			f.controller.options.Clock = &askewClock{ahead: ahead}
+			f.clock.PassiveClock = &askewClock{ahead: ahead}
 			f.settle()
 			f.setPod(runs)
 			f.setStatus(hasReportedJob)
@@ -40,7 +42,7 @@ func TestNoClockEndsAJobInItsGracePeriod(t *testing.T) {
 			if status := f.runner().Status; status.Done() || f.pod() == nil {
 				t.Errorf("clock %s ahead: status %+v, pod %v; want the job at work", ahead, status, f.pod() != nil)
 			}
-			f.watch(stuckAfter + failedGracePeriod + 30*time.Second)
+			f.watch(podstatus.StuckAfter + rules.FailedGracePeriod + 30*time.Second)
 			if status := f.runner().Status; !status.Done() {
 				t.Errorf("clock %s ahead: the node is lost, and the status %+v", ahead, status)
 			}
@@ -51,7 +53,7 @@ func TestNoClockEndsAJobInItsGracePeriod(t *testing.T) {
 // The status says what was planned: by a clock that is ahead, the pod would hang in its deletion and not be ready.
 func TestNoClockMakesADyingPodUnready(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.Clock = &askewClock{ahead: 2 * time.Hour}
+		f.clock.PassiveClock = &askewClock{ahead: 2 * time.Hour}
 		f.settle()
 		f.setPod(runs)
 		f.dies(10 * time.Minute)

@@ -20,6 +20,9 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // startJob reports an ordinary job, as the listener would.
@@ -73,36 +76,19 @@ func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
 	}, newRunner())
 }
 
-// managedFields double the cost of each later write of the pod. Server-side apply needs them.
-func TestPodLosesTheRecordOfItsWritersUnlessSomebodyApplies(t *testing.T) {
-	const forgets = `{"metadata":{"annotations":{"a":"b"},"managedFields":[{}],"uid":"pod-uid"}}`
-	const keeps = `{"metadata":{"annotations":{"a":"b"},"uid":"pod-uid"}}`
-	for operation, want := range map[metav1.ManagedFieldsOperationType]string{
-		"": forgets, metav1.ManagedFieldsOperationUpdate: forgets, metav1.ManagedFieldsOperationApply: keeps,
-	} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod-uid"}}
-		if operation != "" {
-			pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody", Operation: operation}}
-		}
-		if got, err := podPatch(pod, map[string]any{"a": "b"}, nil); err != nil || string(got) != want {
-			t.Errorf("somebody's operation %q: patch %s (%v), want %s", operation, got, err, want)
-		}
-	}
-}
-
 // Nearly all pods end at once; only a pod that lives on gets the result, and may be evicted again.
 func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
 		f.api.sent()
 		f.setStatus(endJob(time.Now()))
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > resultAfter {
-			t.Errorf("requeued after %s, want %s", requeueAfter, resultAfter)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > mark.ResultAfter {
+			t.Errorf("requeued after %s, want %s", requeueAfter, mark.ResultAfter)
 		}
 		if got := f.api.sent(); got != "" {
 			t.Errorf("requests %s though the pod may end at any moment", got)
 		}
-		f.elapse(resultAfter)
+		f.elapse(mark.ResultAfter)
 		f.settle()
 		if got := f.api.sent(); got != "patch Pod" {
 			t.Errorf("requests %s, want one patch of the pod", got)
@@ -260,7 +246,7 @@ func (f *fixture) wantProtection(when string, want map[string]string) {
 func TestTemplateDecidesAloneWithoutProtection(t *testing.T) {
 	template := map[string]string{v1alpha1.AnnotationSafeToEvict: "true"}
 	inBubble(t, func(f *fixture) {
-		f.controller.options.JobProtection = false
+		f.configure(func(o *Options) { o.JobProtection = false })
 		f.working()
 		f.wantProtection("with a job", template)
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.PodMetadata.Annotations = template }))
@@ -268,14 +254,14 @@ func TestTemplateDecidesAloneWithoutProtection(t *testing.T) {
 
 func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.JobProtection = false
+		f.configure(func(o *Options) { o.JobProtection = false })
 		f.working()
 		if annotations := f.pod().Annotations; annotations[v1alpha1.AnnotationDoNotDisrupt] != "" || annotations[v1alpha1.AnnotationJobID] == "" {
 			t.Errorf("annotations %v, want the job and no protection", annotations)
 		}
 	}, newRunner())
 	inBubble(t, func(f *fixture) {
-		f.controller.options.JobMetadata = false
+		f.configure(func(o *Options) { o.JobMetadata = false })
 		f.working()
 		f.wantBusy("without metadata", true)
 		if got := f.api.sent(); got != "patch Pod" || f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt] != "" || f.pod().Labels[v1alpha1.LabelJobID] != "" {
@@ -315,10 +301,10 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 					t.Errorf("requests %s, want one try", got)
 				}
 				retryAt, err := f.controller.markJob(t.Context(), f.newPass())
-				if wait := time.Until(retryAt); err != nil || wait <= 0 || wait > forbiddenRetryAfter {
+				if wait := time.Until(retryAt); err != nil || wait <= 0 || wait > mark.ForbiddenRetryAfter {
 					t.Errorf("tried again after %s, %v: nothing else may bring the runner back", wait, err)
 				}
-				f.elapse(forbiddenRetryAfter)
+				f.elapse(mark.ForbiddenRetryAfter)
 				f.settle()
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want another try after a pause", got)
@@ -355,33 +341,25 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotBeALabelIsLeftOut(t *testing.T) {
-	runner := newRunner(startJob, func(r *v1alpha1.EphemeralRunner) {
-		r.Status.JobID, r.Status.JobRepositoryName, r.Status.WorkflowRunID = "", "acme/"+strings.Repeat("x", 80), 0
-	})
-	annotations, labels := jobMetadata(runner)
-	if annotations[v1alpha1.AnnotationJobID] != "7" || annotations[v1alpha1.AnnotationJobRunID] != nil {
-		t.Errorf("annotations %v, want the request's number for the job and no run", annotations)
-	}
-	if diff := cmp.Diff(map[string]any{v1alpha1.LabelJobID: "7"}, labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
-}
-
 func TestOnlyALivingPodIsMarked(t *testing.T) {
 	for what, test := range map[string]struct {
 		change func(*corev1.Pod)
-		want   markStep
+		want   string
 	}{
-		"runs":                             {runs, markStart},
-		"has ended":                        {exits(0), markNothing},
-		"is being deleted":                 {deletedAt(noon), markNothing},
-		"is still pending, says the cache": {statusOf(corev1.PodPending), markStart},
+		"runs":                             {runs, "patch Pod"},
+		"has ended":                        {exits(0), ""},
+		"is being deleted":                 {deletedAt(noon), ""},
+		"is still pending, says the cache": {statusOf(corev1.PodPending), "patch Pod"},
 	} {
-		pod := podWith(corev1.PodRunning, running, test.change)
-		p := &pass{EphemeralRunner: newRunner(startJob), pod: pod, outcome: outcomeOf(pod, noon), memory: &memory{}}
-		if got, _ := planMark(p, true, true, noon); got != test.want {
-			t.Errorf("a pod that %s: step %d, want %d", what, got, test.want)
-		}
+		inBubble(t, func(f *fixture) {
+			pod := podWith(corev1.PodRunning, running, test.change)
+			p := &pass{EphemeralRunner: newRunner(startJob), pod: pod, outcome: rules.OutcomeOf(pod, noon), memory: &remembered{Memory: &memory.Memory{}}}
+			if _, err := f.controller.markJob(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.api.sent(); got != test.want {
+				t.Errorf("a pod that %s: requests %q, want %q", what, got, test.want)
+			}
+		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // What happens when somebody's finalizers keep a pod whose runner is deleted.
@@ -49,7 +51,7 @@ func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
 	}{
 		"exit 0": {exits(0), v1alpha1.EphemeralRunnerPhaseSucceeded, nil},
 		"exit 1": {exits(1), v1alpha1.EphemeralRunnerPhaseFailed, []string{"remove 101"}},
-		"exit 7": {exits(exitCodeOutdated), v1alpha1.EphemeralRunnerPhaseFailed, []string{"remove 101"}},
+		"exit 7": {exits(rules.ExitCodeOutdated), v1alpha1.EphemeralRunnerPhaseFailed, []string{"remove 101"}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -61,7 +63,7 @@ func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
 				if status := f.runner().Status; status.Done() || f.runner().DeletionTimestamp.IsZero() {
 					t.Fatalf("status %+v before anybody had time", status)
 				}
-				f.comesBack(defaultPendingTimeout)
+				f.comesBack(rules.DefaultPendingTimeout)
 				status := f.runner().Status
 				if status.Phase != test.want || status.Reason != v1alpha1.ReasonPodTerminating || !strings.Contains(status.Message, keeper) {
 					t.Fatalf("status %+v, want %s, %s, and who keeps the pod", status, test.want, v1alpha1.ReasonPodTerminating)
@@ -90,7 +92,7 @@ func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
 func TestIdleRunnerEndsThoughItsPodIsKept(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletedWith(exits(0))
-		f.comesBack(defaultPendingTimeout)
+		f.comesBack(rules.DefaultPendingTimeout)
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseSucceeded {
 			t.Errorf("status %+v, want Succeeded", status)
 		}
@@ -121,7 +123,7 @@ func TestFailedRunnerSaysThatItsPodIsKept(t *testing.T) {
 		f.settle()
 		f.delete()
 		f.settle()
-		f.comesBack(defaultPendingTimeout)
+		f.comesBack(rules.DefaultPendingTimeout)
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
 		}
@@ -142,7 +144,7 @@ func TestRunnerWhosePodIsAtWorkDoesNotEnd(t *testing.T) {
 			t.Errorf("status %+v, want it at work", status)
 		}
 		f.setPod(exits(0))
-		f.watch(stuckAfter - time.Second)
+		f.watch(podstatus.StuckAfter - time.Second)
 		if status := f.runner().Status; status.Done() {
 			t.Errorf("status %+v as soon as its job has ended: its kubelet has just begun to remove the pod", status)
 		}
@@ -154,7 +156,7 @@ func TestRunnerWhosePodDisappearsInTimeIsNotReported(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletedWith(exits(0))
 		f.api.sent()
-		f.watch(defaultPendingTimeout - time.Minute)
+		f.watch(rules.DefaultPendingTimeout - time.Minute)
 		f.hold()
 		f.settle()
 		f.wantGone()

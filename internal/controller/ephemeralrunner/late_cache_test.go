@@ -12,6 +12,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -36,17 +38,17 @@ func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
 		f.setPod(runs)
 		f.github.remove = actions.ErrJobStillRunning
 		f.delete()
-		f.controller.options.Client = staleCache{f.api, f.runner(), pod}
+		f.cache.Client = staleCache{f.api, f.runner(), pod}
 		f.settle()
 		if f.pod() == nil || f.secret() == nil {
 			t.Fatal("the pod of a running job, or its Secret, was deleted")
 		}
-		f.controller.options.Client = f.api
+		f.cache.Client = f.api
 		f.settle()
 		f.wantEvent("Draining")
 		f.github.remove = nil
 		f.setPod(exits(0))
-		f.elapse(busyRetryAfter)
+		f.elapse(calls.BusyRetryAfter)
 		f.settle()
 		f.wantGone()
 	}, newRunner())
@@ -62,9 +64,9 @@ func TestPodOfAFormerManagerKeepsItsJobThoughTheCacheIsLate(t *testing.T) {
 				f.setPod(runs)
 				f.github.remove = remove
 				f.restart()
-				f.controller.options.Client = podlessCache{f.api}
+				f.cache.Client = podlessCache{f.api}
 				f.settle()
-				f.controller.options.Client = f.api
+				f.cache.Client = f.api
 				f.settle()
 				f.wantCalls("jit", "jit", "find")
 				if status := f.runner().Status; f.pod() == nil || status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 101 {
@@ -84,7 +86,7 @@ func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
 		f.setStatus(hasReportedJob)
 		f.settle()
 		f.restart()
-		f.controller.options.Client = podlessCache{f.api}
+		f.cache.Client = podlessCache{f.api}
 		f.settle()
 		if status := f.runner().Status; f.pod() == nil || status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 			t.Errorf("pod left %t, status %+v, want Running", f.pod() != nil, status)
@@ -93,7 +95,7 @@ func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		f.elapse(silentGracePeriod)
+		f.elapse(rules.SilentGracePeriod)
 		f.settle()
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodLost)
@@ -147,7 +149,7 @@ func TestLateCacheRepeatsNothing(t *testing.T) {
 		f.settle() // GitHub was asked, the failure noted
 		f.wantCalls("jit", "remove 101")
 		f.api.sent()
-		f.controller.options.Client = staleCache{recordingAPI: f.api, runner: late}
+		f.cache.Client = staleCache{recordingAPI: f.api, runner: late}
 		f.settle()
 		f.wantCalls()
 		if got := f.api.sent(); got != "" {
@@ -187,7 +189,7 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 					late.pod = f.pod()
 				}
 				f.api.sent()
-				f.controller.options.Client = late
+				f.cache.Client = late
 				f.settle()
 				if got := f.api.sent(); got != test.want {
 					t.Errorf("requests %s\nwant     %s", got, test.want)
@@ -202,7 +204,7 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 func TestJobInAPodThatTheCacheLacksIsWaitedFor(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
-		f.controller.options.Client = podlessCache{f.api}
+		f.cache.Client = podlessCache{f.api}
 		f.github.remove = actions.ErrJobStillRunning
 		f.delete()
 		f.elapseMinutes(20)
@@ -224,7 +226,7 @@ func TestDeletionEndsThoughTheMissingPodMayNotBeRead(t *testing.T) {
 		if err := f.api.Delete(t.Context(), f.pod(), client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
-		f.controller.options.Reader = podsForbidden{f.api}
+		f.live.Reader = podsForbidden{f.api}
 		f.elapseMinutes(6)
 		f.wantGone()
 	}, newRunner())
@@ -247,8 +249,8 @@ func TestFinalizationWaitsForThePodOfALaterAttempt(t *testing.T) {
 		f.settle()
 		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
 		f.settle()
-		f.controller.options.Client = podlessCache{f.api}
-		f.elapse(retryBackoff[0])
+		f.cache.Client = podlessCache{f.api}
+		f.elapse(rules.RetryBackoff[0])
 		f.settle()
 		if f.pod() == nil || len(f.runner().Status.Failures) != 1 {
 			t.Fatalf("pod %v, status %+v, want the pod of a second attempt", f.pod(), f.runner().Status)
@@ -258,7 +260,7 @@ func TestFinalizationWaitsForThePodOfALaterAttempt(t *testing.T) {
 		if f.runner() == nil {
 			t.Fatal("the runner is gone, and leaves its pod")
 		}
-		f.controller.options.Client = f.api
+		f.cache.Client = f.api
 		f.elapse(time.Second)
 		f.settle()
 		f.wantGone()

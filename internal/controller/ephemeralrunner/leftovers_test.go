@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -100,7 +101,7 @@ func TestWhatContainerHooksCreatedIsDeleted(t *testing.T) {
 	for title, end := range map[string]func(f *fixture){
 		"idle runner":         func(f *fixture) { f.delete() },
 		"job ended":           func(f *fixture) { f.finishedWithHooks() },
-		"pod deleted by hand": func(f *fixture) { f.losesPodAtWork(); f.settle(); f.elapse(silentGracePeriod) },
+		"pod deleted by hand": func(f *fixture) { f.losesPodAtWork(); f.settle(); f.elapse(rules.SilentGracePeriod) },
 		"kept as failed": func(f *fixture) {
 			f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed })
 		},
@@ -206,15 +207,38 @@ func (e endless) List(ctx context.Context, list client.ObjectList, options ...cl
 
 // A workflow may label more objects than anybody can delete in one pass.
 func TestWhatContainerHooksCreatedIsReadWithinLimits(t *testing.T) {
+	const pages = 10 // of 100 objects of each kind
 	inBubble(t, func(f *fixture) {
-		f.controller.options.Reader = endless{f.api}
+		f.live.Reader = endless{f.api}
 		f.finishedWithHooks()
 		f.api.sent()
 		f.settle()
-		if lists := strings.Count(f.api.sent(), "list "); lists != 3*labelledPages {
-			t.Errorf("%d lists, want %d", lists, 3*labelledPages)
+		if lists := strings.Count(f.api.sent(), "list "); lists != 3*pages {
+			t.Errorf("%d lists, want %d", lists, 3*pages)
 		}
 		f.wantEvent("HookResourcesLeft")
 		f.wantGone()
 	}, newRunner(withHooks))
+}
+
+// A sidecar's environment is not the runner's: a runner without hooks leaves nothing behind that must be looked for.
+func TestHooksAreTheRunnerContainers(t *testing.T) {
+	for container, lists := range map[string]bool{"dind": false, v1alpha1.RunnerContainerName: true} {
+		inBubble(t, func(f *fixture) {
+			f.settle()
+			f.setPod(exits(0))
+			f.setStatus(endJob(time.Now()))
+			f.settle()
+			if got := f.api.sent(); strings.Contains(got, "list ") != lists {
+				t.Errorf("hooks in the environment of container %s: requests %s", container, got)
+			}
+		}, newRunner(func(r *v1alpha1.EphemeralRunner) {
+			r.Spec.PodSpec.Containers = append([]corev1.Container{{Name: "dind"}}, r.Spec.PodSpec.Containers...)
+			for i := range r.Spec.PodSpec.Containers {
+				if c := &r.Spec.PodSpec.Containers[i]; c.Name == container {
+					c.Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/hooks"}}
+				}
+			}
+		}))
+	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 func runs(p *corev1.Pod) {
@@ -39,7 +41,7 @@ func jobDone(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult =
 // to GitHub, however often it is reconciled.
 func TestLifeOfARunnerThatWorks(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.Reader = noReader{fixture: f}
+		f.live.Reader = noReader{fixture: f}
 		f.settle()
 		f.setPod(runs)
 		f.settle()
@@ -95,10 +97,10 @@ func TestExitWithoutReportEndsAsSucceeded(t *testing.T) {
 		f.settle()
 		f.setPod(exits(0))
 		result := f.reconcile()
-		if result.RequeueAfter != reportGracePeriod {
-			t.Errorf("requeued after %s, want %s", result.RequeueAfter, reportGracePeriod)
+		if result.RequeueAfter != rules.ReportGracePeriod {
+			t.Errorf("requeued after %s, want %s", result.RequeueAfter, rules.ReportGracePeriod)
 		}
-		f.elapse(reportGracePeriod)
+		f.elapse(rules.ReportGracePeriod)
 		f.settle()
 		if got := f.runner().Status.Phase; got != v1alpha1.EphemeralRunnerPhaseSucceeded {
 			t.Errorf("phase %q, want Succeeded", got)
@@ -110,7 +112,7 @@ func TestExitWithoutReportEndsAsSucceeded(t *testing.T) {
 func TestOutdatedRunnerIsKeptAsEvidence(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
-		f.setPod(exits(exitCodeOutdated))
+		f.setPod(exits(rules.ExitCodeOutdated))
 		f.settle()
 		status := f.runner().Status
 		if status.Phase != v1alpha1.EphemeralRunnerPhaseOutdated || !strings.Contains(status.Message, "runner:1") {
@@ -129,7 +131,7 @@ func TestPodThatNeverStartsIsTriedSixTimesWithOneRegistration(t *testing.T) {
 		for attempt := range 6 {
 			f.settle()
 			if attempt > 0 {
-				f.elapse(retryBackoff[attempt-1])
+				f.elapse(rules.RetryBackoff[attempt-1])
 				f.settle()
 			}
 			if f.pod() == nil {
@@ -160,7 +162,7 @@ func TestStartedRunnerWithoutAJobGetsANewRegistration(t *testing.T) {
 		if got := f.runner().Status; got.RunnerID != 0 {
 			t.Errorf("status %+v still names the registration that was removed", got)
 		}
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.settle()
 		f.wantCalls("jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -191,7 +193,7 @@ func TestStartedRunnerWithAJobFails(t *testing.T) {
 		f.settle()
 		f.setPod(exits(137))
 		f.settle()
-		f.elapse(failedGracePeriod)
+		f.elapse(rules.FailedGracePeriod)
 		f.settle()
 		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != "Error" {
 			t.Errorf("status %+v, want Failed", got)
@@ -212,7 +214,7 @@ func TestRestartAfterTheStartDoesNotReuseTheJITConfig(t *testing.T) {
 		}
 		f.settle()
 		f.wantCalls("jit", "find", "remove 101") // no pod proves the id any more
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.settle()
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
 			t.Errorf("the new pod gets %q", got)
@@ -228,10 +230,10 @@ func TestLostNodeIsNoticedInTime(t *testing.T) {
 		f.settle()
 		f.hang()
 		result := f.reconcile()
-		if result.RequeueAfter <= 0 || result.RequeueAfter > stuckAfter {
-			t.Fatalf("requeued after %s, want at most %s", result.RequeueAfter, stuckAfter)
+		if result.RequeueAfter <= 0 || result.RequeueAfter > podstatus.StuckAfter {
+			t.Fatalf("requeued after %s, want at most %s", result.RequeueAfter, podstatus.StuckAfter)
 		}
-		f.elapse(stuckAfter)
+		f.elapse(podstatus.StuckAfter)
 		f.settle()
 		if got := f.runner().Status.Reason; got != "NodeLost" {
 			t.Errorf("reason %q, want NodeLost", got)
@@ -247,7 +249,7 @@ func TestTimesOutFromTheMomentThePodGotItsNode(t *testing.T) {
 		p.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(time.Hour))}}
 	})
-	if got := startOf(pod); !got.Equal(noon.Add(time.Hour)) {
+	if got := podstatus.StartableSince(pod); !got.Equal(noon.Add(time.Hour)) {
 		t.Errorf("start %s, want the moment it was bound", got)
 	}
 }
@@ -286,7 +288,7 @@ func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 		}
 		f.api.refuse = nil
 		f.settle()
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.settle()
 		if secret := f.secret(); secret == nil || string(secret.Data[secretKeyRunnerID]) == before {
 			t.Errorf("the second attempt has the first one's registration %s", before)
@@ -357,7 +359,7 @@ func TestUnschedulablePodStaysAndSaysWhy(t *testing.T) {
 		f.setPod(unscheduled)
 		uid := f.pod().UID
 		f.settle()
-		f.elapse(defaultPendingTimeout + time.Minute)
+		f.elapse(rules.DefaultPendingTimeout + time.Minute)
 		f.settle()
 		f.wantEvent("Unschedulable")
 		started := meta.FindStatusCondition(f.runner().Status.Conditions, v1alpha1.ConditionPodStarted)

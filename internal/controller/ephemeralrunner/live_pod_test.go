@@ -7,6 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // Wherever a stale cache would do harm, the pod is read from the API server.
@@ -55,16 +57,16 @@ func TestPodThatHangsInALateCacheIsNotTreatedAsLost(t *testing.T) {
 		f.hang()
 		shown := f.pod()
 		f.setPod(exits(0))
-		f.controller.options.Client = staleCache{f.api, f.runner(), shown}
+		f.cache.Client = staleCache{f.api, f.runner(), shown}
 		f.reconcile()
-		f.elapse(stuckAfter)
+		f.elapse(podstatus.StuckAfter)
 		f.reconcile()
-		f.elapse(reportGracePeriod)
+		f.elapse(rules.ReportGracePeriod)
 		f.reconcile()
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 			t.Errorf("status %+v, want Running until the report has had its time", status)
 		}
-		f.controller.options.Client = f.api
+		f.cache.Client = f.api
 		f.setStatus(jobDone)
 		f.settle()
 		if runner := f.runner(); runner != nil && runner.Status.Done() {
@@ -83,7 +85,7 @@ func TestPodThatIsGoneMayHaveStarted(t *testing.T) {
 		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
 			t.Fatal(err)
 		}
-		f.controller.options.Client = staleCache{f.api, f.runner(), shown}
+		f.cache.Client = staleCache{f.api, f.runner(), shown}
 		f.reconcile()
 		f.wantCalls("jit", "remove 101")
 	}, newRunner())
@@ -96,7 +98,7 @@ func TestPodThatNeverStartedIsReadOnce(t *testing.T) {
 		f.setPod(evict)
 		f.settle()
 		wantRequest(f, readsPod, 1)
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.settle()
 		f.wantCalls("jit")
 		if f.pod() == nil {

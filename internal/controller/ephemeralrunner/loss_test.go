@@ -14,6 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // happening is one thing that happens to a runner whose job runs. A pass follows it.
@@ -107,7 +109,7 @@ func TestJobsThatAreLost(t *testing.T) {
 		"evicted by its kubelet":             {[]happening{podIs(evict)}, "Evicted"},
 		"preempted":                          {[]happening{podDisrupted("PreemptionByScheduler"), podDeleted, podRemoved}, "Preempted"},
 		"node removed":                       {[]happening{podDisrupted("DeletionByPodGC"), podDeleted, podRemoved}, "NodeLost"},
-		"node silent":                        {[]happening{podDeleted, waits(stuckAfter), waits(failedGracePeriod), podRemoved}, "NodeLost"},
+		"node silent":                        {[]happening{podDeleted, waits(podstatus.StuckAfter), waits(rules.FailedGracePeriod), podRemoved}, "NodeLost"},
 		"out of memory":                      {[]happening{outOfMemory(v1alpha1.RunnerContainerName)}, "OOMKilled"},
 		"Docker out of memory":               {[]happening{outOfMemory("dind"), podIs(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = exited(1, "Error") })}, "OOMKilled"},
 		"deleted by hand":                    {[]happening{podDeleted, podRemoved}, "PodDeleted"},
@@ -122,7 +124,7 @@ func TestJobsThatAreLost(t *testing.T) {
 		"failed":                             {[]happening{podIs(exits(1))}, "ContainerFailed"},
 		"failed, GitHub gives up later":      {[]happening{podIs(exits(1)), waits(10 * time.Minute), reports("failed")}, "ContainerFailed"},
 		"abandoned":                          {[]happening{podDeleted, reports("abandoned"), podRemoved}, "PodDeleted"},
-		"exits with 7":                       {[]happening{podIs(exits(exitCodeOutdated))}, "ContainerFailed"},
+		"exits with 7":                       {[]happening{podIs(exits(rules.ExitCodeOutdated))}, "ContainerFailed"},
 		"deadline": {[]happening{podIs(func(p *corev1.Pod) {
 			exits(0)(p)
 			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "DeadlineExceeded"
@@ -138,10 +140,10 @@ func TestJobsThatAreLost(t *testing.T) {
 		"canceled, seen with a failed runner": {[]happening{func(f *fixture) { reports("canceled")(f); f.elapse(2 * time.Second); endsNow(f, 1) }}, ""},
 		"canceled by a person, then evicted":  {[]happening{reports("canceled"), waits(time.Second), podDisrupted(evictionAPI), podDeleted, podRemoved}, ""},
 		"evicted, ends in its grace period":   {[]happening{podDisrupted(evictionAPI), podDeleted, reports("succeeded"), podIs(exits(0)), podRemoved}, ""},
-		"evicted, succeeds, report is late":   {[]happening{podDisrupted(evictionAPI), podDeleted, podIs(exits(0)), waits(silentGracePeriod - time.Second), reports("succeeded")}, ""},
+		"evicted, succeeds, report is late":   {[]happening{podDisrupted(evictionAPI), podDeleted, podIs(exits(0)), waits(rules.SilentGracePeriod - time.Second), reports("succeeded")}, ""},
 		"evicted, fails by itself":            {[]happening{podDisrupted(evictionAPI), podDeleted, reports("failed"), podIs(exits(0)), podRemoved}, ""},
 		"evicted, eviction is withdrawn":      {[]happening{podDisrupted(evictionAPI), podIs(runs), reports("canceled"), podIs(exits(0))}, ""},
-		"gone, the report was on its way":     {[]happening{podForced, waits(silentGracePeriod - time.Second), reports("succeeded")}, ""},
+		"gone, the report was on its way":     {[]happening{podForced, waits(rules.SilentGracePeriod - time.Second), reports("succeeded")}, ""},
 		"gone, restart, report on its way":    {[]happening{podIs(exits(0)), managerRestarts, waits(time.Second), reports("succeeded")}, ""},
 		"Docker out of memory, job goes on":   {[]happening{outOfMemory("dind"), reports("failed"), podIs(exits(0))}, ""},
 		"canceled, manager restarts, removed": {[]happening{reports("canceled"), managerRestarts, podIs(exits(0)), podRemoved}, ""},
@@ -158,7 +160,7 @@ func TestJobsThatAreLost(t *testing.T) {
 					f.settle()
 				}
 				for range 2 {
-					f.elapse(silentGracePeriod)
+					f.elapse(rules.SilentGracePeriod)
 					f.settle()
 				}
 				f.wantLost(test.want)
@@ -191,9 +193,9 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 				podForced(f)
 				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer q.ShutDown()
-				podEvents(&f.controller.statusGate, &f.controller.removedPods).Delete(t.Context(), event.DeleteEvent{Object: last}, q)
+				podEvents(f.controller.reports, &f.controller.removedPods).Delete(t.Context(), event.DeleteEvent{Object: last}, q)
 				f.settle()
-				f.elapse(silentGracePeriod)
+				f.elapse(rules.SilentGracePeriod)
 				f.settle()
 				if status := f.runner().Status; status.LostCause != test.want || status.Done() != test.done {
 					t.Errorf("status %+v, want the job lost to %q", status, test.want)
@@ -223,7 +225,7 @@ func TestLostJobOfARunnerThatIsBeingDeleted(t *testing.T) {
 				podRemoved(f)
 				f.github.remove = nil
 				f.settle()
-				f.elapse(failedGracePeriod)
+				f.elapse(rules.FailedGracePeriod)
 				f.settle()
 				if runner := f.runner(); runner == nil || runner.Status.LostCause != "Evicted" {
 					t.Fatalf("runner %+v, want it to say that its job was lost", runner)
@@ -256,7 +258,7 @@ func TestRegistrationOfARunnerWithALostJobIsRemoved(t *testing.T) {
 		f.settle()
 		f.setPod(exits(137))
 		f.settle()
-		f.elapse(failedGracePeriod)
+		f.elapse(rules.FailedGracePeriod)
 		f.settle()
 		f.wantCalls() // GitHub still counts the job: the set asks
 		reports("canceled")(f)
@@ -269,9 +271,9 @@ func TestRegistrationOfARunnerWithALostJobIsRemoved(t *testing.T) {
 
 // An idle runner that its liveness probe ends every hour has nothing wrong with it; one that can't live for long has.
 func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
-	for up, failed := range map[time.Duration]bool{time.Hour: false, longUpAfter: false, longUpAfter - time.Second: true} {
+	for up, failed := range map[time.Duration]bool{time.Hour: false, rules.LongUpAfter: false, rules.LongUpAfter - time.Second: true} {
 		inBubble(t, func(f *fixture) {
-			for range 2 * len(retryBackoff) {
+			for range 2 * len(rules.RetryBackoff) {
 				f.settle()
 				if f.runner().Status.Done() {
 					break
@@ -281,7 +283,7 @@ func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
 				f.elapse(up)
 				f.setPod(exits(137))
 				f.settle()
-				f.elapse(retryBackoff[len(retryBackoff)-1])
+				f.elapse(rules.RetryBackoff[len(rules.RetryBackoff)-1])
 			}
 			f.settle()
 			if status := f.runner().Status; (status.Phase == v1alpha1.EphemeralRunnerPhaseFailed) != failed {

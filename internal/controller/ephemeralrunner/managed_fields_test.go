@@ -3,27 +3,23 @@ package ephemeralrunner
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 )
 
 // useUpAllowance leaves the next pod to be one of many.
 func (f *fixture) useUpAllowance() {
-	for f.controller.podAllowance.TryAccept() {
+	for range mark.SmallBurst {
+		f.controller.marker.Untrack(f.Context(), newPod(newRunner(), 1, "dev"))
 	}
 }
 
 func TestOneOfManyPodsLosesManagedFieldsAtOnce(t *testing.T) {
-	forbidden := func(f *fixture) {
-		f.useUpAllowance()
-		f.controller.forbidden[namespace] = forbidding{until: time.Now().Add(forbiddenRetryAfter)}
-	}
 	withoutMetadata := func(f *fixture) {
+		f.configure(func(o *Options) { o.JobMetadata = false })
 		f.useUpAllowance()
-		f.controller.options.JobMetadata = false
 	}
 	for title, test := range map[string]struct {
 		given func(f *fixture)
@@ -31,7 +27,6 @@ func TestOneOfManyPodsLosesManagedFieldsAtOnce(t *testing.T) {
 	}{
 		"one of few":                  {func(*fixture) {}, "create Secret, create Pod"},
 		"one of many":                 {(*fixture).useUpAllowance, "create Secret, create Pod, patch Pod"},
-		"one of many, not permitted":  {forbidden, "create Secret, create Pod"},
 		"one of many, not configured": {withoutMetadata, "create Secret, create Pod"},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -75,23 +70,4 @@ func TestPodThatKeepsManagedFieldsRunsAllTheSame(t *testing.T) {
 			}, newRunner())
 		})
 	}
-}
-
-func TestManyPodsAreThoseBeyondASmallBurstOrASteadyRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		allowance := newPodAllowance(clock.RealClock{})
-		accepted := func() (n int) {
-			for allowance.TryAccept() {
-				n++
-			}
-			return n
-		}
-		if got := accepted(); got != smallBurst {
-			t.Errorf("%d pods at once are few, want %d", got, smallBurst)
-		}
-		<-time.After(time.Second)
-		if got := accepted(); got != steadyPods {
-			t.Errorf("%d pods in the next second are few, want %d", got, steadyPods)
-		}
-	})
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // What happens to a runner container if nobody knows whether it has started.
@@ -23,7 +26,7 @@ func cannotStart(reason string) func(*corev1.Pod) {
 // wantNewRegistration expects a second attempt with its own JIT config.
 func (f *fixture) wantNewRegistration() {
 	f.Helper()
-	f.elapse(retryBackoff[0])
+	f.elapse(rules.RetryBackoff[0])
 	f.settle()
 	if secret := f.secret(); secret == nil || string(secret.Data[secretKeyJITConfig]) != "config-102" {
 		f.Errorf("Secret of the second attempt: %+v", secret)
@@ -42,7 +45,7 @@ func TestDeletedJITSecretIsReplaced(t *testing.T) {
 		}
 		f.setPod(cannotStart("CreateContainerConfigError"))
 		f.settle()
-		f.elapse(createContainerTimeout)
+		f.elapse(rules.CreateContainerTimeout)
 		f.settle()
 		if f.pod() != nil {
 			t.Error("the pod without a Secret is still there")
@@ -63,9 +66,9 @@ func TestCorruptedJITSecretIsReplaced(t *testing.T) {
 		}
 		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
 		f.settle()
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.settle() // the name is taken: by ourselves, as GitHub says
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -99,7 +102,7 @@ func TestContainerThatIsCreatedAtTheSecondTryKeepsItsRegistration(t *testing.T) 
 		f.settle()
 		f.setPod(cannotStart("CreateContainerConfigError"))
 		f.settle()
-		f.elapse(createContainerTimeout - time.Second)
+		f.elapse(rules.CreateContainerTimeout - time.Second)
 		f.settle()
 		f.wantCalls("jit")
 		f.setPod(runs)
@@ -115,7 +118,7 @@ func TestContainerThatIsNeverCreatedIsTriedInAnotherPod(t *testing.T) {
 		f.settle()
 		f.setPod(cannotStart("CreateContainerConfigError"))
 		f.settle()
-		f.elapse(createContainerTimeout)
+		f.elapse(rules.CreateContainerTimeout)
 		f.settle()
 		f.wantCalls("jit", "remove 101")
 		f.wantNewRegistration()
@@ -172,7 +175,9 @@ func TestIdleRunnerWhosePodIsDeletedGetsANewRegistration(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.setPod(exits(0))
-		f.setPod(func(p *corev1.Pod) { runnerStatus(p).State.Terminated.FinishedAt = *p.DeletionTimestamp })
+		f.setPod(func(p *corev1.Pod) {
+			kube.ContainerStatus(p, v1alpha1.RunnerContainerName).State.Terminated.FinishedAt = *p.DeletionTimestamp
+		})
 		f.settle()
 		f.hold()
 		f.settle()
@@ -192,7 +197,7 @@ func TestPodDeletedWhileBusyFailsTheRunner(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		f.elapse(silentGracePeriod)
+		f.elapse(rules.SilentGracePeriod)
 		f.settle()
 		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != "PodLost" {
 			t.Errorf("status %+v, want Failed for PodLost", got)

@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -102,10 +105,10 @@ func TestAPodThatIsGoneWaitsNoMore(t *testing.T) {
 // Whoever may write the status of pods can't create any number of series.
 func TestUnknownReasonsOfWaitsShareASeries(t *testing.T) {
 	before := testutil.CollectAndCount(pendingPods)
-	m, p := &memory{}, &pass{EphemeralRunner: measured("forges"), pod: &corev1.Pod{}}
+	m, p := &remembered{Memory: &memory.Memory{}}, &pass{EphemeralRunner: measured("forges"), pod: &corev1.Pod{}}
 	defer setmetrics.Delete(types.NamespacedName{Namespace: p.Labels[v1alpha1.LabelScaleSetNamespace], Name: "forges"})
 	for i := range 10_000 {
-		p.outcome = outcome{state: podPending, reason: fmt.Sprint("Forged", i)}
+		p.outcome = rules.Outcome{State: podstatus.State{Phase: podstatus.Pending, Reason: fmt.Sprint("Forged", i)}}
 		m.measure(p, noon)
 	}
 	if count := testutil.CollectAndCount(pendingPods) - before; count != 1 {

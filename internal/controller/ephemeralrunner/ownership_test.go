@@ -15,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
@@ -70,7 +71,7 @@ func TestRunnerWithoutASetGoesThoughItsPodMayNotBeRead(t *testing.T) {
 	for state, restore := range restored {
 		t.Run(state, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.controller.options.Reader = podsForbidden{f.api}
+				f.live.Reader = podsForbidden{f.api}
 				f.settle()
 				if f.runner() != nil {
 					t.Errorf("left: runner %+v", f.runner())
@@ -107,7 +108,7 @@ func TestRunnerThatNobodyCountsTakesNoRegistrationAway(t *testing.T) {
 					f.github.registered[registered.Name], f.github.unresolved = registered, errGitHubAway
 					for range 3 { // a lost job is reported, and a set that is nobody's counts none
 						f.settle()
-						f.elapse(max(silentGracePeriod, countedTimeout))
+						f.elapse(max(rules.SilentGracePeriod, countedTimeout))
 					}
 					if said := f.github.said(); f.runner() != nil || len(said) > 0 {
 						t.Errorf("%s: GitHub was asked %v; runner %v", why, said, f.runner())
@@ -132,7 +133,7 @@ func TestCopyOfARunnerTakesNoRegistrationAway(t *testing.T) {
 				f.github.registered["original"] = actions.RunnerReference{ID: 37, Name: "original", RunnerScaleSetID: scaleSet}
 				f.github.registered[name] = actions.RunnerReference{ID: 38, Name: name, RunnerScaleSetID: scaleSet}
 				f.settle()
-				f.elapse(retryBackoff[0])
+				f.elapse(rules.RetryBackoff[0])
 				f.settle()
 				f.delete()
 				f.settle()
@@ -172,7 +173,7 @@ func TestRunnerThatLosesItsOwnerFinishesItsJob(t *testing.T) {
 // A cache that is late does not show a set that the API server has.
 func TestRunnerWhoseSetTheCacheDoesNotShowYetStays(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.Reader = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(newSet()).Build()
+		f.live.Reader = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(newSet()).Build()
 		if err := f.api.WithWatch.Delete(t.Context(), newSet()); err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +236,7 @@ func TestPodWithoutARunnerGoes(t *testing.T) {
 	runner := newRunner()
 	pod := newPod(runner, 37, "1")
 	pod.OwnerReferences = nil
-	secret := newSecret(runner, &registration{id: 37, config: "config"})
+	secret := newSecret(runner, 37, "config")
 	secret.OwnerReferences = nil
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod, *corev1.Secret)
@@ -257,7 +258,7 @@ func TestPodWithoutARunnerGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod, secret := pod.DeepCopy(), secret.DeepCopy()
 			test.change(pod, secret)
-			ours := isAbandonedSecret(secret, pod.Name)
+			ours := string(secret.Data[secretKeyRunnerName]) == pod.Name
 			inBubble(t, func(f *fixture) {
 				f.settle()
 				if stays := f.pod() != nil; stays != test.stays {
@@ -279,7 +280,7 @@ func TestSecretThatLostItsOwnerGoesWithTheRunner(t *testing.T) {
 	for name, data := range map[string]map[string][]byte{"its own": nil, "another's": {"theirs": []byte("kept")}} {
 		t.Run(name, func(t *testing.T) {
 			runner := newRunner(lost["no owner"])
-			secret := newSecret(runner, &registration{id: 37, config: "config"})
+			secret := newSecret(runner, 37, "config")
 			secret.UID, secret.OwnerReferences = "secret", nil
 			if data != nil {
 				secret.Data = data
@@ -308,7 +309,7 @@ func TestRunnerWithoutASetDoesNotWaitForGitHubForEver(t *testing.T) {
 		if f.runner() == nil {
 			t.Error("GitHub was not asked whether it has a job")
 		}
-		f.elapse(answerTimeout)
+		f.elapse(rules.AnswerTimeout)
 		f.settle()
 		if f.runner() != nil {
 			t.Error("the runner is still there")
@@ -354,7 +355,7 @@ func (f *fixture) vanish() {
 // One that came back without its finalizer may be garbage collected before it has got that again.
 func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
 	runner := newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil })
-	secret := newSecret(runner, &registration{id: 37, config: "config"})
+	secret := newSecret(runner, 37, "config")
 	secret.UID, secret.OwnerReferences = "secret", nil
 	inBubble(t, func(f *fixture) {
 		f.vanish()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // What is reported and done about a pod that takes long to start.
@@ -23,7 +24,7 @@ func TestPodThatDoesNotStartOnItsNodeIsReplaced(t *testing.T) {
 		f.bind()
 		f.setPod(pulls)
 		f.settle()
-		f.elapse(defaultPendingTimeout)
+		f.elapse(rules.DefaultPendingTimeout)
 		f.settle()
 		f.wantCalls("jit", "remove 101")
 		status := f.runner().Status
@@ -65,10 +66,10 @@ func TestWhatKeepsAPodOnItsNodeFromStartingIsReportedEarly(t *testing.T) {
 			pulls(p)
 			initWaits("CrashLoopBackOff")(p)
 		})
-		if after := f.reconcile().RequeueAfter; after <= 0 || after > explainAfter {
-			t.Fatalf("reconciled again after %s, want %s at most", after, explainAfter)
+		if after := f.reconcile().RequeueAfter; after <= 0 || after > rules.ExplainAfter {
+			t.Fatalf("reconciled again after %s, want %s at most", after, rules.ExplainAfter)
 		}
-		f.elapse(explainAfter)
+		f.elapse(rules.ExplainAfter)
 		f.settle()
 		if status := f.runner().Status; status.Reason != "CrashLoopBackOff" || status.Message != "init container dind: why" {
 			t.Errorf("status %+v, want the kubelet's reason and the container's name", status)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // Nodes that report a phase and no containers, as simulated or virtual ones may do.
@@ -21,7 +22,7 @@ func TestBusyRunnerWithOnlyAPhaseKeepsItsPod(t *testing.T) {
 				place(f)
 				f.github.remove = actions.ErrJobStillRunning
 				f.setPod(statusOf(corev1.PodRunning))
-				f.watch(defaultPendingTimeout + time.Minute)
+				f.watch(rules.DefaultPendingTimeout + time.Minute)
 				if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 101 {
 					t.Errorf("status %+v, want Running as runner 101", status)
 				}

@@ -12,6 +12,9 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -31,7 +34,7 @@ func statusOf(phase corev1.PodPhase, states ...corev1.ContainerState) func(*core
 func restarted(state corev1.ContainerState, code int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		statusOf(corev1.PodRunning, state)(p)
-		status := runnerStatus(p)
+		status := kube.ContainerStatus(p, v1alpha1.RunnerContainerName)
 		status.RestartCount, status.LastTerminationState = 3, exited(code, "Error")
 	}
 }
@@ -61,7 +64,7 @@ var vague = map[string]func(*corev1.Pod){
 	"Running, was restarted":      restarted(running, 0),
 	"Running, another's state": func(p *corev1.Pod) {
 		statusOf(corev1.PodRunning, exited(0, "Completed"))(p)
-		runnerStatus(p).Name = "other"
+		kube.ContainerStatus(p, v1alpha1.RunnerContainerName).Name = "other"
 	},
 	"init containers run again":    initAgain,
 	"Running, two states of one":   statusOf(corev1.PodRunning, running, exited(0, "Completed")),
@@ -120,7 +123,7 @@ func TestNoVagueStatusEndsAJob(t *testing.T) {
 						f.settle()
 						pod := f.pod().UID
 						f.setPod(vaguely)
-						f.watch(defaultPendingTimeout + time.Minute)
+						f.watch(rules.DefaultPendingTimeout + time.Minute)
 						if now := f.pod(); now == nil || now.UID != pod || f.runner().Status.Done() {
 							t.Fatalf("the pod of a job is gone, or its runner given up: %+v", f.runner().Status)
 						}
@@ -159,7 +162,7 @@ func TestVagueStatusesOfAnIdleRunnerEnd(t *testing.T) {
 					f.reconcile()
 					f.reconcile()
 				}
-				if pod := f.pod(); !f.runner().Status.Done() && (pod == nil || outcomeOf(pod, time.Now()).state != podRunning) {
+				if pod := f.pod(); !f.runner().Status.Done() && (pod == nil || rules.OutcomeOf(pod, time.Now()).Phase != podstatus.Running) {
 					t.Errorf("in the end: %+v", f.runner().Status)
 				}
 			}, newRunner(withSidecar, pendingFor(time.Minute)))
@@ -180,7 +183,7 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 					f.settle()
 					pod := f.pod().UID
 					f.setPod(ends)
-					f.elapse(reportGracePeriod)
+					f.elapse(rules.ReportGracePeriod)
 					f.watch(time.Minute)
 					if now := f.pod(); now != nil && now.UID == pod {
 						t.Errorf("the pod is still there, and the runner %+v", f.runner().Status)
@@ -189,7 +192,7 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 					if job == "completed" && runner != nil || job == "reported" && !runner.Status.Done() {
 						t.Errorf("the runner is still at work: %+v", runner.Status)
 					}
-					if runner != nil && job == "none" && attemptsNoted(&runner.Status) == 0 && !runner.Status.Done() {
+					if runner != nil && job == "none" && rules.AttemptsNoted(&runner.Status) == 0 && !runner.Status.Done() {
 						t.Errorf("nothing has come of it: %+v", runner.Status)
 					}
 				}, newRunner(withSidecar))
@@ -277,7 +280,7 @@ func TestJobOfAPodWithoutItsLabelContinues(t *testing.T) {
 		f.setPod(runs)
 		f.setStatus(hasReportedJob)
 		f.settle()
-		f.controller.options.Client = podlessCache{f.api}
+		f.cache.Client = podlessCache{f.api}
 		f.watch(time.Hour)
 		if f.pod() == nil || f.runner().Status.Done() {
 			t.Fatalf("the pod of a job is gone, or its runner given up: %+v", f.runner().Status)
@@ -323,7 +326,7 @@ func (s *simulation) lie() {
 	titles := slices.Sorted(maps.Keys(lies)) // sorted, so that a seed draws the same one again
 	shown := s.pod.DeepCopy()
 	lies[titles[s.random.IntN(len(titles))]](shown)
-	if outcomeOf(shown, time.Now()).state == podNeverStarted {
+	if rules.OutcomeOf(shown, time.Now()).Phase == podstatus.NeverStarted {
 		return
 	}
 	s.pod, s.node.reported = shown, false

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
@@ -30,7 +30,7 @@ func terminating() error {
 }
 
 func storedSecret(owner *v1alpha1.EphemeralRunner) *corev1.Secret {
-	return newSecret(owner, &registration{id: 42, config: "stored"})
+	return newSecret(owner, 42, "stored")
 }
 
 // Another manager has left a registration and a Secret, and perhaps a container has started with them: GitHub is asked.
@@ -38,7 +38,7 @@ func TestRegistrationOfAFormerManagerIsNotUsed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
 		f.settle()
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "find", "remove 42", "jit")
 		if got := f.pod().Annotations[v1alpha1.AnnotationRunnerID]; got != "101" {
@@ -70,9 +70,9 @@ func TestNameTakenByOurselvesWithoutASecret(t *testing.T) {
 		if f.pod() != nil {
 			t.Fatal("a pod without a registration")
 		}
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
-		f.elapse(2 * minRetryAfter)
+		f.elapse(2 * calls.MinRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -143,12 +143,12 @@ func TestRegistrationIsRepeatedWithPauses(t *testing.T) {
 		pause   time.Duration
 		reason  string
 	}{
-		"5xx":          {errGitHubAway, minRetryAfter, "RegistrationFailed"},
+		"5xx":          {errGitHubAway, calls.MinRetryAfter, "RegistrationFailed"},
 		"429":          {limited, time.Hour, "RateLimited"},
 		"maintenance":  {maintained, 5 * time.Minute, "RegistrationFailed"},
-		"refused":      {actions.ErrUnauthorized, minRetryAfter, v1alpha1.ReasonUnauthorized},
-		"no scale set": {actions.ErrScaleSetNotFound, minRetryAfter, "ScaleSetNotFound"},
-		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, minRetryAfter, "CredentialsMissing"},
+		"refused":      {actions.ErrUnauthorized, calls.MinRetryAfter, v1alpha1.ReasonUnauthorized},
+		"no scale set": {actions.ErrScaleSetNotFound, calls.MinRetryAfter, "ScaleSetNotFound"},
+		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, calls.MinRetryAfter, "CredentialsMissing"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -183,7 +183,7 @@ func TestOtherWordsForTheSameReasonAreNotReported(t *testing.T) {
 		for i := range 4 {
 			f.github.jit = errors.New(strings.Repeat("x", i+1))
 			f.settle()
-			f.elapse(maxRetryAfter)
+			f.elapse(calls.MaxRetryAfter)
 		}
 		f.wantEvent("RegistrationFailed")
 		if got := strings.Count(f.api.sent(), "patch status"); got != 1 {
@@ -223,7 +223,7 @@ func TestRefusedPods(t *testing.T) {
 				}
 				f.wantCalls(test.calls...)
 				f.api.refuse = nil
-				f.elapse(minRetryAfter)
+				f.elapse(calls.MinRetryAfter)
 				f.settle()
 				f.wantCalls() // what is registered is not registered again
 				if made := f.pod() != nil; made != test.retries {
@@ -239,13 +239,13 @@ func TestPodIsCreatedWithinSecondsOfTheAPIServersReturn(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Pod": errors.New("connection refused")}
 		for range 30 {
-			f.elapse(maxAwayRetryAfter)
+			f.elapse(calls.MaxAwayRetryAfter)
 			f.settle()
 		}
 		f.api.refuse = nil
-		f.elapse(maxAwayRetryAfter)
+		f.elapse(calls.MaxAwayRetryAfter)
 		if f.settle(); f.pod() == nil {
-			t.Errorf("no pod %s after the API server's return", maxAwayRetryAfter)
+			t.Errorf("no pod %s after the API server's return", calls.MaxAwayRetryAfter)
 		}
 	}, newRunner())
 }
@@ -272,23 +272,4 @@ func TestRefusedSecrets(t *testing.T) {
 			}, newRunner())
 		})
 	}
-}
-
-// The pod was created, but the answer was lost: it is found, and not mistaken for somebody else's.
-func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		runner := newRunner()
-		if err := f.controller.checkExistingPod(t.Context(), runner); err != nil {
-			t.Errorf("own pod: %v", err)
-		}
-		pod := f.pod()
-		pod.Finalizers = []string{"test/keep"}
-		if err := errors.Join(f.api.WithWatch.Update(t.Context(), pod), f.api.WithWatch.Delete(t.Context(), pod)); err != nil {
-			t.Fatal(err)
-		}
-		err := f.controller.checkExistingPod(t.Context(), runner)
-		if refusal, ok := errors.AsType[*failure](err); !ok || refusal.kind != failureTemporary {
-			t.Errorf("own pod that is being deleted: %v, want to wait", err)
-		}
-	}, newRunner(), client.Object(newPod(newRunner(), 42, "1")))
 }

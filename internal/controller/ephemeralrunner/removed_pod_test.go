@@ -23,12 +23,12 @@ func TestFinalizersGoBeforeTheRunnerThoughTheCacheStillShowsItsPod(t *testing.T)
 			t.Fatalf("the first pass sends %q, want the pod's deletion alone", sent)
 		}
 		ended.DeletionTimestamp = &metav1.Time{Time: noon}
-		f.controller.options.Client = staleCache{f.api, runner, ended}
+		f.cache.Client = staleCache{f.api, runner, ended}
 		f.reconcile()
 		if sent := f.api.sent(); !strings.HasSuffix(sent, "patch EphemeralRunner, delete EphemeralRunner") {
 			t.Errorf("the next pass sends %q, want the finalizers removed before the deletion", sent)
 		}
-		f.controller.options.Client = f.api
+		f.cache.Client = f.api
 		f.reconcile()
 		f.wantGone()
 	}, newRunner())
@@ -54,7 +54,7 @@ func TestTheNextManagerFinishesAnInterruptedDeletion(t *testing.T) {
 				shown := f.pod()
 				shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds, shown.Finalizers = new(metav1.Now()), &test.grace, test.keptBy
 				f.restart()
-				f.controller.options.Client = staleCache{f.api, f.runner(), shown}
+				f.cache.Client = staleCache{f.api, f.runner(), shown}
 				f.api.sent()
 				f.reconcile()
 				if deletes := strings.Contains(f.api.sent(), "delete Pod"); deletes != test.deletes {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // What happens if the API server does not accept the runner's Secret.
@@ -34,7 +36,7 @@ func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 				f.api.refuse = map[string]error{"create Secret": test.refusal}
 				for range 8 {
 					f.settle()
-					f.elapse(maxRetryAfter)
+					f.elapse(calls.MaxRetryAfter)
 				}
 				status := f.runner().Status
 				quota := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionQuotaExceeded)
@@ -44,7 +46,7 @@ func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 				f.wantCalls("jit")
 				f.wantEvent(test.reason)
 				f.api.refuse = nil
-				f.elapse(maxRetryAfter)
+				f.elapse(calls.MaxRetryAfter)
 				f.settle()
 				f.wantCalls()
 				f.wantPodOf("101")
@@ -70,7 +72,7 @@ func TestRegistrationThatWasKeptServesOneStart(t *testing.T) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
 		f.settle()
 		f.api.refuse = nil
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
 		f.setPod(runs)
 		f.settle()
@@ -87,14 +89,14 @@ func TestRegistrationIsNotKeptBesideItsSecret(t *testing.T) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
 		f.settle()
 		f.api.refuse = nil
-		f.elapse(minRetryAfter)
+		f.elapse(calls.MinRetryAfter)
 		f.settle()
 		if err := f.api.WithWatch.Delete(t.Context(), f.secret()); err != nil {
 			t.Fatal(err)
 		}
 		f.setPod(evict)
 		f.settle()
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.settle() // the name is taken: by ourselves, as GitHub says
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		f.wantPodOf("102")

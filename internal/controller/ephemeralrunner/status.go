@@ -3,13 +3,25 @@ package ephemeralrunner
 import (
 	"cmp"
 	"context"
-	"errors"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
+)
+
+// The actions named by Events.
+const (
+	actionRegister = "Register"
+	actionRun      = "RunPod"
+	actionDelete   = "Delete"
 )
 
 // reportRunning writes the only status patch of a runner that simply works.
@@ -17,14 +29,20 @@ func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
 	starts := status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
-	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, p.outcome.ready
-	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
+	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, p.outcome.Ready
+	status.RunnerID, status.RunnerName = p.memory.RunnerID, p.Name
 	status.Reason, status.Message = "", ""
-	c.resolveConditions(p)
-	defer c.statusGate.enter()()
+	// Conditions that have reported a failure turn to their good state. A runner that never failed has none.
+	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPodStarted) != nil {
+		c.setConditions(p, report.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
+	}
+	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionQuotaExceeded) != nil {
+		c.setConditions(p, report.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
+	}
+	defer c.reports.Enter()()
 	wrote, err := c.writeStatus(ctx, p, before)
 	if wrote && starts {
-		countStart(p, p.memory.startedAt) // not earlier: a write that fails is repeated
+		countStart(p, p.memory.StartedAt) // not earlier: a write that fails is repeated
 	}
 	return err
 }
@@ -50,89 +68,107 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 	}
 }
 
-// resolveConditions turns the conditions that have reported a failure to their good state. A runner that never failed has no
-// such conditions.
-func (c *Controller) resolveConditions(p *pass) {
-	conditions, now := &p.Status.Conditions, c.options.Clock.Now()
-	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionPodStarted) != nil {
-		report.SetConditions(conditions, p.Generation, now, report.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
-	}
-	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionQuotaExceeded) != nil {
-		report.SetConditions(conditions, p.Generation, now, report.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
-	}
-}
-
-// reportSidecar records an Event about a container that has died next to the runner. Only the runner's own end decides, but a
-// job's failure may have this cause.
-func (c *Controller) reportSidecar(ctx context.Context, p *pass, d decision) {
-	p.memory.sidecarReported = true
-	c.record(ctx, p, sidecarFailed(d))
-}
-
 // reportPending writes to the status, and records as an Event once, why the runner does not run yet.
-func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) error {
+func (c *Controller) reportPending(ctx context.Context, p *pass, d rules.Decision) error {
 	before := p.EphemeralRunner.DeepCopy()
 	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 		// A runner that ran stays Running until GitHub's answer decides what follows: that it ran must not be forgotten.
 		p.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
 	}
-	p.Status.Reason, p.Status.Message = d.reason, d.message
-	if d.reason == v1alpha1.ReasonQuotaExceeded {
-		report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-			report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.message))
+	p.Status.Reason, p.Status.Message = d.Reason, d.Message
+	if d.Reason == v1alpha1.ReasonQuotaExceeded {
+		c.setConditions(p, report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.Message))
 	}
-	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-		report.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
-	p.memory.pendingReportedAt = c.options.Clock.Now()
-	return c.patchStatus(ctx, p, before, runnerWaits(d))
+	c.setConditions(p, report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
+	p.memory.PendingReportedAt = c.options.Clock.Now()
+	// The Event is recorded once per reason, and again later if the message has changed.
+	return c.patchStatus(ctx, p, before, report.Warning(d.Reason, actionRun, "the runner waits: "+d.Message))
 }
 
-// fail ends a runner that has failed for good.
-func (c *Controller) fail(ctx context.Context, p *pass, d decision) error {
-	events := []report.Event{runnerFailed(d)}
-	if d.step == stepFailBusy {
-		return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events, jobByGitHub)
+// runnerFailed is the last Event of a runner that has failed for good.
+func runnerFailed(d rules.Decision) report.Event {
+	return report.Warning(d.Reason, actionRun, "the runner failed: "+d.Message)
+}
+
+// patchStatus writes the status and then records the Events. A write that fails is repeated; its Events must not be.
+func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) error {
+	_, err := c.writeStatus(ctx, p, before, events...)
+	return err
+}
+
+// writeStatus is patchStatus for callers that need to know whether something was written.
+func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) (bool, error) {
+	p.Status.ObservedGeneration = p.Generation
+	c.setConditions(p, readiness(&p.Status)...)
+	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.EphemeralRunner, before)
+	if wrote {
+		p.memory.WrittenVersion = p.ResourceVersion
+		for _, event := range events {
+			c.record(ctx, p, event)
+		}
 	}
-	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events)
+	return wrote, client.IgnoreNotFound(err)
 }
 
-// reportExitedIdle completes what the runner's set has begun. The set marks a runner that has succeeded without a job as
-// failed: it writes phase, reason and message, while the conditions still say that the runner has succeeded.
-func (c *Controller) reportExitedIdle(ctx context.Context, p *pass) error {
-	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
-	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || ready == nil || ready.Reason != reasonCompleted {
-		return nil
+func (c *Controller) setConditions(p *pass, conditions ...metav1.Condition) {
+	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
+}
+
+// record records an Event about the runner and logs it. A runner that simply succeeds gets none.
+func (c *Controller) record(ctx context.Context, p *pass, event report.Event) {
+	report.RecordEvent(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
+}
+
+var (
+	pendingPods = setmetrics.Gauge("pending_pods",
+		"Runner pods that were created and don't run yet, by the scheduler's or kubelet's reason.", "reason")
+	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
+		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
+	startupSeconds = setmetrics.Histogram("runner_startup_seconds",
+		"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
+)
+
+// waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
+type waiting struct {
+	name, namespace string
+	reason          string
+	since           time.Time
+}
+
+// measure notes what the pod waits for now, and updates the metrics if that has changed.
+func (m *remembered) measure(p *pass, now time.Time) {
+	reason := ""
+	if p.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&p.Status, p.pod.UID) {
+		reason = report.KnownReason(p.outcome.Reason)
 	}
-	return c.patchStatus(ctx, p, p.EphemeralRunner.DeepCopy(), runnerFailed(decision{reason: p.Status.Reason, message: p.Status.Message}))
-}
-
-// outdate ends a runner whose version GitHub refuses.
-func (c *Controller) outdate(ctx context.Context, p *pass, d decision) error {
-	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []report.Event{runnerOutdated(d)})
-}
-
-// jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
-var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
-
-// mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub mentioned
-// one.
-func (p *pass) mayHaveJob() bool {
-	return working(&p.Status) || p.memory.busy ||
-		meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
-}
-
-// finish writes a final phase, then deletes pod and Secret.
-func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d decision,
-	events []report.Event, conditions ...metav1.Condition,
-) error {
-	before := p.EphemeralRunner.DeepCopy()
-	status := &p.Status
-	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.reason, d.message
-	status.LostCause = cmp.Or(status.LostCause, d.lost.Cause)
-	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
-	report.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
-	if err := c.patchStatus(ctx, p, before, events...); err != nil {
-		return err
+	if m.waiting != nil && m.waiting.reason == reason {
+		return
 	}
-	return errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p))
+	m.waiting.end(now)
+	m.waiting = nil
+	if reason == "" {
+		return
+	}
+	set := kube.ScaleSetOf(p)
+	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: now}
+	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
+}
+
+// end counts a wait that is over.
+func (w *waiting) end(now time.Time) {
+	if w == nil {
+		return
+	}
+	pendingPods.WithLabelValues(w.name, w.namespace, w.reason).Dec()
+	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
+}
+
+// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
+// days.
+func countStart(p *pass, now time.Time) {
+	if rules.AttemptsNoted(&p.Status) > 0 {
+		return
+	}
+	set := kube.ScaleSetOf(p)
+	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(p.CreationTimestamp.Time).Seconds()))
 }

@@ -2,6 +2,7 @@ package ephemeralrunner
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // A status that could not be written is written again; its Event is recorded once.
@@ -30,7 +33,7 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 		f.api.refuse = nil
 		f.reconcile()
 		f.wantEvent("Evicted")
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || attemptsNoted(&status) != 1 {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || rules.AttemptsNoted(&status) != 1 {
 			t.Errorf("status %+v", status)
 		}
 	}, newRunner())
@@ -41,7 +44,7 @@ func TestRunnerThatItsSetMarksAsFailedIsStalled(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started().setPod(exits(0))
 		f.settle()
-		f.elapse(reportGracePeriod)
+		f.elapse(rules.ReportGracePeriod)
 		f.settle()
 		f.setStatus(func(r *v1alpha1.EphemeralRunner) {
 			r.Status.Phase, r.Status.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
@@ -85,4 +88,15 @@ func TestReadinessFollowsThePhase(t *testing.T) {
 			t.Error("a runner is ready whose pod is not")
 		}
 	}
+}
+
+// Whoever reads the status of a runner that is not registered also reads what happens next.
+func TestTheNextStepIsInTheStatus(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.jit = actions.ErrScaleSetNotFound
+		f.settle()
+		if got := f.runner().Status.Message; !strings.Contains(got, "the manager recreates the scale set") {
+			t.Errorf("message %q, want what follows", got)
+		}
+	}, newRunner())
 }

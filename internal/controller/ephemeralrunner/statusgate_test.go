@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -18,88 +17,59 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 // Reports wait until pods that have ended are handled, and while enough passes are writing.
 func TestStatusGateHoldsReportsBack(t *testing.T) {
-	var gate statusGate
-	if gate.closed() {
+	inBubble(t, func(f *fixture) { testGate(t, mark.NewGate(f.workers)) })
+}
+
+func testGate(t *testing.T, gate *mark.Gate) {
+	closed := func() bool { return gate.Defers(newRunner(), 0) }
+	if closed() {
 		t.Error("the gate is closed for nothing")
 	}
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()
 	ended := podOf(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
-	podEvents(&gate, new(removedPods)).Create(t.Context(), event.CreateEvent{Object: ended}, q)
-	if !gate.closed() {
+	podEvents(gate, new(removedPods)).Create(t.Context(), event.CreateEvent{Object: ended}, q)
+	if !closed() {
 		t.Error("the gate is open though a pod has ended")
 	}
-	if gate.handled(runnerKey); gate.closed() {
+	if gate.Handled(runnerKey); closed() {
 		t.Error("the gate is closed for a pod that was handled")
 	}
 	var leave []func()
-	for range maxStatusWrites {
-		leave = append(leave, gate.enter())
+	for range mark.MaxWrites {
+		leave = append(leave, gate.Enter())
 	}
-	if !gate.closed() {
-		t.Errorf("the gate is open though %d passes are writing", maxStatusWrites)
+	if !closed() {
+		t.Errorf("the gate is open though %d passes are writing", mark.MaxWrites)
 	}
-	if leave[0](); gate.closed() {
+	if leave[0](); closed() {
 		t.Error("the gate is closed though one has left")
 	}
 }
 
-// While others wait to be created, the report that a runner runs is deferred. Once its job has ended, so will its pod.
-func TestRunningIsReportedLateWhileOthersWait(t *testing.T) {
-	deferred := func(o *observation) { o.deferStatus = true }
-	completedFor := func(d time.Duration) func(*observation) {
-		return func(o *observation) {
-			completed(o)
-			o.runner.Status.FinishedAt = &metav1.Time{Time: noon.Add(-d)}
-		}
-	}
-	recheckAfter := statusRecheckAt(given(podRunning).runner, noon).Sub(noon)
-	runPlanCases(t, map[string]planCase{
-		"others wait":       {given(podRunning, deferred), stepWait, recheckAfter},
-		"nobody waits":      {given(podRunning), stepReportRunning, 0},
-		"completed by now":  {given(podMissing, deferred, completed), stepDeleteRunner, 0},
-		"about to end":      {given(podRunning, completedFor(time.Second)), stepWait, resultAfter - time.Second},
-		"should have ended": {given(podRunning, completedFor(resultAfter)), stepReportRunning, 0},
-	})
-}
-
 func TestReportsAreDeferredLessTheLongerARunnerIsUp(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		gate := &f.controller.statusGate
-		deferred := func(up time.Duration) bool { return f.controller.deferStatus(newRunner(), up) }
-		gate.podEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
-		if !deferred(0) || deferred(maxStatusDelay) {
-			t.Errorf("deferred while an ended pod waits: %t, and %t after %s; want only the first", deferred(0), deferred(maxStatusDelay), maxStatusDelay)
+		gate := f.controller.reports
+		deferred := func(up time.Duration) bool { return f.controller.reports.Defers(newRunner(), up) }
+		gate.PodEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
+		if !deferred(0) || deferred(mark.MaxDelay) {
+			t.Errorf("deferred while an ended pod waits: %t, and %t after %s; want only the first", deferred(0), deferred(mark.MaxDelay), mark.MaxDelay)
 		}
-		for range maxStatusWrites {
-			gate.enter()
+		for range mark.MaxWrites {
+			gate.Enter()
 		}
-		if !deferred(maxStatusDelay) || deferred(2*maxStatusDelay) {
-			t.Errorf("deferred while others write: %t after %s, %t after twice that; want only the first", deferred(maxStatusDelay), maxStatusDelay, deferred(2*maxStatusDelay))
+		if !deferred(mark.MaxDelay) || deferred(2*mark.MaxDelay) {
+			t.Errorf("deferred while others write: %t after %s, %t after twice that; want only the first", deferred(mark.MaxDelay), mark.MaxDelay, deferred(2*mark.MaxDelay))
 		}
 	}, newRunner())
-}
-
-func TestDeferredReportsAreReconsideredApart(t *testing.T) {
-	seen := map[time.Time]int{}
-	for i := range 1000 {
-		at := statusRecheckAt(newRunner(func(r *v1alpha1.EphemeralRunner) { r.UID = types.UID(fmt.Sprint("uid-", i)) }), noon)
-		if after := at.Sub(noon); after < statusRecheckPeriod || after >= 2*statusRecheckPeriod {
-			t.Fatalf("reconsidered after %s", after)
-		}
-		seen[at.Truncate(100*time.Millisecond)]++
-	}
-	for at, runners := range seen {
-		if runners > 200 {
-			t.Errorf("%d of 1000 runners are reconsidered within 100 ms of %s", runners, at)
-		}
-	}
 }
 
 // A set whose GitHub hangs has as many calls under way as it may, and more that wait: no other set must wait for them.
@@ -109,7 +79,7 @@ func TestASetWhoseGitHubHangsDelaysNoOther(t *testing.T) {
 		said  bool
 	}{
 		"another set hangs": {group: "arc-runners/other", said: true},
-		"its own set waits": {group: groupOf(newRunner())},
+		"its own set waits": {group: calls.GroupOf(newRunner())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -138,7 +108,7 @@ func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 		f.setPod(runs)
 		f.settle()
 		other := types.NamespacedName{Namespace: namespace, Name: "other"}
-		f.controller.statusGate.podEnded(other)
+		f.controller.reports.PodEnded(other)
 		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != 0 {
 			t.Errorf("without a job: requeued after %s", requeueAfter)
 		}
@@ -146,12 +116,12 @@ func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 		f.reconcile()
 		f.wantBusy("at the start of the job", true)
 		f.setStatus(endJob(time.Time{}))
-		want := statusRecheckAt(f.runner(), time.Time{}).Sub(time.Time{})
+		want := mark.RecheckAt(f.runner(), time.Time{}).Sub(time.Time{})
 		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != want {
 			t.Errorf("requeued after %s, want %s", requeueAfter, want)
 		}
 		f.wantBusy("while the gate is closed", true)
-		f.controller.statusGate.handled(other)
+		f.controller.reports.Handled(other)
 		f.reconcile()
 		f.wantBusy("at the end of the job", false)
 	}, newRunner())
@@ -172,11 +142,11 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
 		options := requeue.ControllerOptions(24) // as many workers as the manager has
 		q := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
-		f.controller.statusGate.podEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
+		f.controller.reports.PodEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
 		for _, other := range runners[burst:] {
 			controllertest.Reconcile(t, f.controller, client.ObjectKeyFromObject(other)) // its report waits for the gate
 		}
-		f.elapse(2 * maxStatusDelay)
+		f.elapse(2 * mark.MaxDelay)
 		for _, other := range runners[burst:] {
 			runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -70,7 +71,7 @@ var secondRegistration = map[string]func(f *fixture){
 		f.settle()
 		f.endUnnoticed()
 		f.settle() // notes the failure
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 	},
 }
 
@@ -127,7 +128,7 @@ func TestALateReportKeepsNoPodForeverWhenGitHubIsSilent(t *testing.T) {
 		if f.pod() == nil {
 			t.Fatal("the pod is gone though GitHub has time to answer")
 		}
-		f.elapse(answerTimeout)
+		f.elapse(rules.AnswerTimeout)
 		f.settle()
 		f.wantGone()
 	}, newRunner())

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // Writes of the status that end in an error although they may have taken effect.
@@ -33,7 +34,7 @@ func (f *fixture) losesAnswer(podGoes bool) {
 		if err := f.api.WithWatch.Delete(f.Context(), f.pod()); err != nil {
 			f.Fatal(err)
 		}
-		f.elapse(retryBackoff[0])
+		f.elapse(rules.RetryBackoff[0])
 		f.reconcile()
 		if f.pod() == nil {
 			f.Error("the next attempt has not begun though its pause is over")
@@ -50,7 +51,7 @@ func TestAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
 				f.settle()
 				f.setPod(evict)
 				f.losesAnswer(podGoes)
-				f.elapse(retryBackoff[0])
+				f.elapse(rules.RetryBackoff[0])
 				f.settle()
 				f.wantAttempts(1, "Evicted")
 				f.wantEvent("Evicted")
@@ -82,7 +83,7 @@ func TestUnseenAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T)
 		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
 			t.Fatal(err)
 		}
-		f.elapse(unseenTimeout)
+		f.elapse(rules.UnseenTimeout)
 		f.reconcile() // GitHub is asked
 		f.losesAnswer(false)
 		f.wantNewRegistration()

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
 // Somebody deletes each pod before a pass has seen it, as a policy agent may: that is retried as often as anything else.
@@ -14,7 +15,7 @@ func TestPodsThatAreNeverSeenAreTriedSixTimes(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletePodsUnseen(30 * time.Minute)
 		status := f.runner().Status
-		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost || len(status.Failures) != len(retryBackoff) {
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost || len(status.Failures) != len(rules.RetryBackoff) {
 			t.Errorf("status %+v, want Failed for %s after six attempts", status, v1alpha1.ReasonPodLost)
 		}
 	}, newRunner())
@@ -26,10 +27,10 @@ func TestPodsThatAreNeverSeenCountAfterOneThatWas(t *testing.T) {
 		f.settle()
 		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
 		f.settle()
-		if pods := f.deletePodsUnseen(30 * time.Minute); pods != len(retryBackoff) {
-			t.Errorf("%d more pods, want %d", pods, len(retryBackoff))
+		if pods := f.deletePodsUnseen(30 * time.Minute); pods != len(rules.RetryBackoff) {
+			t.Errorf("%d more pods, want %d", pods, len(rules.RetryBackoff))
 		}
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || len(status.Failures) != len(retryBackoff) {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || len(status.Failures) != len(rules.RetryBackoff) {
 			t.Errorf("status %+v, want Failed after six attempts", status)
 		}
 	}, newRunner())

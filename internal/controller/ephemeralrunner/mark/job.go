@@ -1,0 +1,281 @@
+package mark
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/apiaccess"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+)
+
+const (
+	// ResultAfter is how long a pod must outlive its job to be given the result as well, and its runner the phase Running if it
+	// has not got it yet. Nearly every pod ends within two seconds, and a runner's budget allows one patch of its pod.
+	ResultAfter = 5 * time.Second
+	// ForbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it for a while: the Role that
+	// allows it comes with the chart, and plain manifests may lack it. Until it has lasted it may pass within a second, see
+	// apiaccess.MayPass, and the running jobs need their protection: then it is tried again after forbiddenRecheckAfter.
+	ForbiddenRetryAfter   = 10 * time.Minute
+	forbiddenRecheckAfter = time.Second
+	// deniedRetryAfter is how long a pod is not patched after a policy or webhook has denied it. The denial may be about this
+	// pod alone, or the webhook may have failed briefly, and until the patch succeeds nothing protects the pod from node
+	// autoscalers.
+	deniedRetryAfter = time.Minute
+)
+
+// step is what to write on a pod about its job.
+type step int
+
+const (
+	markNothing step = iota
+	// markStart: that a job runs and which, and that the pod must not be evicted.
+	markStart
+	// markEnd: how the job ended, and that the pod may be evicted.
+	markEnd
+)
+
+// Written remembers what has been written on one pod: a stale cache must not have any of it written again.
+type Written struct{ Busy, Job, Result bool }
+
+// Job is a runner whose pod lives: neither its container has ended, nor is the pod being deleted.
+type Job struct {
+	Runner *v1alpha1.EphemeralRunner
+	Pod    *corev1.Pod
+	// Busy is set if the runner has a job, by whatever is known.
+	Busy bool
+	// Up is how long ago the runner's container was seen to have started.
+	Up time.Duration
+	// Written and DeniedAt are remembered for the next pass: DeniedAt is when a policy or webhook last denied patching the pod.
+	Written  *Written
+	DeniedAt *time.Time
+}
+
+// IsBusy reports whether the pod has the label of a busy one.
+func (j *Job) IsBusy() bool {
+	return j.Written.Busy || j.Pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
+}
+
+// Mark writes the job on the pod, as labels and annotations, and returns when to reconcile the runner again. Nothing holds the
+// start back: the PodDisruptionBudget covers pods with the label LabelRunnerBusy, and until it is written the pod may be evicted.
+func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
+	now := m.options.Clock.Now()
+	what, requeueAt := plan(j, m.options.JobMetadata, now)
+	if what == markNothing {
+		return requeueAt, nil
+	}
+	if retryAt := m.refusedUntil(j); now.Before(retryAt) {
+		return kube.EarlierOf(requeueAt, retryAt), nil
+	}
+	if what == markEnd && m.options.Gate.Defers(j.Runner, j.Up) {
+		return RecheckAt(j.Runner, now), nil
+	}
+	annotations, labels := map[string]any{}, map[string]any{}
+	if m.options.JobMetadata {
+		annotations, labels = jobMetadata(j.Runner)
+		if err := m.protect(ctx, j, what, annotations); err != nil {
+			return requeueAt, err
+		}
+	}
+	labels[v1alpha1.LabelRunnerBusy] = nil // removes it
+	if what == markStart {
+		labels[v1alpha1.LabelRunnerBusy] = v1alpha1.RunnerBusy
+	}
+	defer m.options.Gate.Enter()()
+	err := m.patchPod(ctx, j.Pod, annotations, labels)
+	switch {
+	case kube.IsRefused(err):
+		m.recordRefused(ctx, j, err, now)
+		return kube.EarlierOf(requeueAt, m.refusedUntil(j)), nil
+	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
+		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
+	case err == nil:
+		m.permitted(j.Runner.Namespace)
+	}
+	j.Written.Busy = true
+	j.Written.Job = j.Written.Job || j.Runner.Status.HadJob()
+	j.Written.Result = j.Written.Result || what == markEnd
+	return requeueAt, nil
+}
+
+// plan decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because runners
+// and pods arrive on separate watches. Without metadata only the label LabelRunnerBusy is written.
+func plan(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time) {
+	status, annotations := &j.Runner.Status, j.Pod.Annotations
+	if !status.JobCompleted() {
+		shown := !metadata || !status.HadJob() || j.Written.Job || annotations[v1alpha1.AnnotationJobID] != ""
+		if j.Busy && (!j.IsBusy() || !shown) {
+			return markStart, time.Time{}
+		}
+		return markNothing, time.Time{}
+	}
+	shown := !metadata || annotations[v1alpha1.AnnotationJobResult] != ""
+	switch due := PodDueToEnd(status); {
+	case j.Written.Result || shown && !j.IsBusy():
+		return markNothing, time.Time{}
+	case now.Before(due):
+		return markNothing, due
+	default:
+		return markEnd, time.Time{}
+	}
+}
+
+// PodDueToEnd returns until when the pod of a completed job is expected to end, so that nothing is written about it. A report
+// without a time, from ARC's listener, counts as old.
+func PodDueToEnd(status *v1alpha1.EphemeralRunnerStatus) time.Time {
+	if status.FinishedAt == nil {
+		return time.Time{}
+	}
+	return status.FinishedAt.Add(ResultAfter)
+}
+
+// jobMetadata returns the annotations and labels that describe a pod's job. Empty values are left out, and so are labels that
+// Kubernetes would refuse.
+func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[string]any) {
+	status := &runner.Status
+	workflow, ref, _ := strings.Cut(status.JobWorkflowRef, "@")
+	runID := ""
+	if status.WorkflowRunID != 0 {
+		runID = strconv.FormatInt(status.WorkflowRunID, 10)
+	}
+	annotations, labels = map[string]any{}, map[string]any{}
+	for key, value := range map[string]string{
+		v1alpha1.AnnotationJobRepository: status.JobRepositoryName,
+		v1alpha1.AnnotationJobWorkflow:   workflow,
+		v1alpha1.AnnotationJobRef:        ref,
+		v1alpha1.AnnotationJobRunID:      runID,
+		v1alpha1.AnnotationJobID:         calls.JobID(status),
+		v1alpha1.AnnotationJobName:       status.JobDisplayName,
+		v1alpha1.AnnotationJobResult:     status.JobResult,
+	} {
+		if value != "" {
+			annotations[key] = value
+		}
+	}
+	for key, value := range map[string]string{
+		v1alpha1.LabelJobRepository: strings.Replace(status.JobRepositoryName, "/", "_", 1),
+		v1alpha1.LabelJobRunID:      runID,
+		v1alpha1.LabelJobID:         calls.JobID(status),
+	} {
+		if value != "" && len(validation.IsValidLabelValue(value)) == 0 {
+			labels[key] = value
+		}
+	}
+	return annotations, labels
+}
+
+// protect adds the annotations that keep node autoscalers away while the job runs, and restores the template's own when it
+// has ended. Templates may mark idle runners safe to evict, because cluster-autoscaler by default keeps nodes whose pods
+// belong to a custom controller; a running job is never safe to evict.
+func (m *Marker) protect(ctx context.Context, j *Job, what step, annotations map[string]any) error {
+	if !m.options.JobProtection {
+		return nil
+	}
+	// The scale set is read when the job starts, from the cache: a change of its jobProtection then needs no new runners.
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	err := m.options.Client.Get(ctx, kube.ScaleSetOf(j.Runner), set, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get AutoscalingRunnerSet: %w", err)
+	}
+	doNotDisrupt := doNotDisruptFor(set.Spec.JobProtection, j.Pod, m.options.Clock.Now())
+	template := kube.Annotations(j.Runner.Annotations, j.Runner.Spec.PodMetadata.Annotations)
+	for key, value := range map[string]string{v1alpha1.AnnotationDoNotDisrupt: doNotDisrupt, v1alpha1.AnnotationSafeToEvict: "false"} {
+		without, set := template[key]
+		switch {
+		case what == markStart:
+			annotations[key] = value
+		case set:
+			annotations[key] = without
+		default:
+			annotations[key] = nil // removes it
+		}
+	}
+	return nil
+}
+
+// doNotDisruptFor returns the value of AnnotationDoNotDisrupt for a job that starts now. Karpenter counts a duration from the
+// pod's start, and an idle runner may have waited for hours before its job: the pod's age is added, in whole seconds, rounded up
+// because the pod's start is given in whole seconds. What is not a positive duration is passed on; empty means "true".
+func doNotDisruptFor(protection string, pod *corev1.Pod, now time.Time) string {
+	duration, err := time.ParseDuration(protection)
+	if err != nil || duration <= 0 {
+		return cmp.Or(protection, "true")
+	}
+	started := pod.CreationTimestamp
+	if pod.Status.StartTime != nil {
+		started = *pod.Status.StartTime
+	}
+	protected := max(now.Sub(started.Time), 0) + duration
+	return (protected + time.Second - 1).Truncate(time.Second).String()
+}
+
+// refusedUntil returns until when the runner's pod must not be patched; a time in the past if nothing was refused.
+func (m *Marker) refusedUntil(j *Job) time.Time {
+	return kube.LaterOf(m.forbiddenUntil(j.Runner.Namespace), j.DeniedAt.Add(deniedRetryAfter))
+}
+
+// forbidding is since when the API server has forbidden to patch any pod of a namespace, until when none is patched, and whether an
+// Event has told it.
+type forbidding struct {
+	since, until time.Time
+	told         bool
+}
+
+// forbiddenUntil returns until when no pod of the namespace must be patched; a time in the past if that was not forbidden.
+func (m *Marker) forbiddenUntil(namespace string) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.forbidden[namespace].until
+}
+
+// permitted notes that a pod of the namespace could be patched.
+func (m *Marker) permitted(namespace string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.forbidden, namespace)
+}
+
+// recordRefused records, once per namespace or runner, that pods can't be patched. Nothing else fails because of it.
+func (m *Marker) recordRefused(ctx context.Context, j *Job, refusal error, now time.Time) {
+	tell := j.DeniedAt.IsZero()
+	if apierrors.IsForbidden(refusal) {
+		tell = m.noteForbidden(j.Runner.Namespace, refusal, now)
+	} else {
+		*j.DeniedAt = now
+	}
+	if tell {
+		// It names the ways out: the permission or the policy. The API server's words come last because they may be long.
+		report.RecordEvent(ctx, m.options.Recorder, j.Runner, nil, report.Warning("PodMetadataForbidden", "MarkPod", fmt.Sprintf(
+			"running jobs of namespace %s are not protected from eviction, and pods don't show their jobs: the manager may not patch pods; "+
+				"grant it the verb, as the scale set chart's Role ending in -pod-metadata does, or exempt it from the policy or webhook that is "+
+				"named here: %v", j.Runner.Namespace, refusal)))
+	}
+}
+
+// noteForbidden notes that the API server has forbidden patching a pod of the namespace, and reports whether that has just lasted long
+// enough to be told.
+func (m *Marker) noteForbidden(namespace string, refusal error, now time.Time) (tell bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.forbidden[namespace]
+	kube.SetIfZero(&f.since, now)
+	pause := forbiddenRecheckAfter
+	if !apiaccess.MayPass(refusal, f.since, now) {
+		tell = !f.told
+		f.told, pause = true, ForbiddenRetryAfter
+	}
+	f.until = now.Add(pause)
+	m.forbidden[namespace] = f
+	return tell
+}

@@ -1,0 +1,109 @@
+// Package mark writes on a runner's pod which job it runs, and that it must not be evicted meanwhile. It also has the gate for all writes
+// that only report something: they wait while there is more urgent work for the API server.
+package mark
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// The record of who wrote which field of a pod (managedFields) is more than a third of it. It makes each report of the pod's
+// node twice as expensive for the API server, and it delays the watch of pods: a busy API server on two cores was seen to read
+// only about 300 changes of pods, 2 MB, a second from etcd, and each runner causes six (docs/performance.md says why).
+// The patch that writes the job on a pod also drops the record (see podPatch). In a large burst that patch comes too late or
+// never, so there the record is dropped by a patch of its own, which costs 1.5 ms of CPU and saves twice as much.
+const (
+	// SmallBurst is how many pods can be created at once without that patch: as many as the pool creates at a time. A runner
+	// of a small burst gets all other writes of its life, eleven, and may have twelve.
+	SmallBurst = 128
+	// steadyPods is how many can be created a second without it. At 30 ms each they leave half of two CPUs idle, so that
+	// watches are on time.
+	steadyPods = 25
+	// untrackTimeout bounds the patch, because what becomes of the pod is only handled after it.
+	untrackTimeout = 5 * time.Second
+)
+
+// Options are what a Marker needs from outside.
+type Options struct {
+	// Client reads from the manager's cache and writes to the API server.
+	Client   client.Client
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	Gate     *Gate
+	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations that keep
+	// node autoscalers away while the job runs.
+	JobMetadata, JobProtection bool
+}
+
+// Marker writes on pods. Safe for concurrent use.
+type Marker struct {
+	options   Options
+	allowance flowcontrol.PassiveRateLimiter // see Untrack
+
+	mu sync.Mutex
+	// forbidden holds the namespaces in which the API server forbids patching pods.
+	forbidden map[string]forbidding
+}
+
+// New returns a Marker.
+func New(options Options) *Marker {
+	return &Marker{options: options, allowance: newAllowance(options.Clock), forbidden: map[string]forbidding{}}
+}
+
+// newAllowance returns the limiter that accepts pods as long as they are few.
+func newAllowance(clk clock.PassiveClock) flowcontrol.PassiveRateLimiter {
+	return flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(steadyPods, SmallBurst, clk)
+}
+
+// Untrack drops managedFields from a pod that was just created, if it is one of many. If that fails, the pod is only more
+// expensive than necessary.
+func (m *Marker) Untrack(ctx context.Context, pod *corev1.Pod) {
+	if m.allowance.TryAccept() || !m.options.JobMetadata || m.options.Clock.Now().Before(m.forbiddenUntil(pod.Namespace)) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, untrackTimeout)
+	defer cancel()
+	if err := m.patchPod(ctx, pod, nil, nil); err != nil {
+		log.FromContext(ctx).V(1).Info("The pod keeps its managedFields", "cause", err.Error())
+	}
+}
+
+func (m *Marker) patchPod(ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any) error {
+	patch, err := podPatch(pod, annotations, labels)
+	if err != nil {
+		return err
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	return m.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+}
+
+// podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. managedFields are
+// cleared in the same patch, because they make this write half as expensive again, and each later report of the kubelet twice
+// as expensive. They stay if somebody uses server-side apply.
+func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
+	metadata := map[string]any{"uid": pod.UID}
+	if annotations != nil {
+		metadata["annotations"] = annotations // null would remove all
+	}
+	if labels != nil {
+		metadata["labels"] = labels
+	}
+	if !slices.ContainsFunc(pod.ManagedFields, kube.IsApplied) {
+		metadata["managedFields"] = kube.ClearedManagedFields()
+	}
+	return json.Marshal(map[string]any{"metadata": metadata})
+}

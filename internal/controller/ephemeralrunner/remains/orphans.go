@@ -1,0 +1,70 @@
+package remains
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+)
+
+// abandonedPodRetry is when to try again to delete a pod that the manager may not delete. The right comes from a scale set's Role.
+const abandonedPodRetry = 5 * time.Minute
+
+// RemoveOf deletes what has the name of a runner that doesn't exist, and was a runner's, and has no owner: a backup has brought it back.
+// The registration is used up or another's, and nobody counts the pod. It is read once more: what the cache keeps of a pod doesn't tell a
+// runner's from one that only has its label. The Secret goes first, because the pod leads to it. If the runner has vanished, without its
+// finalization, its Secret may be left alone.
+func (r *Remover) RemoveOf(ctx context.Context, name types.NamespacedName, vanished bool) (ctrl.Result, error) {
+	pod := &corev1.Pod{}
+	err := r.options.Client.Get(ctx, name, pod, client.UnsafeDisableDeepCopy)
+	if err != nil || !MayBeAbandoned(pod) {
+		if vanished {
+			secretErr := r.options.DeleteSecret(ctx, name)
+			if apierrors.IsForbidden(secretErr) {
+				secretErr = nil // the Role that permits it goes with the scale set, and nothing brings it back
+			}
+			err = errors.Join(client.IgnoreNotFound(err), secretErr)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	pod = &corev1.Pod{}
+	err = r.options.Reader.Get(ctx, name, pod)
+	if err == nil && (!MayBeAbandoned(pod) || !launch.TakesRegistration(pod)) {
+		return ctrl.Result{}, nil
+	}
+	if err == nil {
+		err = r.options.DeleteSecret(ctx, name)
+	}
+	if err == nil {
+		err = r.options.Client.Delete(ctx, pod, kube.UIDPrecondition(pod))
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return ctrl.Result{RequeueAfter: abandonedPodRetry}, nil // the doctor names the pod
+	case err != nil:
+		return ctrl.Result{}, kube.IgnoreOvertaken(err)
+	}
+	report.RecordEvent(ctx, r.options.Recorder, pod, nil, report.Warning(v1alpha1.ReasonOwnerless, "Delete",
+		"the pod is deleted: no EphemeralRunner owns it, so nobody counts it, as after a restore from a backup; leave runner pods and their Secrets out of backups"))
+	return ctrl.Result{}, nil
+}
+
+// MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. One that runs a job, and whose
+// owner somebody has taken away (kubectl delete --cascade=orphan), ends it first: a restored one ends at once, for want of a registration.
+func MayBeAbandoned(pod *corev1.Pod) bool {
+	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && pod.Status.Phase == corev1.PodRunning {
+		return false
+	}
+	return pod.Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(pod) == nil && pod.DeletionTimestamp == nil
+}

@@ -1,0 +1,189 @@
+package rules
+
+import (
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
+)
+
+const (
+	// AnswerTimeout is how long GitHub may fail to say whether a runner is idle. After that a runner without a recorded job
+	// is deleted, and if its pod is gone, its registration is left behind: GitHub itself removes offline ephemeral runners
+	// after a day.
+	AnswerTimeout = 5 * time.Minute
+	// UnseenFinalizingTimeout is how long the cache may take to show a pod that was created while the runner was being
+	// deleted. If it takes longer, garbage collection deletes the pod because its owner is gone.
+	UnseenFinalizingTimeout = 10 * time.Second
+)
+
+// Deletion is what was seen of a runner that is being deleted.
+type Deletion struct {
+	deletingAt time.Time // when it was first seen with a deletionTimestamp
+	stoppedAt  time.Time // since when it has been seen without a running container
+	podGoneAt  time.Time // since when it has been seen without a pod
+	HeldAt     time.Time // since when it waits for its set to count its lost job
+	Forced     bool      // its pod was deleted without GitHub's consent, after GitHub had its time to answer
+}
+
+// See notes since when the runner is being deleted, its container does not run, and its pod is gone. A container that was
+// about to start, or a pod that appears late, resets its clock.
+func (d *Deletion) See(running, gone bool, now time.Time) {
+	kube.SetIfZero(&d.deletingAt, now)
+	d.stoppedAt = since(d.stoppedAt, !running, now)
+	d.podGoneAt = since(d.podGoneAt, gone, now)
+}
+
+// since returns when a condition that holds began: now if it is new, zero if it does not hold.
+func since(began time.Time, holds bool, now time.Time) time.Time {
+	switch {
+	case !holds:
+		return time.Time{}
+	case began.IsZero():
+		return now
+	default:
+		return began
+	}
+}
+
+// Finalization is what a runner that is being deleted still needs. One pass may do several of these things.
+type Finalization struct {
+	// DeleteChildren: delete the pod, the Secret, and what container hooks created.
+	DeleteChildren bool
+	// OnlyUnbound restricts that to a pod without a node that has not changed since the cache showed it.
+	OnlyUnbound bool
+	// Deregister: ask GitHub to remove the registration.
+	Deregister bool
+	// ReportDraining: the pod stays because the runner has a job; write that to the status.
+	ReportDraining bool
+	// Forced: the pod is deleted without GitHub's consent.
+	Forced bool
+	// ReportKept: the pod has ended and somebody else keeps it; write that to the status.
+	ReportKept bool
+	// RemoveFinalizers: nothing keeps the runner any more.
+	RemoveFinalizers bool
+	// LeftBehind says why something may be left on GitHub; empty if nothing is.
+	LeftBehind string
+	RequeueAt  time.Time
+}
+
+// Leaving is all that a finalization depends on.
+type Leaving struct {
+	Pod          Outcome
+	Bound        bool // the pod has a node, whose kubelet may have started it and not yet said so
+	MayHaveJob   bool // a job was reported started and not ended, or GitHub refused a removal because of one
+	Completed    bool // the end of the present registration's job was reported, and the runner didn't die
+	Registered   bool // GitHub may have a registration
+	Provisioning bool // a registration is under way; its pod may still be created
+	Unseen       bool // a pod was just created and has not been seen yet
+	Removal      calls.Progress
+	PodDueAt     time.Time // when the pod must be gone once it has ended, zero if it is not being deleted
+	KeptReported bool      // the status says that somebody keeps the pod
+	Now          time.Time
+
+	Deletion
+}
+
+// PlanFinalization decides about a runner that is being deleted. If it can't be running a job it is deleted at once;
+// otherwise only with GitHub's consent.
+func PlanFinalization(o *Leaving) Finalization {
+	noMoreJobs := o.noMoreJobs()
+	switch {
+	case o.Provisioning:
+		return Finalization{}
+	case o.mayRun() && !noMoreJobs:
+		return planDraining(o)
+	}
+	f := Finalization{DeleteChildren: true}
+	if !noMoreJobs {
+		f.OnlyUnbound = !o.ended()
+		f.planDeregister(o)
+	}
+	if o.Pod.Phase == podstatus.Missing {
+		f.planRemoveFinalizers(o, noMoreJobs)
+	}
+	f.planReportKept(o)
+	return f
+}
+
+// planReportKept has the status say in time that the runner has ended. A pod that has ended stays as long as somebody's
+// finalizer keeps it, and the runner stays with it; it must not count against maxRunners for that long.
+func (f *Finalization) planReportKept(o *Leaving) {
+	switch {
+	case !o.Pod.Over() || o.PodDueAt.IsZero() || o.KeptReported:
+	case o.Now.Before(o.PodDueAt):
+		f.RequeueBy(o.PodDueAt)
+	default:
+		f.ReportKept = true
+	}
+}
+
+// NothingLeft reports whether the runner has neither a pod nor a registration that could have a job.
+func (o *Leaving) NothingLeft() bool {
+	return !o.Provisioning && !o.Unseen && o.Pod.Phase == podstatus.Missing && o.noMoreJobs()
+}
+
+// noMoreJobs reports whether the runner can't get a job any more: it has had its one, or it has no registration.
+func (o *Leaving) noMoreJobs() bool {
+	return o.Completed || !o.Registered || o.Removal.Succeeded()
+}
+
+// mayRun reports whether the runner may be at work, whatever its pod's status says: the kubelet reports a start some time
+// after it, and the cache shows it later still. Only a pod without a node has certainly not started, and only if no job is
+// known: a job means that the cache is behind.
+func (o *Leaving) mayRun() bool {
+	return !o.ended() && (o.Pod.Phase != podstatus.Pending || o.Bound || o.MayHaveJob)
+}
+
+// ended reports whether the runner container will not run again, or never ran.
+func (o *Leaving) ended() bool { return o.Pod.Over() || o.Pod.Phase == podstatus.Missing }
+
+// planRemoveFinalizers removes the finalizers of a runner whose pod is gone, once GitHub has no registration of it or has had
+// its time to answer.
+func (f *Finalization) planRemoveFinalizers(o *Leaving, noMoreJobs bool) {
+	deadline := o.podGoneAt.Add(AnswerTimeout)
+	switch {
+	case o.Unseen:
+		f.RequeueBy(o.Now.Add(time.Second))
+	case noMoreJobs:
+		f.RemoveFinalizers = true
+	case o.Forced || !o.Now.Before(deadline):
+		f.RemoveFinalizers, f.LeftBehind = true, "no answer from GitHub"
+		if o.Removal.Failure != nil {
+			f.LeftBehind = o.Removal.Failure.Message
+		}
+	default:
+		f.RequeueBy(deadline)
+	}
+}
+
+// planDraining asks GitHub before anything is deleted: the runner may have a job, whatever was reported.
+func planDraining(o *Leaving) Finalization {
+	var f Finalization
+	f.planDeregister(o)
+	switch deadline := o.deletingAt.Add(AnswerTimeout); {
+	case o.Removal.Busy() || o.MayHaveJob:
+		f.ReportDraining = true
+	case o.Now.Before(deadline):
+		f.RequeueBy(deadline)
+	default:
+		f.DeleteChildren, f.Forced = true, true
+	}
+	return f
+}
+
+// planDeregister asks GitHub to remove the registration, unless that is under way or it is too early to ask again. A refusal
+// because of a job no longer counts once the container has stopped.
+func (f *Finalization) planDeregister(o *Leaving) {
+	if o.Removal.Busy() && o.Removal.FinishedAt.Before(o.stoppedAt) {
+		f.Deregister = true
+		return
+	}
+	ask, at := o.Removal.AskAgain(o.Now)
+	f.Deregister = ask
+	f.RequeueBy(at)
+}
+
+// RequeueBy requeues the runner at t at the latest; zero is never.
+func (f *Finalization) RequeueBy(t time.Time) { f.RequeueAt = kube.EarlierOf(f.RequeueAt, t) }

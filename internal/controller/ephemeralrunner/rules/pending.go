@@ -1,0 +1,106 @@
+package rules
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
+)
+
+const (
+	// DefaultPendingTimeout is how long a pod may take to run unless the runner says otherwise.
+	DefaultPendingTimeout = 10 * time.Minute
+	// ExplainAfter is how long a pod may lack a node, or be kept from starting on its node by an unusual reason, before its
+	// runner, and so its set, says why. A node autoscaler takes a minute or more; a scheduler with room takes less than a
+	// second.
+	ExplainAfter = 30 * time.Second
+	// CreateContainerTimeout is how long a kubelet may fail to create the runner container. It waits one second for a Secret
+	// and retries when it sees the pod's sandbox start, a second or two later. The retry after that may take 15 s, longer
+	// than another pod would.
+	CreateContainerTimeout = 5 * time.Second
+)
+
+// PendingTimeout is how long the runner's pod may take to run.
+func PendingTimeout(runner *v1alpha1.EphemeralRunner) time.Duration {
+	if runner.Spec.PendingTimeout != nil {
+		return runner.Spec.PendingTimeout.Duration
+	}
+	return DefaultPendingTimeout
+}
+
+// planPending waits for the pod to start, for PendingTimeout at most.
+func planPending(w *World) Decision {
+	timeout := PendingTimeout(w.Runner)
+	due := w.StartableAt.Add(timeout)
+	switch {
+	case w.Runner.Status.HadJob():
+		// Either it runs and the pod's status is behind, or a late report is about the job of an earlier registration, and
+		// the set deletes the runner.
+		return Decision{}
+	case w.Now.Before(due) && w.Bound:
+		return planStarting(w, due)
+	case w.Bound:
+		late := w.Pod
+		late.Reason = v1alpha1.ReasonPendingTimeout
+		late.Message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, w.Pod.Reason, w.Pod.Message)
+		// The container may start at this very moment, so GitHub is asked first, as if it had started.
+		return planDeregistered(w.withPod(late))
+	default:
+		return planUnbound(w, due)
+	}
+}
+
+// planStarting gives a pod on a node until due to start. If the kubelet gives an unusual reason, such as the CrashLoopBackOff
+// of a sidecar, the status says so early: it may pass by itself, but usually somebody must act.
+func planStarting(w *World, due time.Time) Decision {
+	if podstatus.IsUsual(w.Pod.Reason) {
+		return Decision{RequeueAt: due}
+	}
+	if early := w.StartableAt.Add(ExplainAfter); w.Now.Before(early) {
+		return Decision{RequeueAt: kube.EarlierOf(early, due)}
+	}
+	return PlanReport(w, &calls.Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, due)
+}
+
+// planUnbound keeps an unschedulable pod for as long as it takes, because a new pod would make node autoscalers start over.
+// The status soon says why it waits.
+func planUnbound(w *World, due time.Time) Decision {
+	if early := kube.EarlierOf(w.StartableAt.Add(ExplainAfter), due); w.Now.Before(early) {
+		return Decision{RequeueAt: early}
+	}
+	return PlanReport(w, &calls.Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, time.Time{})
+}
+
+// planBlocked gives up a pod that its kubelet can't start: another pod, perhaps on another node, has a better chance. GitHub
+// is asked first. The container may start at this very moment and take a job, and a JIT config that may have been used is
+// never reused.
+func planBlocked(w *World) Decision {
+	due := w.blockedAt.Add(CreateContainerTimeout)
+	switch {
+	case w.Runner.Status.HadJob():
+		return Decision{} // it runs: the pod's status is behind
+	case w.Pod.Passing && w.Now.Before(due):
+		return Decision{RequeueAt: due}
+	default:
+		return planDeregistered(w)
+	}
+}
+
+// planDeleteFailedPod deletes a pod whose failure is in the status. If the pod is still there at PodDueAt, somebody's
+// finalizer keeps it, and until it is gone the runner can't have another pod. So the runner has failed and another one
+// replaces it; this pod's container has ended, and its registration is unused or removed. Replace would not do: a runner
+// that exists and has not failed counts against maxRunners.
+func planDeleteFailedPod(w *World) Decision {
+	switch {
+	case w.PodDueAt.IsZero():
+		return Decision{Step: DeleteFailedPod}
+	case w.Now.Before(w.PodDueAt):
+		return Decision{Step: DeleteFailedPod, RequeueAt: w.PodDueAt}
+	default:
+		message := kube.WhyTerminating(w.Runner.Name, w.DeletionDueAt, w.Finalizers)
+		return Decision{Step: Fail, Reason: v1alpha1.ReasonPodTerminating, Message: message}
+	}
+}

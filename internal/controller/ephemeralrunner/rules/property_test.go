@@ -1,0 +1,238 @@
+package rules
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/podstatus"
+)
+
+// anyObservation returns a random observation, possible or not.
+func anyObservation(random *rand.Rand) *World {
+	chance := func(n int) bool { return random.IntN(n) == 0 }
+	o := given(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)), after(time.Duration(random.IntN(1200))*time.Second))
+	phases := []v1alpha1.EphemeralRunnerPhase{"", v1alpha1.EphemeralRunnerPhasePending, v1alpha1.EphemeralRunnerPhaseRunning}
+	o.Runner.Status.Phase = phases[random.IntN(len(phases))]
+	failedTimes(random.IntN(7), noon)(o)
+	for _, one := range []struct {
+		change func(*World)
+		n      int
+	}{ // in this order, so that a seed draws the same observations again
+		{withJob, 4}, {completed, 6}, {hadPod, 2}, {seenUp, 3}, {notReady, 3}, {unregistered, 2}, {unbound, 3}, {failureIsNoted, 8}, {reported, 3},
+	} {
+		if chance(one.n) {
+			one.change(o)
+		}
+	}
+	if o.Pod.Phase == podstatus.Running && o.StartedAt.IsZero() {
+		o.StartedAt = noon
+	}
+	if chance(2) && o.Pod.Phase == podstatus.Failed {
+		outdated(o)
+	}
+	anyProgress := []func(*World){
+		func(*World) {}, provisioning, provisioned, agreed, asking,
+		removalFailed(calls.Busy, noon.Add(time.Minute)), removalFailed(calls.Temporary, noon.Add(time.Minute)),
+		provisioningFailed(calls.Temporary, noon.Add(time.Minute)), provisioningFailed(calls.Invalid, noon),
+		provisioningFailed(calls.NameTaken, noon),
+	}
+	anyProgress[random.IntN(len(anyProgress))](o)
+	if chance(5) {
+		o.ExitedAt = noon
+	}
+	if chance(5) {
+		o.PodDueAt = noon.Add(time.Duration(random.IntN(1200)) * time.Second)
+	}
+	return o
+}
+
+// destructive reports whether a step deletes a pod or gives up a registration.
+func destructive(d Step) bool {
+	switch d {
+	case Retry, Reregister, Exited, Succeed, Fail, FailBusy, Outdate,
+		DeleteRunner, Replace, DeleteFailedPod, Deregister:
+		return true
+	default:
+		return false
+	}
+}
+
+// live reports whether, by all that is known, the runner container runs, or may start at any moment, and has a job.
+func live(o *World) bool {
+	if o.FailureNoted || o.Runner.Status.JobCompleted() {
+		return false // its attempt was over before
+	}
+	return o.Runner.Status.HadJob() && (o.Pod.Phase == podstatus.Running || o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked)
+}
+
+func TestNoStepEndsALiveJob(t *testing.T) {
+	const seed = 1
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		o := anyObservation(random)
+		if d := Plan(o); live(o) && destructive(d.Step) {
+			t.Fatalf("seed %d, observation %d: step %d for a runner with a live job: %+v", seed, i, d.Step, o)
+		}
+	}
+}
+
+// A JIT config whose runner has started is never given to a second pod.
+func TestNoStepReusesAUsedJITConfig(t *testing.T) {
+	const seed = 2
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		o := anyObservation(random)
+		ran := o.ran()
+		if d := Plan(o); ran && (d.Step == Retry || d.Step == Launch) {
+			t.Fatalf("seed %d, observation %d: step %d for a runner that has run: %+v", seed, i, d.Step, o)
+		}
+	}
+}
+
+// Nor is a JIT config that GitHub was asked to remove given to a second pod, whatever GitHub has answered so far.
+func TestNoStepReusesAJITConfigThatMayBeRemoved(t *testing.T) {
+	const seed = 6
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		o := anyObservation(random)
+		if d := Plan(o); o.Removal.Known && d.Step == Retry {
+			t.Fatalf("seed %d, observation %d: step %d though the registration may be removed: %+v", seed, i, d.Step, o)
+		}
+	}
+}
+
+// The same observation leads to the same step, however often it is planned.
+func TestPlanLeavesTheObservationAsItWas(t *testing.T) {
+	const seed = 5
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 10_000 {
+		o := anyObservation(random)
+		before := *o
+		before.Runner = o.Runner.DeepCopy()
+		if d := Plan(o); !reflect.DeepEqual(*o, before) {
+			t.Fatalf("seed %d, observation %d: step %d changed %+v to %+v", seed, i, d.Step, before, *o)
+		}
+	}
+}
+
+// anyFinalizing returns a random observation of a runner that is being deleted, possible or not.
+func anyFinalizing(random *rand.Rand) *Leaving {
+	chance := func(n int) bool { return random.IntN(n) == 0 }
+	o := finalizingOf(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)), lateBy(time.Duration(random.IntN(600))*time.Second))
+	o.Bound, o.Registered = o.Bound && !chance(3), !chance(8)
+	o.MayHaveJob, o.Completed, o.Provisioning, o.Unseen, o.Forced = chance(2), chance(8), chance(8), chance(4), chance(4)
+	switch due := time.Duration(random.IntN(600)) * time.Second; random.IntN(4) {
+	case 0: // no call yet
+	case 1:
+		beingRemoved(o)
+	case 2:
+		removedOnGitHub(o)
+	default:
+		refused(calls.Kind(random.IntN(int(calls.NotFound)+1)), due)(o)
+	}
+	return o
+}
+
+// mayEnd reports whether a runner that is being deleted certainly has no job, or GitHub has had its time to say whether it
+// has a job that no report has mentioned.
+func mayEnd(o *Leaving) bool {
+	agreed := o.Removal.Known && !o.Removal.Running && o.Removal.Failure == nil
+	busy := o.MayHaveJob || o.Removal.Failure != nil && o.Removal.Failure.Kind == calls.Busy
+	late := !busy && !o.Now.Before(noon.Add(AnswerTimeout))
+	return agreed || late || o.Completed || !o.Registered
+}
+
+// A finalization deletes nothing that has a node and has not ended before GitHub has agreed or has had its time to answer. It
+// never ends a job that GitHub or a report has mentioned. A pod without a node is deleted on condition that it still has
+// none.
+func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
+	const seed = 3
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		o := anyFinalizing(random)
+		f := PlanFinalization(o)
+		live := o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked || o.Pod.Phase == podstatus.Running
+		unbound := o.Pod.Phase == podstatus.Pending && !o.Bound && !o.MayHaveJob && f.OnlyUnbound
+		switch ends := f.DeleteChildren || f.RemoveFinalizers; {
+		case ends && o.Provisioning:
+			t.Fatalf("seed %d, observation %d: %+v while a pod may be created: %+v", seed, i, f, o)
+		case ends && live && !mayEnd(o) && !unbound, live && f.RemoveFinalizers:
+			t.Fatalf("seed %d, observation %d: %+v for a runner that may have a job: %+v", seed, i, f, o)
+		}
+	}
+}
+
+// From any observation, plan reaches an end within 100 steps in the world of carryOut: GitHub answers, every pod that is
+// created is rejected, an existing pod ends, and the time that a decision waits for comes. The simulations show that the
+// events for which a decision waits do come.
+func TestAnyObservationConverges(t *testing.T) {
+	const seed = 4
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 5_000 {
+		o := anyObservation(random)
+		steps := 0
+		for ; steps < 100 && !carryOut(o, Plan(o)); steps++ {
+		}
+		if steps == 100 {
+			t.Fatalf("seed %d, observation %d: no end: %+v", seed, i, o)
+		}
+	}
+}
+
+// carryOut applies a step in a world where every pod is rejected, every call is answered, and nothing runs forever. It
+// reports whether the step was the runner's last.
+func carryOut(o *World, d Decision) bool {
+	switch d.Step {
+	case Wait, ReportSidecar, ReportPending, ReportRunning:
+		return waitOn(o, d)
+	case Launch:
+		o.Provisioning, o.RunnerID = calls.Progress{Known: true, FinishedAt: o.Now}, 8
+		o.Pod, o.HadPod, o.Bound = Outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}}, true, true
+	case Deregister:
+		o.Removal = calls.Progress{Known: true}
+	case Retry, Reregister:
+		noteFailure(o)
+	case DeleteFailedPod:
+		o.FailureNoted, o.HadPod, o.Pod = false, false, Outcome{}
+	case Exited:
+		o.ExitedAt, o.Pod = o.Now, Outcome{}
+	case Succeed, Fail, FailBusy, Outdate, DeleteRunner, Replace:
+		return true
+	}
+	return false
+}
+
+// waitOn lets time pass or, if only an event can help, makes the event come.
+func waitOn(o *World, d Decision) bool {
+	o.SidecarReported, o.Runner.Status.Reason, o.Runner.Status.Message, o.PendingReportedAt = true, d.Reason, d.Message, o.Now
+	switch {
+	case d.Step == ReportRunning:
+		o.Runner.Status.Phase, o.Runner.Status.Ready, o.Runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, o.Pod.Ready, o.RunnerID
+	case o.Provisioning.Running:
+		o.Provisioning = calls.Progress{Known: true, Failure: &calls.Failure{}, RetryAt: o.Now}
+	case o.Removal.Running:
+		o.Removal = calls.Progress{Known: true}
+	case d.RequeueAt.After(o.Now):
+		o.Now = d.RequeueAt
+	case o.Pod.Phase == podstatus.Running:
+		o.Pod.Phase = podstatus.Failed
+	case o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked:
+		o.Pod.Phase, o.Bound = podstatus.NeverStarted, true
+	default:
+		return d.RequeueAt.IsZero() && o.Provisioning.Failure != nil && o.Provisioning.Failure.Kind == calls.Closed
+	}
+	return false
+}
+
+func noteFailure(o *World) {
+	o.Runner.Status.Failures[fmt.Sprint(len(o.Runner.Status.Failures))] = metav1.NewTime(o.Now)
+	o.Runner.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
+	o.Provisioning, o.Removal, o.Attempt, o.HadPod, o.Pod = calls.Progress{}, calls.Progress{}, Attempt{}, false, Outcome{}
+}

@@ -1,0 +1,111 @@
+package ephemeralrunner
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/podstatus"
+)
+
+// Priorities of a pass. Every pass writes, and in a burst everything waits for the API server. So a pass comes first if a job
+// waits for it or needs its protection, or a machine that a finished pod still occupies; a pass that only reports something or
+// tidies up comes later.
+const (
+	priorityHigh = 0
+	priorityLow  = -1
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// SetupWithManager registers the controller and its watches.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("ephemeralrunner").
+		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
+		Watches(&corev1.Pod{}, podEvents(c.reports, &c.removedPods)).
+		WatchesRawSource(&c.waker).
+		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
+		WithOptions(requeue.ControllerOptions(c.options.Workers)).
+		Complete(c)
+}
+
+// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported.
+func runnerEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			enqueue(q, e.Object, e.Object.GetName(), priorityHigh)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			priority := priorityLow
+			before, isRunner := e.ObjectOld.(*v1alpha1.EphemeralRunner)
+			after, _ := e.ObjectNew.(*v1alpha1.EphemeralRunner)
+			if isRunner && after != nil && after.Status.JobRunning() && !before.Status.JobRunning() {
+				priority = priorityHigh
+			}
+			enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), priority)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			enqueue(q, e.Object, e.Object.GetName(), priorityLow)
+		},
+	}
+}
+
+// podEvents enqueues the runners of pods, with high priority if the pod has ended, and then informs the gate as well. The last state
+// of a pod that is gone is kept for the next pass.
+func podEvents(gate *mark.Gate, removed *removedPods) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueueOwner(q, e.Object, gate) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueueOwner(q, e.ObjectNew, gate) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			removed.keep(e.Object)
+			enqueueOwner(q, e.Object, gate)
+		},
+	}
+}
+
+func enqueueOwner(q queue, object client.Object, gate *mark.Gate) {
+	owner := metav1.GetControllerOf(object)
+	pod, isPod := object.(*corev1.Pod)
+	if isPod && remains.MayBeAbandoned(pod) {
+		enqueue(q, object, pod.Name, priorityLow) // a runner of that name is not its owner, but goes first
+	}
+	if !isPod || !isRunner(owner) {
+		return
+	}
+	priority := priorityLow
+	if podstatus.HasEnded(pod, v1alpha1.RunnerContainerName) && pod.DeletionTimestamp == nil {
+		priority = priorityHigh
+		gate.PodEnded(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
+	}
+	enqueue(q, object, owner.Name, priority)
+}
+
+// isRunner reports whether an owner, which may be nil, is a runner of this API: anybody may give a pod another one of that kind.
+func isRunner(owner *metav1.OwnerReference) bool {
+	return owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String() && owner.Kind == "EphemeralRunner"
+}
+
+// enqueue adds the runner of that name in the object's namespace. A runner that is queued already keeps the higher priority.
+func enqueue(q queue, object client.Object, runner string, priority int) {
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: runner}}
+	if ordered, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		return
+	}
+	q.Add(request)
+}

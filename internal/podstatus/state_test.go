@@ -1,0 +1,186 @@
+package podstatus_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/internal/podstatus"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// podWith returns a pod whose runner container has the given state.
+func podWith(phase corev1.PodPhase, state corev1.ContainerState, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "pod-uid", CreationTimestamp: metav1.NewTime(noon)},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "runner", Image: "runner:1"}}},
+		Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "runner", State: state}, {Name: "dind"},
+		}},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+func exited(code int32, reason string) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(noon), FinishedAt: metav1.NewTime(noon.Add(time.Minute))}}
+}
+
+func unstarted(code int32, reason string, started time.Time) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(started)}}
+}
+
+func waitingFor(reason string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
+}
+
+var (
+	running  = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}
+	noStatus = func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }
+	evicted  = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "Evicted", "no memory" }
+	deadline = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "DeadlineExceeded", "6 h" }
+)
+
+func deletedAt(at time.Time) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(at)) }
+}
+
+// grace is how many seconds before its deletionTimestamp a pod was deleted.
+func grace(seconds int64) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(seconds) }
+}
+
+func unscheduled(p *corev1.Pod) {
+	p.Spec.NodeName = ""
+	p.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
+}
+
+// disrupted sets who has ended the pod.
+func disrupted(reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: "why"}}
+	}
+}
+
+// failedInit adds an init container that failed; with restart it is a sidecar, which the kubelet restarts.
+func failedInit(restart *corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: restart, RestartPolicyRules: rules}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(1, "Error")}}
+	}
+}
+
+var anyRule = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart}
+
+// initWaits adds a sidecar that is waiting, after an init container that has finished.
+func initWaits(reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(0, "Completed")}, {Name: "dind", State: waitingFor(reason)}}
+	}
+}
+
+func TestOutcomeOf(t *testing.T) {
+	for title, test := range map[string]struct {
+		pod    *corev1.Pod
+		want   podstatus.Phase
+		reason string
+	}{
+		"no pod":                             {nil, podstatus.Missing, ""},
+		"pod without statuses":               {podWith(corev1.PodPending, running, noStatus), podstatus.Pending, "Pending"},
+		"unschedulable":                      {podWith(corev1.PodPending, corev1.ContainerState{}, noStatus, unscheduled), podstatus.Pending, "Unschedulable"},
+		"being created":                      {podWith(corev1.PodPending, waitingFor("ContainerCreating")), podstatus.Pending, "ContainerCreating"},
+		"first failure to pull":              {podWith(corev1.PodPending, waitingFor("ErrImagePull")), podstatus.Pending, "ErrImagePull"},
+		"image can't be pulled":              {podWith(corev1.PodPending, waitingFor("ImagePullBackOff")), podstatus.Blocked, "ImagePullBackOff"},
+		"container can't be configured":      {podWith(corev1.PodPending, waitingFor("CreateContainerConfigError")), podstatus.Blocked, "CreateContainerConfigError"},
+		"runs":                               {podWith(corev1.PodRunning, running), podstatus.Running, ""},
+		"runs, its node says no more":        {podWith(corev1.PodRunning, corev1.ContainerState{}, noStatus), podstatus.Running, ""},
+		"runs, without a state":              {podWith(corev1.PodRunning, corev1.ContainerState{}), podstatus.Running, ""},
+		"waits while a sidecar runs":         {podWith(corev1.PodRunning, waitingFor("ContainerCreating")), podstatus.Pending, "ContainerCreating"},
+		"waits to start again":               {podWith(corev1.PodRunning, waitingFor("CrashLoopBackOff")), podstatus.Pending, "CrashLoopBackOff"},
+		"exit 0":                             {podWith(corev1.PodSucceeded, exited(0, "Completed")), podstatus.Succeeded, ""},
+		"exit 0 though the pod failed":       {podWith(corev1.PodFailed, exited(0, "Completed")), podstatus.Succeeded, ""},
+		"exit 0 after an eviction":           {podWith(corev1.PodSucceeded, exited(0, "Completed"), disrupted("EvictionByEvictionAPI")), podstatus.Succeeded, "EvictionByEvictionAPI"},
+		"exit 0 after the pod was deleted":   {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(90*time.Second)), grace(30)), podstatus.Succeeded, ""},
+		"exit 0 before the pod was deleted":  {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(91*time.Second)), grace(30)), podstatus.Succeeded, ""},
+		"exit 0 while a sidecar runs":        {podWith(corev1.PodRunning, exited(0, "Completed")), podstatus.Succeeded, ""},
+		"exit 7":                             {podWith(corev1.PodFailed, exited(7, "Error")), podstatus.Failed, "Error"},
+		"exit 7 without a time of start":     {podWith(corev1.PodFailed, unstarted(7, "", time.Time{})), podstatus.Failed, "PodFailed"},
+		"exit 1 without a time of start":     {podWith(corev1.PodFailed, unstarted(1, "Error", time.Time{})), podstatus.Failed, "Error"},
+		"code without a reason or time":      {podWith(corev1.PodFailed, unstarted(1, "", time.Time{})), podstatus.Failed, "PodFailed"},
+		"out of memory without a time":       {podWith(corev1.PodFailed, unstarted(137, "OOMKilled", time.Time{})), podstatus.Failed, "OOMKilled"},
+		"forgotten by containerd":            {podWith(corev1.PodFailed, unstarted(255, "Unknown", time.Unix(0, 0))), podstatus.Failed, "Unknown"},
+		"exit 1":                             {podWith(corev1.PodFailed, exited(1, "Error")), podstatus.Failed, "Error"},
+		"out of memory":                      {podWith(corev1.PodFailed, exited(137, "OOMKilled")), podstatus.Failed, "OOMKilled"},
+		"evicted while it ran":               {podWith(corev1.PodFailed, exited(137, "Error"), evicted), podstatus.Failed, "Evicted"},
+		"evicted, statuses still running":    {podWith(corev1.PodFailed, running, evicted), podstatus.Failed, "Evicted"},
+		"past its deadline":                  {podWith(corev1.PodFailed, exited(143, "Error"), deadline), podstatus.Failed, "DeadlineExceeded"},
+		"evicted before it started":          {podWith(corev1.PodFailed, corev1.ContainerState{}, noStatus, evicted), podstatus.NeverStarted, "Evicted"},
+		"evicted by request while it ran":    {podWith(corev1.PodFailed, exited(143, "Error"), disrupted("EvictionByEvictionAPI")), podstatus.Failed, "EvictionByEvictionAPI"},
+		"preempted before it started":        {podWith(corev1.PodFailed, waitingFor("ContainerCreating"), disrupted("PreemptionByScheduler")), podstatus.NeverStarted, "PreemptionByScheduler"},
+		"node gone, last heard of starting":  {podWith(corev1.PodFailed, waitingFor("ContainerCreating"), disrupted("DeletionByPodGC")), podstatus.Failed, "DeletionByPodGC"},
+		"runtime can't start it":             {podWith(corev1.PodFailed, unstarted(128, "StartError", time.Unix(0, 0))), podstatus.NeverStarted, "StartError"},
+		"ended without a time of start":      {podWith(corev1.PodFailed, unstarted(127, "ContainerCannotRun", time.Time{})), podstatus.NeverStarted, "ContainerCannotRun"},
+		"ran, the kubelet lost it":           {podWith(corev1.PodFailed, unstarted(137, "ContainerStatusUnknown", time.Time{})), podstatus.Failed, "ContainerStatusUnknown"},
+		"init container failed":              {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(nil)), podstatus.NeverStarted, "InitContainerFailed"},
+		"init container has rules":           {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyNever), anyRule)), podstatus.Pending, "PodInitializing"},
+		"init container starts again":        {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyOnFailure))), podstatus.Pending, "PodInitializing"},
+		"init container starts once":         {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyNever))), podstatus.NeverStarted, "InitContainerFailed"},
+		"native sidecar can't be pulled":     {podWith(corev1.PodPending, waitingFor("PodInitializing"), initWaits("ImagePullBackOff")), podstatus.Blocked, "ImagePullBackOff"},
+		"native sidecar can't be configured": {podWith(corev1.PodPending, waitingFor("PodInitializing"), initWaits("CreateContainerConfigError")), podstatus.Blocked, "CreateContainerConfigError"},
+		"native sidecar crashes":             {podWith(corev1.PodPending, waitingFor("PodInitializing"), initWaits("CrashLoopBackOff")), podstatus.Pending, "CrashLoopBackOff"},
+		"native sidecar, runner goes on":     {podWith(corev1.PodRunning, running, initWaits("ImagePullBackOff")), podstatus.Running, ""},
+		"native sidecar starts again":        {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyAlways))), podstatus.Pending, "PodInitializing"},
+		"being deleted":                      {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-podstatus.StuckAfter+time.Second))), podstatus.Running, ""},
+		"node lost":                          {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-podstatus.StuckAfter))), podstatus.Failed, "NodeLost"},
+		"node lost, which said no more":      {podWith(corev1.PodRunning, corev1.ContainerState{}, noStatus, deletedAt(noon.Add(-podstatus.StuckAfter))), podstatus.Failed, "NodeLost"},
+		"node lost before it started":        {podWith(corev1.PodPending, waitingFor("ContainerCreating"), deletedAt(noon.Add(-podstatus.StuckAfter))), podstatus.Failed, "NodeLost"},
+		"sidecar has failed, runner goes on": {podWith(corev1.PodRunning, running, func(p *corev1.Pod) { p.Status.ContainerStatuses[1].State = exited(1, "Error") }), podstatus.Running, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			got := podstatus.Of(test.pod, "runner", noon)
+			if got.Phase != test.want || got.Reason != test.reason {
+				t.Errorf("state %d, reason %q, want %d, %q", got.Phase, got.Reason, test.want, test.reason)
+			}
+		})
+	}
+}
+
+func TestDeadSidecarIsFound(t *testing.T) {
+	last := corev1.ContainerStatus{Name: "dind", State: running, LastTerminationState: exited(137, "OOMKilled")}
+	for title, test := range map[string]struct {
+		change func(*corev1.PodStatus)
+		want   bool
+	}{
+		"nobody died":                 {func(*corev1.PodStatus) {}, false},
+		"a sidecar ran out of memory": {func(s *corev1.PodStatus) { s.ContainerStatuses[1].State = exited(137, "OOMKilled") }, true},
+		"a sidecar has finished":      {func(s *corev1.PodStatus) { s.ContainerStatuses[1].State = exited(0, "Completed") }, false},
+		"an init container has finished": {func(s *corev1.PodStatus) {
+			s.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(0, "")}}
+		}, false},
+		"a native one was started again": {func(s *corev1.PodStatus) { s.InitContainerStatuses = []corev1.ContainerStatus{last} }, true},
+	} {
+		pod := podWith(corev1.PodRunning, running)
+		test.change(&pod.Status)
+		if got := podstatus.Of(pod, "runner", noon); got.Phase != podstatus.Running || (got.Sidecar != "") != test.want {
+			t.Errorf("%s: found %q, state %d", title, got.Sidecar, got.Phase)
+		}
+	}
+}
+
+func TestAnInitContainersOwnMessageIsReportedAlone(t *testing.T) {
+	pod := podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(nil))
+	if got, want := podstatus.Of(pod, "runner", noon).Message, "init container init exited with code 1: Error"; got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+	pod.Status.InitContainerStatuses[0].State.Terminated.Message = "no space left"
+	if got, want := podstatus.Of(pod, "runner", noon).Message, "init container init exited with code 1: no space left"; got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+}
