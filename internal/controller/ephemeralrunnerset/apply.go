@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +19,7 @@ import (
 // apply carries out the plan: first questions to GitHub, which are only queued, then writes to the API server, in parallel.
 func (c *Controller) apply(ctx context.Context, p *pass) error {
 	s := p.state
-	asked := c.questions.ask(p.set, s.history, p.plan)
+	asked := c.ask(p)
 	unregistered := s.withoutRecentlyDeleted(p.plan.with(actionDeleteUnregistered), c.options.Clock.Now())
 	create := s.createLimit(p.plan)
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
@@ -40,17 +38,52 @@ func (c *Controller) apply(ctx context.Context, p *pass) error {
 	return errors.Join(err, c.dropProxySecret(ctx, p))
 }
 
-// createLimit returns how many of the planned runners to create now.
-func (h *history) createLimit(p *plan) int {
-	if !h.creations.allowed(h.now) {
+// ask asks GitHub what is planned, except about runners with a question already under way. It returns how many removals it requested.
+func (c *Controller) ask(p *pass) int {
+	deregister, lookUp := p.plan.with(actionDeregister), p.plan.with(actionLookUp)
+	if len(deregister)+len(lookUp) == 0 {
 		return 0
 	}
-	return p.repeat + p.create
+	set, removals := p.set.DeepCopy(), 0 // the calls outlast the pass, which goes on to write the set's status
+	for _, r := range deregister {
+		if c.questions.remove(set, p.state.subject(r)) {
+			p.state.noteAsked(r, true)
+			removals++
+		}
+	}
+	for _, r := range lookUp {
+		if c.questions.lookUp(set, p.state.subject(r)) {
+			p.state.noteAsked(r, false)
+		}
+	}
+	return removals
+}
+
+// noteAnswers moves the answers that have arrived into the history. Failures are logged once for all runners: they seldom concern a
+// single one.
+func (c *Controller) noteAnswers(ctx context.Context, h *history, set types.NamespacedName, runners []*runnerView) {
+	failed, cause := 0, error(nil)
+	for _, r := range runners {
+		if !h.asked(r) {
+			continue
+		}
+		call, answered := c.questions.take(set, registration{r.uid, r.registrationID})
+		if !answered {
+			continue
+		}
+		h.noteAnswer(r, call)
+		if call.Err != nil {
+			failed, cause = failed+1, call.Err
+		}
+	}
+	if cause != nil {
+		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
+	}
 }
 
 // create creates n runners, unless there are some that the plan did not count.
 func (c *Controller) create(ctx context.Context, p *pass, n int) error {
-	creations := &p.state.creations
+	creations := p.state.creations
 	inherited, err := c.inherit(ctx, p)
 	if inherited > 0 {
 		p.requeueBy(c.options.Clock.Now()) // the plan did not count them
@@ -64,25 +97,6 @@ func (c *Controller) create(ctx context.Context, p *pass, n int) error {
 		return nil
 	}
 	return err
-}
-
-// inherit asks the API server, before this process creates the set's first runner, for runners that an earlier process has
-// created and the watch does not show yet: without them a leader that takes over while watches lag would create the
-// same number again, beyond maxRunners. It returns how many there are.
-func (c *Controller) inherit(ctx context.Context, p *pass) (int, error) {
-	creations := &p.state.creations
-	if !creations.unlisted {
-		return 0, nil
-	}
-	existing, err := c.existing(ctx, p)
-	if err != nil {
-		return 0, err
-	}
-	unseen := creations.inherit(existing, p.views)
-	if unseen > 0 {
-		log.FromContext(ctx).Info("Planning again with runners that an earlier manager created and the watch does not show yet", "runners", unseen)
-	}
-	return unseen, nil
 }
 
 // createPlanned creates n runners, after the proxy Secret that they need.
@@ -140,24 +154,9 @@ func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*runnerV
 	})
 	close(deleted)
 	for uid := range deleted {
-		p.state.recentlyDeleted[uid] = now
+		p.state.noteDeleted(uid, now)
 	}
 	return err
-}
-
-// deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
-const deletionSeenTimeout = 30 * time.Second
-
-// withoutRecentlyDeleted leaves out the runners whose deletion the cache may not show yet.
-func (s *setState) withoutRecentlyDeleted(runners []*runnerView, now time.Time) []*runnerView {
-	maps.DeleteFunc(s.recentlyDeleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= deletionSeenTimeout })
-	var remaining []*runnerView
-	for _, r := range runners {
-		if _, deleted := s.recentlyDeleted[r.uid]; !deleted {
-			remaining = append(remaining, r)
-		}
-	}
-	return remaining
 }
 
 // failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures. The runner's
@@ -172,30 +171,10 @@ func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
 		if r.template != p.specHash {
 			spec = &corev1.PodSpec{} // the runner's own isn't known
 		}
-		object.Status.Message = exitedIdleMessage(p.state.historyOf(r), spec)
+		object.Status.Message = p.state.exitedIdleMessage(r, spec)
 		_, err := kube.PatchStatus(ctx, c.options.Client, object, before)
 		return client.IgnoreNotFound(err)
 	})
-}
-
-// exitedIdleMessage says why the runner counts as failed. The usual image also ends with code 0 if it can't write its work folder.
-func exitedIdleMessage(past *runnerHistory, spec *corev1.PodSpec) string {
-	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
-	if past.recordKept() {
-		what = "the runner container exited with code 0 before it got a job"
-	}
-	if lacksCommand(spec) {
-		advice = `it has no command, and the usual image does not start the runner by itself: add command: ["/home/runner/run.sh"] to the template`
-	} else if unwritable := kube.UnwritableWork(spec, v1alpha1.RunnerContainerName); unwritable != "" {
-		advice += "; " + unwritable
-	}
-	return what + ": " + advice
-}
-
-// lacksCommand reports whether what the runner's container runs is left to its image. That may be right for an image of one's own.
-func lacksCommand(spec *corev1.PodSpec) bool {
-	runner := kube.Container(spec, v1alpha1.RunnerContainerName)
-	return runner != nil && len(runner.Command) == 0 && len(runner.Args) == 0
 }
 
 // sampleSuffix ends the name of a sample. It is as long as the random end of a runner's name, which never has an e.
@@ -236,4 +215,9 @@ func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, na
 	}
 	runner.Spec.ProxySecretRef = proxySecret
 	return runner
+}
+
+// templateHash identifies the template that runners are created from.
+func templateHash(set *v1alpha1.EphemeralRunnerSet) string {
+	return kube.Hash(set.Spec.EphemeralRunnerSpec)
 }

@@ -2,15 +2,20 @@ package ephemeralrunnerset
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
@@ -22,6 +27,8 @@ const (
 	// longestAwayPause replaces longestCreatePause while the API server gives no answer, or only an error of its own: its
 	// return must be noticed within seconds, because jobs wait.
 	longestAwayPause = 10 * time.Second
+	// failingThreshold is how many creations in a row must fail before the set says so.
+	failingThreshold = 3
 	// expectationTimeout is how long a runner that was created may stay unseen before the API server is asked about it.
 	// Watches deliver within seconds. A runner unseen for longer was deleted before the watch showed it, or the watch is
 	// broken.
@@ -75,6 +82,17 @@ type try struct {
 	asked bool
 	err   error
 }
+
+// creationsOf returns the creations of a set of which nothing is known yet.
+func creationsOf(set types.NamespacedName, expected *kube.Expectations) *creations {
+	return &creations{set: set, expected: expected, unlisted: true}
+}
+
+// listed reports whether the API server has listed the set's runners for this process.
+func (c *creations) listed() bool { return !c.unlisted }
+
+// uncertain returns the names of the creations that got no answer: those that are tried again, and those that nobody wants at present.
+func (c *creations) uncertain() (repeated, shelved []string) { return c.unanswered, c.shelved }
 
 // observe forgets the runners that the watch has shown, which are the given ones. Take the list of runners before calling
 // Pending: a name that is met in between belongs to a runner that has been deleted since.
@@ -194,7 +212,7 @@ func (c *creations) pausedUntil(now time.Time) time.Time {
 }
 
 // failing reports whether creations have failed too often in a row.
-func (c *creations) failing() bool { return c.failures >= degradedThreshold }
+func (c *creations) failing() bool { return c.failures >= failingThreshold }
 
 // begin returns n tries, whose names are expected from now on. Unanswered ones come first and are repeated, so that there is
 // one runner whichever try succeeds; then come new names from pick. No runner has these names already: a creation under a
@@ -268,4 +286,32 @@ func notCreated(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
+}
+
+// hasUnseen reports whether overdue runners exist, or may exist.
+func (c *creations) hasUnseen() bool { return c.listErr != nil || len(c.late) > 0 }
+
+// unseenCondition returns the condition that says so, and why these runners are not replaced.
+func (c *creations) unseenCondition(namespace string) metav1.Condition {
+	if c.listErr != nil {
+		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
+			"runners created in namespace %s more than %s ago have not appeared, and the API server can't be asked whether they exist, so they are not replaced: %s",
+			namespace, expectationTimeout, report.WithAdvice(c.listErr)))
+	}
+	return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
+		"%d runners created in namespace %s more than %s ago exist, but the manager's watch of EphemeralRunners does not show them, so they are neither served nor replaced; the manager's log says why the watch fails",
+		len(c.late), namespace, expectationTimeout))
+}
+
+// unseenWhileDeleted returns the condition for a set that is being deleted. Of all causes of Degraded, only this one keeps a
+// deleted set waiting, so only this one is set and cleared.
+func (c *creations) unseenWhileDeleted(set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
+	if c.hasUnseen() {
+		return []metav1.Condition{c.unseenCondition(set.Namespace)}
+	}
+	reported := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
+	if reported == nil || reported.Reason != v1alpha1.ReasonRunnersUnseen {
+		return nil
+	}
+	return []metav1.Condition{report.False(v1alpha1.ConditionDegraded, "RunnersSeen", "the runners created last have been seen, or do not exist")}
 }

@@ -84,7 +84,7 @@ func TestPauseAfterFailedCreations(t *testing.T) {
 				if got := c.pausedUntil(start); !got.Equal(due) || c.allowed(start) || !c.allowed(due) || !c.pausedUntil(due).IsZero() {
 					t.Errorf("failure %d: paused until %s, want %s", i+1, got, due)
 				}
-				if failing := i+1 >= degradedThreshold; c.failing() != failing {
+				if failing := i+1 >= failingThreshold; c.failing() != failing {
 					t.Errorf("failure %d: failing %t, want %t", i+1, c.failing(), failing)
 				}
 			}

@@ -2,7 +2,6 @@ package ephemeralrunnerset
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
-	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // departures knows which nodes are about to go away, and which runners have their pods there. The watches' handlers keep it up to
@@ -130,50 +128,12 @@ func (d departure) moves(r *runnerView) bool {
 	return !r.pinned && d.signs&^r.tolerates != 0 && r.arrival <= d.arrivals
 }
 
-// planDeparture removes runners without a job from nodes that are about to go away, so that no job starts there: GitHub is asked first
-// about those that are registered. Others take their places, on other nodes.
-func (h *history) planDeparture(p *plan, runners []*runnerView) {
-	if len(h.departing) == 0 {
-		return
-	}
-	for _, r := range runners {
-		if departure, leaving := h.departing[r.uid]; leaving && departure.moves(r) && h.slotOf(r) == slotWaiting {
-			h.planRemoval(p, r)
-			p.moved = append(p.moved, r)
-		}
-	}
-}
-
-// tellMoved records an Event about each node from which the set's runners are moved, once for each of its signs.
-func (c *Controller) tellMoved(ctx context.Context, p *pass) {
-	counts := map[departure]int{}
-	for _, r := range p.plan.moved {
-		counts[p.state.departing[r.uid]]++
-	}
-	told := map[string]int{}
-	for _, departure := range p.state.departing {
-		if arrivals, known := p.state.toldMoved[departure.node]; known && arrivals == departure.arrivals {
-			told[departure.node] = arrivals
-		}
-	}
-	for departure, count := range counts {
-		if _, known := told[departure.node]; known {
-			continue
-		}
-		told[departure.node] = departure.arrivals
-		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
-			"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others take their places on other nodes; "+
-				"runners with a job finish it", departure.node, departure.signs, count)))
-	}
-	p.state.toldMoved = told
-}
-
-// NodeEvents returns the handler for a watch of nodes, which may start late or never.
-func (c *Controller) NodeEvents() cache.ResourceEventHandler {
+// nodeEvents returns the handler for a watch of nodes. wake is called with each runner on a node with a new sign.
+func (d *departures) nodeEvents(wake func(runner types.NamespacedName)) cache.ResourceEventHandler {
 	changed := func(object any) {
 		if node, is := object.(*corev1.Node); is {
-			for _, runner := range c.departures.note(node.Name, nodes.SignsOf(node)) {
-				c.wakeSetOf(runner)
+			for _, runner := range d.note(node.Name, nodes.SignsOf(node)) {
+				wake(runner)
 			}
 		}
 	}
@@ -182,43 +142,35 @@ func (c *Controller) NodeEvents() cache.ResourceEventHandler {
 		UpdateFunc: func(_, now any) { changed(now) },
 		DeleteFunc: func(object any) {
 			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-				c.departures.note(name.Name, 0)
+				d.note(name.Name, 0)
 			}
 		},
 	}
 }
 
-// PodEvents returns the handler for the watch of pods, which notes on which nodes they are. It is exported for tests that simulate the
-// watch.
-func (c *Controller) PodEvents() handler.EventHandler {
+// podEvents returns the handler for the watch of pods. wake is called with each runner whose pod has come to a node that is about to go
+// away.
+func (d *departures) podEvents(wake func(runner types.NamespacedName)) handler.EventHandler {
+	changed := func(object client.Object) {
+		pod, is := object.(*corev1.Pod)
+		if !is {
+			return
+		}
+		var now placement
+		owner := metav1.GetControllerOfNoCopy(pod)
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if owner != nil && owner.Kind == "EphemeralRunner" && pod.Spec.NodeName != "" && !ended {
+			now = placement{runner: owner.UID, node: pod.Spec.NodeName}
+		}
+		if key := client.ObjectKeyFromObject(pod); d.place(key, now) {
+			wake(key)
+		}
+	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { c.podChanged(e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { c.podChanged(e.ObjectNew) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { changed(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { changed(e.ObjectNew) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
-			c.departures.place(client.ObjectKeyFromObject(e.Object), placement{})
+			d.place(client.ObjectKeyFromObject(e.Object), placement{})
 		},
-	}
-}
-
-func (c *Controller) podChanged(object client.Object) {
-	pod, is := object.(*corev1.Pod)
-	if !is {
-		return
-	}
-	var now placement
-	owner := metav1.GetControllerOfNoCopy(pod)
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if owner != nil && owner.Kind == "EphemeralRunner" && pod.Spec.NodeName != "" && !ended {
-		now = placement{runner: owner.UID, node: pod.Spec.NodeName}
-	}
-	if key := client.ObjectKeyFromObject(pod); c.departures.place(key, now) {
-		c.wakeSetOf(key)
-	}
-}
-
-// wakeSetOf has the set of a runner planned now. If the watch hasn't shown the runner yet, its own event will.
-func (c *Controller) wakeSetOf(runner types.NamespacedName) {
-	if set := c.roster.setOf(runner); set.name != "" {
-		c.waker.Wake(types.NamespacedName{Namespace: runner.Namespace, Name: set.name})
 	}
 }

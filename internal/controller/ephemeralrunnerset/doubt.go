@@ -1,16 +1,9 @@
 package ephemeralrunnerset
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
@@ -235,92 +228,15 @@ func (d *doubt) disbelieve(seen evidence, patience time.Duration, now time.Time)
 	return time.Time{}
 }
 
+// again reports whether jobs have been doubted more than once in a row although none has started, when started jobs had.
+func (d *doubt) again(started int) bool { return d.fruitless > believedAnew && d.started == started }
+
 // keepsOne reports whether an idle runner is kept, although nothing is doubted, because figures that go up and down would
 // otherwise create and remove one each time.
 func (d *doubt) keepsOne(patience time.Duration, now time.Time) bool {
 	return d.disappointments > believedAnew && d.level > 0 && now.Before(d.disappointedAt.Add(patience))
 }
 
-// doubtPatience is how long a job must wait beside an idle runner to be doubted.
-func (want demand) doubtPatience() time.Duration { return max(want.registrationTimeout, idlePatience) }
-
-// planDoubt judges the figures, and lowers the demand by the jobs that are doubted.
-func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) demand {
-	t, patience := &p.tally, want.doubtPatience()
-	seen := evidence{
-		waiting: max(0, want.assignedJobs-t.working-t.held), starting: len(h.starts), started: h.started, wasted: h.wasted,
-		limits: limits{want.minRunners, want.maxRunners},
-	}
-	for _, r := range runners {
-		if !h.waitsHealthily(r) {
-			continue
-		}
-		if proven := h.historyOf(r).upAt.Add(idlePatience); !h.now.Before(proven) {
-			seen.idle++
-		} else if seen.waiting > 0 {
-			p.requeueBy(proven)
-		}
-	}
-	var due time.Time
-	p.doubt, due = h.doubt.next(seen, patience, h.now)
-	p.requeueBy(due)
-	if len(h.starts) > 0 && seen.waiting > 0 {
-		p.requeueBy(h.starts[0].Add(completionWindow))
-	}
-	if known := t.working + t.held; want.minRunners == 0 && known < want.maxRunners && (p.doubt.jobs > 0 || p.doubt.keepsOne(patience, h.now)) {
-		p.kept = 1
-	}
-	p.wanted = want.replicas
-	if p.doubt.jobs == 0 {
-		return want
-	}
-	// The jobs that are believed are left to the idle runners of minRunners as far as these suffice. If such jobs have come to
-	// nothing again and again, runners are created for them only when none is idle any more.
-	known, believed := t.working+t.held, max(0, seen.waiting-p.doubt.jobs)
-	if p.doubt.fruitless > believedAnew && p.doubt.started == h.started && seen.idle > 0 {
-		believed = min(believed, seen.idle)
-	}
-	p.wanted = min(want.replicas, known+max(want.minRunners, believed))
-	want.replicas = min(want.replicas, max(p.wanted, known+p.kept))
-	return want
-}
-
-// waitsHealthily reports whether a runner is up and could take a job, as far as is known.
-func (h *history) waitsHealthily(r *runnerView) bool {
-	past := h.historyOf(r)
-	return r.up() && h.slotOf(r) == slotWaiting && !r.deleting && h.askable(r) &&
-		past.missingSince.IsZero() && past.removedAt.IsZero() && !past.gone && !past.removing
-}
-
-// planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
-// runners hang. GitHub may also answer that a runner has a job, whose report was lost.
-func (h *history) planProbe(p *plan, runners []*runnerView, out unseen) {
-	if p.doubt.jobs == 0 || p.wantsRunners() || out.expected > 0 || len(p.surplus) > p.kept {
-		return
-	}
-	isNew := func(r *runnerView) bool {
-		past := h.historyOf(r)
-		return h.slotOf(r) == slotWaiting && (!r.up() || !past.upAt.Before(p.doubt.probeSince) || past.removing || p.decided[r].removes())
-	}
-	if slices.ContainsFunc(runners, isNew) {
-		return
-	}
-	if i := slices.IndexFunc(runners, h.waitsHealthily); i >= 0 {
-		h.decideAt(p, runners[i], actionDeregister, h.questionsAllowedAt(runners[i]))
-	}
-}
-
-// doubtful returns the condition that says how many jobs are doubted, none if it was never true.
-func (h *history) doubtful(before []metav1.Condition, set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
-	const conditionType = v1alpha1.ConditionStatisticsDoubtful
-	switch {
-	case h.doubt.jobs > 0:
-		return []metav1.Condition{report.True(conditionType, v1alpha1.ReasonJobsNotTaken, fmt.Sprintf(
-			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no runners are created for these until GitHub's figures change, "+
-				"and jobs that do exist still run; look on GitHub for queued jobs of %s and cancel those that never start; if there are none, only GitHub can correct its figures "+
-				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.jobs, kube.ScaleSetOf(set).Name))}
-	case meta.FindStatusCondition(before, conditionType) != nil:
-		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved", "all jobs that GitHub counts are believed to exist")}
-	}
-	return nil
-}
+// surplusPatience is how long there must be a surplus runner before one is removed. Job assignments and figures take
+// different routes and disagree for seconds; if a runner is removed too early, a job waits for a new pod.
+const surplusPatience = 30 * time.Second

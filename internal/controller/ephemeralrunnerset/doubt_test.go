@@ -301,7 +301,7 @@ func TestRunnersWithoutARegistrationAreReplaced(t *testing.T) {
 					w.ghosts[r.uid] = !r.hadJob
 				}
 				w.run(t, gone+4*time.Minute)
-				w.history = newHistory(creations{})
+				w.history = newHistory(&creations{})
 				w.run(t, gone+15*time.Minute)
 				for _, r := range w.runners {
 					if w.ghosts[r.uid] {
@@ -352,7 +352,7 @@ func TestRestartCostsOneMoreGeneration(t *testing.T) {
 	w := newWorld(1, 2, 40, 8)
 	w.phantoms = constant(15)
 	w.run(t, 3*time.Hour)
-	w.history = newHistory(creations{})
+	w.history = newHistory(&creations{})
 	w.run(t, 8*time.Hour)
 	total := 0
 	for _, n := range w.unused {

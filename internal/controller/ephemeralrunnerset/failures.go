@@ -1,16 +1,17 @@
 package ephemeralrunnerset
 
 import (
+	"slices"
 	"time"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 const (
 	// degradedThreshold is how many runners in a row must fail without a job before the set is degraded. From then on one
-	// runner at a time is tried, so that a wrong image costs one pod at a time and not maxRunners. It is also how many
-	// creations in a row must fail before the set says so.
+	// runner at a time is tried, so that a wrong image costs one pod at a time and not maxRunners.
 	degradedThreshold = 3
 	// firstPause is the pause after a round of failures. It doubles with every further round, up to longestPause. A runner
 	// itself tries for up to 155 s (5+10+20+40+80) before it fails, so the first pause can be short.
@@ -39,22 +40,6 @@ type runnerFailures struct {
 
 	// lastWorkerCreatedAt is the creation time of the newest runner that took a job. Failures of older runners don't count.
 	lastWorkerCreatedAt time.Time
-}
-
-// forTemplate starts over if the template has changed: the cause of the failures may be gone.
-func (f *runnerFailures) forTemplate(hash string) {
-	if f.template != hash {
-		*f = runnerFailures{template: hash, lastWorkerCreatedAt: f.lastWorkerCreatedAt}
-	}
-}
-
-// tookJob notes that the runner took a job, and forgets the failures.
-func (f *runnerFailures) tookJob(r *runnerView) {
-	newest := f.lastWorkerCreatedAt
-	if r.createdAt.After(newest) {
-		newest = r.createdAt
-	}
-	*f = runnerFailures{template: f.template, lastWorkerCreatedAt: newest}
 }
 
 // failed notes that the runner failed without a job at the given time. That may be before the last failure: it takes a minute
@@ -88,6 +73,7 @@ func (f *runnerFailures) outdated(r *runnerView, now time.Time) {
 }
 
 func (f *runnerFailures) isOutdated() bool { return f.refusals > 0 }
+
 func (f *runnerFailures) isDegraded() bool { return f.count >= degradedThreshold }
 
 // pause returns how long to wait after the last failure.
@@ -117,4 +103,72 @@ func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.
 		return max(0, min(wanted, 1-unproven)), time.Time{}
 	}
 	return wanted, time.Time{}
+}
+
+// lostHistoryLimit and maxFailedHistoryAge limit the runners with a lost job that are kept as evidence.
+const lostHistoryLimit = 100
+
+// planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
+// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. planFailedHistory decides about outdated ones.
+func (h *history) planLostHistory(p *plan, runners []*runnerView) {
+	room := lostHistoryLimit
+	for _, r := range slices.Backward(runners) {
+		if !r.lost() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated || r.deleting || h.slotOf(r) == slotHeld {
+			continue
+		}
+		expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
+		if room == 0 || !h.now.Before(expiry) {
+			p.decide(r, actionDelete)
+			continue
+		}
+		room--
+		p.requeueBy(expiry)
+	}
+}
+
+// planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too old.
+// It also keeps the newest outdated runner, which shows after a restart that the set is outdated.
+func (h *history) planFailedHistory(p *plan, runners []*runnerView, limit int) {
+	room := map[v1alpha1.EphemeralRunnerPhase]int{
+		v1alpha1.EphemeralRunnerPhaseFailed: limit, v1alpha1.EphemeralRunnerPhaseOutdated: 1,
+	}
+	for _, r := range slices.Backward(runners) {
+		if r.deleting || !r.failedIdle() && r.phase != v1alpha1.EphemeralRunnerPhaseOutdated {
+			continue
+		}
+		if room[r.phase] == 0 || h.obsolete(p, r) {
+			p.decide(r, actionDelete)
+			continue
+		}
+		room[r.phase]--
+	}
+}
+
+// superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner took a
+// job.
+func (h *history) superseded(r *runnerView) bool {
+	return h.oldTemplate(r) || r.createdAt.Before(h.failures.lastWorkerCreatedAt)
+}
+
+// obsolete reports whether a failed or outdated runner is no longer worth keeping for inspection.
+func (h *history) obsolete(p *plan, r *runnerView) bool {
+	if h.superseded(r) {
+		return true
+	}
+	if r.phase == v1alpha1.EphemeralRunnerPhaseOutdated {
+		return false
+	}
+	expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
+	if !h.now.Before(expiry) {
+		return true
+	}
+	p.requeueBy(expiry)
+	return false
+}
+
+// wait is a reason why runners don't run yet, and how many have it.
+type wait struct {
+	runners int
+	// example is the name of the oldest of these runners, message is what it reports.
+	example, reason, message string
 }

@@ -59,7 +59,9 @@ func TestDegradedCarriesThePodsReasonAndHeals(t *testing.T) {
 	if got.Status != "True" || got.Reason != "ErrImagePull" {
 		t.Errorf("condition %+v", got)
 	}
-	s.history.note(s.runners, s.patchID, "another template", s.now)
+	changed := s.seen()
+	changed.template = "another template"
+	s.note(changed)
 	if got := s.degraded(newSet(0), p); got.Status != "False" {
 		t.Errorf("condition %+v after the template changed", got)
 	}
@@ -213,5 +215,16 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 			}
 			s.later(want)
 		}
+	}
+}
+
+// Anybody with rights in the namespace may write a cause: a runner that has ended well doesn't stay for ever because of it.
+func TestCauseOfARunnerThatEndedWell(t *testing.T) {
+	s := newScenario(0)
+	r := s.add(1, with(succeeded, func(r *runnerView) { r.lostCause = "Evicted" }))
+	s.pass()
+	s.later(maxFailedHistoryAge).publish(0).pass()
+	if p := s.later(time.Second).pass(); p.decided[r] != actionDelete {
+		t.Errorf("decided %v after an hour, want its deletion", p.decided[r])
 	}
 }

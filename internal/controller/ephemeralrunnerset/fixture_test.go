@@ -34,7 +34,8 @@ var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 // fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are fakes.
 type fixture struct {
 	*testing.T
-	GitHub     // what a test is about; the fixture itself has the questions about runners by ID
+	GitHub                                        // what a test is about; the fixture itself has the questions about runners by ID
+	github     func(credentials.Reference) GitHub // whom the controller asks, the fixture if it is nil
 	api        client.WithWatch
 	controller *Controller
 	watch      controllertest.RunnerWatch
@@ -75,7 +76,12 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.controller = NewController(Options{
 			Client: f.api, Reader: f.api, Pool: workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{},
-			GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f, nil },
+			GitHub: func(_ context.Context, r credentials.Reference) (GitHub, error) {
+				if f.github != nil {
+					return f.github(r), nil
+				}
+				return f, nil
+			},
 			Proxy: func(context.Context, credentials.Reference) (map[string][]byte, error) {
 				return map[string][]byte{"http_proxy": []byte("http://proxy")}, nil
 			},
@@ -255,6 +261,9 @@ func (f *fixture) set() *v1alpha1.EphemeralRunnerSet {
 	}
 	return set
 }
+
+// markedFailed returns how many runners were marked as failed, because they exited without a job.
+func (f *fixture) markedFailed() int { return f.requests["patch status *v1alpha1.EphemeralRunner"] }
 
 // publish makes the listener write a figure.
 func (f *fixture) publish(replicas int) {

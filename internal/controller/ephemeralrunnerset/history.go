@@ -2,6 +2,7 @@ package ephemeralrunnerset
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,17 +21,16 @@ type history struct {
 	now    time.Time
 	passes int
 
-	// configURL is where the set registers runners. Runners created before it changed are registered elsewhere.
-	configURL configURL
-
-	// patchID is the newest one seen and patchSeenAt when it was first seen.
+	// configURL, patchID, departing and jobWaits are those of the latest pass; patchSeenAt is when the patchID was first seen.
+	configURL   configURL
 	patchID     int
 	patchSeenAt time.Time
+	departing   map[types.UID]departure
+	jobWaits    []jobWait
 
 	runners map[types.UID]*runnerHistory
-
-	// jobWaits are the pods of the runners' jobs that have been unable to run for a while.
-	jobWaits []jobWait
+	// deleted holds the deletion times of runners that a stale cache may still show as live.
+	deleted map[types.UID]time.Time
 
 	// surplus[i] is when there began to be more than i surplus runners.
 	surplus []time.Time
@@ -47,10 +47,23 @@ type history struct {
 	limitedUntil time.Time
 
 	failures  runnerFailures
-	creations creations
+	creations *creations
+}
 
+// seen is what a pass sees of a set.
+type seen struct {
+	now time.Time
+	// runners are those that the watch shows, oldest first.
+	runners []*runnerView
+	patchID int
+	// template is the hash of the template from which runners are created.
+	template string
+	// configURL is where the set registers runners. Runners created before it changed are registered elsewhere.
+	configURL configURL
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departure
+	// jobWaits are the pods of the runners' jobs that have been unable to run for a while.
+	jobWaits []jobWait
 }
 
 // runnerHistory is what the controller remembers of one runner.
@@ -74,31 +87,16 @@ type runnerHistory struct {
 	seenInPass int  // number of the last pass that saw it
 }
 
-// answers are what GitHub has answered about a registration, and when it was asked.
-type answers struct {
-	busy      bool      // GitHub refused to remove it because it has a job
-	removedAt time.Time // when GitHub first said that it has removed the runner or knows no such runner
-
-	removing      bool      // GitHub was asked to remove it, and has not answered yet
-	askedAt       time.Time // when GitHub was last asked about it
-	retryAt       time.Time // when to ask again after a question that got no answer
-	failures      int       // questions in a row that got no answer
-	missingSince  time.Time // when the first of an unbroken row of "not registered" answers came
-	missingByName bool      // GitHub itself said so, by the name of its exception
-	gone          bool      // two answers, far enough apart, said that it is not registered
-	// registeredAt is when the latest question was asked that GitHub answered with "registered".
-	registeredAt time.Time
+func newHistory(c *creations) *history {
+	return &history{runners: map[types.UID]*runnerHistory{}, deleted: map[types.UID]time.Time{}, creations: c}
 }
 
-// registration identifies one registration of a runner on GitHub. A runner that loses its pod before it had a job gets
-// another one.
-type registration struct {
-	runner types.UID
-	id     int
-}
-
-func newHistory(c creations) *history {
-	return &history{runners: map[types.UID]*runnerHistory{}, creations: c}
+// registrations returns those that the runners had when they were seen last.
+func (h *history) registrations() (all []registration) {
+	for uid, past := range h.runners {
+		all = append(all, registration{uid, past.registrationID})
+	}
+	return all
 }
 
 // historyOf returns what is remembered of the runner, an empty record if note has not seen it.
@@ -109,26 +107,18 @@ func (h *history) historyOf(r *runnerView) *runnerHistory {
 	return &runnerHistory{}
 }
 
-// follow stores the clocks and the doubt that the plan decided on, and counts its victims.
-func (h *history) follow(p *plan) {
-	h.surplus, h.jobsWaitSince, h.doubt = p.surplus, p.jobsWaitSince, p.doubt
-	for _, r := range p.victims {
-		if past := h.historyOf(r); !past.wasted {
-			past.wasted = true
-			h.wasted++
-		}
-	}
-}
-
 // note adds what this pass sees for the first time, and forgets the runners that are gone. It returns the registrations that
 // are over: their runners are gone or have another one.
-func (h *history) note(runners []*runnerView, patchID int, specHash string, now time.Time) (over []registration) {
-	if h.patchSeenAt.IsZero() || patchID != h.patchID {
+func (h *history) note(s seen) (over []registration) {
+	now, runners := s.now, s.runners
+	if h.patchSeenAt.IsZero() || s.patchID != h.patchID {
 		h.patchSeenAt = now
 	}
-	h.now, h.patchID = now, patchID
-	h.failures.forTemplate(specHash)
+	h.now, h.patchID, h.configURL, h.departing, h.jobWaits = now, s.patchID, s.configURL, s.departing, s.jobWaits
 	h.passes++
+	if h.failures.template != s.template { // the cause of the failures may be gone
+		h.failures = runnerFailures{template: s.template, lastWorkerCreatedAt: h.failures.lastWorkerCreatedAt}
+	}
 	for _, r := range runners {
 		past, known := h.runners[r.uid]
 		if !known {
@@ -197,7 +187,8 @@ func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
 	case past.worked || h.oldTemplate(r):
 	case r.hadJob, r.exitedIdle() && past.recordRemoved():
 		past.worked = true
-		h.failures.tookJob(r)
+		f := &h.failures
+		*f = runnerFailures{template: f.template, lastWorkerCreatedAt: kube.LaterOf(f.lastWorkerCreatedAt, r.createdAt)}
 	case past.counted, r.failedIdle() && r.deleting:
 	case r.failedIdle():
 		past.counted = true
@@ -218,3 +209,144 @@ func (h *history) oldTemplate(r *runnerView) bool {
 // registeredElsewhere reports whether the set's GitHub does not know the runner, because the set's address has changed since
 // it was created.
 func (h *history) registeredElsewhere(r *runnerView) bool { return r.configURL != h.configURL }
+
+// deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
+const deletionSeenTimeout = 30 * time.Second
+
+// noteDeleted notes that a runner was deleted just now.
+func (h *history) noteDeleted(runner types.UID, now time.Time) { h.deleted[runner] = now }
+
+// withoutRecentlyDeleted leaves out the runners whose deletion the cache may not show yet.
+func (h *history) withoutRecentlyDeleted(runners []*runnerView, now time.Time) []*runnerView {
+	maps.DeleteFunc(h.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= deletionSeenTimeout })
+	var remaining []*runnerView
+	for _, r := range runners {
+		if _, deleted := h.deleted[r.uid]; !deleted {
+			remaining = append(remaining, r)
+		}
+	}
+	return remaining
+}
+
+// slot is how a runner counts towards the number of runners that there should be.
+type slot int
+
+const (
+	// settleAfterEnd is how long GitHub may take to stop counting the job of a runner that has exited. A patchID seen later
+	// than that reflects the end even if its report was lost.
+	settleAfterEnd = 3 * time.Second
+	// heldTimeout is how long the job of a runner that has failed, or was reported completed, is assumed to be still assigned:
+	// GitHub gives up a job that has lost its runner after ten minutes without a sign of life.
+	heldTimeout = 15 * time.Minute
+	// provenAfter is how long a runner must be up, in a set whose runners fail, before another one is tried.
+	provenAfter = 10 * time.Second
+)
+
+// slotOf returns the slot of a runner, according to the table in docs/decisions/0007-a-slot-follows-the-job.md.
+func (h *history) slotOf(r *runnerView) slot {
+	switch {
+	case r.completed:
+		return h.completedSlot(r)
+	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated, r.failedIdle():
+		return slotFree
+	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
+		return heldUnless(h.registeredElsewhere(r) || h.jobGivenUp(h.historyOf(r))) // no figure of the set's GitHub counts a job elsewhere
+	case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
+		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleAfterEnd)))
+	case !r.alive():
+		return slotFree
+	case r.hadJob || r.draining || h.historyOf(r).busy:
+		return slotWorking
+	case r.deleting, h.historyOf(r).unregistered():
+		return slotFree
+	default:
+		return slotWaiting
+	}
+}
+
+// completedSlot returns the slot of a runner whose job is reported completed. The listener first publishes replicas and then
+// reports the completion, with the patchID whose replicas no longer count the job. The two arrive on separate watches, so the
+// report may be seen first. After a restore of the cluster from a backup, a new listener counts from a patchID that the last one
+// has passed long ago, so nothing is held for longer than heldTimeout.
+func (h *history) completedSlot(r *runnerView) slot {
+	switch {
+	case h.patchID >= r.jobPatchID:
+		return slotFree
+	case r.ended():
+		return heldUnless(h.now.Sub(h.historyOf(r).endedAt) >= heldTimeout)
+	case !r.alive():
+		return slotFree
+	default:
+		return slotWorking
+	}
+}
+
+// jobGivenUp reports whether GitHub has given up the job of a runner that failed: it has agreed to remove the runner and
+// replicas has been evaluated since, or so much time has passed that it must have.
+func (h *history) jobGivenUp(past *runnerHistory) bool {
+	agreed := !past.removedAt.IsZero() && h.patchSeenAt.After(past.removedAt)
+	return agreed || h.now.Sub(past.endedAt) >= heldTimeout
+}
+
+func heldUnless(released bool) slot {
+	if released {
+		return slotFree
+	}
+	return slotHeld
+}
+
+// tally counts runners by slot.
+type tally struct {
+	waiting, working, held int
+	// starting counts the waiting runners whose pod is not up: nothing shows yet that they can work.
+	starting int
+	// justUp counts the waiting runners that have been up for less than provenAfter. justExited counts the held runners that,
+	// as far as is known, had no job: a wrong command exits within seconds, and that is seen seconds later. provenAt is when
+	// the first of justUp is proven.
+	justUp, justExited int
+	provenAt           time.Time
+	// notEnded counts the runners that may still run, whatever their slot: maxRunners limits them.
+	notEnded int
+}
+
+func (h *history) tally(runners []*runnerView) tally {
+	var t tally
+	for _, r := range runners {
+		switch h.slotOf(r) {
+		case slotWaiting:
+			t.waiting++
+			if !r.up() {
+				t.starting++
+			} else if proven := h.historyOf(r).upAt.Add(provenAfter); h.now.Before(proven) {
+				t.justUp++
+				t.provenAt = kube.EarlierOf(t.provenAt, proven)
+			}
+		case slotWorking:
+			t.working++
+		case slotHeld:
+			t.held++
+			if r.exitedIdle() {
+				t.justExited++
+			}
+		case slotFree:
+		}
+		if r.alive() {
+			t.notEnded++
+		}
+	}
+	return t
+}
+
+// recordKept reports whether GitHub still had the runner's record so long after its exit that the runner can't have had a
+// job.
+func (past *runnerHistory) recordKept() bool {
+	return !past.registeredAt.Before(past.exitedAt.Add(removalLag))
+}
+
+// failedAt returns when a runner that is now known to have failed did so.
+func (past *runnerHistory) failedAt(now time.Time) time.Time {
+	if past.exitedAt.IsZero() {
+		return now
+	}
+	return past.exitedAt
+}

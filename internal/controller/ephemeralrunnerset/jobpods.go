@@ -3,7 +3,6 @@ package ephemeralrunnerset
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -93,6 +92,24 @@ func whyNotRunning(pod *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
+// events returns the handler for the watch of pods. changed is called with the runner of each pod that waits otherwise than before.
+func (j *jobPods) events(changed func(q queue, runner types.NamespacedName)) handler.EventHandler {
+	note := func(object client.Object, q queue, gone bool) {
+		pod, is := object.(*corev1.Pod)
+		if !is || !kube.IsJobPod(pod) {
+			return
+		}
+		if runner, news := j.put(pod, gone); news {
+			changed(q, runner)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { note(e.Object, q, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { note(e.ObjectNew, q, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { note(e.Object, q, true) },
+	}
+}
+
 // of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one will have.
 func (j *jobPods) of(namespace string, runners []*runnerView) (waits []jobWait, due time.Time) {
 	j.mu.Lock()
@@ -117,39 +134,4 @@ func (j *jobPods) of(namespace string, runners []*runnerView) (waits []jobWait, 
 	}
 	slices.SortFunc(waits, func(a, b jobWait) int { return cmp.Compare(a.pod, b.pod) })
 	return waits, due
-}
-
-// mostFrequent returns an example of the reason that most of the pods have, and how many have it.
-func mostFrequent(waits []jobWait) (example jobWait, pods int) {
-	byReason := map[string][]jobWait{}
-	for _, wait := range waits {
-		byReason[wait.reason] = append(byReason[wait.reason], wait)
-	}
-	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
-		if same := byReason[reason]; len(same) > pods {
-			example, pods = same[0], len(same)
-		}
-	}
-	return example, pods
-}
-
-// JobPodEvents returns the handler for the watch of pods. It is exported for tests that simulate the watch.
-func (c *Controller) JobPodEvents() handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.jobPodChanged(e.Object, q, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.jobPodChanged(e.ObjectNew, q, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.jobPodChanged(e.Object, q, true) },
-	}
-}
-
-// jobPodChanged notes a job's pod, and enqueues its runner's set if the pod waits otherwise than before. A set whose runner the
-// watch shows later is enqueued then.
-func (c *Controller) jobPodChanged(object client.Object, q queue, gone bool) {
-	pod, is := object.(*corev1.Pod)
-	if !is || !kube.IsJobPod(pod) {
-		return
-	}
-	if runner, news := c.jobPods.put(pod, gone); news {
-		enqueue(q, runner.Namespace, c.roster.setOf(runner))
-	}
 }

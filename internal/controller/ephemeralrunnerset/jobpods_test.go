@@ -2,12 +2,11 @@ package ephemeralrunnerset
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -32,83 +31,44 @@ func stepPodOf(runner string) *corev1.Pod {
 	return pod
 }
 
-func (f *fixture) wantPending(when, phrase string) {
-	f.Helper()
-	c := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionRunnersPending)
-	if told := c != nil && c.Status == metav1.ConditionTrue; told != (phrase != "") || told && (c.Reason != "Unschedulable" || !strings.Contains(c.Message, phrase)) {
-		f.Errorf("%s: RunnersPending %+v, want %q", when, c, phrase)
-	}
-}
-
-// A job's pod that can't run is a reason why jobs wait, although its runner runs.
-func TestJobPodsThatWaitAreACondition(t *testing.T) {
-	for title, podOf := range map[string]func(string) *corev1.Pod{"job": jobPodOf, "step": stepPodOf} {
-		t.Run(title, func(t *testing.T) {
-			inBubble(t, func(f *fixture) {
-				f.reconcile()
-				f.bringUp()
-				f.reconcile()
-				pod, queue := podOf(f.runners()[0].Name), &controllertest.Queue{}
-				events := f.controller.JobPodEvents()
-				events.Create(t.Context(), event.CreateEvent{Object: pod}, queue)
-				events.Update(t.Context(), event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}, queue)
-				if len(queue.Requests) != 1 || queue.Requests[0].NamespacedName != setKey {
-					t.Errorf("enqueued %v, want the set once", queue.Requests)
-				}
-				if after := f.reconcile().RequeueAfter; after <= 0 || after > jobWaitAfter {
-					t.Errorf("reconciled again after %s", after)
-				}
-				f.wantPending("at first", "")
-				controllertest.Elapse(jobWaitAfter)
-				f.reconcile()
-				f.wantPending("after a while", "1 job pod waits: 0/1 nodes are available; see kubectl describe pod "+pod.Name)
-				events.Delete(t.Context(), event.DeleteEvent{Object: pod}, queue)
-				controllertest.Elapse(reportPeriod)
-				f.reconcile()
-				f.wantPending("when it is gone", "")
-				if len(f.controller.jobPods.waiting) > 0 {
-					t.Errorf("kept: %v", f.controller.jobPods.waiting)
-				}
-			}, newSet(1))
-		})
-	}
-}
-
 // Neither runners nor listeners are taken for pods of jobs, whatever their labels.
 func TestOtherPodsAreNotThoseOfJobs(t *testing.T) {
-	c, queue := NewController(Options{Clock: clock.RealClock{}}), &controllertest.Queue{}
+	pods, q := newJobPods(clock.RealClock{}), &controllertest.Queue{}
+	events := pods.events(func(queue, types.NamespacedName) {})
 	for _, kind := range []string{"EphemeralRunner", "AutoscalingListener", "ReplicaSet"} {
 		pod := jobPodOf("set-runner-abcde")
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: new(true)}}
-		c.JobPodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, queue)
+		events.Create(t.Context(), event.CreateEvent{Object: pod}, q)
 	}
-	if len(c.jobPods.waiting) > 0 {
-		t.Errorf("counted: %v", c.jobPods.waiting)
+	if len(pods.waiting) > 0 {
+		t.Errorf("counted: %v", pods.waiting)
 	}
 }
 
 // A workflow may create as many pods under its runner's label as it likes.
 func TestWaitingPodsOfARunnerAreLimited(t *testing.T) {
-	c, queue := NewController(Options{Clock: clock.RealClock{}}), &controllertest.Queue{}
+	pods, q := newJobPods(clock.RealClock{}), &controllertest.Queue{}
+	events := pods.events(func(queue, types.NamespacedName) {})
 	for i := range 3 * jobPodsPerRunner {
 		pod := jobPodOf("set-runner-abcde")
 		pod.Name = fmt.Sprintf("pod-%d", i)
-		c.JobPodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, queue)
+		events.Create(t.Context(), event.CreateEvent{Object: pod}, q)
 	}
-	for _, kept := range c.jobPods.waiting {
+	for _, kept := range pods.waiting {
 		if len(kept) != jobPodsPerRunner {
 			t.Errorf("%d are kept, want %d", len(kept), jobPodsPerRunner)
 		}
 	}
 }
 
-func TestReasonOfMostJobPodsIsTold(t *testing.T) {
-	waits := []jobWait{{pod: "a", reason: "ImagePullBackOff"}, {pod: "b", reason: "Unschedulable"}, {pod: "c", reason: "Unschedulable"}}
-	if got := waitConditions(nil, nil, wait{}, waits...); len(got) != 1 || got[0].Reason != "Unschedulable" || !strings.HasPrefix(got[0].Message, "2 job pods wait") {
-		t.Errorf("%+v", got)
+func TestJobPodsForgetWhatIsGone(t *testing.T) {
+	pods, q := newJobPods(clock.RealClock{}), &controllertest.Queue{}
+	events, pod := pods.events(func(queue, types.NamespacedName) {}), jobPodOf("set-runner-abcde")
+	events.Create(t.Context(), event.CreateEvent{Object: pod}, q)
+	if len(pods.waiting) != 1 {
+		t.Fatalf("kept: %v, want the pod that waits", pods.waiting)
 	}
-	runner := &runnerView{name: "r", reason: "RateLimited"}
-	if got := waitConditions(nil, []*runnerView{runner}, wait{}, waits...); got[0].Reason != "RateLimited" {
-		t.Errorf("%+v, but a runner that waits comes first", got)
+	if events.Delete(t.Context(), event.DeleteEvent{Object: pod}, q); len(pods.waiting) > 0 {
+		t.Errorf("kept: %v", pods.waiting)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,8 +23,6 @@ import (
 // so neither a restart nor a stale cache makes a job count twice or never.
 
 const (
-	// lostHistoryLimit and maxFailedHistoryAge limit the runners with a lost job that are kept as evidence.
-	lostHistoryLimit = 100
 	// lostEventsAtOnce is how many lost jobs have an Event of their own if many are lost together, as with a zone; another Event has
 	// the number of the others.
 	lostEventsAtOnce = 10
@@ -36,24 +33,6 @@ const reasonJobLost = "JobLost"
 
 var jobsLost = setmetrics.Counter("jobs_lost_total",
 	"Jobs that were lost, by cause: their pods ended before GitHub had a result from the runner.", "cause")
-
-// initLost creates the series of all causes: the rise from no series to 1 would be none to Prometheus.
-func initLost(scaleSet types.NamespacedName) {
-	for _, cause := range v1alpha1.LostCauses {
-		jobsLost.WithLabelValues(scaleSet.Name, scaleSet.Namespace, string(cause))
-	}
-}
-
-// lost reports whether the runner's job was lost.
-func (r *runnerView) lost() bool { return r.lostCause != "" && r.ended() }
-
-// knownCause returns Unknown for a cause that this version doesn't know: anybody with rights in the namespace may write one.
-func knownCause(cause v1alpha1.LostCause) v1alpha1.LostCause {
-	if cause == "" || slices.Contains(v1alpha1.LostCauses, cause) {
-		return cause
-	}
-	return v1alpha1.LostCauseUnknown
-}
 
 // tellLost counts the lost jobs that have not been counted yet, and then tells them by metric and Event. The count goes on from the
 // AutoscalingRunnerSet's, which outlives a runner set.
@@ -149,22 +128,4 @@ func runPage(runner *v1alpha1.EphemeralRunner) string {
 		return "on the page of its workflow run on GitHub"
 	}
 	return fmt.Sprintf("%s://%s/%s/actions/runs/%d", address.Scheme, address.Host, runner.Status.JobRepositoryName, runner.Status.WorkflowRunID)
-}
-
-// planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
-// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. planFailedHistory decides about outdated ones.
-func (h *history) planLostHistory(p *plan, runners []*runnerView) {
-	room := lostHistoryLimit
-	for _, r := range slices.Backward(runners) {
-		if !r.lost() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated || r.deleting || h.slotOf(r) == slotHeld {
-			continue
-		}
-		expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
-		if room == 0 || !h.now.Before(expiry) {
-			p.decide(r, actionDelete)
-			continue
-		}
-		room--
-		p.requeueBy(expiry)
-	}
 }

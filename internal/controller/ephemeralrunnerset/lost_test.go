@@ -216,17 +216,6 @@ func TestKeptRunnersHoldNothingAfterARestart(t *testing.T) {
 	}, newSet(3))
 }
 
-// Anybody with rights in the namespace may write a cause: a runner that has ended well doesn't stay for ever because of it.
-func TestCauseOfARunnerThatEndedWell(t *testing.T) {
-	s := newScenario(0)
-	r := s.add(1, with(succeeded, func(r *runnerView) { r.lostCause = "Evicted" }))
-	s.pass()
-	s.later(maxFailedHistoryAge).publish(0).pass()
-	if p := s.later(time.Second).pass(); p.decided[r] != actionDelete {
-		t.Errorf("decided %v after an hour, want its deletion", p.decided[r])
-	}
-}
-
 // refusing is a client whose status patches of sets are refused, as by a webhook.
 type refusing struct{ client.Client }
 

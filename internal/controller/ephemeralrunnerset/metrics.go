@@ -7,7 +7,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -30,37 +29,6 @@ func init() {
 
 func gauge(name, help string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "gha_controller", Name: name, Help: help}, labelNames)
-}
-
-// States of runners.
-const (
-	statePending   = "pending"
-	stateIdle      = "idle"
-	stateBusy      = "busy"
-	stateFinishing = "finishing"
-	stateFailed    = "failed"
-	// stateLost: failed with its job, which says nothing about image or template.
-	stateLost = "lost"
-)
-
-// stateAndReason are the labels of runnersByState that describe a runner.
-type stateAndReason struct{ state, reason string }
-
-func stateOf(r *runnerView) stateAndReason {
-	switch {
-	case r.lost():
-		return stateAndReason{stateLost, string(r.lostCause)}
-	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		return stateAndReason{stateFailed, report.KnownReason(r.reason)}
-	case r.ended() || r.completed || r.deleting && !r.draining:
-		return stateAndReason{state: stateFinishing}
-	case r.hadJob || r.draining:
-		return stateAndReason{state: stateBusy}
-	case r.up():
-		return stateAndReason{state: stateIdle}
-	default:
-		return stateAndReason{statePending, report.KnownReason(r.reason)}
-	}
 }
 
 // publishStates publishes how many runners are in each state. A state that had a runner and has none now shows 0.
@@ -107,10 +75,4 @@ func deleteCounts(scaleSet types.NamespacedName) {
 	for _, vector := range []*prometheus.GaugeVec{pendingRunners, runningRunners, failedRunners} {
 		vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})
 	}
-}
-
-// deleteMetrics deletes the series of a scale set that is gone.
-func deleteMetrics(scaleSet types.NamespacedName) {
-	deleteCounts(scaleSet)
-	setmetrics.Delete(scaleSet)
 }

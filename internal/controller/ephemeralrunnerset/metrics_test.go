@@ -22,7 +22,7 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 	value := func(state, reason string) float64 {
 		return testutil.ToFloat64(runnersByState.WithLabelValues("states", "ns", state, reason))
 	}
-	s := &setState{history: newHistory(creations{})}
+	s := &setState{}
 	s.publishStates(set, []*runnerView{
 		{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ImagePullBackOff"},
 		{phase: v1alpha1.EphemeralRunnerPhaseOutdated, reason: "Outdated"},
@@ -89,7 +89,7 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 	there := func(organization string) bool {
 		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
 	}
-	newcomer := func() *setState { return &setState{history: newHistory(creations{})} }
+	newcomer := func() *setState { return &setState{history: newHistory(&creations{})} }
 	same := newcomer()
 	for name, second := range map[string]*setState{"the same set": same, "its replacement": newcomer()} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestUnknownReasonsShareASeries(t *testing.T) {
 	set := newSet(0, func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "forged" })
 	defer deleteMetrics(kube.ScaleSetOf(set))
 	others := testutil.CollectAndCount(runnersByState)
-	s := &setState{history: newHistory(creations{})}
+	s := &setState{}
 	for i := range 10_000 {
 		failed, waits := runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed}, starting
 		failed.reason, waits.reason = fmt.Sprint("Forged", i), fmt.Sprint("Forged", i)

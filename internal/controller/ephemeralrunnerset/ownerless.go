@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,9 +20,6 @@ import (
 // A runner set that no AutoscalingRunnerSet owns came from a backup, which loses owners or has those of another time or cluster, or was
 // made or changed by hand. If its labels name an AutoscalingRunnerSet that has no runner set, that takes it back. Otherwise it is deleted:
 // its idle runners are removed, and those with a job finish it.
-
-// besideRecheck is how often runners beside the set are counted again. They are removed within seconds, unless they have a job.
-const besideRecheck = 5 * time.Second
 
 // abandon deletes a runner set that nobody will take back, and leaves any other as it is. While its AutoscalingRunnerSet might come, as the
 // one that a restore brings next, nothing is decided.
@@ -93,34 +89,6 @@ func (c *Controller) confirmGone(ctx context.Context, set *v1alpha1.EphemeralRun
 		}
 	}
 	return fmt.Sprintf("no AutoscalingRunnerSet owns it, and there is no AutoscalingRunnerSet %s in namespace %s", name, set.Namespace), nil
-}
-
-// countBeside counts the runners that may run with the scale set's labels and that none of its runner sets has: those without an owner, and
-// those of a runner set without one. They are removed, and until then maxRunners counts them. What the scale set's former runner sets
-// have, the AutoscalingRunnerSet subtracts itself.
-func (c *Controller) countBeside(ctx context.Context, p *pass) error {
-	scaleSet := client.ObjectKeyFromObject(p.origin)
-	for _, other := range c.roster.others(scaleSet, p.set.UID) {
-		if other.name != "" {
-			set := &v1alpha1.EphemeralRunnerSet{}
-			err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: p.set.Namespace, Name: other.name}, set, client.UnsafeDisableDeepCopy)
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("get EphemeralRunnerSet %s: %w", other.name, err)
-			}
-			if err == nil && set.UID == other.uid && metav1.IsControlledBy(set, p.origin) {
-				continue
-			}
-		}
-		for _, r := range c.roster.of(other.uid) {
-			if r.alive() && r.scaleSet == scaleSet {
-				p.unseen.beside++
-			}
-		}
-	}
-	if p.unseen.beside > 0 {
-		p.requeueBy(c.options.Clock.Now().Add(besideRecheck))
-	}
-	return nil
 }
 
 // Admit reports whether a set that may have most runners has room for one of them, which then counts. A set creates no more than it may,

@@ -9,9 +9,6 @@ import (
 )
 
 const (
-	// surplusPatience is how long there must be a surplus runner before one is removed. Job assignments and figures take
-	// different routes and disagree for seconds; if a runner is removed too early, a job waits for a new pod.
-	surplusPatience = 30 * time.Second
 	// maxCreatesPerPass is how many runners one pass creates: eight rounds of kube.MaxParallelism requests, a second or two.
 	// The next pass continues. So an absurd minRunners costs no memory here, and can be noticed and corrected while the set
 	// grows.
@@ -56,6 +53,16 @@ func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec, ceiling int) demand {
 		d.failedHistoryLimit = *spec.FailedHistoryLimit
 	}
 	return d
+}
+
+// within returns the demand as far as the AutoscalingRunnerSet allows it: the runner set's own limits may be from before a change, or
+// from somebody else.
+func (want demand) within(origin *v1alpha1.AutoscalingRunnerSetSpec) demand {
+	want.minRunners = min(max(origin.EffectiveMinRunners(), 0), v1alpha1.MaxRunnersUnlimited)
+	if most := origin.MaxRunners; most != nil {
+		want.maxRunners = min(want.maxRunners, max(*most, 0))
+	}
+	return want
 }
 
 // plan is what one pass has decided to do.
@@ -312,42 +319,47 @@ func (h *history) planHeld(p *plan, r *runnerView, past *runnerHistory) {
 	}
 }
 
-// planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too old.
-// It also keeps the newest outdated runner, which shows after a restart that the set is outdated.
-func (h *history) planFailedHistory(p *plan, runners []*runnerView, limit int) {
-	room := map[v1alpha1.EphemeralRunnerPhase]int{
-		v1alpha1.EphemeralRunnerPhaseFailed: limit, v1alpha1.EphemeralRunnerPhaseOutdated: 1,
+// planDeparture removes runners without a job from nodes that are about to go away, so that no job starts there: GitHub is asked first
+// about those that are registered. Others take their places, on other nodes.
+func (h *history) planDeparture(p *plan, runners []*runnerView) {
+	if len(h.departing) == 0 {
+		return
 	}
-	for _, r := range slices.Backward(runners) {
-		if r.deleting || !r.failedIdle() && r.phase != v1alpha1.EphemeralRunnerPhaseOutdated {
-			continue
+	for _, r := range runners {
+		if departure, leaving := h.departing[r.uid]; leaving && departure.moves(r) && h.slotOf(r) == slotWaiting {
+			h.planRemoval(p, r)
+			p.moved = append(p.moved, r)
 		}
-		if room[r.phase] == 0 || h.obsolete(p, r) {
-			p.decide(r, actionDelete)
-			continue
-		}
-		room[r.phase]--
 	}
 }
 
-// superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner took a
-// job.
-func (h *history) superseded(r *runnerView) bool {
-	return h.oldTemplate(r) || r.createdAt.Before(h.failures.lastWorkerCreatedAt)
+// createLimit returns how many of the planned runners to create now.
+func (h *history) createLimit(p *plan) int {
+	if !h.creations.allowed(h.now) {
+		return 0
+	}
+	return p.repeat + p.create
 }
 
-// obsolete reports whether a failed or outdated runner is no longer worth keeping for inspection.
-func (h *history) obsolete(p *plan, r *runnerView) bool {
-	if h.superseded(r) {
-		return true
+// follow stores the clocks and the doubt that the plan decided on, and counts its victims.
+func (h *history) follow(p *plan) {
+	h.surplus, h.jobsWaitSince, h.doubt = p.surplus, p.jobsWaitSince, p.doubt
+	for _, r := range p.victims {
+		if past := h.historyOf(r); !past.wasted {
+			past.wasted = true
+			h.wasted++
+		}
 	}
-	if r.phase == v1alpha1.EphemeralRunnerPhaseOutdated {
-		return false
+}
+
+// failuresAtWorst returns the failures as if no unexplained runner had had a job. They limit creations: the slot of such a
+// runner is free at once, and yet a wrong image creates no more pods than it would if GitHub had already answered.
+func (h *history) failuresAtWorst(p *plan) runnerFailures {
+	failures := h.failures
+	exited := slices.Concat(p.with(actionMarkFailed), p.unexplained)
+	slices.SortStableFunc(exited, func(a, b *runnerView) int { return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt) })
+	for _, r := range exited {
+		failures.failed(r, h.historyOf(r).exitedAt)
 	}
-	expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
-	if !h.now.Before(expiry) {
-		return true
-	}
-	p.requeueBy(expiry)
-	return false
+	return failures
 }

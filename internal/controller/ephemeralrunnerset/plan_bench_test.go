@@ -47,9 +47,10 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 // onePass does everything that a pass does with the runners of a set, except for requests to the API server.
 func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 	views := c.roster.of(set.UID)
-	s.configURL = configURLOf(&set.Spec.EphemeralRunnerSpec)
-	s.note(views, set.Spec.PatchID, "template", start)
-	c.questions.note(context.Background(), s.history, setKey, views)
+	s.note(seen{
+		now: start, runners: views, patchID: set.Spec.PatchID, template: "template", configURL: configURLOf(&set.Spec.EphemeralRunnerSpec),
+	})
+	c.noteAnswers(context.Background(), s.history, setKey, views)
 	s.creations.observe(views)
 	p := s.plan(views, demandOf(&set.Spec, 0), s.creations.unseen(start))
 	s.follow(p)

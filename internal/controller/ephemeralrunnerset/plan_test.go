@@ -35,7 +35,7 @@ func TestCreation(t *testing.T) {
 			for _, r := range test.runners {
 				s.add(1, r)
 			}
-			s.history.note(s.runners, s.patchID, "template", s.now)
+			s.note(s.seen())
 			p := s.history.plan(s.runners, s.want, unseen{expected: test.expected})
 			if p.create != test.want {
 				t.Errorf("create %d, want %d", p.create, test.want)
@@ -101,7 +101,7 @@ func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
 	s.later(time.Second)
 	for _, replicas := range []int{0, 2, 3} {
 		s.publish(replicas)
-		s.history.note(s.runners, s.patchID, "template", s.now)
+		s.note(s.seen())
 		before := slices.Clone(s.surplus)
 		first, second := s.history.plan(s.runners, s.want, unseen{}), s.history.plan(s.runners, s.want, unseen{})
 		if len(first.surplus) != 3-replicas || !slices.Equal(first.surplus, second.surplus) || !slices.Equal(s.surplus, before) {
@@ -208,7 +208,7 @@ func TestOneThingIsDoneAboutARunner(t *testing.T) {
 	old.template = "former"
 	r := s.add(1, old)
 
-	s.history.note(s.runners, s.patchID, "template", s.now)
+	s.note(s.seen())
 	s.historyOf(r).retryAt = s.now.Add(idlePatience)
 	s.pass()
 	if p := s.later(idlePatience).pass(); len(p.order) != 1 || p.decided[r] != actionDeregister {
@@ -255,5 +255,58 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 				t.Errorf("%d of 2 runners are surplus", len(p.surplus))
 			}
 		})
+	}
+}
+
+func TestRepetitions(t *testing.T) {
+	for name, test := range map[string]struct {
+		replicas, max        int
+		out                  unseen
+		runners              []runnerView
+		wantRepeat, wantMade int
+	}{
+		"all are wanted":                  {replicas: 3, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3},
+		"more are wanted":                 {replicas: 5, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3, wantMade: 2},
+		"some are wanted":                 {replicas: 2, max: 10, out: unseen{3, 3, 0}, wantRepeat: 2},
+		"none is wanted":                  {replicas: 0, max: 10, out: unseen{3, 3, 0}},
+		"there are others":                {replicas: 5, max: 10, out: unseen{3, 3, 0}, runners: []runnerView{idle, idle, busyOne}, wantRepeat: 2},
+		"others are expected":             {replicas: 5, max: 10, out: unseen{6, 2, 0}, wantRepeat: 1},
+		"as many as maxRunners may exist": {replicas: 3, max: 3, out: unseen{3, 3, 0}, wantRepeat: 3},
+		"too many may exist":              {replicas: 3, max: 3, out: unseen{4, 4, 0}},
+		"one is tried at a time":          {replicas: 9, max: 10, out: unseen{3, 3, 0}, runners: []runnerView{outdated}, wantRepeat: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(test.replicas)
+			s.want.maxRunners = test.max
+			for _, r := range test.runners {
+				s.add(1, r)
+			}
+			s.pass()
+			s.out = test.out
+			if p := s.later(longestPause).pass(); p.repeat != test.wantRepeat || p.create != test.wantMade {
+				t.Errorf("repeat %d, create %d; want %d and %d", p.repeat, p.create, test.wantRepeat, test.wantMade)
+			}
+		})
+	}
+}
+
+// No existing runner is removed in place of one that may not even exist.
+func TestUnansweredCreationsAreNotSurplus(t *testing.T) {
+	s := newScenario(5)
+	s.add(5, idle)
+	s.out = unseen{expected: 5, uncertain: 5}
+	s.pass()
+	if p := s.later(surplusPatience).publish(5).pass(); len(p.going()) != 0 {
+		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.with(actionDeregister)))
+	}
+}
+
+func TestTemplateOfARunner(t *testing.T) {
+	h := newHistory(&creations{})
+	h.note(seen{template: "now"})
+	for template, old := range map[string]bool{"now": false, "former": true, "": false /* ARC's */} {
+		if got := h.oldTemplate(&runnerView{template: template}); got != old {
+			t.Errorf("a runner of template %q is of an old one: %t", template, got)
+		}
 	}
 }

@@ -130,15 +130,15 @@ func (p *plan) idle() bool {
 // pass does what Reconcile does up to the plan; then the plan is checked and carried out.
 func (sim *simulation) pass(t *testing.T) *plan {
 	t.Helper()
-	p, first := sim.planned(), sim.state.creations.unlisted
+	p, first := sim.planned(), !sim.state.creations.listed()
 	sim.check(t, p)
 	made := sim.apply(p)
-	if first && made == 0 && !sim.state.creations.unlisted { // it has found runners that the plan did not count
+	if first && made == 0 && sim.state.creations.listed() { // it has found runners that the plan did not count
 		p = sim.planned()
 		sim.check(t, p)
 		made = sim.apply(p)
 	}
-	shelved := sim.state.creations.shelved
+	_, shelved := sim.state.creations.uncertain()
 	if alive := sim.alive(); made > 0 && alive > sim.seen.maxRunners {
 		t.Errorf("%d created and %d alive: more than maxRunners %d", made, alive, sim.seen.maxRunners)
 	}
@@ -154,10 +154,9 @@ func (sim *simulation) pass(t *testing.T) *plan {
 // without counting it among those that may not exist: it would never be replaced.
 func (sim *simulation) checkExpected(t *testing.T) {
 	t.Helper()
-	creations := &sim.state.creations
-	uncertain := slices.Concat(creations.unanswered, creations.shelved)
-	for name := range creations.expected.Pending(setKey) {
-		if !sim.decided[name] && !slices.Contains(uncertain, name) {
+	repeated, shelved := sim.state.creations.uncertain()
+	for name := range sim.expectations.Pending(setKey) {
+		if !sim.decided[name] && !slices.Contains(repeated, name) && !slices.Contains(shelved, name) {
 			t.Errorf("%s is waited for, and not tried again, although it was never created", name)
 		}
 	}
@@ -166,9 +165,10 @@ func (sim *simulation) checkExpected(t *testing.T) {
 // planned does what Reconcile does up to the plan.
 func (sim *simulation) planned() *plan {
 	s := sim.state
-	s.configURL = sim.configURL
-	s.departing = sim.controller.departures.of(setKey.Namespace, sim.cache)
-	for _, over := range s.note(sim.cache, sim.seen.patchID, fmt.Sprint(sim.template), sim.now()) {
+	for _, over := range s.note(seen{
+		now: sim.now(), runners: sim.cache, patchID: sim.seen.patchID, template: fmt.Sprint(sim.template), configURL: sim.configURL,
+		departing: sim.departures.of(setKey.Namespace, sim.cache),
+	}) {
 		delete(sim.inFlight, over.runner)
 		delete(sim.answers, over.runner)
 	}
@@ -282,8 +282,9 @@ func (sim *simulation) checkMoved(t *testing.T) {
 // shows more runners.
 func (sim *simulation) checkMaximum(t *testing.T, p *plan) {
 	t.Helper()
-	alive, create := sim.alive(), p.create+sim.absent(sim.state.creations.unanswered)
-	if !sim.state.creations.unlisted && create > 0 && alive+create > sim.seen.maxRunners {
+	repeated, _ := sim.state.creations.uncertain()
+	alive, create := sim.alive(), p.create+sim.absent(repeated)
+	if sim.state.creations.listed() && create > 0 && alive+create > sim.seen.maxRunners {
 		t.Errorf("%d alive and %d to create: more than maxRunners %d", alive, create, sim.seen.maxRunners)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // roster holds a view of every runner that the watch has shown, by set. The watch's handler keeps it up to date, at a cost
@@ -228,4 +230,13 @@ func countGone(members []*member) int {
 // byAge orders runners by age, oldest first. Creation times have whole seconds; within one second the name decides.
 func byAge(a, b *member) int {
 	return cmp.Or(a.view.createdAt.Compare(b.view.createdAt), cmp.Compare(a.view.name, b.view.name))
+}
+
+// ownerOf returns the set that a runner belongs to.
+func ownerOf(runner client.Object) owner {
+	set := metav1.GetControllerOfNoCopy(runner)
+	if set == nil || set.Kind != "EphemeralRunnerSet" {
+		return owner{}
+	}
+	return owner{uid: set.UID, name: set.Name}
 }

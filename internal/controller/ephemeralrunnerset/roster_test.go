@@ -49,16 +49,6 @@ func TestRosterForgetsRunnersThatNoPassAsksFor(t *testing.T) {
 	}
 }
 
-func TestTemplateOfARunner(t *testing.T) {
-	h := newHistory(creations{})
-	h.failures.forTemplate("now")
-	for template, old := range map[string]bool{"now": false, "former": true, "": false /* ARC's */} {
-		if got := h.oldTemplate(&runnerView{template: template}); got != old {
-			t.Errorf("a runner of template %q is of an old one: %t", template, got)
-		}
-	}
-}
-
 // rosterModel does what a roster does, in the simplest way.
 type rosterModel map[types.NamespacedName]*member
 

@@ -16,17 +16,20 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // scenario takes a set's history through passes at chosen moments, the way Reconcile does.
 type scenario struct {
 	*history
-	now     time.Time
-	patchID int
-	runners []*runnerView
-	want    demand
-	out     unseen
-	made    int
+	now       time.Time
+	patchID   int
+	runners   []*runnerView
+	configURL configURL
+	// departing has the runners on nodes that are about to go away.
+	departing map[types.UID]departure
+	want      demand
+	out       unseen
+	made      int
 }
 
 func newScenario(replicas int) *scenario {
 	return &scenario{
-		history: newHistory(creations{}), now: start, patchID: 1,
+		history: newHistory(&creations{}), now: start, patchID: 1,
 		want: demand{
 			replicas: replicas, assignedJobs: replicas, maxRunners: 1000,
 			failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout,
@@ -53,10 +56,15 @@ func (s *scenario) add(n int, shape runnerView) *runnerView {
 
 // pass notes and plans at the present moment.
 func (s *scenario) pass() *plan {
-	s.history.note(s.runners, s.patchID, "template", s.now)
+	s.note(s.seen())
 	p := s.history.plan(s.runners, s.want, s.out)
 	s.follow(p)
 	return p
+}
+
+// seen returns what a pass sees at the present moment.
+func (s *scenario) seen() seen {
+	return seen{now: s.now, runners: s.runners, patchID: s.patchID, template: "template", configURL: s.configURL, departing: s.departing}
 }
 
 // later lets time pass.

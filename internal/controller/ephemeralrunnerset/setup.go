@@ -5,8 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,15 +33,6 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		b.Watches(&corev1.Pod{}, c.PodEvents())
 	}
 	return b.Complete(c)
-}
-
-// ownerOf returns the set that a runner belongs to.
-func ownerOf(runner client.Object) owner {
-	set := metav1.GetControllerOfNoCopy(runner)
-	if set == nil || set.Kind != "EphemeralRunnerSet" {
-		return owner{}
-	}
-	return owner{uid: set.UID, name: set.Name}
 }
 
 // gatherPeriod is how long the events of a set's runners are gathered for one pass. A runner has ten events in its life, a
@@ -96,4 +87,26 @@ func enqueue(q queue, namespace string, set owner) {
 	if set.name != "" {
 		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.name}}, gatherPeriod)
 	}
+}
+
+// wakeSetOf has the set of a runner planned now. If the watch hasn't shown the runner yet, its own event will.
+func (c *Controller) wakeSetOf(runner types.NamespacedName) {
+	if set := c.roster.setOf(runner); set.name != "" {
+		c.waker.Wake(types.NamespacedName{Namespace: runner.Namespace, Name: set.name})
+	}
+}
+
+// NodeEvents returns the handler for a watch of nodes, which may start late or never.
+func (c *Controller) NodeEvents() cache.ResourceEventHandler {
+	return c.departures.nodeEvents(c.wakeSetOf)
+}
+
+// PodEvents returns the handler for the watch of pods, which notes on which nodes they are. It is exported for tests that simulate the
+// watch.
+func (c *Controller) PodEvents() handler.EventHandler { return c.departures.podEvents(c.wakeSetOf) }
+
+// JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is enqueued then. It is
+// exported for tests that simulate the watch.
+func (c *Controller) JobPodEvents() handler.EventHandler {
+	return c.jobPods.events(func(q queue, runner types.NamespacedName) { enqueue(q, runner.Namespace, c.roster.setOf(runner)) })
 }

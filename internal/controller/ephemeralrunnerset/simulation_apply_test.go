@@ -20,7 +20,7 @@ func (sim *simulation) apply(p *plan) int {
 			sim.write(is)
 		}
 		if sim.deletes(p, r) {
-			s.recentlyDeleted[r.uid] = sim.now()
+			s.noteDeleted(r.uid, sim.now())
 		}
 	}
 	for _, r := range p.with(actionMarkFailed) {
@@ -56,7 +56,7 @@ func (sim *simulation) ask(about []*runnerView, ask func(*simulatedRunner) answe
 	for _, r := range about {
 		if _, under := sim.inFlight[r.uid]; !under {
 			sim.inFlight[r.uid] = ask
-			sim.state.historyOf(r).askedAt = sim.now()
+			sim.state.noteAsked(r, false)
 			asked = append(asked, r)
 		}
 	}
@@ -87,8 +87,8 @@ func (sim *simulation) create(n int) int {
 	if n == 0 {
 		return 0
 	}
-	creations, before := &sim.state.creations, len(sim.runners)
-	if creations.unlisted && !sim.inherit() {
+	creations, before := sim.state.creations, len(sim.runners)
+	if !creations.listed() && !sim.inherit() {
 		return 0
 	}
 	tries := creations.begin(n, sim.cache, sim.pickName)
@@ -112,7 +112,7 @@ func (sim *simulation) create(n int) int {
 
 // inherit asks the API server which runners exist, and reports whether the plan counts all of them.
 func (sim *simulation) inherit() bool {
-	creations := &sim.state.creations
+	creations := sim.state.creations
 	if sim.outcome() != creationMade {
 		creations.settle(errNoAnswer, sim.now())
 		return false
@@ -181,7 +181,7 @@ func (sim *simulation) absent(names []string) int {
 
 // unseen counts the runners that the watch does not show, as Reconcile does.
 func (sim *simulation) unseen() unseen {
-	creations := &sim.state.creations
+	creations := sim.state.creations
 	creations.observe(sim.cache)
 	if overdue := creations.overdue(sim.now()); len(overdue) > 0 {
 		existing, err := sim.list()

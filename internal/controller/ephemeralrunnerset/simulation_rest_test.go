@@ -16,7 +16,7 @@ const longestRest = 2 * time.Hour
 func (sim *simulation) rest(t *testing.T, p *plan) {
 	t.Helper()
 	former := p
-	if sim.state.creations.err != nil && sim.now().Before(sim.state.creations.retryAt) {
+	if !sim.state.creations.pausedUntil(sim.now()).IsZero() {
 		former, p = p, sim.planned() // the error of the creations brings another pass at once
 	}
 	limit := longestRest

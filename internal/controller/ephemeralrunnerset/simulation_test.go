@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -19,12 +19,11 @@ import (
 type simulation struct {
 	random *rand.Rand
 	clock  *clocktesting.FakePassiveClock
-	set    *v1alpha1.EphemeralRunnerSet
 
 	// The real state: jobs that GitHub has assigned, including running ones; the set's figures; its runners.
 	jobs       int
 	minRunners int
-	figures    figures
+	figures    published
 	template   int
 	configURL  configURL
 	runners    []*simulatedRunner
@@ -37,17 +36,19 @@ type simulation struct {
 	restarted int
 
 	// What the controller sees, and what it remembers.
-	seen       figures
-	frozen     bool          // the watch of runners shows nothing
-	cache      []*runnerView // what the roster holds
-	controller *Controller
-	state      *setState
-	inFlight   map[types.UID]func(*simulatedRunner) answer
-	answers    map[types.UID]pool.Call[answer]
+	seen         published
+	frozen       bool          // the watch of runners shows nothing
+	cache        []*runnerView // what the roster holds
+	roster       *roster
+	departures   *departures
+	expectations *kube.Expectations
+	state        *history
+	inFlight     map[types.UID]func(*simulatedRunner) answer
+	answers      map[types.UID]pool.Call[answer]
 }
 
-// figures are what the listener writes, and the user's maxRunners.
-type figures struct {
+// published are what the listener writes, and the user's maxRunners.
+type published struct {
 	demand
 	patchID int
 }
@@ -67,6 +68,9 @@ type simulatedRunner struct {
 
 const simulatedNodes = 3
 
+// simulatedSet owns all simulated runners.
+var simulatedSet = owner{uid: "set-uid", name: setKey.Name}
+
 func nodeName(n int) string { return fmt.Sprint("node-", n) }
 
 // maxLag is how late the cache may be: a watch that is later is restarted, unless it is frozen.
@@ -75,7 +79,7 @@ const maxLag = 20 * time.Second
 func newSimulation(seed uint64) *simulation {
 	sim := &simulation{
 		random: rand.New(rand.NewPCG(seed, 1)), clock: clocktesting.NewFakePassiveClock(start),
-		set: newSet(0), decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) answer{},
+		decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) answer{},
 	}
 	sim.figures.demand = demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout}
 	sim.restartManager()
@@ -89,8 +93,8 @@ func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 // restartManager loses everything that is remembered; calls that were under way may have taken effect. The next
 // manager's cache may be late: it may be a second one that has been waiting.
 func (sim *simulation) restartManager() {
-	sim.controller = NewController(Options{Clock: sim.clock})
-	sim.state = sim.controller.setStateOf(sim.set)
+	sim.roster, sim.departures, sim.expectations = newRoster(), newDepartures(), kube.NewExpectations(sim.clock)
+	sim.state = newHistory(creationsOf(setKey, sim.expectations))
 	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) answer{}, map[types.UID]pool.Call[answer]{}
 	sim.frozen = false
 	sim.made++
@@ -98,7 +102,7 @@ func (sim *simulation) restartManager() {
 	sim.show(sim.chance(2))
 	for n, signed := range sim.signed {
 		if signed > 0 {
-			sim.controller.departures.note(nodeName(n+1), cordon)
+			sim.departures.note(nodeName(n+1), cordon)
 		}
 	}
 }
@@ -112,13 +116,13 @@ func (sim *simulation) cordon() {
 	} else {
 		sim.signed[n] = sim.made
 	}
-	sim.controller.departures.note(nodeName(n+1), signs)
+	sim.departures.note(nodeName(n+1), signs)
 }
 
 // schedule gives a pod a node, if there is one. The manager has created the pod, and so has seen the runner. The scheduler may not have
 // seen yet that a node is cordoned.
 func (sim *simulation) schedule(r *simulatedRunner) {
-	n, seen := sim.random.IntN(simulatedNodes), sim.controller.roster.setOf(runnerKey(r.name)) != owner{}
+	n, seen := sim.random.IntN(simulatedNodes), sim.roster.setOf(runnerKey(r.name)) != owner{}
 	if seen && (sim.signed[n] == 0 || sim.chance(10)) {
 		r.node = n + 1
 		sim.write(r)
@@ -234,7 +238,7 @@ func (sim *simulation) show(all bool) {
 	if !sim.frozen {
 		sim.showRunners(all)
 	}
-	sim.cache = sim.controller.roster.of(sim.set.UID)
+	sim.cache = sim.roster.of(simulatedSet.uid)
 }
 
 // showRunners makes the watch show all runners, or some.
@@ -247,7 +251,7 @@ func (sim *simulation) showRunners(all bool) {
 			if r.node > 0 {
 				at.node = nodeName(r.node)
 			}
-			sim.controller.departures.place(runnerKey(r.name), at)
+			sim.departures.place(runnerKey(r.name), at)
 		}
 	}
 	for _, r := range sim.cache {
@@ -255,8 +259,8 @@ func (sim *simulation) showRunners(all bool) {
 			continue
 		}
 		if all || sim.chance(2) {
-			sim.controller.roster.remove(runnerKey(r.name))
-			sim.controller.departures.place(runnerKey(r.name), placement{})
+			sim.roster.remove(runnerKey(r.name))
+			sim.departures.place(runnerKey(r.name), placement{})
 			continue
 		}
 		going := *r
@@ -267,10 +271,10 @@ func (sim *simulation) showRunners(all bool) {
 
 // observe makes the watch show a runner.
 func (sim *simulation) observe(view runnerView) {
-	if sim.controller.expectations.Expects(setKey, view.name) {
-		view.arrival = sim.controller.departures.arrive()
+	if sim.expectations.Expects(setKey, view.name) {
+		view.arrival = sim.departures.arrive()
 	}
-	sim.controller.roster.put(runnerKey(view.name), owner{uid: sim.set.UID, name: sim.set.Name}, view)
+	sim.roster.put(runnerKey(view.name), simulatedSet, view)
 }
 
 func runnerKey(name string) types.NamespacedName {

@@ -1,14 +1,16 @@
 package ephemeralrunnerset
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -19,16 +21,13 @@ import (
 // reportPeriod is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
 const reportPeriod = time.Second
 
-// reasonRunnersScale is the reason of Ready while nothing is wrong.
-const reasonRunnersScale = "RunnersScale"
-
 // report writes the status if it has changed, at most once a second, and then records the Events that go with it.
 func (c *Controller) report(ctx context.Context, p *pass) error {
-	set, s := p.set, p.state
+	set, s, now := p.set, p.state, c.options.Clock.Now()
 	before := set.DeepCopy()
 	s.describe(&set.Status, set, p.views, p.plan)
-	kept, lookAt := c.tellKept(ctx, p, s.now)
-	report.SetConditions(&set.Status.Conditions, set.Generation, s.now, kept...)
+	kept, lookAt := c.tellKept(ctx, p, now)
+	report.SetConditions(&set.Status.Conditions, set.Generation, now, kept...)
 	p.requeueBy(lookAt)
 	if c.options.PublishMetrics {
 		s.publishCounts(set)
@@ -37,128 +36,122 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	if equality.Semantic.DeepEqual(before.Status, set.Status) {
 		return nil
 	}
-	if due := s.reportedAt.Add(reportPeriod); s.now.Before(due) {
+	if due := s.reportedAt.Add(reportPeriod); now.Before(due) {
 		p.requeueBy(due)
 		return nil
 	}
 	if _, err := kube.PatchStatus(ctx, c.options.Client, set, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	s.reportedAt = s.now
+	s.reportedAt = now
 	c.recordEvents(ctx, before, set)
 	return nil
 }
 
-// describe fills the status with what was seen.
-func (h *history) describe(
-	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runnerView, p *plan,
-) {
-	countLive(status, runners)
-	status.ObservedGeneration = set.Generation
-	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
-	if h.failures.isOutdated() {
-		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
+// tellMoved records an Event about each node from which the set's runners are moved, once for each of its signs.
+func (c *Controller) tellMoved(ctx context.Context, p *pass) {
+	counts := map[departure]int{}
+	for _, r := range p.plan.moved {
+		counts[p.departing[r.uid]]++
 	}
-	status.Capacity = h.capacity(p)
-	status.DoubtedJobs = h.doubt.jobs
-	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtful(status.Conditions, set)...)
-	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
-}
-
-// givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up, or while
-// none is wanted.
-func (h *history) givenUp(p *plan) wait {
-	if p.wanted == 0 || p.tally.waiting > p.tally.starting {
-		return wait{}
-	}
-	return h.failures.givenUp
-}
-
-// countLive sets the status's runner counts, without the runners that are being deleted.
-func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
-	countUnless(status, runners, func(r *runnerView) bool { return r.deleting })
-}
-
-// countWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
-// runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
-func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
-	countUnless(status, runners, func(r *runnerView) bool { return r.deleting && !r.alive() })
-}
-
-func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView, leftOut func(*runnerView) bool) {
-	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
-	for _, r := range runners {
-		switch {
-		case leftOut(r):
-		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
-			status.FailedEphemeralRunners++
-		case r.up():
-			status.RunningEphemeralRunners++
-			if stateOf(r).state == stateBusy {
-				status.BusyRunners++
-			}
-		default:
-			status.PendingEphemeralRunners++
+	told := map[string]int{}
+	for _, departure := range p.departing {
+		if arrivals, known := p.state.toldMoved[departure.node]; known && arrivals == departure.arrivals {
+			told[departure.node] = arrivals
 		}
 	}
-	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
+	for departure, count := range counts {
+		if _, known := told[departure.node]; known {
+			continue
+		}
+		told[departure.node] = departure.arrivals
+		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
+			"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others take their places on other nodes; "+
+				"runners with a job finish it", departure.node, departure.signs, count)))
+	}
+	p.state.toldMoved = told
 }
 
-// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit. While its runners fail or are outdated,
-// that is one more than there are working runners: without a job there is no demand to try a runner for, and GitHub was seen never to
-// offer again what was queued while a set announced 0. While the API server rejects runners, the waiting ones count, too. GitHub gives
-// the other jobs to sets that can run them.
-func (h *history) capacity(p *plan) *int {
-	t := &p.tally
-	switch f := &h.failures; {
-	case f.isOutdated(), f.isDegraded():
-		return new(t.working + 1)
-	case h.cannotCreate(p):
-		return new(t.working + t.waiting + 1)
-	default:
+// tellKept returns the condition that says how many of the set's runners can't be deleted because finalizers of others keep them or their
+// pods, and who keeps the first one, and when to look again: no event of a runner tells what becomes of its pod. A condition that was
+// never true is left out.
+func (c *Controller) tellKept(ctx context.Context, p *pass, now time.Time) (conditions []metav1.Condition, lookAt time.Time) {
+	kept := &p.state.kept
+	kept.Begin()
+	blocked, first := 0, ""
+	for _, r := range p.views {
+		if !r.deleting && !r.ended() && (r.up() || r.reason == "") {
+			continue // nothing of it is being deleted
+		}
+		kind, keepers := "EphemeralRunner", strings.Fields(r.keepers)
+		if pod := c.podOf(ctx, p.set.Namespace, r); len(keepers) == 0 && pod != nil {
+			lookAt = kube.EarlierOf(lookAt, now.Add(kube.KeptAfter))
+			kind, keepers = "Pod", kube.PodKeepers(pod)
+		}
+		if len(keepers) == 0 {
+			continue
+		}
+		if wait := kept.Look(r.uid+types.UID(kind), now); wait > 0 {
+			lookAt = kube.EarlierOf(lookAt, now.Add(wait))
+			continue
+		}
+		if blocked++; blocked == 1 {
+			first = kube.WhyKept(kind, types.NamespacedName{Namespace: p.set.Namespace, Name: r.name}, keepers)
+		}
+	}
+	if blocked > 1 {
+		first = fmt.Sprintf("%d runners can't be deleted; the first: %s", blocked, first)
+	}
+	switch {
+	case blocked > 0:
+		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, first))
+	case meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
+		conditions = append(conditions, report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no runner is kept by finalizers of others"))
+	}
+	return conditions, lookAt
+}
+
+// podOf returns a runner's pod as the cache has it, nil if there is none.
+func (c *Controller) podOf(ctx context.Context, namespace string, r *runnerView) *corev1.Pod {
+	pod := &corev1.Pod{}
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: r.name}, pod, client.UnsafeDisableDeepCopy)
+	if owner := metav1.GetControllerOfNoCopy(pod); err != nil || owner == nil || owner.UID != r.uid {
 		return nil
 	}
+	return pod
 }
 
-func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []metav1.Condition {
-	degraded, outdated := h.degraded(set, p), h.outdated(set)
-	summary := report.Ready(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
-	switch {
-	case outdated.Status == metav1.ConditionTrue:
-		summary = report.Unready(outdated.Reason, outdated.Message, true)
-	case degraded.Status == metav1.ConditionTrue:
-		summary = report.Unready(degraded.Reason, degraded.Message, false)
+// tellUnknownJobs records an Event about jobs that ended without success on runners that don't exist, if the listener has reported
+// another one.
+func (c *Controller) tellUnknownJobs(ctx context.Context, p *pass) {
+	listener := p.set.Status.Listener
+	if listener == nil || listener.UnknownRunnerJobs == nil {
+		return
 	}
-	return append(summary, degraded, outdated)
-}
-
-// cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
-func (h *history) cannotCreate(p *plan) bool { return p.wantsRunners() && h.creations.failing() }
-
-func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Condition {
-	f := &h.failures
-	switch {
-	case !f.isDegraded() && h.cannotCreate(p):
-		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
-			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
-			strings.ReplaceAll(h.creations.err.Error(), "\n", "; "), set.Namespace))
-	case !f.isDegraded() && h.creations.hasUnseen():
-		return h.creations.unseenCondition(set.Namespace)
-	case !f.isDegraded():
-		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
+	jobs, told := listener.UnknownRunnerJobs, p.state.toldJobsAt
+	if !jobs.LastAt.After(told) || c.options.Clock.Since(jobs.LastAt.Time) > unknownJobsAge {
+		return
 	}
-	return report.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
-		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
-		f.count, cmp.Or(f.message, f.reason), set.Namespace))
+	p.state.toldJobsAt = jobs.LastAt.Time
+	report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Warning("UnknownRunnerJob", "ReportJobs", fmt.Sprintf(
+		"%d jobs since the listener started have ended without success on runners that don't exist here; the last: %s; "+
+			"if the cluster was restored from a backup, or the runner was deleted by force, the job was lost with it: run it again on GitHub",
+		jobs.Count, jobs.Last)))
 }
 
-func (h *history) outdated(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
-	if !h.failures.isOutdated() {
-		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
+// recordEvents records an Event for each condition that became true or false between two states of a set.
+func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.EphemeralRunnerSet) {
+	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionStatisticsDoubtful} {
+		was := meta.IsStatusConditionTrue(before.Status.Conditions, conditionType)
+		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
+		switch is := now != nil && now.Status == metav1.ConditionTrue; {
+		case is && !was:
+			report.RecordEvent(ctx, c.options.Recorder, after, nil, report.Warning(conditionType, "ScaleRunners", now.Message))
+		case was && !is:
+			report.RecordEvent(ctx, c.options.Recorder, after, nil, report.Normal(now.Reason, "ScaleRunners", now.Message))
+		}
 	}
-	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
-		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, in case the image behind the tag has been updated",
-		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
 }
+
+// unknownJobsAge is how long after a job's end it is news. A manager that has just started tells nothing older.
+const unknownJobsAge = 10 * time.Minute

@@ -42,12 +42,20 @@ const (
 	strayListAge = time.Minute
 	// strayRefusedPause follows after GitHub has refused the list: somebody has to change the credentials.
 	strayRefusedPause = time.Hour
+	// strayListTimeout is how long the API server may take to list the runners of a namespace.
+	strayListTimeout = 10 * time.Second
 	// mostStraysRemoved bounds the calls of one list. The next one finds the others.
 	mostStraysRemoved = 1000
 )
 
-// strays is what the controller remembers of the strays of one set. It starts anew with a new process, which costs five minutes.
+// strays finds and removes the strays of sets.
 type strays struct {
+	options githubOptions
+	calls   *pool.Calls[strayCall, strayAnswer]
+}
+
+// strayMemory is what is remembered of the strays of one set. It starts anew with a new process, which costs five minutes.
+type strayMemory struct {
 	// offlineSince says when the first list was made that had a stray, by the runner's name.
 	offlineSince map[string]time.Time
 	// listAt is when to list again, failures how many lists in a row have failed. refused is set if GitHub has refused the last.
@@ -74,49 +82,52 @@ type strayAnswer struct {
 	outcome answer
 }
 
-// removeStrays starts the next call about strays, if the listener reports any, and notes the answers that have come.
-func (c *Controller) removeStrays(ctx context.Context, p *pass) {
-	s, key, now := &p.state.strays, client.ObjectKeyFromObject(p.set), c.options.Clock.Now()
-	if call, ended := c.strayAnswer(strayCall{set: key}); ended {
-		c.noteStrayList(ctx, p, call)
-	}
-	for name := range s.removing {
-		if call, ended := c.strayAnswer(strayCall{key, name}); ended {
-			s.noteRemoval(name, call)
-		}
-	}
-	if len(s.removing) == 0 {
-		c.recordStrays(ctx, p)
-	}
-	if p.set.Status.Listener == nil || p.set.Status.Listener.StrayRegistrations == 0 {
-		s.offlineSince = nil
-		return
-	}
-	switch {
-	case len(s.removing) > 0:
-		return // the last answer brings another pass
-	case now.Before(s.listAt):
-		p.requeueBy(s.listAt)
-		return
-	}
-	set := p.set.DeepCopy() // the calls outlast the pass
-	c.strayCalls.Go(key.String(), strayCall{set: key}, func(ctx context.Context) (strayAnswer, error) { return c.listStrays(ctx, set) })
+func newStrays(options githubOptions) *strays {
+	return &strays{options, pool.NewCalls[strayCall, strayAnswer](options.Pool, options.Clock, func(call strayCall) { options.Wake(call.set) })}
 }
 
-// strayAnswer returns a call that has ended, and forgets it.
-func (c *Controller) strayAnswer(key strayCall) (call pool.Call[strayAnswer], ended bool) {
-	call, known := c.strayCalls.Last(key)
+// remove starts the next call about strays, if the set's listener reports any, and notes the answers that have come. It returns when to
+// call it again without an answer, zero if there is no such time.
+func (s *strays) remove(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *strayMemory) (again time.Time) {
+	key, now := client.ObjectKeyFromObject(set), s.options.Clock.Now()
+	if call, ended := s.take(strayCall{set: key}); ended {
+		s.noteList(ctx, set, m, call)
+	}
+	for name := range m.removing {
+		if call, ended := s.take(strayCall{key, name}); ended {
+			m.noteRemoval(name, call)
+		}
+	}
+	if len(m.removing) == 0 {
+		s.record(ctx, set, m)
+	}
+	switch listener := set.Status.Listener; {
+	case listener == nil || listener.StrayRegistrations == 0:
+		m.offlineSince = nil
+	case len(m.removing) > 0: // the last answer brings another pass
+	case now.Before(m.listAt):
+		return m.listAt
+	default:
+		set := set.DeepCopy() // the calls outlast the pass
+		s.calls.Go(key.String(), strayCall{set: key}, func(ctx context.Context) (strayAnswer, error) { return s.list(ctx, set) })
+	}
+	return time.Time{}
+}
+
+// take returns a call that has ended, and forgets it.
+func (s *strays) take(key strayCall) (call pool.Call[strayAnswer], ended bool) {
+	call, known := s.calls.Last(key)
 	if !known || call.Running() {
 		return call, false
 	}
-	c.strayCalls.Forget(key)
+	s.calls.Forget(key)
 	return call, true
 }
 
-// listStrays returns which offline runners on GitHub have a name of the set's and no runner in the cluster. Runners are listed
-// after registrations: a runner exists before it is registered.
-func (c *Controller) listStrays(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (strayAnswer, error) {
-	github, err := c.options.GitHub(ctx, credentials.ForEphemeralRunnerSet(set))
+// list returns which offline runners on GitHub have a name of the set's and no runner in the cluster. Runners are listed after
+// registrations: a runner exists before it is registered.
+func (s *strays) list(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (strayAnswer, error) {
+	github, err := s.options.GitHub(ctx, credentials.ForEphemeralRunnerSet(set))
 	if err != nil {
 		return strayAnswer{}, fmt.Errorf("find registrations without a runner: %w", err)
 	}
@@ -124,12 +135,12 @@ func (c *Controller) listStrays(ctx context.Context, set *v1alpha1.EphemeralRunn
 	if err != nil {
 		return strayAnswer{}, fmt.Errorf("find registrations without a runner: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, strayListTimeout)
 	defer cancel()
 	// By the namespace alone: whatever became of a runner's labels, it is none of the strays.
 	var runners metav1.PartialObjectMetadataList
 	runners.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EphemeralRunnerList"))
-	if err := c.options.Reader.List(ctx, &runners, client.InNamespace(set.Namespace)); err != nil {
+	if err := s.options.Reader.List(ctx, &runners, client.InNamespace(set.Namespace)); err != nil {
 		return strayAnswer{}, fmt.Errorf("list EphemeralRunners: %w", err)
 	}
 	existing := sets.New[string]()
@@ -150,69 +161,69 @@ func straysAmong(offline []string, runnerSet string, existing sets.Set[string]) 
 	return sets.List(found)
 }
 
-// noteStrayList notes a list that has ended, and asks for the removal of the strays that it confirms.
-func (c *Controller) noteStrayList(ctx context.Context, p *pass, call pool.Call[strayAnswer]) {
-	s, now := &p.state.strays, c.options.Clock.Now()
+// noteList notes a list that has ended, and asks for the removal of the strays that it confirms.
+func (s *strays) noteList(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *strayMemory, call pool.Call[strayAnswer]) {
+	now := s.options.Clock.Now()
 	if call.Err != nil {
-		c.noteStrayFailure(ctx, p, call.Err)
+		s.noteFailure(ctx, set, m, call.Err)
 		return
 	}
-	s.failures, s.refused = 0, false
-	set := p.set.DeepCopy() // the calls outlast the pass
-	for _, name := range s.noteList(call.Result.found, call.Result.listedAt, now) {
+	m.failures, m.refused = 0, false
+	set = set.DeepCopy() // the calls outlast the pass
+	for _, name := range m.noteFound(call.Result.found, call.Result.listedAt, now) {
 		key := strayCall{client.ObjectKeyFromObject(set), name}
-		s.removing.Insert(name)
-		c.strayCalls.Go(key.set.String(), key, func(ctx context.Context) (strayAnswer, error) { return c.removeStray(ctx, set, name) })
+		m.removing.Insert(name)
+		s.calls.Go(key.set.String(), key, func(ctx context.Context) (strayAnswer, error) { return s.removeOne(ctx, set, name) })
 	}
 }
 
-// noteStrayFailure plans the next list after one that failed. A refusal is said once, with what to do.
-func (c *Controller) noteStrayFailure(ctx context.Context, p *pass, err error) {
-	s, now := &p.state.strays, c.options.Clock.Now()
-	s.failures++
-	s.listAt = retryQuestionAt(err, s.failures, now)
+// noteFailure plans the next list after one that failed. A refusal is said once, with what to do.
+func (s *strays) noteFailure(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *strayMemory, err error) {
+	now := s.options.Clock.Now()
+	m.failures++
+	m.listAt = retryQuestionAt(err, m.failures, now)
 	if !errors.Is(err, actions.ErrUnauthorized) {
-		log.FromContext(ctx).Error(err, "Registrations without a runner could not be found, trying again", "at", s.listAt)
+		log.FromContext(ctx).Error(err, "Registrations without a runner could not be found, trying again", "at", m.listAt)
 		return
 	}
-	s.listAt = now.Add(strayRefusedPause)
-	if s.refused {
+	m.listAt = now.Add(strayRefusedPause)
+	if m.refused {
 		return
 	}
-	s.refused = true
-	report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Warning("StraysNotListed", "RemoveStrays", fmt.Sprintf(
+	m.refused = true
+	report.RecordEvent(ctx, s.options.Recorder, set, nil, report.Warning("StraysNotListed", "RemoveStrays", fmt.Sprintf(
 		"GitHub counts registrations that no runner here accounts for, and does not let us list runners to find them: %v; "+
 			"let the credentials read self-hosted runners, or remove offline runners named %s… by hand; GitHub removes them after a day",
-		err, kube.RunnerPrefix(p.set.Name))))
+		err, kube.RunnerPrefix(set.Name))))
 }
 
-// noteList notes the strays of a list, and returns those to remove: an earlier list, long enough before, had them too.
-func (s *strays) noteList(found []string, listedAt, now time.Time) (confirmed []string) {
-	before := s.offlineSince
-	s.offlineSince, s.removing = map[string]time.Time{}, sets.New[string]()
-	s.listAt = now.Add(strayPeriod)
+// noteFound notes the strays of a list, and returns those to remove: an earlier list, long enough before, had them too.
+func (m *strayMemory) noteFound(found []string, listedAt, now time.Time) (confirmed []string) {
+	before := m.offlineSince
+	m.offlineSince, m.removing = map[string]time.Time{}, sets.New[string]()
+	m.listAt = now.Add(strayPeriod)
 	for _, name := range found {
 		since, known := before[name]
 		if !known {
 			since = listedAt
 		}
-		s.offlineSince[name] = since
+		m.offlineSince[name] = since
 		due := since.Add(strayConfirmedAfter)
 		switch {
 		case listedAt.Before(due):
-			s.listAt = kube.EarlierOf(s.listAt, kube.LaterOf(due, now.Add(strayListAge)))
+			m.listAt = kube.EarlierOf(m.listAt, kube.LaterOf(due, now.Add(strayListAge)))
 		case len(confirmed) < mostStraysRemoved:
 			confirmed = append(confirmed, name)
 		default:
-			s.listAt = now.Add(strayListAge)
+			m.listAt = now.Add(strayListAge)
 		}
 	}
 	return confirmed
 }
 
-// removeStray asks GitHub to remove a stray, after a last look at whose it is.
-func (c *Controller) removeStray(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, name string) (strayAnswer, error) {
-	github, err := c.options.GitHub(ctx, credentials.ForEphemeralRunnerSet(set))
+// removeOne asks GitHub to remove a stray, after a last look at whose it is.
+func (s *strays) removeOne(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, name string) (strayAnswer, error) {
+	github, err := s.options.GitHub(ctx, credentials.ForEphemeralRunnerSet(set))
 	if err != nil {
 		return strayAnswer{}, fmt.Errorf("remove registration %s: %w", name, err)
 	}
@@ -233,31 +244,30 @@ func (c *Controller) removeStray(ctx context.Context, set *v1alpha1.EphemeralRun
 }
 
 // noteRemoval notes what became of a stray. If GitHub did not answer, the next list has it again.
-func (s *strays) noteRemoval(name string, call pool.Call[strayAnswer]) {
-	s.removing.Delete(name)
+func (m *strayMemory) noteRemoval(name string, call pool.Call[strayAnswer]) {
+	m.removing.Delete(name)
 	switch {
 	case call.Err != nil:
 	case call.Result.outcome == answerBusy:
-		s.busy = append(s.busy, name)
+		m.busy = append(m.busy, name)
 	case call.Result.outcome == answerRemoved:
-		s.removed = append(s.removed, name)
-		delete(s.offlineSince, name)
+		m.removed = append(m.removed, name)
+		delete(m.offlineSince, name)
 	}
 }
 
-// recordStrays says what became of strays, all of one list together.
-func (c *Controller) recordStrays(ctx context.Context, p *pass) {
-	s := &p.state.strays
-	if len(s.removed) > 0 {
-		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Normal("StraysRemoved", "RemoveStrays", fmt.Sprintf(
-			"removed %s from GitHub: offline, and without a runner here, as after a restore of the cluster from a backup", registrations(s.removed))))
+// record says what became of strays, all of one list together.
+func (s *strays) record(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *strayMemory) {
+	if len(m.removed) > 0 {
+		report.RecordEvent(ctx, s.options.Recorder, set, nil, report.Normal("StraysRemoved", "RemoveStrays", fmt.Sprintf(
+			"removed %s from GitHub: offline, and without a runner here, as after a restore of the cluster from a backup", registrations(m.removed))))
 	}
-	if len(s.busy) > 0 {
-		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Warning("StrayHasJob", "RemoveStrays", fmt.Sprintf(
+	if len(m.busy) > 0 {
+		report.RecordEvent(ctx, s.options.Recorder, set, nil, report.Warning("StrayHasJob", "RemoveStrays", fmt.Sprintf(
 			"GitHub still counts a job as running on %s, offline and without a runner here, as after a restore of the cluster from a backup: "+
-				"the job is lost, and GitHub fails it once it has not heard of the runner for some ten minutes; run it again on GitHub", registrations(s.busy))))
+				"the job is lost, and GitHub fails it once it has not heard of the runner for some ten minutes; run it again on GitHub", registrations(m.busy))))
 	}
-	s.removed, s.busy = nil, nil
+	m.removed, m.busy = nil, nil
 }
 
 // registrations names up to five.
@@ -274,10 +284,10 @@ func registrations(names []string) string {
 	return "registrations " + text
 }
 
-// forgetStrays drops the calls about a set's strays.
-func (c *Controller) forgetStrays(key types.NamespacedName, s *strays) {
-	c.strayCalls.Forget(strayCall{set: key})
-	for name := range maps.Keys(s.removing) {
-		c.strayCalls.Forget(strayCall{key, name})
+// forget drops the calls about a set's strays.
+func (s *strays) forget(set types.NamespacedName, m *strayMemory) {
+	s.calls.Forget(strayCall{set: set})
+	for name := range maps.Keys(m.removing) {
+		s.calls.Forget(strayCall{set, name})
 	}
 }

@@ -3,6 +3,7 @@ package ephemeralrunnerset
 import (
 	"cmp"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -58,6 +59,23 @@ func (h *history) whenJobsBeganToWait(p *plan, want demand) time.Time {
 	}
 	return cmp.Or(h.jobsWaitSince, h.now)
 }
+
+// subject describes the runner to whoever asks GitHub about it.
+func (h *history) subject(r *runnerView) subject {
+	return subject{
+		registration: registration{r.uid, r.registrationID}, name: r.name,
+		hasJob: !r.completed && h.slotOf(r) == slotWorking, ended: r.ended(),
+	}
+}
+
+// noteAsked notes that GitHub has been asked about the runner, perhaps to remove it.
+func (h *history) noteAsked(r *runnerView, removal bool) {
+	past := h.historyOf(r)
+	past.askedAt, past.removing = h.now, past.removing || removal
+}
+
+// asked reports whether GitHub has been asked about the runner's present registration.
+func (h *history) asked(r *runnerView) bool { return !h.historyOf(r).askedAt.IsZero() }
 
 // askable reports whether the set's GitHub can be asked about the runner.
 func (h *history) askable(r *runnerView) bool {
@@ -147,4 +165,109 @@ func (h *history) decideAt(p *plan, r *runnerView, what action, due time.Time) {
 		return
 	}
 	p.decide(r, what)
+}
+
+// doubtPatience is how long a job must wait beside an idle runner to be doubted.
+func (want demand) doubtPatience() time.Duration { return max(want.registrationTimeout, idlePatience) }
+
+// planDoubt judges the figures, and lowers the demand by the jobs that are doubted.
+func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) demand {
+	t, patience := &p.tally, want.doubtPatience()
+	seen := evidence{
+		waiting: max(0, want.assignedJobs-t.working-t.held), starting: len(h.starts), started: h.started, wasted: h.wasted,
+		limits: limits{want.minRunners, want.maxRunners},
+	}
+	for _, r := range runners {
+		if !h.waitsHealthily(r) {
+			continue
+		}
+		if proven := h.historyOf(r).upAt.Add(idlePatience); !h.now.Before(proven) {
+			seen.idle++
+		} else if seen.waiting > 0 {
+			p.requeueBy(proven)
+		}
+	}
+	var due time.Time
+	p.doubt, due = h.doubt.next(seen, patience, h.now)
+	p.requeueBy(due)
+	if len(h.starts) > 0 && seen.waiting > 0 {
+		p.requeueBy(h.starts[0].Add(completionWindow))
+	}
+	if known := t.working + t.held; want.minRunners == 0 && known < want.maxRunners && (p.doubt.jobs > 0 || p.doubt.keepsOne(patience, h.now)) {
+		p.kept = 1
+	}
+	p.wanted = want.replicas
+	if p.doubt.jobs == 0 {
+		return want
+	}
+	// The jobs that are believed are left to the idle runners of minRunners as far as these suffice. If such jobs have come to
+	// nothing again and again, runners are created for them only when none is idle any more.
+	known, believed := t.working+t.held, max(0, seen.waiting-p.doubt.jobs)
+	if p.doubt.again(h.started) && seen.idle > 0 {
+		believed = min(believed, seen.idle)
+	}
+	p.wanted = min(want.replicas, known+max(want.minRunners, believed))
+	want.replicas = min(want.replicas, max(p.wanted, known+p.kept))
+	return want
+}
+
+// waitsHealthily reports whether a runner is up and could take a job, as far as is known.
+func (h *history) waitsHealthily(r *runnerView) bool {
+	past := h.historyOf(r)
+	return r.up() && h.slotOf(r) == slotWaiting && !r.deleting && h.askable(r) &&
+		past.missingSince.IsZero() && past.removedAt.IsZero() && !past.gone && !past.removing
+}
+
+// planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
+// runners hang. GitHub may also answer that a runner has a job, whose report was lost.
+func (h *history) planProbe(p *plan, runners []*runnerView, out unseen) {
+	if p.doubt.jobs == 0 || p.wantsRunners() || out.expected > 0 || len(p.surplus) > p.kept {
+		return
+	}
+	isNew := func(r *runnerView) bool {
+		past := h.historyOf(r)
+		return h.slotOf(r) == slotWaiting && (!r.up() || !past.upAt.Before(p.doubt.probeSince) || past.removing || p.decided[r].removes())
+	}
+	if slices.ContainsFunc(runners, isNew) {
+		return
+	}
+	if i := slices.IndexFunc(runners, h.waitsHealthily); i >= 0 {
+		h.decideAt(p, runners[i], actionDeregister, h.questionsAllowedAt(runners[i]))
+	}
+}
+
+const (
+	// removalLag is how long GitHub may take to remove the record of a runner that had a job; usually it takes tens of
+	// seconds. A record that still exists then belongs to a runner that never got a job.
+	removalLag = time.Minute
+	// askExitedAgainAfter is the pause between two questions about such a runner: the third one decides.
+	askExitedAgainAfter = removalLag / 2
+	// explanationTimeout is how long to wait for GitHub's answer before the runner counts as one without a job. A set with a
+	// wrong image must say so even if GitHub can never be asked about a runner.
+	explanationTimeout = 15 * time.Minute
+)
+
+// planExited finds out whether a runner that exited with code 0 had a job that nobody has reported, because the report is
+// late or GitHub sends only figures. GitHub removes the record of a runner after its job, and keeps the record of a runner
+// that had none.
+func (h *history) planExited(p *plan, r *runnerView, past *runnerHistory) {
+	timeout := past.exitedAt.Add(explanationTimeout)
+	switch {
+	case past.recordRemoved(), !past.removedAt.IsZero(), h.superseded(r):
+		p.decide(r, actionDelete)
+	case !h.askable(r), past.recordKept(), !h.now.Before(timeout):
+		p.decide(r, actionMarkFailed)
+	default:
+		p.unexplained = append(p.unexplained, r)
+		p.requeueBy(timeout)
+		h.ask(p, r, actionLookUp, past.exitAskedAt(), askExitedAgainAfter)
+	}
+}
+
+// exitAskedAt returns when GitHub was last asked about a runner after it exited, zero if it was not.
+func (past *runnerHistory) exitAskedAt() time.Time {
+	if past.askedAt.Before(past.exitedAt) {
+		return time.Time{}
+	}
+	return past.askedAt
 }

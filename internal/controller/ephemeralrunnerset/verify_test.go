@@ -68,7 +68,7 @@ func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 			s.pass()
 			if restart {
 				s.later(47 * time.Minute)
-				s.history = newHistory(creations{})
+				s.history = newHistory(&creations{})
 				s.pass()
 			}
 			began, asked, last := s.now, make([]int, minutes), map[*runnerView]time.Time{}
@@ -263,28 +263,6 @@ func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
 	}
 }
 
-func TestRetryAt(t *testing.T) {
-	limited := func(wait time.Duration) error {
-		return &actions.RateLimitedError{Until: start.Add(wait), Err: errNoAnswer}
-	}
-	for name, test := range map[string]struct {
-		err      error
-		failures int
-		want     time.Duration
-	}{
-		"no answer":                        {err: errNoAnswer, want: retryQuestionAfter},
-		"no answer three times":            {errNoAnswer, 3, 4 * retryQuestionAfter},
-		"no answer for a long time":        {errNoAnswer, 100, longestQuestionPause},
-		"to be left alone for an hour":     {err: limited(time.Hour), want: time.Hour},
-		"to be left alone for a moment":    {err: limited(time.Second), want: retryQuestionAfter},
-		"to be left alone, until long ago": {err: limited(-time.Hour), want: retryQuestionAfter},
-	} {
-		if got := retryQuestionAt(test.err, max(1, test.failures), start).Sub(start); got != test.want {
-			t.Errorf("%s: asked again after %s, want %s", name, got, test.want)
-		}
-	}
-}
-
 func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 	s := newScenario(0)
 	r := s.add(1, idle)
@@ -335,5 +313,35 @@ func TestLowerLimitsAreNoDisappointment(t *testing.T) {
 	}
 	if s.doubt.disappointments != 0 {
 		t.Errorf("%d disappointments", s.doubt.disappointments)
+	}
+}
+
+func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	s.later(idlePatience).pass()
+	s.answer(r, answerMissing)
+	r.registrationID++
+	s.later(askMissingAgainAfter).pass()
+	s.answer(r, answerMissing)
+	if p := s.pass(); len(p.with(actionDelete)) != 0 {
+		t.Errorf("deleted after one answer about its registration")
+	}
+}
+
+func TestWaitForAJobBeginsWithThePod(t *testing.T) {
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	r.phase = v1alpha1.EphemeralRunnerPhasePending
+	s.later(defaultRegistrationTimeout - time.Second).pass()
+	r.phase = v1alpha1.EphemeralRunnerPhaseRunning
+	s.later(time.Minute)
+	if p := s.pass(); len(p.with(actionDeregister))+len(p.with(actionLookUp)) != 0 {
+		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.with(actionDeregister)), names(p.with(actionLookUp)))
+	}
+	if p := s.later(idlePatience).pass(); len(p.with(actionLookUp)) != 1 {
+		t.Error("want it asked about after 30 s")
 	}
 }

@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unique"
@@ -12,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -144,7 +146,44 @@ func recordedID(runner *v1alpha1.EphemeralRunner) int {
 	return runner.Status.RunnerID
 }
 
-// templateHash identifies the template that runners are created from.
-func templateHash(set *v1alpha1.EphemeralRunnerSet) string {
-	return kube.Hash(set.Spec.EphemeralRunnerSpec)
+// lost reports whether the runner's job was lost.
+func (r *runnerView) lost() bool { return r.lostCause != "" && r.ended() }
+
+// knownCause returns Unknown for a cause that this version doesn't know: anybody with rights in the namespace may write one.
+func knownCause(cause v1alpha1.LostCause) v1alpha1.LostCause {
+	if cause == "" || slices.Contains(v1alpha1.LostCauses, cause) {
+		return cause
+	}
+	return v1alpha1.LostCauseUnknown
+}
+
+// States of runners.
+const (
+	statePending   = "pending"
+	stateIdle      = "idle"
+	stateBusy      = "busy"
+	stateFinishing = "finishing"
+	stateFailed    = "failed"
+	// stateLost: failed with its job, which says nothing about image or template.
+	stateLost = "lost"
+)
+
+// stateAndReason are the labels of runnersByState that describe a runner.
+type stateAndReason struct{ state, reason string }
+
+func stateOf(r *runnerView) stateAndReason {
+	switch {
+	case r.lost():
+		return stateAndReason{stateLost, string(r.lostCause)}
+	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		return stateAndReason{stateFailed, report.KnownReason(r.reason)}
+	case r.ended() || r.completed || r.deleting && !r.draining:
+		return stateAndReason{state: stateFinishing}
+	case r.hadJob || r.draining:
+		return stateAndReason{state: stateBusy}
+	case r.up():
+		return stateAndReason{state: stateIdle}
+	default:
+		return stateAndReason{statePending, report.KnownReason(r.reason)}
+	}
 }

@@ -48,3 +48,14 @@ func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 		})
 	}
 }
+
+func TestReasonOfMostJobPodsIsTold(t *testing.T) {
+	waits := []jobWait{{pod: "a", reason: "ImagePullBackOff"}, {pod: "b", reason: "Unschedulable"}, {pod: "c", reason: "Unschedulable"}}
+	if got := waitConditions(nil, nil, wait{}, waits...); len(got) != 1 || got[0].Reason != "Unschedulable" || !strings.HasPrefix(got[0].Message, "2 job pods wait") {
+		t.Errorf("%+v", got)
+	}
+	runner := &runnerView{name: "r", reason: "RateLimited"}
+	if got := waitConditions(nil, []*runnerView{runner}, wait{}, waits...); got[0].Reason != "RateLimited" {
+		t.Errorf("%+v, but a runner that waits comes first", got)
+	}
+}

@@ -1,0 +1,102 @@
+package ephemeralrunnerset
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/internal/kube/nodes"
+)
+
+var (
+	cordon    = nodes.SignsOf(&corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}})
+	disrupted = nodes.SignsOf(&corev1.Node{Spec: corev1.NodeSpec{
+		Taints: []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}},
+	}})
+)
+
+// with returns a copy of a runner with changes.
+func with(r runnerView, change func(*runnerView)) runnerView {
+	change(&r)
+	return r
+}
+
+func TestWhichRunnersLeaveANode(t *testing.T) {
+	tolerant := func(r *runnerView) { r.tolerates = cordon }
+	for name, test := range map[string]struct {
+		runner runnerView
+		signs  nodes.Signs
+		want   action
+	}{
+		"idle":                                {idle, cordon, actionDeregister},
+		"idle, another sign":                  {idle, disrupted, actionDeregister},
+		"not registered yet":                  {starting, cordon, actionDeleteUnregistered},
+		"idle, came with the sign":            {with(idle, func(r *runnerView) { r.arrival = 5 }), cordon, actionDeregister},
+		"came after the sign":                 {with(idle, func(r *runnerView) { r.arrival = 6 }), cordon, actionNone},
+		"not registered, came after the sign": {with(starting, func(r *runnerView) { r.arrival = 6 }), cordon, actionNone},
+		"tolerates the sign":                  {with(idle, tolerant), cordon, actionNone},
+		"tolerates one of two":                {with(idle, tolerant), cordon | disrupted, actionDeregister},
+		"its template names the node":         {with(idle, func(r *runnerView) { r.pinned = true }), cordon, actionNone},
+		"has a job":                           {busyOne, cordon, actionNone},
+		"GitHub refused once":                 {with(idle, func(r *runnerView) { r.draining = true }), cordon, actionNone},
+		"has ended its job":                   {with(lingering, func(r *runnerView) { r.jobPatchID = 2 }), cordon, actionNone},
+		"is being deleted":                    {with(idle, func(r *runnerView) { r.deleting = true }), cordon, actionNone},
+		"failed":                              {failedOne, cordon, actionNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(1)
+			r := s.add(1, test.runner)
+			other := s.add(1, idle) // elsewhere
+			s.want.replicas = 2
+			s.departing = map[types.UID]departure{r.uid: {node: "n", signs: test.signs, arrivals: 5}}
+			p := s.pass()
+			if p.decided[r] != test.want || p.decided[other] != actionNone {
+				t.Errorf("decided %v, want %v; about a runner elsewhere %v", p.decided[r], test.want, p.decided[other])
+			}
+			if moved := slices.Contains(p.moved, r); moved != test.want.removes() {
+				t.Errorf("moved: %t", moved)
+			}
+		})
+	}
+}
+
+// GitHub says that a runner has a job: it stays, and counts as working. Another one goes: it is deleted and replaced in the same pass,
+// unless there would be more than maxRunners while it ends.
+func TestGitHubDecidesWhoLeaves(t *testing.T) {
+	for most, create := range map[int]int{3: 1, 2: 0} {
+		s := newScenario(2)
+		s.want.maxRunners = most
+		busy, free := s.add(1, idle), s.add(1, idle)
+		s.departing = map[types.UID]departure{busy.uid: {signs: cordon}, free.uid: {signs: cordon}}
+		if p := s.pass(); len(p.with(actionDeregister)) != 2 || p.create != 0 {
+			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.with(actionDeregister)), p.create)
+		}
+		s.historyOf(busy).note(answered(answerBusy), s.now)
+		s.historyOf(free).note(answered(answerRemoved), s.now)
+		p := s.later(time.Second).pass()
+		if p.decided[busy] != actionNone || p.decided[free] != actionDelete || p.tally.working != 1 || p.create != create {
+			t.Errorf("decided %v about the busy one, %v about the other; %d working, create %d of %d",
+				p.decided[busy], p.decided[free], p.tally.working, p.create, create)
+		}
+		s.out.expected = create
+		*free = with(*free, func(r *runnerView) { r.deleting = true })
+		if p := s.pass(); p.create != 0 || len(p.going()) != 0 {
+			t.Errorf("create %d and remove %v more", p.create, names(p.going()))
+		}
+	}
+}
+
+// Whoever leaves a node counts as a victim of the surplus; nobody else goes for it.
+func TestRunnerThatLeavesIsTheSurplus(t *testing.T) {
+	s := newScenario(0)
+	s.add(2, idle)
+	s.pass()
+	s.later(surplusPatience).publish(1)
+	s.departing = map[types.UID]departure{s.runners[1].uid: {signs: cordon}}
+	if p := s.pass(); !slices.Equal(names(p.going()), []string{"runner-2"}) {
+		t.Errorf("%v go, want only the one on the node", names(p.going()))
+	}
+}
