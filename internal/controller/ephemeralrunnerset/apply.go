@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -61,13 +62,13 @@ func (c *Controller) ask(p *pass) int {
 
 // noteAnswers moves the answers that have arrived into the history. Failures are logged once for all runners: they seldom concern a
 // single one.
-func (c *Controller) noteAnswers(ctx context.Context, h *history, set types.NamespacedName, runners []*runnerView) {
+func (c *Controller) noteAnswers(ctx context.Context, h *history, set types.NamespacedName, runners []*roster.Runner) {
 	failed, cause := 0, error(nil)
 	for _, r := range runners {
 		if !h.asked(r) {
 			continue
 		}
-		call, answered := c.questions.take(set, registration{r.uid, r.registrationID})
+		call, answered := c.questions.take(set, registration{r.UID, r.RegistrationID})
 		if !answered {
 			continue
 		}
@@ -124,31 +125,31 @@ func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySec
 }
 
 // deleteRunners deletes runners.
-func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*runnerView) error {
-	return c.deleteEach(ctx, p, runners, func(*runnerView) *string { return nil })
+func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*roster.Runner) error {
+	return c.deleteEach(ctx, p, runners, func(*roster.Runner) *string { return nil })
 }
 
 // deleteUnchangedRunners deletes runners that nobody has written to since they were seen. A runner that got a registration or
 // a job in the meantime stays.
-func (c *Controller) deleteUnchangedRunners(ctx context.Context, p *pass, runners []*runnerView) error {
-	return c.deleteEach(ctx, p, runners, func(r *runnerView) *string { return new(r.resourceVersion) })
+func (c *Controller) deleteUnchangedRunners(ctx context.Context, p *pass, runners []*roster.Runner) error {
+	return c.deleteEach(ctx, p, runners, func(r *roster.Runner) *string { return new(r.ResourceVersion) })
 }
 
 // deleteEach deletes runners, each on condition that it has the resourceVersion given for it; nil matches any.
-func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*runnerView, resourceVersion func(*runnerView) *string) error {
+func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*roster.Runner, resourceVersion func(*roster.Runner) *string) error {
 	now := c.options.Clock.Now()
 	remaining := p.state.withoutRecentlyDeleted(runners, now)
 	deleted := make(chan types.UID, len(remaining))
-	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *runnerView) error {
-		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name, UID: r.uid}}
+	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *roster.Runner) error {
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.Name, UID: r.UID}}
 		precondition := kube.UIDPrecondition(object)
 		precondition.ResourceVersion = resourceVersion(r)
 		err := client.IgnoreNotFound(c.options.Client.Delete(ctx, object, precondition))
 		if err == nil {
-			deleted <- r.uid
+			deleted <- r.UID
 		}
 		if err = kube.IgnoreOvertaken(err); err != nil {
-			return fmt.Errorf("delete runner %s: %w", r.name, err)
+			return fmt.Errorf("delete runner %s: %w", r.Name, err)
 		}
 		return nil
 	})
@@ -162,13 +163,13 @@ func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*runnerV
 // failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures. The runner's
 // own controller adds conditions and Event: this patch would replace the runner's whole list of conditions.
 func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
-	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.with(actionMarkFailed), func(ctx context.Context, r *runnerView) error {
-		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name}}
+	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.with(actionMarkFailed), func(ctx context.Context, r *roster.Runner) error {
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.Name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
 		object.Status.Reason = v1alpha1.ReasonRunnerExitedWithoutJob
 		spec := &p.set.Spec.EphemeralRunnerSpec.PodSpec
-		if r.template != p.specHash {
+		if r.Template != p.specHash {
 			spec = &corev1.PodSpec{} // the runner's own isn't known
 		}
 		object.Status.Message = p.state.exitedIdleMessage(r, spec)

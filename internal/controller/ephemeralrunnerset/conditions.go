@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -31,16 +32,16 @@ func mostFrequent(waits []jobWait) (example jobWait, pods int) {
 }
 
 // waitsOf returns what runners wait for: a ResourceQuota, and the most frequent other reason.
-func waitsOf(runners []*runnerView) (quota, other wait) {
+func waitsOf(runners []*roster.Runner) (quota, other wait) {
 	waits := map[string]*wait{}
 	for _, r := range runners {
-		if r.ended() || r.up() || r.deleting || r.reason == "" {
+		if r.Ended() || r.Up() || r.Deleting || r.Reason == "" {
 			continue
 		}
-		if waits[r.reason] == nil {
-			waits[r.reason] = &wait{example: r.name, reason: r.reason, message: r.message}
+		if waits[r.Reason] == nil {
+			waits[r.Reason] = &wait{example: r.Name, reason: r.Reason, message: r.Message}
 		}
-		waits[r.reason].runners++
+		waits[r.Reason].runners++
 	}
 	for reason, w := range waits {
 		switch {
@@ -55,7 +56,7 @@ func waitsOf(runners []*runnerView) (quota, other wait) {
 
 // waitConditions returns conditions that say what runners wait for; if none waits, why the last ones were given up; and if none was, what
 // the pods of their jobs wait for. Conditions that were never true are left out.
-func waitConditions(before []metav1.Condition, runners []*runnerView, givenUp wait, jobs ...jobWait) []metav1.Condition {
+func waitConditions(before []metav1.Condition, runners []*roster.Runner, givenUp wait, jobs ...jobWait) []metav1.Condition {
 	quota, other := waitsOf(runners)
 	refused := report.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
@@ -102,7 +103,7 @@ func runnersWait(runners int) string {
 
 // describe fills the status with what was seen.
 func (h *history) describe(
-	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runnerView, p *plan,
+	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, p *plan,
 ) {
 	countLive(status, runners)
 	status.ObservedGeneration = set.Generation
@@ -127,27 +128,27 @@ func (h *history) givenUp(p *plan) wait {
 }
 
 // countLive sets the status's runner counts, without the runners that are being deleted.
-func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
-	countUnless(status, runners, func(r *runnerView) bool { return r.deleting })
+func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
+	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting })
 }
 
 // countWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
 // runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
-func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
-	countUnless(status, runners, func(r *runnerView) bool { return r.deleting && !r.alive() })
+func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
+	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting && !r.Alive() })
 }
 
-func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView, leftOut func(*runnerView) bool) {
+func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner, leftOut func(*roster.Runner) bool) {
 	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
 	for _, r := range runners {
 		switch {
 		case leftOut(r):
-		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
+		case r.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
 			status.FailedEphemeralRunners++
-		case r.up():
+		case r.Up():
 			status.RunningEphemeralRunners++
-			if stateOf(r).state == stateBusy {
+			if roster.StateOf(r).Name == roster.Busy {
 				status.BusyRunners++
 			}
 		default:
@@ -233,7 +234,7 @@ func (h *history) doubtful(before []metav1.Condition, set *v1alpha1.EphemeralRun
 }
 
 // exitedIdleMessage says why the runner counts as failed. The usual image also ends with code 0 if it can't write its work folder.
-func (h *history) exitedIdleMessage(r *runnerView, spec *corev1.PodSpec) string {
+func (h *history) exitedIdleMessage(r *roster.Runner, spec *corev1.PodSpec) string {
 	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
 	if h.historyOf(r).recordKept() {
 		what = "the runner container exited with code 0 before it got a job"

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -55,7 +56,7 @@ type Options struct {
 // Controller reconciles EphemeralRunnerSets.
 type Controller struct {
 	options      Options
-	roster       *roster
+	roster       *roster.Roster
 	jobPods      *jobPods
 	departures   *departures
 	expectations *kube.Expectations
@@ -85,7 +86,7 @@ type setState struct {
 	// toldMoved has, by node, the departures that an Event has told.
 	toldMoved map[string]int
 	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
-	published map[stateAndReason]int
+	published map[roster.State]int
 	labels    seriesLabels
 	// differsSince is when the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
 	differsSince time.Time
@@ -101,7 +102,7 @@ type setState struct {
 func NewController(options Options) *Controller {
 	c := &Controller{
 		options:      options,
-		roster:       newRoster(),
+		roster:       roster.New(),
 		jobPods:      newJobPods(options.Clock),
 		departures:   newDepartures(),
 		expectations: kube.NewExpectations(options.Clock),
@@ -126,7 +127,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunnerSet: %w", err)
 	}
 	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set))
-	p := &pass{set: set, views: c.roster.of(set.UID)}
+	p := &pass{set: set, views: c.roster.Of(set.UID)}
 	if !set.DeletionTimestamp.IsZero() {
 		return c.finalize(ctx, p)
 	}
@@ -174,7 +175,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	p.requeueBy(due)
 	over := p.state.note(seen{
 		now: c.options.Clock.Now(), runners: p.views, patchID: p.set.Spec.PatchID, template: p.specHash,
-		configURL: configURLOf(&p.set.Spec.EphemeralRunnerSpec), departing: p.departing, jobWaits: jobWaits,
+		configURL: roster.ConfigURLOf(&p.set.Spec.EphemeralRunnerSpec), departing: p.departing, jobWaits: jobWaits,
 	})
 	c.questions.forget(key, over...)
 	c.noteAnswers(ctx, p.state.history, key, p.views)
@@ -187,7 +188,7 @@ type pass struct {
 	// origin is the AutoscalingRunnerSet that controls the set, nil while the set is being deleted.
 	origin *v1alpha1.AutoscalingRunnerSet
 	// views are the set's runners, oldest first.
-	views []*runnerView
+	views []*roster.Runner
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departure
 	// unseen counts the set's other runners, which exist or may exist.
@@ -281,7 +282,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 	listErr := errors.Join(c.countUnseen(ctx, p), c.tellLost(ctx, p))
 	switch {
 	case len(p.views) > 0:
-		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *runnerView) bool { return r.deleting })
+		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *roster.Runner) bool { return r.Deleting })
 		err := c.deleteRunners(ctx, p, remaining)
 		requeueAt, reportErr := c.reportLeft(ctx, p)
 		if err = errors.Join(listErr, err, reportErr); err != nil {

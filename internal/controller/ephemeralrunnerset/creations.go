@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
@@ -96,12 +97,12 @@ func (c *creations) uncertain() (repeated, shelved []string) { return c.unanswer
 
 // observe forgets the runners that the watch has shown, which are the given ones. Take the list of runners before calling
 // Pending: a name that is met in between belongs to a runner that has been deleted since.
-func (c *creations) observe(runners []*runnerView) {
+func (c *creations) observe(runners []*roster.Runner) {
 	c.expected.Expect(c.set, c.unanswered...) // as long as they are tried again
 	pending := c.expected.Pending(c.set)
 	for _, r := range runners {
-		if _, expected := pending[r.name]; expected {
-			c.expected.Met(c.set, r.name)
+		if _, expected := pending[r.Name]; expected {
+			c.expected.Met(c.set, r.Name)
 		}
 	}
 }
@@ -138,10 +139,10 @@ func (c *creations) noteListed(overdue []string, existing sets.Set[string], err 
 // inherit notes which runners the API server has before this process creates its first one, and returns how many of them the
 // watch has yet to show. These are expected as if they had been created here. If one of them appears and is gone while the
 // list is under way, the list that finds out is made after expectationTimeout.
-func (c *creations) inherit(existing sets.Set[string], runners []*runnerView) int {
+func (c *creations) inherit(existing sets.Set[string], runners []*roster.Runner) int {
 	c.unlisted = false
 	for _, r := range runners {
-		existing.Delete(r.name)
+		existing.Delete(r.Name)
 	}
 	c.expected.Expect(c.set, existing.UnsortedList()...)
 	return len(existing)
@@ -218,10 +219,10 @@ func (c *creations) failing() bool { return c.failures >= failingThreshold }
 // one runner whichever try succeeds; then come new names from pick. No runner has these names already: a creation under a
 // used name is answered with AlreadyExists, which counts as success, and as long as jobs keep ending nothing would show that
 // a runner is missing.
-func (c *creations) begin(n int, runners []*runnerView, pick func() string) []*try {
+func (c *creations) begin(n int, runners []*roster.Runner, pick func() string) []*try {
 	used := sets.KeySet(c.expected.Pending(c.set))
 	for _, r := range runners {
-		used.Insert(r.name)
+		used.Insert(r.Name)
 	}
 	tries := make([]*try, 0, n)
 	add := func(name string, repeated bool) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -119,7 +120,7 @@ func newLateCreations(t *testing.T, unanswered ...string) lateCreations {
 }
 
 // wantUnseen observes the given runners and checks how many others are unseen.
-func (l lateCreations) wantUnseen(want unseen, seen ...*runnerView) {
+func (l lateCreations) wantUnseen(want unseen, seen ...*roster.Runner) {
 	l.Helper()
 	l.observe(seen)
 	if got := l.unseen(l.clock.Now()); got != want {
@@ -151,7 +152,7 @@ func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
 	c.wantOverdue(expectationTimeout, "c")
 	c.noteListed([]string{"c"}, sets.New("a"), nil, c.clock.Now())
 	c.wantUnseen(unseen{expected: 2, uncertain: 2})
-	c.wantUnseen(unseen{expected: 1, uncertain: 1}, &runnerView{name: "a"})
+	c.wantUnseen(unseen{expected: 1, uncertain: 1}, &roster.Runner{Name: "a"})
 	c.abandon()
 	c.wantUnseen(unseen{expected: 1})
 	c.wantOverdue(2*expectationTimeout, "b")
@@ -174,7 +175,7 @@ func TestRunnersThatExistStayExpected(t *testing.T) {
 	if len(c.late) != 1 {
 		t.Errorf("late are %v", c.late)
 	}
-	if c.wantUnseen(unseen{}, &runnerView{name: "there"}); c.hasUnseen() {
+	if c.wantUnseen(unseen{}, &roster.Runner{Name: "there"}); c.hasUnseen() {
 		t.Errorf("late are %v though it was seen", c.late)
 	}
 }
@@ -193,7 +194,7 @@ func TestOverdueRunnersAreExpectedWhileNobodySaysWhetherTheyExist(t *testing.T) 
 		}
 		c.wantOverdue(after + listPeriod - 1)
 	}
-	if c.wantUnseen(unseen{}, &runnerView{name: "a"}); c.hasUnseen() || !c.listDueAt().IsZero() {
+	if c.wantUnseen(unseen{}, &roster.Runner{Name: "a"}); c.hasUnseen() || !c.listDueAt().IsZero() {
 		t.Errorf("blind %t, next look at %s, though it was seen", c.hasUnseen(), c.listDueAt())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 // The runners are being deleted, and somebody's finalizer keeps their pods, which have ended; their own controller reports
@@ -12,9 +13,9 @@ import (
 func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 	const succeeded, failed = v1alpha1.EphemeralRunnerPhaseSucceeded, v1alpha1.EphemeralRunnerPhaseFailed
 	calledBusy := idle
-	calledBusy.draining = true
+	calledBusy.Draining = true
 	for name, test := range map[string]struct {
-		runner runnerView
+		runner roster.Runner
 		phase  v1alpha1.EphemeralRunnerPhase
 		held   time.Duration // how long its job may still be counted
 	}{
@@ -30,14 +31,14 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(5)
 			s.want.maxRunners = 5
-			test.runner.deleting = true
+			test.runner.Deleting = true
 			s.add(5, test.runner)
 			if p := s.pass(); p.create != 0 {
 				t.Fatalf("create %d while the pods may still run", p.create)
 			}
 			for i, r := range s.runners {
 				kept := *r
-				kept.phase, kept.reason = test.phase, v1alpha1.ReasonPodTerminating
+				kept.Phase, kept.Reason = test.phase, v1alpha1.ReasonPodTerminating
 				s.runners[i] = &kept
 			}
 			s.pass()
@@ -50,11 +51,11 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 
 // A set that is being deleted gives its room to the next one as its runners end, even while somebody keeps their pods.
 func TestEndedRunnersOfADeletedSetAreNotCounted(t *testing.T) {
-	runners := []*runnerView{
-		{deleting: true, phase: v1alpha1.EphemeralRunnerPhaseFailed},
-		{deleting: true, phase: v1alpha1.EphemeralRunnerPhaseSucceeded},
-		{deleting: true, phase: v1alpha1.EphemeralRunnerPhaseRunning},
-		{deleting: true},
+	runners := []*roster.Runner{
+		{Deleting: true, Phase: v1alpha1.EphemeralRunnerPhaseFailed},
+		{Deleting: true, Phase: v1alpha1.EphemeralRunnerPhaseSucceeded},
+		{Deleting: true, Phase: v1alpha1.EphemeralRunnerPhaseRunning},
+		{Deleting: true},
 	}
 	status := &v1alpha1.EphemeralRunnerSetStatus{}
 	if countWithDeleting(status, runners); status.CurrentReplicas != 2 {

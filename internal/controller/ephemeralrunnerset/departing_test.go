@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
@@ -19,31 +20,31 @@ var (
 )
 
 // with returns a copy of a runner with changes.
-func with(r runnerView, change func(*runnerView)) runnerView {
+func with(r roster.Runner, change func(*roster.Runner)) roster.Runner {
 	change(&r)
 	return r
 }
 
 func TestWhichRunnersLeaveANode(t *testing.T) {
-	tolerant := func(r *runnerView) { r.tolerates = cordon }
+	tolerant := func(r *roster.Runner) { r.Tolerates = cordon }
 	for name, test := range map[string]struct {
-		runner runnerView
+		runner roster.Runner
 		signs  nodes.Signs
 		want   action
 	}{
 		"idle":                                {idle, cordon, actionDeregister},
 		"idle, another sign":                  {idle, disrupted, actionDeregister},
 		"not registered yet":                  {starting, cordon, actionDeleteUnregistered},
-		"idle, came with the sign":            {with(idle, func(r *runnerView) { r.arrival = 5 }), cordon, actionDeregister},
-		"came after the sign":                 {with(idle, func(r *runnerView) { r.arrival = 6 }), cordon, actionNone},
-		"not registered, came after the sign": {with(starting, func(r *runnerView) { r.arrival = 6 }), cordon, actionNone},
+		"idle, came with the sign":            {with(idle, func(r *roster.Runner) { r.Arrival = 5 }), cordon, actionDeregister},
+		"came after the sign":                 {with(idle, func(r *roster.Runner) { r.Arrival = 6 }), cordon, actionNone},
+		"not registered, came after the sign": {with(starting, func(r *roster.Runner) { r.Arrival = 6 }), cordon, actionNone},
 		"tolerates the sign":                  {with(idle, tolerant), cordon, actionNone},
 		"tolerates one of two":                {with(idle, tolerant), cordon | disrupted, actionDeregister},
-		"its template names the node":         {with(idle, func(r *runnerView) { r.pinned = true }), cordon, actionNone},
+		"its template names the node":         {with(idle, func(r *roster.Runner) { r.Pinned = true }), cordon, actionNone},
 		"has a job":                           {busyOne, cordon, actionNone},
-		"GitHub refused once":                 {with(idle, func(r *runnerView) { r.draining = true }), cordon, actionNone},
-		"has ended its job":                   {with(lingering, func(r *runnerView) { r.jobPatchID = 2 }), cordon, actionNone},
-		"is being deleted":                    {with(idle, func(r *runnerView) { r.deleting = true }), cordon, actionNone},
+		"GitHub refused once":                 {with(idle, func(r *roster.Runner) { r.Draining = true }), cordon, actionNone},
+		"has ended its job":                   {with(lingering, func(r *roster.Runner) { r.JobPatchID = 2 }), cordon, actionNone},
+		"is being deleted":                    {with(idle, func(r *roster.Runner) { r.Deleting = true }), cordon, actionNone},
 		"failed":                              {failedOne, cordon, actionNone},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +52,7 @@ func TestWhichRunnersLeaveANode(t *testing.T) {
 			r := s.add(1, test.runner)
 			other := s.add(1, idle) // elsewhere
 			s.want.replicas = 2
-			s.departing = map[types.UID]departure{r.uid: {node: "n", signs: test.signs, arrivals: 5}}
+			s.departing = map[types.UID]departure{r.UID: {node: "n", signs: test.signs, arrivals: 5}}
 			p := s.pass()
 			if p.decided[r] != test.want || p.decided[other] != actionNone {
 				t.Errorf("decided %v, want %v; about a runner elsewhere %v", p.decided[r], test.want, p.decided[other])
@@ -70,7 +71,7 @@ func TestGitHubDecidesWhoLeaves(t *testing.T) {
 		s := newScenario(2)
 		s.want.maxRunners = most
 		busy, free := s.add(1, idle), s.add(1, idle)
-		s.departing = map[types.UID]departure{busy.uid: {signs: cordon}, free.uid: {signs: cordon}}
+		s.departing = map[types.UID]departure{busy.UID: {signs: cordon}, free.UID: {signs: cordon}}
 		if p := s.pass(); len(p.with(actionDeregister)) != 2 || p.create != 0 {
 			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.with(actionDeregister)), p.create)
 		}
@@ -82,7 +83,7 @@ func TestGitHubDecidesWhoLeaves(t *testing.T) {
 				p.decided[busy], p.decided[free], p.tally.working, p.create, create)
 		}
 		s.out.expected = create
-		*free = with(*free, func(r *runnerView) { r.deleting = true })
+		*free = with(*free, func(r *roster.Runner) { r.Deleting = true })
 		if p := s.pass(); p.create != 0 || len(p.going()) != 0 {
 			t.Errorf("create %d and remove %v more", p.create, names(p.going()))
 		}
@@ -95,7 +96,7 @@ func TestRunnerThatLeavesIsTheSurplus(t *testing.T) {
 	s.add(2, idle)
 	s.pass()
 	s.later(surplusPatience).publish(1)
-	s.departing = map[types.UID]departure{s.runners[1].uid: {signs: cordon}}
+	s.departing = map[types.UID]departure{s.runners[1].UID: {signs: cordon}}
 	if p := s.pass(); !slices.Equal(names(p.going()), []string{"runner-2"}) {
 		t.Errorf("%v go, want only the one on the node", names(p.going()))
 	}

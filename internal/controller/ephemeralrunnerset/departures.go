@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
@@ -105,7 +106,7 @@ func (d *departures) place(runner types.NamespacedName, now placement) bool {
 }
 
 // of returns the departures of the nodes that the given runners are on, nil if no node is about to go away.
-func (d *departures) of(namespace string, runners []*runnerView) map[types.UID]departure {
+func (d *departures) of(namespace string, runners []*roster.Runner) map[types.UID]departure {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.leaving) == 0 {
@@ -113,9 +114,9 @@ func (d *departures) of(namespace string, runners []*runnerView) map[types.UID]d
 	}
 	found := map[types.UID]departure{}
 	for _, r := range runners {
-		there, placed := d.placed[types.NamespacedName{Namespace: namespace, Name: r.name}]
-		if departure, leaving := d.leaving[there.node]; placed && leaving && there.runner == r.uid {
-			found[r.uid] = departure
+		there, placed := d.placed[types.NamespacedName{Namespace: namespace, Name: r.Name}]
+		if departure, leaving := d.leaving[there.node]; placed && leaving && there.runner == r.UID {
+			found[r.UID] = departure
 		}
 	}
 	return found
@@ -124,8 +125,8 @@ func (d *departures) of(namespace string, runners []*runnerView) map[types.UID]d
 // moves reports whether the runner has to leave the node. It stays if another one in its place might come to the same node: because its
 // pod names the node or tolerates all of the signs, or because it came after them and yet is there. So a node can't make a set
 // replace its runners without end.
-func (d departure) moves(r *runnerView) bool {
-	return !r.pinned && d.signs&^r.tolerates != 0 && r.arrival <= d.arrivals
+func (d departure) moves(r *roster.Runner) bool {
+	return !r.Pinned && d.signs&^r.Tolerates != 0 && r.Arrival <= d.arrivals
 }
 
 // nodeEvents returns the handler for a watch of nodes. wake is called with each runner on a node with a new sign.

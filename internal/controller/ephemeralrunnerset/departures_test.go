@@ -35,11 +35,11 @@ func node(name string, cordoned bool) *corev1.Node {
 // departing returns the names of the runners that are seen to be on a node that is about to go away.
 func departing(c *Controller, set *v1alpha1.EphemeralRunnerSet) []string {
 	var found []string
-	views := c.roster.of(set.UID)
+	views := c.roster.Of(set.UID)
 	leaving := c.departures.of(set.Namespace, views)
 	for _, r := range views {
-		if departure, there := leaving[r.uid]; there && departure.moves(r) {
-			found = append(found, r.name)
+		if departure, there := leaving[r.UID]; there && departure.moves(r) {
+			found = append(found, r.Name)
 		}
 	}
 	return found

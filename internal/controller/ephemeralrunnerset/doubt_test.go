@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 // world is a set of runners over hours: jobs that come and go, a GitHub that counts more of them than there are, pods that take a
@@ -27,8 +28,8 @@ type world struct {
 	ghosts     map[types.UID]bool // runners whose registration is gone
 
 	waiting []time.Time // real jobs that no runner has, by the time of their arrival
-	running map[*runnerView]*run
-	changes map[*runnerView]turn
+	running map[*roster.Runner]*run
+	changes map[*roster.Runner]turn
 
 	waits                                    []time.Duration
 	created, unused, questions, doubtedHours []int // by hour
@@ -41,7 +42,7 @@ type run struct{ until time.Time }
 // turn is what a runner's pod or a report will do to it.
 type turn struct {
 	at    time.Time
-	apply func(*runnerView)
+	apply func(*roster.Runner)
 }
 
 const jobDuration = time.Minute
@@ -50,7 +51,7 @@ func newWorld(seed uint64, minRunners, maxRunners, hours int) *world {
 	w := &world{
 		scenario: newScenario(0), random: rand.New(rand.NewPCG(seed, 3)), startup: 20 * time.Second, maxRunners: maxRunners,
 		phantoms: func(time.Duration) int { return 0 }, arrivals: func(time.Duration, *rand.Rand) int { return 0 },
-		running: map[*runnerView]*run{}, changes: map[*runnerView]turn{},
+		running: map[*roster.Runner]*run{}, changes: map[*roster.Runner]turn{},
 		created: make([]int, hours+1), unused: make([]int, hours+1), questions: make([]int, hours+1), doubtedHours: make([]int, hours+1),
 	}
 	w.want.minRunners, w.want.maxRunners = minRunners, maxRunners
@@ -104,9 +105,9 @@ func (w *world) tick() {
 
 // give gives waiting jobs to idle runners.
 func (w *world) give() {
-	idle := slices.DeleteFunc(slices.Clone(w.runners), func(r *runnerView) bool {
-		hangs := w.ghosts[r.uid] || w.hung && r.createdAt.Sub(start) < time.Minute
-		return !r.up() || w.running[r] != nil || r.hadJob || r.deleting || hangs
+	idle := slices.DeleteFunc(slices.Clone(w.runners), func(r *roster.Runner) bool {
+		hangs := w.ghosts[r.UID] || w.hung && r.CreatedAt.Sub(start) < time.Minute
+		return !r.Up() || w.running[r] != nil || r.HadJob || r.Deleting || hangs
 	})
 	if w.newestWins {
 		slices.Reverse(idle)
@@ -115,7 +116,7 @@ func (w *world) give() {
 		w.waits = append(w.waits, w.now.Sub(w.waiting[0]))
 		w.waiting = w.waiting[1:]
 		w.running[r] = &run{until: w.now.Add(jobDuration)}
-		w.changes[r] = turn{w.now.Add(w.lag()), func(r *runnerView) { r.hadJob, r.jobPatchID = true, w.patchID }}
+		w.changes[r] = turn{w.now.Add(w.lag()), func(r *roster.Runner) { r.HadJob, r.JobPatchID = true, w.patchID }}
 	}
 }
 
@@ -133,21 +134,21 @@ func (w *world) end() {
 		w.want.assignedJobs--
 		w.want.replicas = min(w.want.minRunners+min(w.want.assignedJobs, w.maxRunners), w.maxRunners)
 		patchID := w.patchID
-		w.changes[r] = turn{w.now.Add(w.lag()), func(r *runnerView) { r.hadJob, r.completed, r.deleting, r.jobPatchID = true, true, true, patchID }}
+		w.changes[r] = turn{w.now.Add(w.lag()), func(r *roster.Runner) { r.HadJob, r.Completed, r.Deleting, r.JobPatchID = true, true, true, patchID }}
 	}
-	w.runners = slices.DeleteFunc(w.runners, func(r *runnerView) bool { return r.completed })
+	w.runners = slices.DeleteFunc(w.runners, func(r *roster.Runner) bool { return r.Completed })
 }
 
 // act carries a plan out. GitHub answers at once.
 func (w *world) act(p *plan) {
 	for range p.create {
 		r := w.add(1, starting)
-		w.changes[r] = turn{w.now.Add(w.startup), func(r *runnerView) { r.phase, r.registrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7 }}
+		w.changes[r] = turn{w.now.Add(w.startup), func(r *roster.Runner) { r.Phase, r.RegistrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7 }}
 		w.created[w.hour()]++
 	}
 	for _, r := range p.with(actionLookUp) {
 		w.questions[w.hour()]++
-		if w.ghosts[r.uid] {
+		if w.ghosts[r.UID] {
 			w.answer(r, answerMissing)
 			continue
 		}
@@ -162,7 +163,7 @@ func (w *world) act(p *plan) {
 		w.answer(r, answerRemoved)
 	}
 	for _, r := range slices.Concat(p.with(actionDelete), p.with(actionDeleteUnregistered)) {
-		w.runners = slices.DeleteFunc(w.runners, func(other *runnerView) bool { return other == r })
+		w.runners = slices.DeleteFunc(w.runners, func(other *roster.Runner) bool { return other == r })
 		delete(w.changes, r)
 		w.unused[w.hour()]++
 	}
@@ -298,14 +299,14 @@ func TestRunnersWithoutARegistrationAreReplaced(t *testing.T) {
 				w.arrivals, w.startup, w.ghosts = arrivals, startup, map[types.UID]bool{}
 				w.run(t, gone)
 				for _, r := range w.runners {
-					w.ghosts[r.uid] = !r.hadJob
+					w.ghosts[r.UID] = !r.HadJob
 				}
 				w.run(t, gone+4*time.Minute)
 				w.history = newHistory(&creations{})
 				w.run(t, gone+15*time.Minute)
 				for _, r := range w.runners {
-					if w.ghosts[r.uid] {
-						t.Errorf("%s, startup %s: %s is left 15 min after its registration was gone at %s", load, startup, r.name, gone)
+					if w.ghosts[r.UID] {
+						t.Errorf("%s, startup %s: %s is left 15 min after its registration was gone at %s", load, startup, r.Name, gone)
 					}
 				}
 			}

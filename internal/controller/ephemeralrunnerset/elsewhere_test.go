@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 	"unique"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 // outcome is what was planned for the set's only runner, and when.
@@ -16,7 +18,7 @@ type outcome struct {
 func (s *scenario) outcomeOf() outcome {
 	for began := s.now; s.now.Sub(began) <= askWorkingPeriod+heldTimeout; s.later(15 * time.Second).publish(s.want.replicas) {
 		p := s.pass()
-		for what, list := range map[string][]*runnerView{
+		for what, list := range map[string][]*roster.Runner{
 			"delete": p.with(actionDelete), "delete unregistered": p.with(actionDeleteUnregistered), "deregister": p.with(actionDeregister), "look up": p.with(actionLookUp),
 		} {
 			if len(list) == 1 {
@@ -28,12 +30,12 @@ func (s *scenario) outcomeOf() outcome {
 }
 
 func TestRunnerOfAFormerAddress(t *testing.T) {
-	shaped := func(shape runnerView, registration int, template string) runnerView {
-		shape.registrationID, shape.template = registration, template
+	shaped := func(shape roster.Runner, registration int, template string) roster.Runner {
+		shape.RegistrationID, shape.Template = registration, template
 		return shape
 	}
 	for name, test := range map[string]struct {
-		shape runnerView
+		shape roster.Runner
 		want  outcome // elsewhere
 		here  outcome // the same runner at the set's own address
 	}{
@@ -50,7 +52,7 @@ func TestRunnerOfAFormerAddress(t *testing.T) {
 				s := newScenario(1)
 				s.configURL = unique.Make("https://github.com/new")
 				shape := test.shape
-				shape.configURL = unique.Make(where)
+				shape.ConfigURL = unique.Make(where)
 				s.add(1, shape)
 				if got := s.outcomeOf(); got != want {
 					t.Errorf("registered at %s: %v, want %v", where, got, want)

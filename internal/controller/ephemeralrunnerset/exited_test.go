@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
 // exited is a runner that exited with code 0 without a report of any job.
-var exited = runnerView{phase: v1alpha1.EphemeralRunnerPhaseSucceeded, registrationID: 7}
+var exited = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseSucceeded, RegistrationID: 7}
 
 // exitOne adds a runner that exited so long ago that its slot is free.
-func (s *scenario) exitOne() *runnerView {
+func (s *scenario) exitOne() *roster.Runner {
 	r := s.add(1, exited)
 	s.pass()
 	s.later(settleAfterEnd).publish(s.want.replicas)
@@ -31,7 +32,7 @@ func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
 func TestExitWithoutAKnownJob(t *testing.T) {
 	none := pool.Call[answer]{Err: errNoAnswer}
 	for name, test := range map[string]struct {
-		change  func(*scenario, *runnerView)
+		change  func(*scenario, *roster.Runner)
 		answers []pool.Call[answer] // to questions half a minute apart, or later if the last one got no answer
 		want    string
 	}{
@@ -45,11 +46,11 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 		"record gone later":      {answers: []pool.Call[answer]{answered(answerRegistered), answered(answerMissing)}, want: "delete"},
 		"GitHub is away":         {answers: []pool.Call[answer]{none, none, none, none, none}, want: "wait"},
 		"GitHub is back":         {answers: []pool.Call[answer]{none, none, none, answered(answerRegistered)}, want: "fail"},
-		"no recorded id":         {change: func(_ *scenario, r *runnerView) { r.registrationID = 0 }, want: "fail"},
-		"reported late":          {change: func(_ *scenario, r *runnerView) { r.hadJob = true }, want: "delete"},
-		"former template":        {change: func(_ *scenario, r *runnerView) { r.template = "former" }, want: "delete"},
-		"removed on our behalf":  {change: func(s *scenario, r *runnerView) { s.historyOf(r).removedAt = s.now }, want: "delete"},
-		"a later one took a job": {change: func(s *scenario, _ *runnerView) { s.add(1, busyOne).createdAt = s.now }, want: "delete"},
+		"no recorded id":         {change: func(_ *scenario, r *roster.Runner) { r.RegistrationID = 0 }, want: "fail"},
+		"reported late":          {change: func(_ *scenario, r *roster.Runner) { r.HadJob = true }, want: "delete"},
+		"former template":        {change: func(_ *scenario, r *roster.Runner) { r.Template = "former" }, want: "delete"},
+		"removed on our behalf":  {change: func(s *scenario, r *roster.Runner) { s.historyOf(r).removedAt = s.now }, want: "delete"},
+		"a later one took a job": {change: func(s *scenario, _ *roster.Runner) { s.add(1, busyOne).CreatedAt = s.now }, want: "delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(1)
@@ -180,7 +181,7 @@ func TestConfirmedFailuresAreDatedToTheExit(t *testing.T) {
 	s.pass()
 	worst := s.failuresAtWorst(s.later(settleAfterEnd).publish(10).pass())
 	for _, r := range s.runners {
-		r.phase, r.reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
+		r.Phase, r.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
 	}
 	s.later(removalLag).pass()
 	worst.reason = v1alpha1.ReasonRunnerExitedWithoutJob

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
@@ -44,25 +45,25 @@ type runnerFailures struct {
 
 // failed notes that the runner failed without a job at the given time. That may be before the last failure: it takes a minute
 // to know whether an exit with code 0 was a failure.
-func (f *runnerFailures) failed(r *runnerView, at time.Time) {
-	if r.createdAt.Before(f.lastWorkerCreatedAt) {
+func (f *runnerFailures) failed(r *roster.Runner, at time.Time) {
+	if r.CreatedAt.Before(f.lastWorkerCreatedAt) {
 		return
 	}
 	if f.rounds == 0 || !at.Before(f.lastFailureAt.Add(f.pause())) {
 		f.rounds++
 	}
 	f.lastFailureAt = kube.LaterOf(f.lastFailureAt, at)
-	if r.blameless() {
-		f.givenUp = wait{runners: f.givenUp.runners + 1, example: r.name, reason: r.reason, message: r.message}
+	if r.Blameless() {
+		f.givenUp = wait{runners: f.givenUp.runners + 1, example: r.Name, reason: r.Reason, message: r.Message}
 		return
 	}
 	f.count++
-	f.reason, f.message = r.reason, r.message
+	f.reason, f.message = r.Reason, r.Message
 }
 
 // outdated notes that GitHub refused the runner's version.
-func (f *runnerFailures) outdated(r *runnerView, now time.Time) {
-	if r.createdAt.Before(f.lastWorkerCreatedAt) {
+func (f *runnerFailures) outdated(r *roster.Runner, now time.Time) {
+	if r.CreatedAt.Before(f.lastWorkerCreatedAt) {
 		return
 	}
 	// Runners that were created together are one try.
@@ -110,10 +111,10 @@ const lostHistoryLimit = 100
 
 // planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
 // failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. planFailedHistory decides about outdated ones.
-func (h *history) planLostHistory(p *plan, runners []*runnerView) {
+func (h *history) planLostHistory(p *plan, runners []*roster.Runner) {
 	room := lostHistoryLimit
 	for _, r := range slices.Backward(runners) {
-		if !r.lost() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated || r.deleting || h.slotOf(r) == slotHeld {
+		if !r.Lost() || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated || r.Deleting || h.slotOf(r) == slotHeld {
 			continue
 		}
 		expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
@@ -128,34 +129,34 @@ func (h *history) planLostHistory(p *plan, runners []*runnerView) {
 
 // planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too old.
 // It also keeps the newest outdated runner, which shows after a restart that the set is outdated.
-func (h *history) planFailedHistory(p *plan, runners []*runnerView, limit int) {
+func (h *history) planFailedHistory(p *plan, runners []*roster.Runner, limit int) {
 	room := map[v1alpha1.EphemeralRunnerPhase]int{
 		v1alpha1.EphemeralRunnerPhaseFailed: limit, v1alpha1.EphemeralRunnerPhaseOutdated: 1,
 	}
 	for _, r := range slices.Backward(runners) {
-		if r.deleting || !r.failedIdle() && r.phase != v1alpha1.EphemeralRunnerPhaseOutdated {
+		if r.Deleting || !r.FailedIdle() && r.Phase != v1alpha1.EphemeralRunnerPhaseOutdated {
 			continue
 		}
-		if room[r.phase] == 0 || h.obsolete(p, r) {
+		if room[r.Phase] == 0 || h.obsolete(p, r) {
 			p.decide(r, actionDelete)
 			continue
 		}
-		room[r.phase]--
+		room[r.Phase]--
 	}
 }
 
 // superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner took a
 // job.
-func (h *history) superseded(r *runnerView) bool {
-	return h.oldTemplate(r) || r.createdAt.Before(h.failures.lastWorkerCreatedAt)
+func (h *history) superseded(r *roster.Runner) bool {
+	return h.oldTemplate(r) || r.CreatedAt.Before(h.failures.lastWorkerCreatedAt)
 }
 
 // obsolete reports whether a failed or outdated runner is no longer worth keeping for inspection.
-func (h *history) obsolete(p *plan, r *runnerView) bool {
+func (h *history) obsolete(p *plan, r *roster.Runner) bool {
 	if h.superseded(r) {
 		return true
 	}
-	if r.phase == v1alpha1.EphemeralRunnerPhaseOutdated {
+	if r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated {
 		return false
 	}
 	expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 func TestFailuresAreReplacedWithGrowingPauses(t *testing.T) {
@@ -45,7 +46,7 @@ func TestDegradedSetTriesOneAtATime(t *testing.T) {
 	if p := s.pass(); p.create != 0 {
 		t.Errorf("create %d while the try is under way", p.create)
 	}
-	s.runners[len(s.runners)-1].hadJob = true
+	s.runners[len(s.runners)-1].HadJob = true
 	if p := s.pass(); p.create != 99 {
 		t.Errorf("create %d after a runner took a job, want the other 99", p.create)
 	}
@@ -116,7 +117,7 @@ func TestCapacityWhileDegraded(t *testing.T) {
 	s.add(3, failedOne)
 	s.add(2, busyOne)
 	s.add(3, failedOne)
-	s.runners[3].createdAt = start.Add(-time.Minute)
+	s.runners[3].CreatedAt = start.Add(-time.Minute)
 	p := s.pass()
 	var status v1alpha1.EphemeralRunnerSetStatus
 	s.describe(&status, &v1alpha1.EphemeralRunnerSet{}, s.runners, p)
@@ -134,7 +135,7 @@ func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 		"Error": true, "ErrImagePull": true, "OOMKilled": true, "Evicted": true, v1alpha1.ReasonPendingTimeout: true,
 	} {
 		s := newScenario(10)
-		s.add(2*degradedThreshold, runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: reason, message: "why"})
+		s.add(2*degradedThreshold, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: reason, Message: "why"})
 		p := s.pass()
 		if p.create != 0 || p.requeueAt.Sub(s.now) != firstPause {
 			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create, p.requeueAt.Sub(s.now), firstPause)
@@ -160,7 +161,7 @@ func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 
 // What is told about runners that were given up ends when another one is up, or the template changes; nobody need take a job.
 func TestGivenUpRunnersAreToldUntilOneIsUp(t *testing.T) {
-	refused := runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "OutOfpods", message: "full"}
+	refused := roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "OutOfpods", Message: "full"}
 	told := func(s *scenario) bool {
 		var status v1alpha1.EphemeralRunnerSetStatus
 		s.describe(&status, newSet(2), s.runners, s.pass())
@@ -179,7 +180,7 @@ func TestGivenUpRunnersAreToldUntilOneIsUp(t *testing.T) {
 	if !told(s) {
 		t.Error("a runner that only starts hides what is told")
 	}
-	s.runners[1].phase = v1alpha1.EphemeralRunnerPhaseRunning
+	s.runners[1].Phase = v1alpha1.EphemeralRunnerPhaseRunning
 	if told(s) {
 		t.Error("it is told although a runner is up")
 	}
@@ -204,7 +205,7 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 			if v.template {
 				count++
 			}
-			s.add(1, runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: v.reason})
+			s.add(1, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: v.reason})
 			p := s.pass()
 			want := min(firstPause<<i, longestPause)
 			if p.create != 0 || p.requeueAt.Sub(s.now) != want {
@@ -221,7 +222,7 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 // Anybody with rights in the namespace may write a cause: a runner that has ended well doesn't stay for ever because of it.
 func TestCauseOfARunnerThatEndedWell(t *testing.T) {
 	s := newScenario(0)
-	r := s.add(1, with(succeeded, func(r *runnerView) { r.lostCause = "Evicted" }))
+	r := s.add(1, with(succeeded, func(r *roster.Runner) { r.LostCause = "Evicted" }))
 	s.pass()
 	s.later(maxFailedHistoryAge).publish(0).pass()
 	if p := s.later(time.Second).pass(); p.decided[r] != actionDelete {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -203,10 +204,10 @@ func (f *fixture) keep(kind string) {
 
 // Whoever keeps the objects of runners that are gone must not stop the set: they neither count against maxRunners nor have a job.
 func TestKeptRunnersTakeNoRoom(t *testing.T) {
-	for name, shape := range map[string]runnerView{"idle": idle, "busy": busyOne, "done": with(lingering, func(r *runnerView) { r.jobPatchID = 9 })} {
+	for name, shape := range map[string]roster.Runner{"idle": idle, "busy": busyOne, "done": with(lingering, func(r *roster.Runner) { r.JobPatchID = 9 })} {
 		s := newScenario(2)
 		s.want.maxRunners = 2
-		s.add(2, with(shape, func(r *runnerView) { r.deleting, r.keepers = true, "example.com/audit" }))
+		s.add(2, with(shape, func(r *roster.Runner) { r.Deleting, r.Keepers = true, "example.com/audit" }))
 		if p := s.pass(); p.create != 2 {
 			t.Errorf("%s: create %d, want 2", name, p.create)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -22,7 +23,7 @@ type history struct {
 	passes int
 
 	// configURL, patchID, departing and jobWaits are those of the latest pass; patchSeenAt is when the patchID was first seen.
-	configURL   configURL
+	configURL   roster.ConfigURL
 	patchID     int
 	patchSeenAt time.Time
 	departing   map[types.UID]departure
@@ -54,12 +55,12 @@ type history struct {
 type seen struct {
 	now time.Time
 	// runners are those that the watch shows, oldest first.
-	runners []*runnerView
+	runners []*roster.Runner
 	patchID int
 	// template is the hash of the template from which runners are created.
 	template string
 	// configURL is where the set registers runners. Runners created before it changed are registered elsewhere.
-	configURL configURL
+	configURL roster.ConfigURL
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departure
 	// jobWaits are the pods of the runners' jobs that have been unable to run for a while.
@@ -100,8 +101,8 @@ func (h *history) registrations() (all []registration) {
 }
 
 // historyOf returns what is remembered of the runner, an empty record if note has not seen it.
-func (h *history) historyOf(r *runnerView) *runnerHistory {
-	if past, known := h.runners[r.uid]; known {
+func (h *history) historyOf(r *roster.Runner) *runnerHistory {
+	if past, known := h.runners[r.UID]; known {
 		return past
 	}
 	return &runnerHistory{}
@@ -120,18 +121,18 @@ func (h *history) note(s seen) (over []registration) {
 		h.failures = runnerFailures{template: s.template, lastWorkerCreatedAt: h.failures.lastWorkerCreatedAt}
 	}
 	for _, r := range runners {
-		past, known := h.runners[r.uid]
+		past, known := h.runners[r.UID]
 		if !known {
-			past = &runnerHistory{registrationID: r.registrationID, registeredSince: r.createdAt}
-			if r.failedAt.Before(now) {
-				past.endedAt = r.failedAt // before this manager began; one that is kept as evidence must not hold a slot again
+			past = &runnerHistory{registrationID: r.RegistrationID, registeredSince: r.CreatedAt}
+			if r.FailedAt.Before(now) {
+				past.endedAt = r.FailedAt // before this manager began; one that is kept as evidence must not hold a slot again
 			}
-			h.runners[r.uid] = past
+			h.runners[r.UID] = past
 		}
 		past.seenInPass = h.passes
-		if past.registrationID != r.registrationID {
-			over = append(over, registration{r.uid, past.registrationID})
-			past.registrationID, past.registeredSince, past.answers = r.registrationID, now, answers{}
+		if past.registrationID != r.RegistrationID {
+			over = append(over, registration{r.UID, past.registrationID})
+			past.registrationID, past.registeredSince, past.answers = r.RegistrationID, now, answers{}
 		}
 		h.noteRunner(r, past)
 	}
@@ -149,29 +150,29 @@ func (h *history) note(s seen) (over []registration) {
 	return over
 }
 
-func (h *history) noteRunner(r *runnerView, past *runnerHistory) {
+func (h *history) noteRunner(r *roster.Runner, past *runnerHistory) {
 	switch {
-	case r.up():
+	case r.Up():
 		kube.SetIfZero(&past.upAt, h.now)
-	case r.ended():
+	case r.Ended():
 		kube.SetIfZero(&past.endedAt, h.now)
 	default:
 		past.upAt = time.Time{}
 	}
-	if r.hadJob && kube.SetIfZero(&past.startedAt, h.now) {
+	if r.HadJob && kube.SetIfZero(&past.startedAt, h.now) {
 		h.starts, h.started = append(h.starts, h.now), h.started+1
 	}
-	if r.completed && kube.SetIfZero(&past.completedAt, h.now) {
+	if r.Completed && kube.SetIfZero(&past.completedAt, h.now) {
 		h.completions = append(h.completions, h.now)
 	}
-	if r.exitedIdle() && h.slotOf(r) == slotFree {
+	if r.ExitedIdle() && h.slotOf(r) == slotFree {
 		kube.SetIfZero(&past.exitedAt, h.now)
 	}
 	h.noteOutcome(r, past)
 }
 
 // noteAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
-func (h *history) noteAnswer(r *runnerView, call pool.Call[answer]) {
+func (h *history) noteAnswer(r *roster.Runner, call pool.Call[answer]) {
 	past := h.historyOf(r)
 	past.note(call, h.now)
 	if limited, is := errors.AsType[*actions.RateLimitedError](call.Err); is {
@@ -182,18 +183,18 @@ func (h *history) noteAnswer(r *runnerView, call pool.Call[answer]) {
 
 // noteOutcome counts, once for each runner, that it failed without a job, is outdated, or got a job. A failure of a runner
 // that is already being deleted does not count: it was not wanted, and says nothing about the runners that replace it.
-func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
+func (h *history) noteOutcome(r *roster.Runner, past *runnerHistory) {
 	switch {
 	case past.worked || h.oldTemplate(r):
-	case r.hadJob, r.exitedIdle() && past.recordRemoved():
+	case r.HadJob, r.ExitedIdle() && past.recordRemoved():
 		past.worked = true
 		f := &h.failures
-		*f = runnerFailures{template: f.template, lastWorkerCreatedAt: kube.LaterOf(f.lastWorkerCreatedAt, r.createdAt)}
-	case past.counted, r.failedIdle() && r.deleting:
-	case r.failedIdle():
+		*f = runnerFailures{template: f.template, lastWorkerCreatedAt: kube.LaterOf(f.lastWorkerCreatedAt, r.CreatedAt)}
+	case past.counted, r.FailedIdle() && r.Deleting:
+	case r.FailedIdle():
 		past.counted = true
 		h.failures.failed(r, past.failedAt(h.now))
-	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+	case r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		past.counted = true
 		h.failures.outdated(r, h.now)
 	}
@@ -202,13 +203,13 @@ func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
 // oldTemplate reports whether the runner was created from another template than the present one. A runner that ARC created
 // does not show its template and counts as current, unless it is registered elsewhere: taking over from ARC removes no
 // runner.
-func (h *history) oldTemplate(r *runnerView) bool {
-	return h.registeredElsewhere(r) || r.template != "" && r.template != h.failures.template
+func (h *history) oldTemplate(r *roster.Runner) bool {
+	return h.registeredElsewhere(r) || r.Template != "" && r.Template != h.failures.template
 }
 
 // registeredElsewhere reports whether the set's GitHub does not know the runner, because the set's address has changed since
 // it was created.
-func (h *history) registeredElsewhere(r *runnerView) bool { return r.configURL != h.configURL }
+func (h *history) registeredElsewhere(r *roster.Runner) bool { return r.ConfigURL != h.configURL }
 
 // deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
 const deletionSeenTimeout = 30 * time.Second
@@ -217,11 +218,11 @@ const deletionSeenTimeout = 30 * time.Second
 func (h *history) noteDeleted(runner types.UID, now time.Time) { h.deleted[runner] = now }
 
 // withoutRecentlyDeleted leaves out the runners whose deletion the cache may not show yet.
-func (h *history) withoutRecentlyDeleted(runners []*runnerView, now time.Time) []*runnerView {
+func (h *history) withoutRecentlyDeleted(runners []*roster.Runner, now time.Time) []*roster.Runner {
 	maps.DeleteFunc(h.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= deletionSeenTimeout })
-	var remaining []*runnerView
+	var remaining []*roster.Runner
 	for _, r := range runners {
-		if _, deleted := h.deleted[r.uid]; !deleted {
+		if _, deleted := h.deleted[r.UID]; !deleted {
 			remaining = append(remaining, r)
 		}
 	}
@@ -243,21 +244,21 @@ const (
 )
 
 // slotOf returns the slot of a runner, according to the table in docs/decisions/0007-a-slot-follows-the-job.md.
-func (h *history) slotOf(r *runnerView) slot {
+func (h *history) slotOf(r *roster.Runner) slot {
 	switch {
-	case r.completed:
+	case r.Completed:
 		return h.completedSlot(r)
-	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated, r.failedIdle():
+	case r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated, r.FailedIdle():
 		return slotFree
-	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
+	case r.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
 		return heldUnless(h.registeredElsewhere(r) || h.jobGivenUp(h.historyOf(r))) // no figure of the set's GitHub counts a job elsewhere
-	case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
+	case r.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
 		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleAfterEnd)))
-	case !r.alive():
+	case !r.Alive():
 		return slotFree
-	case r.hadJob || r.draining || h.historyOf(r).busy:
+	case r.HadJob || r.Draining || h.historyOf(r).busy:
 		return slotWorking
-	case r.deleting, h.historyOf(r).unregistered():
+	case r.Deleting, h.historyOf(r).unregistered():
 		return slotFree
 	default:
 		return slotWaiting
@@ -268,13 +269,13 @@ func (h *history) slotOf(r *runnerView) slot {
 // reports the completion, with the patchID whose replicas no longer count the job. The two arrive on separate watches, so the
 // report may be seen first. After a restore of the cluster from a backup, a new listener counts from a patchID that the last one
 // has passed long ago, so nothing is held for longer than heldTimeout.
-func (h *history) completedSlot(r *runnerView) slot {
+func (h *history) completedSlot(r *roster.Runner) slot {
 	switch {
-	case h.patchID >= r.jobPatchID:
+	case h.patchID >= r.JobPatchID:
 		return slotFree
-	case r.ended():
+	case r.Ended():
 		return heldUnless(h.now.Sub(h.historyOf(r).endedAt) >= heldTimeout)
-	case !r.alive():
+	case !r.Alive():
 		return slotFree
 	default:
 		return slotWorking
@@ -309,13 +310,13 @@ type tally struct {
 	notEnded int
 }
 
-func (h *history) tally(runners []*runnerView) tally {
+func (h *history) tally(runners []*roster.Runner) tally {
 	var t tally
 	for _, r := range runners {
 		switch h.slotOf(r) {
 		case slotWaiting:
 			t.waiting++
-			if !r.up() {
+			if !r.Up() {
 				t.starting++
 			} else if proven := h.historyOf(r).upAt.Add(provenAfter); h.now.Before(proven) {
 				t.justUp++
@@ -325,12 +326,12 @@ func (h *history) tally(runners []*runnerView) tally {
 			t.working++
 		case slotHeld:
 			t.held++
-			if r.exitedIdle() {
+			if r.ExitedIdle() {
 				t.justExited++
 			}
 		case slotFree:
 		}
-		if r.alive() {
+		if r.Alive() {
 			t.notEnded++
 		}
 	}

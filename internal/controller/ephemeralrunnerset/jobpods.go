@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -111,16 +112,16 @@ func (j *jobPods) events(changed func(q queue, runner types.NamespacedName)) han
 }
 
 // of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one will have.
-func (j *jobPods) of(namespace string, runners []*runnerView) (waits []jobWait, due time.Time) {
+func (j *jobPods) of(namespace string, runners []*roster.Runner) (waits []jobWait, due time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.waiting) == 0 {
 		return nil, time.Time{}
 	}
 	for _, r := range runners {
-		names := []string{r.name}
-		if len(r.name) > stepRunnerLength {
-			names = append(names, r.name[:stepRunnerLength])
+		names := []string{r.Name}
+		if len(r.Name) > stepRunnerLength {
+			names = append(names, r.Name[:stepRunnerLength])
 		}
 		for _, name := range names {
 			for _, wait := range j.waiting[types.NamespacedName{Namespace: namespace, Name: name}] {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
@@ -39,13 +40,13 @@ var jobsLost = setmetrics.Counter("jobs_lost_total",
 func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 	set, s, now := p.set, p.state, c.options.Clock.Now()
 	counted := sets.New(set.Status.LostRunners...)
-	var lost []*runnerView
+	var lost []*roster.Runner
 	var still []types.UID
 	for _, r := range p.views {
 		switch {
-		case counted.Has(r.uid):
-			still = append(still, r.uid)
-		case r.lost():
+		case counted.Has(r.UID):
+			still = append(still, r.UID)
+		case r.Lost():
 			lost = append(lost, r)
 		}
 	}
@@ -66,7 +67,7 @@ func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 		set.Status.LostJobs = max(before.Status.LostJobs, origin.Status.LostJobs) + len(lost)
 	}
 	for _, r := range lost {
-		still = append(still, r.uid)
+		still = append(still, r.UID)
 	}
 	set.Status.LostRunners = still
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -84,18 +85,18 @@ func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 }
 
 // recordLost tells about lost jobs that have just been counted, on the AutoscalingRunnerSet, because that is where a user looks.
-func (c *Controller) recordLost(ctx context.Context, p *pass, origin *v1alpha1.AutoscalingRunnerSet, lost []*runnerView) {
+func (c *Controller) recordLost(ctx context.Context, p *pass, origin *v1alpha1.AutoscalingRunnerSet, lost []*roster.Runner) {
 	var about runtime.Object = p.set
 	if origin != nil {
 		about = origin
 	}
 	for i, r := range lost {
-		jobsLost.WithLabelValues(p.state.scaleSet.Name, p.state.scaleSet.Namespace, string(r.lostCause)).Inc()
+		jobsLost.WithLabelValues(p.state.scaleSet.Name, p.state.scaleSet.Namespace, string(r.LostCause)).Inc()
 		runner := &v1alpha1.EphemeralRunner{}
-		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: p.set.Namespace, Name: r.name}, runner) != nil {
+		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: p.set.Namespace, Name: r.Name}, runner) != nil {
 			continue // the last Event counts it
 		}
-		report.RecordEvent(ctx, c.options.Recorder, about, runner, report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.lostCause)))
+		report.RecordEvent(ctx, c.options.Recorder, about, runner, report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.LostCause)))
 	}
 	if more := len(lost) - lostEventsAtOnce; more > 0 {
 		report.RecordEvent(ctx, c.options.Recorder, about, p.set, report.Warning(reasonJobLost, "RunJobs", fmt.Sprintf(

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
@@ -32,17 +33,17 @@ func gauge(name, help string) *prometheus.GaugeVec {
 }
 
 // publishStates publishes how many runners are in each state. A state that had a runner and has none now shows 0.
-func (s *setState) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*runnerView) {
-	counts := map[stateAndReason]int{{state: statePending}: 0, {state: stateIdle}: 0, {state: stateBusy}: 0, {state: stateFinishing}: 0}
+func (s *setState) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner) {
+	counts := map[roster.State]int{{Name: roster.Pending}: 0, {Name: roster.Idle}: 0, {Name: roster.Busy}: 0, {Name: roster.Finishing}: 0}
 	for state := range s.published {
 		counts[state] = 0
 	}
 	for _, r := range runners {
-		counts[stateOf(r)]++
+		counts[roster.StateOf(r)]++
 	}
 	scaleSet := kube.ScaleSetOf(set)
 	for state, count := range counts {
-		runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, state.state, state.reason).Set(float64(count))
+		runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, state.Name, state.Reason).Set(float64(count))
 	}
 	s.published = counts
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
@@ -68,7 +69,7 @@ func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRun
 		return true
 	case last != "":
 		return last == kube.RunnerSpecHash(&set.Spec)
-	case registration == nil || configURLOf(&set.Spec.EphemeralRunnerSpec) != configURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registration.URL}):
+	case registration == nil || roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec) != roster.ConfigURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registration.URL}):
 		return false
 	}
 	given.GitHubConfigUrl = set.Spec.EphemeralRunnerSpec.GitHubConfigUrl

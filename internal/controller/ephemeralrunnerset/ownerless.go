@@ -97,5 +97,5 @@ func (c *Controller) Admit(set types.UID, runner types.NamespacedName, most int)
 	if ceiling := c.options.MaxRunnersPerSet; ceiling > 0 {
 		most = min(most, ceiling)
 	}
-	return c.roster.admit(set, runner, most)
+	return c.roster.Admit(set, runner, most)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -74,19 +75,19 @@ type plan struct {
 	// surplus is the new history.surplus: one clock for each surplus runner.
 	surplus []time.Time
 	// victims are the surplus runners that are removed.
-	victims []*runnerView
+	victims []*roster.Runner
 	// jobsWaitSince is the new history.jobsWaitSince, doubt the new history.doubt.
 	jobsWaitSince time.Time
 	doubt         doubt
 	// wanted is how many runners there are to be, without the surplus ones that are kept because of the doubt.
 	wanted, kept int
 	// decided holds what to do about runners, and order lists these runners in the order of the decisions.
-	decided map[*runnerView]action
-	order   []*runnerView
+	decided map[*roster.Runner]action
+	order   []*roster.Runner
 	// unexplained are the runners that exited with code 0 and about which GitHub has yet to say whether they had a job.
-	unexplained []*runnerView
+	unexplained []*roster.Runner
 	// moved are the runners that leave a node which is about to go away.
-	moved []*runnerView
+	moved []*roster.Runner
 	// requeueAt is when to plan again even if nothing changes; zero is never.
 	requeueAt time.Time
 }
@@ -122,9 +123,9 @@ func (a action) removes() bool {
 
 // decide plans one action for a runner. The first decision stands, with one exception: a removal replaces the question
 // whether the runner is registered.
-func (p *plan) decide(r *runnerView, what action) {
+func (p *plan) decide(r *roster.Runner, what action) {
 	if p.decided == nil {
-		p.decided = map[*runnerView]action{}
+		p.decided = map[*roster.Runner]action{}
 	}
 	switch before := p.decided[r]; {
 	case before == actionNone:
@@ -136,7 +137,7 @@ func (p *plan) decide(r *runnerView, what action) {
 }
 
 // with returns the runners for which that action was decided.
-func (p *plan) with(what action) (runners []*runnerView) {
+func (p *plan) with(what action) (runners []*roster.Runner) {
 	for _, r := range p.order {
 		if p.decided[r] == what {
 			runners = append(runners, r)
@@ -146,7 +147,7 @@ func (p *plan) with(what action) (runners []*runnerView) {
 }
 
 // plan decides what to do.
-func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
+func (h *history) plan(runners []*roster.Runner, want demand, out unseen) *plan {
 	p := &plan{tally: h.tally(runners)}
 	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
@@ -202,7 +203,7 @@ func (p *plan) allowed(failures runnerFailures, now time.Time, wanted, expected 
 
 // planSurplus picks a victim for each surplus clock that has run out. Expected runners that may not exist don't count, or a
 // real one would be removed in their place.
-func (h *history) planSurplus(p *plan, runners []*runnerView, expected int) {
+func (h *history) planSurplus(p *plan, runners []*roster.Runner, expected int) {
 	t := &p.tally
 	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-p.wanted-len(h.completions)), h.now)
 	due := -p.kept
@@ -230,11 +231,11 @@ func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
 // pickVictims removes as many waiting runners as are due. Runners that are removed for another reason count as well, and so
 // do runners about which GitHub has yet to say whether it removes them. The best victims come first, the oldest first among
 // equals; a runner with a job is never among them.
-func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
+func (h *history) pickVictims(p *plan, runners []*roster.Runner, due int) {
 	if due <= 0 {
 		return
 	}
-	var removable []*runnerView
+	var removable []*roster.Runner
 	for _, r := range runners {
 		switch {
 		case h.slotOf(r) != slotWaiting:
@@ -244,7 +245,7 @@ func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
 			removable = append(removable, r)
 		}
 	}
-	slices.SortStableFunc(removable, func(a, b *runnerView) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(removable, func(a, b *roster.Runner) int { return rank(a) - rank(b) })
 	p.victims = removable[:max(0, min(due, len(removable)))]
 	for _, r := range p.victims {
 		h.planRemoval(p, r)
@@ -252,11 +253,11 @@ func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
 }
 
 // rank orders the runners that can be removed, best first: not registered yet, registered but not up, idle.
-func rank(r *runnerView) int {
+func rank(r *roster.Runner) int {
 	switch {
-	case r.registrationID == 0:
+	case r.RegistrationID == 0:
 		return 0
-	case !r.up():
+	case !r.Up():
 		return 1
 	default:
 		return 2
@@ -265,9 +266,9 @@ func rank(r *runnerView) int {
 
 // planRemoval plans to remove a runner without a job: with GitHub's consent if it is registered. If it is registered at
 // another address it is deleted, and its own finalization asks there.
-func (h *history) planRemoval(p *plan, r *runnerView) {
+func (h *history) planRemoval(p *plan, r *roster.Runner) {
 	switch {
-	case r.registrationID == 0:
+	case r.RegistrationID == 0:
 		p.decide(r, actionDeleteUnregistered)
 	case h.registeredElsewhere(r):
 		p.decide(r, actionDelete)
@@ -277,7 +278,7 @@ func (h *history) planRemoval(p *plan, r *runnerView) {
 }
 
 // planReplacement removes runners of an old template that have no job; runners with a job finish it.
-func (h *history) planReplacement(p *plan, runners []*runnerView) {
+func (h *history) planReplacement(p *plan, runners []*roster.Runner) {
 	for _, r := range runners {
 		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting {
 			h.planRemoval(p, r)
@@ -286,19 +287,19 @@ func (h *history) planReplacement(p *plan, runners []*runnerView) {
 }
 
 // planRelease deletes ended runners whose slot is free, and runners that GitHub has agreed to remove.
-func (h *history) planRelease(p *plan, runners []*runnerView) {
+func (h *history) planRelease(p *plan, runners []*roster.Runner) {
 	for _, r := range runners {
 		past := h.historyOf(r)
 		switch {
-		case r.failedIdle() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		case r.ended() && h.slotOf(r) == slotHeld:
+		case r.FailedIdle() || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.Ended() && h.slotOf(r) == slotHeld:
 			h.planHeld(p, r, past) // even if it is being deleted: somebody may keep its pod, and so its slot, for long
-		case r.deleting, r.lost():
-		case r.alive():
+		case r.Deleting, r.Lost():
+		case r.Alive():
 			if past.unregistered() {
 				p.decide(r, actionDelete)
 			}
-		case r.exitedIdle() && !past.busy:
+		case r.ExitedIdle() && !past.busy:
 			h.planExited(p, r, past)
 		default:
 			p.decide(r, actionDelete)
@@ -307,11 +308,11 @@ func (h *history) planRelease(p *plan, runners []*runnerView) {
 }
 
 // planHeld asks GitHub to remove a runner that failed: it agrees once it has given up the runner's job.
-func (h *history) planHeld(p *plan, r *runnerView, past *runnerHistory) {
-	if r.completed || r.phase == v1alpha1.EphemeralRunnerPhaseFailed {
+func (h *history) planHeld(p *plan, r *roster.Runner, past *runnerHistory) {
+	if r.Completed || r.Phase == v1alpha1.EphemeralRunnerPhaseFailed {
 		p.requeueBy(past.endedAt.Add(heldTimeout))
 	}
-	if r.phase != v1alpha1.EphemeralRunnerPhaseFailed {
+	if r.Phase != v1alpha1.EphemeralRunnerPhaseFailed {
 		return // a later patchID releases it
 	}
 	if past.removedAt.IsZero() && h.askable(r) {
@@ -321,12 +322,12 @@ func (h *history) planHeld(p *plan, r *runnerView, past *runnerHistory) {
 
 // planDeparture removes runners without a job from nodes that are about to go away, so that no job starts there: GitHub is asked first
 // about those that are registered. Others take their places, on other nodes.
-func (h *history) planDeparture(p *plan, runners []*runnerView) {
+func (h *history) planDeparture(p *plan, runners []*roster.Runner) {
 	if len(h.departing) == 0 {
 		return
 	}
 	for _, r := range runners {
-		if departure, leaving := h.departing[r.uid]; leaving && departure.moves(r) && h.slotOf(r) == slotWaiting {
+		if departure, leaving := h.departing[r.UID]; leaving && departure.moves(r) && h.slotOf(r) == slotWaiting {
 			h.planRemoval(p, r)
 			p.moved = append(p.moved, r)
 		}
@@ -357,7 +358,7 @@ func (h *history) follow(p *plan) {
 func (h *history) failuresAtWorst(p *plan) runnerFailures {
 	failures := h.failures
 	exited := slices.Concat(p.with(actionMarkFailed), p.unexplained)
-	slices.SortStableFunc(exited, func(a, b *runnerView) int { return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt) })
+	slices.SortStableFunc(exited, func(a, b *roster.Runner) int { return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt) })
 	for _, r := range exited {
 		failures.failed(r, h.historyOf(r).exitedAt)
 	}

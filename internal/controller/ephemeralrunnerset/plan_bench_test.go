@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -46,9 +47,9 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 
 // onePass does everything that a pass does with the runners of a set, except for requests to the API server.
 func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
-	views := c.roster.of(set.UID)
+	views := c.roster.Of(set.UID)
 	s.note(seen{
-		now: start, runners: views, patchID: set.Spec.PatchID, template: "template", configURL: configURLOf(&set.Spec.EphemeralRunnerSpec),
+		now: start, runners: views, patchID: set.Spec.PatchID, template: "template", configURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec),
 	})
 	c.noteAnswers(context.Background(), s.history, setKey, views)
 	s.creations.observe(views)

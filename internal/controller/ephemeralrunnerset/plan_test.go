@@ -9,22 +9,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 func TestCreation(t *testing.T) {
 	for name, test := range map[string]struct {
 		replicas, max, expected int
-		runners                 []runnerView
+		runners                 []roster.Runner
 		want                    int
 	}{
 		"from nothing":                          {replicas: 5, max: 10, want: 5},
 		"within maxRunners":                     {replicas: 5, max: 3, want: 3},
 		"expected ones count":                   {replicas: 5, max: 10, expected: 4, want: 1},
 		"expected ones count towards max":       {replicas: 9, max: 5, expected: 4, want: 1},
-		"waiting and working count":             {replicas: 5, max: 10, runners: []runnerView{idle, busyOne, starting}, want: 2},
-		"held ones count":                       {replicas: 2, max: 10, runners: []runnerView{succeeded, failedJob}, want: 0},
-		"held ones leave room under maxRunners": {replicas: 3, max: 2, runners: []runnerView{succeeded, busyOne}, want: 1},
-		"enough":                                {replicas: 1, max: 10, runners: []runnerView{idle, idle}, want: 0},
+		"waiting and working count":             {replicas: 5, max: 10, runners: []roster.Runner{idle, busyOne, starting}, want: 2},
+		"held ones count":                       {replicas: 2, max: 10, runners: []roster.Runner{succeeded, failedJob}, want: 0},
+		"held ones leave room under maxRunners": {replicas: 3, max: 2, runners: []roster.Runner{succeeded, busyOne}, want: 1},
+		"enough":                                {replicas: 1, max: 10, runners: []roster.Runner{idle, idle}, want: 0},
 		"nothing wanted":                        {replicas: 0, max: 10, want: 0},
 		"a negative figure":                     {replicas: -3, max: 10, want: 0},
 		"an absurd figure, in parts":            {replicas: 1 << 31, max: v1alpha1.MaxRunnersUnlimited, want: maxCreatesPerPass},
@@ -141,16 +142,16 @@ func TestVictims(t *testing.T) {
 	s := newScenario(0)
 	s.add(1, busyOne)
 	up := s.add(1, idle)
-	registered := s.add(1, runnerView{registrationID: 9})
+	registered := s.add(1, roster.Runner{RegistrationID: 9})
 	unregistered := s.add(1, starting)
 	s.want.replicas = 1
 	s.pass()
 	s.later(surplusPatience).publish(1)
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.name}, names(p.with(actionDeleteUnregistered))); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.Name}, names(p.with(actionDeleteUnregistered))); diff != "" {
 		t.Errorf("deleted if still unregistered (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{registered.name, up.name}, names(p.with(actionDeregister))); diff != "" {
+	if diff := cmp.Diff([]string{registered.Name, up.Name}, names(p.with(actionDeregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
@@ -174,7 +175,7 @@ func TestVictimWhoseRemovalIsUnderWayCounts(t *testing.T) {
 
 func TestCompletionsOfTheLastSecondsAreNotSurplus(t *testing.T) {
 	s := newScenario(1)
-	s.add(1, runnerView{phase: busyOne.phase, hadJob: true, completed: true, jobPatchID: 1})
+	s.add(1, roster.Runner{Phase: busyOne.Phase, HadJob: true, Completed: true, JobPatchID: 1})
 	s.add(2, idle)
 	s.pass()
 	if len(s.surplus) != 0 {
@@ -188,15 +189,15 @@ func TestCompletionsOfTheLastSecondsAreNotSurplus(t *testing.T) {
 
 func TestTemplateChangeReplacesIdleRunnersOnly(t *testing.T) {
 	s := newScenario(3)
-	old := func(r runnerView) runnerView { r.template = "former"; return r }
+	old := func(r roster.Runner) roster.Runner { r.Template = "former"; return r }
 	s.add(1, old(busyOne))
 	unregistered := s.add(1, old(starting))
 	up := s.add(1, old(idle))
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.name}, names(p.with(actionDeleteUnregistered))); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.Name}, names(p.with(actionDeleteUnregistered))); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{up.name}, names(p.with(actionDeregister))); diff != "" {
+	if diff := cmp.Diff([]string{up.Name}, names(p.with(actionDeregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
@@ -205,7 +206,7 @@ func TestTemplateChangeReplacesIdleRunnersOnly(t *testing.T) {
 func TestOneThingIsDoneAboutARunner(t *testing.T) {
 	s := newScenario(2)
 	old := idle
-	old.template = "former"
+	old.Template = "former"
 	r := s.add(1, old)
 
 	s.note(s.seen())
@@ -262,18 +263,18 @@ func TestRepetitions(t *testing.T) {
 	for name, test := range map[string]struct {
 		replicas, max        int
 		out                  unseen
-		runners              []runnerView
+		runners              []roster.Runner
 		wantRepeat, wantMade int
 	}{
 		"all are wanted":                  {replicas: 3, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3},
 		"more are wanted":                 {replicas: 5, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3, wantMade: 2},
 		"some are wanted":                 {replicas: 2, max: 10, out: unseen{3, 3, 0}, wantRepeat: 2},
 		"none is wanted":                  {replicas: 0, max: 10, out: unseen{3, 3, 0}},
-		"there are others":                {replicas: 5, max: 10, out: unseen{3, 3, 0}, runners: []runnerView{idle, idle, busyOne}, wantRepeat: 2},
+		"there are others":                {replicas: 5, max: 10, out: unseen{3, 3, 0}, runners: []roster.Runner{idle, idle, busyOne}, wantRepeat: 2},
 		"others are expected":             {replicas: 5, max: 10, out: unseen{6, 2, 0}, wantRepeat: 1},
 		"as many as maxRunners may exist": {replicas: 3, max: 3, out: unseen{3, 3, 0}, wantRepeat: 3},
 		"too many may exist":              {replicas: 3, max: 3, out: unseen{4, 4, 0}},
-		"one is tried at a time":          {replicas: 9, max: 10, out: unseen{3, 3, 0}, runners: []runnerView{outdated}, wantRepeat: 1},
+		"one is tried at a time":          {replicas: 9, max: 10, out: unseen{3, 3, 0}, runners: []roster.Runner{outdated}, wantRepeat: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(test.replicas)
@@ -305,7 +306,7 @@ func TestTemplateOfARunner(t *testing.T) {
 	h := newHistory(&creations{})
 	h.note(seen{template: "now"})
 	for template, old := range map[string]bool{"now": false, "former": true, "": false /* ARC's */} {
-		if got := h.oldTemplate(&runnerView{template: template}); got != old {
+		if got := h.oldTemplate(&roster.Runner{Template: template}); got != old {
 			t.Errorf("a runner of template %q is of an old one: %t", template, got)
 		}
 	}

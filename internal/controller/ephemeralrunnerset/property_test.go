@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 const (
@@ -97,8 +98,8 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 			t.Errorf("seed %d: %d jobs wait still", seed, sim.jobs)
 		}
 		for _, r := range sim.runners {
-			if !r.failedIdle() && r.phase != v1alpha1.EphemeralRunnerPhaseOutdated {
-				t.Errorf("seed %d: %s is left: %+v", seed, r.name, r)
+			if !r.FailedIdle() && r.Phase != v1alpha1.EphemeralRunnerPhaseOutdated {
+				t.Errorf("seed %d: %s is left: %+v", seed, r.Name, r)
 			}
 		}
 		if t.Failed() {
@@ -115,7 +116,7 @@ func (sim *simulation) standStill() {
 		sim.answer()
 	}
 	for _, r := range slices.Clone(sim.runners) {
-		if r.deleting && !r.busy {
+		if r.Deleting && !r.busy {
 			sim.finalize(r)
 		}
 	}
@@ -173,8 +174,8 @@ func (sim *simulation) planned() *plan {
 		delete(sim.answers, over.runner)
 	}
 	for _, r := range sim.cache {
-		if call, known := sim.answers[r.uid]; known {
-			delete(sim.answers, r.uid)
+		if call, known := sim.answers[r.UID]; known {
+			delete(sim.answers, r.UID)
 			s.noteAnswer(r, call)
 		}
 	}
@@ -189,8 +190,8 @@ func (sim *simulation) passAgain(t *testing.T) {
 	t.Helper()
 	p, s := sim.planned(), sim.state
 	deletedAgain := append(s.withoutRecentlyDeleted(p.with(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.with(actionDeleteUnregistered), sim.now())...)
-	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *runnerView) bool { return !sim.deletes(p, r) })
-	asked := slices.ContainsFunc(append(p.with(actionDeregister), p.with(actionLookUp)...), func(r *runnerView) bool { return sim.inFlight[r.uid] == nil })
+	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *roster.Runner) bool { return !sim.deletes(p, r) })
+	asked := slices.ContainsFunc(append(p.with(actionDeregister), p.with(actionLookUp)...), func(r *roster.Runner) bool { return sim.inFlight[r.UID] == nil })
 	if create := s.createLimit(p); create > p.repeat || len(deletedAgain) != 0 || asked {
 		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(deletedAgain), asked)
 	}
@@ -199,10 +200,10 @@ func (sim *simulation) passAgain(t *testing.T) {
 // taken counts the slots that runners really have. A runner that got its job while it was being deleted, which the controller
 // could not know, does not count before it is seen.
 func (sim *simulation) taken() int {
-	views := make([]*runnerView, 0, len(sim.runners))
+	views := make([]*roster.Runner, 0, len(sim.runners))
 	for _, r := range sim.runners {
-		if r.shown || !r.deleting {
-			views = append(views, &r.runnerView)
+		if r.shown || !r.Deleting {
+			views = append(views, &r.Runner)
 		}
 	}
 	t := sim.state.tally(views)
@@ -212,7 +213,7 @@ func (sim *simulation) taken() int {
 func (sim *simulation) alive() int {
 	alive := 0
 	for _, r := range sim.runners {
-		if r.alive() {
+		if r.Alive() {
 			alive++
 		}
 	}
@@ -224,10 +225,10 @@ func (p *plan) checkOrder(t *testing.T) {
 	t.Helper()
 	seen := map[types.UID]bool{}
 	for _, r := range p.order {
-		if seen[r.uid] || p.decided[r] == actionNone {
-			t.Errorf("about %s more than one thing is decided, or none", r.name)
+		if seen[r.UID] || p.decided[r] == actionNone {
+			t.Errorf("about %s more than one thing is decided, or none", r.Name)
 		}
-		seen[r.uid] = true
+		seen[r.UID] = true
 	}
 }
 
@@ -236,19 +237,19 @@ func (sim *simulation) check(t *testing.T, p *plan) {
 	t.Helper()
 	p.checkOrder(t)
 	for _, r := range sim.runners {
-		deleted := slices.ContainsFunc(p.with(actionDelete), func(d *runnerView) bool { return d.uid == r.uid })
-		if deleted && r.busy && r.up && !r.completed && r.configURL == sim.configURL {
-			t.Errorf("%s is deleted though it has a job: %+v", r.name, r)
+		deleted := slices.ContainsFunc(p.with(actionDelete), func(d *roster.Runner) bool { return d.UID == r.UID })
+		if deleted && r.busy && r.up && !r.Completed && r.ConfigURL == sim.configURL {
+			t.Errorf("%s is deleted though it has a job: %+v", r.Name, r)
 		}
 	}
 	for _, r := range append(slices.Clone(p.with(actionDeregister)), p.with(actionLookUp)...) {
-		if r.configURL != sim.configURL {
-			t.Errorf("%s is asked about where it was never registered", r.name)
+		if r.ConfigURL != sim.configURL {
+			t.Errorf("%s is asked about where it was never registered", r.Name)
 		}
 	}
 	for _, r := range p.with(actionMarkFailed) {
 		if is := sim.find(r); is != nil && !is.registered && sim.now().Sub(sim.state.historyOf(r).exitedAt) < explanationTimeout {
-			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.name, is)
+			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.Name, is)
 		}
 	}
 	sim.checkMovedOnce(t, p)
@@ -260,7 +261,7 @@ func (sim *simulation) checkMovedOnce(t *testing.T, p *plan) {
 	t.Helper()
 	for _, r := range p.moved {
 		if is := sim.find(r); is != nil && is.node > 0 && sim.signed[is.node-1] > 0 && is.born > max(sim.signed[is.node-1], sim.restarted) {
-			t.Errorf("%s is moved though it came to its node when that was cordoned", r.name)
+			t.Errorf("%s is moved though it came to its node when that was cordoned", r.Name)
 		}
 	}
 }
@@ -271,9 +272,9 @@ func (sim *simulation) checkMoved(t *testing.T) {
 	t.Helper()
 	for _, view := range sim.cache {
 		r := sim.find(view)
-		before := r.node > 0 && r.born < sim.signed[r.node-1] && (r.born > sim.restarted || view.arrival == 0)
-		if before && r.shown && sim.state.slotOf(&r.runnerView) == slotWaiting && !sim.state.historyOf(&r.runnerView).busy {
-			t.Errorf("%s is still on its cordoned node: %+v", r.name, r)
+		before := r.node > 0 && r.born < sim.signed[r.node-1] && (r.born > sim.restarted || view.Arrival == 0)
+		if before && r.shown && sim.state.slotOf(&r.Runner) == slotWaiting && !sim.state.historyOf(&r.Runner).busy {
+			t.Errorf("%s is still on its cordoned node: %+v", r.Name, r)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -73,7 +74,7 @@ func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 	if set.Spec.EphemeralRunnerSpec.Proxy != nil || s.proxyHash == noProxySecret {
 		return nil
 	}
-	if p.unseen.expected > 0 || slices.ContainsFunc(p.views, (*runnerView).needsProxySecret) {
+	if p.unseen.expected > 0 || slices.ContainsFunc(p.views, (*roster.Runner).NeedsProxySecret) {
 		return nil
 	}
 	if now.Before(s.proxyDropAt) {

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 // Without a job there is no demand, and without capacity there is no job: a set whose jobs were cancelled while its runners
 // failed must be given one, and at no moment may 0 be announced.
 func TestFailingSetWithoutDemandIsGivenAJob(t *testing.T) {
-	for name, shape := range map[string]runnerView{"degraded": failedOne, "outdated": outdated} {
+	for name, shape := range map[string]roster.Runner{"degraded": failedOne, "outdated": outdated} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(3)
 			s.add(3, shape)
@@ -28,12 +29,12 @@ func TestFailingSetWithoutDemandIsGivenAJob(t *testing.T) {
 // The listener was down while three jobs ran: their runners were treated as idle until the reports came.
 func TestLateReportsOfJobsEndDegradation(t *testing.T) {
 	s := newScenario(5)
-	ended := s.add(3, runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: v1alpha1.ReasonRunnerExitedWithoutJob, registrationID: 7})
+	ended := s.add(3, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: v1alpha1.ReasonRunnerExitedWithoutJob, RegistrationID: 7})
 	s.pass()
 	if !s.history.failures.isDegraded() {
 		t.Fatal("the set is not degraded by three runners that exited without a job")
 	}
-	ended.hadJob, ended.completed, ended.jobPatchID = true, true, s.patchID
+	ended.HadJob, ended.Completed, ended.JobPatchID = true, true, s.patchID
 	s.pass()
 	if s.history.failures.isDegraded() || s.history.failures.count != 0 {
 		t.Errorf("%d failures after the report of a job, want none", s.history.failures.count)
@@ -47,7 +48,7 @@ func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
 	s.pass()
 	s.history.historyOf(r).busy = true
 	ended := *r
-	ended.phase = v1alpha1.EphemeralRunnerPhaseSucceeded
+	ended.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
 	s.runners[0] = &ended
 	s.later(time.Second).pass()
 	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.with(actionMarkFailed)) != 0 || len(p.with(actionDelete)) != 1 {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 func TestNamesAreChosenThatNobodyHas(t *testing.T) {
@@ -16,7 +18,7 @@ func TestNamesAreChosenThatNobodyHas(t *testing.T) {
 	c := newCreations("tried")
 	c.expected.Expect(setKey, "expected")
 	var got []try
-	for _, try := range c.begin(3, []*runnerView{{name: "seen"}}, pick) {
+	for _, try := range c.begin(3, []*roster.Runner{{Name: "seen"}}, pick) {
 		got = append(got, *try)
 	}
 	want := []try{{name: "tried", repeated: true}, {name: "new-1"}, {name: "new-2"}}

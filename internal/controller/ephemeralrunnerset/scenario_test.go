@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 // start is when every scenario in these tests begins.
@@ -18,8 +19,8 @@ type scenario struct {
 	*history
 	now       time.Time
 	patchID   int
-	runners   []*runnerView
-	configURL configURL
+	runners   []*roster.Runner
+	configURL roster.ConfigURL
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departure
 	want      demand
@@ -38,15 +39,15 @@ func newScenario(replicas int) *scenario {
 }
 
 // add adds n runners in the given state and returns the last one.
-func (s *scenario) add(n int, shape runnerView) *runnerView {
-	var last *runnerView
+func (s *scenario) add(n int, shape roster.Runner) *roster.Runner {
+	var last *roster.Runner
 	for range n {
 		s.made++
 		r := shape
-		r.name = fmt.Sprintf("runner-%d", s.made)
-		r.uid = types.UID(r.name)
-		if r.createdAt.IsZero() {
-			r.createdAt = s.now
+		r.Name = fmt.Sprintf("runner-%d", s.made)
+		r.UID = types.UID(r.Name)
+		if r.CreatedAt.IsZero() {
+			r.CreatedAt = s.now
 		}
 		s.runners = append(s.runners, &r)
 		last = &r
@@ -82,25 +83,25 @@ func (s *scenario) publish(replicas int) *scenario {
 
 // Runners in the states that matter.
 var (
-	starting  = runnerView{}
-	idle      = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7}
-	busyOne   = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7, hadJob: true, jobPatchID: 1}
-	succeeded = runnerView{phase: v1alpha1.EphemeralRunnerPhaseSucceeded, registrationID: 7, hadJob: true}
-	failedJob = runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, registrationID: 7, hadJob: true}
-	failedOne = runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ErrImagePull", message: "no such image"}
-	outdated  = runnerView{phase: v1alpha1.EphemeralRunnerPhaseOutdated}
-	lingering = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7, hadJob: true, completed: true, jobPatchID: 1}
+	starting  = roster.Runner{}
+	idle      = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7}
+	busyOne   = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7, HadJob: true, JobPatchID: 1}
+	succeeded = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseSucceeded, RegistrationID: 7, HadJob: true}
+	failedJob = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, RegistrationID: 7, HadJob: true}
+	failedOne = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "ErrImagePull", Message: "no such image"}
+	outdated  = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseOutdated}
+	lingering = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7, HadJob: true, Completed: true, JobPatchID: 1}
 )
 
 // going returns the runners that the plan removes.
-func (p *plan) going() []*runnerView {
+func (p *plan) going() []*roster.Runner {
 	return slices.Concat(p.with(actionDelete), p.with(actionDeleteUnregistered), p.with(actionDeregister))
 }
 
-func names(runners []*runnerView) []string {
+func names(runners []*roster.Runner) []string {
 	var all []string
 	for _, r := range runners {
-		all = append(all, r.name)
+		all = append(all, r.Name)
 	}
 	return all
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
@@ -60,17 +61,17 @@ func (c *Controller) runnerChanged(object client.Object, q queue) {
 	if !is {
 		return
 	}
-	set := ownerOf(runner)
-	view := viewOf(runner)
-	if c.expectations.Expects(types.NamespacedName{Namespace: runner.Namespace, Name: set.name}, runner.Name) {
-		view.arrival = c.departures.arrive()
+	set := roster.OwnerOf(runner)
+	view := roster.Of(runner)
+	if c.expectations.Expects(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}, runner.Name) {
+		view.Arrival = c.departures.arrive()
 	}
-	former, news := c.roster.put(client.ObjectKeyFromObject(runner), set, view)
+	former, news := c.roster.Put(client.ObjectKeyFromObject(runner), set, view)
 	if !news {
 		return
 	}
 	enqueue(q, runner.Namespace, set)
-	if former.name != set.name {
+	if former.Name != set.Name {
 		enqueue(q, runner.Namespace, former)
 	}
 }
@@ -78,21 +79,21 @@ func (c *Controller) runnerChanged(object client.Object, q queue) {
 // runnerDeleted removes a runner that is gone. It is no longer expected, even if no pass has seen it.
 func (c *Controller) runnerDeleted(object client.Object, q queue) {
 	key := client.ObjectKeyFromObject(object)
-	set := c.roster.remove(key)
-	c.expectations.Met(types.NamespacedName{Namespace: key.Namespace, Name: set.name}, key.Name)
+	set := c.roster.Remove(key)
+	c.expectations.Met(types.NamespacedName{Namespace: key.Namespace, Name: set.Name}, key.Name)
 	enqueue(q, key.Namespace, set)
 }
 
-func enqueue(q queue, namespace string, set owner) {
-	if set.name != "" {
-		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.name}}, gatherPeriod)
+func enqueue(q queue, namespace string, set roster.Owner) {
+	if set.Name != "" {
+		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.Name}}, gatherPeriod)
 	}
 }
 
 // wakeSetOf has the set of a runner planned now. If the watch hasn't shown the runner yet, its own event will.
 func (c *Controller) wakeSetOf(runner types.NamespacedName) {
-	if set := c.roster.setOf(runner); set.name != "" {
-		c.waker.Wake(types.NamespacedName{Namespace: runner.Namespace, Name: set.name})
+	if set := c.roster.SetOf(runner); set.Name != "" {
+		c.waker.Wake(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name})
 	}
 }
 
@@ -108,5 +109,5 @@ func (c *Controller) PodEvents() handler.EventHandler { return c.departures.podE
 // JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is enqueued then. It is
 // exported for tests that simulate the watch.
 func (c *Controller) JobPodEvents() handler.EventHandler {
-	return c.jobPods.events(func(q queue, runner types.NamespacedName) { enqueue(q, runner.Namespace, c.roster.setOf(runner)) })
+	return c.jobPods.events(func(q queue, runner types.NamespacedName) { enqueue(q, runner.Namespace, c.roster.SetOf(runner)) })
 }

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 // apply makes the API server do what was planned, and asks GitHub. It returns how many runners were created.
@@ -16,16 +18,16 @@ func (sim *simulation) apply(p *plan) int {
 	s := sim.state
 	for _, r := range append(s.withoutRecentlyDeleted(p.with(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.with(actionDeleteUnregistered), sim.now())...) {
 		if is := sim.find(r); is != nil && sim.deletes(p, r) {
-			is.deleting = true
+			is.Deleting = true
 			sim.write(is)
 		}
 		if sim.deletes(p, r) {
-			s.noteDeleted(r.uid, sim.now())
+			s.noteDeleted(r.UID, sim.now())
 		}
 	}
 	for _, r := range p.with(actionMarkFailed) {
 		if is := sim.find(r); is != nil {
-			is.phase = failedOne.phase
+			is.Phase = failedOne.Phase
 			sim.write(is)
 		}
 	}
@@ -37,8 +39,8 @@ func (sim *simulation) apply(p *plan) int {
 }
 
 // find returns the runner as it is, nil if it is gone.
-func (sim *simulation) find(r *runnerView) *simulatedRunner {
-	if i := slices.IndexFunc(sim.runners, func(is *simulatedRunner) bool { return is.uid == r.uid }); i >= 0 {
+func (sim *simulation) find(r *roster.Runner) *simulatedRunner {
+	if i := slices.IndexFunc(sim.runners, func(is *simulatedRunner) bool { return is.UID == r.UID }); i >= 0 {
 		return sim.runners[i]
 	}
 	return nil
@@ -46,16 +48,16 @@ func (sim *simulation) find(r *runnerView) *simulatedRunner {
 
 // deletes reports whether the API server accepts the deletion or the runner is gone. A runner that was believed to be
 // unregistered must not have changed.
-func (sim *simulation) deletes(p *plan, r *runnerView) bool {
+func (sim *simulation) deletes(p *plan, r *roster.Runner) bool {
 	is := sim.find(r)
-	return is == nil || !slices.Contains(p.with(actionDeleteUnregistered), r) || is.resourceVersion == r.resourceVersion
+	return is == nil || !slices.Contains(p.with(actionDeleteUnregistered), r) || is.ResourceVersion == r.ResourceVersion
 }
 
 // ask asks about runners, except those with a question under way, and returns those that it has asked about.
-func (sim *simulation) ask(about []*runnerView, ask func(*simulatedRunner) answer) (asked []*runnerView) {
+func (sim *simulation) ask(about []*roster.Runner, ask func(*simulatedRunner) answer) (asked []*roster.Runner) {
 	for _, r := range about {
-		if _, under := sim.inFlight[r.uid]; !under {
-			sim.inFlight[r.uid] = ask
+		if _, under := sim.inFlight[r.UID]; !under {
+			sim.inFlight[r.UID] = ask
 			sim.state.noteAsked(r, false)
 			asked = append(asked, r)
 		}
@@ -119,7 +121,7 @@ func (sim *simulation) inherit() bool {
 	}
 	existing := sets.New[string]()
 	for _, r := range sim.runners {
-		existing.Insert(r.name)
+		existing.Insert(r.Name)
 	}
 	return creations.inherit(existing, sim.cache) == 0
 }
@@ -148,7 +150,7 @@ func (sim *simulation) request(name string) error {
 // pickName returns a name, sometimes one that a runner has already.
 func (sim *simulation) pickName() string {
 	if len(sim.runners) > 0 && sim.chance(4) {
-		return sim.runners[sim.random.IntN(len(sim.runners))].name
+		return sim.runners[sim.random.IntN(len(sim.runners))].Name
 	}
 	sim.made++
 	return fmt.Sprintf("runner-%05d", sim.made)
@@ -156,8 +158,8 @@ func (sim *simulation) pickName() string {
 
 func (sim *simulation) make(name string) {
 	sim.decided[name] = true
-	r := &simulatedRunner{runnerView: runnerView{
-		name: name, uid: types.UID(name), createdAt: sim.now(), template: fmt.Sprint(sim.template), configURL: sim.configURL,
+	r := &simulatedRunner{Runner: roster.Runner{
+		Name: name, UID: types.UID(name), CreatedAt: sim.now(), Template: fmt.Sprint(sim.template), ConfigURL: sim.configURL,
 	}}
 	sim.write(r)
 	r.born = sim.made
@@ -165,7 +167,7 @@ func (sim *simulation) make(name string) {
 }
 
 func (sim *simulation) exists(name string) bool {
-	return slices.ContainsFunc(sim.runners, func(r *simulatedRunner) bool { return r.name == name })
+	return slices.ContainsFunc(sim.runners, func(r *simulatedRunner) bool { return r.Name == name })
 }
 
 // absent counts the given names for which no runner exists.
@@ -197,7 +199,7 @@ func (sim *simulation) list() (sets.Set[string], error) {
 	}
 	names := sets.New[string]()
 	for _, r := range sim.runners {
-		names.Insert(r.name)
+		names.Insert(r.Name)
 	}
 	return names, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -36,14 +37,14 @@ func (sim *simulation) rest(t *testing.T, p *plan) {
 // newIn returns how many runners a plan creates, and which runners it deletes, asks about or marks as failed, unless an
 // earlier plan did so already. While a question to GitHub is open, whose answer brings a pass, other runners may be picked
 // for deletion.
-func (sim *simulation) newIn(p *plan, former ...*plan) (create int, about []*runnerView) {
+func (sim *simulation) newIn(p *plan, former ...*plan) (create int, about []*roster.Runner) {
 	waiting := sim.state.withoutRecentlyDeleted(p.order, sim.now())
 	for _, r := range p.order {
 		what := p.decided[r]
 		began := slices.ContainsFunc(former, func(before *plan) bool { return before.does(r, what) })
 		switch what {
 		case actionDeregister, actionLookUp:
-			began = sim.inFlight[r.uid] != nil
+			began = sim.inFlight[r.UID] != nil
 		case actionDelete, actionDeleteUnregistered:
 			began = began || len(sim.inFlight) > 0 || !slices.Contains(waiting, r)
 		}
@@ -55,6 +56,6 @@ func (sim *simulation) newIn(p *plan, former ...*plan) (create int, about []*run
 }
 
 // does reports whether the plan does that with the runner, whose view may be a later one.
-func (p *plan) does(r *runnerView, what action) bool {
-	return slices.ContainsFunc(p.with(what), func(other *runnerView) bool { return other.uid == r.uid })
+func (p *plan) does(r *roster.Runner, what action) bool {
+	return slices.ContainsFunc(p.with(what), func(other *roster.Runner) bool { return other.UID == r.UID })
 }

@@ -9,11 +9,11 @@ import (
 // step does the next thing that a runner's own controller, its kubelet, GitHub or the listener does.
 func (sim *simulation) step(r *simulatedRunner) {
 	switch {
-	case r.deleting:
+	case r.Deleting:
 		sim.finalize(r)
-	case r.ended():
+	case r.Ended():
 		sim.giveUpJob(r)
-	case r.completed:
+	case r.Completed:
 		sim.exit(r, v1alpha1.EphemeralRunnerPhaseSucceeded)
 	case r.busy:
 		sim.work(r)
@@ -21,11 +21,11 @@ func (sim *simulation) step(r *simulatedRunner) {
 		sim.schedule(r)
 	case !r.up:
 		sim.startUp(r)
-	case r.phase == "" && !sim.chance(3):
-		r.phase, r.registrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7
+	case r.Phase == "" && !sim.chance(3):
+		r.Phase, r.RegistrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7
 		sim.write(r)
 	case sim.chance(30): // evicted: its own controller gives it another pod
-		r.up, r.phase, r.registrationID, r.node = false, v1alpha1.EphemeralRunnerPhasePending, 0, 0
+		r.up, r.Phase, r.RegistrationID, r.node = false, v1alpha1.EphemeralRunnerPhasePending, 0, 0
 		sim.write(r)
 	case r.registered && sim.jobs > sim.busy():
 		r.busy, r.silent = true, sim.chance(6)
@@ -37,12 +37,12 @@ func (sim *simulation) step(r *simulatedRunner) {
 // startUp starts the runner's container, or fails to.
 func (sim *simulation) startUp(r *simulatedRunner) {
 	if sim.chance(15) {
-		r.phase, r.reason = v1alpha1.EphemeralRunnerPhaseFailed, "ErrImagePull"
+		r.Phase, r.Reason = v1alpha1.EphemeralRunnerPhaseFailed, "ErrImagePull"
 		sim.write(r)
 		return
 	}
 	if !sim.calm && sim.chance(60) { // GitHub refuses its version
-		r.phase, r.reason, r.registrationID = v1alpha1.EphemeralRunnerPhaseOutdated, "Outdated", 7
+		r.Phase, r.Reason, r.RegistrationID = v1alpha1.EphemeralRunnerPhaseOutdated, "Outdated", 7
 		sim.write(r)
 		return
 	}
@@ -52,14 +52,14 @@ func (sim *simulation) startUp(r *simulatedRunner) {
 // work reports a runner's job, continues it, ends it, or takes its pod away.
 func (sim *simulation) work(r *simulatedRunner) {
 	switch {
-	case !r.hadJob && !r.silent:
-		r.hadJob, r.jobPatchID = true, sim.figures.patchID
+	case !r.HadJob && !r.silent:
+		r.HadJob, r.JobPatchID = true, sim.figures.patchID
 		sim.write(r)
 	case r.up && sim.chance(12): // a fault takes the pod, and GitHub does not know yet
-		if !r.hadJob {
-			r.draining = true // its own controller has asked GitHub
+		if !r.HadJob {
+			r.Draining = true // its own controller has asked GitHub
 		}
-		r.lostCause, r.failedAt = v1alpha1.LostCauseEvicted, sim.now()
+		r.LostCause, r.FailedAt = v1alpha1.LostCauseEvicted, sim.now()
 		sim.exit(r, v1alpha1.EphemeralRunnerPhaseFailed)
 	case r.up && !sim.chance(3):
 	default:
@@ -76,17 +76,17 @@ func (sim *simulation) endJob(r *simulatedRunner) {
 		return
 	}
 	sim.publish()
-	r.hadJob, r.completed, r.jobPatchID = true, true, sim.figures.patchID
+	r.HadJob, r.Completed, r.JobPatchID = true, true, sim.figures.patchID
 	sim.write(r)
 }
 
 // exit ends the runner's container.
 func (sim *simulation) exit(r *simulatedRunner, phase v1alpha1.EphemeralRunnerPhase) {
 	r.up = false
-	if r.completed { // its own controller removes it
-		r.deleting = true
+	if r.Completed { // its own controller removes it
+		r.Deleting = true
 	} else {
-		r.phase, r.registrationID = phase, 7
+		r.Phase, r.RegistrationID = phase, 7
 	}
 	sim.write(r)
 }
@@ -101,7 +101,7 @@ func (sim *simulation) giveUpJob(r *simulatedRunner) {
 // finalize removes a runner that is being deleted if GitHub agrees; otherwise the runner works on.
 func (sim *simulation) finalize(r *simulatedRunner) {
 	if r.busy && r.up {
-		r.draining = true
+		r.Draining = true
 		sim.write(r)
 		sim.work(r)
 		return
@@ -113,5 +113,5 @@ func (sim *simulation) finalize(r *simulatedRunner) {
 		sim.jobs--
 	}
 	sim.runners = slices.DeleteFunc(sim.runners, func(other *simulatedRunner) bool { return other == r })
-	delete(sim.inFlight, r.uid)
+	delete(sim.inFlight, r.UID)
 }

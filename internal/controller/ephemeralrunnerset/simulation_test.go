@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -25,7 +26,7 @@ type simulation struct {
 	minRunners int
 	figures    published
 	template   int
-	configURL  configURL
+	configURL  roster.ConfigURL
 	runners    []*simulatedRunner
 	made       int
 	decided    map[string]bool // names under which a runner was created, or a creation refused
@@ -37,9 +38,9 @@ type simulation struct {
 
 	// What the controller sees, and what it remembers.
 	seen         published
-	frozen       bool          // the watch of runners shows nothing
-	cache        []*runnerView // what the roster holds
-	roster       *roster
+	frozen       bool             // the watch of runners shows nothing
+	cache        []*roster.Runner // what the roster holds
+	roster       *roster.Roster
 	departures   *departures
 	expectations *kube.Expectations
 	state        *history
@@ -55,7 +56,7 @@ type published struct {
 
 // simulatedRunner is a runner as it really is, with the view that the API server has of it.
 type simulatedRunner struct {
-	runnerView
+	roster.Runner
 	up         bool // the container runs
 	registered bool // GitHub knows it
 	busy       bool // GitHub has given it a job, which has not ended
@@ -69,7 +70,7 @@ type simulatedRunner struct {
 const simulatedNodes = 3
 
 // simulatedSet owns all simulated runners.
-var simulatedSet = owner{uid: "set-uid", name: setKey.Name}
+var simulatedSet = roster.Owner{UID: "set-uid", Name: setKey.Name}
 
 func nodeName(n int) string { return fmt.Sprint("node-", n) }
 
@@ -93,7 +94,7 @@ func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 // restartManager loses everything that is remembered; calls that were under way may have taken effect. The next
 // manager's cache may be late: it may be a second one that has been waiting.
 func (sim *simulation) restartManager() {
-	sim.roster, sim.departures, sim.expectations = newRoster(), newDepartures(), kube.NewExpectations(sim.clock)
+	sim.roster, sim.departures, sim.expectations = roster.New(), newDepartures(), kube.NewExpectations(sim.clock)
 	sim.state = newHistory(creationsOf(setKey, sim.expectations))
 	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) answer{}, map[types.UID]pool.Call[answer]{}
 	sim.frozen = false
@@ -122,7 +123,7 @@ func (sim *simulation) cordon() {
 // schedule gives a pod a node, if there is one. The manager has created the pod, and so has seen the runner. The scheduler may not have
 // seen yet that a node is cordoned.
 func (sim *simulation) schedule(r *simulatedRunner) {
-	n, seen := sim.random.IntN(simulatedNodes), sim.roster.setOf(runnerKey(r.name)) != owner{}
+	n, seen := sim.random.IntN(simulatedNodes), sim.roster.SetOf(runnerKey(r.Name)) != roster.Owner{}
 	if seen && (sim.signed[n] == 0 || sim.chance(10)) {
 		r.node = n + 1
 		sim.write(r)
@@ -193,8 +194,8 @@ func (sim *simulation) deleteByHand() {
 	if len(sim.runners) == 0 || !sim.chance(3) {
 		return
 	}
-	if r := sim.runners[sim.random.IntN(len(sim.runners))]; !r.deleting {
-		r.deleting = true
+	if r := sim.runners[sim.random.IntN(len(sim.runners))]; !r.Deleting {
+		r.Deleting = true
 		sim.write(r)
 	}
 }
@@ -227,7 +228,7 @@ func (sim *simulation) busy() int {
 // write notes that the runner was written to on the API server.
 func (sim *simulation) write(r *simulatedRunner) {
 	sim.made++
-	r.resourceVersion, r.changed, r.shown = fmt.Sprint(sim.made), sim.now(), false
+	r.ResourceVersion, r.changed, r.shown = fmt.Sprint(sim.made), sim.now(), false
 }
 
 // show brings the cache, or parts of it, up to date.
@@ -238,7 +239,7 @@ func (sim *simulation) show(all bool) {
 	if !sim.frozen {
 		sim.showRunners(all)
 	}
-	sim.cache = sim.roster.of(simulatedSet.uid)
+	sim.cache = sim.roster.Of(simulatedSet.UID)
 }
 
 // showRunners makes the watch show all runners, or some.
@@ -246,12 +247,12 @@ func (sim *simulation) showRunners(all bool) {
 	for _, r := range sim.runners {
 		if all || r.shown || sim.chance(3) || sim.now().Sub(r.changed) > maxLag {
 			r.shown = true
-			sim.observe(r.runnerView)
-			at := placement{runner: r.uid}
+			sim.observe(r.Runner)
+			at := placement{runner: r.UID}
 			if r.node > 0 {
 				at.node = nodeName(r.node)
 			}
-			sim.departures.place(runnerKey(r.name), at)
+			sim.departures.place(runnerKey(r.Name), at)
 		}
 	}
 	for _, r := range sim.cache {
@@ -259,22 +260,22 @@ func (sim *simulation) showRunners(all bool) {
 			continue
 		}
 		if all || sim.chance(2) {
-			sim.roster.remove(runnerKey(r.name))
-			sim.departures.place(runnerKey(r.name), placement{})
+			sim.roster.Remove(runnerKey(r.Name))
+			sim.departures.place(runnerKey(r.Name), placement{})
 			continue
 		}
 		going := *r
-		going.deleting = true
+		going.Deleting = true
 		sim.observe(going)
 	}
 }
 
 // observe makes the watch show a runner.
-func (sim *simulation) observe(view runnerView) {
-	if sim.expectations.Expects(setKey, view.name) {
-		view.arrival = sim.departures.arrive()
+func (sim *simulation) observe(view roster.Runner) {
+	if sim.expectations.Expects(setKey, view.Name) {
+		view.Arrival = sim.departures.arrive()
 	}
-	sim.roster.put(runnerKey(view.name), simulatedSet, view)
+	sim.roster.Put(runnerKey(view.Name), simulatedSet, view)
 }
 
 func runnerKey(name string) types.NamespacedName {
@@ -284,17 +285,17 @@ func runnerKey(name string) types.NamespacedName {
 // answer makes GitHub answer a question, if one is waiting.
 func (sim *simulation) answer() {
 	maps.DeleteFunc(sim.inFlight, func(uid types.UID, _ func(*simulatedRunner) answer) bool {
-		return sim.find(&runnerView{uid: uid}) == nil // it is gone, and was asked about because of a late watch
+		return sim.find(&roster.Runner{UID: uid}) == nil // it is gone, and was asked about because of a late watch
 	})
 	for _, r := range sim.runners {
-		ask, asked := sim.inFlight[r.uid]
+		ask, asked := sim.inFlight[r.UID]
 		if !asked {
 			continue
 		}
-		delete(sim.inFlight, r.uid)
-		sim.answers[r.uid] = pool.Call[answer]{Result: ask(r), Finished: sim.now()}
+		delete(sim.inFlight, r.UID)
+		sim.answers[r.UID] = pool.Call[answer]{Result: ask(r), Finished: sim.now()}
 		if sim.chance(5) {
-			sim.answers[r.uid] = pool.Call[answer]{Err: errNoAnswer, Finished: sim.now()} // it was lost
+			sim.answers[r.UID] = pool.Call[answer]{Err: errNoAnswer, Finished: sim.now()} // it was lost
 		}
 		return
 	}

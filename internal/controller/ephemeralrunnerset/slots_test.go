@@ -3,16 +3,18 @@ package ephemeralrunnerset
 import (
 	"testing"
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 func TestSlots(t *testing.T) {
-	deleting := func(r runnerView) runnerView { r.deleting = true; return r }
-	completedAt := func(r runnerView, patchID int) runnerView {
-		r.hadJob, r.completed, r.jobPatchID = true, true, patchID
+	deleting := func(r roster.Runner) roster.Runner { r.Deleting = true; return r }
+	completedAt := func(r roster.Runner, patchID int) roster.Runner {
+		r.HadJob, r.Completed, r.JobPatchID = true, true, patchID
 		return r
 	}
 	for name, test := range map[string]struct {
-		runner runnerView
+		runner roster.Runner
 		want   slot
 	}{
 		"just created":                                {starting, slotWaiting},
@@ -21,7 +23,7 @@ func TestSlots(t *testing.T) {
 		"deleted while it starts":                     {deleting(starting), slotFree},
 		"deleted while idle":                          {deleting(idle), slotFree},
 		"deleted while it has a job":                  {deleting(busyOne), slotWorking},
-		"deleted, and GitHub says it is busy":         {func() runnerView { r := deleting(idle); r.draining = true; return r }(), slotWorking},
+		"deleted, and GitHub says it is busy":         {func() roster.Runner { r := deleting(idle); r.Draining = true; return r }(), slotWorking},
 		"completed, figure seen":                      {completedAt(busyOne, 1), slotFree},
 		"completed, figure not seen, pod alive":       {completedAt(busyOne, 2), slotWorking},
 		"completed, figure not seen, pod gone":        {completedAt(succeeded, 2), slotHeld},
@@ -95,7 +97,7 @@ func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 func TestHeldSlotOfADeletedRunnerIsAskedAbout(t *testing.T) {
 	s := newScenario(1)
 	r := failedJob
-	r.deleting = true
+	r.Deleting = true
 	s.add(1, r)
 	p := s.pass()
 	if len(p.with(actionDeregister)) != 1 || p.requeueAt.Sub(s.now) != heldTimeout {
@@ -110,7 +112,7 @@ func TestHeldSlotOfADeletedRunnerIsAskedAbout(t *testing.T) {
 func TestACompletedRunnerIsHeldAtMostFifteenMinutes(t *testing.T) {
 	s := newScenario(1)
 	completed := succeeded
-	completed.hadJob, completed.completed, completed.jobPatchID = true, true, 50_000
+	completed.HadJob, completed.Completed, completed.JobPatchID = true, true, 50_000
 	r := s.add(1, completed)
 	if p := s.pass(); s.slotOf(r) != slotHeld || p.requeueAt.Sub(s.now) != heldTimeout {
 		t.Errorf("slot %d, planned again in %s; want held, and %s", s.slotOf(r), p.requeueAt.Sub(s.now), heldTimeout)

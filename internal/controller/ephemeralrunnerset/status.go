@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -52,7 +53,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 func (c *Controller) tellMoved(ctx context.Context, p *pass) {
 	counts := map[departure]int{}
 	for _, r := range p.plan.moved {
-		counts[p.departing[r.uid]]++
+		counts[p.departing[r.UID]]++
 	}
 	told := map[string]int{}
 	for _, departure := range p.departing {
@@ -80,10 +81,10 @@ func (c *Controller) tellKept(ctx context.Context, p *pass, now time.Time) (cond
 	kept.Begin()
 	blocked, first := 0, ""
 	for _, r := range p.views {
-		if !r.deleting && !r.ended() && (r.up() || r.reason == "") {
+		if !r.Deleting && !r.Ended() && (r.Up() || r.Reason == "") {
 			continue // nothing of it is being deleted
 		}
-		kind, keepers := "EphemeralRunner", strings.Fields(r.keepers)
+		kind, keepers := "EphemeralRunner", strings.Fields(r.Keepers)
 		if pod := c.podOf(ctx, p.set.Namespace, r); len(keepers) == 0 && pod != nil {
 			lookAt = kube.EarlierOf(lookAt, now.Add(kube.KeptAfter))
 			kind, keepers = "Pod", kube.PodKeepers(pod)
@@ -91,12 +92,12 @@ func (c *Controller) tellKept(ctx context.Context, p *pass, now time.Time) (cond
 		if len(keepers) == 0 {
 			continue
 		}
-		if wait := kept.Look(r.uid+types.UID(kind), now); wait > 0 {
+		if wait := kept.Look(r.UID+types.UID(kind), now); wait > 0 {
 			lookAt = kube.EarlierOf(lookAt, now.Add(wait))
 			continue
 		}
 		if blocked++; blocked == 1 {
-			first = kube.WhyKept(kind, types.NamespacedName{Namespace: p.set.Namespace, Name: r.name}, keepers)
+			first = kube.WhyKept(kind, types.NamespacedName{Namespace: p.set.Namespace, Name: r.Name}, keepers)
 		}
 	}
 	if blocked > 1 {
@@ -112,10 +113,10 @@ func (c *Controller) tellKept(ctx context.Context, p *pass, now time.Time) (cond
 }
 
 // podOf returns a runner's pod as the cache has it, nil if there is none.
-func (c *Controller) podOf(ctx context.Context, namespace string, r *runnerView) *corev1.Pod {
+func (c *Controller) podOf(ctx context.Context, namespace string, r *roster.Runner) *corev1.Pod {
 	pod := &corev1.Pod{}
-	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: r.name}, pod, client.UnsafeDisableDeepCopy)
-	if owner := metav1.GetControllerOfNoCopy(pod); err != nil || owner == nil || owner.UID != r.uid {
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: r.Name}, pod, client.UnsafeDisableDeepCopy)
+	if owner := metav1.GetControllerOfNoCopy(pod); err != nil || owner == nil || owner.UID != r.UID {
 		return nil
 	}
 	return pod

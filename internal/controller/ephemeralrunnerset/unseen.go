@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -48,7 +49,7 @@ func (c *Controller) existing(ctx context.Context, p *pass) (sets.Set[string], e
 	}
 	names := sets.New[string]()
 	for i := range runners.Items {
-		if ownerOf(&runners.Items[i]).uid == p.set.UID {
+		if roster.OwnerOf(&runners.Items[i]).UID == p.set.UID {
 			names.Insert(runners.Items[i].Name)
 		}
 	}
@@ -63,19 +64,19 @@ const besideRecheck = 5 * time.Second
 // have, the AutoscalingRunnerSet subtracts itself.
 func (c *Controller) countBeside(ctx context.Context, p *pass) error {
 	scaleSet := client.ObjectKeyFromObject(p.origin)
-	for _, other := range c.roster.others(scaleSet, p.set.UID) {
-		if other.name != "" {
+	for _, other := range c.roster.Others(scaleSet, p.set.UID) {
+		if other.Name != "" {
 			set := &v1alpha1.EphemeralRunnerSet{}
-			err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: p.set.Namespace, Name: other.name}, set, client.UnsafeDisableDeepCopy)
+			err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: p.set.Namespace, Name: other.Name}, set, client.UnsafeDisableDeepCopy)
 			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("get EphemeralRunnerSet %s: %w", other.name, err)
+				return fmt.Errorf("get EphemeralRunnerSet %s: %w", other.Name, err)
 			}
-			if err == nil && set.UID == other.uid && metav1.IsControlledBy(set, p.origin) {
+			if err == nil && set.UID == other.UID && metav1.IsControlledBy(set, p.origin) {
 				continue
 			}
 		}
-		for _, r := range c.roster.of(other.uid) {
-			if r.alive() && r.scaleSet == scaleSet {
+		for _, r := range c.roster.Of(other.UID) {
+			if r.Alive() && r.ScaleSet == scaleSet {
 				p.unseen.beside++
 			}
 		}

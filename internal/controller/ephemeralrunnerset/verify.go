@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -31,21 +32,21 @@ const (
 
 // planVerification plans questions to GitHub about runners whose reports, which can get lost, contradict or may contradict
 // what is seen.
-func (h *history) planVerification(p *plan, runners []*runnerView, want demand) {
+func (h *history) planVerification(p *plan, runners []*roster.Runner, want demand) {
 	p.jobsWaitSince = h.whenJobsBeganToWait(p, want)
 	for _, r := range runners {
 		past := h.historyOf(r)
-		if r.deleting || r.ended() || past.gone || !past.removedAt.IsZero() {
+		if r.Deleting || r.Ended() || past.gone || !past.removedAt.IsZero() {
 			continue // nothing more to find out
 		}
 		switch {
 		case !h.askable(r):
 			h.removeUnaskable(p, r)
-		case r.completed:
+		case r.Completed:
 			h.ask(p, r, actionDeregister, kube.LaterOf(past.completedAt, past.askedAt), lingerPatience)
 		case h.slotOf(r) == slotWorking:
 			h.ask(p, r, actionLookUp, kube.LaterOf(past.upAt, past.askedAt), h.pauseAfter(past, askWorkingPeriod))
-		case r.up():
+		case r.Up():
 			h.verifyIdle(p, r)
 		}
 	}
@@ -61,33 +62,33 @@ func (h *history) whenJobsBeganToWait(p *plan, want demand) time.Time {
 }
 
 // subject describes the runner to whoever asks GitHub about it.
-func (h *history) subject(r *runnerView) subject {
+func (h *history) subject(r *roster.Runner) subject {
 	return subject{
-		registration: registration{r.uid, r.registrationID}, name: r.name,
-		hasJob: !r.completed && h.slotOf(r) == slotWorking, ended: r.ended(),
+		registration: registration{r.UID, r.RegistrationID}, name: r.Name,
+		hasJob: !r.Completed && h.slotOf(r) == slotWorking, ended: r.Ended(),
 	}
 }
 
 // noteAsked notes that GitHub has been asked about the runner, perhaps to remove it.
-func (h *history) noteAsked(r *runnerView, removal bool) {
+func (h *history) noteAsked(r *roster.Runner, removal bool) {
 	past := h.historyOf(r)
 	past.askedAt, past.removing = h.now, past.removing || removal
 }
 
 // asked reports whether GitHub has been asked about the runner's present registration.
-func (h *history) asked(r *runnerView) bool { return !h.historyOf(r).askedAt.IsZero() }
+func (h *history) asked(r *roster.Runner) bool { return !h.historyOf(r).askedAt.IsZero() }
 
 // askable reports whether the set's GitHub can be asked about the runner.
-func (h *history) askable(r *runnerView) bool {
-	return r.registrationID != 0 && !h.registeredElsewhere(r)
+func (h *history) askable(r *roster.Runner) bool {
+	return r.RegistrationID != 0 && !h.registeredElsewhere(r)
 }
 
 // removeUnaskable deletes a runner whose pod lives on after its job was reported completed, or one that has worked for long
 // at another address, from which reports no longer come. Its own finalization asks at the right address, and waits if the
 // runner does have a job.
-func (h *history) removeUnaskable(p *plan, r *runnerView) {
+func (h *history) removeUnaskable(p *plan, r *roster.Runner) {
 	switch past := h.historyOf(r); {
-	case r.completed:
+	case r.Completed:
 		h.decideAt(p, r, actionDelete, past.completedAt.Add(lingerPatience))
 	case h.registeredElsewhere(r) && h.slotOf(r) == slotWorking:
 		h.decideAt(p, r, actionDelete, past.upAt.Add(askWorkingPeriod))
@@ -97,7 +98,7 @@ func (h *history) removeUnaskable(p *plan, r *runnerView) {
 // verifyIdle asks about a runner that is up without a job: in its turn, or while jobs wait after idlePatience and then in pauses that
 // double. What counts is how long both have been true: a minRunners runner that was idle for hours gets the first job that comes,
 // and must not be asked about because of its age.
-func (h *history) verifyIdle(p *plan, r *runnerView) {
+func (h *history) verifyIdle(p *plan, r *roster.Runner) {
 	past := h.historyOf(r)
 	if !past.missingSince.IsZero() {
 		h.ask(p, r, actionLookUp, past.askedAt, askMissingAgainAfter)
@@ -115,14 +116,14 @@ func (h *history) verifyIdle(p *plan, r *runnerView) {
 // idleTurn returns when to ask about an idle runner although no job waits: one askIdlePeriod after the last question, or at the
 // runner's own moment within that period. These moments are spread evenly, whenever runners came up or the manager was restarted.
 // Questions that GitHub's limit holds up are not all asked when it ends.
-func (h *history) idleTurn(r *runnerView) time.Time {
+func (h *history) idleTurn(r *roster.Runner) time.Time {
 	past := h.historyOf(r)
 	due := past.askedAt.Add(askIdlePeriod)
 	if past.askedAt.IsZero() {
-		due = nextTurn(r.uid, kube.LaterOf(past.upAt, past.registeredSince.Add(newRegistrationAge)))
+		due = nextTurn(r.UID, kube.LaterOf(past.upAt, past.registeredSince.Add(newRegistrationAge)))
 	}
 	if due.Before(h.limitedUntil) {
-		return nextTurn(r.uid, h.limitedUntil)
+		return nextTurn(r.UID, h.limitedUntil)
 	}
 	return due
 }
@@ -148,18 +149,18 @@ func (h *history) pauseAfter(past *runnerHistory, usual time.Duration) time.Dura
 }
 
 // ask decides on a question once the pause since the last one is over, and the pause that GitHub asked for.
-func (h *history) ask(p *plan, r *runnerView, question action, last time.Time, pause time.Duration) {
+func (h *history) ask(p *plan, r *roster.Runner, question action, last time.Time, pause time.Duration) {
 	h.decideAt(p, r, question, kube.LaterOf(last.Add(pause), h.questionsAllowedAt(r)))
 }
 
 // questionsAllowedAt returns until when nothing may be asked about the runner, because the last question about it got no answer or
 // GitHub limits all of them.
-func (h *history) questionsAllowedAt(r *runnerView) time.Time {
+func (h *history) questionsAllowedAt(r *roster.Runner) time.Time {
 	return kube.LaterOf(h.historyOf(r).retryAt, h.limitedUntil)
 }
 
 // decideAt decides on an action if it is due; otherwise it has the set planned again when it is.
-func (h *history) decideAt(p *plan, r *runnerView, what action, due time.Time) {
+func (h *history) decideAt(p *plan, r *roster.Runner, what action, due time.Time) {
 	if h.now.Before(due) {
 		p.requeueBy(due)
 		return
@@ -171,7 +172,7 @@ func (h *history) decideAt(p *plan, r *runnerView, what action, due time.Time) {
 func (want demand) doubtPatience() time.Duration { return max(want.registrationTimeout, idlePatience) }
 
 // planDoubt judges the figures, and lowers the demand by the jobs that are doubted.
-func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) demand {
+func (h *history) planDoubt(p *plan, runners []*roster.Runner, want demand) demand {
 	t, patience := &p.tally, want.doubtPatience()
 	seen := evidence{
 		waiting: max(0, want.assignedJobs-t.working-t.held), starting: len(h.starts), started: h.started, wasted: h.wasted,
@@ -212,21 +213,21 @@ func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) demand 
 }
 
 // waitsHealthily reports whether a runner is up and could take a job, as far as is known.
-func (h *history) waitsHealthily(r *runnerView) bool {
+func (h *history) waitsHealthily(r *roster.Runner) bool {
 	past := h.historyOf(r)
-	return r.up() && h.slotOf(r) == slotWaiting && !r.deleting && h.askable(r) &&
+	return r.Up() && h.slotOf(r) == slotWaiting && !r.Deleting && h.askable(r) &&
 		past.missingSince.IsZero() && past.removedAt.IsZero() && !past.gone && !past.removing
 }
 
 // planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
 // runners hang. GitHub may also answer that a runner has a job, whose report was lost.
-func (h *history) planProbe(p *plan, runners []*runnerView, out unseen) {
+func (h *history) planProbe(p *plan, runners []*roster.Runner, out unseen) {
 	if p.doubt.jobs == 0 || p.wantsRunners() || out.expected > 0 || len(p.surplus) > p.kept {
 		return
 	}
-	isNew := func(r *runnerView) bool {
+	isNew := func(r *roster.Runner) bool {
 		past := h.historyOf(r)
-		return h.slotOf(r) == slotWaiting && (!r.up() || !past.upAt.Before(p.doubt.probeSince) || past.removing || p.decided[r].removes())
+		return h.slotOf(r) == slotWaiting && (!r.Up() || !past.upAt.Before(p.doubt.probeSince) || past.removing || p.decided[r].removes())
 	}
 	if slices.ContainsFunc(runners, isNew) {
 		return
@@ -250,7 +251,7 @@ const (
 // planExited finds out whether a runner that exited with code 0 had a job that nobody has reported, because the report is
 // late or GitHub sends only figures. GitHub removes the record of a runner after its job, and keeps the record of a runner
 // that had none.
-func (h *history) planExited(p *plan, r *runnerView, past *runnerHistory) {
+func (h *history) planExited(p *plan, r *roster.Runner, past *runnerHistory) {
 	timeout := past.exitedAt.Add(explanationTimeout)
 	switch {
 	case past.recordRemoved(), !past.removedAt.IsZero(), h.superseded(r):

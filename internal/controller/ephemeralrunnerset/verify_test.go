@@ -9,13 +9,14 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
 func answered(r answer) pool.Call[answer] { return pool.Call[answer]{Result: r} }
 
 // answer asks GitHub about a runner now, and it answers at once.
-func (s *scenario) answer(r *runnerView, result answer) {
+func (s *scenario) answer(r *roster.Runner, result answer) {
 	s.historyOf(r).askedAt = s.now
 	s.historyOf(r).note(answered(result), s.now)
 }
@@ -71,11 +72,11 @@ func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 				s.history = newHistory(&creations{})
 				s.pass()
 			}
-			began, asked, last := s.now, make([]int, minutes), map[*runnerView]time.Time{}
+			began, asked, last := s.now, make([]int, minutes), map[*roster.Runner]time.Time{}
 			for second := range minutes * 60 {
 				for _, r := range s.later(time.Second).pass().with(actionLookUp) {
 					if before, again := last[r]; again && s.now.Sub(before) < askIdlePeriod {
-						t.Fatalf("%s is asked about again after %s", r.name, s.now.Sub(before))
+						t.Fatalf("%s is asked about again after %s", r.Name, s.now.Sub(before))
 					}
 					last[r] = s.now
 					asked[second/60]++
@@ -223,7 +224,7 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 			s := newScenario(1)
 			s.want.maxRunners = 1
 			shape := lingering
-			shape.phase, shape.registrationID = phase, 0
+			shape.Phase, shape.RegistrationID = phase, 0
 			s.add(1, shape)
 			s.pass()
 			p := s.later(lingerPatience - time.Second).pass()
@@ -241,7 +242,7 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
 	const wanted = askWorkingPeriod + 2*time.Minute // longer than any pause of ours, and a failed runner is held for longer
 	for name, test := range map[string]struct {
-		shape    runnerView
+		shape    roster.Runner
 		replicas int
 	}{
 		"surplus":           {shape: idle},
@@ -322,7 +323,7 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	s.pass()
 	s.later(idlePatience).pass()
 	s.answer(r, answerMissing)
-	r.registrationID++
+	r.RegistrationID++
 	s.later(askMissingAgainAfter).pass()
 	s.answer(r, answerMissing)
 	if p := s.pass(); len(p.with(actionDelete)) != 0 {
@@ -334,9 +335,9 @@ func TestWaitForAJobBeginsWithThePod(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	r.phase = v1alpha1.EphemeralRunnerPhasePending
+	r.Phase = v1alpha1.EphemeralRunnerPhasePending
 	s.later(defaultRegistrationTimeout - time.Second).pass()
-	r.phase = v1alpha1.EphemeralRunnerPhaseRunning
+	r.Phase = v1alpha1.EphemeralRunnerPhaseRunning
 	s.later(time.Minute)
 	if p := s.pass(); len(p.with(actionDeregister))+len(p.with(actionLookUp)) != 0 {
 		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.with(actionDeregister)), names(p.with(actionLookUp)))

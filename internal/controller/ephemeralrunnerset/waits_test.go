@@ -8,26 +8,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // What runners wait for is a condition while they wait, with number, example and cause; afterwards the condition is False.
 func TestWhatRunnersWaitForIsACondition(t *testing.T) {
-	waits := func(name, reason string) *runnerView {
-		return &runnerView{name: name, reason: reason, message: "because of " + name}
+	waits := func(name, reason string) *roster.Runner {
+		return &roster.Runner{Name: name, Reason: reason, Message: "because of " + name}
 	}
-	running := &runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, reason: "Old"}
-	failed := &runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "OOMKilled"}
+	running := &roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, Reason: "Old"}
+	failed := &roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "OOMKilled"}
 	for name, test := range map[string]struct {
-		runners               []*runnerView
+		runners               []*roster.Runner
 		about, reason, phrase string // of the condition that is True; empty for none
 	}{
-		"nothing":     {runners: []*runnerView{{}, running, failed}},
-		"going":       {runners: []*runnerView{{reason: "Unschedulable", deleting: true}}},
-		"quota":       {[]*runnerView{waits("a", "QuotaExceeded"), {}, waits("b", "QuotaExceeded")}, v1alpha1.ConditionQuotaExceeded, "PodsForbidden", "2 runners wait"},
-		"one":         {[]*runnerView{waits("a", "ImagePullBackOff"), running}, v1alpha1.ConditionRunnersPending, "ImagePullBackOff", "1 runner waits: because of a"},
-		"the most":    {[]*runnerView{waits("a", "RateLimited"), waits("b", "Unschedulable"), waits("c", "Unschedulable")}, v1alpha1.ConditionRunnersPending, "Unschedulable", "ephemeralrunner b"},
-		"same number": {[]*runnerView{waits("b", "B"), waits("a", "A")}, v1alpha1.ConditionRunnersPending, "A", "because of a"},
+		"nothing":     {runners: []*roster.Runner{{}, running, failed}},
+		"going":       {runners: []*roster.Runner{{Reason: "Unschedulable", Deleting: true}}},
+		"quota":       {[]*roster.Runner{waits("a", "QuotaExceeded"), {}, waits("b", "QuotaExceeded")}, v1alpha1.ConditionQuotaExceeded, "PodsForbidden", "2 runners wait"},
+		"one":         {[]*roster.Runner{waits("a", "ImagePullBackOff"), running}, v1alpha1.ConditionRunnersPending, "ImagePullBackOff", "1 runner waits: because of a"},
+		"the most":    {[]*roster.Runner{waits("a", "RateLimited"), waits("b", "Unschedulable"), waits("c", "Unschedulable")}, v1alpha1.ConditionRunnersPending, "Unschedulable", "ephemeralrunner b"},
+		"same number": {[]*roster.Runner{waits("b", "B"), waits("a", "A")}, v1alpha1.ConditionRunnersPending, "A", "because of a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := waitConditions(nil, test.runners, wait{})
@@ -54,8 +55,8 @@ func TestReasonOfMostJobPodsIsTold(t *testing.T) {
 	if got := waitConditions(nil, nil, wait{}, waits...); len(got) != 1 || got[0].Reason != "Unschedulable" || !strings.HasPrefix(got[0].Message, "2 job pods wait") {
 		t.Errorf("%+v", got)
 	}
-	runner := &runnerView{name: "r", reason: "RateLimited"}
-	if got := waitConditions(nil, []*runnerView{runner}, wait{}, waits...); got[0].Reason != "RateLimited" {
+	runner := &roster.Runner{Name: "r", Reason: "RateLimited"}
+	if got := waitConditions(nil, []*roster.Runner{runner}, wait{}, waits...); got[0].Reason != "RateLimited" {
 		t.Errorf("%+v, but a runner that waits comes first", got)
 	}
 }

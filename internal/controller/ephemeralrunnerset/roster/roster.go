@@ -1,4 +1,6 @@
-package ephemeralrunnerset
+// Package roster holds a view of every runner that the watch has shown, by set: what decisions need to know of each, without its pod
+// template. The watch's handler keeps it up to date; a pass takes the views of its set.
+package roster
 
 import (
 	"cmp"
@@ -10,39 +12,39 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// roster holds a view of every runner that the watch has shown, by set. The watch's handler keeps it up to date, at a cost
+// Roster holds a view of every runner that the watch has shown, by set. The watch's handler keeps it up to date, at a cost
 // that does not depend on the number of runners in a set, so a pass neither lists nor copies its runners. Before the first
 // pass it holds what the cache held when the controller started; creations ask for what a late cache lacks.
 //
 // Sets are identified by UID: a set that is recreated under its name starts without the earlier one's runners. The runners of a scale set
 // that belong to no set are together under an owner of their own; see nobodys.
-type roster struct {
+type Roster struct {
 	mu      sync.Mutex
 	members map[types.NamespacedName]*member
 	sets    map[types.UID]*setMembers
 	// scaleSets counts, by the scale set that runners' labels name, the members of each owner.
-	scaleSets map[types.NamespacedName]map[owner]int
+	scaleSets map[types.NamespacedName]map[Owner]int
 }
 
 // member is one runner of a set. Its view is replaced but never changed, so a pass may read it without the lock.
 type member struct {
-	set  owner
-	view *runnerView
+	set  Owner
+	view *Runner
 	gone bool
 	// admitted is set once the runner may be registered; see admit.
 	admitted bool
 }
 
-// owner is the set that a runner belongs to; the zero value means none.
-type owner struct {
-	uid  types.UID
-	name string
+// Owner is the set that a runner belongs to; the zero value means none.
+type Owner struct {
+	UID  types.UID
+	Name string
 }
 
 // nobodys returns the owner of a scale set's runners that no set owns. No UID of an object is like its own, and it has no name, because no
 // set is enqueued for them.
-func nobodys(scaleSet types.NamespacedName) owner {
-	return owner{uid: types.UID("nobody's of " + scaleSet.String())}
+func nobodys(scaleSet types.NamespacedName) Owner {
+	return Owner{UID: types.UID("nobody's of " + scaleSet.String())}
 }
 
 // setMembers are the runners of one set. The next call of roster.of sorts in those that came, and removes those that left; more than half
@@ -53,23 +55,23 @@ type setMembers struct {
 	gone    int // number of members that have left
 }
 
-func newRoster() *roster {
-	return &roster{
-		members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{}, scaleSets: map[types.NamespacedName]map[owner]int{},
+func New() *Roster {
+	return &Roster{
+		members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{}, scaleSets: map[types.NamespacedName]map[Owner]int{},
 	}
 }
 
-// put stores a runner as it is now. It returns the set that the runner belonged to before, and whether anything has changed
+// Put stores a runner as it is now. It returns the set that the runner belonged to before, and whether anything has changed
 // that could affect a decision.
-func (r *roster) put(key types.NamespacedName, set owner, view runnerView) (former owner, news bool) {
+func (r *Roster) Put(key types.NamespacedName, set Owner, view Runner) (former Owner, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if set.uid == "" {
-		set = nobodys(view.scaleSet)
+	if set.UID == "" {
+		set = nobodys(view.ScaleSet)
 	}
 	known := r.members[key]
-	if known != nil && known.set == set && known.view.uid == view.uid && known.view.scaleSet == view.scaleSet {
-		view.arrival = known.view.arrival
+	if known != nil && known.set == set && known.view.UID == view.UID && known.view.ScaleSet == view.ScaleSet {
+		view.Arrival = known.view.Arrival
 		if known.view.same(view) {
 			return set, false
 		}
@@ -77,80 +79,80 @@ func (r *roster) put(key types.NamespacedName, set owner, view runnerView) (form
 		return set, true
 	}
 	former = r.removeLocked(key)
-	if r.sets[set.uid] == nil {
-		r.sets[set.uid] = &setMembers{}
+	if r.sets[set.UID] == nil {
+		r.sets[set.UID] = &setMembers{}
 	}
 	joined := &member{set: set, view: new(view)}
 	r.members[key] = joined
-	r.sets[set.uid].members = append(r.sets[set.uid].members, joined)
-	if r.scaleSets[view.scaleSet] == nil {
-		r.scaleSets[view.scaleSet] = map[owner]int{}
+	r.sets[set.UID].members = append(r.sets[set.UID].members, joined)
+	if r.scaleSets[view.ScaleSet] == nil {
+		r.scaleSets[view.ScaleSet] = map[Owner]int{}
 	}
-	r.scaleSets[view.scaleSet][set]++
+	r.scaleSets[view.ScaleSet][set]++
 	return former, true
 }
 
-// remove removes a runner that is gone, and returns the set that it belonged to.
-func (r *roster) remove(key types.NamespacedName) owner {
+// Remove removes a runner that is gone, and returns the set that it belonged to.
+func (r *Roster) Remove(key types.NamespacedName) Owner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.removeLocked(key)
 }
 
-// setOf returns the set that a runner belongs to, none if the watch hasn't shown the runner.
-func (r *roster) setOf(key types.NamespacedName) owner {
+// SetOf returns the set that a runner belongs to, none if the watch hasn't shown the runner.
+func (r *Roster) SetOf(key types.NamespacedName) Owner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.members[key]; known != nil {
 		return known.set
 	}
-	return owner{}
+	return Owner{}
 }
 
 // removeLocked removes a runner from its set. The caller holds the lock.
-func (r *roster) removeLocked(key types.NamespacedName) owner {
+func (r *Roster) removeLocked(key types.NamespacedName) Owner {
 	left, known := r.members[key]
 	if !known {
-		return owner{}
+		return Owner{}
 	}
 	delete(r.members, key)
-	owners := r.scaleSets[left.view.scaleSet]
+	owners := r.scaleSets[left.view.ScaleSet]
 	if owners[left.set]--; owners[left.set] == 0 {
 		delete(owners, left.set)
 	}
 	if len(owners) == 0 {
-		delete(r.scaleSets, left.view.scaleSet)
+		delete(r.scaleSets, left.view.ScaleSet)
 	}
 	left.gone = true
-	set := r.sets[left.set.uid]
+	set := r.sets[left.set.UID]
 	switch set.gone++; {
 	case set.gone == len(set.members):
-		delete(r.sets, left.set.uid)
+		delete(r.sets, left.set.UID)
 	case set.gone > len(set.members)/2:
 		set.dropGone() // no pass may ever ask for the members of a set that is nobody's
 	}
 	return left.set
 }
 
-// others returns who owns runners with a scale set's labels, but for one set.
-func (r *roster) others(scaleSet types.NamespacedName, except types.UID) (others []owner) {
+// Others returns who owns runners with a scale set's labels, but for one set.
+func (r *Roster) Others(scaleSet types.NamespacedName, except types.UID) (others []Owner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for set := range r.scaleSets[scaleSet] {
-		if set.uid != except {
+		if set.UID != except {
 			others = append(others, set)
 		}
 	}
 	return others
 }
 
-// admit reports whether a set that may have most runners has room for this one, which then has its place as long as it lives. The older
+// Admit reports whether a set that may have most runners has room for this one, which then has its place as long as it lives. The older
 // ones go first; one that the watch is about to show is the youngest. Only a set with more runners than it may have is searched.
-func (r *roster) admit(set types.UID, runner types.NamespacedName, most int) bool {
+func (r *Roster) Admit(set types.UID, runner types.NamespacedName, most int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known, others := r.members[runner], 0
-	if known != nil && known.set.uid != set {
+	if known != nil && known.set.UID != set {
 		known = nil
 	}
 	if members := r.sets[set]; members != nil {
@@ -172,16 +174,16 @@ func (r *roster) admit(set types.UID, runner types.NamespacedName, most int) boo
 // before counts the other runners that may run and have a place, or have one before this runner; nil is younger than all.
 func (s *setMembers) before(runner *member) (count int) {
 	for _, m := range s.members {
-		first := runner == nil || m.admitted || m.view.registrationID != 0 || byAge(m, runner) < 0
-		if m != runner && !m.gone && m.view.alive() && first {
+		first := runner == nil || m.admitted || m.view.RegistrationID != 0 || byAge(m, runner) < 0
+		if m != runner && !m.gone && m.view.Alive() && first {
 			count++
 		}
 	}
 	return count
 }
 
-// of returns the set's runners, oldest first. The caller may change the slice, but not what it points to.
-func (r *roster) of(set types.UID) []*runnerView {
+// Of returns the set's runners, oldest first. The caller may change the slice, but not what it points to.
+func (r *Roster) Of(set types.UID) []*Runner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.sets[set]
@@ -189,7 +191,7 @@ func (r *roster) of(set types.UID) []*runnerView {
 		return nil
 	}
 	known.tidy()
-	views := make([]*runnerView, len(known.members))
+	views := make([]*Runner, len(known.members))
 	for i, m := range known.members {
 		views[i] = m.view
 	}
@@ -229,14 +231,14 @@ func countGone(members []*member) int {
 
 // byAge orders runners by age, oldest first. Creation times have whole seconds; within one second the name decides.
 func byAge(a, b *member) int {
-	return cmp.Or(a.view.createdAt.Compare(b.view.createdAt), cmp.Compare(a.view.name, b.view.name))
+	return cmp.Or(a.view.CreatedAt.Compare(b.view.CreatedAt), cmp.Compare(a.view.Name, b.view.Name))
 }
 
-// ownerOf returns the set that a runner belongs to.
-func ownerOf(runner client.Object) owner {
+// OwnerOf returns the set that a runner belongs to.
+func OwnerOf(runner client.Object) Owner {
 	set := metav1.GetControllerOfNoCopy(runner)
 	if set == nil || set.Kind != "EphemeralRunnerSet" {
-		return owner{}
+		return Owner{}
 	}
-	return owner{uid: set.UID, name: set.Name}
+	return Owner{UID: set.UID, Name: set.Name}
 }

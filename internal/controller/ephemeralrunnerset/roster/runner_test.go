@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package roster
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestSpellingsOfOnePlace(t *testing.T) {
-	at := func(url string) configURL { return configURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: url}) }
+	at := func(url string) ConfigURL { return ConfigURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: url}) }
 	for _, same := range []string{"https://github.com/My-Org/", " https://GitHub.com/my-org"} {
 		if at(same) != at("https://github.com/my-org") {
 			t.Errorf("%q is another address", same)
