@@ -12,16 +12,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // mostFrequent returns an example of the reason that most of the pods have, and how many have it.
-func mostFrequent(waits []jobWait) (example jobWait, pods int) {
-	byReason := map[string][]jobWait{}
+func mostFrequent(waits []jobpods.Wait) (example jobpods.Wait, pods int) {
+	byReason := map[string][]jobpods.Wait{}
 	for _, wait := range waits {
-		byReason[wait.reason] = append(byReason[wait.reason], wait)
+		byReason[wait.Reason] = append(byReason[wait.Reason], wait)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
 		if same := byReason[reason]; len(same) > pods {
@@ -56,7 +57,7 @@ func waitsOf(runners []*roster.Runner) (quota, other wait) {
 
 // waitConditions returns conditions that say what runners wait for; if none waits, why the last ones were given up; and if none was, what
 // the pods of their jobs wait for. Conditions that were never true are left out.
-func waitConditions(before []metav1.Condition, runners []*roster.Runner, givenUp wait, jobs ...jobWait) []metav1.Condition {
+func waitConditions(before []metav1.Condition, runners []*roster.Runner, givenUp wait, jobs ...jobpods.Wait) []metav1.Condition {
 	quota, other := waitsOf(runners)
 	refused := report.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
@@ -75,8 +76,8 @@ func waitConditions(before []metav1.Condition, runners []*roster.Runner, givenUp
 			"%d runners in a row were given up before they got a job, by no fault of their template; others follow after pauses of up to %s: %s; see kubectl describe ephemeralrunner %s",
 			givenUp.runners, longestPause, givenUp.message, givenUp.example))
 	case pods > 0:
-		pending = report.True(v1alpha1.ConditionRunnersPending, example.reason, fmt.Sprintf(
-			"%s: %s; see kubectl describe pod %s", jobPodsWait(pods), example.message, example.pod))
+		pending = report.True(v1alpha1.ConditionRunnersPending, example.Reason, fmt.Sprintf(
+			"%s: %s; see kubectl describe pod %s", jobPodsWait(pods), example.Message, example.Pod))
 	}
 	var conditions []metav1.Condition
 	for _, c := range []metav1.Condition{refused, pending} {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -57,7 +58,7 @@ type Options struct {
 type Controller struct {
 	options      Options
 	roster       *roster.Roster
-	jobPods      *jobPods
+	jobPods      *jobpods.Pods
 	departures   *departures
 	expectations *kube.Expectations
 	questions    *questions
@@ -103,7 +104,7 @@ func NewController(options Options) *Controller {
 	c := &Controller{
 		options:      options,
 		roster:       roster.New(),
-		jobPods:      newJobPods(options.Clock),
+		jobPods:      jobpods.New(options.Clock),
 		departures:   newDepartures(),
 		expectations: kube.NewExpectations(options.Clock),
 		states:       map[types.NamespacedName]*setState{},
@@ -171,7 +172,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	p.specHash = templateHash(p.set)
 	p.state.differsSince = time.Time{}
 	p.departing = c.departures.of(p.set.Namespace, p.views)
-	jobWaits, due := c.jobPods.of(p.set.Namespace, p.views)
+	jobWaits, due := c.jobPods.Of(p.set.Namespace, p.views)
 	p.requeueBy(due)
 	over := p.state.note(seen{
 		now: c.options.Clock.Now(), runners: p.views, patchID: p.set.Spec.PatchID, template: p.specHash,

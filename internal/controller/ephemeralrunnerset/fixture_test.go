@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,11 @@ import (
 )
 
 var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
+
+// How long things take that other rooms decide, for tests that let the time pass.
+const (
+	jobWaitAfter = 30 * time.Second // until a job's pod that can't run is told
+)
 
 // fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are fakes.
 type fixture struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -27,7 +28,7 @@ type history struct {
 	patchID     int
 	patchSeenAt time.Time
 	departing   map[types.UID]departure
-	jobWaits    []jobWait
+	jobWaits    []jobpods.Wait
 
 	runners map[types.UID]*runnerHistory
 	// deleted holds the deletion times of runners that a stale cache may still show as live.
@@ -64,7 +65,7 @@ type seen struct {
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departure
 	// jobWaits are the pods of the runners' jobs that have been unable to run for a while.
-	jobWaits []jobWait
+	jobWaits []jobpods.Wait
 }
 
 // runnerHistory is what the controller remembers of one runner.

@@ -109,5 +109,5 @@ func (c *Controller) PodEvents() handler.EventHandler { return c.departures.podE
 // JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is enqueued then. It is
 // exported for tests that simulate the watch.
 func (c *Controller) JobPodEvents() handler.EventHandler {
-	return c.jobPods.events(func(q queue, runner types.NamespacedName) { enqueue(q, runner.Namespace, c.roster.SetOf(runner)) })
+	return c.jobPods.Events(func(q queue, runner types.NamespacedName) { enqueue(q, runner.Namespace, c.roster.SetOf(runner)) })
 }

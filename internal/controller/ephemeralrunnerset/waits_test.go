@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -51,7 +52,7 @@ func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 }
 
 func TestReasonOfMostJobPodsIsTold(t *testing.T) {
-	waits := []jobWait{{pod: "a", reason: "ImagePullBackOff"}, {pod: "b", reason: "Unschedulable"}, {pod: "c", reason: "Unschedulable"}}
+	waits := []jobpods.Wait{{Pod: "a", Reason: "ImagePullBackOff"}, {Pod: "b", Reason: "Unschedulable"}, {Pod: "c", Reason: "Unschedulable"}}
 	if got := waitConditions(nil, nil, wait{}, waits...); len(got) != 1 || got[0].Reason != "Unschedulable" || !strings.HasPrefix(got[0].Message, "2 job pods wait") {
 		t.Errorf("%+v", got)
 	}

@@ -1,4 +1,5 @@
-package ephemeralrunnerset
+// Package jobpods holds the pods in which container hooks run jobs and that can't run, and why.
+package jobpods
 
 import (
 	"cmp"
@@ -9,10 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -28,49 +31,53 @@ const (
 	stepRunnerLength = 49
 )
 
-// jobPods holds the pods in which container hooks run jobs and that can't run, by runner. The watch's handler keeps it up to date,
+// Pods holds the pods in which container hooks run jobs and that can't run, by runner. The watch's handler keeps it up to date,
 // at a cost that depends on neither the set nor the namespace. Only pods with the labels that the chart gives them are watched.
-type jobPods struct {
+type Pods struct {
 	clock clock.PassiveClock
 
 	mu      sync.Mutex
-	waiting map[types.NamespacedName]map[string]jobWait
+	waiting map[types.NamespacedName]map[string]Wait
 }
 
-// jobWait is a job's pod that can't run, and why.
-type jobWait struct {
-	pod, reason, message string
+// queue is what the handler is given for requests to reconcile.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Wait is a job's pod that can't run, and why.
+type Wait struct {
+	Pod, Reason, Message string
 	since                time.Time // when it was first seen
 }
 
-func newJobPods(clock clock.PassiveClock) *jobPods {
-	return &jobPods{clock: clock, waiting: map[types.NamespacedName]map[string]jobWait{}}
+// New returns Pods that hold nothing yet.
+func New(clock clock.PassiveClock) *Pods {
+	return &Pods{clock: clock, waiting: map[types.NamespacedName]map[string]Wait{}}
 }
 
 // put notes a pod as it is now, gone if it is no more, and returns its runner and whether it waits otherwise than before.
-func (j *jobPods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, news bool) {
+func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, news bool) {
 	runner = types.NamespacedName{Namespace: pod.Namespace, Name: kube.RunnerOfJobPod(pod)}
-	now := jobWait{pod: pod.Name, since: j.clock.Now()}
+	now := Wait{Pod: pod.Name, since: j.clock.Now()}
 	if !gone && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending {
-		now.reason, now.message = whyNotRunning(pod)
+		now.Reason, now.Message = whyNotRunning(pod)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	known, waited := j.waiting[runner][pod.Name]
 	switch {
-	case now.reason == "" && waited:
+	case now.Reason == "" && waited:
 		delete(j.waiting[runner], pod.Name)
 		if len(j.waiting[runner]) == 0 {
 			delete(j.waiting, runner)
 		}
-	case now.reason == "", known.reason == now.reason && known.message == now.message, !waited && len(j.waiting[runner]) >= jobPodsPerRunner:
+	case now.Reason == "", known.Reason == now.Reason && known.Message == now.Message, !waited && len(j.waiting[runner]) >= jobPodsPerRunner:
 		return runner, false
 	default:
 		if waited {
 			now.since = known.since
 		}
 		if j.waiting[runner] == nil {
-			j.waiting[runner] = map[string]jobWait{}
+			j.waiting[runner] = map[string]Wait{}
 		}
 		j.waiting[runner][pod.Name] = now
 	}
@@ -93,8 +100,8 @@ func whyNotRunning(pod *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// events returns the handler for the watch of pods. changed is called with the runner of each pod that waits otherwise than before.
-func (j *jobPods) events(changed func(q queue, runner types.NamespacedName)) handler.EventHandler {
+// Events returns the handler for the watch of pods. changed is called with the runner of each pod that waits otherwise than before.
+func (j *Pods) Events(changed func(q queue, runner types.NamespacedName)) handler.EventHandler {
 	note := func(object client.Object, q queue, gone bool) {
 		pod, is := object.(*corev1.Pod)
 		if !is || !kube.IsJobPod(pod) {
@@ -111,8 +118,8 @@ func (j *jobPods) events(changed func(q queue, runner types.NamespacedName)) han
 	}
 }
 
-// of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one will have.
-func (j *jobPods) of(namespace string, runners []*roster.Runner) (waits []jobWait, due time.Time) {
+// Of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one will have.
+func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.waiting) == 0 {
@@ -133,6 +140,6 @@ func (j *jobPods) of(namespace string, runners []*roster.Runner) (waits []jobWai
 			}
 		}
 	}
-	slices.SortFunc(waits, func(a, b jobWait) int { return cmp.Compare(a.pod, b.pod) })
+	slices.SortFunc(waits, func(a, b Wait) int { return cmp.Compare(a.Pod, b.Pod) })
 	return waits, due
 }

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package jobpods
 
 import (
 	"fmt"
@@ -17,24 +17,16 @@ import (
 // jobPodOf returns a pod of container hooks that has no node.
 func jobPodOf(runner string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: setKey.Namespace, Name: runner + "-workflow", Labels: map[string]string{v1alpha1.LabelRunnerPod: runner}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: runner + "-workflow", Labels: map[string]string{v1alpha1.LabelRunnerPod: runner}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available"}}},
 	}
 }
 
-// stepPodOf returns the pod of a Job, to which the hooks give no label. They shorten the runner's name.
-func stepPodOf(runner string) *corev1.Pod {
-	pod := jobPodOf(runner)
-	pod.Name, pod.Labels = runner[:min(len(runner), stepRunnerLength)]+"-step-01234567-abcde", nil
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", Controller: new(true)}}
-	return pod
-}
-
 // Neither runners nor listeners are taken for pods of jobs, whatever their labels.
 func TestOtherPodsAreNotThoseOfJobs(t *testing.T) {
-	pods, q := newJobPods(clock.RealClock{}), &controllertest.Queue{}
-	events := pods.events(func(queue, types.NamespacedName) {})
+	pods, q := New(clock.RealClock{}), &controllertest.Queue{}
+	events := pods.Events(func(queue, types.NamespacedName) {})
 	for _, kind := range []string{"EphemeralRunner", "AutoscalingListener", "ReplicaSet"} {
 		pod := jobPodOf("set-runner-abcde")
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: new(true)}}
@@ -47,8 +39,8 @@ func TestOtherPodsAreNotThoseOfJobs(t *testing.T) {
 
 // A workflow may create as many pods under its runner's label as it likes.
 func TestWaitingPodsOfARunnerAreLimited(t *testing.T) {
-	pods, q := newJobPods(clock.RealClock{}), &controllertest.Queue{}
-	events := pods.events(func(queue, types.NamespacedName) {})
+	pods, q := New(clock.RealClock{}), &controllertest.Queue{}
+	events := pods.Events(func(queue, types.NamespacedName) {})
 	for i := range 3 * jobPodsPerRunner {
 		pod := jobPodOf("set-runner-abcde")
 		pod.Name = fmt.Sprintf("pod-%d", i)
@@ -62,8 +54,8 @@ func TestWaitingPodsOfARunnerAreLimited(t *testing.T) {
 }
 
 func TestJobPodsForgetWhatIsGone(t *testing.T) {
-	pods, q := newJobPods(clock.RealClock{}), &controllertest.Queue{}
-	events, pod := pods.events(func(queue, types.NamespacedName) {}), jobPodOf("set-runner-abcde")
+	pods, q := New(clock.RealClock{}), &controllertest.Queue{}
+	events, pod := pods.Events(func(queue, types.NamespacedName) {}), jobPodOf("set-runner-abcde")
 	events.Create(t.Context(), event.CreateEvent{Object: pod}, q)
 	if len(pods.waiting) != 1 {
 		t.Fatalf("kept: %v, want the pod that waits", pods.waiting)
