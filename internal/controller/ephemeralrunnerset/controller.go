@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -59,7 +60,7 @@ type Controller struct {
 	options      Options
 	roster       *roster.Roster
 	jobPods      *jobpods.Pods
-	departures   *departures
+	departures   *departures.Departures
 	expectations *kube.Expectations
 	questions    *questions
 	strays       *strays
@@ -105,7 +106,7 @@ func NewController(options Options) *Controller {
 		options:      options,
 		roster:       roster.New(),
 		jobPods:      jobpods.New(options.Clock),
-		departures:   newDepartures(),
+		departures:   departures.New(),
 		expectations: kube.NewExpectations(options.Clock),
 		states:       map[types.NamespacedName]*setState{},
 	}
@@ -171,7 +172,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	key := client.ObjectKeyFromObject(p.set)
 	p.specHash = templateHash(p.set)
 	p.state.differsSince = time.Time{}
-	p.departing = c.departures.of(p.set.Namespace, p.views)
+	p.departing = c.departures.Of(p.set.Namespace, p.views)
 	jobWaits, due := c.jobPods.Of(p.set.Namespace, p.views)
 	p.requeueBy(due)
 	over := p.state.note(seen{
@@ -191,7 +192,7 @@ type pass struct {
 	// views are the set's runners, oldest first.
 	views []*roster.Runner
 	// departing has the runners on nodes that are about to go away.
-	departing map[types.UID]departure
+	departing map[types.UID]departures.Departure
 	// unseen counts the set's other runners, which exist or may exist.
 	unseen unseen
 	state  *setState

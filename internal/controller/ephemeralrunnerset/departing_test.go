@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
@@ -52,7 +53,7 @@ func TestWhichRunnersLeaveANode(t *testing.T) {
 			r := s.add(1, test.runner)
 			other := s.add(1, idle) // elsewhere
 			s.want.replicas = 2
-			s.departing = map[types.UID]departure{r.UID: {node: "n", signs: test.signs, arrivals: 5}}
+			s.departing = map[types.UID]departures.Departure{r.UID: {Node: "n", Signs: test.signs, Arrivals: 5}}
 			p := s.pass()
 			if p.decided[r] != test.want || p.decided[other] != actionNone {
 				t.Errorf("decided %v, want %v; about a runner elsewhere %v", p.decided[r], test.want, p.decided[other])
@@ -71,7 +72,7 @@ func TestGitHubDecidesWhoLeaves(t *testing.T) {
 		s := newScenario(2)
 		s.want.maxRunners = most
 		busy, free := s.add(1, idle), s.add(1, idle)
-		s.departing = map[types.UID]departure{busy.UID: {signs: cordon}, free.UID: {signs: cordon}}
+		s.departing = map[types.UID]departures.Departure{busy.UID: {Signs: cordon}, free.UID: {Signs: cordon}}
 		if p := s.pass(); len(p.with(actionDeregister)) != 2 || p.create != 0 {
 			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.with(actionDeregister)), p.create)
 		}
@@ -96,7 +97,7 @@ func TestRunnerThatLeavesIsTheSurplus(t *testing.T) {
 	s.add(2, idle)
 	s.pass()
 	s.later(surplusPatience).publish(1)
-	s.departing = map[types.UID]departure{s.runners[1].UID: {signs: cordon}}
+	s.departing = map[types.UID]departures.Departure{s.runners[1].UID: {Signs: cordon}}
 	if p := s.pass(); !slices.Equal(names(p.going()), []string{"runner-2"}) {
 		t.Errorf("%v go, want only the one on the node", names(p.going()))
 	}

@@ -36,9 +36,9 @@ func node(name string, cordoned bool) *corev1.Node {
 func departing(c *Controller, set *v1alpha1.EphemeralRunnerSet) []string {
 	var found []string
 	views := c.roster.Of(set.UID)
-	leaving := c.departures.of(set.Namespace, views)
+	leaving := c.departures.Of(set.Namespace, views)
 	for _, r := range views {
-		if departure, there := leaving[r.UID]; there && departure.moves(r) {
+		if departure, there := leaving[r.UID]; there && departure.Moves(r) {
 			found = append(found, r.Name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -27,7 +28,7 @@ type history struct {
 	configURL   roster.ConfigURL
 	patchID     int
 	patchSeenAt time.Time
-	departing   map[types.UID]departure
+	departing   map[types.UID]departures.Departure
 	jobWaits    []jobpods.Wait
 
 	runners map[types.UID]*runnerHistory
@@ -63,7 +64,7 @@ type seen struct {
 	// configURL is where the set registers runners. Runners created before it changed are registered elsewhere.
 	configURL roster.ConfigURL
 	// departing has the runners on nodes that are about to go away.
-	departing map[types.UID]departure
+	departing map[types.UID]departures.Departure
 	// jobWaits are the pods of the runners' jobs that have been unable to run for a while.
 	jobWaits []jobpods.Wait
 }

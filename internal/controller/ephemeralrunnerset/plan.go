@@ -327,7 +327,7 @@ func (h *history) planDeparture(p *plan, runners []*roster.Runner) {
 		return
 	}
 	for _, r := range runners {
-		if departure, leaving := h.departing[r.UID]; leaving && departure.moves(r) && h.slotOf(r) == slotWaiting {
+		if departure, leaving := h.departing[r.UID]; leaving && departure.Moves(r) && h.slotOf(r) == slotWaiting {
 			h.planRemoval(p, r)
 			p.moved = append(p.moved, r)
 		}

@@ -168,7 +168,7 @@ func (sim *simulation) planned() *plan {
 	s := sim.state
 	for _, over := range s.note(seen{
 		now: sim.now(), runners: sim.cache, patchID: sim.seen.patchID, template: fmt.Sprint(sim.template), configURL: sim.configURL,
-		departing: sim.departures.of(setKey.Namespace, sim.cache),
+		departing: sim.departures.Of(setKey.Namespace, sim.cache),
 	}) {
 		delete(sim.inFlight, over.runner)
 		delete(sim.answers, over.runner)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
@@ -22,7 +23,7 @@ type scenario struct {
 	runners   []*roster.Runner
 	configURL roster.ConfigURL
 	// departing has the runners on nodes that are about to go away.
-	departing map[types.UID]departure
+	departing map[types.UID]departures.Departure
 	want      demand
 	out       unseen
 	made      int

@@ -64,7 +64,7 @@ func (c *Controller) runnerChanged(object client.Object, q queue) {
 	set := roster.OwnerOf(runner)
 	view := roster.Of(runner)
 	if c.expectations.Expects(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}, runner.Name) {
-		view.Arrival = c.departures.arrive()
+		view.Arrival = c.departures.Arrive()
 	}
 	former, news := c.roster.Put(client.ObjectKeyFromObject(runner), set, view)
 	if !news {
@@ -99,12 +99,12 @@ func (c *Controller) wakeSetOf(runner types.NamespacedName) {
 
 // NodeEvents returns the handler for a watch of nodes, which may start late or never.
 func (c *Controller) NodeEvents() cache.ResourceEventHandler {
-	return c.departures.nodeEvents(c.wakeSetOf)
+	return c.departures.NodeEvents(c.wakeSetOf)
 }
 
 // PodEvents returns the handler for the watch of pods, which notes on which nodes they are. It is exported for tests that simulate the
 // watch.
-func (c *Controller) PodEvents() handler.EventHandler { return c.departures.podEvents(c.wakeSetOf) }
+func (c *Controller) PodEvents() handler.EventHandler { return c.departures.PodEvents(c.wakeSetOf) }
 
 // JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is enqueued then. It is
 // exported for tests that simulate the watch.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -41,7 +42,7 @@ type simulation struct {
 	frozen       bool             // the watch of runners shows nothing
 	cache        []*roster.Runner // what the roster holds
 	roster       *roster.Roster
-	departures   *departures
+	departures   *departures.Departures
 	expectations *kube.Expectations
 	state        *history
 	inFlight     map[types.UID]func(*simulatedRunner) answer
@@ -94,7 +95,7 @@ func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 // restartManager loses everything that is remembered; calls that were under way may have taken effect. The next
 // manager's cache may be late: it may be a second one that has been waiting.
 func (sim *simulation) restartManager() {
-	sim.roster, sim.departures, sim.expectations = roster.New(), newDepartures(), kube.NewExpectations(sim.clock)
+	sim.roster, sim.departures, sim.expectations = roster.New(), departures.New(), kube.NewExpectations(sim.clock)
 	sim.state = newHistory(creationsOf(setKey, sim.expectations))
 	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) answer{}, map[types.UID]pool.Call[answer]{}
 	sim.frozen = false
@@ -103,7 +104,7 @@ func (sim *simulation) restartManager() {
 	sim.show(sim.chance(2))
 	for n, signed := range sim.signed {
 		if signed > 0 {
-			sim.departures.note(nodeName(n+1), cordon)
+			sim.departures.Note(nodeName(n+1), cordon)
 		}
 	}
 }
@@ -117,7 +118,7 @@ func (sim *simulation) cordon() {
 	} else {
 		sim.signed[n] = sim.made
 	}
-	sim.departures.note(nodeName(n+1), signs)
+	sim.departures.Note(nodeName(n+1), signs)
 }
 
 // schedule gives a pod a node, if there is one. The manager has created the pod, and so has seen the runner. The scheduler may not have
@@ -248,11 +249,11 @@ func (sim *simulation) showRunners(all bool) {
 		if all || r.shown || sim.chance(3) || sim.now().Sub(r.changed) > maxLag {
 			r.shown = true
 			sim.observe(r.Runner)
-			at := placement{runner: r.UID}
+			at := ""
 			if r.node > 0 {
-				at.node = nodeName(r.node)
+				at = nodeName(r.node)
 			}
-			sim.departures.place(runnerKey(r.Name), at)
+			sim.departures.Place(runnerKey(r.Name), r.UID, at)
 		}
 	}
 	for _, r := range sim.cache {
@@ -261,7 +262,7 @@ func (sim *simulation) showRunners(all bool) {
 		}
 		if all || sim.chance(2) {
 			sim.roster.Remove(runnerKey(r.Name))
-			sim.departures.place(runnerKey(r.Name), placement{})
+			sim.departures.Place(runnerKey(r.Name), r.UID, "")
 			continue
 		}
 		going := *r
@@ -273,7 +274,7 @@ func (sim *simulation) showRunners(all bool) {
 // observe makes the watch show a runner.
 func (sim *simulation) observe(view roster.Runner) {
 	if sim.expectations.Expects(setKey, view.Name) {
-		view.Arrival = sim.departures.arrive()
+		view.Arrival = sim.departures.Arrive()
 	}
 	sim.roster.Put(runnerKey(view.Name), simulatedSet, view)
 }

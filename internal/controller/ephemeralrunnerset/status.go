@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -51,24 +52,24 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 
 // tellMoved records an Event about each node from which the set's runners are moved, once for each of its signs.
 func (c *Controller) tellMoved(ctx context.Context, p *pass) {
-	counts := map[departure]int{}
+	counts := map[departures.Departure]int{}
 	for _, r := range p.plan.moved {
 		counts[p.departing[r.UID]]++
 	}
 	told := map[string]int{}
 	for _, departure := range p.departing {
-		if arrivals, known := p.state.toldMoved[departure.node]; known && arrivals == departure.arrivals {
-			told[departure.node] = arrivals
+		if arrivals, known := p.state.toldMoved[departure.Node]; known && arrivals == departure.Arrivals {
+			told[departure.Node] = arrivals
 		}
 	}
 	for departure, count := range counts {
-		if _, known := told[departure.node]; known {
+		if _, known := told[departure.Node]; known {
 			continue
 		}
-		told[departure.node] = departure.arrivals
+		told[departure.Node] = departure.Arrivals
 		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
 			"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others take their places on other nodes; "+
-				"runners with a job finish it", departure.node, departure.signs, count)))
+				"runners with a job finish it", departure.Node, departure.Signs, count)))
 	}
 	p.state.toldMoved = told
 }

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package departures
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 
 // Nothing is remembered of nodes and pods that are gone.
 func TestDeparturesForgetWhatIsGone(t *testing.T) {
-	d, woken := newDepartures(), 0
+	d, woken := New(), 0
 	wake := func(types.NamespacedName) { woken++ }
 	cordoned := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Unschedulable: true}}
 	var pods []*corev1.Pod
@@ -24,15 +24,15 @@ func TestDeparturesForgetWhatIsGone(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: fmt.Sprint(i), OwnerReferences: []metav1.OwnerReference{owner}},
 			Spec:       corev1.PodSpec{NodeName: "n"},
 		})
-		d.podEvents(wake).Create(t.Context(), event.CreateEvent{Object: pods[i]}, &controllertest.Queue{})
+		d.PodEvents(wake).Create(t.Context(), event.CreateEvent{Object: pods[i]}, &controllertest.Queue{})
 	}
-	d.nodeEvents(wake).OnAdd(cordoned, false)
+	d.NodeEvents(wake).OnAdd(cordoned, false)
 	if woken != len(pods) {
 		t.Errorf("%d runners were woken, want all %d", woken, len(pods))
 	}
-	d.nodeEvents(wake).OnDelete(cordoned)
+	d.NodeEvents(wake).OnDelete(cordoned)
 	for _, pod := range pods {
-		d.podEvents(wake).Delete(t.Context(), event.DeleteEvent{Object: pod}, &controllertest.Queue{})
+		d.PodEvents(wake).Delete(t.Context(), event.DeleteEvent{Object: pod}, &controllertest.Queue{})
 	}
 	if len(d.leaving)+len(d.placed)+len(d.on) > 0 {
 		t.Errorf("left: %v, %v, %v", d.leaving, d.placed, d.on)

@@ -1,4 +1,5 @@
-package ephemeralrunnerset
+// Package departures knows which nodes are about to go away, and which runners have their pods there.
+package departures
 
 import (
 	"context"
@@ -9,34 +10,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
-// departures knows which nodes are about to go away, and which runners have their pods there. The watches' handlers keep it up to
+// Departures knows which nodes are about to go away, and which runners have their pods there. The watches' handlers keep it up to
 // date; the cost of an event depends on the runners of one node only.
-type departures struct {
+type Departures struct {
 	mu sync.Mutex
 	// arrivals counts the runners that this process has created and that have been seen.
 	arrivals int
 	// leaving has the nodes with signs.
-	leaving map[string]departure
+	leaving map[string]Departure
 	// placed has the runners whose pods are bound to a node and have not ended, and on has the same by node.
 	placed map[types.NamespacedName]placement
 	on     map[string]sets.Set[types.NamespacedName]
 }
 
-// departure is a node that is about to go away.
-type departure struct {
-	node  string
-	signs nodes.Signs
-	// arrivals is how many runners had come when the latest sign was seen. A runner is seen before its pod is created, so a pod that was
+// queue is what the handler is given for requests to reconcile.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Departure is a node that is about to go away.
+type Departure struct {
+	Node  string
+	Signs nodes.Signs
+	// Arrivals is how many runners had come when the latest sign was seen. A runner is seen before its pod is created, so a pod that was
 	// there before the sign belongs to one of them, or to a runner of an earlier process.
-	arrivals int
+	Arrivals int
 }
 
 // placement is where the pod of a runner is.
@@ -45,22 +51,23 @@ type placement struct {
 	node   string
 }
 
-func newDepartures() *departures {
-	return &departures{
-		leaving: map[string]departure{}, placed: map[types.NamespacedName]placement{}, on: map[string]sets.Set[types.NamespacedName]{},
+// New returns Departures that know no node yet.
+func New() *Departures {
+	return &Departures{
+		leaving: map[string]Departure{}, placed: map[types.NamespacedName]placement{}, on: map[string]sets.Set[types.NamespacedName]{},
 	}
 }
 
-// arrive counts a runner that this process has created, and returns its number.
-func (d *departures) arrive() int {
+// Arrive counts a runner that this process has created, and returns its number.
+func (d *Departures) Arrive() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.arrivals++
 	return d.arrivals
 }
 
-// note notes the signs of a node. It returns the runners there if a sign is new.
-func (d *departures) note(node string, signs nodes.Signs) []types.NamespacedName {
+// Note notes the signs of a node, 0 if it has none or is gone. It returns the runners there if a sign is new.
+func (d *Departures) Note(node string, signs nodes.Signs) []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if signs == 0 {
@@ -68,21 +75,24 @@ func (d *departures) note(node string, signs nodes.Signs) []types.NamespacedName
 		return nil
 	}
 	before := d.leaving[node]
-	if signs&^before.signs == 0 {
-		before.signs = signs
+	if signs&^before.Signs == 0 {
+		before.Signs = signs
 		d.leaving[node] = before
 		return nil
 	}
-	d.leaving[node] = departure{node: node, signs: signs, arrivals: d.arrivals}
+	d.leaving[node] = Departure{Node: node, Signs: signs, Arrivals: d.arrivals}
 	return d.on[node].UnsortedList()
 }
 
-// place notes where the runner's pod is; the zero placement means nowhere. It reports whether the pod has come to a node that is about
-// to go away.
-func (d *departures) place(runner types.NamespacedName, now placement) bool {
+// Place notes on which node the runner's pod is that has not ended; "" means nowhere. It reports whether the pod has come to a node that is
+// about to go away.
+func (d *Departures) Place(runner types.NamespacedName, uid types.UID, node string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before := d.placed[runner]
+	before, now := d.placed[runner], placement{}
+	if node != "" {
+		now = placement{uid, node}
+	}
 	if before == now {
 		return false
 	}
@@ -105,14 +115,14 @@ func (d *departures) place(runner types.NamespacedName, now placement) bool {
 	return leaving
 }
 
-// of returns the departures of the nodes that the given runners are on, nil if no node is about to go away.
-func (d *departures) of(namespace string, runners []*roster.Runner) map[types.UID]departure {
+// Of returns the departures of the nodes that the given runners are on, nil if no node is about to go away.
+func (d *Departures) Of(namespace string, runners []*roster.Runner) map[types.UID]Departure {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.leaving) == 0 {
 		return nil
 	}
-	found := map[types.UID]departure{}
+	found := map[types.UID]Departure{}
 	for _, r := range runners {
 		there, placed := d.placed[types.NamespacedName{Namespace: namespace, Name: r.Name}]
 		if departure, leaving := d.leaving[there.node]; placed && leaving && there.runner == r.UID {
@@ -122,18 +132,18 @@ func (d *departures) of(namespace string, runners []*roster.Runner) map[types.UI
 	return found
 }
 
-// moves reports whether the runner has to leave the node. It stays if another one in its place might come to the same node: because its
+// Moves reports whether the runner has to leave the node. It stays if another one in its place might come to the same node: because its
 // pod names the node or tolerates all of the signs, or because it came after them and yet is there. So a node can't make a set
 // replace its runners without end.
-func (d departure) moves(r *roster.Runner) bool {
-	return !r.Pinned && d.signs&^r.Tolerates != 0 && r.Arrival <= d.arrivals
+func (d Departure) Moves(r *roster.Runner) bool {
+	return !r.Pinned && d.Signs&^r.Tolerates != 0 && r.Arrival <= d.Arrivals
 }
 
-// nodeEvents returns the handler for a watch of nodes. wake is called with each runner on a node with a new sign.
-func (d *departures) nodeEvents(wake func(runner types.NamespacedName)) cache.ResourceEventHandler {
+// NodeEvents returns the handler for a watch of nodes. wake is called with each runner on a node with a new sign.
+func (d *Departures) NodeEvents(wake func(runner types.NamespacedName)) cache.ResourceEventHandler {
 	changed := func(object any) {
 		if node, is := object.(*corev1.Node); is {
-			for _, runner := range d.note(node.Name, nodes.SignsOf(node)) {
+			for _, runner := range d.Note(node.Name, nodes.SignsOf(node)) {
 				wake(runner)
 			}
 		}
@@ -143,27 +153,26 @@ func (d *departures) nodeEvents(wake func(runner types.NamespacedName)) cache.Re
 		UpdateFunc: func(_, now any) { changed(now) },
 		DeleteFunc: func(object any) {
 			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-				d.note(name.Name, 0)
+				d.Note(name.Name, 0)
 			}
 		},
 	}
 }
 
-// podEvents returns the handler for the watch of pods. wake is called with each runner whose pod has come to a node that is about to go
+// PodEvents returns the handler for the watch of pods. wake is called with each runner whose pod has come to a node that is about to go
 // away.
-func (d *departures) podEvents(wake func(runner types.NamespacedName)) handler.EventHandler {
+func (d *Departures) PodEvents(wake func(runner types.NamespacedName)) handler.EventHandler {
 	changed := func(object client.Object) {
 		pod, is := object.(*corev1.Pod)
 		if !is {
 			return
 		}
-		var now placement
 		owner := metav1.GetControllerOfNoCopy(pod)
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if owner != nil && owner.Kind == "EphemeralRunner" && pod.Spec.NodeName != "" && !ended {
-			now = placement{runner: owner.UID, node: pod.Spec.NodeName}
-		}
-		if key := client.ObjectKeyFromObject(pod); d.place(key, now) {
+		key := client.ObjectKeyFromObject(pod)
+		if owner == nil || owner.Kind != "EphemeralRunner" || ended {
+			d.Place(key, "", "")
+		} else if d.Place(key, owner.UID, pod.Spec.NodeName) {
 			wake(key)
 		}
 	}
@@ -171,7 +180,7 @@ func (d *departures) podEvents(wake func(runner types.NamespacedName)) handler.E
 		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { changed(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { changed(e.ObjectNew) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
-			d.place(client.ObjectKeyFromObject(e.Object), placement{})
+			d.Place(client.ObjectKeyFromObject(e.Object), "", "")
 		},
 	}
 }
