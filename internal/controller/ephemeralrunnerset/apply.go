@@ -15,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // apply carries out the plan: first questions to GitHub, which are only queued, then writes to the API server, in parallel.
@@ -47,13 +48,13 @@ func (c *Controller) ask(p *pass) int {
 	}
 	set, removals := p.set.DeepCopy(), 0 // the calls outlast the pass, which goes on to write the set's status
 	for _, r := range deregister {
-		if c.questions.remove(set, p.state.subject(r)) {
+		if c.questions.Remove(set, p.state.subject(r)) {
 			p.state.noteAsked(r, true)
 			removals++
 		}
 	}
 	for _, r := range lookUp {
-		if c.questions.lookUp(set, p.state.subject(r)) {
+		if c.questions.LookUp(set, p.state.subject(r)) {
 			p.state.noteAsked(r, false)
 		}
 	}
@@ -68,7 +69,7 @@ func (c *Controller) noteAnswers(ctx context.Context, h *history, set types.Name
 		if !h.asked(r) {
 			continue
 		}
-		call, answered := c.questions.take(set, registration{r.UID, r.RegistrationID})
+		call, answered := c.questions.Take(set, registrations.Registration{Runner: r.UID, ID: r.RegistrationID})
 		if !answered {
 			continue
 		}

@@ -24,9 +24,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/removals"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
+
+// GitHub is the part of the Actions service that this controller uses.
+type GitHub = registrations.GitHub
 
 // Options are what the controller needs from outside.
 type Options struct {
@@ -62,8 +66,8 @@ type Controller struct {
 	jobPods      *jobpods.Pods
 	departures   *departures.Departures
 	expectations *kube.Expectations
-	questions    *questions
-	strays       *strays
+	questions    *registrations.Questions
+	strays       *registrations.Strays
 	// waker requeues a set when a question to GitHub about one of its runners has been answered.
 	waker requeue.Waker
 
@@ -78,7 +82,7 @@ type setState struct {
 	uid types.UID
 	// scaleSet is the scale set to which the runners belong; metrics carry its name. A set that ARC created has another name.
 	scaleSet types.NamespacedName
-	strays   strayMemory
+	strays   registrations.StrayMemory
 	// kept are the runners that only finalizers of others keep.
 	kept kube.Kept
 	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
@@ -110,11 +114,11 @@ func NewController(options Options) *Controller {
 		expectations: kube.NewExpectations(options.Clock),
 		states:       map[types.NamespacedName]*setState{},
 	}
-	asking := githubOptions{
+	asking := registrations.Options{
 		GitHub: options.GitHub, Removed: options.Removed, Reader: options.Reader,
 		Pool: options.Pool, Recorder: options.Recorder, Clock: options.Clock, Wake: c.waker.Wake,
 	}
-	c.questions, c.strays = newQuestions(asking), newStrays(asking)
+	c.questions, c.strays = registrations.NewQuestions(asking), registrations.NewStrays(asking)
 	return c
 }
 
@@ -156,7 +160,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	listErr := c.observe(ctx, p)
 	p.makePlan(c.options.MaxRunnersPerSet)
 	applyErr := c.apply(ctx, p)
-	p.requeueBy(c.strays.remove(ctx, p.set, &p.state.strays))
+	p.requeueBy(c.strays.Remove(ctx, p.set, &p.state.strays))
 	c.tellUnknownJobs(ctx, p)
 	c.tellMoved(ctx, p)
 	if err := errors.Join(lostErr, listErr, applyErr, c.report(ctx, p)); err != nil {
@@ -179,7 +183,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 		now: c.options.Clock.Now(), runners: p.views, patchID: p.set.Spec.PatchID, template: p.specHash,
 		configURL: roster.ConfigURLOf(&p.set.Spec.EphemeralRunnerSpec), departing: p.departing, jobWaits: jobWaits,
 	})
-	c.questions.forget(key, over...)
+	c.questions.Forget(key, over...)
 	c.noteAnswers(ctx, p.state.history, key, p.views)
 	return errors.Join(c.countUnseen(ctx, p), c.countBeside(ctx, p))
 }
@@ -259,8 +263,8 @@ func (c *Controller) served(scaleSet types.NamespacedName, except *setState) boo
 // forgetLocked drops what is remembered under a set's name. The caller holds the lock.
 func (c *Controller) forgetLocked(key types.NamespacedName) {
 	if s, known := c.states[key]; known {
-		c.questions.forget(key, s.registrations()...)
-		c.strays.forget(key, &s.strays)
+		c.questions.Forget(key, s.registrations()...)
+		c.strays.Forget(key, &s.strays)
 	}
 	delete(c.states, key)
 	c.expectations.Forget(key)

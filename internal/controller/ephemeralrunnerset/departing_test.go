@@ -11,6 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 var (
@@ -76,8 +77,8 @@ func TestGitHubDecidesWhoLeaves(t *testing.T) {
 		if p := s.pass(); len(p.with(actionDeregister)) != 2 || p.create != 0 {
 			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.with(actionDeregister)), p.create)
 		}
-		s.historyOf(busy).note(answered(answerBusy), s.now)
-		s.historyOf(free).note(answered(answerRemoved), s.now)
+		s.historyOf(busy).Note(answered(registrations.Busy), s.now)
+		s.historyOf(free).Note(answered(registrations.Removed), s.now)
 		p := s.later(time.Second).pass()
 		if p.decided[busy] != actionNone || p.decided[free] != actionDelete || p.tally.working != 1 || p.create != create {
 			t.Errorf("decided %v about the busy one, %v about the other; %d working, create %d of %d",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // world is a set of runners over hours: jobs that come and go, a GitHub that counts more of them than there are, pods that take a
@@ -149,18 +150,18 @@ func (w *world) act(p *plan) {
 	for _, r := range p.with(actionLookUp) {
 		w.questions[w.hour()]++
 		if w.ghosts[r.UID] {
-			w.answer(r, answerMissing)
+			w.answer(r, registrations.Missing)
 			continue
 		}
-		w.answer(r, answerRegistered)
+		w.answer(r, registrations.Registered)
 	}
 	for _, r := range p.with(actionDeregister) {
 		w.questions[w.hour()]++
 		if w.running[r] != nil {
-			w.answer(r, answerBusy)
+			w.answer(r, registrations.Busy)
 			continue
 		}
-		w.answer(r, answerRemoved)
+		w.answer(r, registrations.Removed)
 	}
 	for _, r := range slices.Concat(p.with(actionDelete), p.with(actionDeleteUnregistered)) {
 		w.runners = slices.DeleteFunc(w.runners, func(other *roster.Runner) bool { return other == r })
@@ -384,7 +385,7 @@ func TestRunnerWithAnUnreportedJobIsNoEvidence(t *testing.T) {
 	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 1 {
 		t.Fatal("want GitHub asked to remove it")
 	}
-	s.answer(r, answerBusy)
+	s.answer(r, registrations.Busy)
 	s.pass()
 	if s.later(figuresSettleAfter).pass(); s.doubt.jobs != 0 {
 		t.Errorf("%d jobs are doubted", s.doubt.jobs)

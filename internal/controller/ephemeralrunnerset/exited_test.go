@@ -7,6 +7,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // exited is a runner that exited with code 0 without a report of any job.
@@ -30,26 +31,26 @@ func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
 
 // GitHub is asked about a runner that exited with code 0 without a known job, and its answer decides.
 func TestExitWithoutAKnownJob(t *testing.T) {
-	none := pool.Call[answer]{Err: errNoAnswer}
+	none := pool.Call[registrations.Answer]{Err: errNoAnswer}
 	for name, test := range map[string]struct {
 		change  func(*scenario, *roster.Runner)
-		answers []pool.Call[answer] // to questions half a minute apart, or later if the last one got no answer
+		answers []pool.Call[registrations.Answer] // to questions half a minute apart, or later if the last one got no answer
 		want    string
 	}{
 		"not answered yet":               {want: "ask"},
-		"record gone":                    {answers: []pool.Call[answer]{answered(answerMissing)}, want: "delete"},
-		"record there":                   {answers: []pool.Call[answer]{answered(answerRegistered)}, want: "wait"},
-		"record there for half a minute": {answers: []pool.Call[answer]{answered(answerRegistered), answered(answerRegistered)}, want: "wait"},
+		"record gone":                    {answers: []pool.Call[registrations.Answer]{answered(registrations.Missing)}, want: "delete"},
+		"record there":                   {answers: []pool.Call[registrations.Answer]{answered(registrations.Registered)}, want: "wait"},
+		"record there for half a minute": {answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Registered)}, want: "wait"},
 		"record there for a minute": {
-			answers: []pool.Call[answer]{answered(answerRegistered), answered(answerRegistered), answered(answerRegistered)}, want: "fail",
+			answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Registered), answered(registrations.Registered)}, want: "fail",
 		},
-		"record gone later":      {answers: []pool.Call[answer]{answered(answerRegistered), answered(answerMissing)}, want: "delete"},
-		"GitHub is away":         {answers: []pool.Call[answer]{none, none, none, none, none}, want: "wait"},
-		"GitHub is back":         {answers: []pool.Call[answer]{none, none, none, answered(answerRegistered)}, want: "fail"},
+		"record gone later":      {answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Missing)}, want: "delete"},
+		"GitHub is away":         {answers: []pool.Call[registrations.Answer]{none, none, none, none, none}, want: "wait"},
+		"GitHub is back":         {answers: []pool.Call[registrations.Answer]{none, none, none, answered(registrations.Registered)}, want: "fail"},
 		"no recorded id":         {change: func(_ *scenario, r *roster.Runner) { r.RegistrationID = 0 }, want: "fail"},
 		"reported late":          {change: func(_ *scenario, r *roster.Runner) { r.HadJob = true }, want: "delete"},
 		"former template":        {change: func(_ *scenario, r *roster.Runner) { r.Template = "former" }, want: "delete"},
-		"removed on our behalf":  {change: func(s *scenario, r *roster.Runner) { s.historyOf(r).removedAt = s.now }, want: "delete"},
+		"removed on our behalf":  {change: func(s *scenario, r *roster.Runner) { s.historyOf(r).RemovedAt = s.now }, want: "delete"},
 		"a later one took a job": {change: func(s *scenario, _ *roster.Runner) { s.add(1, busyOne).CreatedAt = s.now }, want: "delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,12 +62,12 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 			p := s.pass()
 			for i, call := range test.answers {
 				if i > 0 {
-					p = s.later(max(askExitedAgainAfter, s.historyOf(r).retryAt.Sub(s.now))).pass()
+					p = s.later(max(askExitedAgainAfter, s.historyOf(r).RetryAt.Sub(s.now))).pass()
 				}
 				if len(p.with(actionLookUp)) != 1 {
 					t.Fatalf("question %d is not asked", i+1)
 				}
-				s.historyOf(r).askedAt = s.now
+				s.historyOf(r).AskedAt = s.now
 				s.noteAnswer(r, call)
 				p = s.pass()
 			}
@@ -108,7 +109,7 @@ func TestRunnerWithoutARecordHadAJob(t *testing.T) {
 	s.add(3, failedOne)
 	r := s.exitOne()
 	s.pass()
-	s.noteAnswer(r, answered(answerMissing))
+	s.noteAnswer(r, answered(registrations.Missing))
 	if p := s.pass(); s.failures.count != 0 || p.create != 5 {
 		t.Errorf("%d failures, create %d; want none, and 5", s.failures.count, p.create)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
@@ -34,19 +35,20 @@ var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 
 // How long things take that other rooms decide, for tests that let the time pass.
 const (
-	jobWaitAfter = 30 * time.Second // until a job's pod that can't run is told
+	retryQuestionAfter, longestQuestionPause = 15 * time.Second, time.Minute // after questions that GitHub did not answer
+	jobWaitAfter                             = 30 * time.Second              // until a job's pod that can't run is told
 )
 
 // fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are fakes.
 type fixture struct {
 	*testing.T
-	GitHub                                        // what a test is about; the fixture itself has the questions about runners by ID
-	github     func(credentials.Reference) GitHub // whom the controller asks, the fixture if it is nil
-	api        client.WithWatch
-	controller *Controller
-	watch      controllertest.RunnerWatch
-	recorder   *events.FakeRecorder
-	removed    *removals.Memory
+	registrations.GitHub                                                  // what a test is about; the fixture itself has the questions about runners by ID
+	github               func(credentials.Reference) registrations.GitHub // whom the controller asks, the fixture if it is nil
+	api                  client.WithWatch
+	controller           *Controller
+	watch                controllertest.RunnerWatch
+	recorder             *events.FakeRecorder
+	removed              *removals.Memory
 
 	mu       sync.Mutex
 	requests map[string]int
@@ -82,7 +84,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.controller = NewController(Options{
 			Client: f.api, Reader: f.api, Pool: workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{},
-			GitHub: func(_ context.Context, r credentials.Reference) (GitHub, error) {
+			GitHub: func(_ context.Context, r credentials.Reference) (registrations.GitHub, error) {
 				if f.github != nil {
 					return f.github(r), nil
 				}

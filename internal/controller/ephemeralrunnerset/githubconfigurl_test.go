@@ -7,6 +7,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // What happens to runners when githubConfigUrl changes: the new GitHub knows none of the old one's, and would answer for each
@@ -54,7 +55,7 @@ func TestMovedSetAsksOnlyWhereItsRunnersAreRegistered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				var asked []string
-				f.github = func(r credentials.Reference) GitHub {
+				f.github = func(r credentials.Reference) registrations.GitHub {
 					asked = append(asked, r.GitHubConfigURL+" with "+r.GitHubConfigSecret)
 					return f
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // history is what one set's plan needs to know of the past and no object records: when things were first seen, and what
@@ -82,7 +83,7 @@ type runnerHistory struct {
 
 	// The answers are about this registration. They are dropped when another one replaces it.
 	registrationID int
-	answers
+	registrations.Answers
 
 	wasted     bool // it was surplus before it had a job
 	counted    bool // its failure has been counted
@@ -95,9 +96,9 @@ func newHistory(c *creations) *history {
 }
 
 // registrations returns those that the runners had when they were seen last.
-func (h *history) registrations() (all []registration) {
+func (h *history) registrations() (all []registrations.Registration) {
 	for uid, past := range h.runners {
-		all = append(all, registration{uid, past.registrationID})
+		all = append(all, registrations.Registration{Runner: uid, ID: past.registrationID})
 	}
 	return all
 }
@@ -112,7 +113,7 @@ func (h *history) historyOf(r *roster.Runner) *runnerHistory {
 
 // note adds what this pass sees for the first time, and forgets the runners that are gone. It returns the registrations that
 // are over: their runners are gone or have another one.
-func (h *history) note(s seen) (over []registration) {
+func (h *history) note(s seen) (over []registrations.Registration) {
 	now, runners := s.now, s.runners
 	if h.patchSeenAt.IsZero() || s.patchID != h.patchID {
 		h.patchSeenAt = now
@@ -133,8 +134,8 @@ func (h *history) note(s seen) (over []registration) {
 		}
 		past.seenInPass = h.passes
 		if past.registrationID != r.RegistrationID {
-			over = append(over, registration{r.UID, past.registrationID})
-			past.registrationID, past.registeredSince, past.answers = r.RegistrationID, now, answers{}
+			over = append(over, registrations.Registration{Runner: r.UID, ID: past.registrationID})
+			past.registrationID, past.registeredSince, past.Answers = r.RegistrationID, now, registrations.Answers{}
 		}
 		h.noteRunner(r, past)
 	}
@@ -143,7 +144,7 @@ func (h *history) note(s seen) (over []registration) {
 			break // nobody is gone, or the last one has been found
 		}
 		if past.seenInPass != h.passes {
-			over = append(over, registration{uid, past.registrationID})
+			over = append(over, registrations.Registration{Runner: uid, ID: past.registrationID})
 			delete(h.runners, uid)
 		}
 	}
@@ -174,9 +175,9 @@ func (h *history) noteRunner(r *roster.Runner, past *runnerHistory) {
 }
 
 // noteAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
-func (h *history) noteAnswer(r *roster.Runner, call pool.Call[answer]) {
+func (h *history) noteAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
 	past := h.historyOf(r)
-	past.note(call, h.now)
+	past.Note(call, h.now)
 	if limited, is := errors.AsType[*actions.RateLimitedError](call.Err); is {
 		h.limitedUntil = kube.LaterOf(h.limitedUntil, limited.Until)
 	}
@@ -188,7 +189,7 @@ func (h *history) noteAnswer(r *roster.Runner, call pool.Call[answer]) {
 func (h *history) noteOutcome(r *roster.Runner, past *runnerHistory) {
 	switch {
 	case past.worked || h.oldTemplate(r):
-	case r.HadJob, r.ExitedIdle() && past.recordRemoved():
+	case r.HadJob, r.ExitedIdle() && past.RecordRemoved():
 		past.worked = true
 		f := &h.failures
 		*f = runnerFailures{template: f.template, lastWorkerCreatedAt: kube.LaterOf(f.lastWorkerCreatedAt, r.CreatedAt)}
@@ -258,9 +259,9 @@ func (h *history) slotOf(r *roster.Runner) slot {
 		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleAfterEnd)))
 	case !r.Alive():
 		return slotFree
-	case r.HadJob || r.Draining || h.historyOf(r).busy:
+	case r.HadJob || r.Draining || h.historyOf(r).Busy:
 		return slotWorking
-	case r.Deleting, h.historyOf(r).unregistered():
+	case r.Deleting, h.historyOf(r).Unregistered():
 		return slotFree
 	default:
 		return slotWaiting
@@ -287,7 +288,7 @@ func (h *history) completedSlot(r *roster.Runner) slot {
 // jobGivenUp reports whether GitHub has given up the job of a runner that failed: it has agreed to remove the runner and
 // replicas has been evaluated since, or so much time has passed that it must have.
 func (h *history) jobGivenUp(past *runnerHistory) bool {
-	agreed := !past.removedAt.IsZero() && h.patchSeenAt.After(past.removedAt)
+	agreed := !past.RemovedAt.IsZero() && h.patchSeenAt.After(past.RemovedAt)
 	return agreed || h.now.Sub(past.endedAt) >= heldTimeout
 }
 
@@ -343,7 +344,7 @@ func (h *history) tally(runners []*roster.Runner) tally {
 // recordKept reports whether GitHub still had the runner's record so long after its exit that the runner can't have had a
 // job.
 func (past *runnerHistory) recordKept() bool {
-	return !past.registeredAt.Before(past.exitedAt.Add(removalLag))
+	return !past.RegisteredAt.Before(past.exitedAt.Add(removalLag))
 }
 
 // failedAt returns when a runner that is now known to have failed did so.

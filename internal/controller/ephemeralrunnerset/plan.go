@@ -239,7 +239,7 @@ func (h *history) pickVictims(p *plan, runners []*roster.Runner, due int) {
 	for _, r := range runners {
 		switch {
 		case h.slotOf(r) != slotWaiting:
-		case p.decided[r].removes() || h.historyOf(r).removing:
+		case p.decided[r].removes() || h.historyOf(r).Removing:
 			due--
 		default:
 			removable = append(removable, r)
@@ -296,10 +296,10 @@ func (h *history) planRelease(p *plan, runners []*roster.Runner) {
 			h.planHeld(p, r, past) // even if it is being deleted: somebody may keep its pod, and so its slot, for long
 		case r.Deleting, r.Lost():
 		case r.Alive():
-			if past.unregistered() {
+			if past.Unregistered() {
 				p.decide(r, actionDelete)
 			}
-		case r.ExitedIdle() && !past.busy:
+		case r.ExitedIdle() && !past.Busy:
 			h.planExited(p, r, past)
 		default:
 			p.decide(r, actionDelete)
@@ -315,8 +315,8 @@ func (h *history) planHeld(p *plan, r *roster.Runner, past *runnerHistory) {
 	if r.Phase != v1alpha1.EphemeralRunnerPhaseFailed {
 		return // a later patchID releases it
 	}
-	if past.removedAt.IsZero() && h.askable(r) {
-		h.ask(p, r, actionDeregister, past.askedAt, askAgainAfter)
+	if past.RemovedAt.IsZero() && h.askable(r) {
+		h.ask(p, r, actionDeregister, past.AskedAt, askAgainAfter)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 func TestCreation(t *testing.T) {
@@ -162,11 +163,11 @@ func TestVictimWhoseRemovalIsUnderWayCounts(t *testing.T) {
 	first := s.add(2, idle)
 	s.pass()
 	s.later(surplusPatience).publish(1)
-	s.historyOf(first).askedAt, s.historyOf(first).removing = s.now, true
+	s.historyOf(first).AskedAt, s.historyOf(first).Removing = s.now, true
 	if p := s.pass(); len(p.going()) != 0 {
 		t.Errorf("removed %v, want none except the one whose removal is under way", names(p.with(actionDeregister)))
 	}
-	s.answer(first, answerBusy)
+	s.answer(first, registrations.Busy)
 	s.want.replicas = 1
 	if p := s.pass(); len(p.with(actionDeregister)) != 1 || p.with(actionDeregister)[0] == first {
 		t.Errorf("removed %v; want the other one, as the first is busy", names(p.with(actionDeregister)))
@@ -210,7 +211,7 @@ func TestOneThingIsDoneAboutARunner(t *testing.T) {
 	r := s.add(1, old)
 
 	s.note(s.seen())
-	s.historyOf(r).retryAt = s.now.Add(idlePatience)
+	s.historyOf(r).RetryAt = s.now.Add(idlePatience)
 	s.pass()
 	if p := s.later(idlePatience).pass(); len(p.order) != 1 || p.decided[r] != actionDeregister {
 		t.Errorf("decided %v about %v, want it removed and nothing else", p.decided[r], names(p.order))
@@ -221,7 +222,7 @@ func TestRemovedRunnersAreDeleted(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.historyOf(r).removedAt = s.now
+	s.historyOf(r).RemovedAt = s.now
 	if p := s.pass(); len(p.with(actionDelete)) != 1 {
 		t.Errorf("delete %v, want the runner GitHub has removed", names(p.with(actionDelete)))
 	}

@@ -170,8 +170,8 @@ func (sim *simulation) planned() *plan {
 		now: sim.now(), runners: sim.cache, patchID: sim.seen.patchID, template: fmt.Sprint(sim.template), configURL: sim.configURL,
 		departing: sim.departures.Of(setKey.Namespace, sim.cache),
 	}) {
-		delete(sim.inFlight, over.runner)
-		delete(sim.answers, over.runner)
+		delete(sim.inFlight, over.Runner)
+		delete(sim.answers, over.Runner)
 	}
 	for _, r := range sim.cache {
 		if call, known := sim.answers[r.UID]; known {
@@ -273,7 +273,7 @@ func (sim *simulation) checkMoved(t *testing.T) {
 	for _, view := range sim.cache {
 		r := sim.find(view)
 		before := r.node > 0 && r.born < sim.signed[r.node-1] && (r.born > sim.restarted || view.Arrival == 0)
-		if before && r.shown && sim.state.slotOf(&r.Runner) == slotWaiting && !sim.state.historyOf(&r.Runner).busy {
+		if before && r.shown && sim.state.slotOf(&r.Runner) == slotWaiting && !sim.state.historyOf(&r.Runner).Busy {
 			t.Errorf("%s is still on its cordoned node: %+v", r.Name, r)
 		}
 	}

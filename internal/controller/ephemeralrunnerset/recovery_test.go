@@ -46,7 +46,7 @@ func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.history.historyOf(r).busy = true
+	s.history.historyOf(r).Busy = true
 	ended := *r
 	ended.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
 	s.runners[0] = &ended

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // apply makes the API server do what was planned, and asks GitHub. It returns how many runners were created.
@@ -32,7 +33,7 @@ func (sim *simulation) apply(p *plan) int {
 		}
 	}
 	for _, r := range sim.ask(p.with(actionDeregister), removeAnswer) {
-		s.historyOf(r).removing = true
+		s.historyOf(r).Removing = true
 	}
 	sim.ask(p.with(actionLookUp), lookUpAnswer)
 	return sim.create(s.createLimit(p))
@@ -54,7 +55,7 @@ func (sim *simulation) deletes(p *plan, r *roster.Runner) bool {
 }
 
 // ask asks about runners, except those with a question under way, and returns those that it has asked about.
-func (sim *simulation) ask(about []*roster.Runner, ask func(*simulatedRunner) answer) (asked []*roster.Runner) {
+func (sim *simulation) ask(about []*roster.Runner, ask func(*simulatedRunner) registrations.Answer) (asked []*roster.Runner) {
 	for _, r := range about {
 		if _, under := sim.inFlight[r.UID]; !under {
 			sim.inFlight[r.UID] = ask

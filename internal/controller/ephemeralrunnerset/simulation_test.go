@@ -14,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // simulation is everything around a set's controller: GitHub, API server, kubelets and listener as they are, a cache that
@@ -45,8 +46,8 @@ type simulation struct {
 	departures   *departures.Departures
 	expectations *kube.Expectations
 	state        *history
-	inFlight     map[types.UID]func(*simulatedRunner) answer
-	answers      map[types.UID]pool.Call[answer]
+	inFlight     map[types.UID]func(*simulatedRunner) registrations.Answer
+	answers      map[types.UID]pool.Call[registrations.Answer]
 }
 
 // published are what the listener writes, and the user's maxRunners.
@@ -81,7 +82,7 @@ const maxLag = 20 * time.Second
 func newSimulation(seed uint64) *simulation {
 	sim := &simulation{
 		random: rand.New(rand.NewPCG(seed, 1)), clock: clocktesting.NewFakePassiveClock(start),
-		decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) answer{},
+		decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) registrations.Answer{},
 	}
 	sim.figures.demand = demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout}
 	sim.restartManager()
@@ -97,7 +98,7 @@ func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 func (sim *simulation) restartManager() {
 	sim.roster, sim.departures, sim.expectations = roster.New(), departures.New(), kube.NewExpectations(sim.clock)
 	sim.state = newHistory(creationsOf(setKey, sim.expectations))
-	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) answer{}, map[types.UID]pool.Call[answer]{}
+	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) registrations.Answer{}, map[types.UID]pool.Call[registrations.Answer]{}
 	sim.frozen = false
 	sim.made++
 	sim.restarted = sim.made
@@ -285,7 +286,7 @@ func runnerKey(name string) types.NamespacedName {
 
 // answer makes GitHub answer a question, if one is waiting.
 func (sim *simulation) answer() {
-	maps.DeleteFunc(sim.inFlight, func(uid types.UID, _ func(*simulatedRunner) answer) bool {
+	maps.DeleteFunc(sim.inFlight, func(uid types.UID, _ func(*simulatedRunner) registrations.Answer) bool {
 		return sim.find(&roster.Runner{UID: uid}) == nil // it is gone, and was asked about because of a late watch
 	})
 	for _, r := range sim.runners {
@@ -294,27 +295,27 @@ func (sim *simulation) answer() {
 			continue
 		}
 		delete(sim.inFlight, r.UID)
-		sim.answers[r.UID] = pool.Call[answer]{Result: ask(r), Finished: sim.now()}
+		sim.answers[r.UID] = pool.Call[registrations.Answer]{Result: ask(r), Finished: sim.now()}
 		if sim.chance(5) {
-			sim.answers[r.UID] = pool.Call[answer]{Err: errNoAnswer, Finished: sim.now()} // it was lost
+			sim.answers[r.UID] = pool.Call[registrations.Answer]{Err: errNoAnswer, Finished: sim.now()} // it was lost
 		}
 		return
 	}
 }
 
 // removeAnswer is GitHub's answer to a request to remove the runner.
-func removeAnswer(r *simulatedRunner) answer {
+func removeAnswer(r *simulatedRunner) registrations.Answer {
 	if r.busy {
-		return answerBusy
+		return registrations.Busy
 	}
 	r.registered = false
-	return answerRemoved
+	return registrations.Removed
 }
 
 // lookUpAnswer is GitHub's answer to the question whether the runner is registered.
-func lookUpAnswer(r *simulatedRunner) answer {
+func lookUpAnswer(r *simulatedRunner) registrations.Answer {
 	if r.registered {
-		return answerRegistered
+		return registrations.Registered
 	}
-	return answerMissing
+	return registrations.Missing
 }

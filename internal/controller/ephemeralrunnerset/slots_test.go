@@ -49,7 +49,7 @@ func TestSlotOfRunnerThatGitHubCallsBusy(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.historyOf(r).busy = true
+	s.historyOf(r).Busy = true
 	if got := s.slotOf(r); got != slotWorking {
 		t.Errorf("slot %d, want working", got)
 	}
@@ -81,7 +81,7 @@ func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 	if p := s.pass(); len(p.with(actionDeregister)) != 1 {
 		t.Fatalf("GitHub is asked to remove %v, want the failed runner", names(p.with(actionDeregister)))
 	}
-	s.historyOf(r).removedAt = s.now
+	s.historyOf(r).RemovedAt = s.now
 	s.later(time.Minute).pass()
 	if got := s.slotOf(r); got != slotHeld {
 		t.Errorf("agreed, no newer figure: slot %d, want held", got)

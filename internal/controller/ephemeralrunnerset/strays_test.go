@@ -18,13 +18,22 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-const ourScaleSet = 5
+const (
+	ourScaleSet = 5
+
+	strayConfirmedAfter = 5 * time.Minute  // between two lists that must both have a stray
+	strayPeriod         = 10 * time.Minute // between other lists
+	strayRefusedPause   = time.Hour        // after GitHub has refused a list
+	strayListAge        = time.Minute      // after one list had too many
+	mostStraysRemoved   = 1000             // after one list
+)
 
 // registry is a GitHub that has registrations.
 type registry struct {
-	GitHub
+	registrations.GitHub
 	mu sync.Mutex // guards removed
 	// offline are the names that are listed, refuse is the answer to a list instead, lists counts the lists.
 	offline []string
@@ -75,7 +84,7 @@ func withStrays(t *testing.T, test func(f *fixture, g *registry)) {
 	})
 	inBubble(t, func(f *fixture) {
 		g := &registry{scaleSets: map[string]int{}}
-		f.github = func(credentials.Reference) GitHub { return g }
+		f.github = func(credentials.Reference) registrations.GitHub { return g }
 		test(f, g)
 	}, set)
 }

@@ -10,15 +10,14 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 const (
 	// idlePatience is how long a runner may be up without a job while the listener's figure says that jobs are waiting.
 	idlePatience = 30 * time.Second
-	// askAgainAfter is the shortest pause between two questions about the same runner. askMissingAgainAfter is the pause after the
-	// first answer that it is not registered: the service takes some seconds to show a new registration everywhere.
-	askAgainAfter        = time.Minute
-	askMissingAgainAfter = 15 * time.Second
+	// askAgainAfter is the shortest pause between two questions about the same runner, but for askMissingAgainAfter.
+	askAgainAfter = time.Minute
 	// askWorkingPeriod is how often to ask about a runner with a job, in case it has ended and the report was lost.
 	askWorkingPeriod = 10 * time.Minute
 	// askIdlePeriod is how often to ask about a runner without one, in case its registration is gone: 50 times a minute for 500
@@ -36,16 +35,16 @@ func (h *history) planVerification(p *plan, runners []*roster.Runner, want deman
 	p.jobsWaitSince = h.whenJobsBeganToWait(p, want)
 	for _, r := range runners {
 		past := h.historyOf(r)
-		if r.Deleting || r.Ended() || past.gone || !past.removedAt.IsZero() {
+		if r.Deleting || r.Ended() || past.Gone || !past.RemovedAt.IsZero() {
 			continue // nothing more to find out
 		}
 		switch {
 		case !h.askable(r):
 			h.removeUnaskable(p, r)
 		case r.Completed:
-			h.ask(p, r, actionDeregister, kube.LaterOf(past.completedAt, past.askedAt), lingerPatience)
+			h.ask(p, r, actionDeregister, kube.LaterOf(past.completedAt, past.AskedAt), lingerPatience)
 		case h.slotOf(r) == slotWorking:
-			h.ask(p, r, actionLookUp, kube.LaterOf(past.upAt, past.askedAt), h.pauseAfter(past, askWorkingPeriod))
+			h.ask(p, r, actionLookUp, kube.LaterOf(past.upAt, past.AskedAt), h.pauseAfter(past, askWorkingPeriod))
 		case r.Up():
 			h.verifyIdle(p, r)
 		}
@@ -62,21 +61,21 @@ func (h *history) whenJobsBeganToWait(p *plan, want demand) time.Time {
 }
 
 // subject describes the runner to whoever asks GitHub about it.
-func (h *history) subject(r *roster.Runner) subject {
-	return subject{
-		registration: registration{r.UID, r.RegistrationID}, name: r.Name,
-		hasJob: !r.Completed && h.slotOf(r) == slotWorking, ended: r.Ended(),
+func (h *history) subject(r *roster.Runner) registrations.Subject {
+	return registrations.Subject{
+		Registration: registrations.Registration{Runner: r.UID, ID: r.RegistrationID}, Name: r.Name,
+		HasJob: !r.Completed && h.slotOf(r) == slotWorking, Ended: r.Ended(),
 	}
 }
 
 // noteAsked notes that GitHub has been asked about the runner, perhaps to remove it.
 func (h *history) noteAsked(r *roster.Runner, removal bool) {
 	past := h.historyOf(r)
-	past.askedAt, past.removing = h.now, past.removing || removal
+	past.AskedAt, past.Removing = h.now, past.Removing || removal
 }
 
 // asked reports whether GitHub has been asked about the runner's present registration.
-func (h *history) asked(r *roster.Runner) bool { return !h.historyOf(r).askedAt.IsZero() }
+func (h *history) asked(r *roster.Runner) bool { return !h.historyOf(r).AskedAt.IsZero() }
 
 // askable reports whether the set's GitHub can be asked about the runner.
 func (h *history) askable(r *roster.Runner) bool {
@@ -100,15 +99,15 @@ func (h *history) removeUnaskable(p *plan, r *roster.Runner) {
 // and must not be asked about because of its age.
 func (h *history) verifyIdle(p *plan, r *roster.Runner) {
 	past := h.historyOf(r)
-	if !past.missingSince.IsZero() {
-		h.ask(p, r, actionLookUp, past.askedAt, askMissingAgainAfter)
+	if !past.MissingSince.IsZero() {
+		h.ask(p, r, actionLookUp, past.AskedAt, registrations.AskMissingAgainAfter)
 		return
 	}
 	due := h.idleTurn(r)
 	if !p.jobsWaitSince.IsZero() {
 		passedOverSince := kube.LaterOf(past.upAt, p.jobsWaitSince)
-		pause := min(max(past.askedAt.Sub(passedOverSince), askAgainAfter), askIdlePeriod)
-		due = kube.EarlierOf(due, kube.LaterOf(passedOverSince.Add(idlePatience), past.askedAt.Add(pause)))
+		pause := min(max(past.AskedAt.Sub(passedOverSince), askAgainAfter), askIdlePeriod)
+		due = kube.EarlierOf(due, kube.LaterOf(passedOverSince.Add(idlePatience), past.AskedAt.Add(pause)))
 	}
 	h.ask(p, r, actionLookUp, due, 0)
 }
@@ -118,8 +117,8 @@ func (h *history) verifyIdle(p *plan, r *roster.Runner) {
 // Questions that GitHub's limit holds up are not all asked when it ends.
 func (h *history) idleTurn(r *roster.Runner) time.Time {
 	past := h.historyOf(r)
-	due := past.askedAt.Add(askIdlePeriod)
-	if past.askedAt.IsZero() {
+	due := past.AskedAt.Add(askIdlePeriod)
+	if past.AskedAt.IsZero() {
 		due = nextTurn(r.UID, kube.LaterOf(past.upAt, past.registeredSince.Add(newRegistrationAge)))
 	}
 	if due.Before(h.limitedUntil) {
@@ -142,8 +141,8 @@ func nextTurn(uid types.UID, t time.Time) time.Time {
 // pauseAfter returns how long to wait after the last question: the usual pause, or a short one if the answer was that the
 // runner is not registered.
 func (h *history) pauseAfter(past *runnerHistory, usual time.Duration) time.Duration {
-	if !past.missingSince.IsZero() {
-		return askMissingAgainAfter
+	if !past.MissingSince.IsZero() {
+		return registrations.AskMissingAgainAfter
 	}
 	return usual
 }
@@ -156,7 +155,7 @@ func (h *history) ask(p *plan, r *roster.Runner, question action, last time.Time
 // questionsAllowedAt returns until when nothing may be asked about the runner, because the last question about it got no answer or
 // GitHub limits all of them.
 func (h *history) questionsAllowedAt(r *roster.Runner) time.Time {
-	return kube.LaterOf(h.historyOf(r).retryAt, h.limitedUntil)
+	return kube.LaterOf(h.historyOf(r).RetryAt, h.limitedUntil)
 }
 
 // decideAt decides on an action if it is due; otherwise it has the set planned again when it is.
@@ -216,7 +215,7 @@ func (h *history) planDoubt(p *plan, runners []*roster.Runner, want demand) dema
 func (h *history) waitsHealthily(r *roster.Runner) bool {
 	past := h.historyOf(r)
 	return r.Up() && h.slotOf(r) == slotWaiting && !r.Deleting && h.askable(r) &&
-		past.missingSince.IsZero() && past.removedAt.IsZero() && !past.gone && !past.removing
+		past.MissingSince.IsZero() && past.RemovedAt.IsZero() && !past.Gone && !past.Removing
 }
 
 // planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
@@ -227,7 +226,7 @@ func (h *history) planProbe(p *plan, runners []*roster.Runner, out unseen) {
 	}
 	isNew := func(r *roster.Runner) bool {
 		past := h.historyOf(r)
-		return h.slotOf(r) == slotWaiting && (!r.Up() || !past.upAt.Before(p.doubt.probeSince) || past.removing || p.decided[r].removes())
+		return h.slotOf(r) == slotWaiting && (!r.Up() || !past.upAt.Before(p.doubt.probeSince) || past.Removing || p.decided[r].removes())
 	}
 	if slices.ContainsFunc(runners, isNew) {
 		return
@@ -254,7 +253,7 @@ const (
 func (h *history) planExited(p *plan, r *roster.Runner, past *runnerHistory) {
 	timeout := past.exitedAt.Add(explanationTimeout)
 	switch {
-	case past.recordRemoved(), !past.removedAt.IsZero(), h.superseded(r):
+	case past.RecordRemoved(), !past.RemovedAt.IsZero(), h.superseded(r):
 		p.decide(r, actionDelete)
 	case !h.askable(r), past.recordKept(), !h.now.Before(timeout):
 		p.decide(r, actionMarkFailed)
@@ -267,8 +266,8 @@ func (h *history) planExited(p *plan, r *roster.Runner, past *runnerHistory) {
 
 // exitAskedAt returns when GitHub was last asked about a runner after it exited, zero if it was not.
 func (past *runnerHistory) exitAskedAt() time.Time {
-	if past.askedAt.Before(past.exitedAt) {
+	if past.AskedAt.Before(past.exitedAt) {
 		return time.Time{}
 	}
-	return past.askedAt
+	return past.AskedAt
 }

@@ -11,14 +11,17 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-func answered(r answer) pool.Call[answer] { return pool.Call[answer]{Result: r} }
+func answered(r registrations.Answer) pool.Call[registrations.Answer] {
+	return pool.Call[registrations.Answer]{Result: r}
+}
 
 // answer asks GitHub about a runner now, and it answers at once.
-func (s *scenario) answer(r *roster.Runner, result answer) {
-	s.historyOf(r).askedAt = s.now
-	s.historyOf(r).note(answered(result), s.now)
+func (s *scenario) answer(r *roster.Runner, result registrations.Answer) {
+	s.historyOf(r).AskedAt = s.now
+	s.historyOf(r).Note(answered(result), s.now)
 }
 
 func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
@@ -30,14 +33,14 @@ func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 	if p := s.later(idlePatience).pass(); len(p.with(actionLookUp)) != 1 {
 		t.Fatal("want it asked about after 30 s")
 	}
-	s.answer(r, answerMissing)
-	if p := s.later(askMissingAgainAfter - time.Second).pass(); len(p.with(actionLookUp)) != 0 {
+	s.answer(r, registrations.Missing)
+	if p := s.later(registrations.AskMissingAgainAfter - time.Second).pass(); len(p.with(actionLookUp)) != 0 {
 		t.Error("asked again too early")
 	}
 	if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) != 1 {
 		t.Error("want it asked about again 15 s after the answer that it is missing")
 	}
-	s.answer(r, answerMissing)
+	s.answer(r, registrations.Missing)
 	if p := s.pass(); len(p.with(actionDelete)) != 1 {
 		t.Error("want it deleted after two answers 15 s apart")
 	}
@@ -48,7 +51,7 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idlePatience).pass()
-	s.answer(r, answerRegistered)
+	s.answer(r, registrations.Registered)
 	if p := s.later(askAgainAfter - time.Second).pass(); len(p.with(actionLookUp)) != 0 {
 		t.Error("asked again within a minute")
 	}
@@ -80,7 +83,7 @@ func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 					}
 					last[r] = s.now
 					asked[second/60]++
-					s.answer(r, answerRegistered)
+					s.answer(r, registrations.Registered)
 				}
 				if age := s.now.Sub(began); age < newRegistrationAge && len(last) > 0 && !restart {
 					t.Fatalf("asked about a runner that was registered %s ago", age)
@@ -101,18 +104,18 @@ func TestIdleRunnerWithoutRegistrationIsReplacedThoughNoJobWaits(t *testing.T) {
 	r := s.add(1, idle)
 	for {
 		p := s.pass()
-		if s.now.Sub(start) > askIdlePeriod+newRegistrationAge+askMissingAgainAfter {
+		if s.now.Sub(start) > askIdlePeriod+newRegistrationAge+registrations.AskMissingAgainAfter {
 			t.Fatalf("not deleted after %s", s.now.Sub(start))
 		}
 		if len(p.with(actionDelete)) == 1 {
 			break
 		}
 		if len(p.with(actionLookUp)) == 1 {
-			s.answer(r, answerMissing)
+			s.answer(r, registrations.Missing)
 		}
 		s.later(p.requeueAt.Sub(s.now))
 		if len(p.with(actionLookUp)) == 1 {
-			s.now = s.historyOf(r).askedAt.Add(askMissingAgainAfter)
+			s.now = s.historyOf(r).AskedAt.Add(registrations.AskMissingAgainAfter)
 		}
 	}
 }
@@ -126,7 +129,7 @@ func TestGitHubsLimitHoldsAllQuestionsUp(t *testing.T) {
 	r := s.add(100, idle)
 	s.pass()
 	limited := &actions.RateLimitedError{Until: s.now.Add(limit), Err: &actions.Error{StatusCode: http.StatusForbidden}}
-	s.noteAnswer(r, pool.Call[answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
+	s.noteAnswer(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
 	for s.now.Before(start.Add(limit - time.Second)) {
 		if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) > 0 {
 			t.Fatalf("asked about %v, %s before the limit ends", names(p.with(actionLookUp)), limited.Until.Sub(s.now))
@@ -146,7 +149,7 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	s.pass()
 	s.later(time.Hour).pass()
 	for _, r := range s.runners {
-		s.answer(r, answerRegistered) // in their turn
+		s.answer(r, registrations.Registered) // in their turn
 	}
 	s.later(time.Minute).pass()
 	s.want.assignedJobs = 1
@@ -166,7 +169,7 @@ func TestIdleRunnersThatWereAskedAboutAreLeftAloneWhenTheNextJobComes(t *testing
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idlePatience).pass()
-	s.answer(r, answerRegistered)
+	s.answer(r, registrations.Registered)
 	s.want.assignedJobs = 0
 	s.later(askIdlePeriod - time.Minute).pass()
 	s.want.assignedJobs = 1
@@ -180,7 +183,7 @@ func TestRegistrationTimeout(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idlePatience).pass()
-	s.historyOf(r).askedAt = s.now.Add(defaultRegistrationTimeout - askAgainAfter)
+	s.historyOf(r).AskedAt = s.now.Add(defaultRegistrationTimeout - askAgainAfter)
 	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 1 {
 		t.Error("want GitHub asked to remove a runner that got no job for so long")
 	}
@@ -205,7 +208,7 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	if p := s.later(lingerPatience).pass(); len(p.with(actionDeregister)) != 1 {
 		t.Fatal("want GitHub asked after a minute")
 	}
-	s.answer(r, answerBusy)
+	s.answer(r, registrations.Busy)
 	if p := s.later(lingerPatience - time.Second).pass(); len(p.with(actionDeregister)) != 0 {
 		t.Error("asked again within a minute")
 	}
@@ -256,7 +259,7 @@ func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
 			r := s.add(1, test.shape)
 			s.pass()
 			limited := &actions.RateLimitedError{Until: s.now.Add(wanted), Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}
-			s.historyOf(r).note(pool.Call[answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, s.now)
+			s.historyOf(r).Note(pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, s.now)
 			if got := s.outcomeOf(); got.after != wanted || got.what != "deregister" && got.what != "look up" {
 				t.Errorf("%v; want GitHub asked after %s", got, wanted)
 			}
@@ -269,7 +272,7 @@ func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(surplusPatience).publish(0).pass()
-	s.historyOf(r).note(pool.Call[answer]{Err: errors.New("no answer")}, s.now)
+	s.historyOf(r).Note(pool.Call[registrations.Answer]{Err: errors.New("no answer")}, s.now)
 	if p := s.pass(); len(p.with(actionDeregister)) != 0 {
 		t.Error("GitHub is asked again at once")
 	}
@@ -322,10 +325,10 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idlePatience).pass()
-	s.answer(r, answerMissing)
+	s.answer(r, registrations.Missing)
 	r.RegistrationID++
-	s.later(askMissingAgainAfter).pass()
-	s.answer(r, answerMissing)
+	s.later(registrations.AskMissingAgainAfter).pass()
+	s.answer(r, registrations.Missing)
 	if p := s.pass(); len(p.with(actionDelete)) != 0 {
 		t.Errorf("deleted after one answer about its registration")
 	}

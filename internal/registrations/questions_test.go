@@ -1,11 +1,13 @@
-package ephemeralrunnerset
+package registrations
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +21,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
+var (
+	start       = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	errNoAnswer = errors.New("connection reset")
+	// errRunnerNotFound is GitHub's own answer that there is no such runner.
+	errRunnerNotFound = &actions.Error{StatusCode: http.StatusNotFound, TypeName: "GitHub.Runners.AgentNotFoundException"}
+)
+
 // Log lines about a call to GitHub carry the name of the scale set, as users know it, and not that of the set that belongs to
 // it.
 func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
@@ -28,13 +37,13 @@ func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 		defer cancel()
 		workers := pool.New(1, clock.RealClock{})
 		go func() { _ = workers.Start(ctx) }()
-		q := newQuestions(githubOptions{Pool: workers, Clock: clock.RealClock{}, GitHub: func(ctx context.Context, _ credentials.Reference) (GitHub, error) {
+		q := NewQuestions(Options{Pool: workers, Clock: clock.RealClock{}, GitHub: func(ctx context.Context, _ credentials.Reference) (GitHub, error) {
 			log.FromContext(ctx).Info("asked")
 			return nil, context.Canceled
 		}, Wake: func(types.NamespacedName) {}})
-		q.remove(&v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: map[string]string{
+		q.Remove(&v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: map[string]string{
 			v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "runners",
-		}}}, subject{name: "linux-x7k2p-runner-abcde"})
+		}}}, Subject{Name: "linux-x7k2p-runner-abcde"})
 		synctest.Wait()
 		if all := strings.Join(logged, "\n"); !strings.Contains(all, `"scaleSet"="runners/linux" "runner"="linux-x7k2p-runner-abcde"`) {
 			t.Errorf("logged %s", all)
@@ -49,15 +58,15 @@ func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 	for name, test := range map[string]struct {
 		err             error
 		protected       bool
-		removed, looked answer
+		removed, looked Answer
 		fails           bool
 	}{
-		"GitHub's, idle":          {errRunnerNotFound, false, answerRemoved, answerMissing, false},
-		"GitHub's, with a job":    {errRunnerNotFound, true, answerRemoved, answerMissing, false},
-		"without a name, idle":    {unnamed, false, answerPerhapsRemoved, answerPerhapsMissing, false},
-		"without a name, working": {unnamed, true, answerNone, answerNone, true},
+		"GitHub's, idle":          {errRunnerNotFound, false, Removed, Missing, false},
+		"GitHub's, with a job":    {errRunnerNotFound, true, Removed, Missing, false},
+		"without a name, idle":    {unnamed, false, PerhapsRemoved, PerhapsMissing, false},
+		"without a name, working": {unnamed, true, None, None, true},
 	} {
-		github, about := answering{err: test.err}, subject{hasJob: test.protected}
+		github, about := answering{err: test.err}, Subject{HasJob: test.protected}
 		if removed, err := deregisterRunner(t.Context(), github, about); removed != test.removed || (err != nil) != test.fails {
 			t.Errorf("%s: the removal is %v, %v", name, removed, err)
 		}
@@ -69,10 +78,10 @@ func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 
 func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
 	github := naming{name: "original"}
-	if said, err := lookUpRunner(t.Context(), github, subject{name: "copy", hasJob: true}); said != answerMissing || err != nil {
+	if said, err := lookUpRunner(t.Context(), github, Subject{Name: "copy", HasJob: true}); said != Missing || err != nil {
 		t.Errorf("a copy: %v, %v", said, err)
 	}
-	if said, err := lookUpRunner(t.Context(), github, subject{name: "Original", hasJob: true}); said != answerRegistered || err != nil {
+	if said, err := lookUpRunner(t.Context(), github, Subject{Name: "Original", HasJob: true}); said != Registered || err != nil {
 		t.Errorf("the runner itself, whose name GitHub has in small letters: %v, %v", said, err)
 	}
 }
@@ -97,4 +106,26 @@ type naming struct {
 
 func (n naming) GetRunner(_ context.Context, id int) (*actions.RunnerReference, error) {
 	return &actions.RunnerReference{ID: id, Name: n.name}, nil
+}
+
+func TestRetryAt(t *testing.T) {
+	limited := func(wait time.Duration) error {
+		return &actions.RateLimitedError{Until: start.Add(wait), Err: errNoAnswer}
+	}
+	for name, test := range map[string]struct {
+		err      error
+		failures int
+		want     time.Duration
+	}{
+		"no answer":                        {err: errNoAnswer, want: retryQuestionAfter},
+		"no answer three times":            {errNoAnswer, 3, 4 * retryQuestionAfter},
+		"no answer for a long time":        {errNoAnswer, 100, longestQuestionPause},
+		"to be left alone for an hour":     {err: limited(time.Hour), want: time.Hour},
+		"to be left alone for a moment":    {err: limited(time.Second), want: retryQuestionAfter},
+		"to be left alone, until long ago": {err: limited(-time.Hour), want: retryQuestionAfter},
+	} {
+		if got := retryQuestionAt(test.err, max(1, test.failures), start).Sub(start); got != test.want {
+			t.Errorf("%s: asked again after %s, want %s", name, got, test.want)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package registrations
 
 import (
 	"context"
@@ -48,14 +48,14 @@ const (
 	mostStraysRemoved = 1000
 )
 
-// strays finds and removes the strays of sets.
-type strays struct {
-	options githubOptions
+// Strays finds and removes the strays of sets.
+type Strays struct {
+	options Options
 	calls   *pool.Calls[strayCall, strayAnswer]
 }
 
-// strayMemory is what is remembered of the strays of one set. It starts anew with a new process, which costs five minutes.
-type strayMemory struct {
+// StrayMemory is what is remembered of the strays of one set. It starts anew with a new process, which costs five minutes.
+type StrayMemory struct {
 	// offlineSince says when the first list was made that had a stray, by the runner's name.
 	offlineSince map[string]time.Time
 	// listAt is when to list again, failures how many lists in a row have failed. refused is set if GitHub has refused the last.
@@ -79,16 +79,16 @@ type strayAnswer struct {
 	found    []string
 	listedAt time.Time
 	// outcome is what became of a stray that was to be removed.
-	outcome answer
+	outcome Answer
 }
 
-func newStrays(options githubOptions) *strays {
-	return &strays{options, pool.NewCalls[strayCall, strayAnswer](options.Pool, options.Clock, func(call strayCall) { options.Wake(call.set) })}
+func NewStrays(options Options) *Strays {
+	return &Strays{options, pool.NewCalls[strayCall, strayAnswer](options.Pool, options.Clock, func(call strayCall) { options.Wake(call.set) })}
 }
 
-// remove starts the next call about strays, if the set's listener reports any, and notes the answers that have come. It returns when to
+// Remove starts the next call about strays, if the set's listener reports any, and notes the answers that have come. It returns when to
 // call it again without an answer, zero if there is no such time.
-func (s *strays) remove(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *strayMemory) (again time.Time) {
+func (s *Strays) Remove(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *StrayMemory) (again time.Time) {
 	key, now := client.ObjectKeyFromObject(set), s.options.Clock.Now()
 	if call, ended := s.take(strayCall{set: key}); ended {
 		s.noteList(ctx, set, m, call)
@@ -115,7 +115,7 @@ func (s *strays) remove(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m
 }
 
 // take returns a call that has ended, and forgets it.
-func (s *strays) take(key strayCall) (call pool.Call[strayAnswer], ended bool) {
+func (s *Strays) take(key strayCall) (call pool.Call[strayAnswer], ended bool) {
 	call, known := s.calls.Last(key)
 	if !known || call.Running() {
 		return call, false
@@ -126,7 +126,7 @@ func (s *strays) take(key strayCall) (call pool.Call[strayAnswer], ended bool) {
 
 // list returns which offline runners on GitHub have a name of the set's and no runner in the cluster. Runners are listed after
 // registrations: a runner exists before it is registered.
-func (s *strays) list(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (strayAnswer, error) {
+func (s *Strays) list(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (strayAnswer, error) {
 	github, err := s.options.GitHub(ctx, credentials.ForEphemeralRunnerSet(set))
 	if err != nil {
 		return strayAnswer{}, fmt.Errorf("find registrations without a runner: %w", err)
@@ -162,7 +162,7 @@ func straysAmong(offline []string, runnerSet string, existing sets.Set[string]) 
 }
 
 // noteList notes a list that has ended, and asks for the removal of the strays that it confirms.
-func (s *strays) noteList(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *strayMemory, call pool.Call[strayAnswer]) {
+func (s *Strays) noteList(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *StrayMemory, call pool.Call[strayAnswer]) {
 	now := s.options.Clock.Now()
 	if call.Err != nil {
 		s.noteFailure(ctx, set, m, call.Err)
@@ -178,7 +178,7 @@ func (s *strays) noteList(ctx context.Context, set *v1alpha1.EphemeralRunnerSet,
 }
 
 // noteFailure plans the next list after one that failed. A refusal is said once, with what to do.
-func (s *strays) noteFailure(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *strayMemory, err error) {
+func (s *Strays) noteFailure(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *StrayMemory, err error) {
 	now := s.options.Clock.Now()
 	m.failures++
 	m.listAt = retryQuestionAt(err, m.failures, now)
@@ -198,7 +198,7 @@ func (s *strays) noteFailure(ctx context.Context, set *v1alpha1.EphemeralRunnerS
 }
 
 // noteFound notes the strays of a list, and returns those to remove: an earlier list, long enough before, had them too.
-func (m *strayMemory) noteFound(found []string, listedAt, now time.Time) (confirmed []string) {
+func (m *StrayMemory) noteFound(found []string, listedAt, now time.Time) (confirmed []string) {
 	before := m.offlineSince
 	m.offlineSince, m.removing = map[string]time.Time{}, sets.New[string]()
 	m.listAt = now.Add(strayPeriod)
@@ -222,7 +222,7 @@ func (m *strayMemory) noteFound(found []string, listedAt, now time.Time) (confir
 }
 
 // removeOne asks GitHub to remove a stray, after a last look at whose it is.
-func (s *strays) removeOne(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, name string) (strayAnswer, error) {
+func (s *Strays) removeOne(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, name string) (strayAnswer, error) {
 	github, err := s.options.GitHub(ctx, credentials.ForEphemeralRunnerSet(set))
 	if err != nil {
 		return strayAnswer{}, fmt.Errorf("remove registration %s: %w", name, err)
@@ -230,11 +230,11 @@ func (s *strays) removeOne(ctx context.Context, set *v1alpha1.EphemeralRunnerSet
 	registered, err := github.GetRunnerByName(ctx, name)
 	switch {
 	case errors.Is(err, actions.ErrRunnerNotFound):
-		return strayAnswer{outcome: answerMissing}, nil
+		return strayAnswer{outcome: Missing}, nil
 	case err != nil:
 		return strayAnswer{}, fmt.Errorf("remove registration %s: %w", name, err)
 	case registered.RunnerScaleSetID != set.Spec.EphemeralRunnerSpec.RunnerScaleSetID:
-		return strayAnswer{outcome: answerRegistered}, nil // another scale set's
+		return strayAnswer{outcome: Registered}, nil // another scale set's
 	}
 	outcome, err := removeRegistration(ctx, github, registered.ID, false)
 	if err != nil {
@@ -244,20 +244,20 @@ func (s *strays) removeOne(ctx context.Context, set *v1alpha1.EphemeralRunnerSet
 }
 
 // noteRemoval notes what became of a stray. If GitHub did not answer, the next list has it again.
-func (m *strayMemory) noteRemoval(name string, call pool.Call[strayAnswer]) {
+func (m *StrayMemory) noteRemoval(name string, call pool.Call[strayAnswer]) {
 	m.removing.Delete(name)
 	switch {
 	case call.Err != nil:
-	case call.Result.outcome == answerBusy:
+	case call.Result.outcome == Busy:
 		m.busy = append(m.busy, name)
-	case call.Result.outcome == answerRemoved:
+	case call.Result.outcome == Removed:
 		m.removed = append(m.removed, name)
 		delete(m.offlineSince, name)
 	}
 }
 
 // record says what became of strays, all of one list together.
-func (s *strays) record(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *strayMemory) {
+func (s *Strays) record(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *StrayMemory) {
 	if len(m.removed) > 0 {
 		report.RecordEvent(ctx, s.options.Recorder, set, nil, report.Normal("StraysRemoved", "RemoveStrays", fmt.Sprintf(
 			"removed %s from GitHub: offline, and without a runner here, as after a restore of the cluster from a backup", registrations(m.removed))))
@@ -284,8 +284,8 @@ func registrations(names []string) string {
 	return "registrations " + text
 }
 
-// forget drops the calls about a set's strays.
-func (s *strays) forget(set types.NamespacedName, m *strayMemory) {
+// Forget drops the calls about a set's strays.
+func (s *Strays) Forget(set types.NamespacedName, m *StrayMemory) {
 	s.calls.Forget(strayCall{set: set})
 	for name := range maps.Keys(m.removing) {
 		s.calls.Forget(strayCall{set, name})
