@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -85,7 +86,7 @@ func (c *Controller) noteAnswers(ctx context.Context, h *history, set types.Name
 
 // create creates n runners, unless there are some that the plan did not count.
 func (c *Controller) create(ctx context.Context, p *pass, n int) error {
-	creations := p.state.creations
+	requested := p.state.creations
 	inherited, err := c.inherit(ctx, p)
 	if inherited > 0 {
 		p.requeueBy(c.options.Clock.Now()) // the plan did not count them
@@ -94,7 +95,7 @@ func (c *Controller) create(ctx context.Context, p *pass, n int) error {
 	if err == nil {
 		err = c.createPlanned(ctx, p, n)
 	}
-	if creations.settle(err, c.options.Clock.Now()); creations.closed {
+	if requested.Settle(err, c.options.Clock.Now()); requested.Closed {
 		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are created in it")
 		return nil
 	}
@@ -112,16 +113,16 @@ func (c *Controller) createPlanned(ctx context.Context, p *pass, n int) error {
 
 // createRunners creates n runners under names chosen here.
 func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySecret string) error {
-	tries := p.state.creations.begin(n, p.views, func() string { return kube.RunnerName(p.set.Name) })
+	tries := p.state.creations.Begin(n, p.views, func() string { return kube.RunnerName(p.set.Name) })
 	labels := inheritedLabels(p.set, p.origin)
-	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *try) error {
-		t.asked, t.err = true, c.options.Client.Create(ctx, newRunner(p.set, labels, t.name, p.specHash, proxySecret))
-		if made(t.err) {
+	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *creations.Try) error {
+		t.Asked, t.Err = true, c.options.Client.Create(ctx, newRunner(p.set, labels, t.Name, p.specHash, proxySecret))
+		if creations.Made(t.Err) {
 			return nil
 		}
-		return fmt.Errorf("create runner %s: %w", t.name, t.err)
+		return fmt.Errorf("create runner %s: %w", t.Name, t.Err)
 	})
-	p.state.creations.end(tries)
+	p.state.creations.End(tries)
 	return err
 }
 

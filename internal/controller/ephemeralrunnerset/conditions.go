@@ -188,7 +188,7 @@ func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []metav1
 }
 
 // cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
-func (h *history) cannotCreate(p *plan) bool { return p.wantsRunners() && h.creations.failing() }
+func (h *history) cannotCreate(p *plan) bool { return p.wantsRunners() && h.creations.Failing() }
 
 func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Condition {
 	f := &h.failures
@@ -196,9 +196,9 @@ func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Con
 	case !f.isDegraded() && h.cannotCreate(p):
 		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
 			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
-			strings.ReplaceAll(h.creations.err.Error(), "\n", "; "), set.Namespace))
-	case !f.isDegraded() && h.creations.hasUnseen():
-		return h.creations.unseenCondition(set.Namespace)
+			strings.ReplaceAll(h.creations.Err.Error(), "\n", "; "), set.Namespace))
+	case !f.isDegraded() && h.creations.HasUnseen():
+		return h.creations.UnseenCondition(set.Namespace)
 	case !f.isDegraded():
 		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
 	}

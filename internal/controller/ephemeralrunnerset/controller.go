@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -166,7 +167,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := errors.Join(lostErr, listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // an error requeues the set
 	}
-	p.requeueBy(p.state.creations.listDueAt())
+	p.requeueBy(p.state.creations.ListDueAt())
 	return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
 }
 
@@ -198,7 +199,7 @@ type pass struct {
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departures.Departure
 	// unseen counts the set's other runners, which exist or may exist.
-	unseen unseen
+	unseen creations.Unseen
 	state  *setState
 	// specHash identifies the template from which runners are created. Like plan it is empty while the set is being deleted.
 	specHash string
@@ -211,7 +212,7 @@ type pass struct {
 func (p *pass) makePlan(ceiling int) {
 	p.plan = p.state.plan(p.views, demandOf(&p.set.Spec, ceiling).within(&p.origin.Spec), p.unseen)
 	p.state.follow(p.plan)
-	p.state.creations.keep(p.plan.repeat)
+	p.state.creations.Keep(p.plan.repeat)
 	p.requeueBy(p.plan.requeueAt)
 }
 
@@ -228,7 +229,7 @@ func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
 		return s
 	}
 	c.forgetLocked(key)
-	s := &setState{history: newHistory(creationsOf(key, c.expectations)), uid: set.UID, scaleSet: kube.ScaleSetOf(set)}
+	s := &setState{history: newHistory(creations.New(key, c.expectations)), uid: set.UID, scaleSet: kube.ScaleSetOf(set)}
 	c.states[key] = s
 	if c.options.PublishMetrics {
 		for _, cause := range v1alpha1.LostCauses { // the rise from no series to 1 would be none to Prometheus
@@ -284,7 +285,7 @@ const unseenPause = time.Second
 // The set owns the proxy Secret, which is garbage collected.
 func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
 	p.state = c.setStateOf(p.set)
-	p.state.creations.abandon()
+	p.state.creations.Abandon()
 	listErr := errors.Join(c.countUnseen(ctx, p), c.tellLost(ctx, p))
 	switch {
 	case len(p.views) > 0:
@@ -295,9 +296,9 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 			return ctrl.Result{}, err // an error requeues the set
 		}
 		p.requeueBy(requeueAt)
-		p.requeueBy(p.state.creations.listDueAt())
+		p.requeueBy(p.state.creations.ListDueAt())
 		return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
-	case p.unseen.expected > 0:
+	case p.unseen.Expected > 0:
 		_, reportErr := c.reportLeft(ctx, p)
 		if err := errors.Join(listErr, reportErr); err != nil {
 			return ctrl.Result{}, err
@@ -321,7 +322,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error)
 	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, kept...)
 	countWithDeleting(&p.set.Status, p.views)
 	p.set.Status.Capacity = new(p.set.Status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
-	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.unseenWhileDeleted(p.set)...)
+	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.UnseenWhileDeleted(p.set)...)
 	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
 	if wrote {

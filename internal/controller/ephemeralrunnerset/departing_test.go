@@ -84,7 +84,7 @@ func TestGitHubDecidesWhoLeaves(t *testing.T) {
 			t.Errorf("decided %v about the busy one, %v about the other; %d working, create %d of %d",
 				p.decided[busy], p.decided[free], p.tally.working, p.create, create)
 		}
-		s.out.expected = create
+		s.out.Expected = create
 		*free = with(*free, func(r *roster.Runner) { r.Deleting = true })
 		if p := s.pass(); p.create != 0 || len(p.going()) != 0 {
 			t.Errorf("create %d and remove %v more", p.create, names(p.going()))

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -303,7 +304,7 @@ func TestRunnersWithoutARegistrationAreReplaced(t *testing.T) {
 					w.ghosts[r.UID] = !r.HadJob
 				}
 				w.run(t, gone+4*time.Minute)
-				w.history = newHistory(&creations{})
+				w.history = newHistory(&creations.Memory{})
 				w.run(t, gone+15*time.Minute)
 				for _, r := range w.runners {
 					if w.ghosts[r.UID] {
@@ -354,7 +355,7 @@ func TestRestartCostsOneMoreGeneration(t *testing.T) {
 	w := newWorld(1, 2, 40, 8)
 	w.phantoms = constant(15)
 	w.run(t, 3*time.Hour)
-	w.history = newHistory(&creations{})
+	w.history = newHistory(&creations.Memory{})
 	w.run(t, 8*time.Hour)
 	total := 0
 	for _, n := range w.unused {

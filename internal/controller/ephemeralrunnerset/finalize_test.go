@@ -135,7 +135,8 @@ func TestNamesakeIsAnotherSet(t *testing.T) {
 		f.refuse = errNoAnswer
 		_, _ = f.pass()
 		namesake := newSet(1, func(set *v1alpha1.EphemeralRunnerSet) { set.UID = types.UID("namesake") })
-		if s := f.controller.setStateOf(namesake); len(s.creations.unanswered) != 0 || s.creations.failures != 0 {
+		s := f.controller.setStateOf(namesake)
+		if repeated, shelved := s.creations.Uncertain(); len(repeated)+len(shelved) != 0 || !s.creations.Allowed(time.Now()) {
 			t.Errorf("state %+v", s)
 		}
 		if pending := f.controller.expectations.Pending(setKey); len(pending) != 0 {

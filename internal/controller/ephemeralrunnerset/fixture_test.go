@@ -35,6 +35,9 @@ var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 
 // How long things take that other rooms decide, for tests that let the time pass.
 const (
+	firstCreatePause, longestCreatePause     = time.Second, time.Minute      // after failed creations
+	expectationTimeout                       = time.Minute                   // until the API server is asked about a runner that was created and is not seen
+	listPeriod                               = 30 * time.Second              // between two such questions
 	retryQuestionAfter, longestQuestionPause = 15 * time.Second, time.Minute // after questions that GitHub did not answer
 	jobWaitAfter                             = 30 * time.Second              // until a job's pod that can't run is told
 )

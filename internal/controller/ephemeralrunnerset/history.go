@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -51,7 +52,7 @@ type history struct {
 	limitedUntil time.Time
 
 	failures  runnerFailures
-	creations *creations
+	creations *creations.Memory
 }
 
 // seen is what a pass sees of a set.
@@ -91,7 +92,7 @@ type runnerHistory struct {
 	seenInPass int  // number of the last pass that saw it
 }
 
-func newHistory(c *creations) *history {
+func newHistory(c *creations.Memory) *history {
 	return &history{runners: map[types.UID]*runnerHistory{}, deleted: map[types.UID]time.Time{}, creations: c}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -90,7 +91,7 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 	there := func(organization string) bool {
 		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
 	}
-	newcomer := func() *setState { return &setState{history: newHistory(&creations{})} }
+	newcomer := func() *setState { return &setState{history: newHistory(&creations.Memory{})} }
 	same := newcomer()
 	for name, second := range map[string]*setState{"the same set": same, "its replacement": newcomer()} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -147,7 +148,7 @@ func (p *plan) with(what action) (runners []*roster.Runner) {
 }
 
 // plan decides what to do.
-func (h *history) plan(runners []*roster.Runner, want demand, out unseen) *plan {
+func (h *history) plan(runners []*roster.Runner, want demand, out creations.Unseen) *plan {
 	p := &plan{tally: h.tally(runners)}
 	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
@@ -157,32 +158,32 @@ func (h *history) plan(runners []*roster.Runner, want demand, out unseen) *plan 
 	h.planDeparture(p, runners)
 	h.planVerification(p, runners, want)
 	h.planCreation(p, want, out)
-	h.planSurplus(p, runners, out.expected-out.uncertain)
+	h.planSurplus(p, runners, out.Expected-out.Uncertain)
 	h.planProbe(p, runners, out)
 	return p
 }
 
 // planCreation fills up to replicas, within maxRunners and what earlier failures allow. It repeats unanswered creations
 // first, as far as their runners are still wanted.
-func (h *history) planCreation(p *plan, want demand, out unseen) {
+func (h *history) planCreation(p *plan, want demand, out creations.Unseen) {
 	t := &p.tally
-	missing := want.replicas - t.waiting - t.working - t.held - out.expected
-	room := want.maxRunners - t.notEnded - out.expected - out.beside
+	missing := want.replicas - t.waiting - t.working - t.held - out.Expected
+	room := want.maxRunners - t.notEnded - out.Expected - out.Beside
 	failures := h.failuresAtWorst(p)
 	if room >= 0 { // otherwise there would be too many runners if all that may exist do exist
-		p.repeat = p.allowed(failures, h.now, min(out.uncertain, missing+out.uncertain), out.expected-out.uncertain)
+		p.repeat = p.allowed(failures, h.now, min(out.Uncertain, missing+out.Uncertain), out.Expected-out.Uncertain)
 	}
-	if p.repeat < out.uncertain {
-		p.requeueBy(h.now.Add(longestAwayPause)) // by then the others have been seen, or are no longer expected
+	if p.repeat < out.Uncertain {
+		p.requeueBy(h.now.Add(creations.LongestAwayPause)) // by then the others have been seen, or are no longer expected
 	}
-	p.create = p.allowed(failures, h.now, min(missing, room), out.expected)
+	p.create = p.allowed(failures, h.now, min(missing, room), out.Expected)
 	if most := maxCreatesPerPass - p.repeat; p.create > most {
 		p.create = most
-		if h.creations.allowed(h.now) { // otherwise nothing is created now that the next pass could continue
+		if h.creations.Allowed(h.now) { // otherwise nothing is created now that the next pass could continue
 			p.requeueBy(h.now)
 		}
 	}
-	p.requeueBy(h.creations.pausedUntil(h.now))
+	p.requeueBy(h.creations.PausedUntil(h.now))
 }
 
 // allowed returns how many of the wanted runners may be created, given the failures of earlier ones. expected is how many are
@@ -336,7 +337,7 @@ func (h *history) planDeparture(p *plan, runners []*roster.Runner) {
 
 // createLimit returns how many of the planned runners to create now.
 func (h *history) createLimit(p *plan) int {
-	if !h.creations.allowed(h.now) {
+	if !h.creations.Allowed(h.now) {
 		return 0
 	}
 	return p.repeat + p.create

@@ -52,10 +52,10 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 		now: start, runners: views, patchID: set.Spec.PatchID, template: "template", configURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec),
 	})
 	c.noteAnswers(context.Background(), s.history, setKey, views)
-	s.creations.observe(views)
-	p := s.plan(views, demandOf(&set.Spec, 0), s.creations.unseen(start))
+	s.creations.Observe(views)
+	p := s.plan(views, demandOf(&set.Spec, 0), s.creations.Unseen(start))
 	s.follow(p)
-	s.creations.keep(p.repeat)
+	s.creations.Keep(p.repeat)
 	s.describe(&set.Status, set, views, p)
 }
 

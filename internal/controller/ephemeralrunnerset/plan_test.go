@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -38,7 +39,7 @@ func TestCreation(t *testing.T) {
 				s.add(1, r)
 			}
 			s.note(s.seen())
-			p := s.history.plan(s.runners, s.want, unseen{expected: test.expected})
+			p := s.history.plan(s.runners, s.want, creations.Unseen{Expected: test.expected})
 			if p.create != test.want {
 				t.Errorf("create %d, want %d", p.create, test.want)
 			}
@@ -52,8 +53,8 @@ func TestCreation(t *testing.T) {
 // The rest of an absurd figure is not planned a thousand times a second while nothing may be created.
 func TestAbsurdFigureWaitsForTheNextTry(t *testing.T) {
 	for name, refuse := range map[string]func(*scenario){
-		"refused":              func(s *scenario) { s.creations.retryAt = s.now.Add(longestCreatePause) },
-		"namespace terminates": func(s *scenario) { s.creations.closed = true },
+		"refused":              func(s *scenario) { s.creations.Settle(errOverQuota, s.now) },
+		"namespace terminates": func(s *scenario) { s.creations.Closed = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(1 << 31)
@@ -105,7 +106,7 @@ func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
 		s.publish(replicas)
 		s.note(s.seen())
 		before := slices.Clone(s.surplus)
-		first, second := s.history.plan(s.runners, s.want, unseen{}), s.history.plan(s.runners, s.want, unseen{})
+		first, second := s.history.plan(s.runners, s.want, creations.Unseen{}), s.history.plan(s.runners, s.want, creations.Unseen{})
 		if len(first.surplus) != 3-replicas || !slices.Equal(first.surplus, second.surplus) || !slices.Equal(s.surplus, before) {
 			t.Errorf("%d replicas: clocks %v, then %v; those remembered were %v, are %v", replicas, first.surplus, second.surplus, before, s.surplus)
 		}
@@ -263,19 +264,19 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 func TestRepetitions(t *testing.T) {
 	for name, test := range map[string]struct {
 		replicas, max        int
-		out                  unseen
+		out                  creations.Unseen
 		runners              []roster.Runner
 		wantRepeat, wantMade int
 	}{
-		"all are wanted":                  {replicas: 3, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3},
-		"more are wanted":                 {replicas: 5, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3, wantMade: 2},
-		"some are wanted":                 {replicas: 2, max: 10, out: unseen{3, 3, 0}, wantRepeat: 2},
-		"none is wanted":                  {replicas: 0, max: 10, out: unseen{3, 3, 0}},
-		"there are others":                {replicas: 5, max: 10, out: unseen{3, 3, 0}, runners: []roster.Runner{idle, idle, busyOne}, wantRepeat: 2},
-		"others are expected":             {replicas: 5, max: 10, out: unseen{6, 2, 0}, wantRepeat: 1},
-		"as many as maxRunners may exist": {replicas: 3, max: 3, out: unseen{3, 3, 0}, wantRepeat: 3},
-		"too many may exist":              {replicas: 3, max: 3, out: unseen{4, 4, 0}},
-		"one is tried at a time":          {replicas: 9, max: 10, out: unseen{3, 3, 0}, runners: []roster.Runner{outdated}, wantRepeat: 1},
+		"all are wanted":                  {replicas: 3, max: 10, out: creations.Unseen{Expected: 3, Uncertain: 3, Beside: 0}, wantRepeat: 3},
+		"more are wanted":                 {replicas: 5, max: 10, out: creations.Unseen{Expected: 3, Uncertain: 3, Beside: 0}, wantRepeat: 3, wantMade: 2},
+		"some are wanted":                 {replicas: 2, max: 10, out: creations.Unseen{Expected: 3, Uncertain: 3, Beside: 0}, wantRepeat: 2},
+		"none is wanted":                  {replicas: 0, max: 10, out: creations.Unseen{Expected: 3, Uncertain: 3, Beside: 0}},
+		"there are others":                {replicas: 5, max: 10, out: creations.Unseen{Expected: 3, Uncertain: 3, Beside: 0}, runners: []roster.Runner{idle, idle, busyOne}, wantRepeat: 2},
+		"others are expected":             {replicas: 5, max: 10, out: creations.Unseen{Expected: 6, Uncertain: 2, Beside: 0}, wantRepeat: 1},
+		"as many as maxRunners may exist": {replicas: 3, max: 3, out: creations.Unseen{Expected: 3, Uncertain: 3, Beside: 0}, wantRepeat: 3},
+		"too many may exist":              {replicas: 3, max: 3, out: creations.Unseen{Expected: 4, Uncertain: 4, Beside: 0}},
+		"one is tried at a time":          {replicas: 9, max: 10, out: creations.Unseen{Expected: 3, Uncertain: 3, Beside: 0}, runners: []roster.Runner{outdated}, wantRepeat: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(test.replicas)
@@ -296,7 +297,7 @@ func TestRepetitions(t *testing.T) {
 func TestUnansweredCreationsAreNotSurplus(t *testing.T) {
 	s := newScenario(5)
 	s.add(5, idle)
-	s.out = unseen{expected: 5, uncertain: 5}
+	s.out = creations.Unseen{Expected: 5, Uncertain: 5}
 	s.pass()
 	if p := s.later(surplusPatience).publish(5).pass(); len(p.going()) != 0 {
 		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.with(actionDeregister)))
@@ -304,7 +305,7 @@ func TestUnansweredCreationsAreNotSurplus(t *testing.T) {
 }
 
 func TestTemplateOfARunner(t *testing.T) {
-	h := newHistory(&creations{})
+	h := newHistory(&creations.Memory{})
 	h.note(seen{template: "now"})
 	for template, old := range map[string]bool{"now": false, "former": true, "": false /* ARC's */} {
 		if got := h.oldTemplate(&roster.Runner{Template: template}); got != old {

@@ -131,15 +131,15 @@ func (p *plan) idle() bool {
 // pass does what Reconcile does up to the plan; then the plan is checked and carried out.
 func (sim *simulation) pass(t *testing.T) *plan {
 	t.Helper()
-	p, first := sim.planned(), !sim.state.creations.listed()
+	p, first := sim.planned(), !sim.state.creations.Listed()
 	sim.check(t, p)
 	made := sim.apply(p)
-	if first && made == 0 && sim.state.creations.listed() { // it has found runners that the plan did not count
+	if first && made == 0 && sim.state.creations.Listed() { // it has found runners that the plan did not count
 		p = sim.planned()
 		sim.check(t, p)
 		made = sim.apply(p)
 	}
-	_, shelved := sim.state.creations.uncertain()
+	_, shelved := sim.state.creations.Uncertain()
 	if alive := sim.alive(); made > 0 && alive > sim.seen.maxRunners {
 		t.Errorf("%d created and %d alive: more than maxRunners %d", made, alive, sim.seen.maxRunners)
 	}
@@ -155,7 +155,7 @@ func (sim *simulation) pass(t *testing.T) *plan {
 // without counting it among those that may not exist: it would never be replaced.
 func (sim *simulation) checkExpected(t *testing.T) {
 	t.Helper()
-	repeated, shelved := sim.state.creations.uncertain()
+	repeated, shelved := sim.state.creations.Uncertain()
 	for name := range sim.expectations.Pending(setKey) {
 		if !sim.decided[name] && !slices.Contains(repeated, name) && !slices.Contains(shelved, name) {
 			t.Errorf("%s is waited for, and not tried again, although it was never created", name)
@@ -181,7 +181,7 @@ func (sim *simulation) planned() *plan {
 	}
 	p := s.plan(sim.cache, sim.seen.demand, sim.unseen())
 	s.follow(p)
-	s.creations.keep(p.repeat)
+	s.creations.Keep(p.repeat)
 	return p
 }
 
@@ -283,9 +283,9 @@ func (sim *simulation) checkMoved(t *testing.T) {
 // shows more runners.
 func (sim *simulation) checkMaximum(t *testing.T, p *plan) {
 	t.Helper()
-	repeated, _ := sim.state.creations.uncertain()
+	repeated, _ := sim.state.creations.Uncertain()
 	alive, create := sim.alive(), p.create+sim.absent(repeated)
-	if sim.state.creations.listed() && create > 0 && alive+create > sim.seen.maxRunners {
+	if sim.state.creations.Listed() && create > 0 && alive+create > sim.seen.maxRunners {
 		t.Errorf("%d alive and %d to create: more than maxRunners %d", alive, create, sim.seen.maxRunners)
 	}
 }

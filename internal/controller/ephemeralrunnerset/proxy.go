@@ -22,7 +22,7 @@ const proxyReapplyPeriod = time.Minute
 
 // restoreProxySecret ensures the proxy Secret for runners that are starting, in passes that create none.
 func (c *Controller) restoreProxySecret(ctx context.Context, p *pass) error {
-	if p.plan.tally.starting == 0 || p.state.creations.closed {
+	if p.plan.tally.starting == 0 || p.state.creations.Closed {
 		return nil
 	}
 	_, err := c.ensureProxySecret(ctx, p)
@@ -74,7 +74,7 @@ func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 	if set.Spec.EphemeralRunnerSpec.Proxy != nil || s.proxyHash == noProxySecret {
 		return nil
 	}
-	if p.unseen.expected > 0 || slices.ContainsFunc(p.views, (*roster.Runner).NeedsProxySecret) {
+	if p.unseen.Expected > 0 || slices.ContainsFunc(p.views, (*roster.Runner).NeedsProxySecret) {
 		return nil
 	}
 	if now.Before(s.proxyDropAt) {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
@@ -25,13 +26,13 @@ type scenario struct {
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departures.Departure
 	want      demand
-	out       unseen
+	out       creations.Unseen
 	made      int
 }
 
 func newScenario(replicas int) *scenario {
 	return &scenario{
-		history: newHistory(&creations{}), now: start, patchID: 1,
+		history: newHistory(&creations.Memory{}), now: start, patchID: 1,
 		want: demand{
 			replicas: replicas, assignedJobs: replicas, maxRunners: 1000,
 			failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout,

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -90,41 +91,41 @@ func (sim *simulation) create(n int) int {
 	if n == 0 {
 		return 0
 	}
-	creations, before := sim.state.creations, len(sim.runners)
-	if !creations.listed() && !sim.inherit() {
+	requested, before := sim.state.creations, len(sim.runners)
+	if !requested.Listed() && !sim.inherit() {
 		return 0
 	}
-	tries := creations.begin(n, sim.cache, sim.pickName)
+	tries := requested.Begin(n, sim.cache, sim.pickName)
 	asked := tries
 	if !sim.calm && sim.chance(8) {
 		asked = tries[:sim.random.IntN(n)]
 	}
 	var errs []error
 	for _, t := range asked {
-		if t.asked, t.err = true, sim.request(t.name); !made(t.err) {
-			errs = append(errs, t.err)
+		if t.Asked, t.Err = true, sim.request(t.Name); !creations.Made(t.Err) {
+			errs = append(errs, t.Err)
 		}
 	}
 	if len(asked) < len(tries) {
 		errs = append(errs, context.DeadlineExceeded)
 	}
-	creations.end(tries)
-	creations.settle(errors.Join(errs...), sim.now())
+	requested.End(tries)
+	requested.Settle(errors.Join(errs...), sim.now())
 	return len(sim.runners) - before
 }
 
 // inherit asks the API server which runners exist, and reports whether the plan counts all of them.
 func (sim *simulation) inherit() bool {
-	creations := sim.state.creations
+	requested := sim.state.creations
 	if sim.outcome() != creationMade {
-		creations.settle(errNoAnswer, sim.now())
+		requested.Settle(errNoAnswer, sim.now())
 		return false
 	}
 	existing := sets.New[string]()
 	for _, r := range sim.runners {
 		existing.Insert(r.Name)
 	}
-	return creations.inherit(existing, sim.cache) == 0
+	return requested.Inherit(existing, sim.cache) == 0
 }
 
 // request asks the API server to create a runner: it may refuse, and its answer may be lost.
@@ -183,14 +184,14 @@ func (sim *simulation) absent(names []string) int {
 }
 
 // unseen counts the runners that the watch does not show, as Reconcile does.
-func (sim *simulation) unseen() unseen {
-	creations := sim.state.creations
-	creations.observe(sim.cache)
-	if overdue := creations.overdue(sim.now()); len(overdue) > 0 {
+func (sim *simulation) unseen() creations.Unseen {
+	requested := sim.state.creations
+	requested.Observe(sim.cache)
+	if overdue := requested.Overdue(sim.now()); len(overdue) > 0 {
 		existing, err := sim.list()
-		creations.noteListed(overdue, existing, err, sim.now())
+		requested.NoteListed(overdue, existing, err, sim.now())
 	}
-	return creations.unseen(sim.now())
+	return requested.Unseen(sim.now())
 }
 
 // list makes the API server list the runners. What keeps it from serving the watch may also keep it from answering this.

@@ -17,11 +17,11 @@ const longestRest = 2 * time.Hour
 func (sim *simulation) rest(t *testing.T, p *plan) {
 	t.Helper()
 	former := p
-	if !sim.state.creations.pausedUntil(sim.now()).IsZero() {
+	if !sim.state.creations.PausedUntil(sim.now()).IsZero() {
 		former, p = p, sim.planned() // the error of the creations brings another pass at once
 	}
 	limit := longestRest
-	if due := kube.EarlierOf(p.requeueAt, sim.state.creations.listDueAt()); !due.IsZero() {
+	if due := kube.EarlierOf(p.requeueAt, sim.state.creations.ListDueAt()); !due.IsZero() {
 		limit = min(limit, due.Sub(sim.now())-time.Millisecond)
 	}
 	if limit <= 0 {

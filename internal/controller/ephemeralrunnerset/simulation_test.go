@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -97,7 +98,7 @@ func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 // manager's cache may be late: it may be a second one that has been waiting.
 func (sim *simulation) restartManager() {
 	sim.roster, sim.departures, sim.expectations = roster.New(), departures.New(), kube.NewExpectations(sim.clock)
-	sim.state = newHistory(creationsOf(setKey, sim.expectations))
+	sim.state = newHistory(creations.New(setKey, sim.expectations))
 	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) registrations.Answer{}, map[types.UID]pool.Call[registrations.Answer]{}
 	sim.frozen = false
 	sim.made++

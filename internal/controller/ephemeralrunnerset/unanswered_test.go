@@ -11,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 )
 
 // limit sets maxRunners, as a user would.
@@ -26,7 +27,7 @@ func (f *fixture) limit(maxRunners int) {
 // tries lets time pass until a creation may be retried, and returns how many runners the pass then tries to create.
 func (f *fixture) tries() int {
 	f.Helper()
-	controllertest.Elapse(longestAwayPause)
+	controllertest.Elapse(creations.LongestAwayPause)
 	before := f.requests["create"]
 	_, _ = f.pass()
 	return f.requests["create"] - before
@@ -64,7 +65,7 @@ func TestOnlyWhatIsWantedIsRepeated(t *testing.T) {
 			}
 		}
 		f.refuse = nil
-		for range 2 * expectationTimeout / longestAwayPause {
+		for range 2 * expectationTimeout / creations.LongestAwayPause {
 			f.tries()
 		}
 		f.wantRunners(3)
@@ -109,7 +110,7 @@ func TestUnansweredCreationsCountTowardsMaxRunners(t *testing.T) {
 			waits += requeueAfter
 		}
 		f.wantRunners(2)
-		if waits > expectationTimeout+longestAwayPause {
+		if waits > expectationTimeout+creations.LongestAwayPause {
 			t.Errorf("they came after %s, want it as soon as the others are not expected any more", waits)
 		}
 	}, newSet(5))
@@ -147,7 +148,7 @@ func TestRepetitionsThatWereNeverRequestedAreStillRepeated(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.late, f.refuse, f.made = true, errNoAnswer, exist
 				f.tries()
-				controllertest.Elapse(longestAwayPause)
+				controllertest.Elapse(creations.LongestAwayPause)
 				f.passWithoutTime()
 				f.refuse, f.made = nil, false
 				if tried := f.tries(); tried != 2 {

@@ -23,15 +23,15 @@ const listTimeout = 10 * time.Second
 // countUnseen counts the set's runners that the watch has not shown. It asks the API server about runners that should have
 // been seen by now: if the watch is broken or refused, they would otherwise be created again every minute, without end.
 func (c *Controller) countUnseen(ctx context.Context, p *pass) error {
-	creations := p.state.creations
-	creations.observe(p.views)
+	requested := p.state.creations
+	requested.Observe(p.views)
 	var err error
-	if overdue := creations.overdue(c.options.Clock.Now()); len(overdue) > 0 {
+	if overdue := requested.Overdue(c.options.Clock.Now()); len(overdue) > 0 {
 		var existing sets.Set[string]
 		existing, err = c.existing(ctx, p)
-		creations.noteListed(overdue, existing, err, c.options.Clock.Now())
+		requested.NoteListed(overdue, existing, err, c.options.Clock.Now())
 	}
-	p.unseen = creations.unseen(c.options.Clock.Now())
+	p.unseen = requested.Unseen(c.options.Clock.Now())
 	return err
 }
 
@@ -77,11 +77,11 @@ func (c *Controller) countBeside(ctx context.Context, p *pass) error {
 		}
 		for _, r := range c.roster.Of(other.UID) {
 			if r.Alive() && r.ScaleSet == scaleSet {
-				p.unseen.beside++
+				p.unseen.Beside++
 			}
 		}
 	}
-	if p.unseen.beside > 0 {
+	if p.unseen.Beside > 0 {
 		p.requeueBy(c.options.Clock.Now().Add(besideRecheck))
 	}
 	return nil
@@ -91,15 +91,15 @@ func (c *Controller) countBeside(ctx context.Context, p *pass) error {
 // created and the watch does not show yet: without them a leader that takes over while watches lag would create the
 // same number again, beyond maxRunners. It returns how many there are.
 func (c *Controller) inherit(ctx context.Context, p *pass) (int, error) {
-	creations := p.state.creations
-	if creations.listed() {
+	requested := p.state.creations
+	if requested.Listed() {
 		return 0, nil
 	}
 	existing, err := c.existing(ctx, p)
 	if err != nil {
 		return 0, err
 	}
-	unseen := creations.inherit(existing, p.views)
+	unseen := requested.Inherit(existing, p.views)
 	if unseen > 0 {
 		log.FromContext(ctx).Info("Planning again with runners that an earlier manager created and the watch does not show yet", "runners", unseen)
 	}

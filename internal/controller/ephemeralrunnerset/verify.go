@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -220,8 +221,8 @@ func (h *history) waitsHealthily(r *roster.Runner) bool {
 
 // planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
 // runners hang. GitHub may also answer that a runner has a job, whose report was lost.
-func (h *history) planProbe(p *plan, runners []*roster.Runner, out unseen) {
-	if p.doubt.jobs == 0 || p.wantsRunners() || out.expected > 0 || len(p.surplus) > p.kept {
+func (h *history) planProbe(p *plan, runners []*roster.Runner, out creations.Unseen) {
+	if p.doubt.jobs == 0 || p.wantsRunners() || out.Expected > 0 || len(p.surplus) > p.kept {
 		return
 	}
 	isNew := func(r *roster.Runner) bool {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -72,7 +73,7 @@ func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 			s.pass()
 			if restart {
 				s.later(47 * time.Minute)
-				s.history = newHistory(&creations{})
+				s.history = newHistory(&creations.Memory{})
 				s.pass()
 			}
 			began, asked, last := s.now, make([]int, minutes), map[*roster.Runner]time.Time{}

@@ -95,13 +95,13 @@ func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
 	before := c.roster.Of(set.UID)
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(t.Context(), runners)
-	s.creations.observe(before)
-	if got := len(before) + s.creations.unseen(c.options.Clock.Now()).expected; got != 1 {
+	s.creations.Observe(before)
+	if got := len(before) + s.creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
 		t.Errorf("%d runners in the pass during which it was seen, want 1", got)
 	}
 	after := c.roster.Of(set.UID)
-	s.creations.observe(after)
-	if got := len(after) + s.creations.unseen(c.options.Clock.Now()).expected; got != 1 {
+	s.creations.Observe(after)
+	if got := len(after) + s.creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
 		t.Errorf("%d runners in the next pass, want 1", got)
 	}
 }

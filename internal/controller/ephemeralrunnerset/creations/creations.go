@@ -1,4 +1,6 @@
-package ephemeralrunnerset
+// Package creations accounts for the runners of a set whose creation was requested and that the watch has not shown yet, so that none is
+// created twice and none is forgotten.
+package creations
 
 import (
 	"errors"
@@ -25,9 +27,9 @@ const (
 	// longestCreatePause, so that whatever refuses (a quota, a webhook) is not asked again at every event of a runner.
 	firstCreatePause   = time.Second
 	longestCreatePause = time.Minute
-	// longestAwayPause replaces longestCreatePause while the API server gives no answer, or only an error of its own: its
+	// LongestAwayPause replaces longestCreatePause while the API server gives no answer, or only an error of its own: its
 	// return must be noticed within seconds, because jobs wait.
-	longestAwayPause = 10 * time.Second
+	LongestAwayPause = 10 * time.Second
 	// failingThreshold is how many creations in a row must fail before the set says so.
 	failingThreshold = 3
 	// expectationTimeout is how long a runner that was created may stay unseen before the API server is asked about it.
@@ -39,9 +41,9 @@ const (
 	listPeriod = 30 * time.Second
 )
 
-// creations are the set's runners that were requested and that the watch has not shown yet. A pass observes them, keeps those
+// Memory are the set's runners that were requested and that the watch has not shown yet. A pass observes them, keeps those
 // that its plan repeats, and may then begin, end and settle creations.
-type creations struct {
+type Memory struct {
 	set types.NamespacedName
 	// expected holds the requested names of all sets. The watch's handler removes names from it, too.
 	expected *kube.Expectations
@@ -51,13 +53,13 @@ type creations struct {
 	// failures counts the failed rounds of creations in a row, err is the error of the last one, and retryAt is when the next
 	// one may start.
 	failures int
-	err      error
+	Err      error
 	retryAt  time.Time
 	// unlisted is set until the API server has listed the set's runners for this process once: the watch of a process that has
 	// just taken over may not show yet what its predecessor created last.
 	unlisted bool
-	// closed is set if the namespace is being deleted, so that nothing can be created in it any more.
-	closed bool
+	// Closed is set if the namespace is being deleted, so that nothing can be created in it any more.
+	Closed bool
 	// listAt is when the API server may be asked again about overdue runners, and listErr is the error of the last time, kept
 	// while any runner is overdue. late are the names of runners that exist although the watch does not show them.
 	listAt  time.Time
@@ -65,39 +67,39 @@ type creations struct {
 	late    []string
 }
 
-// unseen counts the set's runners that were created, or may have been, and are not among those of a plan.
-type unseen struct {
-	expected int
-	// uncertain is how many of the expected runners may not exist, because their creation got no answer.
-	uncertain int
-	// beside is how many runners may run with the scale set's labels that none of its runner sets has; see countBeside.
-	beside int
+// Unseen counts the set's runners that were created, or may have been, and are not among those of a plan.
+type Unseen struct {
+	Expected int
+	// Uncertain is how many of the expected runners may not exist, because their creation got no answer.
+	Uncertain int
+	// Beside is how many runners may run with the scale set's labels that none of its runner sets has; see countBeside.
+	Beside int
 }
 
-// try is one request to create a runner.
-type try struct {
-	name string
+// Try is one request to create a runner.
+type Try struct {
+	Name string
 	// repeated is set if an earlier try under this name got no answer.
 	repeated bool
-	// asked is set if the request was sent, and err is its error.
-	asked bool
-	err   error
+	// Asked is set if the request was sent, and err is its error.
+	Asked bool
+	Err   error
 }
 
-// creationsOf returns the creations of a set of which nothing is known yet.
-func creationsOf(set types.NamespacedName, expected *kube.Expectations) *creations {
-	return &creations{set: set, expected: expected, unlisted: true}
+// New returns the creations of a set of which nothing is known yet.
+func New(set types.NamespacedName, expected *kube.Expectations) *Memory {
+	return &Memory{set: set, expected: expected, unlisted: true}
 }
 
-// listed reports whether the API server has listed the set's runners for this process.
-func (c *creations) listed() bool { return !c.unlisted }
+// Listed reports whether the API server has listed the set's runners for this process.
+func (c *Memory) Listed() bool { return !c.unlisted }
 
-// uncertain returns the names of the creations that got no answer: those that are tried again, and those that nobody wants at present.
-func (c *creations) uncertain() (repeated, shelved []string) { return c.unanswered, c.shelved }
+// Uncertain returns the names of the creations that got no answer: those that are tried again, and those that nobody wants at present.
+func (c *Memory) Uncertain() (repeated, shelved []string) { return c.unanswered, c.shelved }
 
-// observe forgets the runners that the watch has shown, which are the given ones. Take the list of runners before calling
+// Observe forgets the runners that the watch has shown, which are the given ones. Take the list of runners before calling
 // Pending: a name that is met in between belongs to a runner that has been deleted since.
-func (c *creations) observe(runners []*roster.Runner) {
+func (c *Memory) Observe(runners []*roster.Runner) {
 	c.expected.Expect(c.set, c.unanswered...) // as long as they are tried again
 	pending := c.expected.Pending(c.set)
 	for _, r := range runners {
@@ -107,9 +109,9 @@ func (c *creations) observe(runners []*roster.Runner) {
 	}
 }
 
-// overdue returns the names of the runners that should have been seen by now, or nil if it is too early to ask the API server
+// Overdue returns the names of the runners that should have been seen by now, or nil if it is too early to ask the API server
 // again. We never replace a runner merely because a watch event is missing.
-func (c *creations) overdue(now time.Time) []string {
+func (c *Memory) Overdue(now time.Time) []string {
 	if now.Before(c.listAt) {
 		return nil
 	}
@@ -124,9 +126,9 @@ func (c *creations) overdue(now time.Time) []string {
 
 func isOverdue(since, now time.Time) bool { return !now.Before(since.Add(expectationTimeout)) }
 
-// noteListed notes which runners the API server has, or why it did not say. Overdue runners that exist stay expected; the
+// NoteListed notes which runners the API server has, or why it did not say. Overdue runners that exist stay expected; the
 // others are forgotten. An error changes nothing.
-func (c *creations) noteListed(overdue []string, existing sets.Set[string], err error, now time.Time) {
+func (c *Memory) NoteListed(overdue []string, existing sets.Set[string], err error, now time.Time) {
 	c.listAt, c.listErr = now.Add(listPeriod), err
 	if err != nil {
 		return
@@ -136,10 +138,10 @@ func (c *creations) noteListed(overdue []string, existing sets.Set[string], err 
 	c.renew(names.Intersection(existing))
 }
 
-// inherit notes which runners the API server has before this process creates its first one, and returns how many of them the
+// Inherit notes which runners the API server has before this process creates its first one, and returns how many of them the
 // watch has yet to show. These are expected as if they had been created here. If one of them appears and is gone while the
 // list is under way, the list that finds out is made after expectationTimeout.
-func (c *creations) inherit(existing sets.Set[string], runners []*roster.Runner) int {
+func (c *Memory) Inherit(existing sets.Set[string], runners []*roster.Runner) int {
 	c.unlisted = false
 	for _, r := range runners {
 		existing.Delete(r.Name)
@@ -149,7 +151,7 @@ func (c *creations) inherit(existing sets.Set[string], runners []*roster.Runner)
 }
 
 // forget stops expecting runners that do not exist.
-func (c *creations) forget(names sets.Set[string]) {
+func (c *Memory) forget(names sets.Set[string]) {
 	for name := range names {
 		c.expected.Met(c.set, name)
 	}
@@ -157,15 +159,15 @@ func (c *creations) forget(names sets.Set[string]) {
 
 // renew restarts the wait for runners that exist, unless the watch has shown their deletion in the meantime. They are no
 // longer uncertain.
-func (c *creations) renew(names sets.Set[string]) {
+func (c *Memory) renew(names sets.Set[string]) {
 	late := names.Intersection(sets.KeySet(c.expected.Pending(c.set)))
 	c.expected.Expect(c.set, late.UnsortedList()...)
 	c.late = append(slices.DeleteFunc(c.late, late.Has), late.UnsortedList()...)
 	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
 
-// unseen counts the runners that are still expected after observe and noteListed, and drops what is remembered of the others.
-func (c *creations) unseen(now time.Time) unseen {
+// Unseen counts the runners that are still expected after observe and noteListed, and drops what is remembered of the others.
+func (c *Memory) Unseen(now time.Time) Unseen {
 	pending, overdue := c.expected.Pending(c.set), false
 	for _, since := range pending {
 		overdue = overdue || isOverdue(since, now)
@@ -176,11 +178,11 @@ func (c *creations) unseen(now time.Time) unseen {
 	over := func(name string) bool { _, still := pending[name]; return !still }
 	c.unanswered, c.shelved = slices.DeleteFunc(c.unanswered, over), slices.DeleteFunc(c.shelved, over)
 	c.late = slices.DeleteFunc(c.late, over)
-	return unseen{expected: len(pending), uncertain: len(c.unanswered) + len(c.shelved)}
+	return Unseen{Expected: len(pending), Uncertain: len(c.unanswered) + len(c.shelved)}
 }
 
-// listDueAt returns when to ask the API server about the runners that have not been seen by then, zero if none is expected.
-func (c *creations) listDueAt() time.Time {
+// ListDueAt returns when to ask the API server about the runners that have not been seen by then, zero if none is expected.
+func (c *Memory) ListDueAt() time.Time {
 	var oldest time.Time
 	for _, since := range c.expected.Pending(c.set) {
 		oldest = kube.EarlierOf(oldest, since)
@@ -191,44 +193,44 @@ func (c *creations) listDueAt() time.Time {
 	return kube.LaterOf(oldest.Add(expectationTimeout), c.listAt)
 }
 
-// keep repeats that many of the unanswered creations, and shelves the others.
-func (c *creations) keep(repeat int) {
+// Keep repeats that many of the unanswered creations, and shelves the others.
+func (c *Memory) Keep(repeat int) {
 	names := slices.Concat(c.unanswered, c.shelved)
 	c.unanswered, c.shelved = names[:repeat:repeat], names[repeat:]
 }
 
-// abandon ends all repetition: runners that may exist are expected only for a while.
-func (c *creations) abandon() { c.unanswered = nil }
+// Abandon ends all repetition: runners that may exist are expected only for a while.
+func (c *Memory) Abandon() { c.unanswered = nil }
 
-// allowed reports whether runners may be created now: not in a namespace that is being deleted, and not soon after a failed
+// Allowed reports whether runners may be created now: not in a namespace that is being deleted, and not soon after a failed
 // creation.
-func (c *creations) allowed(now time.Time) bool { return !c.closed && !now.Before(c.retryAt) }
+func (c *Memory) Allowed(now time.Time) bool { return !c.Closed && !now.Before(c.retryAt) }
 
-// pausedUntil returns when the pause after a failed creation is over, zero if there is none or nothing to wait for.
-func (c *creations) pausedUntil(now time.Time) time.Time {
-	if c.closed || !now.Before(c.retryAt) {
+// PausedUntil returns when the pause after a failed creation is over, zero if there is none or nothing to wait for.
+func (c *Memory) PausedUntil(now time.Time) time.Time {
+	if c.Closed || !now.Before(c.retryAt) {
 		return time.Time{}
 	}
 	return c.retryAt
 }
 
-// failing reports whether creations have failed too often in a row.
-func (c *creations) failing() bool { return c.failures >= failingThreshold }
+// Failing reports whether creations have failed too often in a row.
+func (c *Memory) Failing() bool { return c.failures >= failingThreshold }
 
-// begin returns n tries, whose names are expected from now on. Unanswered ones come first and are repeated, so that there is
+// Begin returns n tries, whose names are expected from now on. Unanswered ones come first and are repeated, so that there is
 // one runner whichever try succeeds; then come new names from pick. No runner has these names already: a creation under a
 // used name is answered with AlreadyExists, which counts as success, and as long as jobs keep ending nothing would show that
 // a runner is missing.
-func (c *creations) begin(n int, runners []*roster.Runner, pick func() string) []*try {
+func (c *Memory) Begin(n int, runners []*roster.Runner, pick func() string) []*Try {
 	used := sets.KeySet(c.expected.Pending(c.set))
 	for _, r := range runners {
 		used.Insert(r.Name)
 	}
-	tries := make([]*try, 0, n)
+	tries := make([]*Try, 0, n)
 	add := func(name string, repeated bool) {
 		used.Insert(name)
 		c.expected.Expect(c.set, name)
-		tries = append(tries, &try{name: name, repeated: repeated})
+		tries = append(tries, &Try{Name: name, repeated: repeated})
 	}
 	for _, name := range c.unanswered {
 		add(name, true)
@@ -241,42 +243,42 @@ func (c *creations) begin(n int, runners []*roster.Runner, pick func() string) [
 	return tries
 }
 
-// end notes what became of the tries, which are all that begin returned. Some may not have been sent, because the context
+// End notes what became of the tries, which are all that begin returned. Some may not have been sent, because the context
 // ended: nothing new is known about a repeated try, and a new one is no longer expected.
-func (c *creations) end(tries []*try) {
+func (c *Memory) End(tries []*Try) {
 	c.unanswered = nil
 	for _, t := range tries {
 		switch {
-		case t.asked && made(t.err): // the watch will show it
-		case t.asked && notCreated(t.err) && t.repeated:
+		case t.Asked && Made(t.Err): // the watch will show it
+		case t.Asked && notCreated(t.Err) && t.repeated:
 			// An earlier try may have succeeded after all and be what fills the quota. The watch will show it, or not.
-		case t.asked && !notCreated(t.err), t.repeated: // no answer, now or before
-			c.unanswered = append(c.unanswered, t.name)
+		case t.Asked && !notCreated(t.Err), t.repeated: // no answer, now or before
+			c.unanswered = append(c.unanswered, t.Name)
 		default: // there is no such runner
-			c.expected.Met(c.set, t.name)
+			c.expected.Met(c.set, t.Name)
 		}
 	}
 }
 
-// settle notes how the creations of a pass went, after end. After an error the next ones wait, longer after each in a row.
-func (c *creations) settle(err error, now time.Time) {
-	c.closed = kube.IsNamespaceTerminating(err)
+// Settle notes how the creations of a pass went, after end. After an error the next ones wait, longer after each in a row.
+func (c *Memory) Settle(err error, now time.Time) {
+	c.Closed = kube.IsNamespaceTerminating(err)
 	switch {
-	case c.closed:
+	case c.Closed:
 	case err == nil:
-		c.failures, c.err = 0, nil
+		c.failures, c.Err = 0, nil
 	default:
 		longest := longestCreatePause
 		if len(c.unanswered) > 0 || !notCreated(err) {
-			longest = longestAwayPause
+			longest = LongestAwayPause
 		}
-		c.failures, c.err = c.failures+1, err
+		c.failures, c.Err = c.failures+1, err
 		c.retryAt = now.Add(requeue.Backoff(firstCreatePause, longest, c.failures))
 	}
 }
 
-// made reports whether the runner exists after its creation was answered with err.
-func made(err error) bool { return err == nil || apierrors.IsAlreadyExists(err) }
+// Made reports whether the runner exists after its creation was answered with err.
+func Made(err error) bool { return err == nil || apierrors.IsAlreadyExists(err) }
 
 // notCreated reports whether err is the API server's answer that it did not do what was asked, such as creating an object.
 // After any other error the object may exist.
@@ -289,11 +291,11 @@ func notCreated(err error) bool {
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
-// hasUnseen reports whether overdue runners exist, or may exist.
-func (c *creations) hasUnseen() bool { return c.listErr != nil || len(c.late) > 0 }
+// HasUnseen reports whether overdue runners exist, or may exist.
+func (c *Memory) HasUnseen() bool { return c.listErr != nil || len(c.late) > 0 }
 
-// unseenCondition returns the condition that says so, and why these runners are not replaced.
-func (c *creations) unseenCondition(namespace string) metav1.Condition {
+// UnseenCondition returns the condition that says so, and why these runners are not replaced.
+func (c *Memory) UnseenCondition(namespace string) metav1.Condition {
 	if c.listErr != nil {
 		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
 			"runners created in namespace %s more than %s ago have not appeared, and the API server can't be asked whether they exist, so they are not replaced: %s",
@@ -304,11 +306,11 @@ func (c *creations) unseenCondition(namespace string) metav1.Condition {
 		len(c.late), namespace, expectationTimeout))
 }
 
-// unseenWhileDeleted returns the condition for a set that is being deleted. Of all causes of Degraded, only this one keeps a
+// UnseenWhileDeleted returns the condition for a set that is being deleted. Of all causes of Degraded, only this one keeps a
 // deleted set waiting, so only this one is set and cleared.
-func (c *creations) unseenWhileDeleted(set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
-	if c.hasUnseen() {
-		return []metav1.Condition{c.unseenCondition(set.Namespace)}
+func (c *Memory) UnseenWhileDeleted(set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
+	if c.HasUnseen() {
+		return []metav1.Condition{c.UnseenCondition(set.Namespace)}
 	}
 	reported := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
 	if reported == nil || reported.Reason != v1alpha1.ReasonRunnersUnseen {
