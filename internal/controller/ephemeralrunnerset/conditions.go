@@ -113,7 +113,7 @@ func (h *history) describe(
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
 	status.Capacity = h.capacity(p)
-	status.DoubtedJobs = h.doubt.jobs
+	status.DoubtedJobs = h.doubt.Jobs
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
 	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtful(status.Conditions, set)...)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
@@ -223,11 +223,11 @@ const reasonRunnersScale = "RunnersScale"
 func (h *history) doubtful(before []metav1.Condition, set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
 	const conditionType = v1alpha1.ConditionStatisticsDoubtful
 	switch {
-	case h.doubt.jobs > 0:
+	case h.doubt.Jobs > 0:
 		return []metav1.Condition{report.True(conditionType, v1alpha1.ReasonJobsNotTaken, fmt.Sprintf(
 			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no runners are created for these until GitHub's figures change, "+
 				"and jobs that do exist still run; look on GitHub for queued jobs of %s and cancel those that never start; if there are none, only GitHub can correct its figures "+
-				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.jobs, kube.ScaleSetOf(set).Name))}
+				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.Jobs, kube.ScaleSetOf(set).Name))}
 	case meta.FindStatusCondition(before, conditionType) != nil:
 		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved", "all jobs that GitHub counts are believed to exist")}
 	}

@@ -100,7 +100,7 @@ func (w *world) tick() {
 	}
 	w.act(w.pass())
 	w.most = max(w.most, len(w.runners))
-	if w.doubt.jobs > 0 {
+	if w.doubt.Jobs > 0 {
 		w.doubtedHours[w.hour()]++
 	}
 }
@@ -343,8 +343,8 @@ func TestTheSetIsRightAsSoonAsTheFiguresAre(t *testing.T) {
 			w.phantoms = constant(0)
 			w.arrivals = func(since time.Duration, _ *rand.Rand) int { return jobs * b2i(since == 3*time.Hour+time.Second) }
 			w.run(t, 3*time.Hour+30*time.Second)
-			if len(w.runners) != jobs+minRunners || w.doubt.jobs != 0 {
-				t.Errorf("minRunners %d: %d runners for %d jobs, %d doubted", minRunners, len(w.runners), jobs, w.doubt.jobs)
+			if len(w.runners) != jobs+minRunners || w.doubt.Jobs != 0 {
+				t.Errorf("minRunners %d: %d runners for %d jobs, %d doubted", minRunners, len(w.runners), jobs, w.doubt.Jobs)
 			}
 		}
 	}
@@ -388,8 +388,8 @@ func TestRunnerWithAnUnreportedJobIsNoEvidence(t *testing.T) {
 	}
 	s.answer(r, registrations.Busy)
 	s.pass()
-	if s.later(figuresSettleAfter).pass(); s.doubt.jobs != 0 {
-		t.Errorf("%d jobs are doubted", s.doubt.jobs)
+	if s.later(figuresSettleAfter).pass(); s.doubt.Jobs != 0 {
+		t.Errorf("%d jobs are doubted", s.doubt.Jobs)
 	}
 }
 

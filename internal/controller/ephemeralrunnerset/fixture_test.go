@@ -35,6 +35,8 @@ var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 
 // How long things take that other rooms decide, for tests that let the time pass.
 const (
+	surplusPatience                          = 30 * time.Second              // until a runner that is too many is removed
+	figuresSettleAfter                       = 10 * time.Second              // until lower figures are believed
 	firstCreatePause, longestCreatePause     = time.Second, time.Minute      // after failed creations
 	expectationTimeout                       = time.Minute                   // until the API server is asked about a runner that was created and is not seen
 	listPeriod                               = 30 * time.Second              // between two such questions

@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -47,7 +48,7 @@ type history struct {
 	// were surplus before they had a job.
 	starts          []time.Time
 	started, wasted int
-	doubt           doubt
+	doubt           figures.Doubt
 	// limitedUntil is until when GitHub limits how often it is asked.
 	limitedUntil time.Time
 

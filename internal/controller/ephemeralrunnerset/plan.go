@@ -6,6 +6,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -79,7 +80,7 @@ type plan struct {
 	victims []*roster.Runner
 	// jobsWaitSince is the new history.jobsWaitSince, doubt the new history.doubt.
 	jobsWaitSince time.Time
-	doubt         doubt
+	doubt         figures.Doubt
 	// wanted is how many runners there are to be, without the surplus ones that are kept because of the doubt.
 	wanted, kept int
 	// decided holds what to do about runners, and order lists these runners in the order of the decisions.
@@ -209,7 +210,7 @@ func (h *history) planSurplus(p *plan, runners []*roster.Runner, expected int) {
 	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-p.wanted-len(h.completions)), h.now)
 	due := -p.kept
 	for _, since := range p.surplus {
-		expiry := since.Add(surplusPatience)
+		expiry := since.Add(figures.SurplusPatience)
 		if h.now.Before(expiry) {
 			p.requeueBy(expiry)
 		} else if !h.patchSeenAt.Before(expiry) {

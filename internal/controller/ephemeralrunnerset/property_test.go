@@ -69,7 +69,7 @@ func TestAnyHistoryConvergesOnceTheWorldStandsStill(t *testing.T) {
 		sim.show(true)
 		sim.pass(t)
 		wanted := sim.figures.replicas - sim.taken()
-		limited := sim.state.failures.count+sim.state.failures.refusals+sim.state.doubt.jobs > 0
+		limited := sim.state.failures.count+sim.state.failures.refusals+sim.state.doubt.Jobs > 0
 		if wanted > 0 && !limited && sim.alive() < sim.figures.maxRunners {
 			t.Fatalf("seed %d: %d runners are missing after a pass", seed, wanted)
 		}

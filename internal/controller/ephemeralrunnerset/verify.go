@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -55,7 +56,7 @@ func (h *history) planVerification(p *plan, runners []*roster.Runner, want deman
 // whenJobsBeganToWait returns since when the listener's figure, without doubted jobs, has had more assigned jobs than runners are
 // known to have one, by a report or by GitHub's answer. It returns zero if no job is waiting.
 func (h *history) whenJobsBeganToWait(p *plan, want demand) time.Time {
-	if want.assignedJobs-p.doubt.jobs <= p.tally.working {
+	if want.assignedJobs-p.doubt.Jobs <= p.tally.working {
 		return time.Time{}
 	}
 	return cmp.Or(h.jobsWaitSince, h.now)
@@ -174,38 +175,38 @@ func (want demand) doubtPatience() time.Duration { return max(want.registrationT
 // planDoubt judges the figures, and lowers the demand by the jobs that are doubted.
 func (h *history) planDoubt(p *plan, runners []*roster.Runner, want demand) demand {
 	t, patience := &p.tally, want.doubtPatience()
-	seen := evidence{
-		waiting: max(0, want.assignedJobs-t.working-t.held), starting: len(h.starts), started: h.started, wasted: h.wasted,
-		limits: limits{want.minRunners, want.maxRunners},
+	seen := figures.Evidence{
+		Waiting: max(0, want.assignedJobs-t.working-t.held), Starting: len(h.starts), Started: h.started, Wasted: h.wasted,
+		Limits: figures.Limits{MinRunners: want.minRunners, MaxRunners: want.maxRunners},
 	}
 	for _, r := range runners {
 		if !h.waitsHealthily(r) {
 			continue
 		}
 		if proven := h.historyOf(r).upAt.Add(idlePatience); !h.now.Before(proven) {
-			seen.idle++
-		} else if seen.waiting > 0 {
+			seen.Idle++
+		} else if seen.Waiting > 0 {
 			p.requeueBy(proven)
 		}
 	}
 	var due time.Time
-	p.doubt, due = h.doubt.next(seen, patience, h.now)
+	p.doubt, due = h.doubt.Next(seen, patience, h.now)
 	p.requeueBy(due)
-	if len(h.starts) > 0 && seen.waiting > 0 {
+	if len(h.starts) > 0 && seen.Waiting > 0 {
 		p.requeueBy(h.starts[0].Add(completionWindow))
 	}
-	if known := t.working + t.held; want.minRunners == 0 && known < want.maxRunners && (p.doubt.jobs > 0 || p.doubt.keepsOne(patience, h.now)) {
+	if known := t.working + t.held; want.minRunners == 0 && known < want.maxRunners && (p.doubt.Jobs > 0 || p.doubt.KeepsOne(patience, h.now)) {
 		p.kept = 1
 	}
 	p.wanted = want.replicas
-	if p.doubt.jobs == 0 {
+	if p.doubt.Jobs == 0 {
 		return want
 	}
 	// The jobs that are believed are left to the idle runners of minRunners as far as these suffice. If such jobs have come to
 	// nothing again and again, runners are created for them only when none is idle any more.
-	known, believed := t.working+t.held, max(0, seen.waiting-p.doubt.jobs)
-	if p.doubt.again(h.started) && seen.idle > 0 {
-		believed = min(believed, seen.idle)
+	known, believed := t.working+t.held, max(0, seen.Waiting-p.doubt.Jobs)
+	if p.doubt.Again(h.started) && seen.Idle > 0 {
+		believed = min(believed, seen.Idle)
 	}
 	p.wanted = min(want.replicas, known+max(want.minRunners, believed))
 	want.replicas = min(want.replicas, max(p.wanted, known+p.kept))
@@ -222,12 +223,12 @@ func (h *history) waitsHealthily(r *roster.Runner) bool {
 // planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
 // runners hang. GitHub may also answer that a runner has a job, whose report was lost.
 func (h *history) planProbe(p *plan, runners []*roster.Runner, out creations.Unseen) {
-	if p.doubt.jobs == 0 || p.wantsRunners() || out.Expected > 0 || len(p.surplus) > p.kept {
+	if p.doubt.Jobs == 0 || p.wantsRunners() || out.Expected > 0 || len(p.surplus) > p.kept {
 		return
 	}
 	isNew := func(r *roster.Runner) bool {
 		past := h.historyOf(r)
-		return h.slotOf(r) == slotWaiting && (!r.Up() || !past.upAt.Before(p.doubt.probeSince) || past.Removing || p.decided[r].removes())
+		return h.slotOf(r) == slotWaiting && (!r.Up() || !past.upAt.Before(p.doubt.ProbeSince) || past.Removing || p.decided[r].removes())
 	}
 	if slices.ContainsFunc(runners, isNew) {
 		return

@@ -288,8 +288,8 @@ func TestNoRunnerIsKeptBeyondMaxRunners(t *testing.T) {
 	s.add(3, idle)
 	s.pass()
 	s.later(idlePatience).pass()
-	if s.later(defaultRegistrationTimeout).pass(); s.doubt.jobs != 3 {
-		t.Fatalf("%d jobs are doubted", s.doubt.jobs)
+	if s.later(defaultRegistrationTimeout).pass(); s.doubt.Jobs != 3 {
+		t.Fatalf("%d jobs are doubted", s.doubt.Jobs)
 	}
 	s.want.maxRunners, s.want.replicas = 0, 0
 	s.pass()
@@ -316,8 +316,8 @@ func TestLowerLimitsAreNoDisappointment(t *testing.T) {
 		s.runners = nil
 		s.later(time.Hour).publish(0).pass()
 	}
-	if s.doubt.disappointments != 0 {
-		t.Errorf("%d disappointments", s.doubt.disappointments)
+	if s.doubt.Disappointments != 0 {
+		t.Errorf("%d disappointments", s.doubt.Disappointments)
 	}
 }
 

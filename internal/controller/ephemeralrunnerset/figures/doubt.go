@@ -1,4 +1,6 @@
-package ephemeralrunnerset
+// Package figures judges the figures that GitHub gives about a scale set: how many of the assigned jobs probably do not exist. It is pure:
+// the next doubt follows from the last one and from what is seen.
+package figures
 
 import (
 	"time"
@@ -30,25 +32,25 @@ const (
 	doublings     = 10
 )
 
-// doubt is how far GitHub's figures are disbelieved. The zero value believes everything; so does a manager that has just started.
-type doubt struct {
-	// jobs is how many waiting jobs are believed not to exist.
-	jobs int
+// Doubt is how far GitHub's figures are disbelieved. The zero value believes everything; so does a manager that has just started.
+type Doubt struct {
+	// Jobs is how many waiting jobs are believed not to exist.
+	Jobs int
 	// moved is the present time in which fewer jobs wait than are doubted: since when, and how many had started before.
 	moved struct {
 		since   time.Time
 		started int
 	}
 	unmet unmet
-	// probeSince is how new one of the idle runners must be; see planProbe. probes counts how often that was changed in this doubt.
-	probeSince time.Time
+	// ProbeSince is how new one of the idle runners must be: if all are older, one is replaced. probes counts how often that was changed in this doubt.
+	ProbeSince time.Time
 	probes     int
 	// fruitless counts how often in a row further jobs were doubted although none had started since the last time, when started
 	// jobs had started.
 	fruitless, started int
-	// disappointments counts how often waiting jobs came to nothing, the last time at disappointedAt, level is the largest number
+	// Disappointments counts how often waiting jobs came to nothing, the last time at disappointedAt, level is the largest number
 	// of them, and peak the largest number of waiting jobs since the last wave of waste.
-	disappointments int
+	Disappointments int
 	disappointedAt  time.Time
 	level, peak     int
 	waste           waste
@@ -78,38 +80,39 @@ type waste struct {
 	// caused is how many runners are surplus because of the doubt, which is no further disappointment. Neither are those after a
 	// change of the set's limits, which are nil before the first pass, and changed at limitsAt.
 	caused   int
-	limits   *limits
+	limits   *Limits
 	limitsAt time.Time
 }
 
-// evidence is what doubt follows from.
-type evidence struct {
-	// waiting is how many assigned jobs neither run nor may just have ended, and starting how many jobs have been seen to start
+// Evidence is what doubt follows from.
+type Evidence struct {
+	// Waiting is how many assigned jobs neither run nor may just have ended, and starting how many jobs have been seen to start
 	// within the last completionWindow: so many more may have started.
-	waiting, starting int
-	// idle is how many runners have been up and without a job for idlePatience.
-	idle int
-	// started counts the jobs that have started, and wasted the runners that were surplus before they had a job, since the
+	Waiting, Starting int
+	// Idle is how many runners have been up and without a job for idlePatience.
+	Idle int
+	// Started counts the jobs that have started, and wasted the runners that were surplus before they had a job, since the
 	// manager has known the set.
-	started, wasted int
-	// limits are those of the set.
-	limits limits
+	Started, Wasted int
+	// Limits are those of the set.
+	Limits Limits
 }
 
-type limits struct{ minRunners, maxRunners int }
+// Limits are those that a user sets.
+type Limits struct{ MinRunners, MaxRunners int }
 
-// next returns the doubt that follows from new figures, with patience, the time for which a job must wait beside an idle runner to
+// Next returns the doubt that follows from new figures, with patience, the time for which a job must wait beside an idle runner to
 // be doubted. It also returns when the doubt changes if nothing else does; zero is never.
-func (d doubt) next(seen evidence, patience time.Duration, now time.Time) (doubt, time.Time) {
+func (d Doubt) Next(seen Evidence, patience time.Duration, now time.Time) (Doubt, time.Time) {
 	due := d.move(seen, now)
 	d.countWaste(seen, now)
 	d.remember(seen, patience, now)
 	due = kube.EarlierOf(due, d.disbelieve(seen, patience, now))
-	d.peak = max(d.peak, seen.waiting)
+	d.peak = max(d.peak, seen.Waiting)
 	switch {
-	case d.jobs > 0:
+	case d.Jobs > 0:
 		d.disappointedAt = now // the time of the memory begins after the doubt
-	case d.keepsOne(patience, now):
+	case d.KeepsOne(patience, now):
 		due = kube.EarlierOf(due, d.disappointedAt.Add(patience))
 	}
 	return d, due
@@ -117,28 +120,28 @@ func (d doubt) next(seen evidence, patience time.Duration, now time.Time) (doubt
 
 // move ends the doubt, or lessens it, when fewer jobs have waited than are doubted for figuresSettleAfter. It returns when they will
 // have.
-func (d *doubt) move(seen evidence, now time.Time) time.Time {
-	if seen.waiting >= d.jobs {
+func (d *Doubt) move(seen Evidence, now time.Time) time.Time {
+	if seen.Waiting >= d.Jobs {
 		d.moved.since = time.Time{}
 		return time.Time{}
 	}
 	if kube.SetIfZero(&d.moved.since, now) {
-		d.moved.started = seen.started - seen.starting
+		d.moved.started = seen.Started - seen.Starting
 	}
 	if due := d.moved.since.Add(figuresSettleAfter); now.Before(due) {
 		return due
 	}
-	started := seen.started - d.moved.started
+	started := seen.Started - d.moved.started
 	switch {
-	case d.disappointments <= believedAnew:
-		d.jobs = 0
-	case seen.idle == 0 && started >= d.jobs-seen.waiting: // doubted jobs do start, and perhaps others would
-		d.jobs, d.level = seen.waiting/4, seen.waiting/4
+	case d.Disappointments <= believedAnew:
+		d.Jobs = 0
+	case seen.Idle == 0 && started >= d.Jobs-seen.Waiting: // doubted jobs do start, and perhaps others would
+		d.Jobs, d.level = seen.Waiting/4, seen.Waiting/4
 	default:
-		d.jobs = seen.waiting
+		d.Jobs = seen.Waiting
 	}
 	d.moved.since, d.unmet = time.Time{}, unmet{}
-	if d.jobs == 0 {
+	if d.Jobs == 0 {
 		d.probes, d.waste.caused = 0, max(d.waste.caused, 1) // for the runner that was kept idle
 	}
 	return time.Time{}
@@ -146,22 +149,22 @@ func (d *doubt) move(seen evidence, now time.Time) time.Time {
 
 // countWaste counts a disappointment if more runners were surplus without ever having had a job than jobs have started since this
 // last happened.
-func (d *doubt) countWaste(seen evidence, now time.Time) {
+func (d *Doubt) countWaste(seen Evidence, now time.Time) {
 	w := &d.waste
-	if w.limits != nil && *w.limits != seen.limits {
+	if w.limits != nil && *w.limits != seen.Limits {
 		w.limitsAt = now
 	}
-	w.limits = &seen.limits
-	wasted := seen.wasted - w.total
-	w.total = seen.wasted
+	w.limits = &seen.Limits
+	wasted := seen.Wasted - w.total
+	w.total = seen.Wasted
 	caused := min(wasted, w.caused)
 	w.caused -= caused
 	if wasted -= caused; wasted == 0 || now.Sub(w.limitsAt) < 2*wavePeriod {
 		return
 	}
 	if now.Sub(w.lastAt) >= wavePeriod {
-		w.excused, w.started, w.peak, w.counted = seen.started-w.started, seen.started, d.peak, false
-		d.peak = seen.waiting
+		w.excused, w.started, w.peak, w.counted = seen.Started-w.started, seen.Started, d.peak, false
+		d.peak = seen.Waiting
 	}
 	w.lastAt = now
 	if w.excused -= wasted; w.excused < 0 && w.peak > 0 && !w.counted {
@@ -170,73 +173,73 @@ func (d *doubt) countWaste(seen evidence, now time.Time) {
 	}
 }
 
-func (d *doubt) disappoint(jobs int, now time.Time) {
-	d.disappointments++
+func (d *Doubt) disappoint(jobs int, now time.Time) {
+	d.Disappointments++
 	d.level, d.disappointedAt = max(d.level, jobs), now
 }
 
 // remember doubts jobs as soon as they wait if as many came to nothing more than once, for some time.
-func (d *doubt) remember(seen evidence, patience time.Duration, now time.Time) {
-	if d.disappointments <= believedAnew && now.Before(d.disappointedAt.Add(longestMemory)) {
+func (d *Doubt) remember(seen Evidence, patience time.Duration, now time.Time) {
+	if d.Disappointments <= believedAnew && now.Before(d.disappointedAt.Add(longestMemory)) {
 		return
 	}
-	memory := requeue.Backoff(min(memories*patience, longestMemory), longestMemory, min(d.disappointments-believedAnew, doublings))
-	if d.jobs == 0 && !now.Before(d.disappointedAt.Add(memory)) {
+	memory := requeue.Backoff(min(memories*patience, longestMemory), longestMemory, min(d.Disappointments-believedAnew, doublings))
+	if d.Jobs == 0 && !now.Before(d.disappointedAt.Add(memory)) {
 		d.level = 0
 	}
-	if d.jobs == 0 && !now.Before(d.disappointedAt.Add(longestMemory)) {
-		d.disappointments = 0
+	if d.Jobs == 0 && !now.Before(d.disappointedAt.Add(longestMemory)) {
+		d.Disappointments = 0
 	}
-	d.jobs = max(d.jobs, min(seen.waiting, d.level))
+	d.Jobs = max(d.Jobs, min(seen.Waiting, d.level))
 }
 
 // disbelieve doubts jobs that have waited beside idle runners for as long as patience. If no job has started meanwhile, all of them
 // are. Otherwise some may be real, because a runner that is idle may be one that hangs: then one for each idle runner is doubted,
 // and twice as many every time. It returns when the next jobs will have waited for so long.
-func (d *doubt) disbelieve(seen evidence, patience time.Duration, now time.Time) time.Time {
-	u, pairs := &d.unmet, min(seen.idle, seen.waiting-seen.starting-d.jobs)
+func (d *Doubt) disbelieve(seen Evidence, patience time.Duration, now time.Time) time.Time {
+	u, pairs := &d.unmet, min(seen.Idle, seen.Waiting-seen.Starting-d.Jobs)
 	// Figures that fall for moments only keep the runners, so they don't interrupt it, unless jobs start: then these were real.
-	if u.broken = u.broken || pairs <= 0; u.broken && (seen.started > u.started || now.Sub(u.lastAt) >= surplusPatience) {
+	if u.broken = u.broken || pairs <= 0; u.broken && (seen.Started > u.started || now.Sub(u.lastAt) >= SurplusPatience) {
 		*u = unmet{}
 	}
 	if pairs <= 0 {
 		return time.Time{}
 	}
 	if u.since.IsZero() {
-		*u = unmet{since: now, pairs: pairs, waiting: seen.waiting, started: seen.started}
+		*u = unmet{since: now, pairs: pairs, waiting: seen.Waiting, started: seen.Started}
 	}
-	u.pairs, u.waiting, u.lastAt = min(u.pairs, pairs), min(u.waiting, seen.waiting), now
+	u.pairs, u.waiting, u.lastAt = min(u.pairs, pairs), min(u.waiting, seen.Waiting), now
 	if due := u.since.Add(patience); now.Before(due) {
 		return due
 	}
 	doubted := u.waiting
-	if seen.started > u.started {
-		doubted = min(doubted, d.jobs+max(u.pairs, d.jobs))
+	if seen.Started > u.started {
+		doubted = min(doubted, d.Jobs+max(u.pairs, d.Jobs))
 	}
-	if d.jobs == 0 {
+	if d.Jobs == 0 {
 		d.disappoint(doubted, now)
 	}
-	if !now.Before(d.probeSince.Add(requeue.Backoff(min(patience, longestMemory), longestMemory, min(d.probes, doublings)))) {
-		d.probeSince, d.probes = now, d.probes+1
+	if !now.Before(d.ProbeSince.Add(requeue.Backoff(min(patience, longestMemory), longestMemory, min(d.probes, doublings)))) {
+		d.ProbeSince, d.probes = now, d.probes+1
 	}
-	if seen.started > d.started {
-		d.fruitless, d.started = 0, seen.started
+	if seen.Started > d.started {
+		d.fruitless, d.started = 0, seen.Started
 	}
 	d.fruitless++
-	d.waste.caused = doubted - d.jobs
-	d.jobs, d.level, d.unmet = doubted, max(d.level, doubted), unmet{}
+	d.waste.caused = doubted - d.Jobs
+	d.Jobs, d.level, d.unmet = doubted, max(d.level, doubted), unmet{}
 	return time.Time{}
 }
 
-// again reports whether jobs have been doubted more than once in a row although none has started, when started jobs had.
-func (d *doubt) again(started int) bool { return d.fruitless > believedAnew && d.started == started }
+// Again reports whether jobs have been doubted more than once in a row although none has started, when started jobs had.
+func (d *Doubt) Again(started int) bool { return d.fruitless > believedAnew && d.started == started }
 
-// keepsOne reports whether an idle runner is kept, although nothing is doubted, because figures that go up and down would
+// KeepsOne reports whether an idle runner is kept, although nothing is doubted, because figures that go up and down would
 // otherwise create and remove one each time.
-func (d *doubt) keepsOne(patience time.Duration, now time.Time) bool {
-	return d.disappointments > believedAnew && d.level > 0 && now.Before(d.disappointedAt.Add(patience))
+func (d *Doubt) KeepsOne(patience time.Duration, now time.Time) bool {
+	return d.Disappointments > believedAnew && d.level > 0 && now.Before(d.disappointedAt.Add(patience))
 }
 
-// surplusPatience is how long there must be a surplus runner before one is removed. Job assignments and figures take
+// SurplusPatience is how long there must be a surplus runner before one is removed. Job assignments and figures take
 // different routes and disagree for seconds; if a runner is removed too early, a job waits for a new pod.
-const surplusPatience = 30 * time.Second
+const SurplusPatience = 30 * time.Second
