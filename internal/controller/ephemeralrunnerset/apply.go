@@ -15,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -23,14 +24,14 @@ import (
 func (c *Controller) apply(ctx context.Context, p *pass) error {
 	s := p.state
 	asked := c.ask(p)
-	unregistered := s.withoutRecentlyDeleted(p.plan.with(actionDeleteUnregistered), c.options.Clock.Now())
-	create := s.createLimit(p.plan)
+	unregistered := s.WithoutRecentlyDeleted(p.plan.With(scaling.DeleteUnregistered), c.options.Clock.Now())
+	create := s.CreateLimit(p.plan)
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
 	err := errors.Join(
 		c.failExitedIdle(ctx, p),
-		c.deleteRunners(ctx, p, p.plan.with(actionDelete)),
+		c.deleteRunners(ctx, p, p.plan.With(scaling.Delete)),
 		c.deleteUnchangedRunners(ctx, p, unregistered),
 	)
 	if create > 0 {
@@ -43,20 +44,20 @@ func (c *Controller) apply(ctx context.Context, p *pass) error {
 
 // ask asks GitHub what is planned, except about runners with a question already under way. It returns how many removals it requested.
 func (c *Controller) ask(p *pass) int {
-	deregister, lookUp := p.plan.with(actionDeregister), p.plan.with(actionLookUp)
+	deregister, lookUp := p.plan.With(scaling.Deregister), p.plan.With(scaling.LookUp)
 	if len(deregister)+len(lookUp) == 0 {
 		return 0
 	}
 	set, removals := p.set.DeepCopy(), 0 // the calls outlast the pass, which goes on to write the set's status
 	for _, r := range deregister {
-		if c.questions.Remove(set, p.state.subject(r)) {
-			p.state.noteAsked(r, true)
+		if c.questions.Remove(set, p.state.Subject(r)) {
+			p.state.NoteAsked(r, true)
 			removals++
 		}
 	}
 	for _, r := range lookUp {
-		if c.questions.LookUp(set, p.state.subject(r)) {
-			p.state.noteAsked(r, false)
+		if c.questions.LookUp(set, p.state.Subject(r)) {
+			p.state.NoteAsked(r, false)
 		}
 	}
 	return removals
@@ -64,17 +65,17 @@ func (c *Controller) ask(p *pass) int {
 
 // noteAnswers moves the answers that have arrived into the history. Failures are logged once for all runners: they seldom concern a
 // single one.
-func (c *Controller) noteAnswers(ctx context.Context, h *history, set types.NamespacedName, runners []*roster.Runner) {
+func (c *Controller) noteAnswers(ctx context.Context, h *scaling.History, set types.NamespacedName, runners []*roster.Runner) {
 	failed, cause := 0, error(nil)
 	for _, r := range runners {
-		if !h.asked(r) {
+		if !h.Asked(r) {
 			continue
 		}
 		call, answered := c.questions.Take(set, registrations.Registration{Runner: r.UID, ID: r.RegistrationID})
 		if !answered {
 			continue
 		}
-		h.noteAnswer(r, call)
+		h.NoteAnswer(r, call)
 		if call.Err != nil {
 			failed, cause = failed+1, call.Err
 		}
@@ -86,7 +87,7 @@ func (c *Controller) noteAnswers(ctx context.Context, h *history, set types.Name
 
 // create creates n runners, unless there are some that the plan did not count.
 func (c *Controller) create(ctx context.Context, p *pass, n int) error {
-	requested := p.state.creations
+	requested := p.state.Creations
 	inherited, err := c.inherit(ctx, p)
 	if inherited > 0 {
 		p.requeueBy(c.options.Clock.Now()) // the plan did not count them
@@ -113,7 +114,7 @@ func (c *Controller) createPlanned(ctx context.Context, p *pass, n int) error {
 
 // createRunners creates n runners under names chosen here.
 func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySecret string) error {
-	tries := p.state.creations.Begin(n, p.views, func() string { return kube.RunnerName(p.set.Name) })
+	tries := p.state.Creations.Begin(n, p.views, func() string { return kube.RunnerName(p.set.Name) })
 	labels := inheritedLabels(p.set, p.origin)
 	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *creations.Try) error {
 		t.Asked, t.Err = true, c.options.Client.Create(ctx, newRunner(p.set, labels, t.Name, p.specHash, proxySecret))
@@ -122,7 +123,7 @@ func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySec
 		}
 		return fmt.Errorf("create runner %s: %w", t.Name, t.Err)
 	})
-	p.state.creations.End(tries)
+	p.state.Creations.End(tries)
 	return err
 }
 
@@ -140,7 +141,7 @@ func (c *Controller) deleteUnchangedRunners(ctx context.Context, p *pass, runner
 // deleteEach deletes runners, each on condition that it has the resourceVersion given for it; nil matches any.
 func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*roster.Runner, resourceVersion func(*roster.Runner) *string) error {
 	now := c.options.Clock.Now()
-	remaining := p.state.withoutRecentlyDeleted(runners, now)
+	remaining := p.state.WithoutRecentlyDeleted(runners, now)
 	deleted := make(chan types.UID, len(remaining))
 	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *roster.Runner) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.Name, UID: r.UID}}
@@ -157,7 +158,7 @@ func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*roster.
 	})
 	close(deleted)
 	for uid := range deleted {
-		p.state.noteDeleted(uid, now)
+		p.state.NoteDeleted(uid, now)
 	}
 	return err
 }
@@ -165,7 +166,7 @@ func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*roster.
 // failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures. The runner's
 // own controller adds conditions and Event: this patch would replace the runner's whole list of conditions.
 func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
-	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.with(actionMarkFailed), func(ctx context.Context, r *roster.Runner) error {
+	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.With(scaling.MarkFailed), func(ctx context.Context, r *roster.Runner) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.Name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
@@ -174,7 +175,7 @@ func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
 		if r.Template != p.specHash {
 			spec = &corev1.PodSpec{} // the runner's own isn't known
 		}
-		object.Status.Message = p.state.exitedIdleMessage(r, spec)
+		object.Status.Message = p.state.ExitedIdleMessage(r, spec)
 		_, err := kube.PatchStatus(ctx, c.options.Client, object, before)
 		return client.IgnoreNotFound(err)
 	})

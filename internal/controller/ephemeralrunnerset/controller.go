@@ -20,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -79,7 +80,7 @@ type Controller struct {
 // setState is everything that the controller remembers of one set between passes. A set is reconciled by one worker at a
 // time, so only the map that holds it needs a lock.
 type setState struct {
-	*history
+	*scaling.History
 	uid types.UID
 	// scaleSet is the scale set to which the runners belong; metrics carry its name. A set that ARC created has another name.
 	scaleSet types.NamespacedName
@@ -167,7 +168,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := errors.Join(lostErr, listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // an error requeues the set
 	}
-	p.requeueBy(p.state.creations.ListDueAt())
+	p.requeueBy(p.state.Creations.ListDueAt())
 	return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
 }
 
@@ -180,12 +181,12 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	p.departing = c.departures.Of(p.set.Namespace, p.views)
 	jobWaits, due := c.jobPods.Of(p.set.Namespace, p.views)
 	p.requeueBy(due)
-	over := p.state.note(seen{
-		now: c.options.Clock.Now(), runners: p.views, patchID: p.set.Spec.PatchID, template: p.specHash,
-		configURL: roster.ConfigURLOf(&p.set.Spec.EphemeralRunnerSpec), departing: p.departing, jobWaits: jobWaits,
+	over := p.state.Note(scaling.Seen{
+		Now: c.options.Clock.Now(), Runners: p.views, PatchID: p.set.Spec.PatchID, Template: p.specHash,
+		ConfigURL: roster.ConfigURLOf(&p.set.Spec.EphemeralRunnerSpec), Departing: p.departing, JobWaits: jobWaits,
 	})
 	c.questions.Forget(key, over...)
-	c.noteAnswers(ctx, p.state.history, key, p.views)
+	c.noteAnswers(ctx, p.state.History, key, p.views)
 	return errors.Join(c.countUnseen(ctx, p), c.countBeside(ctx, p))
 }
 
@@ -203,17 +204,17 @@ type pass struct {
 	state  *setState
 	// specHash identifies the template from which runners are created. Like plan it is empty while the set is being deleted.
 	specHash string
-	plan     *plan
+	plan     *scaling.Plan
 	// requeueAt is when to reconcile the set again even if nothing changes; zero is never.
 	requeueAt time.Time
 }
 
 // makePlan plans the pass, with the limit on the runners of each set, and remembers what follows from the plan alone.
 func (p *pass) makePlan(ceiling int) {
-	p.plan = p.state.plan(p.views, demandOf(&p.set.Spec, ceiling).within(&p.origin.Spec), p.unseen)
-	p.state.follow(p.plan)
-	p.state.creations.Keep(p.plan.repeat)
-	p.requeueBy(p.plan.requeueAt)
+	p.plan = p.state.Plan(p.views, scaling.DemandOf(&p.set.Spec, ceiling).Within(&p.origin.Spec), p.unseen)
+	p.state.Follow(p.plan)
+	p.state.Creations.Keep(p.plan.Repeat)
+	p.requeueBy(p.plan.RequeueAt)
 }
 
 // requeueBy requeues the set at t at the latest; zero is never.
@@ -229,7 +230,7 @@ func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
 		return s
 	}
 	c.forgetLocked(key)
-	s := &setState{history: newHistory(creations.New(key, c.expectations)), uid: set.UID, scaleSet: kube.ScaleSetOf(set)}
+	s := &setState{History: scaling.New(creations.New(key, c.expectations)), uid: set.UID, scaleSet: kube.ScaleSetOf(set)}
 	c.states[key] = s
 	if c.options.PublishMetrics {
 		for _, cause := range v1alpha1.LostCauses { // the rise from no series to 1 would be none to Prometheus
@@ -264,7 +265,7 @@ func (c *Controller) served(scaleSet types.NamespacedName, except *setState) boo
 // forgetLocked drops what is remembered under a set's name. The caller holds the lock.
 func (c *Controller) forgetLocked(key types.NamespacedName) {
 	if s, known := c.states[key]; known {
-		c.questions.Forget(key, s.registrations()...)
+		c.questions.Forget(key, s.Registrations()...)
 		c.strays.Forget(key, &s.strays)
 	}
 	delete(c.states, key)
@@ -285,7 +286,7 @@ const unseenPause = time.Second
 // The set owns the proxy Secret, which is garbage collected.
 func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
 	p.state = c.setStateOf(p.set)
-	p.state.creations.Abandon()
+	p.state.Creations.Abandon()
 	listErr := errors.Join(c.countUnseen(ctx, p), c.tellLost(ctx, p))
 	switch {
 	case len(p.views) > 0:
@@ -296,7 +297,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 			return ctrl.Result{}, err // an error requeues the set
 		}
 		p.requeueBy(requeueAt)
-		p.requeueBy(p.state.creations.ListDueAt())
+		p.requeueBy(p.state.Creations.ListDueAt())
 		return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
 	case p.unseen.Expected > 0:
 		_, reportErr := c.reportLeft(ctx, p)
@@ -320,9 +321,9 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error)
 	}
 	before := p.set.DeepCopy()
 	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, kept...)
-	countWithDeleting(&p.set.Status, p.views)
+	scaling.CountWithDeleting(&p.set.Status, p.views)
 	p.set.Status.Capacity = new(p.set.Status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
-	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.UnseenWhileDeleted(p.set)...)
+	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.Creations.UnseenWhileDeleted(p.set)...)
 	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
 	if wrote {

@@ -31,17 +31,25 @@ import (
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
+// start is when runners were created that a test makes by hand.
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
 var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 
 // How long things take that other rooms decide, for tests that let the time pass.
 const (
-	surplusPatience                          = 30 * time.Second              // until a runner that is too many is removed
-	figuresSettleAfter                       = 10 * time.Second              // until lower figures are believed
-	firstCreatePause, longestCreatePause     = time.Second, time.Minute      // after failed creations
-	expectationTimeout                       = time.Minute                   // until the API server is asked about a runner that was created and is not seen
-	listPeriod                               = 30 * time.Second              // between two such questions
-	retryQuestionAfter, longestQuestionPause = 15 * time.Second, time.Minute // after questions that GitHub did not answer
-	jobWaitAfter                             = 30 * time.Second              // until a job's pod that can't run is told
+	settleAfterEnd, heldTimeout                                      = 3 * time.Second, 15 * time.Minute                            // for which a slot is held
+	maxFailedHistoryAge, lostHistoryLimit                            = time.Hour, 100                                               // of evidence
+	degradedThreshold                                                = 3                                                            // failures in a row that make a set Degraded
+	removalLag, askExitedAgainAfter, askAgainAfter, askWorkingPeriod = time.Minute, 30 * time.Second, time.Minute, 10 * time.Minute // of questions to GitHub
+	deletionSeenTimeout                                              = 30 * time.Second                                             // until a deletion is repeated
+	surplusPatience                                                  = 30 * time.Second                                             // until a runner that is too many is removed
+	figuresSettleAfter                                               = 10 * time.Second                                             // until lower figures are believed
+	firstCreatePause, longestCreatePause                             = time.Second, time.Minute                                     // after failed creations
+	expectationTimeout                                               = time.Minute                                                  // until the API server is asked about a runner that was created and is not seen
+	listPeriod                                                       = 30 * time.Second                                             // between two such questions
+	retryQuestionAfter, longestQuestionPause                         = 15 * time.Second, time.Minute                                // after questions that GitHub did not answer
+	jobWaitAfter                                                     = 30 * time.Second                                             // until a job's pod that can't run is told
 )
 
 // fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are fakes.
@@ -199,6 +207,10 @@ func (f *fixture) GetRunner(_ context.Context, id int) (*actions.RunnerReference
 		}
 	}
 	return found, nil
+}
+
+func runnerKey(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: setKey.Namespace, Name: name}
 }
 
 // newSet returns a set that wants the given number of runners.

@@ -14,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -91,7 +92,7 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 	there := func(organization string) bool {
 		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
 	}
-	newcomer := func() *setState { return &setState{history: newHistory(&creations.Memory{})} }
+	newcomer := func() *setState { return &setState{History: scaling.New(&creations.Memory{})} }
 	same := newcomer()
 	for name, second := range map[string]*setState{"the same set": same, "its replacement": newcomer()} {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestUnknownReasonsShareASeries(t *testing.T) {
 	others := testutil.CollectAndCount(runnersByState)
 	s := &setState{}
 	for i := range 10_000 {
-		failed, waits := roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed}, starting
+		failed, waits := roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed}, roster.Runner{}
 		failed.Reason, waits.Reason = fmt.Sprint("Forged", i), fmt.Sprint("Forged", i)
 		s.publishStates(set, []*roster.Runner{&failed, &waits})
 	}

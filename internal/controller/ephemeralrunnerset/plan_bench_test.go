@@ -14,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -48,15 +49,15 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 // onePass does everything that a pass does with the runners of a set, except for requests to the API server.
 func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 	views := c.roster.Of(set.UID)
-	s.note(seen{
-		now: start, runners: views, patchID: set.Spec.PatchID, template: "template", configURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec),
+	s.Note(scaling.Seen{
+		Now: start, Runners: views, PatchID: set.Spec.PatchID, Template: "template", ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec),
 	})
-	c.noteAnswers(context.Background(), s.history, setKey, views)
-	s.creations.Observe(views)
-	p := s.plan(views, demandOf(&set.Spec, 0), s.creations.Unseen(start))
-	s.follow(p)
-	s.creations.Keep(p.repeat)
-	s.describe(&set.Status, set, views, p)
+	c.noteAnswers(context.Background(), s.History, setKey, views)
+	s.Creations.Observe(views)
+	p := s.Plan(views, scaling.DemandOf(&set.Spec, 0), s.Creations.Unseen(start))
+	s.Follow(p)
+	s.Creations.Keep(p.Repeat)
+	s.Describe(&set.Status, set, views, p)
 }
 
 // A set has at most ten passes a second (see gatherPeriod), whatever happens to its runners. So the time of one pass bounds

@@ -22,7 +22,7 @@ const proxyReapplyPeriod = time.Minute
 
 // restoreProxySecret ensures the proxy Secret for runners that are starting, in passes that create none.
 func (c *Controller) restoreProxySecret(ctx context.Context, p *pass) error {
-	if p.plan.tally.starting == 0 || p.state.creations.Closed {
+	if p.plan.Tally.Starting == 0 || p.state.Creations.Closed {
 		return nil
 	}
 	_, err := c.ensureProxySecret(ctx, p)

@@ -149,7 +149,7 @@ func TestRefusedDeletionOfTheSecretIsRepeatedWithAPause(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuseDrop = errNoAnswer
 		f.passes(3, 1)
-		if f.wantRunners(1); !f.state().creations.Allowed(time.Now()) {
+		if f.wantRunners(1); !f.state().Creations.Allowed(time.Now()) {
 			t.Error("it keeps runners from being created")
 		}
 		f.refuseDrop = nil

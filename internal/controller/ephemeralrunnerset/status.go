@@ -27,7 +27,7 @@ const reportPeriod = time.Second
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	set, s, now := p.set, p.state, c.options.Clock.Now()
 	before := set.DeepCopy()
-	s.describe(&set.Status, set, p.views, p.plan)
+	s.Describe(&set.Status, set, p.views, p.plan)
 	kept, lookAt := c.tellKept(ctx, p, now)
 	report.SetConditions(&set.Status.Conditions, set.Generation, now, kept...)
 	p.requeueBy(lookAt)
@@ -53,7 +53,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 // tellMoved records an Event about each node from which the set's runners are moved, once for each of its signs.
 func (c *Controller) tellMoved(ctx context.Context, p *pass) {
 	counts := map[departures.Departure]int{}
-	for _, r := range p.plan.moved {
+	for _, r := range p.plan.Moved {
 		counts[p.departing[r.UID]]++
 	}
 	told := map[string]int{}

@@ -23,7 +23,7 @@ const listTimeout = 10 * time.Second
 // countUnseen counts the set's runners that the watch has not shown. It asks the API server about runners that should have
 // been seen by now: if the watch is broken or refused, they would otherwise be created again every minute, without end.
 func (c *Controller) countUnseen(ctx context.Context, p *pass) error {
-	requested := p.state.creations
+	requested := p.state.Creations
 	requested.Observe(p.views)
 	var err error
 	if overdue := requested.Overdue(c.options.Clock.Now()); len(overdue) > 0 {
@@ -91,7 +91,7 @@ func (c *Controller) countBeside(ctx context.Context, p *pass) error {
 // created and the watch does not show yet: without them a leader that takes over while watches lag would create the
 // same number again, beyond maxRunners. It returns how many there are.
 func (c *Controller) inherit(ctx context.Context, p *pass) (int, error) {
-	requested := p.state.creations
+	requested := p.state.Creations
 	if requested.Listed() {
 		return 0, nil
 	}

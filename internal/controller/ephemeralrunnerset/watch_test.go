@@ -11,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 // withOwner gives a runner another owner.
@@ -18,6 +19,13 @@ func withOwner(kind, name string, uid types.UID) func(*v1alpha1.EphemeralRunner)
 	return func(r *v1alpha1.EphemeralRunner) {
 		r.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: uid, Controller: new(true)}}
 	}
+}
+
+func names(runners []*roster.Runner) (all []string) {
+	for _, r := range runners {
+		all = append(all, r.Name)
+	}
+	return all
 }
 
 // A set is enqueued only for changes that may affect a decision.
@@ -95,13 +103,13 @@ func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
 	before := c.roster.Of(set.UID)
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(t.Context(), runners)
-	s.creations.Observe(before)
-	if got := len(before) + s.creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
+	s.Creations.Observe(before)
+	if got := len(before) + s.Creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
 		t.Errorf("%d runners in the pass during which it was seen, want 1", got)
 	}
 	after := c.roster.Of(set.UID)
-	s.creations.Observe(after)
-	if got := len(after) + s.creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
+	s.Creations.Observe(after)
+	if got := len(after) + s.Creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
 		t.Errorf("%d runners in the next pass, want 1", got)
 	}
 }

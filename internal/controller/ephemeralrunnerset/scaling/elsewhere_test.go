@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func (s *scenario) outcomeOf() outcome {
 	for began := s.now; s.now.Sub(began) <= askWorkingPeriod+heldTimeout; s.later(15 * time.Second).publish(s.want.replicas) {
 		p := s.pass()
 		for what, list := range map[string][]*roster.Runner{
-			"delete": p.with(actionDelete), "delete unregistered": p.with(actionDeleteUnregistered), "deregister": p.with(actionDeregister), "look up": p.with(actionLookUp),
+			"delete": p.With(Delete), "delete unregistered": p.With(DeleteUnregistered), "deregister": p.With(Deregister), "look up": p.With(LookUp),
 		} {
 			if len(list) == 1 {
 				return outcome{s.now.Sub(began), what}

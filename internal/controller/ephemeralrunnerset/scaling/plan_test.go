@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"math"
@@ -38,12 +38,12 @@ func TestCreation(t *testing.T) {
 			for _, r := range test.runners {
 				s.add(1, r)
 			}
-			s.note(s.seen())
-			p := s.history.plan(s.runners, s.want, creations.Unseen{Expected: test.expected})
+			s.Note(s.seen())
+			p := s.History.Plan(s.runners, s.want, creations.Unseen{Expected: test.expected})
 			if p.create != test.want {
 				t.Errorf("create %d, want %d", p.create, test.want)
 			}
-			if continues := p.requeueAt.Equal(s.now); continues != (test.want == maxCreatesPerPass) {
+			if continues := p.RequeueAt.Equal(s.now); continues != (test.want == maxCreatesPerPass) {
 				t.Errorf("continues at once: %t", continues)
 			}
 		})
@@ -53,15 +53,15 @@ func TestCreation(t *testing.T) {
 // The rest of an absurd figure is not planned a thousand times a second while nothing may be created.
 func TestAbsurdFigureWaitsForTheNextTry(t *testing.T) {
 	for name, refuse := range map[string]func(*scenario){
-		"refused":              func(s *scenario) { s.creations.Settle(errOverQuota, s.now) },
-		"namespace terminates": func(s *scenario) { s.creations.Closed = true },
+		"refused":              func(s *scenario) { s.Creations.Settle(errOverQuota, s.now) },
+		"namespace terminates": func(s *scenario) { s.Creations.Closed = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(1 << 31)
 			s.want.maxRunners = v1alpha1.MaxRunnersUnlimited
 			refuse(s)
-			if p := s.pass(); p.create != maxCreatesPerPass || p.requeueAt.Equal(s.now) {
-				t.Errorf("create %d, again %s after now; want %d, and not at once", p.create, p.requeueAt.Sub(s.now), maxCreatesPerPass)
+			if p := s.pass(); p.create != maxCreatesPerPass || p.RequeueAt.Equal(s.now) {
+				t.Errorf("create %d, again %s after now; want %d, and not at once", p.create, p.RequeueAt.Sub(s.now), maxCreatesPerPass)
 			}
 		})
 	}
@@ -70,14 +70,14 @@ func TestAbsurdFigureWaitsForTheNextTry(t *testing.T) {
 func TestSurplusWaitsForPatienceAndANewerFigure(t *testing.T) {
 	s := newScenario(0)
 	s.add(2, idle)
-	if p := s.pass(); len(p.going()) != 0 || p.requeueAt.Sub(s.now) != surplusPatience {
-		t.Fatalf("at once: deregister %v, again in %s", names(p.with(actionDeregister)), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.going()) != 0 || p.RequeueAt.Sub(s.now) != surplusPatience {
+		t.Fatalf("at once: deregister %v, again in %s", names(p.With(Deregister)), p.RequeueAt.Sub(s.now))
 	}
-	if p := s.later(surplusPatience).pass(); len(p.with(actionDeregister)) != 0 {
-		t.Errorf("without a newer figure: deregister %v", names(p.with(actionDeregister)))
+	if p := s.later(surplusPatience).pass(); len(p.With(Deregister)) != 0 {
+		t.Errorf("without a newer figure: deregister %v", names(p.With(Deregister)))
 	}
-	if p := s.publish(0).pass(); len(p.with(actionDeregister)) != 2 {
-		t.Errorf("with a newer figure: deregister %v, want both", names(p.with(actionDeregister)))
+	if p := s.publish(0).pass(); len(p.With(Deregister)) != 2 {
+		t.Errorf("with a newer figure: deregister %v, want both", names(p.With(Deregister)))
 	}
 }
 
@@ -86,13 +86,13 @@ func TestSurplusUnitsHaveTheirOwnClocks(t *testing.T) {
 	s.add(3, idle)
 	s.pass() // one surplus runner
 	s.later(20 * time.Second).publish(1).pass()
-	if p := s.later(10 * time.Second).publish(1).pass(); len(p.with(actionDeregister)) != 1 {
-		t.Errorf("deregister %v, want the one that has been surplus for 30 s", names(p.with(actionDeregister)))
+	if p := s.later(10 * time.Second).publish(1).pass(); len(p.With(Deregister)) != 1 {
+		t.Errorf("deregister %v, want the one that has been surplus for 30 s", names(p.With(Deregister)))
 	}
 	// Returning demand stops the youngest clock.
 	s.publish(2).pass()
-	if p := s.later(19 * time.Second).publish(1).pass(); len(p.with(actionDeregister)) != 1 {
-		t.Errorf("deregister %v: the second's clock must have restarted", names(p.with(actionDeregister)))
+	if p := s.later(19 * time.Second).publish(1).pass(); len(p.With(Deregister)) != 1 {
+		t.Errorf("deregister %v: the second's clock must have restarted", names(p.With(Deregister)))
 	}
 }
 
@@ -104,9 +104,9 @@ func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
 	s.later(time.Second)
 	for _, replicas := range []int{0, 2, 3} {
 		s.publish(replicas)
-		s.note(s.seen())
+		s.Note(s.seen())
 		before := slices.Clone(s.surplus)
-		first, second := s.history.plan(s.runners, s.want, creations.Unseen{}), s.history.plan(s.runners, s.want, creations.Unseen{})
+		first, second := s.History.Plan(s.runners, s.want, creations.Unseen{}), s.History.Plan(s.runners, s.want, creations.Unseen{})
 		if len(first.surplus) != 3-replicas || !slices.Equal(first.surplus, second.surplus) || !slices.Equal(s.surplus, before) {
 			t.Errorf("%d replicas: clocks %v, then %v; those remembered were %v, are %v", replicas, first.surplus, second.surplus, before, s.surplus)
 		}
@@ -150,10 +150,10 @@ func TestVictims(t *testing.T) {
 	s.pass()
 	s.later(surplusPatience).publish(1)
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.Name}, names(p.with(actionDeleteUnregistered))); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.Name}, names(p.With(DeleteUnregistered))); diff != "" {
 		t.Errorf("deleted if still unregistered (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{registered.Name, up.Name}, names(p.with(actionDeregister))); diff != "" {
+	if diff := cmp.Diff([]string{registered.Name, up.Name}, names(p.With(Deregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
@@ -166,12 +166,12 @@ func TestVictimWhoseRemovalIsUnderWayCounts(t *testing.T) {
 	s.later(surplusPatience).publish(1)
 	s.historyOf(first).AskedAt, s.historyOf(first).Removing = s.now, true
 	if p := s.pass(); len(p.going()) != 0 {
-		t.Errorf("removed %v, want none except the one whose removal is under way", names(p.with(actionDeregister)))
+		t.Errorf("removed %v, want none except the one whose removal is under way", names(p.With(Deregister)))
 	}
 	s.answer(first, registrations.Busy)
 	s.want.replicas = 1
-	if p := s.pass(); len(p.with(actionDeregister)) != 1 || p.with(actionDeregister)[0] == first {
-		t.Errorf("removed %v; want the other one, as the first is busy", names(p.with(actionDeregister)))
+	if p := s.pass(); len(p.With(Deregister)) != 1 || p.With(Deregister)[0] == first {
+		t.Errorf("removed %v; want the other one, as the first is busy", names(p.With(Deregister)))
 	}
 }
 
@@ -196,10 +196,10 @@ func TestTemplateChangeReplacesIdleRunnersOnly(t *testing.T) {
 	unregistered := s.add(1, old(starting))
 	up := s.add(1, old(idle))
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.Name}, names(p.with(actionDeleteUnregistered))); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.Name}, names(p.With(DeleteUnregistered))); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{up.Name}, names(p.with(actionDeregister))); diff != "" {
+	if diff := cmp.Diff([]string{up.Name}, names(p.With(Deregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
@@ -211,10 +211,10 @@ func TestOneThingIsDoneAboutARunner(t *testing.T) {
 	old.Template = "former"
 	r := s.add(1, old)
 
-	s.note(s.seen())
+	s.Note(s.seen())
 	s.historyOf(r).RetryAt = s.now.Add(idlePatience)
 	s.pass()
-	if p := s.later(idlePatience).pass(); len(p.order) != 1 || p.decided[r] != actionDeregister {
+	if p := s.later(idlePatience).pass(); len(p.order) != 1 || p.decided[r] != Deregister {
 		t.Errorf("decided %v about %v, want it removed and nothing else", p.decided[r], names(p.order))
 	}
 }
@@ -224,8 +224,8 @@ func TestRemovedRunnersAreDeleted(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.historyOf(r).RemovedAt = s.now
-	if p := s.pass(); len(p.with(actionDelete)) != 1 {
-		t.Errorf("delete %v, want the runner GitHub has removed", names(p.with(actionDelete)))
+	if p := s.pass(); len(p.With(Delete)) != 1 {
+		t.Errorf("delete %v, want the runner GitHub has removed", names(p.With(Delete)))
 	}
 }
 
@@ -249,7 +249,7 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(0)
 			s.add(2, idle)
-			s.want = demandOf(&test.spec, test.ceiling)
+			s.want = DemandOf(&test.spec, test.ceiling)
 			p := s.pass()
 			if p.create != test.create {
 				t.Errorf("%d runners are created, want %d", p.create, test.create)
@@ -286,8 +286,8 @@ func TestRepetitions(t *testing.T) {
 			}
 			s.pass()
 			s.out = test.out
-			if p := s.later(longestPause).pass(); p.repeat != test.wantRepeat || p.create != test.wantMade {
-				t.Errorf("repeat %d, create %d; want %d and %d", p.repeat, p.create, test.wantRepeat, test.wantMade)
+			if p := s.later(longestPause).pass(); p.Repeat != test.wantRepeat || p.create != test.wantMade {
+				t.Errorf("repeat %d, create %d; want %d and %d", p.Repeat, p.create, test.wantRepeat, test.wantMade)
 			}
 		})
 	}
@@ -300,13 +300,13 @@ func TestUnansweredCreationsAreNotSurplus(t *testing.T) {
 	s.out = creations.Unseen{Expected: 5, Uncertain: 5}
 	s.pass()
 	if p := s.later(surplusPatience).publish(5).pass(); len(p.going()) != 0 {
-		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.with(actionDeregister)))
+		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.With(Deregister)))
 	}
 }
 
 func TestTemplateOfARunner(t *testing.T) {
-	h := newHistory(&creations.Memory{})
-	h.note(seen{template: "now"})
+	h := New(&creations.Memory{})
+	h.Note(Seen{Template: "now"})
 	for template, old := range map[string]bool{"now": false, "former": true, "": false /* ARC's */} {
 		if got := h.oldTemplate(&roster.Runner{Template: template}); got != old {
 			t.Errorf("a runner of template %q is of an old one: %t", template, got)

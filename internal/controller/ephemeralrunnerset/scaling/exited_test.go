@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"testing"
@@ -24,7 +24,7 @@ func (s *scenario) exitOne() *roster.Runner {
 func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, exited)
-	if p := s.later(settleAfterEnd).pass(); len(p.with(actionMarkFailed))+len(p.unexplained)+len(p.with(actionLookUp))+len(p.with(actionDelete))+p.create != 0 {
+	if p := s.later(settleAfterEnd).pass(); len(p.With(MarkFailed))+len(p.unexplained)+len(p.With(LookUp))+len(p.With(Delete))+p.create != 0 {
 		t.Errorf("before a newer figure: %+v", p)
 	}
 }
@@ -64,11 +64,11 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 				if i > 0 {
 					p = s.later(max(askExitedAgainAfter, s.historyOf(r).RetryAt.Sub(s.now))).pass()
 				}
-				if len(p.with(actionLookUp)) != 1 {
+				if len(p.With(LookUp)) != 1 {
 					t.Fatalf("question %d is not asked", i+1)
 				}
 				s.historyOf(r).AskedAt = s.now
-				s.noteAnswer(r, call)
+				s.NoteAnswer(r, call)
 				p = s.pass()
 			}
 			if got := exitOutcome(p); got != test.want {
@@ -79,13 +79,13 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 }
 
 // exitOutcome names what a plan intends for the one runner that exited.
-func exitOutcome(p *plan) string {
+func exitOutcome(p *Plan) string {
 	switch {
-	case len(p.with(actionDelete)) == 1:
+	case len(p.With(Delete)) == 1:
 		return "delete"
-	case len(p.with(actionMarkFailed)) == 1:
+	case len(p.With(MarkFailed)) == 1:
 		return "fail"
-	case len(p.unexplained) == 1 && len(p.with(actionLookUp)) == 1:
+	case len(p.unexplained) == 1 && len(p.With(LookUp)) == 1:
 		return "ask"
 	case len(p.unexplained) == 1:
 		return "wait"
@@ -98,8 +98,8 @@ func TestExitThatGitHubNeverExplainsIsAFailure(t *testing.T) {
 	s := newScenario(1)
 	s.exitOne()
 	s.pass()
-	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.with(actionLookUp)) != 0 {
-		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.with(actionLookUp)))
+	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.With(LookUp)) != 0 {
+		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.With(LookUp)))
 	}
 }
 
@@ -109,7 +109,7 @@ func TestRunnerWithoutARecordHadAJob(t *testing.T) {
 	s.add(3, failedOne)
 	r := s.exitOne()
 	s.pass()
-	s.noteAnswer(r, answered(registrations.Missing))
+	s.NoteAnswer(r, answered(registrations.Missing))
 	if p := s.pass(); s.failures.count != 0 || p.create != 5 {
 		t.Errorf("%d failures, create %d; want none, and 5", s.failures.count, p.create)
 	}
@@ -167,8 +167,8 @@ func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
 	s.pass()
 	s.later(settleAfterEnd).publish(10).pass()
 	s.later(firstPause).add(1, idle)
-	if p := s.pass(); p.create != 0 || p.requeueAt.Sub(s.now) != provenAfter {
-		t.Errorf("create %d, again in %s; want none until it is proven", p.create, p.requeueAt.Sub(s.now))
+	if p := s.pass(); p.create != 0 || p.RequeueAt.Sub(s.now) != provenAfter {
+		t.Errorf("create %d, again in %s; want none until it is proven", p.create, p.RequeueAt.Sub(s.now))
 	}
 	if p := s.later(provenAfter).pass(); p.create != 1 {
 		t.Errorf("create %d, want the next tried", p.create)

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"slices"
@@ -14,14 +14,14 @@ const longestRest = 2 * time.Hour
 
 // rest lets time pass in which nothing happens, at most until just before the pass that the controller has requested. If
 // there were something to do then that the last pass had not begun, it would be done too late or, without an event, never.
-func (sim *simulation) rest(t *testing.T, p *plan) {
+func (sim *simulation) rest(t *testing.T, p *Plan) {
 	t.Helper()
 	former := p
-	if !sim.state.creations.PausedUntil(sim.now()).IsZero() {
+	if !sim.state.Creations.PausedUntil(sim.now()).IsZero() {
 		former, p = p, sim.planned() // the error of the creations brings another pass at once
 	}
 	limit := longestRest
-	if due := kube.EarlierOf(p.requeueAt, sim.state.creations.ListDueAt()); !due.IsZero() {
+	if due := kube.EarlierOf(p.RequeueAt, sim.state.Creations.ListDueAt()); !due.IsZero() {
 		limit = min(limit, due.Sub(sim.now())-time.Millisecond)
 	}
 	if limit <= 0 {
@@ -37,25 +37,25 @@ func (sim *simulation) rest(t *testing.T, p *plan) {
 // newIn returns how many runners a plan creates, and which runners it deletes, asks about or marks as failed, unless an
 // earlier plan did so already. While a question to GitHub is open, whose answer brings a pass, other runners may be picked
 // for deletion.
-func (sim *simulation) newIn(p *plan, former ...*plan) (create int, about []*roster.Runner) {
-	waiting := sim.state.withoutRecentlyDeleted(p.order, sim.now())
+func (sim *simulation) newIn(p *Plan, former ...*Plan) (create int, about []*roster.Runner) {
+	waiting := sim.state.WithoutRecentlyDeleted(p.order, sim.now())
 	for _, r := range p.order {
 		what := p.decided[r]
-		began := slices.ContainsFunc(former, func(before *plan) bool { return before.does(r, what) })
+		began := slices.ContainsFunc(former, func(before *Plan) bool { return before.does(r, what) })
 		switch what {
-		case actionDeregister, actionLookUp:
+		case Deregister, LookUp:
 			began = sim.inFlight[r.UID] != nil
-		case actionDelete, actionDeleteUnregistered:
+		case Delete, DeleteUnregistered:
 			began = began || len(sim.inFlight) > 0 || !slices.Contains(waiting, r)
 		}
 		if !began {
 			about = append(about, r)
 		}
 	}
-	return sim.state.createLimit(p), about
+	return sim.state.CreateLimit(p), about
 }
 
 // does reports whether the plan does that with the runner, whose view may be a later one.
-func (p *plan) does(r *roster.Runner, what action) bool {
-	return slices.ContainsFunc(p.with(what), func(other *roster.Runner) bool { return other.UID == r.UID })
+func (p *Plan) does(r *roster.Runner, what Action) bool {
+	return slices.ContainsFunc(p.With(what), func(other *roster.Runner) bool { return other.UID == r.UID })
 }

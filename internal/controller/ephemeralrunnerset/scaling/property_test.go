@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"fmt"
@@ -124,22 +124,22 @@ func (sim *simulation) standStill() {
 }
 
 // idle reports whether there is nothing to do.
-func (p *plan) idle() bool {
-	return p.repeat+p.create == 0 && len(p.with(actionDelete))+len(p.with(actionDeleteUnregistered))+len(p.with(actionDeregister))+len(p.with(actionLookUp))+len(p.with(actionMarkFailed)) == 0
+func (p *Plan) idle() bool {
+	return p.Repeat+p.create == 0 && len(p.With(Delete))+len(p.With(DeleteUnregistered))+len(p.With(Deregister))+len(p.With(LookUp))+len(p.With(MarkFailed)) == 0
 }
 
 // pass does what Reconcile does up to the plan; then the plan is checked and carried out.
-func (sim *simulation) pass(t *testing.T) *plan {
+func (sim *simulation) pass(t *testing.T) *Plan {
 	t.Helper()
-	p, first := sim.planned(), !sim.state.creations.Listed()
+	p, first := sim.planned(), !sim.state.Creations.Listed()
 	sim.check(t, p)
 	made := sim.apply(p)
-	if first && made == 0 && sim.state.creations.Listed() { // it has found runners that the plan did not count
+	if first && made == 0 && sim.state.Creations.Listed() { // it has found runners that the plan did not count
 		p = sim.planned()
 		sim.check(t, p)
 		made = sim.apply(p)
 	}
-	_, shelved := sim.state.creations.Uncertain()
+	_, shelved := sim.state.Creations.Uncertain()
 	if alive := sim.alive(); made > 0 && alive > sim.seen.maxRunners {
 		t.Errorf("%d created and %d alive: more than maxRunners %d", made, alive, sim.seen.maxRunners)
 	}
@@ -155,7 +155,7 @@ func (sim *simulation) pass(t *testing.T) *plan {
 // without counting it among those that may not exist: it would never be replaced.
 func (sim *simulation) checkExpected(t *testing.T) {
 	t.Helper()
-	repeated, shelved := sim.state.creations.Uncertain()
+	repeated, shelved := sim.state.Creations.Uncertain()
 	for name := range sim.expectations.Pending(setKey) {
 		if !sim.decided[name] && !slices.Contains(repeated, name) && !slices.Contains(shelved, name) {
 			t.Errorf("%s is waited for, and not tried again, although it was never created", name)
@@ -164,11 +164,11 @@ func (sim *simulation) checkExpected(t *testing.T) {
 }
 
 // planned does what Reconcile does up to the plan.
-func (sim *simulation) planned() *plan {
+func (sim *simulation) planned() *Plan {
 	s := sim.state
-	for _, over := range s.note(seen{
-		now: sim.now(), runners: sim.cache, patchID: sim.seen.patchID, template: fmt.Sprint(sim.template), configURL: sim.configURL,
-		departing: sim.departures.Of(setKey.Namespace, sim.cache),
+	for _, over := range s.Note(Seen{
+		Now: sim.now(), Runners: sim.cache, PatchID: sim.seen.patchID, Template: fmt.Sprint(sim.template), ConfigURL: sim.configURL,
+		Departing: sim.departures.Of(setKey.Namespace, sim.cache),
 	}) {
 		delete(sim.inFlight, over.Runner)
 		delete(sim.answers, over.Runner)
@@ -176,12 +176,12 @@ func (sim *simulation) planned() *plan {
 	for _, r := range sim.cache {
 		if call, known := sim.answers[r.UID]; known {
 			delete(sim.answers, r.UID)
-			s.noteAnswer(r, call)
+			s.NoteAnswer(r, call)
 		}
 	}
-	p := s.plan(sim.cache, sim.seen.demand, sim.unseen())
-	s.follow(p)
-	s.creations.Keep(p.repeat)
+	p := s.Plan(sim.cache, sim.seen.Demand, sim.unseen())
+	s.Follow(p)
+	s.Creations.Keep(p.Repeat)
 	return p
 }
 
@@ -189,10 +189,10 @@ func (sim *simulation) planned() *plan {
 func (sim *simulation) passAgain(t *testing.T) {
 	t.Helper()
 	p, s := sim.planned(), sim.state
-	deletedAgain := append(s.withoutRecentlyDeleted(p.with(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.with(actionDeleteUnregistered), sim.now())...)
+	deletedAgain := append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()), s.WithoutRecentlyDeleted(p.With(DeleteUnregistered), sim.now())...)
 	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *roster.Runner) bool { return !sim.deletes(p, r) })
-	asked := slices.ContainsFunc(append(p.with(actionDeregister), p.with(actionLookUp)...), func(r *roster.Runner) bool { return sim.inFlight[r.UID] == nil })
-	if create := s.createLimit(p); create > p.repeat || len(deletedAgain) != 0 || asked {
+	asked := slices.ContainsFunc(append(p.With(Deregister), p.With(LookUp)...), func(r *roster.Runner) bool { return sim.inFlight[r.UID] == nil })
+	if create := s.CreateLimit(p); create > p.Repeat || len(deletedAgain) != 0 || asked {
 		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(deletedAgain), asked)
 	}
 }
@@ -221,11 +221,11 @@ func (sim *simulation) alive() int {
 }
 
 // checkOrder fails the test if a plan has more than one action for a runner.
-func (p *plan) checkOrder(t *testing.T) {
+func (p *Plan) checkOrder(t *testing.T) {
 	t.Helper()
 	seen := map[types.UID]bool{}
 	for _, r := range p.order {
-		if seen[r.UID] || p.decided[r] == actionNone {
+		if seen[r.UID] || p.decided[r] == None {
 			t.Errorf("about %s more than one thing is decided, or none", r.Name)
 		}
 		seen[r.UID] = true
@@ -233,21 +233,21 @@ func (p *plan) checkOrder(t *testing.T) {
 }
 
 // check fails the test if the plan breaks a rule.
-func (sim *simulation) check(t *testing.T, p *plan) {
+func (sim *simulation) check(t *testing.T, p *Plan) {
 	t.Helper()
 	p.checkOrder(t)
 	for _, r := range sim.runners {
-		deleted := slices.ContainsFunc(p.with(actionDelete), func(d *roster.Runner) bool { return d.UID == r.UID })
+		deleted := slices.ContainsFunc(p.With(Delete), func(d *roster.Runner) bool { return d.UID == r.UID })
 		if deleted && r.busy && r.up && !r.Completed && r.ConfigURL == sim.configURL {
 			t.Errorf("%s is deleted though it has a job: %+v", r.Name, r)
 		}
 	}
-	for _, r := range append(slices.Clone(p.with(actionDeregister)), p.with(actionLookUp)...) {
+	for _, r := range append(slices.Clone(p.With(Deregister)), p.With(LookUp)...) {
 		if r.ConfigURL != sim.configURL {
 			t.Errorf("%s is asked about where it was never registered", r.Name)
 		}
 	}
-	for _, r := range p.with(actionMarkFailed) {
+	for _, r := range p.With(MarkFailed) {
 		if is := sim.find(r); is != nil && !is.registered && sim.now().Sub(sim.state.historyOf(r).exitedAt) < explanationTimeout {
 			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.Name, is)
 		}
@@ -257,9 +257,9 @@ func (sim *simulation) check(t *testing.T, p *plan) {
 }
 
 // checkMovedOnce fails the test if the plan moves a runner that came to its node when the manager had seen that it was cordoned.
-func (sim *simulation) checkMovedOnce(t *testing.T, p *plan) {
+func (sim *simulation) checkMovedOnce(t *testing.T, p *Plan) {
 	t.Helper()
-	for _, r := range p.moved {
+	for _, r := range p.Moved {
 		if is := sim.find(r); is != nil && is.node > 0 && sim.signed[is.node-1] > 0 && is.born > max(sim.signed[is.node-1], sim.restarted) {
 			t.Errorf("%s is moved though it came to its node when that was cordoned", r.Name)
 		}
@@ -281,11 +281,11 @@ func (sim *simulation) checkMoved(t *testing.T) {
 
 // checkMaximum fails the test if the plan goes beyond maxRunners. A plan made before the list is not carried out if the list
 // shows more runners.
-func (sim *simulation) checkMaximum(t *testing.T, p *plan) {
+func (sim *simulation) checkMaximum(t *testing.T, p *Plan) {
 	t.Helper()
-	repeated, _ := sim.state.creations.Uncertain()
+	repeated, _ := sim.state.Creations.Uncertain()
 	alive, create := sim.alive(), p.create+sim.absent(repeated)
-	if sim.state.creations.Listed() && create > 0 && alive+create > sim.seen.maxRunners {
+	if sim.state.Creations.Listed() && create > 0 && alive+create > sim.seen.maxRunners {
 		t.Errorf("%d alive and %d to create: more than maxRunners %d", alive, create, sim.seen.maxRunners)
 	}
 }

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"testing"
@@ -78,8 +78,8 @@ func TestHeldUntilFigureAfterEnd(t *testing.T) {
 func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, failedJob)
-	if p := s.pass(); len(p.with(actionDeregister)) != 1 {
-		t.Fatalf("GitHub is asked to remove %v, want the failed runner", names(p.with(actionDeregister)))
+	if p := s.pass(); len(p.With(Deregister)) != 1 {
+		t.Fatalf("GitHub is asked to remove %v, want the failed runner", names(p.With(Deregister)))
 	}
 	s.historyOf(r).RemovedAt = s.now
 	s.later(time.Minute).pass()
@@ -87,8 +87,8 @@ func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 		t.Errorf("agreed, no newer figure: slot %d, want held", got)
 	}
 	s.publish(1)
-	if p := s.pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.with(actionDelete)) != 1 {
-		t.Errorf("agreed, newer figure: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.with(actionDelete)))
+	if p := s.pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.With(Delete)) != 1 {
+		t.Errorf("agreed, newer figure: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.With(Delete)))
 	}
 }
 
@@ -100,11 +100,11 @@ func TestHeldSlotOfADeletedRunnerIsAskedAbout(t *testing.T) {
 	r.Deleting = true
 	s.add(1, r)
 	p := s.pass()
-	if len(p.with(actionDeregister)) != 1 || p.requeueAt.Sub(s.now) != heldTimeout {
-		t.Errorf("GitHub is asked to remove %v, planned again in %s; want the runner, and %s", names(p.with(actionDeregister)), p.requeueAt.Sub(s.now), heldTimeout)
+	if len(p.With(Deregister)) != 1 || p.RequeueAt.Sub(s.now) != heldTimeout {
+		t.Errorf("GitHub is asked to remove %v, planned again in %s; want the runner, and %s", names(p.With(Deregister)), p.RequeueAt.Sub(s.now), heldTimeout)
 	}
-	if p = s.later(heldTimeout).pass(); p.create != 1 || len(p.with(actionDelete)) != 0 {
-		t.Errorf("create %d, delete %v after %s; want 1, and not to delete it again", p.create, names(p.with(actionDelete)), heldTimeout)
+	if p = s.later(heldTimeout).pass(); p.create != 1 || len(p.With(Delete)) != 0 {
+		t.Errorf("create %d, delete %v after %s; want 1, and not to delete it again", p.create, names(p.With(Delete)), heldTimeout)
 	}
 }
 
@@ -114,11 +114,11 @@ func TestACompletedRunnerIsHeldAtMostFifteenMinutes(t *testing.T) {
 	completed := succeeded
 	completed.HadJob, completed.Completed, completed.JobPatchID = true, true, 50_000
 	r := s.add(1, completed)
-	if p := s.pass(); s.slotOf(r) != slotHeld || p.requeueAt.Sub(s.now) != heldTimeout {
-		t.Errorf("slot %d, planned again in %s; want held, and %s", s.slotOf(r), p.requeueAt.Sub(s.now), heldTimeout)
+	if p := s.pass(); s.slotOf(r) != slotHeld || p.RequeueAt.Sub(s.now) != heldTimeout {
+		t.Errorf("slot %d, planned again in %s; want held, and %s", s.slotOf(r), p.RequeueAt.Sub(s.now), heldTimeout)
 	}
-	if p := s.later(heldTimeout).pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.with(actionDelete)) != 1 {
-		t.Errorf("after 15 minutes: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.with(actionDelete)))
+	if p := s.later(heldTimeout).pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.With(Delete)) != 1 {
+		t.Errorf("after 15 minutes: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.With(Delete)))
 	}
 }
 

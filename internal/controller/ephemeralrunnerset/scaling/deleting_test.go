@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"testing"
@@ -43,7 +43,7 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 			}
 			s.pass()
 			if p := s.later(test.held).publish(5).pass(); p.create != 5 || len(p.going()) != 0 || s.failures.count != 0 {
-				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.with(actionDelete)), s.failures.count)
+				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.With(Delete)), s.failures.count)
 			}
 		})
 	}
@@ -58,10 +58,26 @@ func TestEndedRunnersOfADeletedSetAreNotCounted(t *testing.T) {
 		{Deleting: true},
 	}
 	status := &v1alpha1.EphemeralRunnerSetStatus{}
-	if countWithDeleting(status, runners); status.CurrentReplicas != 2 {
+	if CountWithDeleting(status, runners); status.CurrentReplicas != 2 {
 		t.Errorf("%d runners of a set being deleted counted, want 2", status.CurrentReplicas)
 	}
 	if countLive(status, runners); status.CurrentReplicas != 0 {
 		t.Errorf("%d live runners counted, want none", status.CurrentReplicas)
+	}
+}
+
+// Whoever keeps the objects of runners that are gone must not stop the set: they neither count against maxRunners nor have a job.
+func TestKeptRunnersTakeNoRoom(t *testing.T) {
+	for name, shape := range map[string]roster.Runner{"idle": idle, "busy": busyOne, "done": with(lingering, func(r *roster.Runner) { r.JobPatchID = 9 })} {
+		s := newScenario(2)
+		s.want.maxRunners = 2
+		s.add(2, with(shape, func(r *roster.Runner) { r.Deleting, r.Keepers = true, "example.com/audit" }))
+		if p := s.pass(); p.create != 2 {
+			t.Errorf("%s: create %d, want 2", name, p.create)
+		}
+		var status v1alpha1.EphemeralRunnerSetStatus
+		if CountWithDeleting(&status, s.runners); status.CurrentReplicas != 0 {
+			t.Errorf("%s: %d runners are left, want none", name, status.CurrentReplicas)
+		}
 	}
 }

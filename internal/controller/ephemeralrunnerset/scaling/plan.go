@@ -1,4 +1,6 @@
-package ephemeralrunnerset
+// Package scaling decides how many runners a set should have, which of them go and what GitHub is asked about them, and says why. It is
+// pure: it writes nothing and asks nobody. History is what is remembered of a set between passes, Plan what one pass is to do.
+package scaling
 
 import (
 	"slices"
@@ -26,19 +28,19 @@ const (
 	maxFailedHistoryAge       = time.Hour
 )
 
-// demand is what the set's spec asks for.
-type demand struct {
+// Demand is what the set's spec asks for.
+type Demand struct {
 	replicas, assignedJobs, minRunners, maxRunners int
 	failedHistoryLimit                             int
 	registrationTimeout                            time.Duration
 }
 
-// demandOf returns what the spec asks for, within ceiling, the manager's limit on the runners of each set; 0 means none. The numbers
+// DemandOf returns what the spec asks for, within ceiling, the manager's limit on the runners of each set; 0 means none. The numbers
 // are the listener's, but anybody with rights in the namespace may write them: out of range, a sum of them would overflow, and a
 // negative count would be a surplus of as many runners.
-func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec, ceiling int) demand {
+func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec, ceiling int) Demand {
 	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
-	d := demand{
+	d := Demand{
 		replicas: inRange(spec.Replicas), assignedJobs: inRange(spec.AssignedJobs),
 		maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
 		registrationTimeout: defaultRegistrationTimeout,
@@ -58,9 +60,9 @@ func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec, ceiling int) demand {
 	return d
 }
 
-// within returns the demand as far as the AutoscalingRunnerSet allows it: the runner set's own limits may be from before a change, or
+// Within returns the demand as far as the AutoscalingRunnerSet allows it: the runner set's own limits may be from before a change, or
 // from somebody else.
-func (want demand) within(origin *v1alpha1.AutoscalingRunnerSetSpec) demand {
+func (want Demand) Within(origin *v1alpha1.AutoscalingRunnerSetSpec) Demand {
 	want.minRunners = min(max(origin.EffectiveMinRunners(), 0), v1alpha1.MaxRunnersUnlimited)
 	if most := origin.MaxRunners; most != nil {
 		want.maxRunners = min(want.maxRunners, max(*most, 0))
@@ -68,12 +70,12 @@ func (want demand) within(origin *v1alpha1.AutoscalingRunnerSetSpec) demand {
 	return want
 }
 
-// plan is what one pass has decided to do.
-type plan struct {
-	// tally counts what the set has.
-	tally tally
-	// repeat is how many of the unanswered creations to try again, create is how many more runners to create.
-	repeat, create int
+// Plan is what one pass has decided to do.
+type Plan struct {
+	// Tally counts what the set has.
+	Tally tally
+	// Repeat is how many of the unanswered creations to try again, create is how many more runners to create.
+	Repeat, create int
 	// surplus is the new history.surplus: one clock for each surplus runner.
 	surplus []time.Time
 	// victims are the surplus runners that are removed.
@@ -84,62 +86,62 @@ type plan struct {
 	// wanted is how many runners there are to be, without the surplus ones that are kept because of the doubt.
 	wanted, kept int
 	// decided holds what to do about runners, and order lists these runners in the order of the decisions.
-	decided map[*roster.Runner]action
+	decided map[*roster.Runner]Action
 	order   []*roster.Runner
 	// unexplained are the runners that exited with code 0 and about which GitHub has yet to say whether they had a job.
 	unexplained []*roster.Runner
-	// moved are the runners that leave a node which is about to go away.
-	moved []*roster.Runner
-	// requeueAt is when to plan again even if nothing changes; zero is never.
-	requeueAt time.Time
+	// Moved are the runners that leave a node which is about to go away.
+	Moved []*roster.Runner
+	// RequeueAt is when to plan again even if nothing changes; zero is never.
+	RequeueAt time.Time
 }
 
 // requeueBy has the set planned again at t at the latest; zero is never.
-func (p *plan) requeueBy(t time.Time) { p.requeueAt = kube.EarlierOf(p.requeueAt, t) }
+func (p *Plan) requeueBy(t time.Time) { p.RequeueAt = kube.EarlierOf(p.RequeueAt, t) }
 
 // wantsRunners reports whether there are runners to create, now or when the pause after a failure is over.
-func (p *plan) wantsRunners() bool { return p.repeat+p.create > 0 }
+func (p *Plan) wantsRunners() bool { return p.Repeat+p.create > 0 }
 
-// action is what to do about a runner.
-type action int
+// Action is what to do about a runner.
+type Action int
 
 const (
-	actionNone action = iota
+	None Action = iota
 	// actionDelete: delete it without asking GitHub. GitHub has answered already, there is nothing to ask, or the runner's
 	// own finalization asks.
-	actionDelete
+	Delete
 	// actionDeleteUnregistered: it was not registered when last seen; delete it only if nobody has written to it since.
-	actionDeleteUnregistered
+	DeleteUnregistered
 	// actionDeregister: ask GitHub to remove it; it is deleted once GitHub has agreed.
-	actionDeregister
+	Deregister
 	// actionLookUp: ask GitHub whether it is registered.
-	actionLookUp
+	LookUp
 	// actionMarkFailed: it exited with code 0 without ever having had a job; set its phase to Failed.
-	actionMarkFailed
+	MarkFailed
 )
 
 // removes reports whether the action removes the runner.
-func (a action) removes() bool {
-	return a == actionDelete || a == actionDeleteUnregistered || a == actionDeregister
+func (a Action) removes() bool {
+	return a == Delete || a == DeleteUnregistered || a == Deregister
 }
 
 // decide plans one action for a runner. The first decision stands, with one exception: a removal replaces the question
 // whether the runner is registered.
-func (p *plan) decide(r *roster.Runner, what action) {
+func (p *Plan) decide(r *roster.Runner, what Action) {
 	if p.decided == nil {
-		p.decided = map[*roster.Runner]action{}
+		p.decided = map[*roster.Runner]Action{}
 	}
 	switch before := p.decided[r]; {
-	case before == actionNone:
+	case before == None:
 		p.order = append(p.order, r)
-	case before != actionLookUp || !what.removes():
+	case before != LookUp || !what.removes():
 		return
 	}
 	p.decided[r] = what
 }
 
-// with returns the runners for which that action was decided.
-func (p *plan) with(what action) (runners []*roster.Runner) {
+// With returns the runners for which that action was decided.
+func (p *Plan) With(what Action) (runners []*roster.Runner) {
 	for _, r := range p.order {
 		if p.decided[r] == what {
 			runners = append(runners, r)
@@ -148,9 +150,9 @@ func (p *plan) with(what action) (runners []*roster.Runner) {
 	return runners
 }
 
-// plan decides what to do.
-func (h *history) plan(runners []*roster.Runner, want demand, out creations.Unseen) *plan {
-	p := &plan{tally: h.tally(runners)}
+// Plan decides what to do.
+func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unseen) *Plan {
+	p := &Plan{Tally: h.tally(runners)}
 	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)
@@ -166,32 +168,32 @@ func (h *history) plan(runners []*roster.Runner, want demand, out creations.Unse
 
 // planCreation fills up to replicas, within maxRunners and what earlier failures allow. It repeats unanswered creations
 // first, as far as their runners are still wanted.
-func (h *history) planCreation(p *plan, want demand, out creations.Unseen) {
-	t := &p.tally
+func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
+	t := &p.Tally
 	missing := want.replicas - t.waiting - t.working - t.held - out.Expected
 	room := want.maxRunners - t.notEnded - out.Expected - out.Beside
 	failures := h.failuresAtWorst(p)
 	if room >= 0 { // otherwise there would be too many runners if all that may exist do exist
-		p.repeat = p.allowed(failures, h.now, min(out.Uncertain, missing+out.Uncertain), out.Expected-out.Uncertain)
+		p.Repeat = p.allowed(failures, h.now, min(out.Uncertain, missing+out.Uncertain), out.Expected-out.Uncertain)
 	}
-	if p.repeat < out.Uncertain {
+	if p.Repeat < out.Uncertain {
 		p.requeueBy(h.now.Add(creations.LongestAwayPause)) // by then the others have been seen, or are no longer expected
 	}
 	p.create = p.allowed(failures, h.now, min(missing, room), out.Expected)
-	if most := maxCreatesPerPass - p.repeat; p.create > most {
+	if most := maxCreatesPerPass - p.Repeat; p.create > most {
 		p.create = most
-		if h.creations.Allowed(h.now) { // otherwise nothing is created now that the next pass could continue
+		if h.Creations.Allowed(h.now) { // otherwise nothing is created now that the next pass could continue
 			p.requeueBy(h.now)
 		}
 	}
-	p.requeueBy(h.creations.PausedUntil(h.now))
+	p.requeueBy(h.Creations.PausedUntil(h.now))
 }
 
 // allowed returns how many of the wanted runners may be created, given the failures of earlier ones. expected is how many are
 // under way but not seen yet.
-func (p *plan) allowed(failures runnerFailures, now time.Time, wanted, expected int) int {
-	t := &p.tally
-	unproven := t.starting + t.justUp + t.justExited
+func (p *Plan) allowed(failures runnerFailures, now time.Time, wanted, expected int) int {
+	t := &p.Tally
+	unproven := t.Starting + t.justUp + t.justExited
 	if failures.isOutdated() {
 		unproven = t.waiting + t.justExited // a runner is up for seconds before GitHub refuses it
 	}
@@ -205,8 +207,8 @@ func (p *plan) allowed(failures runnerFailures, now time.Time, wanted, expected 
 
 // planSurplus picks a victim for each surplus clock that has run out. Expected runners that may not exist don't count, or a
 // real one would be removed in their place.
-func (h *history) planSurplus(p *plan, runners []*roster.Runner, expected int) {
-	t := &p.tally
+func (h *History) planSurplus(p *Plan, runners []*roster.Runner, expected int) {
+	t := &p.Tally
 	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-p.wanted-len(h.completions)), h.now)
 	due := -p.kept
 	for _, since := range p.surplus {
@@ -233,7 +235,7 @@ func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
 // pickVictims removes as many waiting runners as are due. Runners that are removed for another reason count as well, and so
 // do runners about which GitHub has yet to say whether it removes them. The best victims come first, the oldest first among
 // equals; a runner with a job is never among them.
-func (h *history) pickVictims(p *plan, runners []*roster.Runner, due int) {
+func (h *History) pickVictims(p *Plan, runners []*roster.Runner, due int) {
 	if due <= 0 {
 		return
 	}
@@ -268,19 +270,19 @@ func rank(r *roster.Runner) int {
 
 // planRemoval plans to remove a runner without a job: with GitHub's consent if it is registered. If it is registered at
 // another address it is deleted, and its own finalization asks there.
-func (h *history) planRemoval(p *plan, r *roster.Runner) {
+func (h *History) planRemoval(p *Plan, r *roster.Runner) {
 	switch {
 	case r.RegistrationID == 0:
-		p.decide(r, actionDeleteUnregistered)
+		p.decide(r, DeleteUnregistered)
 	case h.registeredElsewhere(r):
-		p.decide(r, actionDelete)
+		p.decide(r, Delete)
 	default:
-		h.decideAt(p, r, actionDeregister, h.questionsAllowedAt(r))
+		h.decideAt(p, r, Deregister, h.questionsAllowedAt(r))
 	}
 }
 
 // planReplacement removes runners of an old template that have no job; runners with a job finish it.
-func (h *history) planReplacement(p *plan, runners []*roster.Runner) {
+func (h *History) planReplacement(p *Plan, runners []*roster.Runner) {
 	for _, r := range runners {
 		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting {
 			h.planRemoval(p, r)
@@ -289,7 +291,7 @@ func (h *history) planReplacement(p *plan, runners []*roster.Runner) {
 }
 
 // planRelease deletes ended runners whose slot is free, and runners that GitHub has agreed to remove.
-func (h *history) planRelease(p *plan, runners []*roster.Runner) {
+func (h *History) planRelease(p *Plan, runners []*roster.Runner) {
 	for _, r := range runners {
 		past := h.historyOf(r)
 		switch {
@@ -299,18 +301,18 @@ func (h *history) planRelease(p *plan, runners []*roster.Runner) {
 		case r.Deleting, r.Lost():
 		case r.Alive():
 			if past.Unregistered() {
-				p.decide(r, actionDelete)
+				p.decide(r, Delete)
 			}
 		case r.ExitedIdle() && !past.Busy:
 			h.planExited(p, r, past)
 		default:
-			p.decide(r, actionDelete)
+			p.decide(r, Delete)
 		}
 	}
 }
 
 // planHeld asks GitHub to remove a runner that failed: it agrees once it has given up the runner's job.
-func (h *history) planHeld(p *plan, r *roster.Runner, past *runnerHistory) {
+func (h *History) planHeld(p *Plan, r *roster.Runner, past *runnerHistory) {
 	if r.Completed || r.Phase == v1alpha1.EphemeralRunnerPhaseFailed {
 		p.requeueBy(past.endedAt.Add(heldTimeout))
 	}
@@ -318,34 +320,34 @@ func (h *history) planHeld(p *plan, r *roster.Runner, past *runnerHistory) {
 		return // a later patchID releases it
 	}
 	if past.RemovedAt.IsZero() && h.askable(r) {
-		h.ask(p, r, actionDeregister, past.AskedAt, askAgainAfter)
+		h.ask(p, r, Deregister, past.AskedAt, askAgainAfter)
 	}
 }
 
 // planDeparture removes runners without a job from nodes that are about to go away, so that no job starts there: GitHub is asked first
 // about those that are registered. Others take their places, on other nodes.
-func (h *history) planDeparture(p *plan, runners []*roster.Runner) {
+func (h *History) planDeparture(p *Plan, runners []*roster.Runner) {
 	if len(h.departing) == 0 {
 		return
 	}
 	for _, r := range runners {
 		if departure, leaving := h.departing[r.UID]; leaving && departure.Moves(r) && h.slotOf(r) == slotWaiting {
 			h.planRemoval(p, r)
-			p.moved = append(p.moved, r)
+			p.Moved = append(p.Moved, r)
 		}
 	}
 }
 
-// createLimit returns how many of the planned runners to create now.
-func (h *history) createLimit(p *plan) int {
-	if !h.creations.Allowed(h.now) {
+// CreateLimit returns how many of the planned runners to create now.
+func (h *History) CreateLimit(p *Plan) int {
+	if !h.Creations.Allowed(h.now) {
 		return 0
 	}
-	return p.repeat + p.create
+	return p.Repeat + p.create
 }
 
-// follow stores the clocks and the doubt that the plan decided on, and counts its victims.
-func (h *history) follow(p *plan) {
+// Follow stores the clocks and the doubt that the plan decided on, and counts its victims.
+func (h *History) Follow(p *Plan) {
 	h.surplus, h.jobsWaitSince, h.doubt = p.surplus, p.jobsWaitSince, p.doubt
 	for _, r := range p.victims {
 		if past := h.historyOf(r); !past.wasted {
@@ -357,9 +359,9 @@ func (h *history) follow(p *plan) {
 
 // failuresAtWorst returns the failures as if no unexplained runner had had a job. They limit creations: the slot of such a
 // runner is free at once, and yet a wrong image creates no more pods than it would if GitHub had already answered.
-func (h *history) failuresAtWorst(p *plan) runnerFailures {
+func (h *History) failuresAtWorst(p *Plan) runnerFailures {
 	failures := h.failures
-	exited := slices.Concat(p.with(actionMarkFailed), p.unexplained)
+	exited := slices.Concat(p.With(MarkFailed), p.unexplained)
 	slices.SortStableFunc(exited, func(a, b *roster.Runner) int { return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt) })
 	for _, r := range exited {
 		failures.failed(r, h.historyOf(r).exitedAt)

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"math/rand/v2"
@@ -18,8 +18,8 @@ func TestFailuresAreReplacedWithGrowingPauses(t *testing.T) {
 	for round, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		s.add(1, failedOne)
 		p := s.pass()
-		if p.create != 0 || p.requeueAt.Sub(s.now) != want {
-			t.Fatalf("round %d: create %d, again in %s, want 0 in %s", round+1, p.create, p.requeueAt.Sub(s.now), want)
+		if p.create != 0 || p.RequeueAt.Sub(s.now) != want {
+			t.Fatalf("round %d: create %d, again in %s, want 0 in %s", round+1, p.create, p.RequeueAt.Sub(s.now), want)
 		}
 		if p = s.later(want).pass(); p.create != 1 {
 			t.Fatalf("round %d: create %d after the pause, want 1", round+1, p.create)
@@ -61,8 +61,8 @@ func TestDegradedCarriesThePodsReasonAndHeals(t *testing.T) {
 		t.Errorf("condition %+v", got)
 	}
 	changed := s.seen()
-	changed.template = "another template"
-	s.note(changed)
+	changed.Template = "another template"
+	s.Note(changed)
 	if got := s.degraded(newSet(0), p); got.Status != "False" {
 		t.Errorf("condition %+v after the template changed", got)
 	}
@@ -72,8 +72,8 @@ func TestOutdatedSetStopsButForAProbe(t *testing.T) {
 	s := newScenario(10)
 	for _, pause := range []time.Duration{5, 10, 20, 30, 30} {
 		s.add(1, outdated)
-		if p := s.pass(); p.create != 0 || p.requeueAt.Sub(s.now) != pause*time.Minute {
-			t.Fatalf("create %d, again in %s, want a probe in %d minutes", p.create, p.requeueAt.Sub(s.now), pause)
+		if p := s.pass(); p.create != 0 || p.RequeueAt.Sub(s.now) != pause*time.Minute {
+			t.Fatalf("create %d, again in %s, want a probe in %d minutes", p.create, p.RequeueAt.Sub(s.now), pause)
 		}
 		if p := s.later(pause * time.Minute).pass(); p.create != 1 {
 			t.Fatalf("create %d after %d minutes, want one probe", p.create, pause)
@@ -84,11 +84,11 @@ func TestOutdatedSetStopsButForAProbe(t *testing.T) {
 func TestHistoryIsLimited(t *testing.T) {
 	s := newScenario(0)
 	s.add(5, failedOne)
-	if p := s.pass(); len(p.with(actionDelete)) != 2 {
-		t.Errorf("delete %v of 5 failed runners, want the 2 oldest", names(p.with(actionDelete)))
+	if p := s.pass(); len(p.With(Delete)) != 2 {
+		t.Errorf("delete %v of 5 failed runners, want the 2 oldest", names(p.With(Delete)))
 	}
-	if p := s.later(maxFailedHistoryAge).pass(); len(p.with(actionDelete)) != 5 {
-		t.Errorf("delete %v after an hour, want all", names(p.with(actionDelete)))
+	if p := s.later(maxFailedHistoryAge).pass(); len(p.With(Delete)) != 5 {
+		t.Errorf("delete %v after an hour, want all", names(p.With(Delete)))
 	}
 }
 
@@ -98,8 +98,8 @@ func TestHistoryEndsWhenALaterRunnerWorks(t *testing.T) {
 	s.pass()
 	s.later(time.Minute)
 	s.add(1, busyOne)
-	if p := s.pass(); len(p.with(actionDelete)) != 1 {
-		t.Errorf("delete %v, want the failed runner", names(p.with(actionDelete)))
+	if p := s.pass(); len(p.With(Delete)) != 1 {
+		t.Errorf("delete %v, want the failed runner", names(p.With(Delete)))
 	}
 }
 
@@ -107,8 +107,8 @@ func TestOutdatedEvidenceSurvivesEveryLimit(t *testing.T) {
 	s := newScenario(0)
 	s.want.failedHistoryLimit = 0
 	s.add(2, outdated)
-	if p := s.later(24 * time.Hour).pass(); len(p.with(actionDelete)) != 1 {
-		t.Errorf("delete %v, want all but the newest", names(p.with(actionDelete)))
+	if p := s.later(24 * time.Hour).pass(); len(p.With(Delete)) != 1 {
+		t.Errorf("delete %v, want all but the newest", names(p.With(Delete)))
 	}
 }
 
@@ -120,7 +120,7 @@ func TestCapacityWhileDegraded(t *testing.T) {
 	s.runners[3].CreatedAt = start.Add(-time.Minute)
 	p := s.pass()
 	var status v1alpha1.EphemeralRunnerSetStatus
-	s.describe(&status, &v1alpha1.EphemeralRunnerSet{}, s.runners, p)
+	s.Describe(&status, &v1alpha1.EphemeralRunnerSet{}, s.runners, p)
 	if diff := cmp.Diff(new(3), status.Capacity); diff != "" {
 		t.Errorf("capacity (-want +got), want the two that run and one:\n%s", diff)
 	}
@@ -137,11 +137,11 @@ func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 		s := newScenario(10)
 		s.add(2*degradedThreshold, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: reason, Message: "why"})
 		p := s.pass()
-		if p.create != 0 || p.requeueAt.Sub(s.now) != firstPause {
-			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create, p.requeueAt.Sub(s.now), firstPause)
+		if p.create != 0 || p.RequeueAt.Sub(s.now) != firstPause {
+			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create, p.RequeueAt.Sub(s.now), firstPause)
 		}
 		var status v1alpha1.EphemeralRunnerSetStatus
-		s.describe(&status, newSet(10), s.runners, p)
+		s.Describe(&status, newSet(10), s.runners, p)
 		if got := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded); got != degraded || (status.Capacity != nil) != degraded {
 			t.Errorf("%s: Degraded %t, capacity %v, want %t", reason, got, status.Capacity, degraded)
 		}
@@ -164,7 +164,7 @@ func TestGivenUpRunnersAreToldUntilOneIsUp(t *testing.T) {
 	refused := roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "OutOfpods", Message: "full"}
 	told := func(s *scenario) bool {
 		var status v1alpha1.EphemeralRunnerSetStatus
-		s.describe(&status, newSet(2), s.runners, s.pass())
+		s.Describe(&status, newSet(2), s.runners, s.pass())
 		return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnersPending)
 	}
 	s := newScenario(2)
@@ -208,8 +208,8 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 			s.add(1, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: v.reason})
 			p := s.pass()
 			want := min(firstPause<<i, longestPause)
-			if p.create != 0 || p.requeueAt.Sub(s.now) != want {
-				t.Fatalf("seed %d: create %d, again in %s after %d failures, want %s", seed, p.create, p.requeueAt.Sub(s.now), i+1, want)
+			if p.create != 0 || p.RequeueAt.Sub(s.now) != want {
+				t.Fatalf("seed %d: create %d, again in %s after %d failures, want %s", seed, p.create, p.RequeueAt.Sub(s.now), i+1, want)
 			}
 			if got := s.failures.isDegraded(); got != (count >= degradedThreshold) {
 				t.Fatalf("seed %d: degraded %t after %d faults of the template", seed, got, count)
@@ -225,7 +225,7 @@ func TestCauseOfARunnerThatEndedWell(t *testing.T) {
 	r := s.add(1, with(succeeded, func(r *roster.Runner) { r.LostCause = "Evicted" }))
 	s.pass()
 	s.later(maxFailedHistoryAge).publish(0).pass()
-	if p := s.later(time.Second).pass(); p.decided[r] != actionDelete {
+	if p := s.later(time.Second).pass(); p.decided[r] != Delete {
 		t.Errorf("decided %v after an hour, want its deletion", p.decided[r])
 	}
 }

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ const (
 
 // planVerification plans questions to GitHub about runners whose reports, which can get lost, contradict or may contradict
 // what is seen.
-func (h *history) planVerification(p *plan, runners []*roster.Runner, want demand) {
+func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Demand) {
 	p.jobsWaitSince = h.whenJobsBeganToWait(p, want)
 	for _, r := range runners {
 		past := h.historyOf(r)
@@ -44,9 +44,9 @@ func (h *history) planVerification(p *plan, runners []*roster.Runner, want deman
 		case !h.askable(r):
 			h.removeUnaskable(p, r)
 		case r.Completed:
-			h.ask(p, r, actionDeregister, kube.LaterOf(past.completedAt, past.AskedAt), lingerPatience)
+			h.ask(p, r, Deregister, kube.LaterOf(past.completedAt, past.AskedAt), lingerPatience)
 		case h.slotOf(r) == slotWorking:
-			h.ask(p, r, actionLookUp, kube.LaterOf(past.upAt, past.AskedAt), h.pauseAfter(past, askWorkingPeriod))
+			h.ask(p, r, LookUp, kube.LaterOf(past.upAt, past.AskedAt), h.pauseAfter(past, askWorkingPeriod))
 		case r.Up():
 			h.verifyIdle(p, r)
 		}
@@ -55,54 +55,54 @@ func (h *history) planVerification(p *plan, runners []*roster.Runner, want deman
 
 // whenJobsBeganToWait returns since when the listener's figure, without doubted jobs, has had more assigned jobs than runners are
 // known to have one, by a report or by GitHub's answer. It returns zero if no job is waiting.
-func (h *history) whenJobsBeganToWait(p *plan, want demand) time.Time {
-	if want.assignedJobs-p.doubt.Jobs <= p.tally.working {
+func (h *History) whenJobsBeganToWait(p *Plan, want Demand) time.Time {
+	if want.assignedJobs-p.doubt.Jobs <= p.Tally.working {
 		return time.Time{}
 	}
 	return cmp.Or(h.jobsWaitSince, h.now)
 }
 
-// subject describes the runner to whoever asks GitHub about it.
-func (h *history) subject(r *roster.Runner) registrations.Subject {
+// Subject describes the runner to whoever asks GitHub about it.
+func (h *History) Subject(r *roster.Runner) registrations.Subject {
 	return registrations.Subject{
 		Registration: registrations.Registration{Runner: r.UID, ID: r.RegistrationID}, Name: r.Name,
 		HasJob: !r.Completed && h.slotOf(r) == slotWorking, Ended: r.Ended(),
 	}
 }
 
-// noteAsked notes that GitHub has been asked about the runner, perhaps to remove it.
-func (h *history) noteAsked(r *roster.Runner, removal bool) {
+// NoteAsked notes that GitHub has been asked about the runner, perhaps to remove it.
+func (h *History) NoteAsked(r *roster.Runner, removal bool) {
 	past := h.historyOf(r)
 	past.AskedAt, past.Removing = h.now, past.Removing || removal
 }
 
-// asked reports whether GitHub has been asked about the runner's present registration.
-func (h *history) asked(r *roster.Runner) bool { return !h.historyOf(r).AskedAt.IsZero() }
+// Asked reports whether GitHub has been asked about the runner's present registration.
+func (h *History) Asked(r *roster.Runner) bool { return !h.historyOf(r).AskedAt.IsZero() }
 
 // askable reports whether the set's GitHub can be asked about the runner.
-func (h *history) askable(r *roster.Runner) bool {
+func (h *History) askable(r *roster.Runner) bool {
 	return r.RegistrationID != 0 && !h.registeredElsewhere(r)
 }
 
 // removeUnaskable deletes a runner whose pod lives on after its job was reported completed, or one that has worked for long
 // at another address, from which reports no longer come. Its own finalization asks at the right address, and waits if the
 // runner does have a job.
-func (h *history) removeUnaskable(p *plan, r *roster.Runner) {
+func (h *History) removeUnaskable(p *Plan, r *roster.Runner) {
 	switch past := h.historyOf(r); {
 	case r.Completed:
-		h.decideAt(p, r, actionDelete, past.completedAt.Add(lingerPatience))
+		h.decideAt(p, r, Delete, past.completedAt.Add(lingerPatience))
 	case h.registeredElsewhere(r) && h.slotOf(r) == slotWorking:
-		h.decideAt(p, r, actionDelete, past.upAt.Add(askWorkingPeriod))
+		h.decideAt(p, r, Delete, past.upAt.Add(askWorkingPeriod))
 	}
 }
 
 // verifyIdle asks about a runner that is up without a job: in its turn, or while jobs wait after idlePatience and then in pauses that
 // double. What counts is how long both have been true: a minRunners runner that was idle for hours gets the first job that comes,
 // and must not be asked about because of its age.
-func (h *history) verifyIdle(p *plan, r *roster.Runner) {
+func (h *History) verifyIdle(p *Plan, r *roster.Runner) {
 	past := h.historyOf(r)
 	if !past.MissingSince.IsZero() {
-		h.ask(p, r, actionLookUp, past.AskedAt, registrations.AskMissingAgainAfter)
+		h.ask(p, r, LookUp, past.AskedAt, registrations.AskMissingAgainAfter)
 		return
 	}
 	due := h.idleTurn(r)
@@ -111,13 +111,13 @@ func (h *history) verifyIdle(p *plan, r *roster.Runner) {
 		pause := min(max(past.AskedAt.Sub(passedOverSince), askAgainAfter), askIdlePeriod)
 		due = kube.EarlierOf(due, kube.LaterOf(passedOverSince.Add(idlePatience), past.AskedAt.Add(pause)))
 	}
-	h.ask(p, r, actionLookUp, due, 0)
+	h.ask(p, r, LookUp, due, 0)
 }
 
 // idleTurn returns when to ask about an idle runner although no job waits: one askIdlePeriod after the last question, or at the
 // runner's own moment within that period. These moments are spread evenly, whenever runners came up or the manager was restarted.
 // Questions that GitHub's limit holds up are not all asked when it ends.
-func (h *history) idleTurn(r *roster.Runner) time.Time {
+func (h *History) idleTurn(r *roster.Runner) time.Time {
 	past := h.historyOf(r)
 	due := past.AskedAt.Add(askIdlePeriod)
 	if past.AskedAt.IsZero() {
@@ -142,7 +142,7 @@ func nextTurn(uid types.UID, t time.Time) time.Time {
 
 // pauseAfter returns how long to wait after the last question: the usual pause, or a short one if the answer was that the
 // runner is not registered.
-func (h *history) pauseAfter(past *runnerHistory, usual time.Duration) time.Duration {
+func (h *History) pauseAfter(past *runnerHistory, usual time.Duration) time.Duration {
 	if !past.MissingSince.IsZero() {
 		return registrations.AskMissingAgainAfter
 	}
@@ -150,18 +150,18 @@ func (h *history) pauseAfter(past *runnerHistory, usual time.Duration) time.Dura
 }
 
 // ask decides on a question once the pause since the last one is over, and the pause that GitHub asked for.
-func (h *history) ask(p *plan, r *roster.Runner, question action, last time.Time, pause time.Duration) {
+func (h *History) ask(p *Plan, r *roster.Runner, question Action, last time.Time, pause time.Duration) {
 	h.decideAt(p, r, question, kube.LaterOf(last.Add(pause), h.questionsAllowedAt(r)))
 }
 
 // questionsAllowedAt returns until when nothing may be asked about the runner, because the last question about it got no answer or
 // GitHub limits all of them.
-func (h *history) questionsAllowedAt(r *roster.Runner) time.Time {
+func (h *History) questionsAllowedAt(r *roster.Runner) time.Time {
 	return kube.LaterOf(h.historyOf(r).RetryAt, h.limitedUntil)
 }
 
 // decideAt decides on an action if it is due; otherwise it has the set planned again when it is.
-func (h *history) decideAt(p *plan, r *roster.Runner, what action, due time.Time) {
+func (h *History) decideAt(p *Plan, r *roster.Runner, what Action, due time.Time) {
 	if h.now.Before(due) {
 		p.requeueBy(due)
 		return
@@ -170,11 +170,11 @@ func (h *history) decideAt(p *plan, r *roster.Runner, what action, due time.Time
 }
 
 // doubtPatience is how long a job must wait beside an idle runner to be doubted.
-func (want demand) doubtPatience() time.Duration { return max(want.registrationTimeout, idlePatience) }
+func (want Demand) doubtPatience() time.Duration { return max(want.registrationTimeout, idlePatience) }
 
 // planDoubt judges the figures, and lowers the demand by the jobs that are doubted.
-func (h *history) planDoubt(p *plan, runners []*roster.Runner, want demand) demand {
-	t, patience := &p.tally, want.doubtPatience()
+func (h *History) planDoubt(p *Plan, runners []*roster.Runner, want Demand) Demand {
+	t, patience := &p.Tally, want.doubtPatience()
 	seen := figures.Evidence{
 		Waiting: max(0, want.assignedJobs-t.working-t.held), Starting: len(h.starts), Started: h.started, Wasted: h.wasted,
 		Limits: figures.Limits{MinRunners: want.minRunners, MaxRunners: want.maxRunners},
@@ -214,7 +214,7 @@ func (h *history) planDoubt(p *plan, runners []*roster.Runner, want demand) dema
 }
 
 // waitsHealthily reports whether a runner is up and could take a job, as far as is known.
-func (h *history) waitsHealthily(r *roster.Runner) bool {
+func (h *History) waitsHealthily(r *roster.Runner) bool {
 	past := h.historyOf(r)
 	return r.Up() && h.slotOf(r) == slotWaiting && !r.Deleting && h.askable(r) &&
 		past.MissingSince.IsZero() && past.RemovedAt.IsZero() && !past.Gone && !past.Removing
@@ -222,7 +222,7 @@ func (h *history) waitsHealthily(r *roster.Runner) bool {
 
 // planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
 // runners hang. GitHub may also answer that a runner has a job, whose report was lost.
-func (h *history) planProbe(p *plan, runners []*roster.Runner, out creations.Unseen) {
+func (h *History) planProbe(p *Plan, runners []*roster.Runner, out creations.Unseen) {
 	if p.doubt.Jobs == 0 || p.wantsRunners() || out.Expected > 0 || len(p.surplus) > p.kept {
 		return
 	}
@@ -234,7 +234,7 @@ func (h *history) planProbe(p *plan, runners []*roster.Runner, out creations.Uns
 		return
 	}
 	if i := slices.IndexFunc(runners, h.waitsHealthily); i >= 0 {
-		h.decideAt(p, runners[i], actionDeregister, h.questionsAllowedAt(runners[i]))
+		h.decideAt(p, runners[i], Deregister, h.questionsAllowedAt(runners[i]))
 	}
 }
 
@@ -252,17 +252,17 @@ const (
 // planExited finds out whether a runner that exited with code 0 had a job that nobody has reported, because the report is
 // late or GitHub sends only figures. GitHub removes the record of a runner after its job, and keeps the record of a runner
 // that had none.
-func (h *history) planExited(p *plan, r *roster.Runner, past *runnerHistory) {
+func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 	timeout := past.exitedAt.Add(explanationTimeout)
 	switch {
 	case past.RecordRemoved(), !past.RemovedAt.IsZero(), h.superseded(r):
-		p.decide(r, actionDelete)
+		p.decide(r, Delete)
 	case !h.askable(r), past.recordKept(), !h.now.Before(timeout):
-		p.decide(r, actionMarkFailed)
+		p.decide(r, MarkFailed)
 	default:
 		p.unexplained = append(p.unexplained, r)
 		p.requeueBy(timeout)
-		h.ask(p, r, actionLookUp, past.exitAskedAt(), askExitedAgainAfter)
+		h.ask(p, r, LookUp, past.exitAskedAt(), askExitedAgainAfter)
 	}
 }
 

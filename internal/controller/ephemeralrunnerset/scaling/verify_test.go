@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"errors"
@@ -28,21 +28,21 @@ func (s *scenario) answer(r *roster.Runner, result registrations.Answer) {
 func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
-	if p := s.pass(); len(p.with(actionLookUp)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
-		t.Fatalf("asked at once about %v, again in %s", names(p.with(actionLookUp)), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.With(LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idlePatience {
+		t.Fatalf("asked at once about %v, again in %s", names(p.With(LookUp)), p.RequeueAt.Sub(s.now))
 	}
-	if p := s.later(idlePatience).pass(); len(p.with(actionLookUp)) != 1 {
+	if p := s.later(idlePatience).pass(); len(p.With(LookUp)) != 1 {
 		t.Fatal("want it asked about after 30 s")
 	}
 	s.answer(r, registrations.Missing)
-	if p := s.later(registrations.AskMissingAgainAfter - time.Second).pass(); len(p.with(actionLookUp)) != 0 {
+	if p := s.later(registrations.AskMissingAgainAfter - time.Second).pass(); len(p.With(LookUp)) != 0 {
 		t.Error("asked again too early")
 	}
-	if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.With(LookUp)) != 1 {
 		t.Error("want it asked about again 15 s after the answer that it is missing")
 	}
 	s.answer(r, registrations.Missing)
-	if p := s.pass(); len(p.with(actionDelete)) != 1 {
+	if p := s.pass(); len(p.With(Delete)) != 1 {
 		t.Error("want it deleted after two answers 15 s apart")
 	}
 }
@@ -53,10 +53,10 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	s.pass()
 	s.later(idlePatience).pass()
 	s.answer(r, registrations.Registered)
-	if p := s.later(askAgainAfter - time.Second).pass(); len(p.with(actionLookUp)) != 0 {
+	if p := s.later(askAgainAfter - time.Second).pass(); len(p.With(LookUp)) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.With(LookUp)) != 1 {
 		t.Error("want it asked about again after a minute")
 	}
 }
@@ -73,12 +73,12 @@ func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 			s.pass()
 			if restart {
 				s.later(47 * time.Minute)
-				s.history = newHistory(&creations.Memory{})
+				s.History = New(&creations.Memory{})
 				s.pass()
 			}
 			began, asked, last := s.now, make([]int, minutes), map[*roster.Runner]time.Time{}
 			for second := range minutes * 60 {
-				for _, r := range s.later(time.Second).pass().with(actionLookUp) {
+				for _, r := range s.later(time.Second).pass().With(LookUp) {
 					if before, again := last[r]; again && s.now.Sub(before) < askIdlePeriod {
 						t.Fatalf("%s is asked about again after %s", r.Name, s.now.Sub(before))
 					}
@@ -108,14 +108,14 @@ func TestIdleRunnerWithoutRegistrationIsReplacedThoughNoJobWaits(t *testing.T) {
 		if s.now.Sub(start) > askIdlePeriod+newRegistrationAge+registrations.AskMissingAgainAfter {
 			t.Fatalf("not deleted after %s", s.now.Sub(start))
 		}
-		if len(p.with(actionDelete)) == 1 {
+		if len(p.With(Delete)) == 1 {
 			break
 		}
-		if len(p.with(actionLookUp)) == 1 {
+		if len(p.With(LookUp)) == 1 {
 			s.answer(r, registrations.Missing)
 		}
-		s.later(p.requeueAt.Sub(s.now))
-		if len(p.with(actionLookUp)) == 1 {
+		s.later(p.RequeueAt.Sub(s.now))
+		if len(p.With(LookUp)) == 1 {
 			s.now = s.historyOf(r).AskedAt.Add(registrations.AskMissingAgainAfter)
 		}
 	}
@@ -130,15 +130,15 @@ func TestGitHubsLimitHoldsAllQuestionsUp(t *testing.T) {
 	r := s.add(100, idle)
 	s.pass()
 	limited := &actions.RateLimitedError{Until: s.now.Add(limit), Err: &actions.Error{StatusCode: http.StatusForbidden}}
-	s.noteAnswer(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
+	s.NoteAnswer(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
 	for s.now.Before(start.Add(limit - time.Second)) {
-		if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) > 0 {
-			t.Fatalf("asked about %v, %s before the limit ends", names(p.with(actionLookUp)), limited.Until.Sub(s.now))
+		if p := s.later(time.Second).pass(); len(p.With(LookUp)) > 0 {
+			t.Fatalf("asked about %v, %s before the limit ends", names(p.With(LookUp)), limited.Until.Sub(s.now))
 		}
 	}
 	s.later(time.Minute)
-	if p := s.pass(); len(p.with(actionLookUp)) == 0 || len(p.with(actionLookUp)) > 30 {
-		t.Errorf("%d questions in the minute after the limit, want about 10", len(p.with(actionLookUp)))
+	if p := s.pass(); len(p.With(LookUp)) == 0 || len(p.With(LookUp)) > 30 {
+		t.Errorf("%d questions in the minute after the limit, want about 10", len(p.With(LookUp)))
 	}
 }
 
@@ -154,14 +154,14 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	}
 	s.later(time.Minute).pass()
 	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.with(actionLookUp))+len(p.with(actionDeregister)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
-		t.Fatalf("the job has just come: asked about %v, removing %v, again in %s", names(p.with(actionLookUp)), names(p.with(actionDeregister)), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.With(LookUp))+len(p.With(Deregister)) != 0 || p.RequeueAt.Sub(s.now) != idlePatience {
+		t.Fatalf("the job has just come: asked about %v, removing %v, again in %s", names(p.With(LookUp)), names(p.With(Deregister)), p.RequeueAt.Sub(s.now))
 	}
-	if p := s.later(idlePatience).pass(); len(p.with(actionLookUp)) != 5 || len(p.with(actionDeregister)) != 0 {
-		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.with(actionLookUp)), names(p.with(actionDeregister)))
+	if p := s.later(idlePatience).pass(); len(p.With(LookUp)) != 5 || len(p.With(Deregister)) != 0 {
+		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.With(LookUp)), names(p.With(Deregister)))
 	}
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 1 {
-		t.Errorf("the job has waited for more than the registration timeout: removing %v, want one replaced", names(p.with(actionDeregister)))
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
+		t.Errorf("the job has waited for more than the registration timeout: removing %v, want one replaced", names(p.With(Deregister)))
 	}
 }
 
@@ -174,8 +174,8 @@ func TestIdleRunnersThatWereAskedAboutAreLeftAloneWhenTheNextJobComes(t *testing
 	s.want.assignedJobs = 0
 	s.later(askIdlePeriod - time.Minute).pass()
 	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.with(actionLookUp)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
-		t.Errorf("asked about %v, again in %s", names(p.with(actionLookUp)), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.With(LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idlePatience {
+		t.Errorf("asked about %v, again in %s", names(p.With(LookUp)), p.RequeueAt.Sub(s.now))
 	}
 }
 
@@ -185,7 +185,7 @@ func TestRegistrationTimeout(t *testing.T) {
 	s.pass()
 	s.later(idlePatience).pass()
 	s.historyOf(r).AskedAt = s.now.Add(defaultRegistrationTimeout - askAgainAfter)
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 1 {
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
 		t.Error("want GitHub asked to remove a runner that got no job for so long")
 	}
 }
@@ -194,10 +194,10 @@ func TestWorkingRunnerIsAskedAboutEveryTenMinutes(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, busyOne)
 	s.pass()
-	if p := s.later(askWorkingPeriod - time.Second).pass(); len(p.with(actionLookUp)) != 0 {
+	if p := s.later(askWorkingPeriod - time.Second).pass(); len(p.With(LookUp)) != 0 {
 		t.Error("asked too early")
 	}
-	if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.With(LookUp)) != 1 {
 		t.Error("want a lost completion looked for")
 	}
 }
@@ -206,14 +206,14 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	s := newScenario(0)
 	r := s.add(1, lingering)
 	s.pass()
-	if p := s.later(lingerPatience).pass(); len(p.with(actionDeregister)) != 1 {
+	if p := s.later(lingerPatience).pass(); len(p.With(Deregister)) != 1 {
 		t.Fatal("want GitHub asked after a minute")
 	}
 	s.answer(r, registrations.Busy)
-	if p := s.later(lingerPatience - time.Second).pass(); len(p.with(actionDeregister)) != 0 {
+	if p := s.later(lingerPatience - time.Second).pass(); len(p.With(Deregister)) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := s.later(time.Second).pass(); len(p.with(actionDeregister)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.With(Deregister)) != 1 {
 		t.Error("want GitHub asked again after a minute")
 	}
 }
@@ -232,11 +232,11 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 			s.add(1, shape)
 			s.pass()
 			p := s.later(lingerPatience - time.Second).pass()
-			if len(p.going()) != 0 || p.requeueAt.Sub(s.now) != time.Second {
-				t.Errorf("within the minute: delete %v, again in %s", names(p.with(actionDelete)), p.requeueAt.Sub(s.now))
+			if len(p.going()) != 0 || p.RequeueAt.Sub(s.now) != time.Second {
+				t.Errorf("within the minute: delete %v, again in %s", names(p.With(Delete)), p.RequeueAt.Sub(s.now))
 			}
-			if p := s.later(time.Second).pass(); len(p.with(actionDelete)) != 1 || len(p.with(actionDeregister))+len(p.with(actionLookUp)) != 0 {
-				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.with(actionDelete)), names(p.with(actionDeregister)), names(p.with(actionLookUp)))
+			if p := s.later(time.Second).pass(); len(p.With(Delete)) != 1 || len(p.With(Deregister))+len(p.With(LookUp)) != 0 {
+				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.With(Delete)), names(p.With(Deregister)), names(p.With(LookUp)))
 			}
 		})
 	}
@@ -274,10 +274,10 @@ func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 	s.pass()
 	s.later(surplusPatience).publish(0).pass()
 	s.historyOf(r).Note(pool.Call[registrations.Answer]{Err: errors.New("no answer")}, s.now)
-	if p := s.pass(); len(p.with(actionDeregister)) != 0 {
+	if p := s.pass(); len(p.With(Deregister)) != 0 {
 		t.Error("GitHub is asked again at once")
 	}
-	if p := s.later(retryQuestionAfter).pass(); len(p.with(actionDeregister)) != 1 {
+	if p := s.later(retryQuestionAfter).pass(); len(p.With(Deregister)) != 1 {
 		t.Error("want GitHub asked again")
 	}
 }
@@ -295,8 +295,8 @@ func TestNoRunnerIsKeptBeyondMaxRunners(t *testing.T) {
 	s.pass()
 	s.later(surplusPatience)
 	s.patchID++
-	if p := s.pass(); len(p.with(actionDeregister)) != 3 {
-		t.Errorf("removing %v, want all", names(p.with(actionDeregister)))
+	if p := s.pass(); len(p.With(Deregister)) != 3 {
+		t.Errorf("removing %v, want all", names(p.With(Deregister)))
 	}
 }
 
@@ -330,7 +330,7 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	r.RegistrationID++
 	s.later(registrations.AskMissingAgainAfter).pass()
 	s.answer(r, registrations.Missing)
-	if p := s.pass(); len(p.with(actionDelete)) != 0 {
+	if p := s.pass(); len(p.With(Delete)) != 0 {
 		t.Errorf("deleted after one answer about its registration")
 	}
 }
@@ -343,10 +343,10 @@ func TestWaitForAJobBeginsWithThePod(t *testing.T) {
 	s.later(defaultRegistrationTimeout - time.Second).pass()
 	r.Phase = v1alpha1.EphemeralRunnerPhaseRunning
 	s.later(time.Minute)
-	if p := s.pass(); len(p.with(actionDeregister))+len(p.with(actionLookUp)) != 0 {
-		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.with(actionDeregister)), names(p.with(actionLookUp)))
+	if p := s.pass(); len(p.With(Deregister))+len(p.With(LookUp)) != 0 {
+		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.With(Deregister)), names(p.With(LookUp)))
 	}
-	if p := s.later(idlePatience).pass(); len(p.with(actionLookUp)) != 1 {
+	if p := s.later(idlePatience).pass(); len(p.With(LookUp)) != 1 {
 		t.Error("want it asked about after 30 s")
 	}
 }

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"slices"
@@ -32,22 +32,22 @@ func TestWhichRunnersLeaveANode(t *testing.T) {
 	for name, test := range map[string]struct {
 		runner roster.Runner
 		signs  nodes.Signs
-		want   action
+		want   Action
 	}{
-		"idle":                                {idle, cordon, actionDeregister},
-		"idle, another sign":                  {idle, disrupted, actionDeregister},
-		"not registered yet":                  {starting, cordon, actionDeleteUnregistered},
-		"idle, came with the sign":            {with(idle, func(r *roster.Runner) { r.Arrival = 5 }), cordon, actionDeregister},
-		"came after the sign":                 {with(idle, func(r *roster.Runner) { r.Arrival = 6 }), cordon, actionNone},
-		"not registered, came after the sign": {with(starting, func(r *roster.Runner) { r.Arrival = 6 }), cordon, actionNone},
-		"tolerates the sign":                  {with(idle, tolerant), cordon, actionNone},
-		"tolerates one of two":                {with(idle, tolerant), cordon | disrupted, actionDeregister},
-		"its template names the node":         {with(idle, func(r *roster.Runner) { r.Pinned = true }), cordon, actionNone},
-		"has a job":                           {busyOne, cordon, actionNone},
-		"GitHub refused once":                 {with(idle, func(r *roster.Runner) { r.Draining = true }), cordon, actionNone},
-		"has ended its job":                   {with(lingering, func(r *roster.Runner) { r.JobPatchID = 2 }), cordon, actionNone},
-		"is being deleted":                    {with(idle, func(r *roster.Runner) { r.Deleting = true }), cordon, actionNone},
-		"failed":                              {failedOne, cordon, actionNone},
+		"idle":                                {idle, cordon, Deregister},
+		"idle, another sign":                  {idle, disrupted, Deregister},
+		"not registered yet":                  {starting, cordon, DeleteUnregistered},
+		"idle, came with the sign":            {with(idle, func(r *roster.Runner) { r.Arrival = 5 }), cordon, Deregister},
+		"came after the sign":                 {with(idle, func(r *roster.Runner) { r.Arrival = 6 }), cordon, None},
+		"not registered, came after the sign": {with(starting, func(r *roster.Runner) { r.Arrival = 6 }), cordon, None},
+		"tolerates the sign":                  {with(idle, tolerant), cordon, None},
+		"tolerates one of two":                {with(idle, tolerant), cordon | disrupted, Deregister},
+		"its template names the node":         {with(idle, func(r *roster.Runner) { r.Pinned = true }), cordon, None},
+		"has a job":                           {busyOne, cordon, None},
+		"GitHub refused once":                 {with(idle, func(r *roster.Runner) { r.Draining = true }), cordon, None},
+		"has ended its job":                   {with(lingering, func(r *roster.Runner) { r.JobPatchID = 2 }), cordon, None},
+		"is being deleted":                    {with(idle, func(r *roster.Runner) { r.Deleting = true }), cordon, None},
+		"failed":                              {failedOne, cordon, None},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(1)
@@ -56,10 +56,10 @@ func TestWhichRunnersLeaveANode(t *testing.T) {
 			s.want.replicas = 2
 			s.departing = map[types.UID]departures.Departure{r.UID: {Node: "n", Signs: test.signs, Arrivals: 5}}
 			p := s.pass()
-			if p.decided[r] != test.want || p.decided[other] != actionNone {
+			if p.decided[r] != test.want || p.decided[other] != None {
 				t.Errorf("decided %v, want %v; about a runner elsewhere %v", p.decided[r], test.want, p.decided[other])
 			}
-			if moved := slices.Contains(p.moved, r); moved != test.want.removes() {
+			if moved := slices.Contains(p.Moved, r); moved != test.want.removes() {
 				t.Errorf("moved: %t", moved)
 			}
 		})
@@ -74,15 +74,15 @@ func TestGitHubDecidesWhoLeaves(t *testing.T) {
 		s.want.maxRunners = most
 		busy, free := s.add(1, idle), s.add(1, idle)
 		s.departing = map[types.UID]departures.Departure{busy.UID: {Signs: cordon}, free.UID: {Signs: cordon}}
-		if p := s.pass(); len(p.with(actionDeregister)) != 2 || p.create != 0 {
-			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.with(actionDeregister)), p.create)
+		if p := s.pass(); len(p.With(Deregister)) != 2 || p.create != 0 {
+			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.With(Deregister)), p.create)
 		}
 		s.historyOf(busy).Note(answered(registrations.Busy), s.now)
 		s.historyOf(free).Note(answered(registrations.Removed), s.now)
 		p := s.later(time.Second).pass()
-		if p.decided[busy] != actionNone || p.decided[free] != actionDelete || p.tally.working != 1 || p.create != create {
+		if p.decided[busy] != None || p.decided[free] != Delete || p.Tally.working != 1 || p.create != create {
 			t.Errorf("decided %v about the busy one, %v about the other; %d working, create %d of %d",
-				p.decided[busy], p.decided[free], p.tally.working, p.create, create)
+				p.decided[busy], p.decided[free], p.Tally.working, p.create, create)
 		}
 		s.out.Expected = create
 		*free = with(*free, func(r *roster.Runner) { r.Deleting = true })

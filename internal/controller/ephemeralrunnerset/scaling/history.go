@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"errors"
@@ -20,9 +20,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// history is what one set's plan needs to know of the past and no object records: when things were first seen, and what
+// History is what one set's plan needs to know of the past and no object records: when things were first seen, and what
 // GitHub answered. Only the set's own reconcile uses it, one pass at a time.
-type history struct {
+type History struct {
 	// now is the time of the pass, and passes is its number.
 	now    time.Time
 	passes int
@@ -53,23 +53,23 @@ type history struct {
 	limitedUntil time.Time
 
 	failures  runnerFailures
-	creations *creations.Memory
+	Creations *creations.Memory
 }
 
-// seen is what a pass sees of a set.
-type seen struct {
-	now time.Time
-	// runners are those that the watch shows, oldest first.
-	runners []*roster.Runner
-	patchID int
-	// template is the hash of the template from which runners are created.
-	template string
-	// configURL is where the set registers runners. Runners created before it changed are registered elsewhere.
-	configURL roster.ConfigURL
-	// departing has the runners on nodes that are about to go away.
-	departing map[types.UID]departures.Departure
-	// jobWaits are the pods of the runners' jobs that have been unable to run for a while.
-	jobWaits []jobpods.Wait
+// Seen is what a pass sees of a set.
+type Seen struct {
+	Now time.Time
+	// Runners are those that the watch shows, oldest first.
+	Runners []*roster.Runner
+	PatchID int
+	// Template is the hash of the template from which runners are created.
+	Template string
+	// ConfigURL is where the set registers runners. Runners created before it changed are registered elsewhere.
+	ConfigURL roster.ConfigURL
+	// Departing has the runners on nodes that are about to go away.
+	Departing map[types.UID]departures.Departure
+	// JobWaits are the pods of the runners' jobs that have been unable to run for a while.
+	JobWaits []jobpods.Wait
 }
 
 // runnerHistory is what the controller remembers of one runner.
@@ -93,12 +93,12 @@ type runnerHistory struct {
 	seenInPass int  // number of the last pass that saw it
 }
 
-func newHistory(c *creations.Memory) *history {
-	return &history{runners: map[types.UID]*runnerHistory{}, deleted: map[types.UID]time.Time{}, creations: c}
+func New(c *creations.Memory) *History {
+	return &History{runners: map[types.UID]*runnerHistory{}, deleted: map[types.UID]time.Time{}, Creations: c}
 }
 
-// registrations returns those that the runners had when they were seen last.
-func (h *history) registrations() (all []registrations.Registration) {
+// Registrations returns those that the runners had when they were seen last.
+func (h *History) Registrations() (all []registrations.Registration) {
 	for uid, past := range h.runners {
 		all = append(all, registrations.Registration{Runner: uid, ID: past.registrationID})
 	}
@@ -106,24 +106,24 @@ func (h *history) registrations() (all []registrations.Registration) {
 }
 
 // historyOf returns what is remembered of the runner, an empty record if note has not seen it.
-func (h *history) historyOf(r *roster.Runner) *runnerHistory {
+func (h *History) historyOf(r *roster.Runner) *runnerHistory {
 	if past, known := h.runners[r.UID]; known {
 		return past
 	}
 	return &runnerHistory{}
 }
 
-// note adds what this pass sees for the first time, and forgets the runners that are gone. It returns the registrations that
+// Note adds what this pass sees for the first time, and forgets the runners that are gone. It returns the registrations that
 // are over: their runners are gone or have another one.
-func (h *history) note(s seen) (over []registrations.Registration) {
-	now, runners := s.now, s.runners
-	if h.patchSeenAt.IsZero() || s.patchID != h.patchID {
+func (h *History) Note(s Seen) (over []registrations.Registration) {
+	now, runners := s.Now, s.Runners
+	if h.patchSeenAt.IsZero() || s.PatchID != h.patchID {
 		h.patchSeenAt = now
 	}
-	h.now, h.patchID, h.configURL, h.departing, h.jobWaits = now, s.patchID, s.configURL, s.departing, s.jobWaits
+	h.now, h.patchID, h.configURL, h.departing, h.jobWaits = now, s.PatchID, s.ConfigURL, s.Departing, s.JobWaits
 	h.passes++
-	if h.failures.template != s.template { // the cause of the failures may be gone
-		h.failures = runnerFailures{template: s.template, lastWorkerCreatedAt: h.failures.lastWorkerCreatedAt}
+	if h.failures.template != s.Template { // the cause of the failures may be gone
+		h.failures = runnerFailures{template: s.Template, lastWorkerCreatedAt: h.failures.lastWorkerCreatedAt}
 	}
 	for _, r := range runners {
 		past, known := h.runners[r.UID]
@@ -155,7 +155,7 @@ func (h *history) note(s seen) (over []registrations.Registration) {
 	return over
 }
 
-func (h *history) noteRunner(r *roster.Runner, past *runnerHistory) {
+func (h *History) noteRunner(r *roster.Runner, past *runnerHistory) {
 	switch {
 	case r.Up():
 		kube.SetIfZero(&past.upAt, h.now)
@@ -176,8 +176,8 @@ func (h *history) noteRunner(r *roster.Runner, past *runnerHistory) {
 	h.noteOutcome(r, past)
 }
 
-// noteAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
-func (h *history) noteAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
+// NoteAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
+func (h *History) NoteAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
 	past := h.historyOf(r)
 	past.Note(call, h.now)
 	if limited, is := errors.AsType[*actions.RateLimitedError](call.Err); is {
@@ -188,7 +188,7 @@ func (h *history) noteAnswer(r *roster.Runner, call pool.Call[registrations.Answ
 
 // noteOutcome counts, once for each runner, that it failed without a job, is outdated, or got a job. A failure of a runner
 // that is already being deleted does not count: it was not wanted, and says nothing about the runners that replace it.
-func (h *history) noteOutcome(r *roster.Runner, past *runnerHistory) {
+func (h *History) noteOutcome(r *roster.Runner, past *runnerHistory) {
 	switch {
 	case past.worked || h.oldTemplate(r):
 	case r.HadJob, r.ExitedIdle() && past.RecordRemoved():
@@ -208,22 +208,22 @@ func (h *history) noteOutcome(r *roster.Runner, past *runnerHistory) {
 // oldTemplate reports whether the runner was created from another template than the present one. A runner that ARC created
 // does not show its template and counts as current, unless it is registered elsewhere: taking over from ARC removes no
 // runner.
-func (h *history) oldTemplate(r *roster.Runner) bool {
+func (h *History) oldTemplate(r *roster.Runner) bool {
 	return h.registeredElsewhere(r) || r.Template != "" && r.Template != h.failures.template
 }
 
 // registeredElsewhere reports whether the set's GitHub does not know the runner, because the set's address has changed since
 // it was created.
-func (h *history) registeredElsewhere(r *roster.Runner) bool { return r.ConfigURL != h.configURL }
+func (h *History) registeredElsewhere(r *roster.Runner) bool { return r.ConfigURL != h.configURL }
 
 // deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
 const deletionSeenTimeout = 30 * time.Second
 
-// noteDeleted notes that a runner was deleted just now.
-func (h *history) noteDeleted(runner types.UID, now time.Time) { h.deleted[runner] = now }
+// NoteDeleted notes that a runner was deleted just now.
+func (h *History) NoteDeleted(runner types.UID, now time.Time) { h.deleted[runner] = now }
 
-// withoutRecentlyDeleted leaves out the runners whose deletion the cache may not show yet.
-func (h *history) withoutRecentlyDeleted(runners []*roster.Runner, now time.Time) []*roster.Runner {
+// WithoutRecentlyDeleted leaves out the runners whose deletion the cache may not show yet.
+func (h *History) WithoutRecentlyDeleted(runners []*roster.Runner, now time.Time) []*roster.Runner {
 	maps.DeleteFunc(h.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= deletionSeenTimeout })
 	var remaining []*roster.Runner
 	for _, r := range runners {
@@ -249,7 +249,7 @@ const (
 )
 
 // slotOf returns the slot of a runner, according to the table in docs/decisions/0007-a-slot-follows-the-job.md.
-func (h *history) slotOf(r *roster.Runner) slot {
+func (h *History) slotOf(r *roster.Runner) slot {
 	switch {
 	case r.Completed:
 		return h.completedSlot(r)
@@ -274,7 +274,7 @@ func (h *history) slotOf(r *roster.Runner) slot {
 // reports the completion, with the patchID whose replicas no longer count the job. The two arrive on separate watches, so the
 // report may be seen first. After a restore of the cluster from a backup, a new listener counts from a patchID that the last one
 // has passed long ago, so nothing is held for longer than heldTimeout.
-func (h *history) completedSlot(r *roster.Runner) slot {
+func (h *History) completedSlot(r *roster.Runner) slot {
 	switch {
 	case h.patchID >= r.JobPatchID:
 		return slotFree
@@ -289,7 +289,7 @@ func (h *history) completedSlot(r *roster.Runner) slot {
 
 // jobGivenUp reports whether GitHub has given up the job of a runner that failed: it has agreed to remove the runner and
 // replicas has been evaluated since, or so much time has passed that it must have.
-func (h *history) jobGivenUp(past *runnerHistory) bool {
+func (h *History) jobGivenUp(past *runnerHistory) bool {
 	agreed := !past.RemovedAt.IsZero() && h.patchSeenAt.After(past.RemovedAt)
 	return agreed || h.now.Sub(past.endedAt) >= heldTimeout
 }
@@ -304,8 +304,8 @@ func heldUnless(released bool) slot {
 // tally counts runners by slot.
 type tally struct {
 	waiting, working, held int
-	// starting counts the waiting runners whose pod is not up: nothing shows yet that they can work.
-	starting int
+	// Starting counts the waiting runners whose pod is not up: nothing shows yet that they can work.
+	Starting int
 	// justUp counts the waiting runners that have been up for less than provenAfter. justExited counts the held runners that,
 	// as far as is known, had no job: a wrong command exits within seconds, and that is seen seconds later. provenAt is when
 	// the first of justUp is proven.
@@ -315,14 +315,14 @@ type tally struct {
 	notEnded int
 }
 
-func (h *history) tally(runners []*roster.Runner) tally {
+func (h *History) tally(runners []*roster.Runner) tally {
 	var t tally
 	for _, r := range runners {
 		switch h.slotOf(r) {
 		case slotWaiting:
 			t.waiting++
 			if !r.Up() {
-				t.starting++
+				t.Starting++
 			} else if proven := h.historyOf(r).upAt.Add(provenAfter); h.now.Before(proven) {
 				t.justUp++
 				t.provenAt = kube.EarlierOf(t.provenAt, proven)
@@ -356,3 +356,14 @@ func (past *runnerHistory) failedAt(now time.Time) time.Time {
 	}
 	return past.exitedAt
 }
+
+const (
+	// slotFree: another runner may be created for the job, if there is one.
+	slotFree slot = iota
+	// slotWaiting: the runner is waiting for a job.
+	slotWaiting
+	// slotWorking: it has a job.
+	slotWorking
+	// slotHeld: its job may still be counted in replicas, so the runner is neither missing nor surplus.
+	slotHeld
+)

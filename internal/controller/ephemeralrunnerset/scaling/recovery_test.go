@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"testing"
@@ -31,13 +31,13 @@ func TestLateReportsOfJobsEndDegradation(t *testing.T) {
 	s := newScenario(5)
 	ended := s.add(3, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: v1alpha1.ReasonRunnerExitedWithoutJob, RegistrationID: 7})
 	s.pass()
-	if !s.history.failures.isDegraded() {
+	if !s.History.failures.isDegraded() {
 		t.Fatal("the set is not degraded by three runners that exited without a job")
 	}
 	ended.HadJob, ended.Completed, ended.JobPatchID = true, true, s.patchID
 	s.pass()
-	if s.history.failures.isDegraded() || s.history.failures.count != 0 {
-		t.Errorf("%d failures after the report of a job, want none", s.history.failures.count)
+	if s.History.failures.isDegraded() || s.History.failures.count != 0 {
+		t.Errorf("%d failures after the report of a job, want none", s.History.failures.count)
 	}
 }
 
@@ -46,21 +46,21 @@ func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.history.historyOf(r).Busy = true
+	s.History.historyOf(r).Busy = true
 	ended := *r
 	ended.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
 	s.runners[0] = &ended
 	s.later(time.Second).pass()
-	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.with(actionMarkFailed)) != 0 || len(p.with(actionDelete)) != 1 {
-		t.Errorf("treated as idle: %v, deleted: %v; want it deleted", names(p.with(actionMarkFailed)), names(p.with(actionDelete)))
+	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.With(MarkFailed)) != 0 || len(p.With(Delete)) != 1 {
+		t.Errorf("treated as idle: %v, deleted: %v; want it deleted", names(p.With(MarkFailed)), names(p.With(Delete)))
 	}
 }
 
 func TestRunnersRefusedTogetherAreOneTry(t *testing.T) {
 	s := newScenario(10)
 	s.add(10, outdated)
-	if p := s.pass(); p.requeueAt.Sub(s.now) != outdatedPauses[0] {
-		t.Errorf("a probe in %s, want %s", p.requeueAt.Sub(s.now), outdatedPauses[0])
+	if p := s.pass(); p.RequeueAt.Sub(s.now) != outdatedPauses[0] {
+		t.Errorf("a probe in %s, want %s", p.RequeueAt.Sub(s.now), outdatedPauses[0])
 	}
 }
 

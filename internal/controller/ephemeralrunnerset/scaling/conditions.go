@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"cmp"
@@ -102,9 +102,9 @@ func runnersWait(runners int) string {
 	return fmt.Sprintf("%d runners wait", runners)
 }
 
-// describe fills the status with what was seen.
-func (h *history) describe(
-	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, p *plan,
+// Describe fills the status with what was seen.
+func (h *History) Describe(
+	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, p *Plan,
 ) {
 	countLive(status, runners)
 	status.ObservedGeneration = set.Generation
@@ -121,8 +121,8 @@ func (h *history) describe(
 
 // givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up, or while
 // none is wanted.
-func (h *history) givenUp(p *plan) wait {
-	if p.wanted == 0 || p.tally.waiting > p.tally.starting {
+func (h *History) givenUp(p *Plan) wait {
+	if p.wanted == 0 || p.Tally.waiting > p.Tally.Starting {
 		return wait{}
 	}
 	return h.failures.givenUp
@@ -133,9 +133,9 @@ func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runn
 	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting })
 }
 
-// countWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
+// CountWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
 // runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
-func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
+func CountWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
 	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting && !r.Alive() })
 }
 
@@ -163,8 +163,8 @@ func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Ru
 // that is one more than there are working runners: without a job there is no demand to try a runner for, and GitHub was seen never to
 // offer again what was queued while a set announced 0. While the API server rejects runners, the waiting ones count, too. GitHub gives
 // the other jobs to sets that can run them.
-func (h *history) capacity(p *plan) *int {
-	t := &p.tally
+func (h *History) capacity(p *Plan) *int {
+	t := &p.Tally
 	switch f := &h.failures; {
 	case f.isOutdated(), f.isDegraded():
 		return new(t.working + 1)
@@ -175,7 +175,7 @@ func (h *history) capacity(p *plan) *int {
 	}
 }
 
-func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []metav1.Condition {
+func (h *History) conditions(set *v1alpha1.EphemeralRunnerSet, p *Plan) []metav1.Condition {
 	degraded, outdated := h.degraded(set, p), h.outdated(set)
 	summary := report.Ready(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
 	switch {
@@ -188,17 +188,17 @@ func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []metav1
 }
 
 // cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
-func (h *history) cannotCreate(p *plan) bool { return p.wantsRunners() && h.creations.Failing() }
+func (h *History) cannotCreate(p *Plan) bool { return p.wantsRunners() && h.Creations.Failing() }
 
-func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Condition {
+func (h *History) degraded(set *v1alpha1.EphemeralRunnerSet, p *Plan) metav1.Condition {
 	f := &h.failures
 	switch {
 	case !f.isDegraded() && h.cannotCreate(p):
 		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
 			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
-			strings.ReplaceAll(h.creations.Err.Error(), "\n", "; "), set.Namespace))
-	case !f.isDegraded() && h.creations.HasUnseen():
-		return h.creations.UnseenCondition(set.Namespace)
+			strings.ReplaceAll(h.Creations.Err.Error(), "\n", "; "), set.Namespace))
+	case !f.isDegraded() && h.Creations.HasUnseen():
+		return h.Creations.UnseenCondition(set.Namespace)
 	case !f.isDegraded():
 		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
 	}
@@ -207,7 +207,7 @@ func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Con
 		f.count, cmp.Or(f.message, f.reason), set.Namespace))
 }
 
-func (h *history) outdated(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
+func (h *History) outdated(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
 	if !h.failures.isOutdated() {
 		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
 	}
@@ -220,7 +220,7 @@ func (h *history) outdated(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
 const reasonRunnersScale = "RunnersScale"
 
 // doubtful returns the condition that says how many jobs are doubted, none if it was never true.
-func (h *history) doubtful(before []metav1.Condition, set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
+func (h *History) doubtful(before []metav1.Condition, set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
 	const conditionType = v1alpha1.ConditionStatisticsDoubtful
 	switch {
 	case h.doubt.Jobs > 0:
@@ -234,8 +234,8 @@ func (h *history) doubtful(before []metav1.Condition, set *v1alpha1.EphemeralRun
 	return nil
 }
 
-// exitedIdleMessage says why the runner counts as failed. The usual image also ends with code 0 if it can't write its work folder.
-func (h *history) exitedIdleMessage(r *roster.Runner, spec *corev1.PodSpec) string {
+// ExitedIdleMessage says why the runner counts as failed. The usual image also ends with code 0 if it can't write its work folder.
+func (h *History) ExitedIdleMessage(r *roster.Runner, spec *corev1.PodSpec) string {
 	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
 	if h.historyOf(r).recordKept() {
 		what = "the runner container exited with code 0 before it got a job"

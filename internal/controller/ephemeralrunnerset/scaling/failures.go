@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"slices"
@@ -111,7 +111,7 @@ const lostHistoryLimit = 100
 
 // planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
 // failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. planFailedHistory decides about outdated ones.
-func (h *history) planLostHistory(p *plan, runners []*roster.Runner) {
+func (h *History) planLostHistory(p *Plan, runners []*roster.Runner) {
 	room := lostHistoryLimit
 	for _, r := range slices.Backward(runners) {
 		if !r.Lost() || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated || r.Deleting || h.slotOf(r) == slotHeld {
@@ -119,7 +119,7 @@ func (h *history) planLostHistory(p *plan, runners []*roster.Runner) {
 		}
 		expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
 		if room == 0 || !h.now.Before(expiry) {
-			p.decide(r, actionDelete)
+			p.decide(r, Delete)
 			continue
 		}
 		room--
@@ -129,7 +129,7 @@ func (h *history) planLostHistory(p *plan, runners []*roster.Runner) {
 
 // planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too old.
 // It also keeps the newest outdated runner, which shows after a restart that the set is outdated.
-func (h *history) planFailedHistory(p *plan, runners []*roster.Runner, limit int) {
+func (h *History) planFailedHistory(p *Plan, runners []*roster.Runner, limit int) {
 	room := map[v1alpha1.EphemeralRunnerPhase]int{
 		v1alpha1.EphemeralRunnerPhaseFailed: limit, v1alpha1.EphemeralRunnerPhaseOutdated: 1,
 	}
@@ -138,7 +138,7 @@ func (h *history) planFailedHistory(p *plan, runners []*roster.Runner, limit int
 			continue
 		}
 		if room[r.Phase] == 0 || h.obsolete(p, r) {
-			p.decide(r, actionDelete)
+			p.decide(r, Delete)
 			continue
 		}
 		room[r.Phase]--
@@ -147,12 +147,12 @@ func (h *history) planFailedHistory(p *plan, runners []*roster.Runner, limit int
 
 // superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner took a
 // job.
-func (h *history) superseded(r *roster.Runner) bool {
+func (h *History) superseded(r *roster.Runner) bool {
 	return h.oldTemplate(r) || r.CreatedAt.Before(h.failures.lastWorkerCreatedAt)
 }
 
 // obsolete reports whether a failed or outdated runner is no longer worth keeping for inspection.
-func (h *history) obsolete(p *plan, r *roster.Runner) bool {
+func (h *History) obsolete(p *Plan, r *roster.Runner) bool {
 	if h.superseded(r) {
 		return true
 	}

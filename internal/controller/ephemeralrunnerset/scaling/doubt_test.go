@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"fmt"
@@ -142,13 +142,13 @@ func (w *world) end() {
 }
 
 // act carries a plan out. GitHub answers at once.
-func (w *world) act(p *plan) {
+func (w *world) act(p *Plan) {
 	for range p.create {
 		r := w.add(1, starting)
 		w.changes[r] = turn{w.now.Add(w.startup), func(r *roster.Runner) { r.Phase, r.RegistrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7 }}
 		w.created[w.hour()]++
 	}
-	for _, r := range p.with(actionLookUp) {
+	for _, r := range p.With(LookUp) {
 		w.questions[w.hour()]++
 		if w.ghosts[r.UID] {
 			w.answer(r, registrations.Missing)
@@ -156,7 +156,7 @@ func (w *world) act(p *plan) {
 		}
 		w.answer(r, registrations.Registered)
 	}
-	for _, r := range p.with(actionDeregister) {
+	for _, r := range p.With(Deregister) {
 		w.questions[w.hour()]++
 		if w.running[r] != nil {
 			w.answer(r, registrations.Busy)
@@ -164,7 +164,7 @@ func (w *world) act(p *plan) {
 		}
 		w.answer(r, registrations.Removed)
 	}
-	for _, r := range slices.Concat(p.with(actionDelete), p.with(actionDeleteUnregistered)) {
+	for _, r := range slices.Concat(p.With(Delete), p.With(DeleteUnregistered)) {
 		w.runners = slices.DeleteFunc(w.runners, func(other *roster.Runner) bool { return other == r })
 		delete(w.changes, r)
 		w.unused[w.hour()]++
@@ -304,7 +304,7 @@ func TestRunnersWithoutARegistrationAreReplaced(t *testing.T) {
 					w.ghosts[r.UID] = !r.HadJob
 				}
 				w.run(t, gone+4*time.Minute)
-				w.history = newHistory(&creations.Memory{})
+				w.History = New(&creations.Memory{})
 				w.run(t, gone+15*time.Minute)
 				for _, r := range w.runners {
 					if w.ghosts[r.UID] {
@@ -355,7 +355,7 @@ func TestRestartCostsOneMoreGeneration(t *testing.T) {
 	w := newWorld(1, 2, 40, 8)
 	w.phantoms = constant(15)
 	w.run(t, 3*time.Hour)
-	w.history = newHistory(&creations.Memory{})
+	w.History = New(&creations.Memory{})
 	w.run(t, 8*time.Hour)
 	total := 0
 	for _, n := range w.unused {
@@ -383,7 +383,7 @@ func TestRunnerWithAnUnreportedJobIsNoEvidence(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idlePatience).pass()
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 1 {
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
 		t.Fatal("want GitHub asked to remove it")
 	}
 	s.answer(r, registrations.Busy)

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"context"
@@ -16,28 +16,28 @@ import (
 )
 
 // apply makes the API server do what was planned, and asks GitHub. It returns how many runners were created.
-func (sim *simulation) apply(p *plan) int {
+func (sim *simulation) apply(p *Plan) int {
 	s := sim.state
-	for _, r := range append(s.withoutRecentlyDeleted(p.with(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.with(actionDeleteUnregistered), sim.now())...) {
+	for _, r := range append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()), s.WithoutRecentlyDeleted(p.With(DeleteUnregistered), sim.now())...) {
 		if is := sim.find(r); is != nil && sim.deletes(p, r) {
 			is.Deleting = true
 			sim.write(is)
 		}
 		if sim.deletes(p, r) {
-			s.noteDeleted(r.UID, sim.now())
+			s.NoteDeleted(r.UID, sim.now())
 		}
 	}
-	for _, r := range p.with(actionMarkFailed) {
+	for _, r := range p.With(MarkFailed) {
 		if is := sim.find(r); is != nil {
 			is.Phase = failedOne.Phase
 			sim.write(is)
 		}
 	}
-	for _, r := range sim.ask(p.with(actionDeregister), removeAnswer) {
+	for _, r := range sim.ask(p.With(Deregister), removeAnswer) {
 		s.historyOf(r).Removing = true
 	}
-	sim.ask(p.with(actionLookUp), lookUpAnswer)
-	return sim.create(s.createLimit(p))
+	sim.ask(p.With(LookUp), lookUpAnswer)
+	return sim.create(s.CreateLimit(p))
 }
 
 // find returns the runner as it is, nil if it is gone.
@@ -50,9 +50,9 @@ func (sim *simulation) find(r *roster.Runner) *simulatedRunner {
 
 // deletes reports whether the API server accepts the deletion or the runner is gone. A runner that was believed to be
 // unregistered must not have changed.
-func (sim *simulation) deletes(p *plan, r *roster.Runner) bool {
+func (sim *simulation) deletes(p *Plan, r *roster.Runner) bool {
 	is := sim.find(r)
-	return is == nil || !slices.Contains(p.with(actionDeleteUnregistered), r) || is.ResourceVersion == r.ResourceVersion
+	return is == nil || !slices.Contains(p.With(DeleteUnregistered), r) || is.ResourceVersion == r.ResourceVersion
 }
 
 // ask asks about runners, except those with a question under way, and returns those that it has asked about.
@@ -60,7 +60,7 @@ func (sim *simulation) ask(about []*roster.Runner, ask func(*simulatedRunner) re
 	for _, r := range about {
 		if _, under := sim.inFlight[r.UID]; !under {
 			sim.inFlight[r.UID] = ask
-			sim.state.noteAsked(r, false)
+			sim.state.NoteAsked(r, false)
 			asked = append(asked, r)
 		}
 	}
@@ -91,7 +91,7 @@ func (sim *simulation) create(n int) int {
 	if n == 0 {
 		return 0
 	}
-	requested, before := sim.state.creations, len(sim.runners)
+	requested, before := sim.state.Creations, len(sim.runners)
 	if !requested.Listed() && !sim.inherit() {
 		return 0
 	}
@@ -116,7 +116,7 @@ func (sim *simulation) create(n int) int {
 
 // inherit asks the API server which runners exist, and reports whether the plan counts all of them.
 func (sim *simulation) inherit() bool {
-	requested := sim.state.creations
+	requested := sim.state.Creations
 	if sim.outcome() != creationMade {
 		requested.Settle(errNoAnswer, sim.now())
 		return false
@@ -185,7 +185,7 @@ func (sim *simulation) absent(names []string) int {
 
 // unseen counts the runners that the watch does not show, as Reconcile does.
 func (sim *simulation) unseen() creations.Unseen {
-	requested := sim.state.creations
+	requested := sim.state.Creations
 	requested.Observe(sim.cache)
 	if overdue := requested.Overdue(sim.now()); len(overdue) > 0 {
 		existing, err := sim.list()

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package scaling
 
 import (
 	"fmt"
@@ -46,14 +46,14 @@ type simulation struct {
 	roster       *roster.Roster
 	departures   *departures.Departures
 	expectations *kube.Expectations
-	state        *history
+	state        *History
 	inFlight     map[types.UID]func(*simulatedRunner) registrations.Answer
 	answers      map[types.UID]pool.Call[registrations.Answer]
 }
 
 // published are what the listener writes, and the user's maxRunners.
 type published struct {
-	demand
+	Demand
 	patchID int
 }
 
@@ -85,7 +85,7 @@ func newSimulation(seed uint64) *simulation {
 		random: rand.New(rand.NewPCG(seed, 1)), clock: clocktesting.NewFakePassiveClock(start),
 		decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) registrations.Answer{},
 	}
-	sim.figures.demand = demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout}
+	sim.figures.Demand = Demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout}
 	sim.restartManager()
 	return sim
 }
@@ -98,7 +98,7 @@ func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 // manager's cache may be late: it may be a second one that has been waiting.
 func (sim *simulation) restartManager() {
 	sim.roster, sim.departures, sim.expectations = roster.New(), departures.New(), kube.NewExpectations(sim.clock)
-	sim.state = newHistory(creations.New(setKey, sim.expectations))
+	sim.state = New(creations.New(setKey, sim.expectations))
 	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) registrations.Answer{}, map[types.UID]pool.Call[registrations.Answer]{}
 	sim.frozen = false
 	sim.made++
