@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -241,4 +242,15 @@ func OwnerOf(runner client.Object) Owner {
 		return Owner{}
 	}
 	return Owner{UID: set.UID, Name: set.Name}
+}
+
+// same reports whether nothing has changed that a decision needs. The resourceVersion matters until the runner is registered:
+// until then it may be deleted on condition that nobody has written to it.
+func (r *Runner) same(now Runner) bool {
+	before := *r
+	before.CreatedAt, now.CreatedAt = time.Time{}, time.Time{} // follows from the UID
+	if now.RegistrationID != 0 {
+		before.ResourceVersion, now.ResourceVersion = "", ""
+	}
+	return before == now
 }

@@ -96,17 +96,6 @@ func (r *Runner) ExitedIdle() bool {
 	return r.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.HadJob && !r.Completed && !r.Draining
 }
 
-// same reports whether nothing has changed that a decision needs. The resourceVersion matters until the runner is registered:
-// until then it may be deleted on condition that nobody has written to it.
-func (r *Runner) same(now Runner) bool {
-	before := *r
-	before.CreatedAt, now.CreatedAt = time.Time{}, time.Time{} // follows from the UID
-	if now.RegistrationID != 0 {
-		before.ResourceVersion, now.ResourceVersion = "", ""
-	}
-	return before == now
-}
-
 func Of(object *v1alpha1.EphemeralRunner) Runner {
 	status := &object.Status
 	var failedAt time.Time

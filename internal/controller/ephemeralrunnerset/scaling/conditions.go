@@ -18,6 +18,129 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
+// reasonRunnersScale is the reason of Ready while nothing is wrong.
+const reasonRunnersScale = "RunnersScale"
+
+// Describe fills the status with what was seen.
+func (h *History) Describe(
+	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, p *Plan,
+) {
+	countLive(status, runners)
+	status.ObservedGeneration = set.Generation
+	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
+	if h.failures.isOutdated() {
+		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
+	}
+	status.Capacity = h.capacity(p)
+	status.DoubtedJobs = h.doubt.Jobs
+	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
+	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtConditions(status.Conditions, set)...)
+	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
+}
+
+func (h *History) conditions(set *v1alpha1.EphemeralRunnerSet, p *Plan) []metav1.Condition {
+	degraded, outdated := h.degradedCondition(set, p), h.outdatedCondition(set)
+	summary := report.Ready(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
+	switch {
+	case outdated.Status == metav1.ConditionTrue:
+		summary = report.Unready(outdated.Reason, outdated.Message, true)
+	case degraded.Status == metav1.ConditionTrue:
+		summary = report.Unready(degraded.Reason, degraded.Message, false)
+	}
+	return append(summary, degraded, outdated)
+}
+
+func (h *History) degradedCondition(set *v1alpha1.EphemeralRunnerSet, p *Plan) metav1.Condition {
+	f := &h.failures
+	switch {
+	case !f.isDegraded() && h.cannotCreate(p):
+		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
+			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
+			strings.ReplaceAll(h.Creations.Err.Error(), "\n", "; "), set.Namespace))
+	case !f.isDegraded() && h.Creations.HasUnseen():
+		return h.Creations.UnseenCondition(set.Namespace)
+	case !f.isDegraded():
+		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
+	}
+	return report.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
+		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
+		f.count, cmp.Or(f.message, f.reason), set.Namespace))
+}
+
+func (h *History) outdatedCondition(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
+	if !h.failures.isOutdated() {
+		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
+	}
+	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
+		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, in case the image behind the tag has been updated",
+		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
+}
+
+// cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
+func (h *History) cannotCreate(p *Plan) bool { return p.wantsRunners() && h.Creations.Failing() }
+
+// doubtConditions returns the condition that says how many jobs are doubted, none if it was never true.
+func (h *History) doubtConditions(before []metav1.Condition, set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
+	const conditionType = v1alpha1.ConditionStatisticsDoubtful
+	switch {
+	case h.doubt.Jobs > 0:
+		return []metav1.Condition{report.True(conditionType, v1alpha1.ReasonJobsNotTaken, fmt.Sprintf(
+			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no runners are created for these until GitHub's figures change, "+
+				"and jobs that do exist still run; look on GitHub for queued jobs of %s and cancel those that never start; if there are none, only GitHub can correct its figures "+
+				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.Jobs, kube.ScaleSetOf(set).Name))}
+	case meta.FindStatusCondition(before, conditionType) != nil:
+		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved", "all jobs that GitHub counts are believed to exist")}
+	}
+	return nil
+}
+
+// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit. While its runners fail or are outdated,
+// that is one more than there are working runners: without a job there is no demand to try a runner for, and GitHub was seen never to
+// offer again what was queued while a set announced 0. While the API server rejects runners, the waiting ones count, too. GitHub gives
+// the other jobs to sets that can run them.
+func (h *History) capacity(p *Plan) *int {
+	t := &p.Tally
+	switch f := &h.failures; {
+	case f.isOutdated(), f.isDegraded():
+		return new(t.working + 1)
+	case h.cannotCreate(p):
+		return new(t.working + t.waiting + 1)
+	default:
+		return nil
+	}
+}
+
+// countLive sets the status's runner counts, without the runners that are being deleted.
+func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
+	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting })
+}
+
+// CountWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
+// runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
+func CountWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
+	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting && !r.Alive() })
+}
+
+func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner, leftOut func(*roster.Runner) bool) {
+	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
+	for _, r := range runners {
+		switch {
+		case leftOut(r):
+		case r.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
+			status.FailedEphemeralRunners++
+		case r.Up():
+			status.RunningEphemeralRunners++
+			if roster.StateOf(r).Name == roster.Busy {
+				status.BusyRunners++
+			}
+		default:
+			status.PendingEphemeralRunners++
+		}
+	}
+	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
+}
+
 // mostFrequent returns an example of the reason that most of the pods have, and how many have it.
 func mostFrequent(waits []jobpods.Wait) (example jobpods.Wait, pods int) {
 	byReason := map[string][]jobpods.Wait{}
@@ -102,136 +225,13 @@ func runnersWait(runners int) string {
 	return fmt.Sprintf("%d runners wait", runners)
 }
 
-// Describe fills the status with what was seen.
-func (h *History) Describe(
-	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, p *Plan,
-) {
-	countLive(status, runners)
-	status.ObservedGeneration = set.Generation
-	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
-	if h.failures.isOutdated() {
-		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
-	}
-	status.Capacity = h.capacity(p)
-	status.DoubtedJobs = h.doubt.Jobs
-	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtful(status.Conditions, set)...)
-	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
-}
-
 // givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up, or while
 // none is wanted.
 func (h *History) givenUp(p *Plan) wait {
 	if p.wanted == 0 || p.Tally.waiting > p.Tally.Starting {
 		return wait{}
 	}
-	return h.failures.givenUp
-}
-
-// countLive sets the status's runner counts, without the runners that are being deleted.
-func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
-	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting })
-}
-
-// CountWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
-// runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
-func CountWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
-	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting && !r.Alive() })
-}
-
-func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner, leftOut func(*roster.Runner) bool) {
-	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
-	for _, r := range runners {
-		switch {
-		case leftOut(r):
-		case r.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		case r.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
-			status.FailedEphemeralRunners++
-		case r.Up():
-			status.RunningEphemeralRunners++
-			if roster.StateOf(r).Name == roster.Busy {
-				status.BusyRunners++
-			}
-		default:
-			status.PendingEphemeralRunners++
-		}
-	}
-	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
-}
-
-// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit. While its runners fail or are outdated,
-// that is one more than there are working runners: without a job there is no demand to try a runner for, and GitHub was seen never to
-// offer again what was queued while a set announced 0. While the API server rejects runners, the waiting ones count, too. GitHub gives
-// the other jobs to sets that can run them.
-func (h *History) capacity(p *Plan) *int {
-	t := &p.Tally
-	switch f := &h.failures; {
-	case f.isOutdated(), f.isDegraded():
-		return new(t.working + 1)
-	case h.cannotCreate(p):
-		return new(t.working + t.waiting + 1)
-	default:
-		return nil
-	}
-}
-
-func (h *History) conditions(set *v1alpha1.EphemeralRunnerSet, p *Plan) []metav1.Condition {
-	degraded, outdated := h.degraded(set, p), h.outdated(set)
-	summary := report.Ready(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
-	switch {
-	case outdated.Status == metav1.ConditionTrue:
-		summary = report.Unready(outdated.Reason, outdated.Message, true)
-	case degraded.Status == metav1.ConditionTrue:
-		summary = report.Unready(degraded.Reason, degraded.Message, false)
-	}
-	return append(summary, degraded, outdated)
-}
-
-// cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
-func (h *History) cannotCreate(p *Plan) bool { return p.wantsRunners() && h.Creations.Failing() }
-
-func (h *History) degraded(set *v1alpha1.EphemeralRunnerSet, p *Plan) metav1.Condition {
-	f := &h.failures
-	switch {
-	case !f.isDegraded() && h.cannotCreate(p):
-		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
-			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
-			strings.ReplaceAll(h.Creations.Err.Error(), "\n", "; "), set.Namespace))
-	case !f.isDegraded() && h.Creations.HasUnseen():
-		return h.Creations.UnseenCondition(set.Namespace)
-	case !f.isDegraded():
-		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
-	}
-	return report.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
-		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
-		f.count, cmp.Or(f.message, f.reason), set.Namespace))
-}
-
-func (h *History) outdated(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
-	if !h.failures.isOutdated() {
-		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
-	}
-	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
-		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, in case the image behind the tag has been updated",
-		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
-}
-
-// reasonRunnersScale is the reason of Ready while nothing is wrong.
-const reasonRunnersScale = "RunnersScale"
-
-// doubtful returns the condition that says how many jobs are doubted, none if it was never true.
-func (h *History) doubtful(before []metav1.Condition, set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
-	const conditionType = v1alpha1.ConditionStatisticsDoubtful
-	switch {
-	case h.doubt.Jobs > 0:
-		return []metav1.Condition{report.True(conditionType, v1alpha1.ReasonJobsNotTaken, fmt.Sprintf(
-			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no runners are created for these until GitHub's figures change, "+
-				"and jobs that do exist still run; look on GitHub for queued jobs of %s and cancel those that never start; if there are none, only GitHub can correct its figures "+
-				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.Jobs, kube.ScaleSetOf(set).Name))}
-	case meta.FindStatusCondition(before, conditionType) != nil:
-		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved", "all jobs that GitHub counts are believed to exist")}
-	}
-	return nil
+	return h.failures.blameless
 }
 
 // ExitedIdleMessage says why the runner counts as failed. The usual image also ends with code 0 if it can't write its work folder.

@@ -33,8 +33,8 @@ type runnerFailures struct {
 	lastFailureAt time.Time
 	reason        string
 	message       string
-	// givenUp are the runners that failed by no fault of the template. They cost pauses, and nothing more.
-	givenUp wait
+	// blameless are the runners that failed by no fault of the template. They cost pauses, and nothing more.
+	blameless wait
 
 	refusals      int // tries refused as outdated; runners that were created together are one
 	lastRefusalAt time.Time
@@ -43,10 +43,17 @@ type runnerFailures struct {
 	lastWorkerCreatedAt time.Time
 }
 
-// failed notes that the runner failed without a job at the given time. That may be before the last failure: it takes a minute
-// to know whether an exit with code 0 was a failure.
+// failed notes that the runner failed without a job at the given time, or that GitHub refused its version. That may be before the last
+// failure: it takes a minute to know whether an exit with code 0 was a failure.
 func (f *runnerFailures) failed(r *roster.Runner, at time.Time) {
 	if r.CreatedAt.Before(f.lastWorkerCreatedAt) {
+		return
+	}
+	if r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated {
+		if f.refusals == 0 || !at.Before(f.nextTryAt()) { // runners that were created together are one try
+			f.refusals++
+		}
+		f.lastRefusalAt = at
 		return
 	}
 	if f.rounds == 0 || !at.Before(f.lastFailureAt.Add(f.pause())) {
@@ -54,23 +61,11 @@ func (f *runnerFailures) failed(r *roster.Runner, at time.Time) {
 	}
 	f.lastFailureAt = kube.LaterOf(f.lastFailureAt, at)
 	if r.Blameless() {
-		f.givenUp = wait{runners: f.givenUp.runners + 1, example: r.Name, reason: r.Reason, message: r.Message}
+		f.blameless = wait{runners: f.blameless.runners + 1, example: r.Name, reason: r.Reason, message: r.Message}
 		return
 	}
 	f.count++
 	f.reason, f.message = r.Reason, r.Message
-}
-
-// outdated notes that GitHub refused the runner's version.
-func (f *runnerFailures) outdated(r *roster.Runner, now time.Time) {
-	if r.CreatedAt.Before(f.lastWorkerCreatedAt) {
-		return
-	}
-	// Runners that were created together are one try.
-	if f.refusals == 0 || !now.Before(f.nextTryAt()) {
-		f.refusals++
-	}
-	f.lastRefusalAt = now
 }
 
 func (f *runnerFailures) isOutdated() bool { return f.refusals > 0 }
@@ -143,12 +138,6 @@ func (h *History) planFailedHistory(p *Plan, runners []*roster.Runner, limit int
 		}
 		room[r.Phase]--
 	}
-}
-
-// superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner took a
-// job.
-func (h *History) superseded(r *roster.Runner) bool {
-	return h.oldTemplate(r) || r.CreatedAt.Before(h.failures.lastWorkerCreatedAt)
 }
 
 // obsolete reports whether a failed or outdated runner is no longer worth keeping for inspection.

@@ -56,14 +56,14 @@ func TestDegradedCarriesThePodsReasonAndHeals(t *testing.T) {
 	s := newScenario(3)
 	s.add(3, failedOne)
 	p := s.pass()
-	got := s.degraded(newSet(0), p)
+	got := s.degradedCondition(newSet(0), p)
 	if got.Status != "True" || got.Reason != "ErrImagePull" {
 		t.Errorf("condition %+v", got)
 	}
 	changed := s.seen()
 	changed.Template = "another template"
 	s.Note(changed)
-	if got := s.degraded(newSet(0), p); got.Status != "False" {
+	if got := s.degradedCondition(newSet(0), p); got.Status != "False" {
 		t.Errorf("condition %+v after the template changed", got)
 	}
 }

@@ -20,6 +20,16 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
+const (
+	// completionWindow is how long after its report a completion may still be in the figures twice.
+	completionWindow = 10 * time.Second
+	// removalLag is how long GitHub may take to remove the record of a runner that had a job; usually it takes tens of
+	// seconds. A record that still exists then belongs to a runner that never got a job.
+	removalLag = time.Minute
+	// deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
+	deletionSeenTimeout = 30 * time.Second
+)
+
 // History is what one set's plan needs to know of the past and no object records: when things were first seen, and what
 // GitHub answered. Only the set's own reconcile uses it, one pass at a time.
 type History struct {
@@ -52,7 +62,8 @@ type History struct {
 	// limitedUntil is until when GitHub limits how often it is asked.
 	limitedUntil time.Time
 
-	failures  runnerFailures
+	failures runnerFailures
+	// Creations are the runners that were requested and are not seen yet.
 	Creations *creations.Memory
 }
 
@@ -93,6 +104,7 @@ type runnerHistory struct {
 	seenInPass int  // number of the last pass that saw it
 }
 
+// New returns the history of a set of which nothing is known yet, with the account of its requested runners.
 func New(c *creations.Memory) *History {
 	return &History{runners: map[types.UID]*runnerHistory{}, deleted: map[types.UID]time.Time{}, Creations: c}
 }
@@ -105,12 +117,26 @@ func (h *History) Registrations() (all []registrations.Registration) {
 	return all
 }
 
-// historyOf returns what is remembered of the runner, an empty record if note has not seen it.
+// historyOf returns what is remembered of the runner, an empty record if Note has not seen it.
 func (h *History) historyOf(r *roster.Runner) *runnerHistory {
 	if past, known := h.runners[r.UID]; known {
 		return past
 	}
 	return &runnerHistory{}
+}
+
+// recordKept reports whether GitHub still had the runner's record so long after its exit that the runner can't have had a
+// job.
+func (past *runnerHistory) recordKept() bool {
+	return !past.RegisteredAt.Before(past.exitedAt.Add(removalLag))
+}
+
+// failedAt returns when a runner that is now known to have failed did so.
+func (past *runnerHistory) failedAt(now time.Time) time.Time {
+	if past.exitedAt.IsZero() {
+		return now
+	}
+	return past.exitedAt
 }
 
 // Note adds what this pass sees for the first time, and forgets the runners that are gone. It returns the registrations that
@@ -196,12 +222,9 @@ func (h *History) noteOutcome(r *roster.Runner, past *runnerHistory) {
 		f := &h.failures
 		*f = runnerFailures{template: f.template, lastWorkerCreatedAt: kube.LaterOf(f.lastWorkerCreatedAt, r.CreatedAt)}
 	case past.counted, r.FailedIdle() && r.Deleting:
-	case r.FailedIdle():
+	case r.FailedIdle(), r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		past.counted = true
 		h.failures.failed(r, past.failedAt(h.now))
-	case r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		past.counted = true
-		h.failures.outdated(r, h.now)
 	}
 }
 
@@ -216,8 +239,11 @@ func (h *History) oldTemplate(r *roster.Runner) bool {
 // it was created.
 func (h *History) registeredElsewhere(r *roster.Runner) bool { return r.ConfigURL != h.configURL }
 
-// deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
-const deletionSeenTimeout = 30 * time.Second
+// superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner took a
+// job.
+func (h *History) superseded(r *roster.Runner) bool {
+	return h.oldTemplate(r) || r.CreatedAt.Before(h.failures.lastWorkerCreatedAt)
+}
 
 // NoteDeleted notes that a runner was deleted just now.
 func (h *History) NoteDeleted(runner types.UID, now time.Time) { h.deleted[runner] = now }
@@ -236,6 +262,17 @@ func (h *History) WithoutRecentlyDeleted(runners []*roster.Runner, now time.Time
 
 // slot is how a runner counts towards the number of runners that there should be.
 type slot int
+
+const (
+	// slotFree: another runner may be created for the job, if there is one.
+	slotFree slot = iota
+	// slotWaiting: the runner is waiting for a job.
+	slotWaiting
+	// slotWorking: it has a job.
+	slotWorking
+	// slotHeld: its job may still be counted in replicas, so the runner is neither missing nor surplus.
+	slotHeld
+)
 
 const (
 	// settleAfterEnd is how long GitHub may take to stop counting the job of a runner that has exited. A patchID seen later
@@ -342,28 +379,3 @@ func (h *History) tally(runners []*roster.Runner) tally {
 	}
 	return t
 }
-
-// recordKept reports whether GitHub still had the runner's record so long after its exit that the runner can't have had a
-// job.
-func (past *runnerHistory) recordKept() bool {
-	return !past.RegisteredAt.Before(past.exitedAt.Add(removalLag))
-}
-
-// failedAt returns when a runner that is now known to have failed did so.
-func (past *runnerHistory) failedAt(now time.Time) time.Time {
-	if past.exitedAt.IsZero() {
-		return now
-	}
-	return past.exitedAt
-}
-
-const (
-	// slotFree: another runner may be created for the job, if there is one.
-	slotFree slot = iota
-	// slotWaiting: the runner is waiting for a job.
-	slotWaiting
-	// slotWorking: it has a job.
-	slotWorking
-	// slotHeld: its job may still be counted in replicas, so the runner is neither missing nor surplus.
-	slotHeld
-)

@@ -18,8 +18,6 @@ const (
 	// The next pass continues. So an absurd minRunners costs no memory here, and can be noticed and corrected while the set
 	// grows.
 	maxCreatesPerPass = 1000
-	// completionWindow is how long after its report a completion may still be in the figures twice.
-	completionWindow = 10 * time.Second
 	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait, unless the set says otherwise.
 	defaultRegistrationTimeout = 10 * time.Minute
 	// defaultFailedHistoryLimit is how many runners that failed without a job are kept for inspection, unless the set says
@@ -107,16 +105,16 @@ type Action int
 
 const (
 	None Action = iota
-	// actionDelete: delete it without asking GitHub. GitHub has answered already, there is nothing to ask, or the runner's
+	// Delete: delete it without asking GitHub. GitHub has answered already, there is nothing to ask, or the runner's
 	// own finalization asks.
 	Delete
-	// actionDeleteUnregistered: it was not registered when last seen; delete it only if nobody has written to it since.
+	// DeleteUnregistered: it was not registered when last seen; delete it only if nobody has written to it since.
 	DeleteUnregistered
-	// actionDeregister: ask GitHub to remove it; it is deleted once GitHub has agreed.
+	// Deregister: ask GitHub to remove it; it is deleted once GitHub has agreed.
 	Deregister
-	// actionLookUp: ask GitHub whether it is registered.
+	// LookUp: ask GitHub whether it is registered.
 	LookUp
-	// actionMarkFailed: it exited with code 0 without ever having had a job; set its phase to Failed.
+	// MarkFailed: it exited with code 0 without ever having had a job; set its phase to Failed.
 	MarkFailed
 )
 

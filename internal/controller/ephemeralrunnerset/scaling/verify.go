@@ -18,7 +18,7 @@ import (
 const (
 	// idlePatience is how long a runner may be up without a job while the listener's figure says that jobs are waiting.
 	idlePatience = 30 * time.Second
-	// askAgainAfter is the shortest pause between two questions about the same runner, but for askMissingAgainAfter.
+	// askAgainAfter is the shortest pause between two questions about the same runner, but for registrations.AskMissingAgainAfter.
 	askAgainAfter = time.Minute
 	// askWorkingPeriod is how often to ask about a runner with a job, in case it has ended and the report was lost.
 	askWorkingPeriod = 10 * time.Minute
@@ -29,6 +29,11 @@ const (
 	newRegistrationAge = time.Minute
 	// lingerPatience is how long a pod may live on after its job was reported completed.
 	lingerPatience = time.Minute
+	// askExitedAgainAfter is the pause between two questions about a runner that exited without a known job: the third one decides.
+	askExitedAgainAfter = removalLag / 2
+	// explanationTimeout is how long to wait for GitHub's answer before the runner counts as one without a job. A set with a
+	// wrong image must say so even if GitHub can never be asked about a runner.
+	explanationTimeout = 15 * time.Minute
 )
 
 // planVerification plans questions to GitHub about runners whose reports, which can get lost, contradict or may contradict
@@ -237,17 +242,6 @@ func (h *History) planProbe(p *Plan, runners []*roster.Runner, out creations.Uns
 		h.decideAt(p, runners[i], Deregister, h.questionsAllowedAt(runners[i]))
 	}
 }
-
-const (
-	// removalLag is how long GitHub may take to remove the record of a runner that had a job; usually it takes tens of
-	// seconds. A record that still exists then belongs to a runner that never got a job.
-	removalLag = time.Minute
-	// askExitedAgainAfter is the pause between two questions about such a runner: the third one decides.
-	askExitedAgainAfter = removalLag / 2
-	// explanationTimeout is how long to wait for GitHub's answer before the runner counts as one without a job. A set with a
-	// wrong image must say so even if GitHub can never be asked about a runner.
-	explanationTimeout = 15 * time.Minute
-)
 
 // planExited finds out whether a runner that exited with code 0 had a job that nobody has reported, because the report is
 // late or GitHub sends only figures. GitHub removes the record of a runner after its job, and keeps the record of a runner
