@@ -41,7 +41,7 @@ const (
 	listPeriod = 30 * time.Second
 )
 
-// Memory are the set's runners that were requested and that the watch has not shown yet. A pass observes them, keeps those
+// Memory has the set's runners that were requested and that the watch has not shown yet. A pass observes them, keeps those
 // that its plan repeats, and may then begin, end and settle creations.
 type Memory struct {
 	set types.NamespacedName
@@ -50,7 +50,7 @@ type Memory struct {
 	// unanswered are the names of runners whose creation got no answer; they are tried again. shelved are names that nobody
 	// wants at present: their runners may exist, so they are expected for a while, but not tried again.
 	unanswered, shelved []string
-	// failures counts the failed rounds of creations in a row, err is the error of the last one, and retryAt is when the next
+	// failures counts the failed rounds of creations in a row, Err is the error of the last one, and retryAt is when the next
 	// one may start.
 	failures int
 	Err      error
@@ -72,7 +72,7 @@ type Unseen struct {
 	Expected int
 	// Uncertain is how many of the expected runners may not exist, because their creation got no answer.
 	Uncertain int
-	// Beside is how many runners may run with the scale set's labels that none of its runner sets has; see countBeside.
+	// Beside is how many runners may run with the scale set's labels that none of its runner sets has.
 	Beside int
 }
 
@@ -81,12 +81,12 @@ type Try struct {
 	Name string
 	// repeated is set if an earlier try under this name got no answer.
 	repeated bool
-	// Asked is set if the request was sent, and err is its error.
+	// Asked is set if the request was sent, and Err is its error.
 	Asked bool
 	Err   error
 }
 
-// New returns the creations of a set of which nothing is known yet.
+// New returns the memory of a set of which nothing is known yet. expected is shared by all sets.
 func New(set types.NamespacedName, expected *kube.Expectations) *Memory {
 	return &Memory{set: set, expected: expected, unlisted: true}
 }
@@ -166,7 +166,7 @@ func (c *Memory) renew(names sets.Set[string]) {
 	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
 
-// Unseen counts the runners that are still expected after observe and noteListed, and drops what is remembered of the others.
+// Unseen counts the runners that are still expected after Observe and NoteListed, and drops what is remembered of the others.
 func (c *Memory) Unseen(now time.Time) Unseen {
 	pending, overdue := c.expected.Pending(c.set), false
 	for _, since := range pending {
