@@ -155,6 +155,7 @@ type Questions struct {
 	calls   *pool.Calls[question, Answer]
 }
 
+// NewQuestions returns Questions, none of which is asked.
 func NewQuestions(options Options) *Questions {
 	return &Questions{
 		github: options.GitHub, removed: options.Removed,

@@ -82,6 +82,7 @@ type strayAnswer struct {
 	outcome Answer
 }
 
+// NewStrays returns a search for strays that has not begun.
 func NewStrays(options Options) *Strays {
 	return &Strays{options, pool.NewCalls[strayCall, strayAnswer](options.Pool, options.Clock, func(call strayCall) { options.Wake(call.set) })}
 }

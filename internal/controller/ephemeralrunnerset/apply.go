@@ -97,23 +97,18 @@ func (c *Controller) create(ctx context.Context, p *pass, n int) error {
 		p.requeueBy(c.options.Clock.Now()) // the plan did not count them
 		return nil
 	}
+	var proxySecret string
 	if err == nil {
-		err = c.createPlanned(ctx, p, n)
+		proxySecret, err = c.ensureProxySecret(ctx, p) // the runners need it
+	}
+	if err == nil {
+		err = c.createRunners(ctx, p, n, proxySecret)
 	}
 	if requested.Settle(err, c.options.Clock.Now()); requested.Closed {
 		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are created in it")
 		return nil
 	}
 	return err
-}
-
-// createPlanned creates n runners, after the proxy Secret that they need.
-func (c *Controller) createPlanned(ctx context.Context, p *pass, n int) error {
-	proxySecret, err := c.ensureProxySecret(ctx, p)
-	if err != nil {
-		return err
-	}
-	return c.createRunners(ctx, p, n, proxySecret)
 }
 
 // createRunners creates n runners under names chosen here.

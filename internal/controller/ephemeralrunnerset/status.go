@@ -23,8 +23,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
-// reportPeriod is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
-const reportPeriod = time.Second
+const (
+	// reportPeriod is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
+	reportPeriod = time.Second
+	// unknownJobsAge is how long after a job's end it is news. A manager that has just started tells nothing older.
+	unknownJobsAge = 10 * time.Minute
+)
 
 // report writes the status if it has changed, at most once a second, and then records the Events that go with it.
 func (c *Controller) report(ctx context.Context, p *pass) error {
@@ -157,9 +161,6 @@ func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.E
 		}
 	}
 }
-
-// unknownJobsAge is how long after a job's end it is news. A manager that has just started tells nothing older.
-const unknownJobsAge = 10 * time.Minute
 
 // labelNames are ARC's, so that dashboards keep working. name and namespace are those of the scale set.
 var labelNames = []string{"name", "namespace", "repository", "organization", "enterprise"}

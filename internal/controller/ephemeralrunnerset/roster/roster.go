@@ -56,6 +56,7 @@ type setMembers struct {
 	gone    int // number of members that have left
 }
 
+// New returns a roster without runners.
 func New() *Roster {
 	return &Roster{
 		members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{}, scaleSets: map[types.NamespacedName]map[Owner]int{},

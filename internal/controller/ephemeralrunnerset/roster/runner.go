@@ -96,6 +96,7 @@ func (r *Runner) ExitedIdle() bool {
 	return r.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.HadJob && !r.Completed && !r.Draining
 }
 
+// Of returns the view of a runner as it is now.
 func Of(object *v1alpha1.EphemeralRunner) Runner {
 	status := &object.Status
 	var failedAt time.Time
@@ -157,9 +158,10 @@ const (
 	Lost = "lost"
 )
 
-// State are the labels of runnersByState that describe a runner.
+// State is what a runner does and, of one that waits or has failed, the reason.
 type State struct{ Name, Reason string }
 
+// StateOf returns the state that metrics and counts show of a runner. Its reason is a known one, or Other.
 func StateOf(r *Runner) State {
 	switch {
 	case r.Lost():

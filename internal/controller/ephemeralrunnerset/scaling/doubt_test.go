@@ -61,7 +61,8 @@ func newWorld(seed uint64, minRunners, maxRunners, hours int) *world {
 }
 
 func (w *world) since() time.Duration { return w.now.Sub(start) }
-func (w *world) hour() int            { return int(w.since() / time.Hour) }
+
+func (w *world) hour() int { return int(w.since() / time.Hour) }
 
 // run lets time pass.
 func (w *world) run(t *testing.T, until time.Duration) {
@@ -374,22 +375,6 @@ func TestJobsRunAlthoughRunnersHang(t *testing.T) {
 	w.run(t, 20*time.Minute)
 	if len(w.waits) != 5 {
 		t.Errorf("%d of 5 jobs have started: %s", len(w.waits), w)
-	}
-}
-
-// A runner whose job was never reported as started is taken for an idle one. GitHub says that it has a job.
-func TestRunnerWithAnUnreportedJobIsNoEvidence(t *testing.T) {
-	s := newScenario(1)
-	r := s.add(1, idle)
-	s.pass()
-	s.later(idlePatience).pass()
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
-		t.Fatal("want GitHub asked to remove it")
-	}
-	s.answer(r, registrations.Busy)
-	s.pass()
-	if s.later(figuresSettleAfter).pass(); s.doubt.Jobs != 0 {
-		t.Errorf("%d jobs are doubted", s.doubt.Jobs)
 	}
 }
 

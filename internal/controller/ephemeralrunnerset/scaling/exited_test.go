@@ -190,3 +190,19 @@ func TestConfirmedFailuresAreDatedToTheExit(t *testing.T) {
 		t.Errorf("failures %+v, want %+v as before", s.failures, worst)
 	}
 }
+
+// A runner whose job was never reported as started is taken for an idle one. GitHub says that it has a job.
+func TestRunnerWithAnUnreportedJobIsNoEvidence(t *testing.T) {
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	s.later(idlePatience).pass()
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
+		t.Fatal("want GitHub asked to remove it")
+	}
+	s.answer(r, registrations.Busy)
+	s.pass()
+	if s.later(figuresSettleAfter).pass(); s.doubt.Jobs != 0 {
+		t.Errorf("%d jobs are doubted", s.doubt.Jobs)
+	}
+}
