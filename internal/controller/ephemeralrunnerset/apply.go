@@ -34,8 +34,8 @@ func (c *Controller) apply(ctx context.Context, p *pass) error {
 	}
 	err := errors.Join(
 		c.failExitedIdle(ctx, p),
-		c.deleteRunners(ctx, p, p.plan.With(scaling.Delete)),
-		c.deleteUnchangedRunners(ctx, p, unregistered),
+		c.deleteRunners(ctx, p, p.plan.With(scaling.Delete), false),
+		c.deleteRunners(ctx, p, unregistered, true),
 	)
 	if create > 0 {
 		err = errors.Join(err, c.create(ctx, p, create))
@@ -126,26 +126,18 @@ func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySec
 	return err
 }
 
-// deleteRunners deletes runners.
-func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*roster.Runner) error {
-	return c.deleteEach(ctx, p, runners, func(*roster.Runner) *string { return nil })
-}
-
-// deleteUnchangedRunners deletes runners that nobody has written to since they were seen. A runner that got a registration or
-// a job in the meantime stays.
-func (c *Controller) deleteUnchangedRunners(ctx context.Context, p *pass, runners []*roster.Runner) error {
-	return c.deleteEach(ctx, p, runners, func(r *roster.Runner) *string { return new(r.ResourceVersion) })
-}
-
-// deleteEach deletes runners, each on condition that it has the resourceVersion given for it; nil matches any.
-func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*roster.Runner, resourceVersion func(*roster.Runner) *string) error {
+// deleteRunners deletes runners; if they must be unchanged, only those that nobody has written to since they were seen. One that got a
+// registration or a job in the meantime stays.
+func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*roster.Runner, unchanged bool) error {
 	now := c.options.Clock.Now()
 	remaining := p.state.WithoutRecentlyDeleted(runners, now)
 	deleted := make(chan types.UID, len(remaining))
 	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *roster.Runner) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.Name, UID: r.UID}}
 		precondition := kube.UIDPrecondition(object)
-		precondition.ResourceVersion = resourceVersion(r)
+		if unchanged {
+			precondition.ResourceVersion = &r.ResourceVersion
+		}
 		err := client.IgnoreNotFound(c.options.Client.Delete(ctx, object, precondition))
 		if err == nil {
 			deleted <- r.UID

@@ -153,8 +153,8 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		result, err := c.abandon(ctx, p)
 		return result, errors.Join(lostErr, err)
 	}
-	if difference := difference(set, origin); difference != "" {
-		result, err := c.hold(ctx, p, difference)
+	if !isAsGiven(set, origin) {
+		result, err := c.hold(ctx, p, "its runner spec is not that of AutoscalingRunnerSet "+origin.Name)
 		return result, errors.Join(lostErr, err)
 	}
 	p.origin = origin
@@ -291,7 +291,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 	switch {
 	case len(p.views) > 0:
 		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *roster.Runner) bool { return r.Deleting })
-		err := c.deleteRunners(ctx, p, remaining)
+		err := c.deleteRunners(ctx, p, remaining, false)
 		requeueAt, reportErr := c.reportLeft(ctx, p)
 		if err = errors.Join(listErr, err, reportErr); err != nil {
 			return ctrl.Result{}, err // an error requeues the set

@@ -45,17 +45,9 @@ func (c *Controller) originOf(ctx context.Context, set *v1alpha1.EphemeralRunner
 	return origin, nil
 }
 
-// difference says in what a runner set differs from what its AutoscalingRunnerSet gives it, empty if in nothing that decides who
-// runs what. How many is cut; see makePlan.
-func difference(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) string {
-	if !isAsGiven(set, origin) {
-		return "its runner spec is not that of AutoscalingRunnerSet " + origin.Name
-	}
-	return ""
-}
-
-// isAsGiven reports whether the runner spec is what the AutoscalingRunnerSet's spec gives or, while that asks for an address that has
-// not proven itself yet, what it gave last. A version that recorded no RunnerSpecHash has left the address at which the set is
+// isAsGiven reports whether a runner set differs in nothing that decides who runs what from what its AutoscalingRunnerSet gives it; how
+// many is cut, see scaling.Demand. Its runner spec must be what the AutoscalingRunnerSet's spec gives or, while that asks for an address
+// that has not proven itself yet, what it gave last. A version that recorded no RunnerSpecHash has left the address at which the set is
 // registered meanwhile, and nothing else.
 func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) bool {
 	registration := kube.Registration(origin)

@@ -202,19 +202,16 @@ func (s *setState) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*ro
 // seriesLabels are the values of labelNames.
 type seriesLabels [5]string
 
-func seriesLabelsOf(set *v1alpha1.EphemeralRunnerSet) seriesLabels {
-	scaleSet := kube.ScaleSetOf(set)
-	return seriesLabels{
-		scaleSet.Name, scaleSet.Namespace,
-		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization], set.Labels[v1alpha1.LabelEnterprise],
-	}
-}
-
 // publishCounts publishes the counts in the set's status. Series with an earlier address would keep their last value forever,
 // so it deletes them first. It also does so for a set that is new here, because it may replace a set that had other labels.
 func (s *setState) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
-	if labels := seriesLabelsOf(set); s.labels != labels {
-		deleteCounts(kube.ScaleSetOf(set))
+	scaleSet := kube.ScaleSetOf(set)
+	labels := seriesLabels{
+		scaleSet.Name, scaleSet.Namespace,
+		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization], set.Labels[v1alpha1.LabelEnterprise],
+	}
+	if s.labels != labels {
+		deleteCounts(scaleSet)
 		s.labels = labels
 	}
 	pendingRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.PendingEphemeralRunners))

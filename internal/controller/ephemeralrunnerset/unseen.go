@@ -40,10 +40,14 @@ func (c *Controller) countUnseen(ctx context.Context, p *pass) error {
 func (c *Controller) existing(ctx context.Context, p *pass) (sets.Set[string], error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	// The set's own label names the scale set, too, but others may write that; it serves only a set whose AutoscalingRunnerSet is gone.
+	scaleSet := kube.ScaleSetOf(p.set).Name
+	if p.origin != nil {
+		scaleSet = p.origin.Name
+	}
 	var runners metav1.PartialObjectMetadataList
 	runners.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EphemeralRunnerList"))
-	err := c.options.Reader.List(ctx, &runners,
-		client.InNamespace(p.set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: p.scaleSetName()})
+	err := c.options.Reader.List(ctx, &runners, client.InNamespace(p.set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: scaleSet})
 	if err != nil {
 		return nil, fmt.Errorf("list EphemeralRunners: %w", err)
 	}
@@ -104,13 +108,4 @@ func (c *Controller) inherit(ctx context.Context, p *pass) (int, error) {
 		log.FromContext(ctx).Info("Planning again with runners that an earlier manager created and the watch does not show yet", "runners", unseen)
 	}
 	return unseen, nil
-}
-
-// scaleSetName returns the value of the label by which the set's runners are found. The set's own label has it too, but others may
-// write that; it serves only a set whose AutoscalingRunnerSet is gone.
-func (p *pass) scaleSetName() string {
-	if p.origin != nil {
-		return p.origin.Name
-	}
-	return kube.ScaleSetOf(p.set).Name
 }

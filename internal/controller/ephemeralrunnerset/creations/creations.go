@@ -134,8 +134,14 @@ func (c *Memory) NoteListed(overdue []string, existing sets.Set[string], err err
 		return
 	}
 	names := sets.New(overdue...)
-	c.forget(names.Difference(existing))
-	c.renew(names.Intersection(existing))
+	for name := range names.Difference(existing) {
+		c.expected.Met(c.set, name)
+	}
+	// The wait for those that exist begins anew, unless the watch has shown their deletion in the meantime. They are no longer uncertain.
+	late := names.Intersection(existing).Intersection(sets.KeySet(c.expected.Pending(c.set)))
+	c.expected.Expect(c.set, late.UnsortedList()...)
+	c.late = append(slices.DeleteFunc(c.late, late.Has), late.UnsortedList()...)
+	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
 
 // Inherit notes which runners the API server has before this process creates its first one, and returns how many of them the
@@ -148,22 +154,6 @@ func (c *Memory) Inherit(existing sets.Set[string], runners []*roster.Runner) in
 	}
 	c.expected.Expect(c.set, existing.UnsortedList()...)
 	return len(existing)
-}
-
-// forget stops expecting runners that do not exist.
-func (c *Memory) forget(names sets.Set[string]) {
-	for name := range names {
-		c.expected.Met(c.set, name)
-	}
-}
-
-// renew restarts the wait for runners that exist, unless the watch has shown their deletion in the meantime. They are no
-// longer uncertain.
-func (c *Memory) renew(names sets.Set[string]) {
-	late := names.Intersection(sets.KeySet(c.expected.Pending(c.set)))
-	c.expected.Expect(c.set, late.UnsortedList()...)
-	c.late = append(slices.DeleteFunc(c.late, late.Has), late.UnsortedList()...)
-	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
 
 // Unseen counts the runners that are still expected after Observe and NoteListed, and drops what is remembered of the others.

@@ -186,21 +186,21 @@ func waitConditions(before []metav1.Condition, runners []*roster.Runner, givenUp
 	if quota.runners > 0 {
 		refused = report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodsForbidden, fmt.Sprintf(
 			"%s because a ResourceQuota refuses their pods or Secrets; raise the quota or lower maxRunners; the refusal of %s: %s",
-			runnersWait(quota.runners), quota.example, quota.message))
+			waiting(quota.runners, "runner"), quota.example, quota.message))
 	}
 	pending := report.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner reports that it is waiting")
 	example, pods := mostFrequent(jobs)
 	switch {
 	case other.runners > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
-			"%s: %s; see kubectl describe ephemeralrunner %s", runnersWait(other.runners), other.message, other.example))
+			"%s: %s; see kubectl describe ephemeralrunner %s", waiting(other.runners, "runner"), other.message, other.example))
 	case givenUp.runners > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, givenUp.reason, fmt.Sprintf(
 			"%d runners in a row were given up before they got a job, by no fault of their template; others follow after pauses of up to %s: %s; see kubectl describe ephemeralrunner %s",
 			givenUp.runners, longestPause, givenUp.message, givenUp.example))
 	case pods > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, example.Reason, fmt.Sprintf(
-			"%s: %s; see kubectl describe pod %s", jobPodsWait(pods), example.Message, example.Pod))
+			"%s: %s; see kubectl describe pod %s", waiting(pods, "job pod"), example.Message, example.Pod))
 	}
 	var conditions []metav1.Condition
 	for _, c := range []metav1.Condition{refused, pending} {
@@ -211,18 +211,12 @@ func waitConditions(before []metav1.Condition, runners []*roster.Runner, givenUp
 	return conditions
 }
 
-func jobPodsWait(pods int) string {
-	if pods == 1 {
-		return "1 job pod waits"
+// waiting says how many of what wait.
+func waiting(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " waits"
 	}
-	return fmt.Sprintf("%d job pods wait", pods)
-}
-
-func runnersWait(runners int) string {
-	if runners == 1 {
-		return "1 runner waits"
-	}
-	return fmt.Sprintf("%d runners wait", runners)
+	return fmt.Sprintf("%d %ss wait", n, what)
 }
 
 // givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up, or while

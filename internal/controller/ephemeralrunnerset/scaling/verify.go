@@ -39,7 +39,10 @@ const (
 // planVerification plans questions to GitHub about runners whose reports, which can get lost, contradict or may contradict
 // what is seen.
 func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Demand) {
-	p.jobsWaitSince = h.whenJobsBeganToWait(p, want)
+	// The listener's figure, without doubted jobs, has more assigned jobs than runners are known to have one, by a report or GitHub's answer.
+	if want.assignedJobs-p.doubt.Jobs > p.Tally.working {
+		p.jobsWaitSince = cmp.Or(h.jobsWaitSince, h.now)
+	}
 	for _, r := range runners {
 		past := h.historyOf(r)
 		if r.Deleting || r.Ended() || past.Gone || !past.RemovedAt.IsZero() {
@@ -51,20 +54,15 @@ func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Deman
 		case r.Completed:
 			h.ask(p, r, Deregister, kube.LaterOf(past.completedAt, past.AskedAt), lingerPatience)
 		case h.slotOf(r) == slotWorking:
-			h.ask(p, r, LookUp, kube.LaterOf(past.upAt, past.AskedAt), h.pauseAfter(past, askWorkingPeriod))
+			pause := askWorkingPeriod
+			if !past.MissingSince.IsZero() {
+				pause = registrations.AskMissingAgainAfter
+			}
+			h.ask(p, r, LookUp, kube.LaterOf(past.upAt, past.AskedAt), pause)
 		case r.Up():
 			h.verifyIdle(p, r)
 		}
 	}
-}
-
-// whenJobsBeganToWait returns since when the listener's figure, without doubted jobs, has had more assigned jobs than runners are
-// known to have one, by a report or by GitHub's answer. It returns zero if no job is waiting.
-func (h *History) whenJobsBeganToWait(p *Plan, want Demand) time.Time {
-	if want.assignedJobs-p.doubt.Jobs <= p.Tally.working {
-		return time.Time{}
-	}
-	return cmp.Or(h.jobsWaitSince, h.now)
 }
 
 // Subject describes the runner to whoever asks GitHub about it.
@@ -143,15 +141,6 @@ func nextTurn(uid types.UID, t time.Time) time.Time {
 		turn = turn.Add(askIdlePeriod)
 	}
 	return turn
-}
-
-// pauseAfter returns how long to wait after the last question: the usual pause, or a short one if the answer was that the
-// runner is not registered.
-func (h *History) pauseAfter(past *runnerHistory, usual time.Duration) time.Duration {
-	if !past.MissingSince.IsZero() {
-		return registrations.AskMissingAgainAfter
-	}
-	return usual
 }
 
 // ask decides on a question once the pause since the last one is over, and the pause that GitHub asked for.
@@ -256,14 +245,10 @@ func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 	default:
 		p.unexplained = append(p.unexplained, r)
 		p.requeueBy(timeout)
-		h.ask(p, r, LookUp, past.exitAskedAt(), askExitedAgainAfter)
+		asked := past.AskedAt
+		if asked.Before(past.exitedAt) {
+			asked = time.Time{} // not yet about its exit
+		}
+		h.ask(p, r, LookUp, asked, askExitedAgainAfter)
 	}
-}
-
-// exitAskedAt returns when GitHub was last asked about a runner after it exited, zero if it was not.
-func (past *runnerHistory) exitAskedAt() time.Time {
-	if past.AskedAt.Before(past.exitedAt) {
-		return time.Time{}
-	}
-	return past.AskedAt
 }
