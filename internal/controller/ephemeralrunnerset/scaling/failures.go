@@ -1,7 +1,6 @@
 package scaling
 
 import (
-	"slices"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -99,61 +98,6 @@ func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.
 		return max(0, min(wanted, 1-unproven)), time.Time{}
 	}
 	return wanted, time.Time{}
-}
-
-// lostHistoryLimit and maxFailedHistoryAge limit the runners with a lost job that are kept as evidence.
-const lostHistoryLimit = 100
-
-// planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
-// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. planFailedHistory decides about outdated ones.
-func (h *History) planLostHistory(p *Plan, runners []*roster.Runner) {
-	room := lostHistoryLimit
-	for _, r := range slices.Backward(runners) {
-		if !r.Lost() || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated || r.Deleting || h.slotOf(r) == slotHeld {
-			continue
-		}
-		expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
-		if room == 0 || !h.now.Before(expiry) {
-			p.decide(r, Delete)
-			continue
-		}
-		room--
-		p.requeueBy(expiry)
-	}
-}
-
-// planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too old.
-// It also keeps the newest outdated runner, which shows after a restart that the set is outdated.
-func (h *History) planFailedHistory(p *Plan, runners []*roster.Runner, limit int) {
-	room := map[v1alpha1.EphemeralRunnerPhase]int{
-		v1alpha1.EphemeralRunnerPhaseFailed: limit, v1alpha1.EphemeralRunnerPhaseOutdated: 1,
-	}
-	for _, r := range slices.Backward(runners) {
-		if r.Deleting || !r.FailedIdle() && r.Phase != v1alpha1.EphemeralRunnerPhaseOutdated {
-			continue
-		}
-		if room[r.Phase] == 0 || h.obsolete(p, r) {
-			p.decide(r, Delete)
-			continue
-		}
-		room[r.Phase]--
-	}
-}
-
-// obsolete reports whether a failed or outdated runner is no longer worth keeping for inspection.
-func (h *History) obsolete(p *Plan, r *roster.Runner) bool {
-	if h.superseded(r) {
-		return true
-	}
-	if r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated {
-		return false
-	}
-	expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
-	if !h.now.Before(expiry) {
-		return true
-	}
-	p.requeueBy(expiry)
-	return false
 }
 
 // wait is a reason why runners don't run yet, and how many have it.
