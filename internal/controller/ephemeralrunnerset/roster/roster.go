@@ -216,19 +216,13 @@ func (s *setMembers) dropGone() {
 	if s.gone == 0 {
 		return
 	}
-	s.ordered -= countGone(s.members[:s.ordered])
-	s.members = slices.DeleteFunc(s.members, func(m *member) bool { return m.gone })
-	s.gone = 0
-}
-
-func countGone(members []*member) int {
-	gone := 0
-	for _, m := range members {
+	for _, m := range s.members[:s.ordered] {
 		if m.gone {
-			gone++
+			s.ordered--
 		}
 	}
-	return gone
+	s.members = slices.DeleteFunc(s.members, func(m *member) bool { return m.gone })
+	s.gone = 0
 }
 
 // byAge orders runners by age, oldest first. Creation times have whole seconds; within one second the name decides.
