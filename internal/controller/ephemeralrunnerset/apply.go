@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,187 +15,161 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // apply carries out the plan: first questions to GitHub, which are only queued, then writes to the API server, in parallel.
 func (c *Controller) apply(ctx context.Context, p *pass) error {
 	s := p.state
-	asked := c.questions.ask(p.set, s.history, p.plan)
-	unregistered := s.withoutRecentlyDeleted(p.plan.with(actionDeleteUnregistered), c.options.Clock.Now())
-	create := s.createLimit(p.plan)
+	asked := c.ask(p)
+	unregistered := s.WithoutRecentlyDeleted(p.plan.With(scaling.DeleteUnregistered), c.options.Clock.Now())
+	create := s.CreateLimit(p.plan)
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
 	err := errors.Join(
 		c.failExitedIdle(ctx, p),
-		c.deleteRunners(ctx, p, p.plan.with(actionDelete)),
-		c.deleteUnchangedRunners(ctx, p, unregistered),
+		c.deleteRunners(ctx, p, p.plan.With(scaling.Delete), false),
+		c.deleteRunners(ctx, p, unregistered, true),
 	)
 	if create > 0 {
 		err = errors.Join(err, c.create(ctx, p, create))
-	} else {
-		err = errors.Join(err, c.restoreProxySecret(ctx, p))
+	} else if p.plan.Tally.Starting > 0 && !s.Creations.Closed {
+		_, secretErr := c.ensureProxySecret(ctx, p) // somebody may have deleted it
+		err = errors.Join(err, secretErr)
 	}
 	return errors.Join(err, c.dropProxySecret(ctx, p))
 }
 
-// createLimit returns how many of the planned runners to create now.
-func (h *history) createLimit(p *plan) int {
-	if !h.creations.allowed(h.now) {
+// ask asks GitHub what is planned, except about runners with a question already under way. It returns how many removals it requested.
+func (c *Controller) ask(p *pass) int {
+	deregister, lookUp := p.plan.With(scaling.Deregister), p.plan.With(scaling.LookUp)
+	if len(deregister)+len(lookUp) == 0 {
 		return 0
 	}
-	return p.repeat + p.create
+	set, removals := p.set.DeepCopy(), 0 // the calls outlast the pass, which goes on to write the set's status
+	for _, r := range deregister {
+		if c.questions.Remove(set, p.state.Subject(r)) {
+			p.state.NoteAsked(r, true)
+			removals++
+		}
+	}
+	for _, r := range lookUp {
+		if c.questions.LookUp(set, p.state.Subject(r)) {
+			p.state.NoteAsked(r, false)
+		}
+	}
+	return removals
+}
+
+// noteAnswers moves the answers that have arrived into the history. Failures are logged once for all runners: they seldom concern a
+// single one.
+func (c *Controller) noteAnswers(ctx context.Context, h *scaling.History, set types.NamespacedName, runners []*roster.Runner) {
+	failed, cause := 0, error(nil)
+	for _, r := range runners {
+		if !h.Asked(r) {
+			continue
+		}
+		call, answered := c.questions.Take(set, registrations.Registration{Runner: r.UID, ID: r.RegistrationID})
+		if !answered {
+			continue
+		}
+		h.NoteAnswer(r, call)
+		if call.Err != nil {
+			failed, cause = failed+1, call.Err
+		}
+	}
+	if cause != nil {
+		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
+	}
 }
 
 // create creates n runners, unless there are some that the plan did not count.
 func (c *Controller) create(ctx context.Context, p *pass, n int) error {
-	creations := &p.state.creations
+	requested := p.state.Creations
 	inherited, err := c.inherit(ctx, p)
 	if inherited > 0 {
 		p.requeueBy(c.options.Clock.Now()) // the plan did not count them
 		return nil
 	}
+	var proxySecret string
 	if err == nil {
-		err = c.createPlanned(ctx, p, n)
+		proxySecret, err = c.ensureProxySecret(ctx, p) // the runners need it
 	}
-	if creations.settle(err, c.options.Clock.Now()); creations.closed {
+	if err == nil {
+		err = c.createRunners(ctx, p, n, proxySecret)
+	}
+	if requested.Settle(err, c.options.Clock.Now()); requested.Closed {
 		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are created in it")
 		return nil
 	}
 	return err
 }
 
-// inherit asks the API server, before this process creates the set's first runner, for runners that an earlier process has
-// created and the watch does not show yet: without them a leader that takes over while watches lag would create the
-// same number again, beyond maxRunners. It returns how many there are.
-func (c *Controller) inherit(ctx context.Context, p *pass) (int, error) {
-	creations := &p.state.creations
-	if !creations.unlisted {
-		return 0, nil
-	}
-	existing, err := c.existing(ctx, p)
-	if err != nil {
-		return 0, err
-	}
-	unseen := creations.inherit(existing, p.views)
-	if unseen > 0 {
-		log.FromContext(ctx).Info("Planning again with runners that an earlier manager created and the watch does not show yet", "runners", unseen)
-	}
-	return unseen, nil
-}
-
-// createPlanned creates n runners, after the proxy Secret that they need.
-func (c *Controller) createPlanned(ctx context.Context, p *pass, n int) error {
-	proxySecret, err := c.ensureProxySecret(ctx, p)
-	if err != nil {
-		return err
-	}
-	return c.createRunners(ctx, p, n, proxySecret)
-}
-
 // createRunners creates n runners under names chosen here.
 func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySecret string) error {
-	tries := p.state.creations.begin(n, p.views, func() string { return kube.RunnerName(p.set.Name) })
+	tries := p.state.Creations.Begin(n, p.views, func() string { return kube.RunnerName(p.set.Name) })
 	labels := inheritedLabels(p.set, p.origin)
-	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *try) error {
-		t.asked, t.err = true, c.options.Client.Create(ctx, newRunner(p.set, labels, t.name, p.specHash, proxySecret))
-		if made(t.err) {
+	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *creations.Try) error {
+		t.Asked, t.Err = true, c.options.Client.Create(ctx, newRunner(p.set, labels, t.Name, p.specHash, proxySecret))
+		if creations.Made(t.Err) {
 			return nil
 		}
-		return fmt.Errorf("create runner %s: %w", t.name, t.err)
+		return fmt.Errorf("create runner %s: %w", t.Name, t.Err)
 	})
-	p.state.creations.end(tries)
+	p.state.Creations.End(tries)
 	return err
 }
 
-// deleteRunners deletes runners.
-func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*runnerView) error {
-	return c.deleteEach(ctx, p, runners, func(*runnerView) *string { return nil })
-}
-
-// deleteUnchangedRunners deletes runners that nobody has written to since they were seen. A runner that got a registration or
-// a job in the meantime stays.
-func (c *Controller) deleteUnchangedRunners(ctx context.Context, p *pass, runners []*runnerView) error {
-	return c.deleteEach(ctx, p, runners, func(r *runnerView) *string { return new(r.resourceVersion) })
-}
-
-// deleteEach deletes runners, each on condition that it has the resourceVersion given for it; nil matches any.
-func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*runnerView, resourceVersion func(*runnerView) *string) error {
+// deleteRunners deletes runners; if they must be unchanged, only those that nobody has written to since they were seen. One that got a
+// registration or a job in the meantime stays.
+func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*roster.Runner, unchanged bool) error {
 	now := c.options.Clock.Now()
-	remaining := p.state.withoutRecentlyDeleted(runners, now)
+	remaining := p.state.WithoutRecentlyDeleted(runners, now)
 	deleted := make(chan types.UID, len(remaining))
-	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *runnerView) error {
-		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name, UID: r.uid}}
+	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *roster.Runner) error {
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.Name, UID: r.UID}}
 		precondition := kube.UIDPrecondition(object)
-		precondition.ResourceVersion = resourceVersion(r)
+		if unchanged {
+			precondition.ResourceVersion = &r.ResourceVersion
+		}
 		err := client.IgnoreNotFound(c.options.Client.Delete(ctx, object, precondition))
 		if err == nil {
-			deleted <- r.uid
+			deleted <- r.UID
 		}
 		if err = kube.IgnoreOvertaken(err); err != nil {
-			return fmt.Errorf("delete runner %s: %w", r.name, err)
+			return fmt.Errorf("delete runner %s: %w", r.Name, err)
 		}
 		return nil
 	})
 	close(deleted)
 	for uid := range deleted {
-		p.state.recentlyDeleted[uid] = now
+		p.state.NoteDeleted(uid, now)
 	}
 	return err
-}
-
-// deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
-const deletionSeenTimeout = 30 * time.Second
-
-// withoutRecentlyDeleted leaves out the runners whose deletion the cache may not show yet.
-func (s *setState) withoutRecentlyDeleted(runners []*runnerView, now time.Time) []*runnerView {
-	maps.DeleteFunc(s.recentlyDeleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= deletionSeenTimeout })
-	var remaining []*runnerView
-	for _, r := range runners {
-		if _, deleted := s.recentlyDeleted[r.uid]; !deleted {
-			remaining = append(remaining, r)
-		}
-	}
-	return remaining
 }
 
 // failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures. The runner's
 // own controller adds conditions and Event: this patch would replace the runner's whole list of conditions.
 func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
-	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.with(actionMarkFailed), func(ctx context.Context, r *runnerView) error {
-		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name}}
+	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.With(scaling.MarkFailed), func(ctx context.Context, r *roster.Runner) error {
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.Name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
 		object.Status.Reason = v1alpha1.ReasonRunnerExitedWithoutJob
 		spec := &p.set.Spec.EphemeralRunnerSpec.PodSpec
-		if r.template != p.specHash {
+		if r.Template != p.specHash {
 			spec = &corev1.PodSpec{} // the runner's own isn't known
 		}
-		object.Status.Message = exitedIdleMessage(p.state.historyOf(r), spec)
+		object.Status.Message = p.state.ExitedIdleMessage(r, spec)
 		_, err := kube.PatchStatus(ctx, c.options.Client, object, before)
 		return client.IgnoreNotFound(err)
 	})
-}
-
-// exitedIdleMessage says why the runner counts as failed. The usual image also ends with code 0 if it can't write its work folder.
-func exitedIdleMessage(past *runnerHistory, spec *corev1.PodSpec) string {
-	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
-	if past.recordKept() {
-		what = "the runner container exited with code 0 before it got a job"
-	}
-	if lacksCommand(spec) {
-		advice = `it has no command, and the usual image does not start the runner by itself: add command: ["/home/runner/run.sh"] to the template`
-	} else if unwritable := kube.UnwritableWork(spec, v1alpha1.RunnerContainerName); unwritable != "" {
-		advice += "; " + unwritable
-	}
-	return what + ": " + advice
-}
-
-// lacksCommand reports whether what the runner's container runs is left to its image. That may be right for an image of one's own.
-func lacksCommand(spec *corev1.PodSpec) bool {
-	runner := kube.Container(spec, v1alpha1.RunnerContainerName)
-	return runner != nil && len(runner.Command) == 0 && len(runner.Args) == 0
 }
 
 // sampleSuffix ends the name of a sample. It is as long as the random end of a runner's name, which never has an e.
@@ -236,4 +210,74 @@ func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, na
 	}
 	runner.Spec.ProxySecretRef = proxySecret
 	return runner
+}
+
+// templateHash identifies the template that runners are created from.
+func templateHash(set *v1alpha1.EphemeralRunnerSet) string {
+	return kube.Hash(set.Spec.EphemeralRunnerSpec)
+}
+
+// proxyReapplyPeriod is how long the proxy Secret is assumed to be unchanged after it was written. Secrets aren't watched: if
+// somebody deletes it, no pod can start until it is written again after this time.
+const proxyReapplyPeriod = time.Minute
+
+// ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty if the set has no
+// proxy. An unchanged Secret is written again after proxyReapplyPeriod.
+func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, error) {
+	set, s := p.set, p.state
+	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
+		return "", nil
+	}
+	data, err := c.options.Proxy(ctx, credentials.ForEphemeralRunnerSet(set))
+	if err != nil {
+		return "", fmt.Errorf("resolve the runners' proxy: %w", err)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: kube.RunnerProxySecretName(set.Name, set.Namespace),
+			Labels: map[string]string{
+				v1alpha1.LabelScaleSetName:      set.Labels[v1alpha1.LabelScaleSetName],
+				v1alpha1.LabelScaleSetNamespace: set.Labels[v1alpha1.LabelScaleSetNamespace],
+			},
+			OwnerReferences: kube.OwnedBy(set),
+		},
+		Data: data,
+	}
+	hash := kube.Hash(secret)
+	now := c.options.Clock.Now()
+	if hash == s.proxyHash && now.Sub(s.proxyAppliedAt) < proxyReapplyPeriod {
+		return secret.Name, nil
+	}
+	if _, err := kube.Apply(ctx, c.options.Client, secret, nil); err != nil {
+		return "", err
+	}
+	s.proxyHash, s.proxyAppliedAt = hash, now
+	return secret.Name, nil
+}
+
+// noProxySecret replaces proxyHash when the Secret has been deleted.
+const noProxySecret = "none"
+
+// dropProxySecret deletes, once, the Secret of a proxy that is no longer in the spec, unless a runner that may still get a
+// pod needs it. It does not check first whether the Secret exists, so that a manager that has just started sends one request
+// per set.
+func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
+	set, s, now := p.set, p.state, c.options.Clock.Now()
+	if set.Spec.EphemeralRunnerSpec.Proxy != nil || s.proxyHash == noProxySecret {
+		return nil
+	}
+	if p.unseen.Expected > 0 || slices.ContainsFunc(p.views, (*roster.Runner).NeedsProxySecret) {
+		return nil
+	}
+	if now.Before(s.proxyDropAt) {
+		p.requeueBy(s.proxyDropAt)
+		return nil
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: kube.RunnerProxySecretName(set.Name, set.Namespace)}}
+	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+		s.proxyDropAt = now.Add(proxyReapplyPeriod)
+		return fmt.Errorf("delete Secret %s of a proxy that is no longer in the spec: %w", secret.Name, err)
+	}
+	s.proxyHash = noProxySecret
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,25 +16,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/removals"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 // GitHub is the part of the Actions service that this controller uses.
-type GitHub interface {
-	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if the runner is already gone.
-	RemoveRunner(ctx context.Context, id int) error
-	// GetRunner fails with actions.ErrRunnerNotFound if there is no such runner.
-	GetRunner(ctx context.Context, id int) (*actions.RunnerReference, error)
-	// GetRunnerByName fails with actions.ErrRunnerNotFound if there is no such runner.
-	GetRunnerByName(ctx context.Context, name string) (*actions.RunnerReference, error)
-	// ListOfflineRunners fails with actions.ErrUnauthorized if the credentials don't allow it or GitHub can't do it.
-	ListOfflineRunners(ctx context.Context, maxAge time.Duration) (*actions.OfflineRunners, error)
-}
+type GitHub = registrations.GitHub
 
 // Options are what the controller needs from outside.
 type Options struct {
@@ -65,12 +64,12 @@ type Options struct {
 // Controller reconciles EphemeralRunnerSets.
 type Controller struct {
 	options      Options
-	roster       *roster
-	jobPods      *jobPods
-	departures   *departures
+	roster       *roster.Roster
+	jobPods      *jobpods.Pods
+	departures   *departures.Departures
 	expectations *kube.Expectations
-	questions    *questions
-	strayCalls   *pool.Calls[strayCall, strayAnswer]
+	questions    *registrations.Questions
+	strays       *registrations.Strays
 	// waker requeues a set when a question to GitHub about one of its runners has been answered.
 	waker requeue.Waker
 
@@ -81,13 +80,11 @@ type Controller struct {
 // setState is everything that the controller remembers of one set between passes. A set is reconciled by one worker at a
 // time, so only the map that holds it needs a lock.
 type setState struct {
-	*history
+	*scaling.History
 	uid types.UID
 	// scaleSet is the scale set to which the runners belong; metrics carry its name. A set that ARC created has another name.
 	scaleSet types.NamespacedName
-	// recentlyDeleted holds the deletion times of runners that a stale cache may still show as live.
-	recentlyDeleted map[types.UID]time.Time
-	strays          strays
+	strays   registrations.StrayMemory
 	// kept are the runners that only finalizers of others keep.
 	kept kube.Kept
 	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
@@ -97,7 +94,7 @@ type setState struct {
 	// toldMoved has, by node, the departures that an Event has told.
 	toldMoved map[string]int
 	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
-	published map[stateAndReason]int
+	published map[roster.State]int
 	labels    seriesLabels
 	// differsSince is when the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
 	differsSince time.Time
@@ -113,14 +110,17 @@ type setState struct {
 func NewController(options Options) *Controller {
 	c := &Controller{
 		options:      options,
-		roster:       newRoster(),
-		jobPods:      newJobPods(options.Clock),
-		departures:   newDepartures(),
+		roster:       roster.New(),
+		jobPods:      jobpods.New(options.Clock),
+		departures:   departures.New(),
 		expectations: kube.NewExpectations(options.Clock),
 		states:       map[types.NamespacedName]*setState{},
 	}
-	c.questions = newQuestions(options, c.waker.Wake)
-	c.strayCalls = pool.NewCalls[strayCall, strayAnswer](options.Pool, options.Clock, func(call strayCall) { c.waker.Wake(call.set) })
+	asking := registrations.Options{
+		GitHub: options.GitHub, Removed: options.Removed, Reader: options.Reader,
+		Pool: options.Pool, Recorder: options.Recorder, Clock: options.Clock, Wake: c.waker.Wake,
+	}
+	c.questions, c.strays = registrations.NewQuestions(asking), registrations.NewStrays(asking)
 	return c
 }
 
@@ -135,7 +135,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunnerSet: %w", err)
 	}
 	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set))
-	p := &pass{set: set, views: c.roster.of(set.UID)}
+	p := &pass{set: set, views: c.roster.Of(set.UID)}
 	if !set.DeletionTimestamp.IsZero() {
 		return c.finalize(ctx, p)
 	}
@@ -153,8 +153,8 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		result, err := c.abandon(ctx, p)
 		return result, errors.Join(lostErr, err)
 	}
-	if difference := difference(set, origin); difference != "" {
-		result, err := c.hold(ctx, p, difference)
+	if !isAsGiven(set, origin) {
+		result, err := c.hold(ctx, p, "its runner spec is not that of AutoscalingRunnerSet "+origin.Name)
 		return result, errors.Join(lostErr, err)
 	}
 	p.origin = origin
@@ -162,13 +162,13 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	listErr := c.observe(ctx, p)
 	p.makePlan(c.options.MaxRunnersPerSet)
 	applyErr := c.apply(ctx, p)
-	c.removeStrays(ctx, p)
+	p.requeueBy(c.strays.Remove(ctx, p.set, &p.state.strays))
 	c.tellUnknownJobs(ctx, p)
 	c.tellMoved(ctx, p)
 	if err := errors.Join(lostErr, listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // an error requeues the set
 	}
-	p.requeueBy(p.state.creations.listDueAt())
+	p.requeueBy(p.state.Creations.ListDueAt())
 	return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
 }
 
@@ -178,14 +178,15 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	key := client.ObjectKeyFromObject(p.set)
 	p.specHash = templateHash(p.set)
 	p.state.differsSince = time.Time{}
-	p.state.configURL = configURLOf(&p.set.Spec.EphemeralRunnerSpec)
-	p.state.departing = c.departures.of(p.set.Namespace, p.views)
-	over := p.state.note(p.views, p.set.Spec.PatchID, p.specHash, c.options.Clock.Now())
-	jobWaits, due := c.jobPods.of(p.set.Namespace, p.views)
-	p.state.jobWaits = jobWaits
+	p.departing = c.departures.Of(p.set.Namespace, p.views)
+	jobWaits, due := c.jobPods.Of(p.set.Namespace, p.views)
 	p.requeueBy(due)
-	c.questions.forget(key, over)
-	c.questions.note(ctx, p.state.history, key, p.views)
+	over := p.state.Note(scaling.Seen{
+		Now: c.options.Clock.Now(), Runners: p.views, PatchID: p.set.Spec.PatchID, Template: p.specHash,
+		ConfigURL: roster.ConfigURLOf(&p.set.Spec.EphemeralRunnerSpec), Departing: p.departing, JobWaits: jobWaits,
+	})
+	c.questions.Forget(key, over...)
+	c.noteAnswers(ctx, p.state.History, key, p.views)
 	return errors.Join(c.countUnseen(ctx, p), c.countBeside(ctx, p))
 }
 
@@ -195,38 +196,25 @@ type pass struct {
 	// origin is the AutoscalingRunnerSet that controls the set, nil while the set is being deleted.
 	origin *v1alpha1.AutoscalingRunnerSet
 	// views are the set's runners, oldest first.
-	views []*runnerView
+	views []*roster.Runner
+	// departing has the runners on nodes that are about to go away.
+	departing map[types.UID]departures.Departure
 	// unseen counts the set's other runners, which exist or may exist.
-	unseen unseen
+	unseen creations.Unseen
 	state  *setState
 	// specHash identifies the template from which runners are created. Like plan it is empty while the set is being deleted.
 	specHash string
-	plan     *plan
+	plan     *scaling.Plan
 	// requeueAt is when to reconcile the set again even if nothing changes; zero is never.
 	requeueAt time.Time
 }
 
-// scaleSetName returns the value of the label by which the set's runners are found. The set's own label has it too, but others may
-// write that; it serves only a set whose AutoscalingRunnerSet is gone.
-func (p *pass) scaleSetName() string {
-	if p.origin != nil {
-		return p.origin.Name
-	}
-	return kube.ScaleSetOf(p.set).Name
-}
-
-// makePlan plans the pass, with the limit on the runners of each set, and remembers what follows from the plan alone. The runner set's
-// maxRunners counts as far as the AutoscalingRunnerSet allows it: it may be from before a change, or from somebody else.
+// makePlan plans the pass, with the limit on the runners of each set, and remembers what follows from the plan alone.
 func (p *pass) makePlan(ceiling int) {
-	want := demandOf(&p.set.Spec, ceiling)
-	want.minRunners = min(max(p.origin.Spec.EffectiveMinRunners(), 0), v1alpha1.MaxRunnersUnlimited)
-	if most := p.origin.Spec.MaxRunners; most != nil {
-		want.maxRunners = min(want.maxRunners, max(*most, 0))
-	}
-	p.plan = p.state.plan(p.views, want, p.unseen)
-	p.state.follow(p.plan)
-	p.state.creations.keep(p.plan.repeat)
-	p.requeueBy(p.plan.requeueAt)
+	p.plan = p.state.Plan(p.views, scaling.DemandOf(&p.set.Spec, ceiling).Within(&p.origin.Spec), p.unseen)
+	p.state.Follow(p.plan)
+	p.state.Creations.Keep(p.plan.Repeat)
+	p.requeueBy(p.plan.RequeueAt)
 }
 
 // requeueBy requeues the set at t at the latest; zero is never.
@@ -242,14 +230,14 @@ func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
 		return s
 	}
 	c.forgetLocked(key)
-	c.states[key] = &setState{
-		history: newHistory(creations{set: key, expected: c.expectations, unlisted: true}), uid: set.UID, recentlyDeleted: map[types.UID]time.Time{},
-		scaleSet: kube.ScaleSetOf(set),
-	}
+	s := &setState{History: scaling.New(creations.New(key, c.expectations)), uid: set.UID, scaleSet: kube.ScaleSetOf(set)}
+	c.states[key] = s
 	if c.options.PublishMetrics {
-		initLost(kube.ScaleSetOf(set))
+		for _, cause := range v1alpha1.LostCauses { // the rise from no series to 1 would be none to Prometheus
+			jobsLost.WithLabelValues(s.scaleSet.Name, s.scaleSet.Namespace, string(cause))
+		}
 	}
-	return c.states[key]
+	return s
 }
 
 // forget drops everything remembered of a set that is gone, and its metrics, unless another set serves the same scale set
@@ -259,10 +247,7 @@ func (c *Controller) forget(key types.NamespacedName) {
 	defer c.mu.Unlock()
 	gone, found := c.states[key]
 	c.forgetLocked(key)
-	if !found {
-		return
-	}
-	if !c.served(gone.scaleSet, gone) {
+	if found && !c.served(gone.scaleSet, gone) {
 		deleteMetrics(gone.scaleSet)
 	}
 }
@@ -280,11 +265,80 @@ func (c *Controller) served(scaleSet types.NamespacedName, except *setState) boo
 // forgetLocked drops what is remembered under a set's name. The caller holds the lock.
 func (c *Controller) forgetLocked(key types.NamespacedName) {
 	if s, known := c.states[key]; known {
-		for uid, past := range s.runners {
-			c.questions.forget(key, []registration{{uid, past.registrationID}})
-		}
-		c.forgetStrays(key, &s.strays)
+		c.questions.Forget(key, s.Registrations()...)
+		c.strays.Forget(key, &s.strays)
 	}
 	delete(c.states, key)
 	c.expectations.Forget(key)
+}
+
+// deleteMetrics deletes the series of a scale set that is gone.
+func deleteMetrics(scaleSet types.NamespacedName) {
+	deleteCounts(scaleSet)
+	setmetrics.Delete(scaleSet)
+}
+
+// unseenPause is how long to wait for an event of the runners created last before looking again without one.
+const unseenPause = time.Second
+
+// finalize deletes the set's runners, and removes the set's finalizer when the last of them is gone. That includes runners
+// that were created last and are not visible yet. A runner with a job finishes it first: its own finalization sees to that.
+// The set owns the proxy Secret, which is garbage collected.
+func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
+	p.state = c.setStateOf(p.set)
+	p.state.Creations.Abandon()
+	listErr := errors.Join(c.countUnseen(ctx, p), c.tellLost(ctx, p))
+	switch {
+	case len(p.views) > 0:
+		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *roster.Runner) bool { return r.Deleting })
+		err := c.deleteRunners(ctx, p, remaining, false)
+		requeueAt, reportErr := c.reportLeft(ctx, p)
+		if err = errors.Join(listErr, err, reportErr); err != nil {
+			return ctrl.Result{}, err // an error requeues the set
+		}
+		p.requeueBy(requeueAt)
+		p.requeueBy(p.state.Creations.ListDueAt())
+		return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
+	case p.unseen.Expected > 0:
+		_, reportErr := c.reportLeft(ctx, p)
+		if err := errors.Join(listErr, reportErr); err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{RequeueAfter: unseenPause}, nil
+	default:
+		return ctrl.Result{}, kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet)
+	}
+}
+
+// reportLeft keeps the counts in the status correct while the set drains. Its AutoscalingRunnerSet shows how many runners it
+// is waiting for, and lets the set that replaces this one use the room of runners that are gone. It returns when to call it
+// again, zero if it has done its work.
+func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error) {
+	now := c.options.Clock.Now()
+	kept, lookAt := c.tellKept(ctx, p, now)
+	if due := p.state.reportedAt.Add(reportPeriod); now.Before(due) {
+		return kube.EarlierOf(due, lookAt), nil
+	}
+	before := p.set.DeepCopy()
+	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, kept...)
+	scaling.CountWithDeleting(&p.set.Status, p.views)
+	p.set.Status.Capacity = new(p.set.Status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
+	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.Creations.UnseenWhileDeleted(p.set)...)
+	c.publishLeft(p)
+	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
+	if wrote {
+		p.state.reportedAt = now
+	}
+	return lookAt, client.IgnoreNotFound(err)
+}
+
+// publishLeft keeps the metrics correct, too, unless another set has replaced this one: then the metrics belong to that set.
+func (c *Controller) publishLeft(p *pass) {
+	c.mu.Lock()
+	replaced := c.served(p.state.scaleSet, p.state)
+	c.mu.Unlock()
+	if c.options.PublishMetrics && !replaced {
+		p.state.publishCounts(p.set)
+		p.state.publishStates(p.set, p.views)
+	}
 }

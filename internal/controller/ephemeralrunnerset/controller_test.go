@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,13 @@ var (
 	runnersGroup = schema.GroupResource{Group: "actions.github.com", Resource: "ephemeralrunners"}
 	errOverQuota = apierrors.NewForbidden(runnersGroup, "", errors.New("exceeded quota"))
 )
+
+// namespaceTerminates returns the answer to a creation in a namespace that is being deleted.
+func namespaceTerminates() error {
+	refusal := apierrors.NewForbidden(runnersGroup, "", errors.New("terminating"))
+	refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return refusal
+}
 
 func TestCreatesRunnersUnderChosenNames(t *testing.T) {
 	set := newSet(3, func(s *v1alpha1.EphemeralRunnerSet) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 )
 
 // refuseUntilReported makes creations fail until a condition reports it.
@@ -121,11 +122,11 @@ func TestReturnOfTheAPIServerIsNoticedInTime(t *testing.T) {
 		f.refuse = errNoAnswer
 		for range 20 {
 			_, _ = f.pass()
-			controllertest.Elapse(longestAwayPause)
+			controllertest.Elapse(creations.LongestAwayPause)
 		}
 		_, _ = f.pass()
 		f.refuse = nil
-		controllertest.Elapse(longestAwayPause)
+		controllertest.Elapse(creations.LongestAwayPause)
 		f.reconcile()
 		f.wantRunners(2)
 	}, newSet(2))

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -16,98 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
-	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
-
-var (
-	cordon    = nodes.SignsOf(&corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}})
-	disrupted = nodes.SignsOf(&corev1.Node{Spec: corev1.NodeSpec{
-		Taints: []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}},
-	}})
-)
-
-// with returns a copy of a runner with changes.
-func with(r runnerView, change func(*runnerView)) runnerView {
-	change(&r)
-	return r
-}
-
-func TestWhichRunnersLeaveANode(t *testing.T) {
-	tolerant := func(r *runnerView) { r.tolerates = cordon }
-	for name, test := range map[string]struct {
-		runner runnerView
-		signs  nodes.Signs
-		want   action
-	}{
-		"idle":                                {idle, cordon, actionDeregister},
-		"idle, another sign":                  {idle, disrupted, actionDeregister},
-		"not registered yet":                  {starting, cordon, actionDeleteUnregistered},
-		"idle, came with the sign":            {with(idle, func(r *runnerView) { r.arrival = 5 }), cordon, actionDeregister},
-		"came after the sign":                 {with(idle, func(r *runnerView) { r.arrival = 6 }), cordon, actionNone},
-		"not registered, came after the sign": {with(starting, func(r *runnerView) { r.arrival = 6 }), cordon, actionNone},
-		"tolerates the sign":                  {with(idle, tolerant), cordon, actionNone},
-		"tolerates one of two":                {with(idle, tolerant), cordon | disrupted, actionDeregister},
-		"its template names the node":         {with(idle, func(r *runnerView) { r.pinned = true }), cordon, actionNone},
-		"has a job":                           {busyOne, cordon, actionNone},
-		"GitHub refused once":                 {with(idle, func(r *runnerView) { r.draining = true }), cordon, actionNone},
-		"has ended its job":                   {with(lingering, func(r *runnerView) { r.jobPatchID = 2 }), cordon, actionNone},
-		"is being deleted":                    {with(idle, func(r *runnerView) { r.deleting = true }), cordon, actionNone},
-		"failed":                              {failedOne, cordon, actionNone},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScenario(1)
-			r := s.add(1, test.runner)
-			other := s.add(1, idle) // elsewhere
-			s.want.replicas = 2
-			s.departing = map[types.UID]departure{r.uid: {node: "n", signs: test.signs, arrivals: 5}}
-			p := s.pass()
-			if p.decided[r] != test.want || p.decided[other] != actionNone {
-				t.Errorf("decided %v, want %v; about a runner elsewhere %v", p.decided[r], test.want, p.decided[other])
-			}
-			if moved := slices.Contains(p.moved, r); moved != test.want.removes() {
-				t.Errorf("moved: %t", moved)
-			}
-		})
-	}
-}
-
-// GitHub says that a runner has a job: it stays, and counts as working. Another one goes: it is deleted and replaced in the same pass,
-// unless there would be more than maxRunners while it ends.
-func TestGitHubDecidesWhoLeaves(t *testing.T) {
-	for most, create := range map[int]int{3: 1, 2: 0} {
-		s := newScenario(2)
-		s.want.maxRunners = most
-		busy, free := s.add(1, idle), s.add(1, idle)
-		s.departing = map[types.UID]departure{busy.uid: {signs: cordon}, free.uid: {signs: cordon}}
-		if p := s.pass(); len(p.with(actionDeregister)) != 2 || p.create != 0 {
-			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.with(actionDeregister)), p.create)
-		}
-		s.historyOf(busy).note(answered(answerBusy), s.now)
-		s.historyOf(free).note(answered(answerRemoved), s.now)
-		p := s.later(time.Second).pass()
-		if p.decided[busy] != actionNone || p.decided[free] != actionDelete || p.tally.working != 1 || p.create != create {
-			t.Errorf("decided %v about the busy one, %v about the other; %d working, create %d of %d",
-				p.decided[busy], p.decided[free], p.tally.working, p.create, create)
-		}
-		s.out.expected = create
-		*free = with(*free, func(r *runnerView) { r.deleting = true })
-		if p := s.pass(); p.create != 0 || len(p.going()) != 0 {
-			t.Errorf("create %d and remove %v more", p.create, names(p.going()))
-		}
-	}
-}
-
-// Whoever leaves a node counts as a victim of the surplus; nobody else goes for it.
-func TestRunnerThatLeavesIsTheSurplus(t *testing.T) {
-	s := newScenario(0)
-	s.add(2, idle)
-	s.pass()
-	s.later(surplusPatience).publish(1)
-	s.departing = map[types.UID]departure{s.runners[1].uid: {signs: cordon}}
-	if p := s.pass(); !slices.Equal(names(p.going()), []string{"runner-2"}) {
-		t.Errorf("%v go, want only the one on the node", names(p.going()))
-	}
-}
 
 // podOn returns a runner's pod on a node.
 func podOn(node string, r *v1alpha1.EphemeralRunner) *corev1.Pod {
@@ -127,11 +35,11 @@ func node(name string, cordoned bool) *corev1.Node {
 // departing returns the names of the runners that are seen to be on a node that is about to go away.
 func departing(c *Controller, set *v1alpha1.EphemeralRunnerSet) []string {
 	var found []string
-	views := c.roster.of(set.UID)
-	leaving := c.departures.of(set.Namespace, views)
+	views := c.roster.Of(set.UID)
+	leaving := c.departures.Of(set.Namespace, views)
 	for _, r := range views {
-		if departure, there := leaving[r.uid]; there && departure.moves(r) {
-			found = append(found, r.name)
+		if departure, there := leaving[r.UID]; there && departure.Moves(r) {
+			found = append(found, r.Name)
 		}
 	}
 	return found
@@ -198,23 +106,6 @@ func TestWhereRunnersAre(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Nothing is remembered of nodes and pods that are gone.
-func TestDeparturesForgetWhatIsGone(t *testing.T) {
-	c, _, runners := populate(10)
-	for i := range runners {
-		pod := podOn("n", &runners[i])
-		c.PodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, &controllertest.Queue{})
-		defer func() {
-			c.PodEvents().Delete(t.Context(), event.DeleteEvent{Object: pod}, &controllertest.Queue{})
-			if d := c.departures; i == 0 && len(d.leaving)+len(d.placed)+len(d.on) > 0 { // the last one
-				t.Errorf("left: %v, %v, %v", d.leaving, d.placed, d.on)
-			}
-		}()
-	}
-	c.NodeEvents().OnAdd(node("n", true), false)
-	c.NodeEvents().OnDelete(node("n", true))
 }
 
 // A replacement that comes to the same node although it is cordoned stays; one more sign moves it once more.
@@ -310,7 +201,7 @@ func BenchmarkNodeEvent(b *testing.B) {
 		b.Run(fmt.Sprint(elsewhere), func(b *testing.B) {
 			c, _, runners := populate(elsewhere)
 			for i := range runners {
-				c.podChanged(podOn(fmt.Sprint("node-", i/10), &runners[i]))
+				c.PodEvents().Create(b.Context(), event.CreateEvent{Object: podOn(fmt.Sprint("node-", i/10), &runners[i])}, &controllertest.Queue{})
 			}
 			events := c.NodeEvents()
 			for b.Loop() {

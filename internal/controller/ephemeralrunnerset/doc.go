@@ -2,21 +2,23 @@
 //
 // Reconcile observes, plans, applies and reports. observe takes the set's runners from the roster, which the watch keeps up
 // to date, and adds to the set's history whatever is seen for the first time: when things happened, and what GitHub answered.
-// plan decides from runners and history; it is pure. apply carries the plan out in parallel, and report writes the status once.
+// scaling decides from runners and history. apply carries its plan out in parallel, and report writes the status once.
 //
-// slots.go has the rule for how many runners are missing or surplus. It was chosen by simulation; change it only with
-// another one. Its idea: replicas counts the jobs that GitHub has assigned, so a slot belongs to a job, not to a pod. While the
-// listener's last figure may still count a job that has ended, its slot is held and not refilled.
+// The rooms below know one thing each:
+//   - roster: every runner that the watch has shown, by set, and what decisions need to know of it.
+//   - scaling: the rule for how many runners are missing or surplus (slots.go), and all else that a pass decides. It was chosen by
+//     simulation; change it only with another one. Its idea: replicas counts the jobs that GitHub has assigned, so a slot belongs to a
+//     job, not to a pod. While the listener's last figure may still count a job that has ended, its slot is held and not refilled.
+//   - figures: how many of the jobs that GitHub counts are believed.
+//   - creations: runners that were requested. One counts at once, before the watch shows it and even if the request got no answer. If the
+//     watch doesn't show it in time, the API server is asked (unseen.go).
+//   - departures: nodes that are about to go away. Runners without a job leave them.
+//   - jobpods: the pods of container hooks that can't run.
 //
-// A runner counts as soon as its creation is requested, before the watch shows it and even if the request got no answer
-// (creations.go). If the watch doesn't show it in time, the API server is asked (overdue.go).
+// GitHub is asked in the background, by package registrations. That also finds and removes registrations that have no runner, which a
+// restore of the cluster from a backup leaves.
 //
-// Runners without a job leave nodes that are about to go away (departures.go).
-//
-// Registrations on GitHub that have no runner, which a restore of the cluster from a backup leaves, are found and removed beside all
-// that (strays.go).
-//
-// Runners beside the set that have its labels count, too, until they are removed; a set that nobody owns is (ownerless.go).
+// Runners beside the set that have its labels count, too, until they are removed; a set that nobody owns is (origin.go).
 //
 // A restart loses the history. That is safe: all waits start over, so they get longer, and nothing happens twice.
 package ephemeralrunnerset

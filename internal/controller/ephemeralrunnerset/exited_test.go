@@ -3,196 +3,13 @@ package ephemeralrunnerset
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
-	"github.com/harrier-ci/harrier/internal/pool"
 )
-
-// exited is a runner that exited with code 0 without a report of any job.
-var exited = runnerView{phase: v1alpha1.EphemeralRunnerPhaseSucceeded, registrationID: 7}
-
-// exitOne adds a runner that exited so long ago that its slot is free.
-func (s *scenario) exitOne() *runnerView {
-	r := s.add(1, exited)
-	s.pass()
-	s.later(settleAfterEnd).publish(s.want.replicas)
-	return r
-}
-
-func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
-	s := newScenario(1)
-	s.add(1, exited)
-	if p := s.later(settleAfterEnd).pass(); len(p.with(actionMarkFailed))+len(p.unexplained)+len(p.with(actionLookUp))+len(p.with(actionDelete))+p.create != 0 {
-		t.Errorf("before a newer figure: %+v", p)
-	}
-}
-
-// GitHub is asked about a runner that exited with code 0 without a known job, and its answer decides.
-func TestExitWithoutAKnownJob(t *testing.T) {
-	none := pool.Call[answer]{Err: errNoAnswer}
-	for name, test := range map[string]struct {
-		change  func(*scenario, *runnerView)
-		answers []pool.Call[answer] // to questions half a minute apart, or later if the last one got no answer
-		want    string
-	}{
-		"not answered yet":               {want: "ask"},
-		"record gone":                    {answers: []pool.Call[answer]{answered(answerMissing)}, want: "delete"},
-		"record there":                   {answers: []pool.Call[answer]{answered(answerRegistered)}, want: "wait"},
-		"record there for half a minute": {answers: []pool.Call[answer]{answered(answerRegistered), answered(answerRegistered)}, want: "wait"},
-		"record there for a minute": {
-			answers: []pool.Call[answer]{answered(answerRegistered), answered(answerRegistered), answered(answerRegistered)}, want: "fail",
-		},
-		"record gone later":      {answers: []pool.Call[answer]{answered(answerRegistered), answered(answerMissing)}, want: "delete"},
-		"GitHub is away":         {answers: []pool.Call[answer]{none, none, none, none, none}, want: "wait"},
-		"GitHub is back":         {answers: []pool.Call[answer]{none, none, none, answered(answerRegistered)}, want: "fail"},
-		"no recorded id":         {change: func(_ *scenario, r *runnerView) { r.registrationID = 0 }, want: "fail"},
-		"reported late":          {change: func(_ *scenario, r *runnerView) { r.hadJob = true }, want: "delete"},
-		"former template":        {change: func(_ *scenario, r *runnerView) { r.template = "former" }, want: "delete"},
-		"removed on our behalf":  {change: func(s *scenario, r *runnerView) { s.historyOf(r).removedAt = s.now }, want: "delete"},
-		"a later one took a job": {change: func(s *scenario, _ *runnerView) { s.add(1, busyOne).createdAt = s.now }, want: "delete"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScenario(1)
-			r := s.exitOne()
-			if test.change != nil {
-				test.change(s, r)
-			}
-			p := s.pass()
-			for i, call := range test.answers {
-				if i > 0 {
-					p = s.later(max(askExitedAgainAfter, s.historyOf(r).retryAt.Sub(s.now))).pass()
-				}
-				if len(p.with(actionLookUp)) != 1 {
-					t.Fatalf("question %d is not asked", i+1)
-				}
-				s.historyOf(r).askedAt = s.now
-				s.noteAnswer(r, call)
-				p = s.pass()
-			}
-			if got := exitOutcome(p); got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
-// exitOutcome names what a plan intends for the one runner that exited.
-func exitOutcome(p *plan) string {
-	switch {
-	case len(p.with(actionDelete)) == 1:
-		return "delete"
-	case len(p.with(actionMarkFailed)) == 1:
-		return "fail"
-	case len(p.unexplained) == 1 && len(p.with(actionLookUp)) == 1:
-		return "ask"
-	case len(p.unexplained) == 1:
-		return "wait"
-	default:
-		return "nothing"
-	}
-}
-
-func TestExitThatGitHubNeverExplainsIsAFailure(t *testing.T) {
-	s := newScenario(1)
-	s.exitOne()
-	s.pass()
-	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.with(actionLookUp)) != 0 {
-		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.with(actionLookUp)))
-	}
-}
-
-// A runner that GitHub says had a job proves the template, as a report does.
-func TestRunnerWithoutARecordHadAJob(t *testing.T) {
-	s := newScenario(5)
-	s.add(3, failedOne)
-	r := s.exitOne()
-	s.pass()
-	s.noteAnswer(r, answered(answerMissing))
-	if p := s.pass(); s.failures.count != 0 || p.create != 5 {
-		t.Errorf("%d failures, create %d; want none, and 5", s.failures.count, p.create)
-	}
-}
-
-// While GitHub has not answered, runners that exited are replaced as slowly as if they had failed, and no slower. Yet the set
-// does not count as degraded.
-func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
-	for name, test := range map[string]struct {
-		exited, running int
-		later           time.Duration
-		want            int
-	}{
-		"one, at once":                      {exited: 1},
-		"one, after the pause":              {exited: 1, later: firstPause, want: 10},
-		"three, at once":                    {exited: 3},
-		"three: one is tried":               {exited: 3, later: firstPause, want: 1},
-		"three, while the try is under way": {exited: 3, running: 1, later: firstPause},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScenario(10)
-			s.add(test.exited, exited)
-			s.pass()
-			s.later(settleAfterEnd).publish(10).pass()
-			s.add(test.running, starting)
-			if p := s.later(test.later).pass(); p.create != test.want || s.failures.isDegraded() {
-				t.Errorf("create %d, degraded: %t; want %d and not degraded", p.create, s.failures.isDegraded(), test.want)
-			}
-		})
-	}
-}
-
-// A wrong image exits before the next figure comes, and only then is GitHub asked whether the runner had a job.
-func TestARunnerThatHasJustExitedIsATryThatIsUnderWay(t *testing.T) {
-	s := newScenario(10)
-	s.add(3, exited)
-	s.pass()
-	s.later(settleAfterEnd).publish(10).pass()
-	if p := s.later(firstPause).pass(); p.create != 1 {
-		t.Fatalf("create %d, want one tried", p.create)
-	}
-	s.add(1, exited)
-	if p := s.pass(); p.create != 0 {
-		t.Errorf("create %d at once, want none except the one that has just exited", p.create)
-	}
-	if p := s.later(settleAfterEnd).publish(10).pass(); p.create != 0 {
-		t.Errorf("create %d, want none within the pause after the fourth", p.create)
-	}
-}
-
-// The runner's status says Running for seconds after it has exited.
-func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
-	s := newScenario(10)
-	s.add(3, exited)
-	s.pass()
-	s.later(settleAfterEnd).publish(10).pass()
-	s.later(firstPause).add(1, idle)
-	if p := s.pass(); p.create != 0 || p.requeueAt.Sub(s.now) != provenAfter {
-		t.Errorf("create %d, again in %s; want none until it is proven", p.create, p.requeueAt.Sub(s.now))
-	}
-	if p := s.later(provenAfter).pass(); p.create != 1 {
-		t.Errorf("create %d, want the next tried", p.create)
-	}
-}
-
-// GitHub's confirmation that the runners had no job changes nothing about what is allowed: they failed when they exited.
-func TestConfirmedFailuresAreDatedToTheExit(t *testing.T) {
-	s := newScenario(10)
-	s.add(3, exited)
-	s.pass()
-	worst := s.failuresAtWorst(s.later(settleAfterEnd).publish(10).pass())
-	for _, r := range s.runners {
-		r.phase, r.reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
-	}
-	s.later(removalLag).pass()
-	worst.reason = v1alpha1.ReasonRunnerExitedWithoutJob
-	if s.failures != worst {
-		t.Errorf("failures %+v, want %+v as before", s.failures, worst)
-	}
-}
 
 // exitRunner makes the fixture's first runner exit with code 0, and publishes a figure after that.
 func (f *fixture) exitRunner() {
@@ -233,8 +50,8 @@ func TestExitedRunnerWithoutARecordIsFinished(t *testing.T) {
 		id := f.runners()[0].UID
 		f.reconcile()
 		f.wantQuestions(1)
-		if f.requests["delete"] != 1 || f.state().failures.lastWorkerCreatedAt.IsZero() {
-			t.Errorf("%d deletions, failures %+v; want the runner deleted as one that had a job", f.requests["delete"], f.state().failures)
+		if f.requests["delete"] != 1 || f.markedFailed() != 0 {
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.markedFailed())
 		}
 		if !f.removed.Has(id, 7) {
 			t.Error("its finalization asks GitHub again")
@@ -257,8 +74,8 @@ func TestExitedRunnerIsMissingTwiceWhereGitHubDoesNotSaySoItself(t *testing.T) {
 		f.reconcile()
 		f.reconcile()
 		f.wantQuestions(2)
-		if f.requests["delete"] != 1 || f.state().failures.lastWorkerCreatedAt.IsZero() || f.removed.Has(id, 7) {
-			t.Errorf("%d deletions, failures %+v; want the runner deleted as one that had a job", f.requests["delete"], f.state().failures)
+		if f.requests["delete"] != 1 || f.markedFailed() != 0 || f.removed.Has(id, 7) {
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.markedFailed())
 		}
 	}, newSet(1))
 }
@@ -276,7 +93,7 @@ func TestExitedRunnerWhoseRecordStaysHasFailed(t *testing.T) {
 		}
 		f.reconcile()
 		f.wantQuestions(3)
-		if got := f.runners()[0].Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob {
+		if got := f.runners()[0].Status; f.markedFailed() != 1 || got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob {
 			t.Errorf("status %+v, want Failed for %s", got, v1alpha1.ReasonRunnerExitedWithoutJob)
 		}
 	}, newSet(1))
@@ -291,8 +108,8 @@ func TestExitedRunnerWhoseReportIsLateIsFinished(t *testing.T) {
 		controllertest.Elapse(askExitedAgainAfter)
 		f.reconcile()
 		f.wantQuestions(1)
-		if f.requests["delete"] != 1 || f.state().failures.count != 0 {
-			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.state().failures.count)
+		if f.requests["delete"] != 1 || f.markedFailed() != 0 {
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.markedFailed())
 		}
 	}, newSet(1))
 }
@@ -324,5 +141,80 @@ func TestDegradedNamesTheMissingCommand(t *testing.T) {
 		}, newSet(degradedThreshold, func(set *v1alpha1.EphemeralRunnerSet) {
 			set.Spec.EphemeralRunnerSpec.PodSpec.Containers = []corev1.Container{test.runner}
 		}))
+	}
+}
+
+// GitHub's answer that a registration is removed says nothing about the one that the runner has got in the meantime.
+func TestAnswerAboutAFormerRegistrationIsIgnored(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.makeSurplus()
+		f.reconcile()
+		r := f.runners()[0]
+		r.Status.RunnerID++
+		if err := f.api.Status().Update(t.Context(), &r); err != nil {
+			t.Fatal(err)
+		}
+		f.reconcile()
+		if f.asked != 2 || f.requests["delete"] != 0 {
+			t.Errorf("GitHub asked %d times, %d deletions; want it asked about the new registration, and none", f.asked, f.requests["delete"])
+		}
+		f.reconcile()
+		if f.asked != 2 || f.requests["delete"] != 1 {
+			t.Errorf("GitHub asked %d times, %d deletions; want 2 and 1", f.asked, f.requests["delete"])
+		}
+	}, newSet(1))
+}
+
+func TestWorkingRunnerOutlivesAGatewaysNotFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		missing error
+		deleted int
+	}{
+		"the gateway's": {&actions.Error{Endpoint: actions.EndpointGetRunner, StatusCode: http.StatusNotFound}, 0},
+		"GitHub's":      {errRunnerNotFound, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.missing = test.missing
+				f.reconcile()
+				f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) {
+					status.Phase, status.RunnerID, status.JobID = v1alpha1.EphemeralRunnerPhaseRunning, 7, "1"
+				})
+				f.reconcile()
+				for range 3 {
+					controllertest.Elapse(askWorkingPeriod)
+					f.reconcile()
+					f.reconcile()
+				}
+				if f.lookedUp == 0 || f.requests["delete"] != test.deleted {
+					t.Errorf("GitHub was asked %d times, %d runners deleted; want %d deleted", f.lookedUp, f.requests["delete"], test.deleted)
+				}
+			}, newSet(1))
+		})
+	}
+}
+
+// A backup tool restores a runner's status, and people copy runners with it: the id in it is another runner's.
+func TestACopiedStatusTakesNoRegistrationAway(t *testing.T) {
+	for name, named := range map[string]string{"as it was": "original", "with its own name": ""} {
+		for _, phase := range []v1alpha1.EphemeralRunnerPhase{v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseSucceeded} {
+			t.Run(name+", "+string(phase), func(t *testing.T) {
+				inBubble(t, func(f *fixture) {
+					f.another = "original"
+					f.reconcile()
+					f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) {
+						status.Phase, status.RunnerID, status.RunnerName, status.JobID = phase, 7, named, "1"
+					})
+					for range 3 {
+						f.reconcile()
+						controllertest.Elapse(askAgainAfter)
+						f.reconcile()
+					}
+					if f.asked > 0 {
+						t.Errorf("GitHub was asked %d times to remove another runner", f.asked)
+					}
+				}, newSet(1))
+			})
+		}
 	}
 }

@@ -134,7 +134,8 @@ func TestNamesakeIsAnotherSet(t *testing.T) {
 		f.refuse = errNoAnswer
 		_, _ = f.pass()
 		namesake := newSet(1, func(set *v1alpha1.EphemeralRunnerSet) { set.UID = types.UID("namesake") })
-		if s := f.controller.setStateOf(namesake); len(s.creations.unanswered) != 0 || s.creations.failures != 0 {
+		s := f.controller.setStateOf(namesake)
+		if repeated, shelved := s.Creations.Uncertain(); len(repeated)+len(shelved) != 0 || !s.Creations.Allowed(time.Now()) {
 			t.Errorf("state %+v", s)
 		}
 		if pending := f.controller.expectations.Pending(setKey); len(pending) != 0 {
@@ -197,22 +198,6 @@ func (f *fixture) keep(kind string) {
 			Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
 		if err := errors.Join(f.api.Create(f.Context(), pod), f.api.Delete(f.Context(), pod)); err != nil {
 			f.Fatal(err)
-		}
-	}
-}
-
-// Whoever keeps the objects of runners that are gone must not stop the set: they neither count against maxRunners nor have a job.
-func TestKeptRunnersTakeNoRoom(t *testing.T) {
-	for name, shape := range map[string]runnerView{"idle": idle, "busy": busyOne, "done": with(lingering, func(r *runnerView) { r.jobPatchID = 9 })} {
-		s := newScenario(2)
-		s.want.maxRunners = 2
-		s.add(2, with(shape, func(r *runnerView) { r.deleting, r.keepers = true, "example.com/audit" }))
-		if p := s.pass(); p.create != 2 {
-			t.Errorf("%s: create %d, want 2", name, p.create)
-		}
-		var status v1alpha1.EphemeralRunnerSetStatus
-		if countWithDeleting(&status, s.runners); status.CurrentReplicas != 0 {
-			t.Errorf("%s: %d runners are left, want none", name, status.CurrentReplicas)
 		}
 	}
 }

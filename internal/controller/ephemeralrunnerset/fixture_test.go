@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,20 +27,41 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
+// start is when runners were created that a test makes by hand.
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
 var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
+
+// How long things take that other rooms decide, for tests that let the time pass.
+const (
+	settleAfterEnd, heldTimeout                                      = 3 * time.Second, 15 * time.Minute                            // for which a slot is held
+	maxFailedHistoryAge, lostHistoryLimit                            = time.Hour, 100                                               // of evidence
+	degradedThreshold                                                = 3                                                            // failures in a row that make a set Degraded
+	removalLag, askExitedAgainAfter, askAgainAfter, askWorkingPeriod = time.Minute, 30 * time.Second, time.Minute, 10 * time.Minute // of questions to GitHub
+	deletionSeenTimeout                                              = 30 * time.Second                                             // until a deletion is repeated
+	surplusPatience                                                  = 30 * time.Second                                             // until a runner that is too many is removed
+	figuresSettleAfter                                               = 10 * time.Second                                             // until lower figures are believed
+	firstCreatePause, longestCreatePause                             = time.Second, time.Minute                                     // after failed creations
+	expectationTimeout                                               = time.Minute                                                  // until the API server is asked about a runner that was created and is not seen
+	listPeriod                                                       = 30 * time.Second                                             // between two such questions
+	retryQuestionAfter, longestQuestionPause                         = 15 * time.Second, time.Minute                                // after questions that GitHub did not answer
+	jobWaitAfter                                                     = 30 * time.Second                                             // until a job's pod that can't run is told
+)
 
 // fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are fakes.
 type fixture struct {
 	*testing.T
-	GitHub     // what a test is about; the fixture itself has the questions about runners by ID
-	api        client.WithWatch
-	controller *Controller
-	watch      controllertest.RunnerWatch
-	recorder   *events.FakeRecorder
-	removed    *removals.Memory
+	registrations.GitHub                                                  // what a test is about; the fixture itself has the questions about runners by ID
+	github               func(credentials.Reference) registrations.GitHub // whom the controller asks, the fixture if it is nil
+	api                  client.WithWatch
+	controller           *Controller
+	watch                controllertest.RunnerWatch
+	recorder             *events.FakeRecorder
+	removed              *removals.Memory
 
 	mu       sync.Mutex
 	requests map[string]int
@@ -75,7 +97,12 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.controller = NewController(Options{
 			Client: f.api, Reader: f.api, Pool: workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{},
-			GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f, nil },
+			GitHub: func(_ context.Context, r credentials.Reference) (registrations.GitHub, error) {
+				if f.github != nil {
+					return f.github(r), nil
+				}
+				return f, nil
+			},
 			Proxy: func(context.Context, credentials.Reference) (map[string][]byte, error) {
 				return map[string][]byte{"http_proxy": []byte("http://proxy")}, nil
 			},
@@ -182,6 +209,10 @@ func (f *fixture) GetRunner(_ context.Context, id int) (*actions.RunnerReference
 	return found, nil
 }
 
+func runnerKey(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: setKey.Namespace, Name: name}
+}
+
 // newSet returns a set that wants the given number of runners.
 func newSet(replicas int, change ...func(*v1alpha1.EphemeralRunnerSet)) *v1alpha1.EphemeralRunnerSet {
 	set := &v1alpha1.EphemeralRunnerSet{
@@ -255,6 +286,9 @@ func (f *fixture) set() *v1alpha1.EphemeralRunnerSet {
 	}
 	return set
 }
+
+// markedFailed returns how many runners were marked as failed, because they exited without a job.
+func (f *fixture) markedFailed() int { return f.requests["patch status *v1alpha1.EphemeralRunner"] }
 
 // publish makes the listener write a figure.
 func (f *fixture) publish(replicas int) {

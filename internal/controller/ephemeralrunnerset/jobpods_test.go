@@ -1,14 +1,12 @@
 package ephemeralrunnerset
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -27,7 +25,7 @@ func jobPodOf(runner string) *corev1.Pod {
 // stepPodOf returns the pod of a Job, to which the hooks give no label. They shorten the runner's name.
 func stepPodOf(runner string) *corev1.Pod {
 	pod := jobPodOf(runner)
-	pod.Name, pod.Labels = runner[:min(len(runner), stepRunnerLength)]+"-step-01234567-abcde", nil
+	pod.Name, pod.Labels = runner[:min(len(runner), 49)]+"-step-01234567-abcde", nil
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", Controller: new(true)}}
 	return pod
 }
@@ -66,49 +64,7 @@ func TestJobPodsThatWaitAreACondition(t *testing.T) {
 				controllertest.Elapse(reportPeriod)
 				f.reconcile()
 				f.wantPending("when it is gone", "")
-				if len(f.controller.jobPods.waiting) > 0 {
-					t.Errorf("kept: %v", f.controller.jobPods.waiting)
-				}
 			}, newSet(1))
 		})
-	}
-}
-
-// Neither runners nor listeners are taken for pods of jobs, whatever their labels.
-func TestOtherPodsAreNotThoseOfJobs(t *testing.T) {
-	c, queue := NewController(Options{Clock: clock.RealClock{}}), &controllertest.Queue{}
-	for _, kind := range []string{"EphemeralRunner", "AutoscalingListener", "ReplicaSet"} {
-		pod := jobPodOf("set-runner-abcde")
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: new(true)}}
-		c.JobPodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, queue)
-	}
-	if len(c.jobPods.waiting) > 0 {
-		t.Errorf("counted: %v", c.jobPods.waiting)
-	}
-}
-
-// A workflow may create as many pods under its runner's label as it likes.
-func TestWaitingPodsOfARunnerAreLimited(t *testing.T) {
-	c, queue := NewController(Options{Clock: clock.RealClock{}}), &controllertest.Queue{}
-	for i := range 3 * jobPodsPerRunner {
-		pod := jobPodOf("set-runner-abcde")
-		pod.Name = fmt.Sprintf("pod-%d", i)
-		c.JobPodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, queue)
-	}
-	for _, kept := range c.jobPods.waiting {
-		if len(kept) != jobPodsPerRunner {
-			t.Errorf("%d are kept, want %d", len(kept), jobPodsPerRunner)
-		}
-	}
-}
-
-func TestReasonOfMostJobPodsIsTold(t *testing.T) {
-	waits := []jobWait{{pod: "a", reason: "ImagePullBackOff"}, {pod: "b", reason: "Unschedulable"}, {pod: "c", reason: "Unschedulable"}}
-	if got := waitConditions(nil, nil, wait{}, waits...); len(got) != 1 || got[0].Reason != "Unschedulable" || !strings.HasPrefix(got[0].Message, "2 job pods wait") {
-		t.Errorf("%+v", got)
-	}
-	runner := &runnerView{name: "r", reason: "RateLimited"}
-	if got := waitConditions(nil, []*runnerView{runner}, wait{}, waits...); got[0].Reason != "RateLimited" {
-		t.Errorf("%+v, but a runner that waits comes first", got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
@@ -24,8 +24,6 @@ import (
 // so neither a restart nor a stale cache makes a job count twice or never.
 
 const (
-	// lostHistoryLimit and maxFailedHistoryAge limit the runners with a lost job that are kept as evidence.
-	lostHistoryLimit = 100
 	// lostEventsAtOnce is how many lost jobs have an Event of their own if many are lost together, as with a zone; another Event has
 	// the number of the others.
 	lostEventsAtOnce = 10
@@ -37,36 +35,18 @@ const reasonJobLost = "JobLost"
 var jobsLost = setmetrics.Counter("jobs_lost_total",
 	"Jobs that were lost, by cause: their pods ended before GitHub had a result from the runner.", "cause")
 
-// initLost creates the series of all causes: the rise from no series to 1 would be none to Prometheus.
-func initLost(scaleSet types.NamespacedName) {
-	for _, cause := range v1alpha1.LostCauses {
-		jobsLost.WithLabelValues(scaleSet.Name, scaleSet.Namespace, string(cause))
-	}
-}
-
-// lost reports whether the runner's job was lost.
-func (r *runnerView) lost() bool { return r.lostCause != "" && r.ended() }
-
-// knownCause returns Unknown for a cause that this version doesn't know: anybody with rights in the namespace may write one.
-func knownCause(cause v1alpha1.LostCause) v1alpha1.LostCause {
-	if cause == "" || slices.Contains(v1alpha1.LostCauses, cause) {
-		return cause
-	}
-	return v1alpha1.LostCauseUnknown
-}
-
 // tellLost counts the lost jobs that have not been counted yet, and then tells them by metric and Event. The count goes on from the
 // AutoscalingRunnerSet's, which outlives a runner set.
 func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 	set, s, now := p.set, p.state, c.options.Clock.Now()
 	counted := sets.New(set.Status.LostRunners...)
-	var lost []*runnerView
+	var lost []*roster.Runner
 	var still []types.UID
 	for _, r := range p.views {
 		switch {
-		case counted.Has(r.uid):
-			still = append(still, r.uid)
-		case r.lost():
+		case counted.Has(r.UID):
+			still = append(still, r.UID)
+		case r.Lost():
 			lost = append(lost, r)
 		}
 	}
@@ -87,7 +67,7 @@ func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 		set.Status.LostJobs = max(before.Status.LostJobs, origin.Status.LostJobs) + len(lost)
 	}
 	for _, r := range lost {
-		still = append(still, r.uid)
+		still = append(still, r.UID)
 	}
 	set.Status.LostRunners = still
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -105,18 +85,18 @@ func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 }
 
 // recordLost tells about lost jobs that have just been counted, on the AutoscalingRunnerSet, because that is where a user looks.
-func (c *Controller) recordLost(ctx context.Context, p *pass, origin *v1alpha1.AutoscalingRunnerSet, lost []*runnerView) {
+func (c *Controller) recordLost(ctx context.Context, p *pass, origin *v1alpha1.AutoscalingRunnerSet, lost []*roster.Runner) {
 	var about runtime.Object = p.set
 	if origin != nil {
 		about = origin
 	}
 	for i, r := range lost {
-		jobsLost.WithLabelValues(p.state.scaleSet.Name, p.state.scaleSet.Namespace, string(r.lostCause)).Inc()
+		jobsLost.WithLabelValues(p.state.scaleSet.Name, p.state.scaleSet.Namespace, string(r.LostCause)).Inc()
 		runner := &v1alpha1.EphemeralRunner{}
-		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: p.set.Namespace, Name: r.name}, runner) != nil {
+		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: p.set.Namespace, Name: r.Name}, runner) != nil {
 			continue // the last Event counts it
 		}
-		report.RecordEvent(ctx, c.options.Recorder, about, runner, report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.lostCause)))
+		report.RecordEvent(ctx, c.options.Recorder, about, runner, report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.LostCause)))
 	}
 	if more := len(lost) - lostEventsAtOnce; more > 0 {
 		report.RecordEvent(ctx, c.options.Recorder, about, p.set, report.Warning(reasonJobLost, "RunJobs", fmt.Sprintf(
@@ -149,22 +129,4 @@ func runPage(runner *v1alpha1.EphemeralRunner) string {
 		return "on the page of its workflow run on GitHub"
 	}
 	return fmt.Sprintf("%s://%s/%s/actions/runs/%d", address.Scheme, address.Host, runner.Status.JobRepositoryName, runner.Status.WorkflowRunID)
-}
-
-// planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
-// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. planFailedHistory decides about outdated ones.
-func (h *history) planLostHistory(p *plan, runners []*runnerView) {
-	room := lostHistoryLimit
-	for _, r := range slices.Backward(runners) {
-		if !r.lost() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated || r.deleting || h.slotOf(r) == slotHeld {
-			continue
-		}
-		expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
-		if room == 0 || !h.now.Before(expiry) {
-			p.decide(r, actionDelete)
-			continue
-		}
-		room--
-		p.requeueBy(expiry)
-	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
@@ -216,17 +217,6 @@ func TestKeptRunnersHoldNothingAfterARestart(t *testing.T) {
 	}, newSet(3))
 }
 
-// Anybody with rights in the namespace may write a cause: a runner that has ended well doesn't stay for ever because of it.
-func TestCauseOfARunnerThatEndedWell(t *testing.T) {
-	s := newScenario(0)
-	r := s.add(1, with(succeeded, func(r *runnerView) { r.lostCause = "Evicted" }))
-	s.pass()
-	s.later(maxFailedHistoryAge).publish(0).pass()
-	if p := s.later(time.Second).pass(); p.decided[r] != actionDelete {
-		t.Errorf("decided %v after an hour, want its deletion", p.decided[r])
-	}
-}
-
 // refusing is a client whose status patches of sets are refused, as by a webhook.
 type refusing struct{ client.Client }
 
@@ -326,8 +316,8 @@ func TestLostJobsAreMeasuredByCause(t *testing.T) {
 				t.Errorf("%g jobs lost to %s, want %g", got, cause, want)
 			}
 		}
-		for state, want := range map[stateAndReason]float64{{"lost", "Evicted"}: 2, {"failed", ""}: 0, {"failed", "Evicted"}: 0} {
-			if got := testutil.ToFloat64(runnersByState.WithLabelValues(set.Name, set.Namespace, state.state, state.reason)); got != want {
+		for state, want := range map[roster.State]float64{{Name: "lost", Reason: "Evicted"}: 2, {Name: "failed", Reason: ""}: 0, {Name: "failed", Reason: "Evicted"}: 0} {
+			if got := testutil.ToFloat64(runnersByState.WithLabelValues(set.Name, set.Namespace, state.Name, state.Reason)); got != want {
 				t.Errorf("%g runners %v, want %g", got, state, want)
 			}
 		}

@@ -12,6 +12,9 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -22,23 +25,23 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 	value := func(state, reason string) float64 {
 		return testutil.ToFloat64(runnersByState.WithLabelValues("states", "ns", state, reason))
 	}
-	s := &setState{history: newHistory(creations{})}
-	s.publishStates(set, []*runnerView{
-		{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ImagePullBackOff"},
-		{phase: v1alpha1.EphemeralRunnerPhaseOutdated, reason: "Outdated"},
-		{phase: v1alpha1.EphemeralRunnerPhaseRunning},
-		{phase: v1alpha1.EphemeralRunnerPhaseRunning, hadJob: true},
-		{phase: v1alpha1.EphemeralRunnerPhaseRunning, deleting: true, draining: true},
-		{phase: v1alpha1.EphemeralRunnerPhaseRunning, hadJob: true, completed: true},
-		{phase: v1alpha1.EphemeralRunnerPhaseRunning, deleting: true},
-		{phase: v1alpha1.EphemeralRunnerPhaseSucceeded},
-		{reason: "QuotaExceeded"}, {reason: "QuotaExceeded"}, {},
+	s := &setState{}
+	s.publishStates(set, []*roster.Runner{
+		{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "ImagePullBackOff"},
+		{Phase: v1alpha1.EphemeralRunnerPhaseOutdated, Reason: "Outdated"},
+		{Phase: v1alpha1.EphemeralRunnerPhaseRunning},
+		{Phase: v1alpha1.EphemeralRunnerPhaseRunning, HadJob: true},
+		{Phase: v1alpha1.EphemeralRunnerPhaseRunning, Deleting: true, Draining: true},
+		{Phase: v1alpha1.EphemeralRunnerPhaseRunning, HadJob: true, Completed: true},
+		{Phase: v1alpha1.EphemeralRunnerPhaseRunning, Deleting: true},
+		{Phase: v1alpha1.EphemeralRunnerPhaseSucceeded},
+		{Reason: "QuotaExceeded"}, {Reason: "QuotaExceeded"}, {},
 	})
-	for state, want := range map[stateAndReason]float64{
-		{"failed", "ImagePullBackOff"}: 1, {"failed", "Outdated"}: 1, {"idle", ""}: 1, {"busy", ""}: 2, {"finishing", ""}: 3,
-		{"pending", "QuotaExceeded"}: 2, {"pending", ""}: 1,
+	for state, want := range map[roster.State]float64{
+		{Name: "failed", Reason: "ImagePullBackOff"}: 1, {Name: "failed", Reason: "Outdated"}: 1, {Name: "idle", Reason: ""}: 1, {Name: "busy", Reason: ""}: 2, {Name: "finishing", Reason: ""}: 3,
+		{Name: "pending", Reason: "QuotaExceeded"}: 2, {Name: "pending", Reason: ""}: 1,
 	} {
-		if got := value(state.state, state.reason); got != want {
+		if got := value(state.Name, state.Reason); got != want {
 			t.Errorf("%v: %g, want %g", state, got, want)
 		}
 	}
@@ -89,7 +92,7 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 	there := func(organization string) bool {
 		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
 	}
-	newcomer := func() *setState { return &setState{history: newHistory(creations{})} }
+	newcomer := func() *setState { return &setState{History: scaling.New(&creations.Memory{})} }
 	same := newcomer()
 	for name, second := range map[string]*setState{"the same set": same, "its replacement": newcomer()} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +116,7 @@ func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 		scaleSet := kube.ScaleSetOf(f.set())
 		defer deleteMetrics(scaleSet)
 		pending := func() float64 {
-			return testutil.ToFloat64(runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, statePending, ""))
+			return testutil.ToFloat64(runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, roster.Pending, ""))
 		}
 		if got := pending(); got != 3 {
 			t.Fatalf("%g pending runners, want 3", got)
@@ -133,11 +136,11 @@ func TestUnknownReasonsShareASeries(t *testing.T) {
 	set := newSet(0, func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "forged" })
 	defer deleteMetrics(kube.ScaleSetOf(set))
 	others := testutil.CollectAndCount(runnersByState)
-	s := &setState{history: newHistory(creations{})}
+	s := &setState{}
 	for i := range 10_000 {
-		failed, waits := runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed}, starting
-		failed.reason, waits.reason = fmt.Sprint("Forged", i), fmt.Sprint("Forged", i)
-		s.publishStates(set, []*runnerView{&failed, &waits})
+		failed, waits := roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed}, roster.Runner{}
+		failed.Reason, waits.Reason = fmt.Sprint("Forged", i), fmt.Sprint("Forged", i)
+		s.publishStates(set, []*roster.Runner{&failed, &waits})
 	}
 	// Pending, idle, busy and finishing, and the two of unknown reason.
 	if count := testutil.CollectAndCount(runnersByState) - others; count != 6 {

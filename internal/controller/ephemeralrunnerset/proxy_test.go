@@ -2,6 +2,7 @@ package ephemeralrunnerset
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -148,7 +149,7 @@ func TestRefusedDeletionOfTheSecretIsRepeatedWithAPause(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuseDrop = errNoAnswer
 		f.passes(3, 1)
-		if f.wantRunners(1); f.state().creations.failures != 0 {
+		if f.wantRunners(1); !f.state().Creations.Allowed(time.Now()) {
 			t.Error("it keeps runners from being created")
 		}
 		f.refuseDrop = nil

@@ -1,34 +1,42 @@
 package ephemeralrunnerset
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
-// reportPeriod is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
-const reportPeriod = time.Second
-
-// reasonRunnersScale is the reason of Ready while nothing is wrong.
-const reasonRunnersScale = "RunnersScale"
+const (
+	// reportPeriod is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
+	reportPeriod = time.Second
+	// unknownJobsAge is how long after a job's end it is news. A manager that has just started tells nothing older.
+	unknownJobsAge = 10 * time.Minute
+)
 
 // report writes the status if it has changed, at most once a second, and then records the Events that go with it.
 func (c *Controller) report(ctx context.Context, p *pass) error {
-	set, s := p.set, p.state
+	set, s, now := p.set, p.state, c.options.Clock.Now()
 	before := set.DeepCopy()
-	s.describe(&set.Status, set, p.views, p.plan)
-	kept, lookAt := c.tellKept(ctx, p, s.now)
-	report.SetConditions(&set.Status.Conditions, set.Generation, s.now, kept...)
+	s.Describe(&set.Status, set, p.views, p.plan)
+	kept, lookAt := c.tellKept(ctx, p, now)
+	report.SetConditions(&set.Status.Conditions, set.Generation, now, kept...)
 	p.requeueBy(lookAt)
 	if c.options.PublishMetrics {
 		s.publishCounts(set)
@@ -37,128 +45,183 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	if equality.Semantic.DeepEqual(before.Status, set.Status) {
 		return nil
 	}
-	if due := s.reportedAt.Add(reportPeriod); s.now.Before(due) {
+	if due := s.reportedAt.Add(reportPeriod); now.Before(due) {
 		p.requeueBy(due)
 		return nil
 	}
 	if _, err := kube.PatchStatus(ctx, c.options.Client, set, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	s.reportedAt = s.now
+	s.reportedAt = now
 	c.recordEvents(ctx, before, set)
 	return nil
 }
 
-// describe fills the status with what was seen.
-func (h *history) describe(
-	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runnerView, p *plan,
-) {
-	countLive(status, runners)
-	status.ObservedGeneration = set.Generation
-	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
-	if h.failures.isOutdated() {
-		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
+// tellMoved records an Event about each node from which the set's runners are moved, once for each of its signs.
+func (c *Controller) tellMoved(ctx context.Context, p *pass) {
+	counts := map[departures.Departure]int{}
+	for _, r := range p.plan.Moved {
+		counts[p.departing[r.UID]]++
 	}
-	status.Capacity = h.capacity(p)
-	status.DoubtedJobs = h.doubt.jobs
-	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtful(status.Conditions, set)...)
-	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
-}
-
-// givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up, or while
-// none is wanted.
-func (h *history) givenUp(p *plan) wait {
-	if p.wanted == 0 || p.tally.waiting > p.tally.starting {
-		return wait{}
-	}
-	return h.failures.givenUp
-}
-
-// countLive sets the status's runner counts, without the runners that are being deleted.
-func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
-	countUnless(status, runners, func(r *runnerView) bool { return r.deleting })
-}
-
-// countWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
-// runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
-func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
-	countUnless(status, runners, func(r *runnerView) bool { return r.deleting && !r.alive() })
-}
-
-func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView, leftOut func(*runnerView) bool) {
-	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
-	for _, r := range runners {
-		switch {
-		case leftOut(r):
-		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
-			status.FailedEphemeralRunners++
-		case r.up():
-			status.RunningEphemeralRunners++
-			if stateOf(r).state == stateBusy {
-				status.BusyRunners++
-			}
-		default:
-			status.PendingEphemeralRunners++
+	told := map[string]int{}
+	for _, departure := range p.departing {
+		if arrivals, known := p.state.toldMoved[departure.Node]; known && arrivals == departure.Arrivals {
+			told[departure.Node] = arrivals
 		}
 	}
-	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
+	for departure, count := range counts {
+		if _, known := told[departure.Node]; known {
+			continue
+		}
+		told[departure.Node] = departure.Arrivals
+		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
+			"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others take their places on other nodes; "+
+				"runners with a job finish it", departure.Node, departure.Signs, count)))
+	}
+	p.state.toldMoved = told
 }
 
-// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit. While its runners fail or are outdated,
-// that is one more than there are working runners: without a job there is no demand to try a runner for, and GitHub was seen never to
-// offer again what was queued while a set announced 0. While the API server rejects runners, the waiting ones count, too. GitHub gives
-// the other jobs to sets that can run them.
-func (h *history) capacity(p *plan) *int {
-	t := &p.tally
-	switch f := &h.failures; {
-	case f.isOutdated(), f.isDegraded():
-		return new(t.working + 1)
-	case h.cannotCreate(p):
-		return new(t.working + t.waiting + 1)
-	default:
+// tellKept returns the condition that says how many of the set's runners can't be deleted because finalizers of others keep them or their
+// pods, and who keeps the first one, and when to look again: no event of a runner tells what becomes of its pod. A condition that was
+// never true is left out.
+func (c *Controller) tellKept(ctx context.Context, p *pass, now time.Time) (conditions []metav1.Condition, lookAt time.Time) {
+	kept := &p.state.kept
+	kept.Begin()
+	blocked, first := 0, ""
+	for _, r := range p.views {
+		if !r.Deleting && !r.Ended() && (r.Up() || r.Reason == "") {
+			continue // nothing of it is being deleted
+		}
+		kind, keepers := "EphemeralRunner", strings.Fields(r.Keepers)
+		if pod := c.podOf(ctx, p.set.Namespace, r); len(keepers) == 0 && pod != nil {
+			lookAt = kube.EarlierOf(lookAt, now.Add(kube.KeptAfter))
+			kind, keepers = "Pod", kube.PodKeepers(pod)
+		}
+		if len(keepers) == 0 {
+			continue
+		}
+		if wait := kept.Look(r.UID+types.UID(kind), now); wait > 0 {
+			lookAt = kube.EarlierOf(lookAt, now.Add(wait))
+			continue
+		}
+		if blocked++; blocked == 1 {
+			first = kube.WhyKept(kind, types.NamespacedName{Namespace: p.set.Namespace, Name: r.Name}, keepers)
+		}
+	}
+	if blocked > 1 {
+		first = fmt.Sprintf("%d runners can't be deleted; the first: %s", blocked, first)
+	}
+	switch {
+	case blocked > 0:
+		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, first))
+	case meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
+		conditions = append(conditions, report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no runner is kept by finalizers of others"))
+	}
+	return conditions, lookAt
+}
+
+// podOf returns a runner's pod as the cache has it, nil if there is none.
+func (c *Controller) podOf(ctx context.Context, namespace string, r *roster.Runner) *corev1.Pod {
+	pod := &corev1.Pod{}
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: r.Name}, pod, client.UnsafeDisableDeepCopy)
+	if owner := metav1.GetControllerOfNoCopy(pod); err != nil || owner == nil || owner.UID != r.UID {
 		return nil
 	}
+	return pod
 }
 
-func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []metav1.Condition {
-	degraded, outdated := h.degraded(set, p), h.outdated(set)
-	summary := report.Ready(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
-	switch {
-	case outdated.Status == metav1.ConditionTrue:
-		summary = report.Unready(outdated.Reason, outdated.Message, true)
-	case degraded.Status == metav1.ConditionTrue:
-		summary = report.Unready(degraded.Reason, degraded.Message, false)
+// tellUnknownJobs records an Event about jobs that ended without success on runners that don't exist, if the listener has reported
+// another one.
+func (c *Controller) tellUnknownJobs(ctx context.Context, p *pass) {
+	listener := p.set.Status.Listener
+	if listener == nil || listener.UnknownRunnerJobs == nil {
+		return
 	}
-	return append(summary, degraded, outdated)
+	jobs, told := listener.UnknownRunnerJobs, p.state.toldJobsAt
+	if !jobs.LastAt.After(told) || c.options.Clock.Since(jobs.LastAt.Time) > unknownJobsAge {
+		return
+	}
+	p.state.toldJobsAt = jobs.LastAt.Time
+	report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Warning("UnknownRunnerJob", "ReportJobs", fmt.Sprintf(
+		"%d jobs since the listener started have ended without success on runners that don't exist here; the last: %s; "+
+			"if the cluster was restored from a backup, or the runner was deleted by force, the job was lost with it: run it again on GitHub",
+		jobs.Count, jobs.Last)))
 }
 
-// cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
-func (h *history) cannotCreate(p *plan) bool { return p.wantsRunners() && h.creations.failing() }
-
-func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Condition {
-	f := &h.failures
-	switch {
-	case !f.isDegraded() && h.cannotCreate(p):
-		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
-			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
-			strings.ReplaceAll(h.creations.err.Error(), "\n", "; "), set.Namespace))
-	case !f.isDegraded() && h.creations.hasUnseen():
-		return h.creations.unseenCondition(set.Namespace)
-	case !f.isDegraded():
-		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
+// recordEvents records an Event for each condition that became true or false between two states of a set.
+func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.EphemeralRunnerSet) {
+	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionStatisticsDoubtful} {
+		was := meta.IsStatusConditionTrue(before.Status.Conditions, conditionType)
+		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
+		switch is := now != nil && now.Status == metav1.ConditionTrue; {
+		case is && !was:
+			report.RecordEvent(ctx, c.options.Recorder, after, nil, report.Warning(conditionType, "ScaleRunners", now.Message))
+		case was && !is:
+			report.RecordEvent(ctx, c.options.Recorder, after, nil, report.Normal(now.Reason, "ScaleRunners", now.Message))
+		}
 	}
-	return report.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
-		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
-		f.count, cmp.Or(f.message, f.reason), set.Namespace))
 }
 
-func (h *history) outdated(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
-	if !h.failures.isOutdated() {
-		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
+// labelNames are ARC's, so that dashboards keep working. name and namespace are those of the scale set.
+var labelNames = []string{"name", "namespace", "repository", "organization", "enterprise"}
+
+// runnersByState has a series for each state and reason that a runner has been in. Reasons are known ones, or Other.
+var runnersByState = setmetrics.Gauge("runners",
+	"Runners by state (pending, idle, busy, finishing, failed, lost); pending, failed and lost ones also by reason.", "state", "reason")
+
+var (
+	pendingRunners = gauge("pending_ephemeral_runners", "Number of ephemeral runners in a pending state.")
+	runningRunners = gauge("running_ephemeral_runners", "Number of ephemeral runners in a running state.")
+	failedRunners  = gauge("failed_ephemeral_runners", "Number of ephemeral runners in a failed state.")
+)
+
+func init() {
+	metrics.Registry.MustRegister(pendingRunners, runningRunners, failedRunners)
+}
+
+func gauge(name, help string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "gha_controller", Name: name, Help: help}, labelNames)
+}
+
+// publishStates publishes how many runners are in each state. A state that had a runner and has none now shows 0.
+func (s *setState) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner) {
+	counts := map[roster.State]int{{Name: roster.Pending}: 0, {Name: roster.Idle}: 0, {Name: roster.Busy}: 0, {Name: roster.Finishing}: 0}
+	for state := range s.published {
+		counts[state] = 0
 	}
-	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
-		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, in case the image behind the tag has been updated",
-		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
+	for _, r := range runners {
+		counts[roster.StateOf(r)]++
+	}
+	scaleSet := kube.ScaleSetOf(set)
+	for state, count := range counts {
+		runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, state.Name, state.Reason).Set(float64(count))
+	}
+	s.published = counts
+}
+
+// seriesLabels are the values of labelNames.
+type seriesLabels [5]string
+
+// publishCounts publishes the counts in the set's status. Series with an earlier address would keep their last value forever,
+// so it deletes them first. It also does so for a set that is new here, because it may replace a set that had other labels.
+func (s *setState) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
+	scaleSet := kube.ScaleSetOf(set)
+	labels := seriesLabels{
+		scaleSet.Name, scaleSet.Namespace,
+		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization], set.Labels[v1alpha1.LabelEnterprise],
+	}
+	if s.labels != labels {
+		deleteCounts(scaleSet)
+		s.labels = labels
+	}
+	pendingRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.PendingEphemeralRunners))
+	runningRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.RunningEphemeralRunners))
+	failedRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.FailedEphemeralRunners))
+}
+
+// deleteCounts deletes the counts of a scale set, whatever address their other labels name.
+func deleteCounts(scaleSet types.NamespacedName) {
+	for _, vector := range []*prometheus.GaugeVec{pendingRunners, runningRunners, failedRunners} {
+		vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})
+	}
 }

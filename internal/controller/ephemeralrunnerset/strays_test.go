@@ -13,19 +13,27 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-const ourScaleSet = 5
+const (
+	ourScaleSet = 5
+
+	strayConfirmedAfter = 5 * time.Minute  // between two lists that must both have a stray
+	strayPeriod         = 10 * time.Minute // between other lists
+	strayRefusedPause   = time.Hour        // after GitHub has refused a list
+	strayListAge        = time.Minute      // after one list had too many
+	mostStraysRemoved   = 1000             // after one list
+)
 
 // registry is a GitHub that has registrations.
 type registry struct {
-	GitHub
+	registrations.GitHub
 	mu sync.Mutex // guards removed
 	// offline are the names that are listed, refuse is the answer to a list instead, lists counts the lists.
 	offline []string
@@ -76,7 +84,7 @@ func withStrays(t *testing.T, test func(f *fixture, g *registry)) {
 	})
 	inBubble(t, func(f *fixture) {
 		g := &registry{scaleSets: map[string]int{}}
-		f.controller.options.GitHub = func(context.Context, credentials.Reference) (GitHub, error) { return g, nil }
+		f.github = func(credentials.Reference) registrations.GitHub { return g }
 		test(f, g)
 	}, set)
 }
@@ -96,14 +104,6 @@ func (f *fixture) lookAgain(after time.Duration) time.Duration {
 	f.Helper()
 	controllertest.Elapse(after)
 	return f.look()
-}
-
-func TestStraysAmong(t *testing.T) {
-	offline := []string{"set-runner-bbbbb", "SET-runner-aaaaa", "set-runner-known", "sets-runner-aaaaa", "other", "set-runner-bbbbb"}
-	got := straysAmong(offline, "set", sets.New("set-runner-known", "set-runner-more"))
-	if diff := cmp.Diff([]string{"set-runner-aaaaa", "set-runner-bbbbb"}, got); diff != "" {
-		t.Error(diff)
-	}
 }
 
 // Two lists five minutes apart have to agree. Runners that exist stay, seen or not, and so does what belongs to others.
@@ -225,8 +225,8 @@ func TestManyStraysAreRemovedInRounds(t *testing.T) {
 			t.Fatalf("removed %d", len(g.removed))
 		}
 		f.lookAgain(strayListAge)
-		if g.lists != 3 || len(f.state().strays.removing) != 0 {
-			t.Errorf("%d lists, %d removals under way", g.lists, len(f.state().strays.removing))
+		if told := controllertest.CountEvents(f.recorder, "StraysRemoved"); g.lists != 3 || told != 2 {
+			t.Errorf("%d lists, %d rounds of removals have ended, want two", g.lists, told)
 		}
 	})
 }
@@ -238,8 +238,9 @@ func TestStraysOfASetThatIsGoneAreForgotten(t *testing.T) {
 		f.reconcile()
 		synctest.Wait()
 		f.controller.forget(setKey)
-		if _, known := f.controller.strayCalls.Last(strayCall{set: setKey}); known || g.lists != 1 {
-			t.Errorf("after %d lists an answer is kept: %t", g.lists, known)
+		f.reconcile()
+		if g.lists != 2 {
+			t.Errorf("%d lists, want another one, because the answer to the first is not kept", g.lists)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 )
 
 // What happens when another manager takes over, whose watch does not show yet what the first one created last.
@@ -93,11 +94,11 @@ func TestNextManagerAsksAnAPIServerThatIsAwayEveryTenSeconds(t *testing.T) {
 				f.takeOver()
 				f.refuseList = away
 				for range 20 {
-					controllertest.Elapse(longestAwayPause)
+					controllertest.Elapse(creations.LongestAwayPause)
 					_, _ = f.pass()
 				}
 				f.refuseList = nil
-				controllertest.Elapse(longestAwayPause)
+				controllertest.Elapse(creations.LongestAwayPause)
 				f.publish(4)
 				f.reconcile()
 				f.reconcile()

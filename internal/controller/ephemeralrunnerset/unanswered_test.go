@@ -11,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 )
 
 // limit sets maxRunners, as a user would.
@@ -26,7 +27,7 @@ func (f *fixture) limit(maxRunners int) {
 // tries lets time pass until a creation may be retried, and returns how many runners the pass then tries to create.
 func (f *fixture) tries() int {
 	f.Helper()
-	controllertest.Elapse(longestAwayPause)
+	controllertest.Elapse(creations.LongestAwayPause)
 	before := f.requests["create"]
 	_, _ = f.pass()
 	return f.requests["create"] - before
@@ -64,7 +65,7 @@ func TestOnlyWhatIsWantedIsRepeated(t *testing.T) {
 			}
 		}
 		f.refuse = nil
-		for range 2 * expectationTimeout / longestAwayPause {
+		for range 2 * expectationTimeout / creations.LongestAwayPause {
 			f.tries()
 		}
 		f.wantRunners(3)
@@ -109,7 +110,7 @@ func TestUnansweredCreationsCountTowardsMaxRunners(t *testing.T) {
 			waits += requeueAfter
 		}
 		f.wantRunners(2)
-		if waits > expectationTimeout+longestAwayPause {
+		if waits > expectationTimeout+creations.LongestAwayPause {
 			t.Errorf("they came after %s, want it as soon as the others are not expected any more", waits)
 		}
 	}, newSet(5))
@@ -147,7 +148,7 @@ func TestRepetitionsThatWereNeverRequestedAreStillRepeated(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.late, f.refuse, f.made = true, errNoAnswer, exist
 				f.tries()
-				controllertest.Elapse(longestAwayPause)
+				controllertest.Elapse(creations.LongestAwayPause)
 				f.passWithoutTime()
 				f.refuse, f.made = nil, false
 				if tried := f.tries(); tried != 2 {
@@ -156,48 +157,5 @@ func TestRepetitionsThatWereNeverRequestedAreStillRepeated(t *testing.T) {
 				f.wantRunners(2)
 			}, newSet(2))
 		})
-	}
-}
-
-func TestRepetitions(t *testing.T) {
-	for name, test := range map[string]struct {
-		replicas, max        int
-		out                  unseen
-		runners              []runnerView
-		wantRepeat, wantMade int
-	}{
-		"all are wanted":                  {replicas: 3, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3},
-		"more are wanted":                 {replicas: 5, max: 10, out: unseen{3, 3, 0}, wantRepeat: 3, wantMade: 2},
-		"some are wanted":                 {replicas: 2, max: 10, out: unseen{3, 3, 0}, wantRepeat: 2},
-		"none is wanted":                  {replicas: 0, max: 10, out: unseen{3, 3, 0}},
-		"there are others":                {replicas: 5, max: 10, out: unseen{3, 3, 0}, runners: []runnerView{idle, idle, busyOne}, wantRepeat: 2},
-		"others are expected":             {replicas: 5, max: 10, out: unseen{6, 2, 0}, wantRepeat: 1},
-		"as many as maxRunners may exist": {replicas: 3, max: 3, out: unseen{3, 3, 0}, wantRepeat: 3},
-		"too many may exist":              {replicas: 3, max: 3, out: unseen{4, 4, 0}},
-		"one is tried at a time":          {replicas: 9, max: 10, out: unseen{3, 3, 0}, runners: []runnerView{outdated}, wantRepeat: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScenario(test.replicas)
-			s.want.maxRunners = test.max
-			for _, r := range test.runners {
-				s.add(1, r)
-			}
-			s.pass()
-			s.out = test.out
-			if p := s.later(longestPause).pass(); p.repeat != test.wantRepeat || p.create != test.wantMade {
-				t.Errorf("repeat %d, create %d; want %d and %d", p.repeat, p.create, test.wantRepeat, test.wantMade)
-			}
-		})
-	}
-}
-
-// No existing runner is removed in place of one that may not even exist.
-func TestUnansweredCreationsAreNotSurplus(t *testing.T) {
-	s := newScenario(5)
-	s.add(5, idle)
-	s.out = unseen{expected: 5, uncertain: 5}
-	s.pass()
-	if p := s.later(surplusPatience).publish(5).pass(); len(p.going()) != 0 {
-		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.with(actionDeregister)))
 	}
 }

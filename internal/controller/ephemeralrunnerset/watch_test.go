@@ -11,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
 // withOwner gives a runner another owner.
@@ -18,6 +19,13 @@ func withOwner(kind, name string, uid types.UID) func(*v1alpha1.EphemeralRunner)
 	return func(r *v1alpha1.EphemeralRunner) {
 		r.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: uid, Controller: new(true)}}
 	}
+}
+
+func names(runners []*roster.Runner) (all []string) {
+	for _, r := range runners {
+		all = append(all, r.Name)
+	}
+	return all
 }
 
 // A set is enqueued only for changes that may affect a decision.
@@ -71,7 +79,7 @@ func TestRunnerWhoseDeletionWasMissedIsForgotten(t *testing.T) {
 	last := runners[0].DeepCopy()
 	last.OwnerReferences, last.UID = nil, "former"
 	c.RunnerEvents().Delete(t.Context(), event.DeleteEvent{Object: last, DeleteStateUnknown: true}, queue)
-	if got := names(c.roster.of(set.UID)); !slices.Equal(got, []string{runners[1].Name}) || len(queue.Requests) != 1 {
+	if got := names(c.roster.Of(set.UID)); !slices.Equal(got, []string{runners[1].Name}) || len(queue.Requests) != 1 {
 		t.Errorf("left: %v, and %d sets enqueued; want the other runner, and one", got, len(queue.Requests))
 	}
 	if len(c.expectations.Pending(setKey)) > 0 {
@@ -82,7 +90,7 @@ func TestRunnerWhoseDeletionWasMissedIsForgotten(t *testing.T) {
 // Runners of a deleted set do not belong to a set that was recreated under its name.
 func TestNamesakeHasNoneOfTheFormerSetsRunners(t *testing.T) {
 	c, set, _ := populate(2)
-	if former, namesake := len(c.roster.of(set.UID)), len(c.roster.of("namesake")); former != 2 || namesake != 0 {
+	if former, namesake := len(c.roster.Of(set.UID)), len(c.roster.Of("namesake")); former != 2 || namesake != 0 {
 		t.Errorf("the former set has %d runners, its namesake %d; want 2 and none", former, namesake)
 	}
 }
@@ -92,16 +100,16 @@ func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
 	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
 	s := c.setStateOf(set)
 	c.expectations.Expect(setKey, runners[0].Name)
-	before := c.roster.of(set.UID)
+	before := c.roster.Of(set.UID)
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(t.Context(), runners)
-	s.creations.observe(before)
-	if got := len(before) + s.creations.unseen(c.options.Clock.Now()).expected; got != 1 {
+	s.Creations.Observe(before)
+	if got := len(before) + s.Creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
 		t.Errorf("%d runners in the pass during which it was seen, want 1", got)
 	}
-	after := c.roster.of(set.UID)
-	s.creations.observe(after)
-	if got := len(after) + s.creations.unseen(c.options.Clock.Now()).expected; got != 1 {
+	after := c.roster.Of(set.UID)
+	s.Creations.Observe(after)
+	if got := len(after) + s.Creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
 		t.Errorf("%d runners in the next pass, want 1", got)
 	}
 }

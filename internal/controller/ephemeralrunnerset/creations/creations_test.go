@@ -1,0 +1,248 @@
+package creations
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+var (
+	start        = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	setKey       = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
+	errNoAnswer  = errors.New("connection reset")
+	runnersGroup = schema.GroupResource{Group: "actions.github.com", Resource: "ephemeralrunners"}
+	errOverQuota = apierrors.NewForbidden(runnersGroup, "", errors.New("exceeded quota"))
+)
+
+var errExists = apierrors.NewAlreadyExists(runnersGroup, "")
+
+// newCreations returns the creations of a set in which the given names got no answer.
+func newCreations(unanswered ...string) *Memory {
+	return &Memory{set: setKey, expected: kube.NewExpectations(clocktesting.NewFakePassiveClock(start)), unanswered: unanswered}
+}
+
+// namespaceTerminates returns the answer to a creation in a namespace that is being deleted.
+func namespaceTerminates() error {
+	refusal := apierrors.NewForbidden(runnersGroup, "", errors.New("terminating"))
+	refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return refusal
+}
+
+func TestAnswersToCreations(t *testing.T) {
+	const perhaps, certainly, not = "unanswered", "expected", "not expected"
+	timeout := apierrors.NewGenericServerResponse(http.StatusRequestTimeout, "create", runnersGroup, "", "", 0, true)
+	for name, test := range map[string]struct {
+		asked                   bool
+		err                     error
+		wantFirst, wantRepeated string // after a first try, and after a repeated one
+	}{
+		"made":                 {true, nil, certainly, certainly},
+		"there already":        {true, errExists, certainly, certainly},
+		"refused":              {true, errOverQuota, not, certainly},
+		"no answer":            {true, errNoAnswer, perhaps, perhaps},
+		"the server timed out": {true, timeout, perhaps, perhaps},
+		"the server failed":    {true, apierrors.NewInternalError(errNoAnswer), perhaps, perhaps},
+		"never asked for":      {false, nil, not, perhaps},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCreations("repeated")
+			tries := c.Begin(2, nil, func() string { return "new" })
+			for _, try := range tries {
+				try.Asked, try.Err = test.asked, test.err
+			}
+			c.End(tries)
+			got := map[string]string{"new": not, "repeated": not}
+			for name := range c.expected.Pending(setKey) {
+				got[name] = certainly
+			}
+			for _, name := range c.unanswered {
+				got[name] = perhaps
+			}
+			if diff := cmp.Diff(map[string]string{"new": test.wantFirst, "repeated": test.wantRepeated}, got); diff != "" {
+				t.Errorf("runners (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPauseAfterFailedCreations(t *testing.T) {
+	for name, test := range map[string]struct {
+		creations *Memory
+		longest   time.Duration
+	}{
+		"refused":   {newCreations(), longestCreatePause},
+		"no answer": {newCreations("unanswered"), LongestAwayPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := test.creations
+			for i, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128} {
+				c.Settle(errOverQuota, start)
+				due := start.Add(min(pause*firstCreatePause, test.longest))
+				if got := c.PausedUntil(start); !got.Equal(due) || c.Allowed(start) || !c.Allowed(due) || !c.PausedUntil(due).IsZero() {
+					t.Errorf("failure %d: paused until %s, want %s", i+1, got, due)
+				}
+				if failing := i+1 >= failingThreshold; c.Failing() != failing {
+					t.Errorf("failure %d: failing %t, want %t", i+1, c.Failing(), failing)
+				}
+			}
+			if c.Settle(nil, start); c.Failing() || c.Err != nil {
+				t.Errorf("after a success: %+v", c)
+			}
+		})
+	}
+}
+
+// The next creation does not wait for it, and it is not a failure of the template.
+func TestDeletionOfTheNamespaceEndsCreations(t *testing.T) {
+	c := newCreations()
+	c.Settle(errOverQuota, start)
+	c.Settle(errors.Join(namespaceTerminates(), errNoAnswer), start)
+	if c.Allowed(start.Add(time.Hour)) || !c.PausedUntil(start).IsZero() || c.failures != 1 {
+		t.Errorf("creations %+v", c)
+	}
+}
+
+// lateCreations has runners that the watch does not show, and a clock.
+type lateCreations struct {
+	*testing.T
+	*Memory
+	clock *clocktesting.FakePassiveClock
+}
+
+func newLateCreations(t *testing.T, unanswered ...string) lateCreations {
+	l := lateCreations{t, newCreations(unanswered...), clocktesting.NewFakePassiveClock(start)}
+	l.expected = kube.NewExpectations(l.clock)
+	return l
+}
+
+// wantUnseen observes the given runners and checks how many others are unseen.
+func (l lateCreations) wantUnseen(want Unseen, seen ...*roster.Runner) {
+	l.Helper()
+	l.Observe(seen)
+	if got := l.Unseen(l.clock.Now()); got != want {
+		l.Errorf("after %s: unseen %+v, want %+v", l.clock.Since(start), got, want)
+	}
+}
+
+// wantOverdue checks the names about which the API server is asked after the given time.
+func (l lateCreations) wantOverdue(after time.Duration, want ...string) {
+	l.Helper()
+	l.clock.SetTime(start.Add(after))
+	got := l.Overdue(l.clock.Now())
+	if slices.Sort(got); !slices.Equal(got, want) {
+		l.Errorf("after %s: overdue %v, want %v", after, got, want)
+	}
+}
+
+// What the plan does not repeat is expected until the API server turns out not to have it, unless it is wanted again before.
+func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
+	c := newLateCreations(t, "a", "b", "c")
+	c.wantUnseen(Unseen{Expected: 3, Uncertain: 3})
+	c.Keep(1)
+	if !slices.Equal(c.unanswered, []string{"a"}) || !slices.Equal(c.shelved, []string{"b", "c"}) {
+		t.Fatalf("kept %v, shelved %v", c.unanswered, c.shelved)
+	}
+	c.wantOverdue(expectationTimeout - 1)
+	c.Keep(2)
+	c.wantUnseen(Unseen{Expected: 3, Uncertain: 3})
+	c.wantOverdue(expectationTimeout, "c")
+	c.NoteListed([]string{"c"}, sets.New("a"), nil, c.clock.Now())
+	c.wantUnseen(Unseen{Expected: 2, Uncertain: 2})
+	c.wantUnseen(Unseen{Expected: 1, Uncertain: 1}, &roster.Runner{Name: "a"})
+	c.Abandon()
+	c.wantUnseen(Unseen{Expected: 1})
+	c.wantOverdue(2*expectationTimeout, "b")
+}
+
+// What the API server has stays expected for another while, and is no longer uncertain.
+func TestRunnersThatExistStayExpected(t *testing.T) {
+	c := newLateCreations(t, "there", "not there")
+	c.wantUnseen(Unseen{Expected: 2, Uncertain: 2})
+	c.Keep(0)
+	c.wantOverdue(expectationTimeout, "not there", "there")
+	c.NoteListed([]string{"there", "not there"}, sets.New("there", "another"), nil, c.clock.Now())
+	c.wantUnseen(Unseen{Expected: 1})
+	if !c.HasUnseen() || !slices.Equal(c.late, []string{"there"}) {
+		t.Errorf("late are %v", c.late)
+	}
+	c.wantOverdue(2*expectationTimeout - 1)
+	c.wantOverdue(2*expectationTimeout, "there")
+	c.NoteListed([]string{"there"}, sets.New("there"), nil, c.clock.Now())
+	if len(c.late) != 1 {
+		t.Errorf("late are %v", c.late)
+	}
+	if c.wantUnseen(Unseen{}, &roster.Runner{Name: "there"}); c.HasUnseen() {
+		t.Errorf("late are %v though it was seen", c.late)
+	}
+}
+
+// A failed question changes nothing, and the next one waits.
+func TestOverdueRunnersAreExpectedWhileNobodySaysWhetherTheyExist(t *testing.T) {
+	c := newLateCreations(t, "a")
+	c.Observe(nil)
+	c.Keep(0)
+	for after := expectationTimeout; after <= 10*expectationTimeout; after += listPeriod {
+		c.wantOverdue(after, "a")
+		c.NoteListed([]string{"a"}, nil, errNoAnswer, c.clock.Now())
+		c.wantUnseen(Unseen{Expected: 1, Uncertain: 1})
+		if due := start.Add(after + listPeriod); !c.HasUnseen() || !c.ListDueAt().Equal(due) {
+			t.Fatalf("after %s: blind %t, next look at %s, want it at %s", after, c.HasUnseen(), c.ListDueAt(), due)
+		}
+		c.wantOverdue(after + listPeriod - 1)
+	}
+	if c.wantUnseen(Unseen{}, &roster.Runner{Name: "a"}); c.HasUnseen() || !c.ListDueAt().IsZero() {
+		t.Errorf("blind %t, next look at %s, though it was seen", c.HasUnseen(), c.ListDueAt())
+	}
+}
+
+// The watch shows the runner, and its deletion, while the API server is asked.
+func TestRunnerThatIsDeletedDuringTheListIsNotExpected(t *testing.T) {
+	c := newLateCreations(t, "a")
+	c.Observe(nil)
+	c.Abandon()
+	c.wantOverdue(expectationTimeout, "a")
+	c.expected.Met(setKey, "a")
+	c.NoteListed([]string{"a"}, sets.New("a"), nil, c.clock.Now())
+	if c.wantUnseen(Unseen{}); c.HasUnseen() {
+		t.Errorf("late are %v", c.late)
+	}
+}
+
+func TestNamesAreChosenThatNobodyHas(t *testing.T) {
+	drawn := []string{"seen", "tried", "expected", "new-1", "new-1", "seen", "new-2", "new-3"}
+	pick := func() string {
+		name := drawn[0]
+		drawn = drawn[1:]
+		return name
+	}
+	c := newCreations("tried")
+	c.expected.Expect(setKey, "expected")
+	var got []Try
+	for _, try := range c.Begin(3, []*roster.Runner{{Name: "seen"}}, pick) {
+		got = append(got, *try)
+	}
+	want := []Try{{Name: "tried", repeated: true}, {Name: "new-1"}, {Name: "new-2"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Try{})); diff != "" {
+		t.Errorf("tries (-want +got):\n%s", diff)
+	}
+	pending := c.expected.Pending(setKey)
+	for _, name := range []string{"tried", "expected", "new-1", "new-2"} {
+		if _, expected := pending[name]; !expected {
+			t.Errorf("%s is not expected", name)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+// Package departures knows which nodes are about to go away, and which runners have their pods there.
+package departures
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube/nodes"
+)
+
+// Departures knows which nodes are about to go away, and which runners have their pods there. The watches' handlers keep it up to
+// date; the cost of an event depends on the runners of one node only.
+type Departures struct {
+	mu sync.Mutex
+	// arrivals counts the runners that this process has created and that have been seen.
+	arrivals int
+	// leaving has the nodes with signs.
+	leaving map[string]Departure
+	// placed has the runners whose pods are bound to a node and have not ended, and on has the same by node.
+	placed map[types.NamespacedName]placement
+	on     map[string]sets.Set[types.NamespacedName]
+}
+
+// queue is what the handler is given for requests to reconcile.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Departure is a node that is about to go away.
+type Departure struct {
+	Node  string
+	Signs nodes.Signs
+	// Arrivals is how many runners had come when the latest sign was seen. A runner is seen before its pod is created, so a pod that was
+	// there before the sign belongs to one of them, or to a runner of an earlier process.
+	Arrivals int
+}
+
+// placement is where the pod of a runner is.
+type placement struct {
+	runner types.UID
+	node   string
+}
+
+// New returns Departures that know no node yet.
+func New() *Departures {
+	return &Departures{
+		leaving: map[string]Departure{}, placed: map[types.NamespacedName]placement{}, on: map[string]sets.Set[types.NamespacedName]{},
+	}
+}
+
+// Arrive counts a runner that this process has created, and returns its number.
+func (d *Departures) Arrive() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.arrivals++
+	return d.arrivals
+}
+
+// Note notes the signs of a node, 0 if it has none or is gone. It returns the runners there if a sign is new.
+func (d *Departures) Note(node string, signs nodes.Signs) []types.NamespacedName {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if signs == 0 {
+		delete(d.leaving, node)
+		return nil
+	}
+	before := d.leaving[node]
+	if signs&^before.Signs == 0 {
+		before.Signs = signs
+		d.leaving[node] = before
+		return nil
+	}
+	d.leaving[node] = Departure{Node: node, Signs: signs, Arrivals: d.arrivals}
+	return d.on[node].UnsortedList()
+}
+
+// Place notes on which node the runner's pod is that has not ended; "" means nowhere. It reports whether the pod has come to a node that is
+// about to go away.
+func (d *Departures) Place(runner types.NamespacedName, uid types.UID, node string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before, now := d.placed[runner], placement{}
+	if node != "" {
+		now = placement{uid, node}
+	}
+	if before == now {
+		return false
+	}
+	if there := d.on[before.node]; there != nil {
+		there.Delete(runner)
+		if there.Len() == 0 {
+			delete(d.on, before.node)
+		}
+	}
+	if now.node == "" {
+		delete(d.placed, runner)
+		return false
+	}
+	d.placed[runner] = now
+	if d.on[now.node] == nil {
+		d.on[now.node] = sets.New[types.NamespacedName]()
+	}
+	d.on[now.node].Insert(runner)
+	_, leaving := d.leaving[now.node]
+	return leaving
+}
+
+// Of returns the departures of the nodes that the given runners are on, nil if no node is about to go away.
+func (d *Departures) Of(namespace string, runners []*roster.Runner) map[types.UID]Departure {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.leaving) == 0 {
+		return nil
+	}
+	found := map[types.UID]Departure{}
+	for _, r := range runners {
+		there, placed := d.placed[types.NamespacedName{Namespace: namespace, Name: r.Name}]
+		if departure, leaving := d.leaving[there.node]; placed && leaving && there.runner == r.UID {
+			found[r.UID] = departure
+		}
+	}
+	return found
+}
+
+// Moves reports whether the runner has to leave the node. It stays if another one in its place might come to the same node: because its
+// pod names the node or tolerates all of the signs, or because it came after them and yet is there. So a node can't make a set
+// replace its runners without end.
+func (d Departure) Moves(r *roster.Runner) bool {
+	return !r.Pinned && d.Signs&^r.Tolerates != 0 && r.Arrival <= d.Arrivals
+}
+
+// NodeEvents returns the handler for a watch of nodes. wake is called with each runner on a node with a new sign.
+func (d *Departures) NodeEvents(wake func(runner types.NamespacedName)) cache.ResourceEventHandler {
+	changed := func(object any) {
+		if node, is := object.(*corev1.Node); is {
+			for _, runner := range d.Note(node.Name, nodes.SignsOf(node)) {
+				wake(runner)
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    changed,
+		UpdateFunc: func(_, now any) { changed(now) },
+		DeleteFunc: func(object any) {
+			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+				d.Note(name.Name, 0)
+			}
+		},
+	}
+}
+
+// PodEvents returns the handler for the watch of pods. wake is called with each runner whose pod has come to a node that is about to go
+// away.
+func (d *Departures) PodEvents(wake func(runner types.NamespacedName)) handler.EventHandler {
+	changed := func(object client.Object) {
+		pod, is := object.(*corev1.Pod)
+		if !is {
+			return
+		}
+		owner := metav1.GetControllerOfNoCopy(pod)
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		key := client.ObjectKeyFromObject(pod)
+		if owner == nil || owner.Kind != "EphemeralRunner" || ended {
+			d.Place(key, "", "")
+		} else if d.Place(key, owner.UID, pod.Spec.NodeName) {
+			wake(key)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { changed(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { changed(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+			d.Place(client.ObjectKeyFromObject(e.Object), "", "")
+		},
+	}
+}

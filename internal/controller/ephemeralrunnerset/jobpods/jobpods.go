@@ -1,0 +1,145 @@
+// Package jobpods holds the pods in which container hooks run jobs and that can't run, and why.
+package jobpods
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+const (
+	// jobWaitAfter is how long a job's pod may be unable to run before the set's condition says so, as for runners.
+	jobWaitAfter = 30 * time.Second
+	// jobPodsPerRunner is how many waiting pods of one runner's job are kept: a job has one and, one at a time, those of its steps,
+	// but its workflow may create as many as the namespace allows.
+	jobPodsPerRunner = 10
+	// stepRunnerLength is how much of the runner's name begins that of a step's pod.
+	stepRunnerLength = 49
+)
+
+// Pods holds the pods in which container hooks run jobs and that can't run, by runner. The watch's handler keeps it up to date,
+// at a cost that depends on neither the set nor the namespace. Only pods with the labels that the chart gives them are watched.
+type Pods struct {
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	waiting map[types.NamespacedName]map[string]Wait
+}
+
+// queue is what the handler is given for requests to reconcile.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Wait is a job's pod that can't run, and why.
+type Wait struct {
+	Pod, Reason, Message string
+	since                time.Time // when it was first seen
+}
+
+// New returns Pods that hold nothing yet.
+func New(clock clock.PassiveClock) *Pods {
+	return &Pods{clock: clock, waiting: map[types.NamespacedName]map[string]Wait{}}
+}
+
+// put notes a pod as it is now, gone if it is no more, and returns its runner and whether it waits otherwise than before.
+func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, news bool) {
+	runner = types.NamespacedName{Namespace: pod.Namespace, Name: kube.RunnerOfJobPod(pod)}
+	now := Wait{Pod: pod.Name, since: j.clock.Now()}
+	if !gone && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending {
+		now.Reason, now.Message = whyNotRunning(pod)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	known, waited := j.waiting[runner][pod.Name]
+	switch {
+	case now.Reason == "" && waited:
+		delete(j.waiting[runner], pod.Name)
+		if len(j.waiting[runner]) == 0 {
+			delete(j.waiting, runner)
+		}
+	case now.Reason == "", known.Reason == now.Reason && known.Message == now.Message, !waited && len(j.waiting[runner]) >= jobPodsPerRunner:
+		return runner, false
+	default:
+		if waited {
+			now.since = known.since
+		}
+		if j.waiting[runner] == nil {
+			j.waiting[runner] = map[string]Wait{}
+		}
+		j.waiting[runner][pod.Name] = now
+	}
+	return runner, true
+}
+
+// whyNotRunning returns what keeps a pod from running that is not just starting, "" if nothing does.
+func whyNotRunning(pod *corev1.Pod) (reason, message string) {
+	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return scheduled.Reason, scheduled.Message
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			waiting := statuses[i].State.Waiting
+			if waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
+				return waiting.Reason, cmp.Or(waiting.Message, waiting.Reason)
+			}
+		}
+	}
+	return "", ""
+}
+
+// Events returns the handler for the watch of pods. changed is called with the runner of each pod that waits otherwise than before.
+func (j *Pods) Events(changed func(q queue, runner types.NamespacedName)) handler.EventHandler {
+	note := func(object client.Object, q queue, gone bool) {
+		pod, is := object.(*corev1.Pod)
+		if !is || !kube.IsJobPod(pod) {
+			return
+		}
+		if runner, news := j.put(pod, gone); news {
+			changed(q, runner)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { note(e.Object, q, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { note(e.ObjectNew, q, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { note(e.Object, q, true) },
+	}
+}
+
+// Of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one will have.
+func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.waiting) == 0 {
+		return nil, time.Time{}
+	}
+	for _, r := range runners {
+		names := []string{r.Name}
+		if len(r.Name) > stepRunnerLength {
+			names = append(names, r.Name[:stepRunnerLength])
+		}
+		for _, name := range names {
+			for _, wait := range j.waiting[types.NamespacedName{Namespace: namespace, Name: name}] {
+				if told := wait.since.Add(jobWaitAfter); told.After(j.clock.Now()) {
+					due = kube.EarlierOf(due, told)
+				} else {
+					waits = append(waits, wait)
+				}
+			}
+		}
+	}
+	slices.SortFunc(waits, func(a, b Wait) int { return cmp.Compare(a.Pod, b.Pod) })
+	return waits, due
+}

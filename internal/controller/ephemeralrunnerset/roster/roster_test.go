@@ -1,0 +1,151 @@
+package roster
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// start is when the oldest runner was created.
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func runnerKey(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "arc-runners", Name: name}
+}
+
+func names(runners []*Runner) (all []string) {
+	for _, r := range runners {
+		all = append(all, r.Name)
+	}
+	return all
+}
+
+func TestRosterIsOrderedByAge(t *testing.T) {
+	r := New()
+	join := func(name string, after time.Duration) {
+		r.Put(runnerKey(name), Owner{UID: "set"}, Runner{Name: name, UID: types.UID(name), CreatedAt: start.Add(after)})
+	}
+	want := func(want ...string) {
+		t.Helper()
+		if got := names(r.Of("set")); !slices.Equal(got, want) {
+			t.Errorf("order %v, want %v: the oldest first, and those of one age by name", got, want)
+		}
+	}
+	join("d", time.Minute)
+	join("b", 0)
+	want("b", "d")
+	join("a", 0)
+	join("e", time.Minute)
+	r.Remove(runnerKey("d"))
+	join("c", time.Second)
+	want("a", "b", "c", "e")
+}
+
+// No pass asks for runners that belong to no set while there is no AutoscalingRunnerSet. One of them stays all the time.
+func TestRosterForgetsRunnersThatNoPassAsksFor(t *testing.T) {
+	r := New()
+	for i := range 10_000 {
+		name := fmt.Sprint("runner-", i)
+		r.Put(runnerKey(name), Owner{}, Runner{Name: name, UID: types.UID(name)})
+		if i > 0 {
+			r.Remove(runnerKey(name))
+		}
+	}
+	if held := len(r.sets[nobodys(types.NamespacedName{}).UID].members); held > 2 {
+		t.Errorf("%d runners are held, and one lives", held)
+	}
+}
+
+// rosterModel does what a roster does, in the simplest way.
+type rosterModel map[types.NamespacedName]*member
+
+func (m rosterModel) of(set types.UID) []*Runner {
+	var views []*Runner
+	for _, known := range m {
+		if known.set.UID == set {
+			views = append(views, known.view)
+		}
+	}
+	slices.SortFunc(views, func(a, b *Runner) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Name, b.Name))
+	})
+	return views
+}
+
+// Runners come, change, disappear, are recreated under their name, and move between sets; in between the roster is read.
+func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
+	const seeds, steps = 300, 200
+	t.Logf("%d histories of %d events, seeds 0 to %d", seeds, steps, seeds-1)
+	sets := []Owner{{}, {UID: "1", Name: "set"}, {UID: "2", Name: "set"}, {UID: "3", Name: "other"}}
+	for seed := range uint64(seeds) {
+		random, r, model := rand.New(rand.NewPCG(seed, 2)), New(), rosterModel{}
+		for step := range steps {
+			name := fmt.Sprintf("runner-%d", random.IntN(20))
+			key := runnerKey(name)
+			if random.IntN(3) == 0 {
+				r.Remove(key)
+				delete(model, key)
+			} else {
+				set := sets[random.IntN(len(sets))]
+				age := random.IntN(3)
+				view := Runner{
+					Name: name, UID: types.UID(fmt.Sprint(name, age)), CreatedAt: start.Add(time.Duration(age) * time.Second),
+					HadJob: random.IntN(2) == 0,
+				}
+				r.Put(key, set, view)
+				model[key] = &member{set: set, view: &view}
+			}
+			if random.IntN(4) > 0 && step < steps-1 {
+				continue
+			}
+			for _, set := range sets[1:] {
+				if got, want := r.Of(set.UID), model.of(set.UID); !slices.EqualFunc(got, want, func(a, b *Runner) bool { return *a == *b }) {
+					t.Fatalf("seed %d, step %d: set %s has %v, want %v", seed, step, set.UID, names(got), names(want))
+				}
+			}
+		}
+		for key := range maps.Clone(r.members) {
+			r.Remove(key)
+		}
+		if len(r.members)+len(r.sets) > 0 {
+			t.Fatalf("seed %d: something is left of runners that are gone: %v", seed, r)
+		}
+	}
+}
+
+// A pass may read its views while the watch continues.
+func TestViewsOfAPassDoNotChange(t *testing.T) {
+	r := New()
+	put := func(i int, hadJob bool) {
+		name := fmt.Sprint(i)
+		r.Put(runnerKey(name), Owner{UID: "set"}, Runner{Name: name, UID: types.UID(name), HadJob: hadJob})
+	}
+	const runners = 100
+	for i := range runners {
+		put(i, false)
+	}
+	views := r.Of("set")
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for i := range runners {
+			put(i, true)
+			r.Remove(runnerKey(fmt.Sprint(i)))
+		}
+	})
+	for range runners {
+		r.Of("set")
+		for _, view := range views {
+			if view.HadJob {
+				t.Fatalf("runner %s has changed during a pass", view.Name)
+			}
+		}
+	}
+	watch.Wait()
+}

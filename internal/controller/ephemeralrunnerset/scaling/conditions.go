@@ -1,0 +1,249 @@
+package scaling
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+)
+
+// reasonRunnersScale is the reason of Ready while nothing is wrong.
+const reasonRunnersScale = "RunnersScale"
+
+// Describe fills the status with what was seen.
+func (h *History) Describe(
+	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, p *Plan,
+) {
+	countLive(status, runners)
+	status.ObservedGeneration = set.Generation
+	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
+	if h.failures.isOutdated() {
+		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
+	}
+	status.Capacity = h.capacity(p)
+	status.DoubtedJobs = h.doubt.Jobs
+	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
+	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtConditions(status.Conditions, set)...)
+	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
+}
+
+func (h *History) conditions(set *v1alpha1.EphemeralRunnerSet, p *Plan) []metav1.Condition {
+	degraded, outdated := h.degradedCondition(set, p), h.outdatedCondition(set)
+	summary := report.Ready(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
+	switch {
+	case outdated.Status == metav1.ConditionTrue:
+		summary = report.Unready(outdated.Reason, outdated.Message, true)
+	case degraded.Status == metav1.ConditionTrue:
+		summary = report.Unready(degraded.Reason, degraded.Message, false)
+	}
+	return append(summary, degraded, outdated)
+}
+
+func (h *History) degradedCondition(set *v1alpha1.EphemeralRunnerSet, p *Plan) metav1.Condition {
+	f := &h.failures
+	switch {
+	case !f.isDegraded() && h.cannotCreate(p):
+		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
+			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
+			strings.ReplaceAll(h.Creations.Err.Error(), "\n", "; "), set.Namespace))
+	case !f.isDegraded() && h.Creations.HasUnseen():
+		return h.Creations.UnseenCondition(set.Namespace)
+	case !f.isDegraded():
+		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
+	}
+	return report.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
+		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
+		f.count, cmp.Or(f.message, f.reason), set.Namespace))
+}
+
+func (h *History) outdatedCondition(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
+	if !h.failures.isOutdated() {
+		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
+	}
+	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
+		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, in case the image behind the tag has been updated",
+		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
+}
+
+// cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
+func (h *History) cannotCreate(p *Plan) bool { return p.wantsRunners() && h.Creations.Failing() }
+
+// doubtConditions returns the condition that says how many jobs are doubted, none if it was never true.
+func (h *History) doubtConditions(before []metav1.Condition, set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
+	const conditionType = v1alpha1.ConditionStatisticsDoubtful
+	switch {
+	case h.doubt.Jobs > 0:
+		return []metav1.Condition{report.True(conditionType, v1alpha1.ReasonJobsNotTaken, fmt.Sprintf(
+			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no runners are created for these until GitHub's figures change, "+
+				"and jobs that do exist still run; look on GitHub for queued jobs of %s and cancel those that never start; if there are none, only GitHub can correct its figures "+
+				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.Jobs, kube.ScaleSetOf(set).Name))}
+	case meta.FindStatusCondition(before, conditionType) != nil:
+		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved", "all jobs that GitHub counts are believed to exist")}
+	}
+	return nil
+}
+
+// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit. While its runners fail or are outdated,
+// that is one more than there are working runners: without a job there is no demand to try a runner for, and GitHub was seen never to
+// offer again what was queued while a set announced 0. While the API server rejects runners, the waiting ones count, too. GitHub gives
+// the other jobs to sets that can run them.
+func (h *History) capacity(p *Plan) *int {
+	t := &p.Tally
+	switch f := &h.failures; {
+	case f.isOutdated(), f.isDegraded():
+		return new(t.working + 1)
+	case h.cannotCreate(p):
+		return new(t.working + t.waiting + 1)
+	default:
+		return nil
+	}
+}
+
+// countLive sets the status's runner counts, without the runners that are being deleted.
+func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
+	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting })
+}
+
+// CountWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
+// runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
+func CountWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
+	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting && !r.Alive() })
+}
+
+func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner, leftOut func(*roster.Runner) bool) {
+	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
+	for _, r := range runners {
+		switch {
+		case leftOut(r):
+		case r.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
+			status.FailedEphemeralRunners++
+		case r.Up():
+			status.RunningEphemeralRunners++
+			if roster.StateOf(r).Name == roster.Busy {
+				status.BusyRunners++
+			}
+		default:
+			status.PendingEphemeralRunners++
+		}
+	}
+	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
+}
+
+// mostFrequent returns an example of the reason that most of the pods have, and how many have it.
+func mostFrequent(waits []jobpods.Wait) (example jobpods.Wait, pods int) {
+	byReason := map[string][]jobpods.Wait{}
+	for _, wait := range waits {
+		byReason[wait.Reason] = append(byReason[wait.Reason], wait)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		if same := byReason[reason]; len(same) > pods {
+			example, pods = same[0], len(same)
+		}
+	}
+	return example, pods
+}
+
+// waitsOf returns what runners wait for: a ResourceQuota, and the most frequent other reason.
+func waitsOf(runners []*roster.Runner) (quota, other wait) {
+	waits := map[string]*wait{}
+	for _, r := range runners {
+		if r.Ended() || r.Up() || r.Deleting || r.Reason == "" {
+			continue
+		}
+		if waits[r.Reason] == nil {
+			waits[r.Reason] = &wait{example: r.Name, reason: r.Reason, message: r.Message}
+		}
+		waits[r.Reason].runners++
+	}
+	for reason, w := range waits {
+		switch {
+		case reason == v1alpha1.ReasonQuotaExceeded:
+			quota = *w
+		case w.runners > other.runners || w.runners == other.runners && reason < other.reason:
+			other = *w
+		}
+	}
+	return quota, other
+}
+
+// waitConditions returns conditions that say what runners wait for; if none waits, why the last ones were given up; and if none was, what
+// the pods of their jobs wait for. Conditions that were never true are left out.
+func waitConditions(before []metav1.Condition, runners []*roster.Runner, givenUp wait, jobs ...jobpods.Wait) []metav1.Condition {
+	quota, other := waitsOf(runners)
+	refused := report.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
+	if quota.runners > 0 {
+		refused = report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodsForbidden, fmt.Sprintf(
+			"%s because a ResourceQuota refuses their pods or Secrets; raise the quota or lower maxRunners; the refusal of %s: %s",
+			waiting(quota.runners, "runner"), quota.example, quota.message))
+	}
+	pending := report.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner reports that it is waiting")
+	example, pods := mostFrequent(jobs)
+	switch {
+	case other.runners > 0:
+		pending = report.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
+			"%s: %s; see kubectl describe ephemeralrunner %s", waiting(other.runners, "runner"), other.message, other.example))
+	case givenUp.runners > 0:
+		pending = report.True(v1alpha1.ConditionRunnersPending, givenUp.reason, fmt.Sprintf(
+			"%d runners in a row were given up before they got a job, by no fault of their template; others follow after pauses of up to %s: %s; see kubectl describe ephemeralrunner %s",
+			givenUp.runners, longestPause, givenUp.message, givenUp.example))
+	case pods > 0:
+		pending = report.True(v1alpha1.ConditionRunnersPending, example.Reason, fmt.Sprintf(
+			"%s: %s; see kubectl describe pod %s", waiting(pods, "job pod"), example.Message, example.Pod))
+	}
+	var conditions []metav1.Condition
+	for _, c := range []metav1.Condition{refused, pending} {
+		if c.Status == metav1.ConditionTrue || meta.FindStatusCondition(before, c.Type) != nil {
+			conditions = append(conditions, c)
+		}
+	}
+	return conditions
+}
+
+// waiting says how many of what wait.
+func waiting(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " waits"
+	}
+	return fmt.Sprintf("%d %ss wait", n, what)
+}
+
+// givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up, or while
+// none is wanted.
+func (h *History) givenUp(p *Plan) wait {
+	if p.wanted == 0 || p.Tally.waiting > p.Tally.Starting {
+		return wait{}
+	}
+	return h.failures.blameless
+}
+
+// ExitedIdleMessage says why the runner counts as failed. The usual image also ends with code 0 if it can't write its work folder.
+func (h *History) ExitedIdleMessage(r *roster.Runner, spec *corev1.PodSpec) string {
+	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
+	if h.historyOf(r).recordKept() {
+		what = "the runner container exited with code 0 before it got a job"
+	}
+	if lacksCommand(spec) {
+		advice = `it has no command, and the usual image does not start the runner by itself: add command: ["/home/runner/run.sh"] to the template`
+	} else if unwritable := kube.UnwritableWork(spec, v1alpha1.RunnerContainerName); unwritable != "" {
+		advice += "; " + unwritable
+	}
+	return what + ": " + advice
+}
+
+// lacksCommand reports whether what the runner's container runs is left to its image. That may be right for an image of one's own.
+func lacksCommand(spec *corev1.PodSpec) bool {
+	runner := kube.Container(spec, v1alpha1.RunnerContainerName)
+	return runner != nil && len(runner.Command) == 0 && len(runner.Args) == 0
+}

@@ -1,0 +1,208 @@
+package scaling
+
+import (
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
+)
+
+// exited is a runner that exited with code 0 without a report of any job.
+var exited = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseSucceeded, RegistrationID: 7}
+
+// exitOne adds a runner that exited so long ago that its slot is free.
+func (s *scenario) exitOne() *roster.Runner {
+	r := s.add(1, exited)
+	s.pass()
+	s.later(settleAfterEnd).publish(s.want.replicas)
+	return r
+}
+
+func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
+	s := newScenario(1)
+	s.add(1, exited)
+	if p := s.later(settleAfterEnd).pass(); len(p.With(MarkFailed))+len(p.unexplained)+len(p.With(LookUp))+len(p.With(Delete))+p.create != 0 {
+		t.Errorf("before a newer figure: %+v", p)
+	}
+}
+
+// GitHub is asked about a runner that exited with code 0 without a known job, and its answer decides.
+func TestExitWithoutAKnownJob(t *testing.T) {
+	none := pool.Call[registrations.Answer]{Err: errNoAnswer}
+	for name, test := range map[string]struct {
+		change  func(*scenario, *roster.Runner)
+		answers []pool.Call[registrations.Answer] // to questions half a minute apart, or later if the last one got no answer
+		want    string
+	}{
+		"not answered yet":               {want: "ask"},
+		"record gone":                    {answers: []pool.Call[registrations.Answer]{answered(registrations.Missing)}, want: "delete"},
+		"record there":                   {answers: []pool.Call[registrations.Answer]{answered(registrations.Registered)}, want: "wait"},
+		"record there for half a minute": {answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Registered)}, want: "wait"},
+		"record there for a minute": {
+			answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Registered), answered(registrations.Registered)}, want: "fail",
+		},
+		"record gone later":      {answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Missing)}, want: "delete"},
+		"GitHub is away":         {answers: []pool.Call[registrations.Answer]{none, none, none, none, none}, want: "wait"},
+		"GitHub is back":         {answers: []pool.Call[registrations.Answer]{none, none, none, answered(registrations.Registered)}, want: "fail"},
+		"no recorded id":         {change: func(_ *scenario, r *roster.Runner) { r.RegistrationID = 0 }, want: "fail"},
+		"reported late":          {change: func(_ *scenario, r *roster.Runner) { r.HadJob = true }, want: "delete"},
+		"former template":        {change: func(_ *scenario, r *roster.Runner) { r.Template = "former" }, want: "delete"},
+		"removed on our behalf":  {change: func(s *scenario, r *roster.Runner) { s.historyOf(r).RemovedAt = s.now }, want: "delete"},
+		"a later one took a job": {change: func(s *scenario, _ *roster.Runner) { s.add(1, busyOne).CreatedAt = s.now }, want: "delete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(1)
+			r := s.exitOne()
+			if test.change != nil {
+				test.change(s, r)
+			}
+			p := s.pass()
+			for i, call := range test.answers {
+				if i > 0 {
+					p = s.later(max(askExitedAgainAfter, s.historyOf(r).RetryAt.Sub(s.now))).pass()
+				}
+				if len(p.With(LookUp)) != 1 {
+					t.Fatalf("question %d is not asked", i+1)
+				}
+				s.historyOf(r).AskedAt = s.now
+				s.NoteAnswer(r, call)
+				p = s.pass()
+			}
+			if got := exitOutcome(p); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// exitOutcome names what a plan intends for the one runner that exited.
+func exitOutcome(p *Plan) string {
+	switch {
+	case len(p.With(Delete)) == 1:
+		return "delete"
+	case len(p.With(MarkFailed)) == 1:
+		return "fail"
+	case len(p.unexplained) == 1 && len(p.With(LookUp)) == 1:
+		return "ask"
+	case len(p.unexplained) == 1:
+		return "wait"
+	default:
+		return "nothing"
+	}
+}
+
+func TestExitThatGitHubNeverExplainsIsAFailure(t *testing.T) {
+	s := newScenario(1)
+	s.exitOne()
+	s.pass()
+	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.With(LookUp)) != 0 {
+		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.With(LookUp)))
+	}
+}
+
+// A runner that GitHub says had a job proves the template, as a report does.
+func TestRunnerWithoutARecordHadAJob(t *testing.T) {
+	s := newScenario(5)
+	s.add(3, failedOne)
+	r := s.exitOne()
+	s.pass()
+	s.NoteAnswer(r, answered(registrations.Missing))
+	if p := s.pass(); s.failures.count != 0 || p.create != 5 {
+		t.Errorf("%d failures, create %d; want none, and 5", s.failures.count, p.create)
+	}
+}
+
+// While GitHub has not answered, runners that exited are replaced as slowly as if they had failed, and no slower. Yet the set
+// does not count as degraded.
+func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
+	for name, test := range map[string]struct {
+		exited, running int
+		later           time.Duration
+		want            int
+	}{
+		"one, at once":                      {exited: 1},
+		"one, after the pause":              {exited: 1, later: firstPause, want: 10},
+		"three, at once":                    {exited: 3},
+		"three: one is tried":               {exited: 3, later: firstPause, want: 1},
+		"three, while the try is under way": {exited: 3, running: 1, later: firstPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(10)
+			s.add(test.exited, exited)
+			s.pass()
+			s.later(settleAfterEnd).publish(10).pass()
+			s.add(test.running, starting)
+			if p := s.later(test.later).pass(); p.create != test.want || s.failures.isDegraded() {
+				t.Errorf("create %d, degraded: %t; want %d and not degraded", p.create, s.failures.isDegraded(), test.want)
+			}
+		})
+	}
+}
+
+// A wrong image exits before the next figure comes, and only then is GitHub asked whether the runner had a job.
+func TestARunnerThatHasJustExitedIsATryThatIsUnderWay(t *testing.T) {
+	s := newScenario(10)
+	s.add(3, exited)
+	s.pass()
+	s.later(settleAfterEnd).publish(10).pass()
+	if p := s.later(firstPause).pass(); p.create != 1 {
+		t.Fatalf("create %d, want one tried", p.create)
+	}
+	s.add(1, exited)
+	if p := s.pass(); p.create != 0 {
+		t.Errorf("create %d at once, want none except the one that has just exited", p.create)
+	}
+	if p := s.later(settleAfterEnd).publish(10).pass(); p.create != 0 {
+		t.Errorf("create %d, want none within the pause after the fourth", p.create)
+	}
+}
+
+// The runner's status says Running for seconds after it has exited.
+func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
+	s := newScenario(10)
+	s.add(3, exited)
+	s.pass()
+	s.later(settleAfterEnd).publish(10).pass()
+	s.later(firstPause).add(1, idle)
+	if p := s.pass(); p.create != 0 || p.RequeueAt.Sub(s.now) != provenAfter {
+		t.Errorf("create %d, again in %s; want none until it is proven", p.create, p.RequeueAt.Sub(s.now))
+	}
+	if p := s.later(provenAfter).pass(); p.create != 1 {
+		t.Errorf("create %d, want the next tried", p.create)
+	}
+}
+
+// GitHub's confirmation that the runners had no job changes nothing about what is allowed: they failed when they exited.
+func TestConfirmedFailuresAreDatedToTheExit(t *testing.T) {
+	s := newScenario(10)
+	s.add(3, exited)
+	s.pass()
+	worst := s.failuresAtWorst(s.later(settleAfterEnd).publish(10).pass())
+	for _, r := range s.runners {
+		r.Phase, r.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
+	}
+	s.later(removalLag).pass()
+	worst.reason = v1alpha1.ReasonRunnerExitedWithoutJob
+	if s.failures != worst {
+		t.Errorf("failures %+v, want %+v as before", s.failures, worst)
+	}
+}
+
+// A runner whose job was never reported as started is taken for an idle one. GitHub says that it has a job.
+func TestRunnerWithAnUnreportedJobIsNoEvidence(t *testing.T) {
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	s.later(idlePatience).pass()
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
+		t.Fatal("want GitHub asked to remove it")
+	}
+	s.answer(r, registrations.Busy)
+	s.pass()
+	if s.later(figuresSettleAfter).pass(); s.doubt.Jobs != 0 {
+		t.Errorf("%d jobs are doubted", s.doubt.Jobs)
+	}
+}

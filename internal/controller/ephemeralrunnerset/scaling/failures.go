@@ -1,0 +1,108 @@
+package scaling
+
+import (
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
+)
+
+const (
+	// degradedThreshold is how many runners in a row must fail without a job before the set is degraded. From then on one
+	// runner at a time is tried, so that a wrong image costs one pod at a time and not maxRunners.
+	degradedThreshold = 3
+	// firstPause is the pause after a round of failures. It doubles with every further round, up to longestPause. A runner
+	// itself tries for up to 155 s (5+10+20+40+80) before it fails, so the first pause can be short.
+	firstPause   = 5 * time.Second
+	longestPause = 5 * time.Minute
+)
+
+// outdatedPauses are the pauses before another runner is tried after GitHub refused one's version: the image may have been
+// updated under the same tag. The last pause applies to all further tries.
+var outdatedPauses = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
+
+// runnerFailures records the runners that could not work since the last one that could. It limits how many are created.
+type runnerFailures struct {
+	template string // hash of the template that the failed runners were made from
+
+	count         int // runners that failed before they got a job, by a fault of the template
+	rounds        int // failures further apart than the pause they caused, whoever's fault they were
+	lastFailureAt time.Time
+	reason        string
+	message       string
+	// blameless are the runners that failed by no fault of the template. They cost pauses, and nothing more.
+	blameless wait
+
+	refusals      int // tries refused as outdated; runners that were created together are one
+	lastRefusalAt time.Time
+
+	// lastWorkerCreatedAt is the creation time of the newest runner that took a job. Failures of older runners don't count.
+	lastWorkerCreatedAt time.Time
+}
+
+// failed notes that the runner failed without a job at the given time, or that GitHub refused its version. That may be before the last
+// failure: it takes a minute to know whether an exit with code 0 was a failure.
+func (f *runnerFailures) failed(r *roster.Runner, at time.Time) {
+	if r.CreatedAt.Before(f.lastWorkerCreatedAt) {
+		return
+	}
+	if r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated {
+		if f.refusals == 0 || !at.Before(f.nextTryAt()) { // runners that were created together are one try
+			f.refusals++
+		}
+		f.lastRefusalAt = at
+		return
+	}
+	if f.rounds == 0 || !at.Before(f.lastFailureAt.Add(f.pause())) {
+		f.rounds++
+	}
+	f.lastFailureAt = kube.LaterOf(f.lastFailureAt, at)
+	if r.Blameless() {
+		f.blameless = wait{runners: f.blameless.runners + 1, example: r.Name, reason: r.Reason, message: r.Message}
+		return
+	}
+	f.count++
+	f.reason, f.message = r.Reason, r.Message
+}
+
+func (f *runnerFailures) isOutdated() bool { return f.refusals > 0 }
+
+func (f *runnerFailures) isDegraded() bool { return f.count >= degradedThreshold }
+
+// pause returns how long to wait after the last failure.
+func (f *runnerFailures) pause() time.Duration {
+	return requeue.Backoff(firstPause, longestPause, f.rounds)
+}
+
+// nextTryAt returns when the next runner may be tried.
+func (f *runnerFailures) nextTryAt() time.Time {
+	if f.isOutdated() {
+		return f.lastRefusalAt.Add(outdatedPauses[min(f.refusals, len(outdatedPauses))-1])
+	}
+	return f.lastFailureAt.Add(f.pause())
+}
+
+// allows returns how many of the wanted runners may be created now. If that is none because of a pause, it also returns when
+// the pause is over. unproven is how many of the set's runners are under way and have not yet shown that they can work.
+func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.Time) {
+	if wanted == 0 || f.rounds == 0 && f.refusals == 0 {
+		return wanted, time.Time{}
+	}
+	due := f.nextTryAt()
+	if now.Before(due) {
+		return 0, due
+	}
+	if f.isOutdated() || f.isDegraded() {
+		return max(0, min(wanted, 1-unproven)), time.Time{}
+	}
+	return wanted, time.Time{}
+}
+
+// wait is a reason why runners don't run yet, and how many have it.
+type wait struct {
+	runners int
+	// example is the name of the oldest of these runners, message is what it reports.
+	example, reason, message string
+}

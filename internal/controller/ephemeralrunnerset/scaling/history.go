@@ -1,0 +1,261 @@
+package scaling
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
+)
+
+const (
+	// completionWindow is how long after its report a completion may still be in the figures twice.
+	completionWindow = 10 * time.Second
+	// removalLag is how long GitHub may take to remove the record of a runner that had a job; usually it takes tens of
+	// seconds. A record that still exists then belongs to a runner that never got a job.
+	removalLag = time.Minute
+	// deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
+	deletionSeenTimeout = 30 * time.Second
+)
+
+// History is what one set's plan needs to know of the past and no object records: when things were first seen, and what
+// GitHub answered. Only the set's own reconcile uses it, one pass at a time.
+type History struct {
+	// now is the time of the pass, and passes is its number.
+	now    time.Time
+	passes int
+
+	// configURL, patchID, departing and jobWaits are those of the latest pass; patchSeenAt is when the patchID was first seen.
+	configURL   roster.ConfigURL
+	patchID     int
+	patchSeenAt time.Time
+	departing   map[types.UID]departures.Departure
+	jobWaits    []jobpods.Wait
+
+	runners map[types.UID]*runnerHistory
+	// deleted holds the deletion times of runners that a stale cache may still show as live.
+	deleted map[types.UID]time.Time
+
+	// surplus[i] is when there began to be more than i surplus runners.
+	surplus []time.Time
+	// jobsWaitSince is since when there have been more assigned jobs than runners with a job, zero if there are not.
+	jobsWaitSince time.Time
+	// completions are the times within the last completionWindow at which a completion was first seen.
+	completions []time.Time
+	// starts are the times within it at which a job was first seen to run. started counts all of them, and wasted the runners that
+	// were surplus before they had a job.
+	starts          []time.Time
+	started, wasted int
+	doubt           figures.Doubt
+	// limitedUntil is until when GitHub limits how often it is asked.
+	limitedUntil time.Time
+
+	failures runnerFailures
+	// Creations are the runners that were requested and are not seen yet.
+	Creations *creations.Memory
+}
+
+// Seen is what a pass sees of a set.
+type Seen struct {
+	Now time.Time
+	// Runners are those that the watch shows, oldest first.
+	Runners []*roster.Runner
+	PatchID int
+	// Template is the hash of the template from which runners are created.
+	Template string
+	// ConfigURL is where the set registers runners. Runners created before it changed are registered elsewhere.
+	ConfigURL roster.ConfigURL
+	// Departing has the runners on nodes that are about to go away.
+	Departing map[types.UID]departures.Departure
+	// JobWaits are the pods of the runners' jobs that have been unable to run for a while.
+	JobWaits []jobpods.Wait
+}
+
+// runnerHistory is what the controller remembers of one runner.
+type runnerHistory struct {
+	upAt        time.Time // first seen running in its present pod
+	endedAt     time.Time // first seen ended; when it failed, if another manager saw that
+	exitedAt    time.Time // first seen exited with code 0 without a known job, and with its slot free
+	startedAt   time.Time // its job first seen reported as started or completed
+	completedAt time.Time // its job first seen reported as completed
+	// registeredSince is when its present registration was first seen or, if the runner had one when it was first seen, when the
+	// runner was created.
+	registeredSince time.Time
+
+	// The answers are about this registration. They are dropped when another one replaces it.
+	registrationID int
+	registrations.Answers
+
+	wasted     bool // it was surplus before it had a job
+	counted    bool // its failure has been counted
+	worked     bool // its job has been noted; the report may come after the runner was counted as a failure
+	seenInPass int  // number of the last pass that saw it
+}
+
+// New returns the history of a set of which nothing is known yet, with the account of its requested runners.
+func New(c *creations.Memory) *History {
+	return &History{runners: map[types.UID]*runnerHistory{}, deleted: map[types.UID]time.Time{}, Creations: c}
+}
+
+// Registrations returns those that the runners had when they were seen last.
+func (h *History) Registrations() (all []registrations.Registration) {
+	for uid, past := range h.runners {
+		all = append(all, registrations.Registration{Runner: uid, ID: past.registrationID})
+	}
+	return all
+}
+
+// historyOf returns what is remembered of the runner, an empty record if Note has not seen it.
+func (h *History) historyOf(r *roster.Runner) *runnerHistory {
+	if past, known := h.runners[r.UID]; known {
+		return past
+	}
+	return &runnerHistory{}
+}
+
+// recordKept reports whether GitHub still had the runner's record so long after its exit that the runner can't have had a
+// job.
+func (past *runnerHistory) recordKept() bool {
+	return !past.RegisteredAt.Before(past.exitedAt.Add(removalLag))
+}
+
+// failedAt returns when a runner that is now known to have failed did so.
+func (past *runnerHistory) failedAt(now time.Time) time.Time {
+	if past.exitedAt.IsZero() {
+		return now
+	}
+	return past.exitedAt
+}
+
+// Note adds what this pass sees for the first time, and forgets the runners that are gone. It returns the registrations that
+// are over: their runners are gone or have another one.
+func (h *History) Note(s Seen) (over []registrations.Registration) {
+	now, runners := s.Now, s.Runners
+	if h.patchSeenAt.IsZero() || s.PatchID != h.patchID {
+		h.patchSeenAt = now
+	}
+	h.now, h.patchID, h.configURL, h.departing, h.jobWaits = now, s.PatchID, s.ConfigURL, s.Departing, s.JobWaits
+	h.passes++
+	if h.failures.template != s.Template { // the cause of the failures may be gone
+		h.failures = runnerFailures{template: s.Template, lastWorkerCreatedAt: h.failures.lastWorkerCreatedAt}
+	}
+	for _, r := range runners {
+		past, known := h.runners[r.UID]
+		if !known {
+			past = &runnerHistory{registrationID: r.RegistrationID, registeredSince: r.CreatedAt}
+			if r.FailedAt.Before(now) {
+				past.endedAt = r.FailedAt // before this manager began; one that is kept as evidence must not hold a slot again
+			}
+			h.runners[r.UID] = past
+		}
+		past.seenInPass = h.passes
+		if past.registrationID != r.RegistrationID {
+			over = append(over, registrations.Registration{Runner: r.UID, ID: past.registrationID})
+			past.registrationID, past.registeredSince, past.Answers = r.RegistrationID, now, registrations.Answers{}
+		}
+		h.noteRunner(r, past)
+	}
+	for uid, past := range h.runners {
+		if len(h.runners) == len(runners) {
+			break // nobody is gone, or the last one has been found
+		}
+		if past.seenInPass != h.passes {
+			over = append(over, registrations.Registration{Runner: uid, ID: past.registrationID})
+			delete(h.runners, uid)
+		}
+	}
+	old := func(t time.Time) bool { return now.Sub(t) >= completionWindow }
+	h.completions, h.starts = slices.DeleteFunc(h.completions, old), slices.DeleteFunc(h.starts, old)
+	return over
+}
+
+func (h *History) noteRunner(r *roster.Runner, past *runnerHistory) {
+	switch {
+	case r.Up():
+		kube.SetIfZero(&past.upAt, h.now)
+	case r.Ended():
+		kube.SetIfZero(&past.endedAt, h.now)
+	default:
+		past.upAt = time.Time{}
+	}
+	if r.HadJob && kube.SetIfZero(&past.startedAt, h.now) {
+		h.starts, h.started = append(h.starts, h.now), h.started+1
+	}
+	if r.Completed && kube.SetIfZero(&past.completedAt, h.now) {
+		h.completions = append(h.completions, h.now)
+	}
+	if r.ExitedIdle() && h.slotOf(r) == slotFree {
+		kube.SetIfZero(&past.exitedAt, h.now)
+	}
+	h.noteOutcome(r, past)
+}
+
+// NoteAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
+func (h *History) NoteAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
+	past := h.historyOf(r)
+	past.Note(call, h.now)
+	if limited, is := errors.AsType[*actions.RateLimitedError](call.Err); is {
+		h.limitedUntil = kube.LaterOf(h.limitedUntil, limited.Until)
+	}
+	h.noteOutcome(r, past)
+}
+
+// noteOutcome counts, once for each runner, that it failed without a job, is outdated, or got a job. A failure of a runner
+// that is already being deleted does not count: it was not wanted, and says nothing about the runners that replace it.
+func (h *History) noteOutcome(r *roster.Runner, past *runnerHistory) {
+	switch {
+	case past.worked || h.oldTemplate(r):
+	case r.HadJob, r.ExitedIdle() && past.RecordRemoved():
+		past.worked = true
+		f := &h.failures
+		*f = runnerFailures{template: f.template, lastWorkerCreatedAt: kube.LaterOf(f.lastWorkerCreatedAt, r.CreatedAt)}
+	case past.counted, r.FailedIdle() && r.Deleting:
+	case r.FailedIdle(), r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		past.counted = true
+		h.failures.failed(r, past.failedAt(h.now))
+	}
+}
+
+// oldTemplate reports whether the runner was created from another template than the present one. A runner that ARC created
+// does not show its template and counts as current, unless it is registered elsewhere: taking over from ARC removes no
+// runner.
+func (h *History) oldTemplate(r *roster.Runner) bool {
+	return h.registeredElsewhere(r) || r.Template != "" && r.Template != h.failures.template
+}
+
+// registeredElsewhere reports whether the set's GitHub does not know the runner, because the set's address has changed since
+// it was created.
+func (h *History) registeredElsewhere(r *roster.Runner) bool { return r.ConfigURL != h.configURL }
+
+// superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner took a
+// job.
+func (h *History) superseded(r *roster.Runner) bool {
+	return h.oldTemplate(r) || r.CreatedAt.Before(h.failures.lastWorkerCreatedAt)
+}
+
+// NoteDeleted notes that a runner was deleted just now.
+func (h *History) NoteDeleted(runner types.UID, now time.Time) { h.deleted[runner] = now }
+
+// WithoutRecentlyDeleted leaves out the runners whose deletion the cache may not show yet.
+func (h *History) WithoutRecentlyDeleted(runners []*roster.Runner, now time.Time) []*roster.Runner {
+	maps.DeleteFunc(h.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= deletionSeenTimeout })
+	var remaining []*roster.Runner
+	for _, r := range runners {
+		if _, deleted := h.deleted[r.UID]; !deleted {
+			remaining = append(remaining, r)
+		}
+	}
+	return remaining
+}

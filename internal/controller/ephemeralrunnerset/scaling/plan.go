@@ -1,0 +1,368 @@
+// Package scaling decides how many runners a set should have, which of them go and what GitHub is asked about them, and says why. It is
+// pure: it writes nothing and asks nobody. History is what is remembered of a set between passes, Plan what one pass is to do.
+package scaling
+
+import (
+	"slices"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+const (
+	// maxCreatesPerPass is how many runners one pass creates: eight rounds of kube.MaxParallelism requests, a second or two.
+	// The next pass continues. So an absurd minRunners costs no memory here, and can be noticed and corrected while the set
+	// grows.
+	maxCreatesPerPass = 1000
+	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait, unless the set says otherwise.
+	defaultRegistrationTimeout = 10 * time.Minute
+	// defaultFailedHistoryLimit is how many runners that failed without a job are kept for inspection, unless the set says
+	// otherwise, and maxFailedHistoryAge is for how long.
+	defaultFailedHistoryLimit = 3
+	maxFailedHistoryAge       = time.Hour
+)
+
+// Demand is what the set's spec asks for.
+type Demand struct {
+	replicas, assignedJobs, minRunners, maxRunners int
+	failedHistoryLimit                             int
+	registrationTimeout                            time.Duration
+}
+
+// DemandOf returns what the spec asks for, within ceiling, the manager's limit on the runners of each set; 0 means none. The numbers
+// are the listener's, but anybody with rights in the namespace may write them: out of range, a sum of them would overflow, and a
+// negative count would be a surplus of as many runners.
+func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec, ceiling int) Demand {
+	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
+	d := Demand{
+		replicas: inRange(spec.Replicas), assignedJobs: inRange(spec.AssignedJobs),
+		maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
+		registrationTimeout: defaultRegistrationTimeout,
+	}
+	if timeout := spec.EphemeralRunnerSpec.RegistrationTimeout; timeout != nil {
+		d.registrationTimeout = timeout.Duration
+	}
+	if spec.MaxRunners != nil {
+		d.maxRunners = inRange(*spec.MaxRunners)
+	}
+	if ceiling > 0 {
+		d.maxRunners = min(d.maxRunners, ceiling)
+	}
+	if spec.FailedHistoryLimit != nil {
+		d.failedHistoryLimit = *spec.FailedHistoryLimit
+	}
+	return d
+}
+
+// Within returns the demand as far as the AutoscalingRunnerSet allows it: the runner set's own limits may be from before a change, or
+// from somebody else.
+func (want Demand) Within(origin *v1alpha1.AutoscalingRunnerSetSpec) Demand {
+	want.minRunners = min(max(origin.EffectiveMinRunners(), 0), v1alpha1.MaxRunnersUnlimited)
+	if most := origin.MaxRunners; most != nil {
+		want.maxRunners = min(want.maxRunners, max(*most, 0))
+	}
+	return want
+}
+
+// Plan is what one pass has decided to do.
+type Plan struct {
+	// Tally counts what the set has.
+	Tally tally
+	// Repeat is how many of the unanswered creations to try again, create is how many more runners to create.
+	Repeat, create int
+	// surplus is the new history.surplus: one clock for each surplus runner.
+	surplus []time.Time
+	// victims are the surplus runners that are removed.
+	victims []*roster.Runner
+	// jobsWaitSince is the new history.jobsWaitSince, doubt the new history.doubt.
+	jobsWaitSince time.Time
+	doubt         figures.Doubt
+	// wanted is how many runners there are to be, without the surplus ones that are kept because of the doubt.
+	wanted, kept int
+	// decided holds what to do about runners, and order lists these runners in the order of the decisions.
+	decided map[*roster.Runner]Action
+	order   []*roster.Runner
+	// unexplained are the runners that exited with code 0 and about which GitHub has yet to say whether they had a job.
+	unexplained []*roster.Runner
+	// Moved are the runners that leave a node which is about to go away.
+	Moved []*roster.Runner
+	// RequeueAt is when to plan again even if nothing changes; zero is never.
+	RequeueAt time.Time
+}
+
+// requeueBy has the set planned again at t at the latest; zero is never.
+func (p *Plan) requeueBy(t time.Time) { p.RequeueAt = kube.EarlierOf(p.RequeueAt, t) }
+
+// wantsRunners reports whether there are runners to create, now or when the pause after a failure is over.
+func (p *Plan) wantsRunners() bool { return p.Repeat+p.create > 0 }
+
+// Action is what to do about a runner.
+type Action int
+
+const (
+	None Action = iota
+	// Delete: delete it without asking GitHub. GitHub has answered already, there is nothing to ask, or the runner's
+	// own finalization asks.
+	Delete
+	// DeleteUnregistered: it was not registered when last seen; delete it only if nobody has written to it since.
+	DeleteUnregistered
+	// Deregister: ask GitHub to remove it; it is deleted once GitHub has agreed.
+	Deregister
+	// LookUp: ask GitHub whether it is registered.
+	LookUp
+	// MarkFailed: it exited with code 0 without ever having had a job; set its phase to Failed.
+	MarkFailed
+)
+
+// removes reports whether the action removes the runner.
+func (a Action) removes() bool {
+	return a == Delete || a == DeleteUnregistered || a == Deregister
+}
+
+// decide plans one action for a runner. The first decision stands, with one exception: a removal replaces the question
+// whether the runner is registered.
+func (p *Plan) decide(r *roster.Runner, what Action) {
+	if p.decided == nil {
+		p.decided = map[*roster.Runner]Action{}
+	}
+	switch before := p.decided[r]; {
+	case before == None:
+		p.order = append(p.order, r)
+	case before != LookUp || !what.removes():
+		return
+	}
+	p.decided[r] = what
+}
+
+// With returns the runners for which that action was decided.
+func (p *Plan) With(what Action) (runners []*roster.Runner) {
+	for _, r := range p.order {
+		if p.decided[r] == what {
+			runners = append(runners, r)
+		}
+	}
+	return runners
+}
+
+// Plan decides what to do.
+func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unseen) *Plan {
+	p := &Plan{Tally: h.tally(runners)}
+	want = h.planDoubt(p, runners, want)
+	h.planRelease(p, runners)
+	h.planFailedHistory(p, runners, want.failedHistoryLimit)
+	h.planLostHistory(p, runners)
+	h.planReplacement(p, runners)
+	h.planDeparture(p, runners)
+	h.planVerification(p, runners, want)
+	h.planCreation(p, want, out)
+	h.planSurplus(p, runners, out.Expected-out.Uncertain)
+	h.planProbe(p, runners, out)
+	return p
+}
+
+// planCreation fills up to replicas, within maxRunners and what earlier failures allow. It repeats unanswered creations
+// first, as far as their runners are still wanted.
+func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
+	t := &p.Tally
+	missing := want.replicas - t.waiting - t.working - t.held - out.Expected
+	room := want.maxRunners - t.notEnded - out.Expected - out.Beside
+	failures := h.failuresAtWorst(p)
+	if room >= 0 { // otherwise there would be too many runners if all that may exist do exist
+		p.Repeat = p.allowed(failures, h.now, min(out.Uncertain, missing+out.Uncertain), out.Expected-out.Uncertain)
+	}
+	if p.Repeat < out.Uncertain {
+		p.requeueBy(h.now.Add(creations.LongestAwayPause)) // by then the others have been seen, or are no longer expected
+	}
+	p.create = p.allowed(failures, h.now, min(missing, room), out.Expected)
+	if most := maxCreatesPerPass - p.Repeat; p.create > most {
+		p.create = most
+		if h.Creations.Allowed(h.now) { // otherwise nothing is created now that the next pass could continue
+			p.requeueBy(h.now)
+		}
+	}
+	p.requeueBy(h.Creations.PausedUntil(h.now))
+}
+
+// allowed returns how many of the wanted runners may be created, given the failures of earlier ones. expected is how many are
+// under way but not seen yet.
+func (p *Plan) allowed(failures runnerFailures, now time.Time, wanted, expected int) int {
+	t := &p.Tally
+	unproven := t.Starting + t.justUp + t.justExited
+	if failures.isOutdated() {
+		unproven = t.waiting + t.justExited // a runner is up for seconds before GitHub refuses it
+	}
+	allowed, due := failures.allows(max(0, wanted), unproven+expected, now)
+	p.requeueBy(due)
+	if failures.isDegraded() && wanted > allowed {
+		p.requeueBy(t.provenAt)
+	}
+	return allowed
+}
+
+// planSurplus picks a victim for each surplus clock that has run out. Expected runners that may not exist don't count, or a
+// real one would be removed in their place.
+func (h *History) planSurplus(p *Plan, runners []*roster.Runner, expected int) {
+	t := &p.Tally
+	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-p.wanted-len(h.completions)), h.now)
+	due := -p.kept
+	for _, since := range p.surplus {
+		expiry := since.Add(figures.SurplusPatience)
+		if h.now.Before(expiry) {
+			p.requeueBy(expiry)
+		} else if !h.patchSeenAt.Before(expiry) {
+			due++
+		}
+	}
+	h.pickVictims(p, runners, due)
+}
+
+// surplusClocks returns one clock for each of n surplus runners, oldest first. If more clocks are running, the youngest are
+// dropped; if fewer, new ones start now.
+func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
+	clocks := slices.Clone(running[:min(n, len(running))]) // a copy, because a plan changes nothing
+	for len(clocks) < n {
+		clocks = append(clocks, now)
+	}
+	return clocks
+}
+
+// pickVictims removes as many waiting runners as are due. Runners that are removed for another reason count as well, and so
+// do runners about which GitHub has yet to say whether it removes them. The best victims come first, the oldest first among
+// equals; a runner with a job is never among them.
+func (h *History) pickVictims(p *Plan, runners []*roster.Runner, due int) {
+	if due <= 0 {
+		return
+	}
+	var removable []*roster.Runner
+	for _, r := range runners {
+		switch {
+		case h.slotOf(r) != slotWaiting:
+		case p.decided[r].removes() || h.historyOf(r).Removing:
+			due--
+		default:
+			removable = append(removable, r)
+		}
+	}
+	slices.SortStableFunc(removable, func(a, b *roster.Runner) int { return rank(a) - rank(b) })
+	p.victims = removable[:max(0, min(due, len(removable)))]
+	for _, r := range p.victims {
+		h.planRemoval(p, r)
+	}
+}
+
+// rank orders the runners that can be removed, best first: not registered yet, registered but not up, idle.
+func rank(r *roster.Runner) int {
+	switch {
+	case r.RegistrationID == 0:
+		return 0
+	case !r.Up():
+		return 1
+	default:
+		return 2
+	}
+}
+
+// planRemoval plans to remove a runner without a job: with GitHub's consent if it is registered. If it is registered at
+// another address it is deleted, and its own finalization asks there.
+func (h *History) planRemoval(p *Plan, r *roster.Runner) {
+	switch {
+	case r.RegistrationID == 0:
+		p.decide(r, DeleteUnregistered)
+	case h.registeredElsewhere(r):
+		p.decide(r, Delete)
+	default:
+		h.decideAt(p, r, Deregister, h.questionsAllowedAt(r))
+	}
+}
+
+// planReplacement removes runners of an old template that have no job; runners with a job finish it.
+func (h *History) planReplacement(p *Plan, runners []*roster.Runner) {
+	for _, r := range runners {
+		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting {
+			h.planRemoval(p, r)
+		}
+	}
+}
+
+// planRelease deletes ended runners whose slot is free, and runners that GitHub has agreed to remove.
+func (h *History) planRelease(p *Plan, runners []*roster.Runner) {
+	for _, r := range runners {
+		past := h.historyOf(r)
+		switch {
+		case r.FailedIdle() || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.Ended() && h.slotOf(r) == slotHeld:
+			h.planHeld(p, r, past) // even if it is being deleted: somebody may keep its pod, and so its slot, for long
+		case r.Deleting, r.Lost():
+		case r.Alive():
+			if past.Unregistered() {
+				p.decide(r, Delete)
+			}
+		case r.ExitedIdle() && !past.Busy:
+			h.planExited(p, r, past)
+		default:
+			p.decide(r, Delete)
+		}
+	}
+}
+
+// planHeld asks GitHub to remove a runner that failed: it agrees once it has given up the runner's job.
+func (h *History) planHeld(p *Plan, r *roster.Runner, past *runnerHistory) {
+	if r.Completed || r.Phase == v1alpha1.EphemeralRunnerPhaseFailed {
+		p.requeueBy(past.endedAt.Add(heldTimeout))
+	}
+	if r.Phase != v1alpha1.EphemeralRunnerPhaseFailed {
+		return // a later patchID releases it
+	}
+	if past.RemovedAt.IsZero() && h.askable(r) {
+		h.ask(p, r, Deregister, past.AskedAt, askAgainAfter)
+	}
+}
+
+// planDeparture removes runners without a job from nodes that are about to go away, so that no job starts there: GitHub is asked first
+// about those that are registered. Others take their places, on other nodes.
+func (h *History) planDeparture(p *Plan, runners []*roster.Runner) {
+	if len(h.departing) == 0 {
+		return
+	}
+	for _, r := range runners {
+		if departure, leaving := h.departing[r.UID]; leaving && departure.Moves(r) && h.slotOf(r) == slotWaiting {
+			h.planRemoval(p, r)
+			p.Moved = append(p.Moved, r)
+		}
+	}
+}
+
+// CreateLimit returns how many of the planned runners to create now.
+func (h *History) CreateLimit(p *Plan) int {
+	if !h.Creations.Allowed(h.now) {
+		return 0
+	}
+	return p.Repeat + p.create
+}
+
+// Follow stores the clocks and the doubt that the plan decided on, and counts its victims.
+func (h *History) Follow(p *Plan) {
+	h.surplus, h.jobsWaitSince, h.doubt = p.surplus, p.jobsWaitSince, p.doubt
+	for _, r := range p.victims {
+		if past := h.historyOf(r); !past.wasted {
+			past.wasted = true
+			h.wasted++
+		}
+	}
+}
+
+// failuresAtWorst returns the failures as if no unexplained runner had had a job. They limit creations: the slot of such a
+// runner is free at once, and yet a wrong image creates no more pods than it would if GitHub had already answered.
+func (h *History) failuresAtWorst(p *Plan) runnerFailures {
+	failures := h.failures
+	exited := slices.Concat(p.With(MarkFailed), p.unexplained)
+	slices.SortStableFunc(exited, func(a, b *roster.Runner) int { return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt) })
+	for _, r := range exited {
+		failures.failed(r, h.historyOf(r).exitedAt)
+	}
+	return failures
+}

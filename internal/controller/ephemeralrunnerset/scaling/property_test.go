@@ -1,0 +1,291 @@
+package scaling
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+)
+
+const (
+	simulations = 1500 // the two long tests take a fifth of them
+	length      = 100
+)
+
+// simulate runs a simulation through random events, with a pass after each.
+func simulate(t *testing.T, seed uint64) *simulation {
+	t.Helper()
+	sim := newSimulation(seed)
+	for range length {
+		sim.disturb()
+		p := sim.pass(t)
+		if sim.chance(6) {
+			sim.passAgain(t)
+		}
+		if sim.chance(8) {
+			sim.rest(t, p)
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	return sim
+}
+
+// There are never more runners than maxRunners. A busy runner is removed only by its own finalization. GitHub is asked about
+// a runner only where it is registered. Nothing is created twice, although the cache is late and answers get lost, and
+// nothing is tried again that nobody wants any more. A repeated pass plans nothing, and nothing becomes due before the
+// requested pass. Runners are moved from cordoned nodes, but not those that came to them later. See pass, check, passAgain and rest.
+func TestAnyHistoryKeepsTheRules(t *testing.T) {
+	t.Logf("%d histories of %d events, seeds 0 to %d", simulations, length, simulations-1)
+	for seed := range uint64(simulations) {
+		simulate(t, seed)
+	}
+}
+
+// If nothing has changed until every pause is over, nothing is left to do. What is wanted then is created in one pass, after
+// which again nothing is left to do.
+func TestAnyHistoryConvergesOnceTheWorldStandsStill(t *testing.T) {
+	t.Logf("%d histories of %d events, seeds 0 to %d", simulations/5, length, simulations/5-1)
+	for seed := range uint64(simulations / 5) {
+		sim := simulate(t, seed)
+		for range 150 {
+			sim.later(10 * time.Second)
+			sim.publish()
+			sim.standStill()
+			sim.pass(t)
+		}
+		if p := sim.pass(t); !p.idle() {
+			t.Fatalf("seed %d: no end: %+v", seed, p)
+		}
+		sim.checkMoved(t)
+		sim.jobs += 5
+		sim.publish()
+		sim.show(true)
+		sim.pass(t)
+		wanted := sim.figures.replicas - sim.taken()
+		limited := sim.state.failures.count+sim.state.failures.refusals+sim.state.doubt.Jobs > 0
+		if wanted > 0 && !limited && sim.alive() < sim.figures.maxRunners {
+			t.Fatalf("seed %d: %d runners are missing after a pass", seed, wanted)
+		}
+		sim.show(true)
+		if p := sim.pass(t); !p.idle() {
+			t.Fatalf("seed %d: a second pass plans %+v", seed, p)
+		}
+	}
+}
+
+// When faults and jobs stop coming, all jobs get done, and no runners are left except failed ones kept for inspection.
+func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
+	t.Logf("%d histories of %d events, seeds 0 to %d", simulations/5, length, simulations/5-1)
+	for seed := range uint64(simulations / 5) {
+		sim := simulate(t, seed)
+		for range 400 {
+			sim.later(12 * time.Second) // for longer than evidence is kept
+			for _, r := range slices.Clone(sim.runners) {
+				sim.step(r)
+			}
+			sim.publish()
+			sim.standStill()
+			sim.pass(t)
+		}
+		if sim.jobs != 0 {
+			t.Errorf("seed %d: %d jobs wait still", seed, sim.jobs)
+		}
+		for _, r := range sim.runners {
+			if !r.FailedIdle() && r.Phase != v1alpha1.EphemeralRunnerPhaseOutdated {
+				t.Errorf("seed %d: %s is left: %+v", seed, r.Name, r)
+			}
+		}
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+}
+
+// standStill ends everything that is under way, and all faults.
+func (sim *simulation) standStill() {
+	sim.calm, sim.frozen, sim.minRunners, sim.figures.maxRunners = true, false, 0, max(10, sim.figures.maxRunners)
+	sim.later(firstCreatePause)
+	for len(sim.inFlight) > 0 {
+		sim.answer()
+	}
+	for _, r := range slices.Clone(sim.runners) {
+		if r.Deleting && !r.busy {
+			sim.finalize(r)
+		}
+	}
+	sim.show(true)
+}
+
+// idle reports whether there is nothing to do.
+func (p *Plan) idle() bool {
+	return p.Repeat+p.create == 0 && len(p.With(Delete))+len(p.With(DeleteUnregistered))+len(p.With(Deregister))+len(p.With(LookUp))+len(p.With(MarkFailed)) == 0
+}
+
+// pass does what Reconcile does up to the plan; then the plan is checked and carried out.
+func (sim *simulation) pass(t *testing.T) *Plan {
+	t.Helper()
+	p, first := sim.planned(), !sim.state.Creations.Listed()
+	sim.check(t, p)
+	made := sim.apply(p)
+	if first && made == 0 && sim.state.Creations.Listed() { // it has found runners that the plan did not count
+		p = sim.planned()
+		sim.check(t, p)
+		made = sim.apply(p)
+	}
+	_, shelved := sim.state.Creations.Uncertain()
+	if alive := sim.alive(); made > 0 && alive > sim.seen.maxRunners {
+		t.Errorf("%d created and %d alive: more than maxRunners %d", made, alive, sim.seen.maxRunners)
+	}
+	// The controller can't know which of the runners that nobody wants any more were created.
+	if taken := sim.taken() - len(shelved) + sim.absent(shelved); made > 0 && taken > sim.seen.replicas {
+		t.Errorf("%d created for %d replicas: %d slots are taken", made, sim.seen.replicas, taken)
+	}
+	sim.checkExpected(t)
+	return p
+}
+
+// checkExpected fails the test if the controller waits for a runner that does not exist, and whose creation nobody refused,
+// without counting it among those that may not exist: it would never be replaced.
+func (sim *simulation) checkExpected(t *testing.T) {
+	t.Helper()
+	repeated, shelved := sim.state.Creations.Uncertain()
+	for name := range sim.expectations.Pending(setKey) {
+		if !sim.decided[name] && !slices.Contains(repeated, name) && !slices.Contains(shelved, name) {
+			t.Errorf("%s is waited for, and not tried again, although it was never created", name)
+		}
+	}
+}
+
+// planned does what Reconcile does up to the plan.
+func (sim *simulation) planned() *Plan {
+	s := sim.state
+	for _, over := range s.Note(Seen{
+		Now: sim.now(), Runners: sim.cache, PatchID: sim.seen.patchID, Template: fmt.Sprint(sim.template), ConfigURL: sim.configURL,
+		Departing: sim.departures.Of(setKey.Namespace, sim.cache),
+	}) {
+		delete(sim.inFlight, over.Runner)
+		delete(sim.answers, over.Runner)
+	}
+	for _, r := range sim.cache {
+		if call, known := sim.answers[r.UID]; known {
+			delete(sim.answers, r.UID)
+			s.NoteAnswer(r, call)
+		}
+	}
+	p := s.Plan(sim.cache, sim.seen.Demand, sim.unseen())
+	s.Follow(p)
+	s.Creations.Keep(p.Repeat)
+	return p
+}
+
+// passAgain plans at the same moment with the same cache: nothing new is planned.
+func (sim *simulation) passAgain(t *testing.T) {
+	t.Helper()
+	p, s := sim.planned(), sim.state
+	deletedAgain := append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()), s.WithoutRecentlyDeleted(p.With(DeleteUnregistered), sim.now())...)
+	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *roster.Runner) bool { return !sim.deletes(p, r) })
+	asked := slices.ContainsFunc(append(p.With(Deregister), p.With(LookUp)...), func(r *roster.Runner) bool { return sim.inFlight[r.UID] == nil })
+	if create := s.CreateLimit(p); create > p.Repeat || len(deletedAgain) != 0 || asked {
+		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(deletedAgain), asked)
+	}
+}
+
+// taken counts the slots that runners really have. A runner that got its job while it was being deleted, which the controller
+// could not know, does not count before it is seen.
+func (sim *simulation) taken() int {
+	views := make([]*roster.Runner, 0, len(sim.runners))
+	for _, r := range sim.runners {
+		if r.shown || !r.Deleting {
+			views = append(views, &r.Runner)
+		}
+	}
+	t := sim.state.tally(views)
+	return t.waiting + t.working + t.held
+}
+
+func (sim *simulation) alive() int {
+	alive := 0
+	for _, r := range sim.runners {
+		if r.Alive() {
+			alive++
+		}
+	}
+	return alive
+}
+
+// checkOrder fails the test if a plan has more than one action for a runner.
+func (p *Plan) checkOrder(t *testing.T) {
+	t.Helper()
+	seen := map[types.UID]bool{}
+	for _, r := range p.order {
+		if seen[r.UID] || p.decided[r] == None {
+			t.Errorf("about %s more than one thing is decided, or none", r.Name)
+		}
+		seen[r.UID] = true
+	}
+}
+
+// check fails the test if the plan breaks a rule.
+func (sim *simulation) check(t *testing.T, p *Plan) {
+	t.Helper()
+	p.checkOrder(t)
+	for _, r := range sim.runners {
+		deleted := slices.ContainsFunc(p.With(Delete), func(d *roster.Runner) bool { return d.UID == r.UID })
+		if deleted && r.busy && r.up && !r.Completed && r.ConfigURL == sim.configURL {
+			t.Errorf("%s is deleted though it has a job: %+v", r.Name, r)
+		}
+	}
+	for _, r := range append(slices.Clone(p.With(Deregister)), p.With(LookUp)...) {
+		if r.ConfigURL != sim.configURL {
+			t.Errorf("%s is asked about where it was never registered", r.Name)
+		}
+	}
+	for _, r := range p.With(MarkFailed) {
+		if is := sim.find(r); is != nil && !is.registered && sim.now().Sub(sim.state.historyOf(r).exitedAt) < explanationTimeout {
+			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.Name, is)
+		}
+	}
+	sim.checkMovedOnce(t, p)
+	sim.checkMaximum(t, p)
+}
+
+// checkMovedOnce fails the test if the plan moves a runner that came to its node when the manager had seen that it was cordoned.
+func (sim *simulation) checkMovedOnce(t *testing.T, p *Plan) {
+	t.Helper()
+	for _, r := range p.Moved {
+		if is := sim.find(r); is != nil && is.node > 0 && sim.signed[is.node-1] > 0 && is.born > max(sim.signed[is.node-1], sim.restarted) {
+			t.Errorf("%s is moved though it came to its node when that was cordoned", r.Name)
+		}
+	}
+}
+
+// checkMoved fails the test if a runner without a job is on a node that was cordoned after it had come. Runners that an earlier process
+// created last, and that this one expects, are exempt.
+func (sim *simulation) checkMoved(t *testing.T) {
+	t.Helper()
+	for _, view := range sim.cache {
+		r := sim.find(view)
+		before := r.node > 0 && r.born < sim.signed[r.node-1] && (r.born > sim.restarted || view.Arrival == 0)
+		if before && r.shown && sim.state.slotOf(&r.Runner) == slotWaiting && !sim.state.historyOf(&r.Runner).Busy {
+			t.Errorf("%s is still on its cordoned node: %+v", r.Name, r)
+		}
+	}
+}
+
+// checkMaximum fails the test if the plan goes beyond maxRunners. A plan made before the list is not carried out if the list
+// shows more runners.
+func (sim *simulation) checkMaximum(t *testing.T, p *Plan) {
+	t.Helper()
+	repeated, _ := sim.state.Creations.Uncertain()
+	alive, create := sim.alive(), p.create+sim.absent(repeated)
+	if sim.state.Creations.Listed() && create > 0 && alive+create > sim.seen.maxRunners {
+		t.Errorf("%d alive and %d to create: more than maxRunners %d", alive, create, sim.seen.maxRunners)
+	}
+}

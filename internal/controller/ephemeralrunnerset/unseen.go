@@ -1,0 +1,111 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// listTimeout is how long the API server may take to list a set's runners. It leaves most of a pass's minute for what can be
+// done without the answer, and for reporting that there is none.
+const listTimeout = 10 * time.Second
+
+// countUnseen counts the set's runners that the watch has not shown. It asks the API server about runners that should have
+// been seen by now: if the watch is broken or refused, they would otherwise be created again every minute, without end.
+func (c *Controller) countUnseen(ctx context.Context, p *pass) error {
+	requested := p.state.Creations
+	requested.Observe(p.views)
+	var err error
+	if overdue := requested.Overdue(c.options.Clock.Now()); len(overdue) > 0 {
+		var existing sets.Set[string]
+		existing, err = c.existing(ctx, p)
+		requested.NoteListed(overdue, existing, err, c.options.Clock.Now())
+	}
+	p.unseen = requested.Unseen(c.options.Clock.Now())
+	return err
+}
+
+// existing returns the names of the set's runners that the API server has, including those being deleted. Runners with
+// another owner or label are left out: the watch would not show them.
+func (c *Controller) existing(ctx context.Context, p *pass) (sets.Set[string], error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	// The set's own label names the scale set, too, but others may write that; it serves only a set whose AutoscalingRunnerSet is gone.
+	scaleSet := kube.ScaleSetOf(p.set).Name
+	if p.origin != nil {
+		scaleSet = p.origin.Name
+	}
+	var runners metav1.PartialObjectMetadataList
+	runners.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EphemeralRunnerList"))
+	err := c.options.Reader.List(ctx, &runners, client.InNamespace(p.set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: scaleSet})
+	if err != nil {
+		return nil, fmt.Errorf("list EphemeralRunners: %w", err)
+	}
+	names := sets.New[string]()
+	for i := range runners.Items {
+		if roster.OwnerOf(&runners.Items[i]).UID == p.set.UID {
+			names.Insert(runners.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+// besideRecheck is how often runners beside the set are counted again. They are removed within seconds, unless they have a job.
+const besideRecheck = 5 * time.Second
+
+// countBeside counts the runners that may run with the scale set's labels and that none of its runner sets has: those without an owner, and
+// those of a runner set without one. They are removed, and until then maxRunners counts them. What the scale set's former runner sets
+// have, the AutoscalingRunnerSet subtracts itself.
+func (c *Controller) countBeside(ctx context.Context, p *pass) error {
+	scaleSet := client.ObjectKeyFromObject(p.origin)
+	for _, other := range c.roster.Others(scaleSet, p.set.UID) {
+		if other.Name != "" {
+			set := &v1alpha1.EphemeralRunnerSet{}
+			err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: p.set.Namespace, Name: other.Name}, set, client.UnsafeDisableDeepCopy)
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("get EphemeralRunnerSet %s: %w", other.Name, err)
+			}
+			if err == nil && set.UID == other.UID && metav1.IsControlledBy(set, p.origin) {
+				continue
+			}
+		}
+		for _, r := range c.roster.Of(other.UID) {
+			if r.Alive() && r.ScaleSet == scaleSet {
+				p.unseen.Beside++
+			}
+		}
+	}
+	if p.unseen.Beside > 0 {
+		p.requeueBy(c.options.Clock.Now().Add(besideRecheck))
+	}
+	return nil
+}
+
+// inherit asks the API server, before this process creates the set's first runner, for runners that an earlier process has
+// created and the watch does not show yet: without them a leader that takes over while watches lag would create the
+// same number again, beyond maxRunners. It returns how many there are.
+func (c *Controller) inherit(ctx context.Context, p *pass) (int, error) {
+	requested := p.state.Creations
+	if requested.Listed() {
+		return 0, nil
+	}
+	existing, err := c.existing(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	unseen := requested.Inherit(existing, p.views)
+	if unseen > 0 {
+		log.FromContext(ctx).Info("Planning again with runners that an earlier manager created and the watch does not show yet", "runners", unseen)
+	}
+	return unseen, nil
+}

@@ -1,0 +1,113 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
+)
+
+// SetupWithManager registers the controller and its watches.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("ephemeralrunnerset").
+		For(&v1alpha1.EphemeralRunnerSet{}).
+		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
+		Watches(&corev1.Pod{}, c.JobPodEvents()).
+		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf), builder.WithPredicates(givesOtherwise)).
+		WatchesRawSource(&c.waker).
+		WithOptions(requeue.ControllerOptions(c.options.Workers))
+	if c.options.WatchNodes {
+		b.Watches(&corev1.Pod{}, c.PodEvents())
+	}
+	return b.Complete(c)
+}
+
+// gatherPeriod is how long the events of a set's runners are gathered for one pass. A runner has ten events in its life, a
+// pass looks at all runners of its set, and ten passes a second are enough. What follows from a runner's event is not urgent;
+// a change of the set itself is, and isn't delayed.
+const gatherPeriod = 100 * time.Millisecond
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// RunnerEvents returns the handler for the watch of runners. It keeps the roster up to date, and enqueues a set when one of
+// its runners has changed in a way that matters. It is exported for tests that simulate the watch.
+func (c *Controller) RunnerEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			c.runnerChanged(e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.runnerChanged(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.runnerDeleted(e.Object, q) },
+	}
+}
+
+// runnerChanged stores a runner as it is now. If the runner has left a set, that set is enqueued as well.
+func (c *Controller) runnerChanged(object client.Object, q queue) {
+	runner, is := object.(*v1alpha1.EphemeralRunner)
+	if !is {
+		return
+	}
+	set := roster.OwnerOf(runner)
+	view := roster.Of(runner)
+	if c.expectations.Expects(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}, runner.Name) {
+		view.Arrival = c.departures.Arrive()
+	}
+	former, news := c.roster.Put(client.ObjectKeyFromObject(runner), set, view)
+	if !news {
+		return
+	}
+	enqueue(q, runner.Namespace, set)
+	if former.Name != set.Name {
+		enqueue(q, runner.Namespace, former)
+	}
+}
+
+// runnerDeleted removes a runner that is gone. It is no longer expected, even if no pass has seen it.
+func (c *Controller) runnerDeleted(object client.Object, q queue) {
+	key := client.ObjectKeyFromObject(object)
+	set := c.roster.Remove(key)
+	c.expectations.Met(types.NamespacedName{Namespace: key.Namespace, Name: set.Name}, key.Name)
+	enqueue(q, key.Namespace, set)
+}
+
+func enqueue(q queue, namespace string, set roster.Owner) {
+	if set.Name != "" {
+		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.Name}}, gatherPeriod)
+	}
+}
+
+// wakeSetOf has the set of a runner planned now. If the watch hasn't shown the runner yet, its own event will.
+func (c *Controller) wakeSetOf(runner types.NamespacedName) {
+	if set := c.roster.SetOf(runner); set.Name != "" {
+		c.waker.Wake(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name})
+	}
+}
+
+// NodeEvents returns the handler for a watch of nodes, which may start late or never.
+func (c *Controller) NodeEvents() cache.ResourceEventHandler {
+	return c.departures.NodeEvents(c.wakeSetOf)
+}
+
+// PodEvents returns the handler for the watch of pods, which notes on which nodes they are. It is exported for tests that simulate the
+// watch.
+func (c *Controller) PodEvents() handler.EventHandler { return c.departures.PodEvents(c.wakeSetOf) }
+
+// JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is enqueued then. It is
+// exported for tests that simulate the watch.
+func (c *Controller) JobPodEvents() handler.EventHandler {
+	return c.jobPods.Events(func(q queue, runner types.NamespacedName) { enqueue(q, runner.Namespace, c.roster.SetOf(runner)) })
+}

@@ -1,0 +1,278 @@
+// Package registrations asks GitHub about the registrations of runners, outside of reconcile workers: about those of a set's runners
+// (Questions), and which ones no runner has any more (Strays). What GitHub has answered about one registration are its Answers.
+package registrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
+)
+
+// GitHub is the part of the Actions service that is used.
+type GitHub interface {
+	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if the runner is already gone.
+	RemoveRunner(ctx context.Context, id int) error
+	// GetRunner fails with actions.ErrRunnerNotFound if there is no such runner.
+	GetRunner(ctx context.Context, id int) (*actions.RunnerReference, error)
+	// GetRunnerByName fails with actions.ErrRunnerNotFound if there is no such runner.
+	GetRunnerByName(ctx context.Context, name string) (*actions.RunnerReference, error)
+	// ListOfflineRunners fails with actions.ErrUnauthorized if the credentials don't allow it or GitHub can't do it.
+	ListOfflineRunners(ctx context.Context, maxAge time.Duration) (*actions.OfflineRunners, error)
+}
+
+// Options are what questions and the search for strays need from outside.
+type Options struct {
+	// GitHub returns the client for a scale set's credentials.
+	GitHub func(context.Context, credentials.Reference) (GitHub, error)
+	// Removed is told which registrations GitHub has removed. It may be nil.
+	Removed *removals.Memory
+	// Reader reads from the API server.
+	Reader   client.Reader
+	Pool     *pool.Pool
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Wake is called with the name of a set when a question for it has been answered.
+	Wake func(set types.NamespacedName)
+}
+
+const (
+	// AskMissingAgainAfter is the pause after the first answer that a runner is not registered: the service takes some seconds to show
+	// a new registration everywhere.
+	AskMissingAgainAfter = 15 * time.Second
+	// retryQuestionAfter is the pause after a question that GitHub did not answer, although the client has repeated it for up to
+	// 30 s. It doubles with every further failure, up to longestQuestionPause, so that a failing GitHub is not asked about a
+	// thousand runners all the time.
+	retryQuestionAfter   = 15 * time.Second
+	longestQuestionPause = time.Minute
+)
+
+// Answer is what GitHub answers about a runner.
+type Answer int
+
+const (
+	None Answer = iota
+	Removed
+	Busy
+	Registered
+	Missing
+	// A 404 that does not name GitHub's exception may come from a gateway in between, so less follows from it.
+	PerhapsRemoved
+	PerhapsMissing
+)
+
+// Answers are what GitHub has answered about a registration, and when it was asked. They are lost in a restart: then GitHub is asked
+// once more.
+type Answers struct {
+	Busy      bool      // GitHub refused to remove it because it has a job
+	RemovedAt time.Time // when GitHub first said that it has removed the runner or knows no such runner
+
+	Removing      bool      // GitHub was asked to remove it, and has not answered yet
+	AskedAt       time.Time // when GitHub was last asked about it
+	RetryAt       time.Time // when to ask again after a question that got no answer
+	failures      int       // questions in a row that got no answer
+	MissingSince  time.Time // when the first of an unbroken row of "not registered" answers came
+	missingByName bool      // GitHub itself said so, by the name of its exception
+	Gone          bool      // two answers, far enough apart, said that it is not registered
+	// RegisteredAt is when the latest question was asked that GitHub answered with "registered".
+	RegisteredAt time.Time
+}
+
+// Note records GitHub's answer, or the error of the question.
+func (a *Answers) Note(call pool.Call[Answer], now time.Time) {
+	a.Removing = false
+	if call.Err != nil {
+		a.failures++
+		a.RetryAt = retryQuestionAt(call.Err, a.failures, now)
+		return
+	}
+	a.failures = 0
+	switch call.Result {
+	case Removed, PerhapsRemoved:
+		kube.SetIfZero(&a.RemovedAt, now)
+	case Busy:
+		a.Busy, a.MissingSince, a.missingByName = true, time.Time{}, false
+	case Registered:
+		a.MissingSince, a.missingByName, a.RegisteredAt = time.Time{}, false, a.AskedAt
+	case Missing, PerhapsMissing:
+		a.missingByName = a.missingByName || call.Result == Missing
+		if !kube.SetIfZero(&a.MissingSince, now) && now.Sub(a.MissingSince) >= AskMissingAgainAfter {
+			a.Gone = true
+		}
+	}
+}
+
+// Unregistered reports whether GitHub has removed the runner or doesn't know it: it gets no job any more, and is deleted in this pass.
+func (a *Answers) Unregistered() bool { return !a.RemovedAt.IsZero() || a.Gone }
+
+// RecordRemoved reports whether GitHub no longer has the runner's record although nobody asked to remove it.
+func (a *Answers) RecordRemoved() bool {
+	return (a.missingByName || a.Gone) && a.RemovedAt.IsZero()
+}
+
+// Registration identifies one registration of a runner on GitHub. A runner that loses its pod before it had a job gets
+// another one.
+type Registration struct {
+	Runner types.UID
+	ID     int
+}
+
+// Subject is a runner about whose registration GitHub is asked.
+type Subject struct {
+	Registration
+	Name string
+	// HasJob is set if the runner is believed to have a job, so that not every answer may cost it its pod.
+	HasJob bool
+	// Ended is set if its container has ended for good.
+	Ended bool
+}
+
+// question identifies a question about one registration of a runner of a set.
+type question struct {
+	set types.NamespacedName
+	Registration
+}
+
+// Questions asks GitHub about runners in the background and keeps the answers until the next pass. At most one question about a
+// registration is under way.
+type Questions struct {
+	github  func(context.Context, credentials.Reference) (GitHub, error)
+	removed *removals.Memory
+	calls   *pool.Calls[question, Answer]
+}
+
+// NewQuestions returns Questions, none of which is asked.
+func NewQuestions(options Options) *Questions {
+	return &Questions{
+		github: options.GitHub, removed: options.Removed,
+		calls: pool.NewCalls[question, Answer](options.Pool, options.Clock, func(q question) { options.Wake(q.set) }),
+	}
+}
+
+// Remove asks GitHub to remove a registration. It reports whether it has asked: it does not if a question about it is under way. The
+// set must not change afterwards, because the call outlasts the pass.
+func (q *Questions) Remove(set *v1alpha1.EphemeralRunnerSet, about Subject) bool {
+	return q.ask(set, about, deregisterRunner)
+}
+
+// LookUp asks GitHub whether a registration exists. It is like remove otherwise.
+func (q *Questions) LookUp(set *v1alpha1.EphemeralRunnerSet, about Subject) bool {
+	return q.ask(set, about, lookUpRunner)
+}
+
+func (q *Questions) ask(
+	set *v1alpha1.EphemeralRunnerSet, about Subject, do func(context.Context, GitHub, Subject) (Answer, error),
+) bool {
+	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
+	return q.calls.Go(key.String(), question{key, about.Registration}, func(ctx context.Context) (Answer, error) {
+		ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set), "runner", about.Name)
+		github, err := q.github(ctx, reference)
+		if err != nil {
+			return None, fmt.Errorf("ask GitHub about runner %s: %w", about.Name, err)
+		}
+		said, err := do(ctx, github, about)
+		if said == Removed || said == Missing && about.Ended {
+			q.removed.Note(about.Runner, about.ID)
+		}
+		if said == Busy {
+			q.removed.NoteBusy(types.NamespacedName{Namespace: key.Namespace, Name: about.Name}, about.Runner, about.ID)
+		}
+		return said, err
+	})
+}
+
+// Take returns the answer to the last question about a registration, or its error, a single time.
+func (q *Questions) Take(set types.NamespacedName, about Registration) (call pool.Call[Answer], answered bool) {
+	key := question{set, about}
+	call, asked := q.calls.Last(key)
+	if !asked || call.Running() {
+		return call, false
+	}
+	q.calls.Forget(key)
+	return call, true
+}
+
+// Forget drops the questions about registrations that are over.
+func (q *Questions) Forget(set types.NamespacedName, over ...Registration) {
+	for _, registration := range over {
+		q.calls.Forget(question{set: set, Registration: registration})
+	}
+}
+
+// deregisterRunner asks GitHub to remove a runner's registration. That of a runner that has ended is looked at first: it has no pod that
+// would prove that the id is its own.
+func deregisterRunner(ctx context.Context, github GitHub, about Subject) (Answer, error) {
+	if !about.Ended {
+		return removeRegistration(ctx, github, about.ID, about.HasJob)
+	}
+	switch said, err := lookUpRunner(ctx, github, about); said {
+	case Registered:
+		return removeRegistration(ctx, github, about.ID, about.HasJob)
+	case Missing:
+		return Removed, nil
+	case PerhapsMissing:
+		return PerhapsRemoved, nil
+	default:
+		return said, err
+	}
+}
+
+func removeRegistration(ctx context.Context, github GitHub, id int, hasJob bool) (Answer, error) {
+	switch err := github.RemoveRunner(ctx, id); {
+	case err == nil:
+		return Removed, nil
+	case isGone(err, hasJob):
+		return sureOr(err, Removed, PerhapsRemoved), nil
+	case errors.Is(err, actions.ErrJobStillRunning):
+		return Busy, nil
+	default:
+		return None, err
+	}
+}
+
+// lookUpRunner asks GitHub whether it has the runner. An id under which it has another one is not the runner's.
+func lookUpRunner(ctx context.Context, github GitHub, about Subject) (Answer, error) {
+	switch found, err := github.GetRunner(ctx, about.ID); {
+	case err == nil && !strings.EqualFold(found.Name, about.Name):
+		return Missing, nil
+	case err == nil:
+		return Registered, nil
+	case isGone(err, about.HasJob):
+		return sureOr(err, Missing, PerhapsMissing), nil
+	default:
+		return None, err
+	}
+}
+
+// isGone reports whether the answer is that there is no such runner. If the runner has a job the answer must name GitHub's
+// exception: any other 404 may come from a gateway in between, and would cost the job together with the runner's pod.
+func isGone(err error, hasJob bool) bool {
+	return errors.Is(err, actions.ErrRunnerNotFound) && (!hasJob || actions.NamesException(err))
+}
+
+func sureOr(err error, sure, perhaps Answer) Answer {
+	if actions.NamesException(err) {
+		return sure
+	}
+	return perhaps
+}
+
+// retryQuestionAt returns when GitHub may be asked again after that many failed questions in a row, the last of which failed
+// with err: not before the time that err names.
+func retryQuestionAt(err error, failures int, now time.Time) time.Time {
+	return actions.RetryAt(err, now.Add(requeue.Backoff(retryQuestionAfter, longestQuestionPause, failures)))
+}

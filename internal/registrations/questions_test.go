@@ -1,0 +1,131 @@
+package registrations
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+var (
+	start       = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	errNoAnswer = errors.New("connection reset")
+	// errRunnerNotFound is GitHub's own answer that there is no such runner.
+	errRunnerNotFound = &actions.Error{StatusCode: http.StatusNotFound, TypeName: "GitHub.Runners.AgentNotFoundException"}
+)
+
+// Log lines about a call to GitHub carry the name of the scale set, as users know it, and not that of the set that belongs to
+// it.
+func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged []string
+		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})))
+		defer cancel()
+		workers := pool.New(1, clock.RealClock{})
+		go func() { _ = workers.Start(ctx) }()
+		q := NewQuestions(Options{Pool: workers, Clock: clock.RealClock{}, GitHub: func(ctx context.Context, _ credentials.Reference) (GitHub, error) {
+			log.FromContext(ctx).Info("asked")
+			return nil, context.Canceled
+		}, Wake: func(types.NamespacedName) {}})
+		q.Remove(&v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: map[string]string{
+			v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "runners",
+		}}}, Subject{Name: "linux-x7k2p-runner-abcde"})
+		synctest.Wait()
+		if all := strings.Join(logged, "\n"); !strings.Contains(all, `"scaleSet"="runners/linux" "runner"="linux-x7k2p-runner-abcde"`) {
+			t.Errorf("logged %s", all)
+		}
+	})
+}
+
+// A gateway that can't reach GitHub answers 404 as well, without the name of GitHub's exception. That must not cost a runner
+// with a job.
+func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
+	unnamed := &actions.Error{Endpoint: actions.EndpointRemoveRunner, StatusCode: http.StatusNotFound}
+	for name, test := range map[string]struct {
+		err             error
+		protected       bool
+		removed, looked Answer
+		fails           bool
+	}{
+		"GitHub's, idle":          {errRunnerNotFound, false, Removed, Missing, false},
+		"GitHub's, with a job":    {errRunnerNotFound, true, Removed, Missing, false},
+		"without a name, idle":    {unnamed, false, PerhapsRemoved, PerhapsMissing, false},
+		"without a name, working": {unnamed, true, None, None, true},
+	} {
+		github, about := answering{err: test.err}, Subject{HasJob: test.protected}
+		if removed, err := deregisterRunner(t.Context(), github, about); removed != test.removed || (err != nil) != test.fails {
+			t.Errorf("%s: the removal is %v, %v", name, removed, err)
+		}
+		if looked, err := lookUpRunner(t.Context(), github, about); looked != test.looked || (err != nil) != test.fails {
+			t.Errorf("%s: the question is %v, %v", name, looked, err)
+		}
+	}
+}
+
+func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
+	github := naming{name: "original"}
+	if said, err := lookUpRunner(t.Context(), github, Subject{Name: "copy", HasJob: true}); said != Missing || err != nil {
+		t.Errorf("a copy: %v, %v", said, err)
+	}
+	if said, err := lookUpRunner(t.Context(), github, Subject{Name: "Original", HasJob: true}); said != Registered || err != nil {
+		t.Errorf("the runner itself, whose name GitHub has in small letters: %v, %v", said, err)
+	}
+}
+
+// answering is a GitHub that answers everything with one error.
+type answering struct {
+	GitHub
+	err error
+}
+
+func (a answering) RemoveRunner(context.Context, int) error { return a.err }
+
+func (a answering) GetRunner(context.Context, int) (*actions.RunnerReference, error) {
+	return nil, a.err
+}
+
+// naming is a GitHub that has a runner of one name under every id.
+type naming struct {
+	GitHub
+	name string
+}
+
+func (n naming) GetRunner(_ context.Context, id int) (*actions.RunnerReference, error) {
+	return &actions.RunnerReference{ID: id, Name: n.name}, nil
+}
+
+func TestRetryAt(t *testing.T) {
+	limited := func(wait time.Duration) error {
+		return &actions.RateLimitedError{Until: start.Add(wait), Err: errNoAnswer}
+	}
+	for name, test := range map[string]struct {
+		err      error
+		failures int
+		want     time.Duration
+	}{
+		"no answer":                        {err: errNoAnswer, want: retryQuestionAfter},
+		"no answer three times":            {errNoAnswer, 3, 4 * retryQuestionAfter},
+		"no answer for a long time":        {errNoAnswer, 100, longestQuestionPause},
+		"to be left alone for an hour":     {err: limited(time.Hour), want: time.Hour},
+		"to be left alone for a moment":    {err: limited(time.Second), want: retryQuestionAfter},
+		"to be left alone, until long ago": {err: limited(-time.Hour), want: retryQuestionAfter},
+	} {
+		if got := retryQuestionAt(test.err, max(1, test.failures), start).Sub(start); got != test.want {
+			t.Errorf("%s: asked again after %s, want %s", name, got, test.want)
+		}
+	}
+}
