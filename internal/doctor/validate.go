@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -66,6 +67,7 @@ func (c *checks) manifest(document []byte) error {
 	}
 	c.url(set.Spec.GitHubConfigUrl)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
+	c.secretName(set.Spec.GitHubConfigSecret, set.Spec.VaultConfig != nil && set.Spec.VaultConfig.Type != "")
 	c.set(set, "InvalidManifest")
 	return nil
 }
@@ -94,7 +96,12 @@ func nameOf(document []byte, place string) string {
 	if _ = yaml.Unmarshal(document, object); object.Name == "" {
 		return place
 	}
-	return setKind + " " + object.Namespace + "/" + object.Name
+	return objectPlace(setKind, object.Namespace, object.Name)
+}
+
+// objectPlace names an object in findings. Values and manifests often leave the namespace to a flag.
+func objectPlace(kind, namespace, name string) string {
+	return strings.TrimSpace(kind + " " + strings.TrimPrefix(namespace+"/"+name, "/"))
 }
 
 func (c *checks) url(url string) {
@@ -104,11 +111,24 @@ func (c *checks) url(url string) {
 	c.address(c.addresses.CheckGitHub("githubConfigUrl", url))
 }
 
+// secretName notes a name that no Secret can have. What is in a vault has names by other rules.
+func (c *checks) secretName(name string, inVault bool) {
+	if wrong := apivalidation.NameIsDNSSubdomain(name, false); name != "" && !inVault && len(wrong) > 0 {
+		c.add(v1alpha1.ReasonCredentialsMissing, fmt.Sprintf("githubConfigSecret is %q, and no Secret can have that name: %s", name, wrong[0]), "name a Secret as kubectl get secrets lists it")
+	}
+}
+
 // maxTimeout is the longest that the kind allows.
 const maxTimeout = 8760 * time.Hour
 
+// configURL is how the kind takes an address: with one or two names, and with nothing else but slashes at its ends.
+var configURL = regexp.MustCompile(`^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$`)
+
 // rules are those that the kind's schema has in CEL, which the check of the schema leaves out.
 func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) {
+	if parsed, err := actions.ParseConfigURL(spec.GitHubConfigUrl); err == nil && !configURL.MatchString(spec.GitHubConfigUrl) {
+		c.add(v1alpha1.ReasonInvalidConfigURL, fmt.Sprintf("githubConfigUrl %q has more than an address: the API server refuses it", spec.GitHubConfigUrl), "write it as "+parsed.String())
+	}
 	least, most := spec.MinRunners, spec.MaxRunners
 	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
 	for name, wait := range map[string]*metav1.Duration{"pendingTimeout": spec.PendingTimeout, "registrationTimeout": spec.RegistrationTimeout} {

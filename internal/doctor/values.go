@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,8 @@ type source struct {
 	release      dryrun.Release
 	// more says what else there are values in, which can't be read; "" if these are all.
 	more string
+	// guessed: nothing but what they have says that they are for the chart.
+	guessed bool
 }
 
 // values checks what the chart, the API server and the manager would refuse.
@@ -29,16 +32,24 @@ func (c *checks) values(from *source) error {
 	if err != nil {
 		return err
 	}
+	warnings := slices.DeleteFunc(slices.Clone(faults), func(fault dryrun.Fault) bool { return !fault.Warning })
+	faults = slices.DeleteFunc(faults, func(fault dryrun.Fault) bool { return fault.Warning })
 	for _, fault := range faults {
 		c.fault(from.chart, fault)
 	}
 	if said := len(c.findings); from.chart == charts.ScaleSet {
 		url := text(from.values["githubConfigUrl"])
 		c.url(url)
-		c.secret(from.values["githubConfigSecret"], url)
+		vault, _ := from.values["keyVault"].(map[string]any)
+		c.secret(from.values["githubConfigSecret"], url, text(vault["type"]) != "")
 		if len(faults) == 1 && faults[0].Path == "" && len(c.findings) > said {
 			c.findings = c.findings[said:] // the templates stop at the first thing, and it has a reason of its own
 		}
+	}
+	for _, warning := range warnings {
+		c.findings = append(c.findings, Finding{
+			Severity: Warning, Object: c.object, Reason: "InvalidValues", Message: warning.Message, Fix: "give a map there, as the chart's values.yaml does, or nothing",
+		})
 	}
 	if rendered != nil {
 		c.notes = append(c.notes, rendered.Notes...)
@@ -48,21 +59,25 @@ func (c *checks) values(from *source) error {
 			}
 		}
 	}
-	c.discount(from.more)
+	c.discount(from)
 	return nil
 }
 
-// discount makes warnings of problems that values of another place may solve. An unknown field is one whatever else there is.
-func (c *checks) discount(more string) {
-	if more == "" {
-		return
-	}
+// discount makes warnings of problems that may be none: values of another place may solve them, or the values may be another chart's. An
+// unknown field is a problem whatever else there is.
+func (c *checks) discount(from *source) {
 	for i := range c.findings {
-		if c.findings[i].Reason != "UnknownValue" {
+		if from.guessed || from.more != "" && c.findings[i].Reason != "UnknownValue" {
 			c.findings[i].Severity = Warning
 		}
 	}
-	c.notes = append(c.notes, c.object+": not checked: "+more)
+	if from.more != "" {
+		c.notes = append(c.notes, c.object+": not checked: "+from.more)
+	}
+	if from.guessed {
+		c.notes = append(c.notes, c.object+": taken for values of "+from.chart+", because it has a githubConfigUrl or a githubConfigSecret; "+
+			"what is wrong is a problem if a Chart.yaml beside the file says so")
+	}
 }
 
 // fault notes what a chart says of values, or the API server of an object, for which chart is "".
@@ -126,12 +141,13 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 // hookTemplateKey is where the ConfigMap of the scale set's chart has the template of job pods.
 const hookTemplateKey = "extension"
 
-// secret checks the name of a Secret, or credentials that are given as keys and values.
-func (c *checks) secret(secret any, url string) {
+// secret checks the name of a Secret, or of something in a vault, or credentials that are given as keys and values.
+func (c *checks) secret(secret any, url string, inVault bool) {
 	const fix = "name a Secret, or set github_token, or set github_app_id, github_app_installation_id and github_app_private_key"
 	switch given := secret.(type) {
 	case string:
 		c.require(given != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", fix)
+		c.secretName(given, inVault)
 	case map[string]any:
 		has := func(key string) bool { return strings.TrimSpace(text(given[key])) != "" }
 		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)
