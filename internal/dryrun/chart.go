@@ -117,8 +117,8 @@ func Render(chart string, values map[string]any, release Release) (*Rendered, []
 	if faults, err := checkSchema(chart, loaded.Schema, merged); err != nil || len(faults) > 0 {
 		return nil, append(warnings, faults...), err
 	}
-	rendered, faults, err := execute(loaded, all)
-	return rendered, append(warnings, faults...), err
+	rendered, faults := execute(loaded, all)
+	return rendered, append(warnings, faults...), nil
 }
 
 // logging is held while the output of the log that all of the program shares is another one.
@@ -150,7 +150,7 @@ func capabilities() *common.Capabilities {
 }
 
 // execute runs the templates. What a template says before it ends the rendering is kept as it is said: Helm puts it into a text of its own.
-func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault, error) {
+func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault) {
 	refusal := ""
 	functions := template.FuncMap{
 		"fail": func(message string) (string, error) {
@@ -161,10 +161,10 @@ func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault, er
 	}
 	texts, err := engine.Engine{CustomTemplateFuncs: functions}.Render(chart, values)
 	if refusal != "" {
-		return nil, []Fault{{Message: refusal}}, nil
+		return nil, []Fault{{Message: refusal}}
 	}
 	if err != nil { // a value of a type that no template expects
-		return nil, []Fault{{Message: err.Error()}}, nil
+		return nil, []Fault{{Message: err.Error()}}
 	}
 	rendered := &Rendered{}
 	for _, file := range slices.Sorted(maps.Keys(texts)) {
@@ -175,10 +175,10 @@ func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault, er
 			err = rendered.read(texts[file])
 		}
 		if err != nil { // Helm would say so, too
-			return nil, []Fault{{Message: fmt.Sprintf("%s renders what is no YAML: %v", file, err)}}, nil
+			return nil, []Fault{{Message: fmt.Sprintf("%s renders what is no YAML: %v", file, err)}}
 		}
 	}
-	return rendered, nil, nil
+	return rendered, nil
 }
 
 func (r *Rendered) read(text string) error {

@@ -190,20 +190,9 @@ func checkKeyReference(name, key string, at *field.Path) field.ErrorList {
 // checkResources checks names and amounts. A resource without a domain is Kubernetes' own, and there are few of them; of all others as much is
 // requested as is allowed.
 func checkResources(resources *corev1.ResourceRequirements, at *field.Path) (refused field.ErrorList) {
-	zero := resource.Quantity{}
 	for list, given := range map[string]corev1.ResourceList{"limits": resources.Limits, "requests": resources.Requests} {
 		for name, amount := range given {
-			at := at.Child(list).Child(string(name))
-			refused = append(refused, invalid(at, string(name), validation.IsQualifiedName(string(name)))...)
-			if !strings.Contains(string(name), "/") && !isStandardResource(name) {
-				refused = append(refused, field.Invalid(at, name, "must be a standard resource for containers"))
-			}
-			if amount.Cmp(zero) < 0 {
-				refused = append(refused, field.Invalid(at, amount.String(), "must be greater than or equal to 0"))
-			}
-			if isDevice(name) && amount.MilliValue()%1000 != 0 {
-				refused = append(refused, field.Invalid(at, amount.String(), "must be an integer"))
-			}
+			refused = append(refused, checkResource(name, amount, at.Child(list).Child(string(name)))...)
 		}
 	}
 	for name, amount := range resources.Requests {
@@ -217,6 +206,20 @@ func checkResources(resources *corev1.ResourceRequirements, at *field.Path) (ref
 		case limited && amount.Cmp(limit) > 0:
 			refused = append(refused, field.Invalid(at, amount.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
+	}
+	return refused
+}
+
+func checkResource(name corev1.ResourceName, amount resource.Quantity, at *field.Path) (refused field.ErrorList) {
+	refused = invalid(at, string(name), validation.IsQualifiedName(string(name)))
+	if !strings.Contains(string(name), "/") && !isStandardResource(name) {
+		refused = append(refused, field.Invalid(at, name, "must be a standard resource for containers"))
+	}
+	if amount.Sign() < 0 {
+		refused = append(refused, field.Invalid(at, amount.String(), "must be greater than or equal to 0"))
+	}
+	if isDevice(name) && amount.MilliValue()%1000 != 0 {
+		refused = append(refused, field.Invalid(at, amount.String(), "must be an integer"))
 	}
 	return refused
 }

@@ -38,19 +38,11 @@ func checkSource(source *corev1.VolumeSource, at *field.Path) (refused field.Err
 	if kinds > 1 {
 		refused = append(refused, field.Forbidden(at, "may not specify more than 1 volume type"))
 	}
-	if host := source.HostPath; host != nil {
-		at := at.Child("hostPath")
-		refused = append(refused, required(host.Path, at.Child("path"))...)
-		if slices.Contains(strings.Split(host.Path, "/"), "..") {
-			refused = append(refused, field.Invalid(at.Child("path"), host.Path, "must not contain '..'"))
-		}
-		if host.Type != nil {
-			refused = append(refused, oneOf(at.Child("type"), *host.Type, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
-				corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
-		}
-	}
 	if empty := source.EmptyDir; empty != nil && empty.SizeLimit != nil && empty.SizeLimit.Sign() < 0 {
 		refused = append(refused, field.Forbidden(at.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity"))
+	}
+	if host := source.HostPath; host != nil {
+		refused = append(refused, checkHostPath(host, at.Child("hostPath"))...)
 	}
 	if secret := source.Secret; secret != nil {
 		refused = append(refused, required(secret.SecretName, at.Child("secret", "secretName"))...)
@@ -60,8 +52,14 @@ func checkSource(source *corev1.VolumeSource, at *field.Path) (refused field.Err
 		refused = append(refused, required(config.Name, at.Child("configMap", "name"))...)
 		refused = append(refused, checkFiles(config.Items, config.DefaultMode, at.Child("configMap"))...)
 	}
+	if projected := source.Projected; projected != nil {
+		refused = append(refused, checkProjected(projected.Sources, at.Child("projected", "sources"))...)
+	}
 	if claim := source.PersistentVolumeClaim; claim != nil {
 		refused = append(refused, required(claim.ClaimName, at.Child("persistentVolumeClaim", "claimName"))...)
+	}
+	if claim := source.Ephemeral; claim != nil {
+		refused = append(refused, checkClaim(claim, at.Child("ephemeral", "volumeClaimTemplate"))...)
 	}
 	if server := source.NFS; server != nil {
 		refused = append(refused, required(server.Server, at.Child("nfs", "server"))...)
@@ -69,20 +67,31 @@ func checkSource(source *corev1.VolumeSource, at *field.Path) (refused field.Err
 			refused = append(refused, field.Invalid(at.Child("nfs", "path"), server.Path, "must be an absolute path"))
 		}
 	}
-	if claim := source.Ephemeral; claim != nil {
-		refused = append(refused, checkClaim(claim, at.Child("ephemeral", "volumeClaimTemplate"))...)
+	return refused
+}
+
+func checkHostPath(host *corev1.HostPathVolumeSource, at *field.Path) (refused field.ErrorList) {
+	refused = required(host.Path, at.Child("path"))
+	if slices.Contains(strings.Split(host.Path, "/"), "..") {
+		refused = append(refused, field.Invalid(at.Child("path"), host.Path, "must not contain '..'"))
 	}
-	if projected := source.Projected; projected != nil {
-		for i, part := range projected.Sources {
-			at := at.Child("projected", "sources").Index(i)
-			if part.Secret != nil {
-				refused = append(refused, required(part.Secret.Name, at.Child("secret", "name"))...)
-				refused = append(refused, checkFiles(part.Secret.Items, nil, at.Child("secret"))...)
-			}
-			if part.ConfigMap != nil {
-				refused = append(refused, required(part.ConfigMap.Name, at.Child("configMap", "name"))...)
-				refused = append(refused, checkFiles(part.ConfigMap.Items, nil, at.Child("configMap"))...)
-			}
+	if host.Type == nil {
+		return refused
+	}
+	return append(refused, oneOf(at.Child("type"), *host.Type, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
+		corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
+}
+
+func checkProjected(sources []corev1.VolumeProjection, at *field.Path) (refused field.ErrorList) {
+	for i, source := range sources {
+		at := at.Index(i)
+		if secret := source.Secret; secret != nil {
+			refused = append(refused, required(secret.Name, at.Child("secret", "name"))...)
+			refused = append(refused, checkFiles(secret.Items, nil, at.Child("secret"))...)
+		}
+		if config := source.ConfigMap; config != nil {
+			refused = append(refused, required(config.Name, at.Child("configMap", "name"))...)
+			refused = append(refused, checkFiles(config.Items, nil, at.Child("configMap"))...)
 		}
 	}
 	return refused
