@@ -104,9 +104,15 @@ func objectPlace(kind, namespace, name string) string {
 	return strings.TrimSpace(kind + " " + strings.TrimPrefix(namespace+"/"+name, "/"))
 }
 
+// configURL is how the kind takes an address: with one or two names, and with nothing else but slashes at its ends.
+var configURL = regexp.MustCompile(`^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$`)
+
 func (c *checks) url(url string) {
-	if _, err := actions.ParseConfigURL(url); err != nil {
+	if parsed, err := actions.ParseConfigURL(url); err != nil {
 		c.add(v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl")
+	} else if !configURL.MatchString(url) {
+		c.add(v1alpha1.ReasonInvalidConfigURL, fmt.Sprintf("githubConfigUrl is %q, which the API server refuses: it is more than an address", url),
+			"write it as "+parsed.URL.Scheme+"://"+parsed.URL.Host+"/"+strings.Trim(parsed.URL.Path, "/"))
 	}
 	c.address(c.addresses.CheckGitHub("githubConfigUrl", url))
 }
@@ -121,14 +127,8 @@ func (c *checks) secretName(name string, inVault bool) {
 // maxTimeout is the longest that the kind allows.
 const maxTimeout = 8760 * time.Hour
 
-// configURL is how the kind takes an address: with one or two names, and with nothing else but slashes at its ends.
-var configURL = regexp.MustCompile(`^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$`)
-
 // rules are those that the kind's schema has in CEL, which the check of the schema leaves out.
 func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) {
-	if parsed, err := actions.ParseConfigURL(spec.GitHubConfigUrl); err == nil && !configURL.MatchString(spec.GitHubConfigUrl) {
-		c.add(v1alpha1.ReasonInvalidConfigURL, fmt.Sprintf("githubConfigUrl %q has more than an address: the API server refuses it", spec.GitHubConfigUrl), "write it as "+parsed.String())
-	}
 	least, most := spec.MinRunners, spec.MaxRunners
 	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
 	for name, wait := range map[string]*metav1.Duration{"pendingTimeout": spec.PendingTimeout, "registrationTimeout": spec.RegistrationTimeout} {

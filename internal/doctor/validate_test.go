@@ -94,6 +94,8 @@ func TestValidateValues(t *testing.T) {
 		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: My_Secret":      {"CredentialsMissing"},
 		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: My_Secret\n" +
 			"keyVault: {type: azure_key_vault, azureKeyVault: {url: a, tenantId: b, clientId: c, certificatePath: d}}": {},
+		"githubConfigUrl: https://github.com/acme\nrunnerScaleSetName: Large":                                                      {"CredentialsMissing", "InvalidValues"}, // not one after the other
+		"githubConfigUrl: https://github.com/acme\ntemplate: {spec: {containers: [{name: runner, imagePullPolicy: no}]}}":          {"CredentialsMissing", "InvalidValues"},
 		good + "template: {spec: {containers: [{name: runner, imagePullPolicy: always}]}}":                                         {"InvalidValues"},
 		good + "template: {spec: {containers: [{name: runner, volumeMounts: [{name: a, mountPath: /a}]}]}}":                        {"InvalidValues"},
 		good + "listenerTemplate: {spec: {containers: [{name: listener, resources: {requests: {cpu: 2}, limits: {cpu: 1}}}]}}":     {"InvalidValues"},

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -28,29 +29,27 @@ type source struct {
 
 // values checks what the chart, the API server and the manager would refuse.
 func (c *checks) values(from *source) error {
-	rendered, faults, err := dryrun.Render(from.chart, from.values, from.release)
-	if err != nil {
-		return err
-	}
-	warnings := slices.DeleteFunc(slices.Clone(faults), func(fault dryrun.Fault) bool { return !fault.Warning })
-	faults = slices.DeleteFunc(faults, func(fault dryrun.Fault) bool { return fault.Warning })
-	for _, fault := range faults {
-		c.fault(from.chart, fault)
-	}
-	if said := len(c.findings); from.chart == charts.ScaleSet {
+	if from.chart == charts.ScaleSet {
 		url := text(from.values["githubConfigUrl"])
 		c.url(url)
 		vault, _ := from.values["keyVault"].(map[string]any)
 		c.secret(from.values["githubConfigSecret"], url, text(vault["type"]) != "")
-		if len(faults) == 1 && faults[0].Path == "" && len(c.findings) > said {
-			c.findings = c.findings[said:] // the templates stop at the first thing, and it has a reason of its own
-		}
 	}
-	for _, warning := range warnings {
-		c.findings = append(c.findings, Finding{
-			Severity: Warning, Object: c.object, Reason: "InvalidValues", Message: warning.Message, Fix: "give a map there, as the chart's values.yaml does, or nothing",
-		})
+	ofAccess := c.findings
+	rendered, faults, err := dryrun.Render(from.chart, from.values, from.release)
+	if stops := slices.ContainsFunc(faults, func(f dryrun.Fault) bool { return !f.Warning && f.Path == "" }); stops && len(c.findings) > 0 {
+		// The templates stop at the first thing. If that has been said, with a reason of its own, there may be more behind it.
+		rendered, faults, err = dryrun.Render(from.chart, withAccess(from.values), from.release)
+		c.admission = nil // which address is meant isn't known
 	}
+	if err != nil {
+		return err
+	}
+	c.findings = nil
+	for _, fault := range faults {
+		c.fault(from.chart, fault)
+	}
+	c.findings = append(c.findings, ofAccess...)
 	if rendered != nil {
 		c.notes = append(c.notes, rendered.Notes...)
 		for _, object := range rendered.Objects {
@@ -61,6 +60,11 @@ func (c *checks) values(from *source) error {
 	}
 	c.discount(from)
 	return nil
+}
+
+// withAccess returns values with an address and a Secret that no chart refuses.
+func withAccess(values map[string]any) map[string]any {
+	return loader.MergeMaps(values, map[string]any{"githubConfigUrl": "https://github.com/example", "githubConfigSecret": "example"})
 }
 
 // discount makes warnings of problems that may be none: values of another place may solve them, or the values may be another chart's. An
@@ -87,6 +91,8 @@ func (c *checks) fault(chart string, fault dryrun.Fault) {
 		invalid, unknown, list = "InvalidManifest", "InvalidManifest", "kubectl explain lists the fields"
 	}
 	switch belongs := dryrun.Belongs(chart, fault.Path); {
+	case fault.Warning:
+		c.findings = append(c.findings, Finding{Severity: Warning, Object: c.object, Reason: invalid, Message: fault.String(), Fix: "give a map there, as the chart's values.yaml does, or nothing"})
 	case !fault.Unknown:
 		c.add(invalid, fault.String(), "change it as the message says")
 	case belongs != "":

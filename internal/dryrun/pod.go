@@ -68,6 +68,9 @@ func (t podSpec) checkSettings(at *field.Path) (refused field.ErrorList) {
 	if t.DNSPolicy == corev1.DNSNone && (t.DNSConfig == nil || len(t.DNSConfig.Nameservers) == 0) {
 		refused = append(refused, field.Required(at.Child("dnsConfig", "nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None"))
 	}
+	if t.DNSConfig != nil {
+		refused = append(refused, checkDNS(t.DNSConfig, at.Child("dnsConfig"))...)
+	}
 	if t.PreemptionPolicy != nil {
 		refused = append(refused, oneOf(at.Child("preemptionPolicy"), *t.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 	}
@@ -90,6 +93,21 @@ func (t podSpec) checkSettings(at *field.Path) (refused field.ErrorList) {
 		refused = append(refused, checkID(at.Child("supplementalGroups").Index(i), &own.SupplementalGroups[i])...)
 	}
 	return append(refused, checkIdentity(at, own.RunAsUser, own.RunAsGroup, own.SeccompProfile)...)
+}
+
+func checkDNS(config *corev1.PodDNSConfig, at *field.Path) (refused field.ErrorList) {
+	if most := 3; len(config.Nameservers) > most {
+		refused = append(refused, field.Invalid(at.Child("nameservers"), config.Nameservers, fmt.Sprintf("must not have more than %d nameservers", most)))
+	}
+	for i, server := range config.Nameservers {
+		refused = append(refused, validation.IsValidIP(at.Child("nameservers").Index(i), server)...)
+	}
+	for i, domain := range config.Searches {
+		if domain != "." {
+			refused = append(refused, invalid(at.Child("searches").Index(i), domain, validation.IsDNS1123SubdomainWithUnderscore(strings.TrimSuffix(domain, ".")))...)
+		}
+	}
+	return refused
 }
 
 // checkNodes checks which nodes the pod selects and tolerates.

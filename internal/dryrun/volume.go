@@ -107,6 +107,9 @@ func checkClaim(claim *corev1.EphemeralVolumeSource, at *field.Path) (refused fi
 		refused = append(refused, oneOf(at.Child("spec", "accessModes").Index(i), mode,
 			corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod)...)
 	}
+	if class := spec.StorageClassName; class != nil && *class != "" {
+		refused = append(refused, invalid(at.Child("spec", "storageClassName"), *class, validation.IsDNS1123Subdomain(*class))...)
+	}
 	if spec.VolumeMode != nil {
 		refused = append(refused, oneOf(at.Child("spec", "volumeMode"), *spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
 	}
