@@ -118,7 +118,7 @@ func validate(inputs []input, set settings, beside parent, known controller) (*v
 			}
 		}
 	}
-	if err := v.set(set); err != nil {
+	if err := v.overlay(set); err != nil {
 		return nil, err
 	}
 	return v, v.values()
@@ -184,6 +184,20 @@ func (v *validation) object(document []byte, kind, place string) (err error) {
 		}
 	}
 	return nil
+}
+
+// nameOf returns the name of a scale set even if everything else in it is wrong. If it has no name, it returns the place.
+func nameOf(document []byte, place string) string {
+	object := &metav1.PartialObjectMetadata{}
+	if _ = yaml.Unmarshal(document, object); object.Name == "" {
+		return place
+	}
+	return objectPlace(setKind, object.Namespace, object.Name)
+}
+
+// objectPlace names an object in findings. Values and manifests often leave the namespace to a flag.
+func objectPlace(kind, namespace, name string) string {
+	return strings.TrimSpace(kind + " " + strings.TrimPrefix(namespace+"/"+name, "/"))
 }
 
 // list checks the items of a List, or of a list of scale sets.

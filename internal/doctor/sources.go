@@ -208,8 +208,8 @@ const maxDepth = 3
 
 // setting is a value as a flag of Helm's gives it.
 type setting struct {
-	flag *settingFlag
-	text string
+	flag  *settingFlag
+	given string
 }
 
 // settings are values of the command line. They win over those of files, in the order of settingFlags.
@@ -218,7 +218,7 @@ type settings []setting
 // settingFlag is one of Helm's flags for values.
 type settingFlag struct {
 	name, usage string
-	into        func(text string, values map[string]any) error
+	parse       func(text string, values map[string]any) error
 }
 
 // settingFlags are in the order in which Helm takes them, wherever they stand in the command line.
@@ -247,14 +247,14 @@ func setJSON(text string, values map[string]any) error {
 	return nil
 }
 
-// into sets them among values.
-func (s settings) into(values map[string]any) error {
+// applyTo sets them among values.
+func (s settings) applyTo(values map[string]any) error {
 	for _, flag := range settingFlags {
 		for _, one := range s {
 			if one.flag != flag {
 				continue
 			}
-			if err := flag.into(one.text, values); err != nil {
+			if err := flag.parse(one.given, values); err != nil {
 				return fmt.Errorf("--%s: %w", flag.name, err) // its text may be a secret
 			}
 		}
@@ -265,8 +265,8 @@ func (s settings) into(values map[string]any) error {
 // errNothingToSet says that values of the command line have none to belong to.
 var errNothingToSet = errors.New("--set and the like go with values of a chart, and there are only objects: change the values in these, or validate a file of values")
 
-// set adds the values of the command line as a document that lies on all others.
-func (v *validation) set(given settings) error {
+// overlay adds the values of the command line as a document that lies on all others.
+func (v *validation) overlay(given settings) error {
 	if len(given) == 0 {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (v *validation) set(given settings) error {
 		return errNothingToSet
 	}
 	alone := map[string]any{}
-	if err := given.into(alone); err != nil {
+	if err := given.applyTo(alone); err != nil {
 		return err
 	}
 	v.plain = append(v.plain, plainDocument{place: "the command line", fields: alone, settings: given})
@@ -289,7 +289,7 @@ func (v *validation) values() error {
 	for i, document := range v.plain {
 		chart := of[i]
 		if former := merged[chart]; former != nil && chart != "" && document.settings != nil {
-			if err := document.settings.into(former.fields); err != nil {
+			if err := document.settings.applyTo(former.fields); err != nil {
 				return err
 			}
 			continue

@@ -90,27 +90,13 @@ func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, invalid string) {
 	c.admit(limited{namespace: set.Namespace, url: set.Spec.GitHubConfigUrl, group: set.Spec.RunnerGroup, maxRunners: set.Spec.MaxRunners})
 }
 
-// nameOf returns the name of a scale set even if everything else in it is wrong. If it has no name, it returns the place.
-func nameOf(document []byte, place string) string {
-	object := &metav1.PartialObjectMetadata{}
-	if _ = yaml.Unmarshal(document, object); object.Name == "" {
-		return place
-	}
-	return objectPlace(setKind, object.Namespace, object.Name)
-}
-
-// objectPlace names an object in findings. Values and manifests often leave the namespace to a flag.
-func objectPlace(kind, namespace, name string) string {
-	return strings.TrimSpace(kind + " " + strings.TrimPrefix(namespace+"/"+name, "/"))
-}
-
-// configURL is how the kind takes an address: with one or two names, and with nothing else but slashes at its ends.
-var configURL = regexp.MustCompile(`^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$`)
+// acceptedURL is how the kind takes an address: with one or two names, and with nothing else but slashes at its ends.
+var acceptedURL = regexp.MustCompile(`^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$`)
 
 func (c *checks) url(url string) {
 	if parsed, err := actions.ParseConfigURL(url); err != nil {
 		c.add(v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl")
-	} else if !configURL.MatchString(url) {
+	} else if !acceptedURL.MatchString(url) {
 		c.add(v1alpha1.ReasonInvalidConfigURL, fmt.Sprintf("githubConfigUrl is %q, which the API server refuses: it is more than an address", url),
 			"write it as "+parsed.URL.Scheme+"://"+parsed.URL.Host+"/"+strings.Trim(parsed.URL.Path, "/"))
 	}

@@ -92,8 +92,10 @@ func checkPods(object map[string]any) (faults []Fault, err error) {
 		if json.Unmarshal(content, &pod.PodSpec) != nil { // which has been said
 			continue
 		}
-		for _, refused := range pod.check(at) {
-			faults = append(faults, Fault{Path: refused.Field, Message: refused.ErrorBody()})
+		for _, rule := range podRules {
+			for _, refused := range rule(pod, at) {
+				faults = append(faults, Fault{Path: refused.Field, Message: refused.ErrorBody()})
+			}
 		}
 	}
 	slices.SortFunc(faults, func(a, b Fault) int { return strings.Compare(a.String(), b.String()) })

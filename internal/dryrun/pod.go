@@ -31,13 +31,6 @@ var podRules = []func(podSpec, *field.Path) field.ErrorList{
 	podSpec.checkSpread, podSpec.checkSystem,
 }
 
-func (t podSpec) check(at *field.Path) (refused field.ErrorList) {
-	for _, rule := range podRules {
-		refused = append(refused, rule(t, at)...)
-	}
-	return refused
-}
-
 // checkNames checks the names of other objects, and those by which others know the pod.
 func (t podSpec) checkNames(at *field.Path) (refused field.ErrorList) {
 	runtimeClass := ""
