@@ -38,7 +38,7 @@ var deliveries = map[string]func(document []byte) ([]delivery, error){
 
 // delivered checks the values of an installation, if it is one of our charts or of a chart that has them below it.
 func (v *validation) delivered(kind string, given *delivery) error {
-	place := fmt.Sprintf("%s %s/%s", kind, given.namespace, given.name)
+	place := objectPlace(kind, given.namespace, given.name)
 	if given.unread != "" {
 		v.skipped = append(v.skipped, kind)
 		v.notes = append(v.notes, place+": not checked: "+given.unread)
