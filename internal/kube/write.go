@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -169,4 +171,71 @@ func SetAnnotation(object client.Object, key, value string) {
 	}
 	annotations[key] = value
 	object.SetAnnotations(annotations)
+}
+
+// PatchStatus writes the difference in status between before and object, if there is one, and reports whether it wrote. object is
+// updated with the server's answer.
+func PatchStatus(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
+	patch, err := difference(object, before)
+	if err != nil || patch == nil {
+		return false, err
+	}
+	if err := c.Status().Patch(ctx, object, patch); err != nil {
+		return false, fmt.Errorf("patch status: %w", err)
+	}
+	return true, nil
+}
+
+// Patch writes the difference in everything but status, if there is one, and reports whether it wrote. object is updated with the
+// server's answer.
+func Patch(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
+	patch, err := difference(object, before)
+	if err != nil || patch == nil {
+		return false, err
+	}
+	if err := c.Patch(ctx, object, patch); err != nil {
+		return false, fmt.Errorf("patch: %w", err)
+	}
+	return true, nil
+}
+
+// difference returns the merge patch that turns before into object, nil if they are alike.
+func difference(object, before client.Object) (client.Patch, error) {
+	data, err := client.MergeFrom(before).Data(object)
+	if err != nil {
+		return nil, fmt.Errorf("compare with what was read: %w", err)
+	}
+	if string(data) == "{}" {
+		return nil, nil
+	}
+	return client.RawPatch(types.MergePatchType, data), nil
+}
+
+// DropInherited removes the labels and annotations for which the predicate holds from an object that has them and isn't to. ARC copied all of
+// an AutoscalingRunnerSet's labels, and server-side apply leaves what others have written.
+func DropInherited(ctx context.Context, c client.Client, live, wanted client.Object, unwanted func(key string) bool) error {
+	after := live.DeepCopyObject().(client.Object)
+	rest := func(has, kept map[string]string) map[string]string {
+		has = maps.Clone(has)
+		maps.DeleteFunc(has, func(key, _ string) bool { _, keep := kept[key]; return !keep && unwanted(key) })
+		return has
+	}
+	after.SetLabels(rest(live.GetLabels(), wanted.GetLabels()))
+	after.SetAnnotations(rest(live.GetAnnotations(), wanted.GetAnnotations()))
+	if _, err := Patch(ctx, c, after, live); err != nil {
+		return fmt.Errorf("drop what %s has inherited from an installer: %w", client.ObjectKeyFromObject(live), err)
+	}
+	return nil
+}
+
+// UIDPrecondition makes a deletion fail unless it meets this very object: one that was recreated under its name stays.
+func UIDPrecondition(object client.Object) client.Preconditions {
+	return client.Preconditions{UID: new(object.GetUID())}
+}
+
+// UnchangedPrecondition makes a deletion fail, also if somebody has written to the object since it was read.
+func UnchangedPrecondition(object client.Object) client.Preconditions {
+	unchanged := UIDPrecondition(object)
+	unchanged.ResourceVersion = new(object.GetResourceVersion())
+	return unchanged
 }

@@ -2,14 +2,11 @@ package kube_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -67,31 +64,5 @@ func TestNamesakesKeepTheirFinalizers(t *testing.T) {
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(namesake), namesake); err != nil || !slices.Equal(namesake.Finalizers, []string{ours}) {
 		t.Errorf("the namesake has finalizers %v (%v), want its own", namesake.Finalizers, err)
-	}
-}
-
-// Once forgotten it is not kept any more: not by whoever writes the status of a pod all the time, either.
-func TestPodsWithoutARecordGetNoNewOne(t *testing.T) {
-	cluster := testkube.Shared(t)
-	c := cluster.Client()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.NewNamespace(t), Name: "pod"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "runner"}}},
-	}
-	if err := c.Create(t.Context(), pod); err != nil || len(pod.ManagedFields) == 0 {
-		t.Fatalf("Create() = %v, managed fields %v", err, pod.ManagedFields)
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "annotations": map[string]any{"a": "b"}, "managedFields": kube.ClearedManagedFields(),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(
-		c.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, patch)),
-		c.Status().Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"message":"runs"}}`))),
-	)
-	if err != nil || len(pod.ManagedFields) > 0 || pod.Annotations["a"] != "b" || pod.Status.Message != "runs" {
-		t.Errorf("error %v, managed fields %v, annotations %v, status %+v", err, pod.ManagedFields, pod.Annotations, pod.Status)
 	}
 }

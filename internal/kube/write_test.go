@@ -87,3 +87,72 @@ func runnerSet() *v1alpha1.EphemeralRunnerSet {
 		Spec:       v1alpha1.EphemeralRunnerSetSpec{MaxRunners: &most},
 	}
 }
+
+// newAPI returns a fake API server that has the objects, and a counter of its writes.
+func newAPI(t *testing.T, objects ...client.Object) (client.WithWatch, *int) {
+	t.Helper()
+	writes := new(int)
+	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).WithStatusSubresource(&v1alpha1.EphemeralRunner{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+				*writes++
+				return c.Patch(ctx, object, patch, options...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+				*writes++
+				return c.SubResource(name).Patch(ctx, object, patch, options...)
+			},
+		}).Build(), writes
+}
+
+func runnerWith(finalizers ...string) *v1alpha1.EphemeralRunner {
+	return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "r", UID: "uid", Finalizers: finalizers}}
+}
+
+func read(t *testing.T, c client.Client) *v1alpha1.EphemeralRunner {
+	t.Helper()
+	runner := &v1alpha1.EphemeralRunner{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "r"}, runner); err != nil {
+		t.Fatal(err)
+	}
+	return runner
+}
+
+func TestStatusIsWrittenWhereItDiffers(t *testing.T) {
+	c, writes := newAPI(t, runnerWith())
+	runner := read(t, c)
+	before := runner.DeepCopy()
+	if wrote, err := PatchStatus(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
+		t.Errorf("PatchStatus() = %t, %v with %d writes for no difference", wrote, err, *writes)
+	}
+	runner.Status.Reason = "Because"
+	if wrote, err := PatchStatus(t.Context(), c, runner, before); !wrote || err != nil {
+		t.Errorf("PatchStatus() = %t, %v", wrote, err)
+	}
+	if read(t, c).Status.Reason != "Because" || runner.ResourceVersion == before.ResourceVersion {
+		t.Error("the status was not written, or the object did not take the answer")
+	}
+}
+
+func TestMetadataIsWrittenWhereItDiffers(t *testing.T) {
+	c, writes := newAPI(t, runnerWith())
+	runner := read(t, c)
+	before := runner.DeepCopy()
+	if wrote, err := Patch(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
+		t.Errorf("Patch() = %t, %v with %d writes for no difference", wrote, err, *writes)
+	}
+	SetAnnotation(runner, "a", "b")
+	if wrote, err := Patch(t.Context(), c, runner, before); !wrote || err != nil || read(t, c).Annotations["a"] != "b" {
+		t.Errorf("Patch() = %t, %v", wrote, err)
+	}
+}
+
+func TestOnlyThisHoldsForOneObject(t *testing.T) {
+	runner := runnerWith()
+	runner.UID = "this"
+	only := UIDPrecondition(runner)
+	runner.UID = "another"
+	if only.UID == nil || *only.UID != "this" || only.ResourceVersion != nil {
+		t.Errorf("UIDPrecondition() = %+v, want the UID it was given and nothing else", only)
+	}
+}

@@ -1,6 +1,8 @@
 package kube_test
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"testing"
 
@@ -8,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -151,5 +154,31 @@ func TestApplyWritesTheObjectThatWasSeen(t *testing.T) {
 	set.apply(v1alpha1.EphemeralRunnerSetSpec{})
 	if _, err := kube.Apply(t.Context(), set.client, wanted(), seen); !kube.IsBehind(err) || len(set.live().Labels) > 0 {
 		t.Errorf("another object has the name: %v", err)
+	}
+}
+
+// Once forgotten it is not kept any more: not by whoever writes the status of a pod all the time, either.
+func TestPodsWithoutARecordGetNoNewOne(t *testing.T) {
+	cluster := testkube.Shared(t)
+	c := cluster.Client()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.NewNamespace(t), Name: "pod"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "runner"}}},
+	}
+	if err := c.Create(t.Context(), pod); err != nil || len(pod.ManagedFields) == 0 {
+		t.Fatalf("Create() = %v, managed fields %v", err, pod.ManagedFields)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "annotations": map[string]any{"a": "b"}, "managedFields": kube.ClearedManagedFields(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(
+		c.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, patch)),
+		c.Status().Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"message":"runs"}}`))),
+	)
+	if err != nil || len(pod.ManagedFields) > 0 || pod.Annotations["a"] != "b" || pod.Status.Message != "runs" {
+		t.Errorf("error %v, managed fields %v, annotations %v, status %+v", err, pod.ManagedFields, pod.Annotations, pod.Status)
 	}
 }
