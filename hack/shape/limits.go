@@ -27,7 +27,6 @@ var exceptions = map[string]limits{
 	"internal/controller/autoscalingrunnerset": {files: 27, arrows: 5.9, fragments: 23},
 	"internal/controller/ephemeralrunner":      {files: 26, arrows: 6.4, fragments: 37},
 	"internal/controller/ephemeralrunnerset":   {files: 28, arrows: 6.2, fragments: 28},
-	"internal/credentials":                     {files: 12, arrows: 3.8, fragments: 8},
 	"internal/doctor":                          {files: 17, arrows: 5.9, fragments: 9},
 	"internal/fakegithub":                      {files: 23, arrows: 4.7, fragments: 18},
 	"internal/fakegithub/state":                {files: 15, arrows: 5.4, fragments: 6},
