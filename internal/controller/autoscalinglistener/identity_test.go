@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -57,7 +59,8 @@ func marks() map[string]func(client.Object) {
 
 // ownerOf returns who owns an object that is the listener's.
 func ownerOf(object client.Object) client.Object {
-	if isAccess(object) {
+	switch object.(type) {
+	case *rbacv1.Role, *rbacv1.RoleBinding:
 		return newSet()
 	}
 	return newListener()
@@ -106,7 +109,7 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 				f.settle()
-				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStarting)
+				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonStarting)
 			})
 		}
 	}
@@ -144,7 +147,7 @@ func TestProxySecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name + "-proxy"}, Data: map[string][]byte{"theirs": nil}}
 	f.create(newSet(), newListener(), other)
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStarting)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonStarting)
 	if f.live(other) == nil {
 		t.Error("it is deleted as the Secret of a proxy that is no longer wanted")
 	}
@@ -179,7 +182,7 @@ func TestObjectsOfAFormerListenerMakeRoom(t *testing.T) {
 
 // restoredLabels are those of the objects of a listener, which a backup keeps while it loses their owner.
 func restoredLabels() map[string]string {
-	return ownLabels(newListener())
+	return ownership.Labels(newListener())
 }
 
 // What a backup has brought back without its owner makes room, once it has all labels of what is a listener's. Role and RoleBinding are
@@ -194,7 +197,7 @@ func TestObjectsThatABackupHasBroughtBackMakeRoom(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name, UID: "restored", Labels: restoredLabels()}}
 	f.create(pod, newSet(), newListener())
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStarting)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonStarting)
 	if now := f.pod(); now == nil || now.UID == "restored" || !metav1.IsControlledBy(now, newListener()) {
 		t.Errorf("the listener's pod is %+v", now)
 	}
@@ -264,7 +267,7 @@ func TestObjectsOfARCAreTakenOver(t *testing.T) {
 	}
 	f.create(newSet(), newListener())
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStarting)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonStarting)
 	if token := f.configuration().Token; token != "token-1" {
 		t.Errorf("the configuration has token %q", token)
 	}

@@ -1,4 +1,4 @@
-package autoscalinglistener
+package listenerpod
 
 import (
 	"context"
@@ -143,11 +143,11 @@ func newAdmission(t *testing.T) *admission {
 
 // admit returns the listener's pod as the API server would create it.
 func (a *admission) admit(ctx context.Context, namespace string, template *corev1.PodTemplateSpec, policy listenertemplate.Policy) (*corev1.Pod, error) {
-	builder := podBuilder{
-		listener:   newListener(func(l *v1alpha1.AutoscalingListener) { l.Namespace, l.Spec.Template = namespace, template }),
-		entrypoint: []string{listenertemplate.DefaultProgram}, metricsAddr: ":8080", proxy: "revision-1", policy: policy,
+	builder := Builder{
+		Listener:   newListener(func(l *v1alpha1.AutoscalingListener) { l.Namespace, l.Spec.Template = namespace, template }),
+		Entrypoint: []string{listenertemplate.DefaultProgram}, MetricsAddr: ":8080", Proxy: "revision-1", Policy: policy,
 	}
-	pod, err := builder.pod()
+	pod, err := builder.Pod()
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func (f *findings) variable(variable *corev1.EnvVar, ofListener bool) {
 	f.add(variable.Name == "KUBERNETES_SERVICE_HOST" || variable.Name == "https_proxy" && !ofProxy, "variable "+variable.Name)
 }
 
-// The fragments are what the API server takes, so that the test above is about the policy: without it, and where anything may run,
+// The fragments are what the API server takes, so that the test above is about the Policy: without it, and where anything may run,
 // each makes a pod.
 func TestFragmentsAreValidInThemselves(t *testing.T) {
 	a := newAdmission(t)

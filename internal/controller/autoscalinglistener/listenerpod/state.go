@@ -1,4 +1,4 @@
-package autoscalinglistener
+package listenerpod
 
 import (
 	"cmp"
@@ -12,103 +12,103 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// lostAfter is how long a node must be lost before its listener is replaced. The node controller has already waited for 40 s or
+// LostAfter is how long a node must be lost before its listener is replaced. The node controller has already waited for 40 s or
 // more; this is for nodes that come back right away.
-const lostAfter = 10 * time.Second
+const LostAfter = 10 * time.Second
 
-// Reasons of the condition Ready.
+// Reasons of the condition Ready that follow from the pod.
 const (
-	reasonReady         = "PodReady"
-	reasonStarting      = v1alpha1.ReasonListenerPodStarting
+	ReasonReady         = "PodReady"
+	ReasonStarting      = v1alpha1.ReasonListenerPodStarting
 	reasonNotListening  = v1alpha1.ReasonListenerNotListening
-	reasonReplacing     = "PodReplaced"
-	reasonPredecessor   = "WaitingForPredecessor"
-	reasonBackOff       = "BackOff"
+	ReasonReplacing     = "PodReplaced"
 	reasonPodFailed     = "PodFailed"
 	reasonNodeLost      = v1alpha1.ReasonNodeLost
 	reasonCrashLoop     = "CrashLoopBackOff"
-	reasonStopping      = "Stopping"
 	reasonUnschedulable = "Unschedulable"
-	reasonNameTaken     = v1alpha1.ReasonPodNameTaken
 )
 
-// podAction is what to do about a pod.
-type podAction int
+// Action is what to do about a pod.
+type Action int
 
+// What is done about a pod.
 const (
-	actionKeep podAction = iota
-	// actionReplace deletes the pod with its grace period.
-	actionReplace
-	// actionForceDelete deletes the pod without waiting for its node, which has stopped reporting.
-	actionForceDelete
-	// actionDeleteEnded deletes a pod that has ended. Its successor waits for the back-off.
-	actionDeleteEnded
+	// Keep leaves the pod as it is.
+	Keep Action = iota
+	// Replace deletes the pod with its grace period.
+	Replace
+	// ForceDelete deletes the pod without waiting for its node, which has stopped reporting.
+	ForceDelete
+	// DeleteEnded deletes a pod that has ended. Its successor waits for the back-off.
+	DeleteEnded
 )
 
-// podState is what the status says about a pod, and what to do about it.
-type podState struct {
-	action          podAction
-	ready           bool
-	reason, message string
-	// requeueAfter is after what time alone the state will change, zero for never.
-	requeueAfter time.Duration
+// State is what the status says about a pod, and what to do about it.
+type State struct {
+	Action Action
+	// Ready, Reason and Message are those of the listener's condition Ready.
+	Ready           bool
+	Reason, Message string
+	// RequeueAfter is after what time alone the state will change, zero for never.
+	RequeueAfter time.Duration
 }
 
-// demand is what a pod must meet to be kept.
-type demand struct {
-	hash string
-	// since is when the pod's ServiceAccount was created, zero if the cache doesn't have it. Tokens of an earlier account of that
+// Demand is what a pod must meet to be kept.
+type Demand struct {
+	// Hash is that of Builder.Hash.
+	Hash string
+	// Since is when the pod's ServiceAccount was created, zero if the cache doesn't have it. Tokens of an earlier account of that
 	// name are refused.
-	since time.Time
+	Since time.Time
 }
 
-// unwanted is the demand on a pod that should not exist: no pod meets it. An empty hash would match pods of ARC 0.14.
-var unwanted = demand{hash: "unwanted"}
+// Unwanted is the demand on a pod that should not exist: no pod meets it. An empty hash would match pods of ARC 0.14.
+var Unwanted = Demand{Hash: "unwanted"}
 
-// assess decides what to do about a pod, given the demand on it. If it is being deleted, that was first seen at deletingSince.
-func assess(pod *corev1.Pod, wanted demand, deletingSince, now time.Time) podState {
+// Assess decides what to do about a pod, given the demand on it. If it is being deleted, that was first seen at deletingSince.
+func Assess(pod *corev1.Pod, wanted Demand, deletingSince, now time.Time) State {
 	lost, since := lostNode(pod)
 	gone := now.Sub(since)
-	if gone < -lostAfter {
-		gone = lostAfter // our clock is behind or was set back, perhaps by hours, and jobs must not wait that long
+	if gone < -LostAfter {
+		gone = LostAfter // our clock is behind or was set back, perhaps by hours, and jobs must not wait that long
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return assessTerminating(pod, lost, now.Sub(deletingSince))
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-		return podState{action: actionDeleteEnded, reason: ended(pod), message: fmt.Sprintf("pod ended (%s): %s", pod.Status.Phase, endMessage(pod))}
+		return State{Action: DeleteEnded, Reason: ended(pod), Message: fmt.Sprintf("pod ended (%s): %s", pod.Status.Phase, endMessage(pod))}
 	case finalExit(pod) != nil:
-		return podState{action: actionDeleteEnded, reason: reasonPodFailed, message: fmt.Sprintf("%s, and its restartPolicy doesn't start it again",
+		return State{Action: DeleteEnded, Reason: reasonPodFailed, Message: fmt.Sprintf("%s, and its restartPolicy doesn't start it again",
 			exitMessage(v1alpha1.ListenerContainerName, finalExit(pod)))}
-	case lost && gone >= lostAfter:
-		return podState{action: actionForceDelete, reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting; the listener is started elsewhere", pod.Spec.NodeName)}
-	case pod.Annotations[v1alpha1.AnnotationIntegrityHash] != wanted.hash:
-		return podState{action: actionReplace, reason: reasonReplacing, message: "image, template, its policy, proxy, address, group, scale set or metrics port changed"}
-	case pod.CreationTimestamp.Time.Before(wanted.since):
-		return podState{action: actionReplace, reason: reasonReplacing, message: "its ServiceAccount was deleted and recreated; the API server refuses the pod's token"}
+	case lost && gone >= LostAfter:
+		return State{Action: ForceDelete, Reason: reasonNodeLost, Message: fmt.Sprintf("node %s stopped reporting; the listener is started elsewhere", pod.Spec.NodeName)}
+	case pod.Annotations[v1alpha1.AnnotationIntegrityHash] != wanted.Hash:
+		return State{Action: Replace, Reason: ReasonReplacing, Message: "image, template, its policy, proxy, address, group, scale set or metrics port changed"}
+	case pod.CreationTimestamp.Time.Before(wanted.Since):
+		return State{Action: Replace, Reason: ReasonReplacing, Message: "its ServiceAccount was deleted and recreated; the API server refuses the pod's token"}
 	case lost:
-		return podState{reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting", pod.Spec.NodeName), requeueAfter: lostAfter - gone}
+		return State{Reason: reasonNodeLost, Message: fmt.Sprintf("node %s stopped reporting", pod.Spec.NodeName), RequeueAfter: LostAfter - gone}
 	}
-	return describe(pod)
+	return Describe(pod)
 }
 
 // assessTerminating waits until the grace period has ended, unless the node is lost. The period is measured by our clock, from when
 // the deletion was first seen: deletionTimestamp is the API server's time, which may differ, and a pod that is force-deleted too
 // early doesn't close its session.
-func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) podState {
-	state := podState{reason: reasonReplacing, message: "the previous pod is closing its session"}
-	left := kube.GracePeriod(pod) + lostAfter - terminating
+func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) State {
+	state := State{Reason: ReasonReplacing, Message: "the previous pod is closing its session"}
+	left := kube.GracePeriod(pod) + LostAfter - terminating
 	if len(kube.PodKeepers(pod)) > 0 {
 		left = min(left, kube.KeptAfter-terminating)
 	}
 	switch {
 	case !lost && left > 0:
-		state.requeueAfter = left
+		state.RequeueAfter = left
 	case len(pod.Finalizers) > 0: // a forced deletion would not remove them
-		state.reason, state.message = v1alpha1.ReasonPodTerminating, kube.WhyTerminating(pod.Name, pod.DeletionTimestamp.Time, pod.Finalizers)
+		state.Reason, state.Message = v1alpha1.ReasonPodTerminating, kube.WhyTerminating(pod.Name, pod.DeletionTimestamp.Time, pod.Finalizers)
 	default:
-		state.action = actionForceDelete
-		state.message = fmt.Sprintf("node %s has not confirmed that the pod ended; no longer waiting for it", pod.Spec.NodeName)
+		state.Action = ForceDelete
+		state.Message = fmt.Sprintf("node %s has not confirmed that the pod ended; no longer waiting for it", pod.Spec.NodeName)
 	}
 	return state
 }
@@ -124,40 +124,26 @@ func lostNode(pod *corev1.Pod) (bool, time.Time) {
 	return ready.Status == corev1.ConditionFalse && containers.Status == corev1.ConditionTrue, ready.LastTransitionTime.Time
 }
 
-// assess decides what to do about a pod by what is known in this pass.
-func (p *pass) assess(pod *corev1.Pod, wanted demand) podState {
-	deletingSince, seen := p.memory.deletingSince[pod.UID]
-	if !seen {
-		deletingSince = p.now // read after the list, if it is being deleted at all
-	}
-	return assess(pod, wanted, deletingSince, p.now)
-}
-
-// assessAsIs describes a pod without any demand on it: whether it is running.
-func (p *pass) assessAsIs(pod *corev1.Pod) podState {
-	return p.assess(pod, demand{hash: pod.Annotations[v1alpha1.AnnotationIntegrityHash]})
-}
-
-// describe returns the state of a pod that is kept.
-func describe(pod *corev1.Pod) podState {
+// Describe returns the state of a pod that is kept.
+func Describe(pod *corev1.Pod) State {
 	if ready := kube.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
-		return podState{ready: true, reason: reasonReady}
+		return State{Ready: true, Reason: ReasonReady}
 	}
 	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		return podState{reason: cmp.Or(scheduled.Reason, reasonUnschedulable), message: scheduled.Message}
+		return State{Reason: cmp.Or(scheduled.Reason, reasonUnschedulable), Message: scheduled.Message}
 	}
 	running := false
 	for _, status := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
 		if waiting := status.State.Waiting; waiting != nil && !ordinaryWait(waiting.Reason) {
-			return podState{reason: waiting.Reason, message: waitMessage(pod, status)}
+			return State{Reason: waiting.Reason, Message: waitMessage(pod, status)}
 		}
 		running = running || status.Name == v1alpha1.ListenerContainerName && status.State.Running != nil
 	}
 	if running {
-		return podState{reason: reasonNotListening, message: fmt.Sprintf("the listener is running but has no session on GitHub yet, or GitHub leaves its polls unanswered; "+
+		return State{Reason: reasonNotListening, Message: fmt.Sprintf("the listener is running but has no session on GitHub yet, or GitHub leaves its polls unanswered; "+
 			"kubectl logs -n %s %s shows which", pod.Namespace, pod.Name)}
 	}
-	return podState{reason: reasonStarting, message: "the pod is starting"}
+	return State{Reason: ReasonStarting, Message: "the pod is starting"}
 }
 
 // ordinaryWait reports whether the reason is one for which every container waits when it starts.

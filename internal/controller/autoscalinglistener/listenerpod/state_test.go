@@ -1,4 +1,4 @@
-package autoscalinglistener
+package listenerpod
 
 import (
 	"strings"
@@ -68,74 +68,74 @@ func TestAssess(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
-		want   podState
+		want   State
 	}{
-		"ready":           {func(*corev1.Pod) {}, podState{ready: true, reason: reasonReady}},
-		"of another spec": {func(p *corev1.Pod) { p.Annotations = nil }, podState{action: actionReplace, reason: reasonReplacing}},
-		"evicted":         {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{action: actionDeleteEnded, reason: "Evicted"}},
+		"ready":           {func(*corev1.Pod) {}, State{Ready: true, Reason: ReasonReady}},
+		"of another spec": {func(p *corev1.Pod) { p.Annotations = nil }, State{Action: Replace, Reason: ReasonReplacing}},
+		"evicted":         {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, State{Action: DeleteEnded, Reason: "Evicted"}},
 		"node removed": {func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"})
-		}, podState{action: actionDeleteEnded, reason: "DeletionByPodGC"}},
-		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{action: actionDeleteEnded, reason: reasonPodFailed}},
-		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, requeueAfter: 6 * time.Second}},
-		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, podState{action: actionForceDelete, reason: reasonNodeLost}},
-		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, podState{reason: reasonNodeLost, requeueAfter: lostAfter + time.Second}},
-		"node lost":                        {func(p *corev1.Pod) { losesNode(p, lostAfter) }, podState{action: actionForceDelete, reason: reasonNodeLost}},
+		}, State{Action: DeleteEnded, Reason: "DeletionByPodGC"}},
+		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, State{Action: DeleteEnded, Reason: reasonPodFailed}},
+		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, State{Reason: reasonNodeLost, RequeueAfter: 6 * time.Second}},
+		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, State{Action: ForceDelete, Reason: reasonNodeLost}},
+		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, State{Reason: reasonNodeLost, RequeueAfter: LostAfter + time.Second}},
+		"node lost":                        {func(p *corev1.Pod) { losesNode(p, LostAfter) }, State{Action: ForceDelete, Reason: reasonNodeLost}},
 		"readiness gate": {func(p *corev1.Pod) {
 			losesNode(p, time.Hour)
 			p.Spec.ReadinessGates = make([]corev1.PodReadinessGate, 1)
-		}, podState{reason: reasonStarting}},
-		"terminating, node lost": {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)); losesNode(p, 0) }, podState{action: actionForceDelete, reason: reasonReplacing}},
-		"creating":               {func(p *corev1.Pod) { notReady(p, waiting("ContainerCreating")) }, podState{reason: reasonStarting}},
-		"crashing":               {func(p *corev1.Pod) { notReady(p, waiting(reasonCrashLoop)) }, podState{reason: reasonCrashLoop}},
-		"no image":               {func(p *corev1.Pod) { notReady(p, waiting("ImagePullBackOff")) }, podState{reason: "ImagePullBackOff"}},
+		}, State{Reason: ReasonStarting}},
+		"terminating, node lost": {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)); losesNode(p, 0) }, State{Action: ForceDelete, Reason: ReasonReplacing}},
+		"creating":               {func(p *corev1.Pod) { notReady(p, waiting("ContainerCreating")) }, State{Reason: ReasonStarting}},
+		"crashing":               {func(p *corev1.Pod) { notReady(p, waiting(reasonCrashLoop)) }, State{Reason: reasonCrashLoop}},
+		"no image":               {func(p *corev1.Pod) { notReady(p, waiting("ImagePullBackOff")) }, State{Reason: "ImagePullBackOff"}},
 		"no session": {func(p *corev1.Pod) {
 			notReady(p, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
-		}, podState{reason: reasonNotListening}},
+		}, State{Reason: reasonNotListening}},
 		"unschedulable": {func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"}}
-		}, podState{reason: reasonUnschedulable}},
-		"just made":                  {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, podState{reason: reasonStarting}},
-		"as old as its account":      {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade) }, podState{ready: true, reason: reasonReady}},
-		"older than its account":     {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade.Add(-time.Second)) }, podState{action: actionReplace, reason: reasonReplacing}},
-		"ended beside a sidecar":     {endedBesideSidecar(corev1.RestartPolicyNever, 137), podState{action: actionDeleteEnded, reason: reasonPodFailed}},
-		"restarted beside a sidecar": {endedBesideSidecar(corev1.RestartPolicyAlways, 137), podState{reason: reasonStarting}},
-		"done beside a sidecar":      {endedBesideSidecar(corev1.RestartPolicyOnFailure, 0), podState{action: actionDeleteEnded, reason: reasonPodFailed}},
-		"failed beside a sidecar":    {endedBesideSidecar(corev1.RestartPolicyOnFailure, 1), podState{reason: reasonStarting}},
+		}, State{Reason: reasonUnschedulable}},
+		"just made":                  {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, State{Reason: ReasonStarting}},
+		"as old as its account":      {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade) }, State{Ready: true, Reason: ReasonReady}},
+		"older than its account":     {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade.Add(-time.Second)) }, State{Action: Replace, Reason: ReasonReplacing}},
+		"ended beside a sidecar":     {endedBesideSidecar(corev1.RestartPolicyNever, 137), State{Action: DeleteEnded, Reason: reasonPodFailed}},
+		"restarted beside a sidecar": {endedBesideSidecar(corev1.RestartPolicyAlways, 137), State{Reason: ReasonStarting}},
+		"done beside a sidecar":      {endedBesideSidecar(corev1.RestartPolicyOnFailure, 0), State{Action: DeleteEnded, Reason: reasonPodFailed}},
+		"failed beside a sidecar":    {endedBesideSidecar(corev1.RestartPolicyOnFailure, 1), State{Reason: ReasonStarting}},
 		"restarted by its container's policy": {func(p *corev1.Pod) {
 			endedBesideSidecar(corev1.RestartPolicyNever, 1)(p)
 			p.Spec.Containers[0].RestartPolicy = new(corev1.ContainerRestartPolicyOnFailure)
-		}, podState{reason: reasonStarting}},
+		}, State{Reason: ReasonStarting}},
 		"restarted by a rule, perhaps": {func(p *corev1.Pod) {
 			endedBesideSidecar(corev1.RestartPolicyNever, 1)(p)
 			p.Spec.Containers[0].RestartPolicyRules = make([]corev1.ContainerRestartRule, 1)
-		}, podState{reason: reasonStarting}},
+		}, State{Reason: ReasonStarting}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := assess(aPod(test.change), demand{hash: "hash", since: accountMade}, noon, noon)
-			if !got.ready && got.message == "" {
+			got := Assess(aPod(test.change), Demand{Hash: "hash", Since: accountMade}, noon, noon)
+			if !got.Ready && got.Message == "" {
 				t.Error("there is no message")
 			}
-			got.message = ""
+			got.Message = ""
 			if got != test.want {
-				t.Errorf("assess() = %+v, want %+v", got, test.want)
+				t.Errorf("Assess() = %+v, want %+v", got, test.want)
 			}
 		})
 	}
 }
 
-// However far the API server's clock is from ours, a pod has its grace period, and no more than lostAfter beyond it.
+// However far the API server's clock is from ours, a pod has its grace period, and no more than LostAfter beyond it.
 func TestTerminatingPodHasItsGracePeriodByOurClock(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"as ours": 0, "behind": -time.Hour, "ahead": time.Hour} {
 		pod := aPod(func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute+ahead)) })
-		for elapsed, want := range map[time.Duration]podState{
-			0:                       {requeueAfter: time.Minute + lostAfter},
-			time.Minute:             {requeueAfter: lostAfter},
-			time.Minute + lostAfter: {action: actionForceDelete},
+		for elapsed, want := range map[time.Duration]State{
+			0:                       {RequeueAfter: time.Minute + LostAfter},
+			time.Minute:             {RequeueAfter: LostAfter},
+			time.Minute + LostAfter: {Action: ForceDelete},
 		} {
-			got := assess(pod, demand{hash: "hash"}, noon, noon.Add(elapsed))
-			if got.action != want.action || got.requeueAfter != want.requeueAfter || got.reason != reasonReplacing {
+			got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(elapsed))
+			if got.Action != want.Action || got.RequeueAfter != want.RequeueAfter || got.Reason != ReasonReplacing {
 				t.Errorf("API server's clock %s, after %s: %+v, want %+v", name, elapsed, got, want)
 			}
 		}
@@ -148,11 +148,11 @@ func TestTerminatingPodThatSomebodyKeepsIsLeftAndSaid(t *testing.T) {
 		deletedAt(p, noon.Add(time.Minute))
 		p.Finalizers = []string{"example.com/hold"}
 	})
-	if got := assess(pod, demand{hash: "hash"}, noon, noon.Add(time.Minute)); got.reason != reasonReplacing || got.requeueAfter != lostAfter {
+	if got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute)); got.Reason != ReasonReplacing || got.RequeueAfter != LostAfter {
 		t.Errorf("within its time: %+v", got)
 	}
-	got := assess(pod, demand{hash: "hash"}, noon, noon.Add(time.Minute+lostAfter))
-	if got.action != actionKeep || got.reason != v1alpha1.ReasonPodTerminating || !strings.Contains(got.message, "example.com/hold") {
+	got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute+LostAfter))
+	if got.Action != Keep || got.Reason != v1alpha1.ReasonPodTerminating || !strings.Contains(got.Message, "example.com/hold") {
 		t.Errorf("%+v, want it left, and who keeps it", got)
 	}
 }
@@ -163,7 +163,7 @@ func TestCrashLoopSaysHowOftenAndWhereToLook(t *testing.T) {
 		p.Status.ContainerStatuses[0].RestartCount = 4
 		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
 	})
-	message := assess(pod, demand{hash: "hash"}, noon, noon).message
+	message := Assess(pod, Demand{Hash: "hash"}, noon, noon).Message
 	for _, part := range []string{"4 restarts", "137", "OOMKilled", "kubectl logs -n ns pod -c listener --previous"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("%q does not say %q", message, part)
