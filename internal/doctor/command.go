@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
@@ -92,7 +93,7 @@ func doctorCommand(ctx context.Context, arguments []string, stdout, stderr io.Wr
 	if options.Output != "text" && options.Output != "json" {
 		return fmt.Errorf("-o %q is unknown; use text or json", options.Output)
 	}
-	cluster, err := connect(*kubeconfig)
+	cluster, err := snapshot.Connect(*kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package doctor
+package diagnosis
 
 import (
 	"cmp"
@@ -10,13 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
 
 const jobRunner = "linux-abcde-runner-fghij"
 
 // hooked gives the set runners that run jobs in pods of their own, with a template of these pods or without.
-func hooked(template bool) func(*Snapshot) {
-	return func(s *Snapshot) {
+func hooked(template bool) func(*snapshot.Snapshot) {
+	return func(s *snapshot.Snapshot) {
 		runner := corev1.Container{Name: "runner", Env: []corev1.EnvVar{{Name: "ACTIONS_RUNNER_CONTAINER_HOOKS", Value: "/home/runner/k8s/index.js"}}}
 		if template {
 			runner.Env = append(runner.Env, corev1.EnvVar{Name: "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE", Value: "/template.yaml"})
@@ -87,7 +89,7 @@ func TestJobPods(t *testing.T) {
 					set.Pods = append(set.Pods, pod)
 				}
 			}
-			set.splitJobPods(test.pods)
+			set.SortPods(test.pods)
 			findings := Diagnose(snapshot)
 			if test.want == "" {
 				if len(findings) > 0 {
@@ -110,21 +112,9 @@ func TestJobPods(t *testing.T) {
 func TestRejectedJobPodIsKnownByItsEvent(t *testing.T) {
 	event := corev1.Event{Reason: "OutOfmemory", Message: "Node didn't have enough resource: memory", LastTimestamp: metav1.Now(),
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: jobRunner + "-workflow"}}
-	findings := Diagnose(healthy(hooked(true), func(s *Snapshot) { s.Sets[0].Warnings = s.Sets[0].concerned([]corev1.Event{event}) }))
-	if len(findings) != 1 || findings[0].Reason != "OutOfmemory" || findings[0].Severity != Warning || !strings.Contains(findings[0].Message, "1 job pod was rejected") {
+	findings := Diagnose(healthy(hooked(true), func(s *snapshot.Snapshot) { s.Sets[0].Warnings = []corev1.Event{event} }))
+	if len(findings) != 1 || findings[0].Reason != "OutOfmemory" || findings[0].Severity != finding.Warning || !strings.Contains(findings[0].Message, "1 job pod was rejected") {
 		t.Errorf("found %+v", findings)
-	}
-}
-
-func TestJobPodsAreCountedApart(t *testing.T) {
-	snapshot := healthy(hooked(true))
-	snapshot.Sets[0].Pods = []corev1.Pod{jobPod("-workflow", true, corev1.PodStatus{}), {ObjectMeta: metav1.ObjectMeta{Name: jobRunner, Labels: map[string]string{v1alpha1.LabelRunner: "True"}}}}
-	snapshot.Sets[0].splitJobPods(nil)
-	if set := &snapshot.Sets[0]; len(set.Pods) != 1 || len(set.JobPods) != 1 {
-		t.Errorf("%d runner pods, %d job pods", len(set.Pods), len(set.JobPods))
-	}
-	if line := (&Report{Sets: summaries(snapshot)}).text(); !strings.Contains(line, "0 failed, 1 job pod, listener") {
-		t.Errorf("%q", line)
 	}
 }
 

@@ -1,4 +1,4 @@
-package doctor
+package diagnosis
 
 import (
 	"slices"
@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -41,7 +43,7 @@ func TestAllOfAFullQuotaIsTold(t *testing.T) {
 			"persistentvolumeclaims", "gold.storageclass.storage.k8s.io/requests.storage")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			findings := Diagnose(healthy(func(s *Snapshot) { s.Sets[0].Quotas = test.quotas }))
+			findings := Diagnose(healthy(func(s *snapshot.Snapshot) { s.Sets[0].Quotas = test.quotas }))
 			if test.want == "" && len(findings) == 0 {
 				return
 			}
@@ -56,7 +58,7 @@ func TestStorageCountsWhereRunnersClaimIt(t *testing.T) {
 	for _, r := range []corev1.ResourceName{
 		"persistentvolumeclaims", "count/persistentvolumeclaims", "requests.storage", "gold.storageclass.storage.k8s.io/requests.storage",
 	} {
-		findings := Diagnose(healthy(func(s *Snapshot) {
+		findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
 			s.Sets[0].Quotas = []corev1.ResourceQuota{usedUpQuota("team", r)}
 			s.Sets[0].Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 		}))
@@ -88,11 +90,11 @@ func TestLostJobsAreToldByCause(t *testing.T) {
 		r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: string(cause), LostCause: cause, Message: "what happened to " + name}
 		return r
 	}
-	findings := Diagnose(healthy(func(s *Snapshot) {
+	findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
 		s.Sets[0].Status.LostJobs = 9
 		s.Sets[0].Runners = append(s.Sets[0].Runners, lost("one", v1alpha1.LostCauseEvicted), lost("two", v1alpha1.LostCauseEvicted), lost("three", v1alpha1.LostCauseOOMKilled))
 	}))
-	if len(findings) != 1 || findings[0].Reason != "JobLost" || findings[0].Severity != Warning {
+	if len(findings) != 1 || findings[0].Reason != "JobLost" || findings[0].Severity != finding.Warning {
 		t.Fatalf("found %+v, want the lost jobs only", findings)
 	}
 	said := findings[0].Message + " | " + findings[0].Fix
@@ -107,7 +109,7 @@ func TestLostJobsAreToldByCause(t *testing.T) {
 func TestKeptRunnersAreNotWhatIsWanted(t *testing.T) {
 	now := time.Now()
 	for ago, want := range map[time.Duration]bool{time.Minute: false, countedFor: true} {
-		findings := Diagnose(healthy(func(s *Snapshot) {
+		findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
 			r := v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
 			r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, LostCause: v1alpha1.LostCauseEvicted}
 			report.SetConditions(&r.Status.Conditions, 1, now.Add(-ago), report.Unready("Evicted", "evicted", true)...)
@@ -116,7 +118,7 @@ func TestKeptRunnersAreNotWhatIsWanted(t *testing.T) {
 			set.Status.CurrentRunners, set.Status.FailedEphemeralRunners = set.Status.CurrentRunners+1, 1
 			set.Status.DesiredRunners = set.Status.CurrentRunners
 		}))
-		found := slices.ContainsFunc(findings, func(f Finding) bool { return f.Reason == "RunnersMissing" })
+		found := slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Reason == "RunnersMissing" })
 		if found != want {
 			t.Errorf("lost %s ago: found %+v, RunnersMissing: want %t", ago, findings, want)
 		}
@@ -131,33 +133,35 @@ func TestKeptObjectsAreFound(t *testing.T) {
 	}
 	const foreign = "example.com/backup"
 	for name, test := range map[string]struct {
-		change  func(s *Set)
+		change  func(s *snapshot.Set)
 		message string // "" if nothing is found
 	}{
-		"set":        {func(s *Set) { s.ObjectMeta = kept(time.Minute, foreign) }, "kubectl patch autoscalingrunnerset kept --namespace runners"},
-		"runner set": {func(s *Set) { s.RunnerSets[0].ObjectMeta = kept(time.Minute, foreign) }, "kubectl patch ephemeralrunnerset kept"},
-		"runner": {func(s *Set) {
+		"set":        {func(s *snapshot.Set) { s.ObjectMeta = kept(time.Minute, foreign) }, "kubectl patch autoscalingrunnerset kept --namespace runners"},
+		"runner set": {func(s *snapshot.Set) { s.RunnerSets[0].ObjectMeta = kept(time.Minute, foreign) }, "kubectl patch ephemeralrunnerset kept"},
+		"runner": {func(s *snapshot.Set) {
 			s.Runners = []v1alpha1.EphemeralRunner{{ObjectMeta: kept(time.Minute, foreign)}, {ObjectMeta: kept(time.Minute, foreign)}}
 		}, "2 objects can't be deleted; the first: EphemeralRunner runners/kept"},
-		"ended pod": {func(s *Set) {
+		"ended pod": {func(s *snapshot.Set) {
 			s.Pods = []corev1.Pod{{ObjectMeta: kept(time.Minute, foreign), Status: corev1.PodStatus{Phase: corev1.PodFailed}}}
 		}, "kubectl patch pod kept"},
-		"listener":          {func(s *Set) { s.Listener = &v1alpha1.AutoscalingListener{ObjectMeta: kept(time.Minute, foreign)} }, "kubectl patch autoscalinglistener kept"},
-		"garbage collector": {func(s *Set) { s.ObjectMeta = kept(time.Minute, "foregroundDeletion") }, "garbage collector's"},
-		"a Secret, as the set says": {func(s *Set) {
+		"listener": {func(s *snapshot.Set) {
+			s.Listener = &v1alpha1.AutoscalingListener{ObjectMeta: kept(time.Minute, foreign)}
+		}, "kubectl patch autoscalinglistener kept"},
+		"garbage collector": {func(s *snapshot.Set) { s.ObjectMeta = kept(time.Minute, "foregroundDeletion") }, "garbage collector's"},
+		"a Secret, as the set says": {func(s *snapshot.Set) {
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonForeignFinalizers, Message: "Secret x"})
 		}, "Secret x"},
-		"just now": {func(s *Set) { s.ObjectMeta = kept(time.Second, foreign) }, ""},
-		"a job runs": {func(s *Set) {
+		"just now": {func(s *snapshot.Set) { s.ObjectMeta = kept(time.Second, foreign) }, ""},
+		"a job runs": {func(s *snapshot.Set) {
 			s.Runners = []v1alpha1.EphemeralRunner{{ObjectMeta: kept(time.Hour, foreign, v1alpha1.FinalizerEphemeralRunner)}}
 		}, ""},
-		"ARC's runner set": {func(s *Set) {
+		"ARC's runner set": {func(s *snapshot.Set) {
 			s.RunnerSets[0].ObjectMeta = kept(time.Hour, "ephemeralrunner.actions.github.com/finalizer")
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := ""
-			for _, f := range Diagnose(healthy(func(s *Snapshot) { s.Sets[0].Now = now; test.change(&s.Sets[0]) })) {
+			for _, f := range Diagnose(healthy(func(s *snapshot.Snapshot) { s.Sets[0].Now = now; test.change(&s.Sets[0]) })) {
 				if f.Reason == v1alpha1.ReasonForeignFinalizers {
 					found = f.Message
 				}
@@ -172,20 +176,22 @@ func TestKeptObjectsAreFound(t *testing.T) {
 // Objects of a moment ago are the manager's to remove.
 func TestOwnerlessObjects(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*Set)
+		change func(*snapshot.Set)
 		want   string
 	}{
-		"all have owners":         {func(*Set) {}, ""},
-		"a runner":                {func(s *Set) { s.Runners[0].OwnerReferences = nil }, "1 object has"},
-		"a pod":                   {func(s *Set) { s.Pods[0].OwnerReferences = nil }, "the first: Pod one"},
-		"a runner of another":     {func(s *Set) { s.Runners[0].OwnerReferences[0].UID = "former" }, "EphemeralRunner one"},
-		"a runner set":            {func(s *Set) { s.RunnerSets[0].OwnerReferences = nil }, "EphemeralRunnerSet set"},
-		"a new one":               {func(s *Set) { s.Pods[0].OwnerReferences, s.Pods[0].CreationTimestamp = nil, metav1.NewTime(s.Now) }, ""},
-		"a pod that is no runner": {func(s *Set) { s.Pods[0].OwnerReferences, s.Pods[0].Labels = nil, nil }, ""},
-		"runner sets are unread":  {func(s *Set) { s.RunnerSets = nil }, ""},
+		"all have owners":     {func(*snapshot.Set) {}, ""},
+		"a runner":            {func(s *snapshot.Set) { s.Runners[0].OwnerReferences = nil }, "1 object has"},
+		"a pod":               {func(s *snapshot.Set) { s.Pods[0].OwnerReferences = nil }, "the first: Pod one"},
+		"a runner of another": {func(s *snapshot.Set) { s.Runners[0].OwnerReferences[0].UID = "former" }, "EphemeralRunner one"},
+		"a runner set":        {func(s *snapshot.Set) { s.RunnerSets[0].OwnerReferences = nil }, "EphemeralRunnerSet set"},
+		"a new one": {func(s *snapshot.Set) {
+			s.Pods[0].OwnerReferences, s.Pods[0].CreationTimestamp = nil, metav1.NewTime(s.Now)
+		}, ""},
+		"a pod that is no runner": {func(s *snapshot.Set) { s.Pods[0].OwnerReferences, s.Pods[0].Labels = nil, nil }, ""},
+		"runner sets are unread":  {func(s *snapshot.Set) { s.RunnerSets = nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Set{Now: time.Now()}
+			s := &snapshot.Set{Now: time.Now()}
 			s.UID, s.Name = "origin", "set"
 			meta := func(name string, owner client.Object) metav1.ObjectMeta {
 				return metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(s.Now.Add(-time.Hour)),
@@ -197,7 +203,7 @@ func TestOwnerlessObjects(t *testing.T) {
 			s.Pods = []corev1.Pod{{ObjectMeta: meta("one", &s.Runners[0])}}
 			test.change(s)
 			var said string
-			for _, finding := range checkOwnerless(s) {
+			for _, finding := range checkOwnerless(set{s}) {
 				said = finding.Message
 			}
 			if test.want == "" && said != "" || !strings.Contains(said, test.want) {

@@ -1,4 +1,4 @@
-package doctor
+package diagnosis
 
 import (
 	"cmp"
@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -26,11 +28,13 @@ const (
 
 // jobPodLabels and jobPodAnnotations are what the chart gives to job pods. A key that somebody has set to another value is
 // their choice.
-var jobPodLabels, jobPodAnnotations = []string{v1alpha1.LabelScaleSetName, v1alpha1.LabelScaleSetNamespace, v1alpha1.LabelRunnerBusy},
-	[]string{v1alpha1.AnnotationDoNotDisrupt, v1alpha1.AnnotationSafeToEvict}
+var (
+	jobPodLabels      = []string{v1alpha1.LabelScaleSetName, v1alpha1.LabelScaleSetNamespace, v1alpha1.LabelRunnerBusy}
+	jobPodAnnotations = []string{v1alpha1.AnnotationDoNotDisrupt, v1alpha1.AnnotationSafeToEvict}
+)
 
 // checkJobPods reports pods of container hooks that wait, that their node rejected, or that nothing protects from eviction.
-func checkJobPods(s *Set) []Finding {
+func checkJobPods(s set) []finding.Finding {
 	waits, rejections := map[string]*tally{}, map[string]*tally{}
 	for i := range s.JobPods {
 		pod := &s.JobPods[i]
@@ -43,14 +47,14 @@ func checkJobPods(s *Set) []Finding {
 	// The hooks delete a rejected pod within seconds; the kubelet's Event stays.
 	for i := range s.Warnings {
 		event := &s.Warnings[i]
-		if pod := event.InvolvedObject.Name; s.Now.Sub(lastSeen(event)) <= recently && rejectsJobPod(event) && !s.hasJobPod(pod) {
+		if pod := event.InvolvedObject.Name; s.Now.Sub(lastSeen(event)) <= recently && rejectsJobPod(event) && !s.HasJobPod(pod) {
 			add(rejections, event.Reason, pod, event.Message)
 		}
 	}
-	var findings []Finding
+	var findings []finding.Finding
 	for _, reason := range slices.Sorted(maps.Keys(rejections)) {
 		t := rejections[reason]
-		findings = append(findings, s.ofJobPod(Warning, t, reason, counted(t.count, "job pod was rejected by its runner's node", "job pods were rejected by their runners' nodes"), makeRoom+askScheduler))
+		findings = append(findings, s.ofJobPod(finding.Warning, t, reason, finding.Counted(t.count, "job pod was rejected by its runner's node", "job pods were rejected by their runners' nodes"), makeRoom+askScheduler))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(waits)) {
 		t, fix := waits[reason], fixOfPod(reason)
@@ -62,7 +66,7 @@ func checkJobPods(s *Set) []Finding {
 		default:
 			fix = makeRoom
 		}
-		findings = append(findings, s.ofJobPod(Problem, t, reason, counted(t.count, "job pod waits", "job pods wait"), fix))
+		findings = append(findings, s.ofJobPod(finding.Problem, t, reason, finding.Counted(t.count, "job pod waits", "job pods wait"), fix))
 	}
 	return append(findings, unprotectedJobPods(s)...)
 }
@@ -74,17 +78,13 @@ func rejectsJobPod(event *corev1.Event) bool {
 }
 
 // ofJobPod returns a finding about the job pod that is the example: its runner's own pod may have one with the same reason.
-func (s *Set) ofJobPod(severity Severity, t *tally, reason, what, fix string) Finding {
-	return Finding{Severity: severity, Object: "Pod " + s.Namespace + "/" + t.example, Reason: reason,
+func (s set) ofJobPod(severity finding.Severity, t *tally, reason, what, fix string) finding.Finding {
+	return finding.Finding{Severity: severity, Object: "Pod " + s.Namespace + "/" + t.example, Reason: reason,
 		Message: fmt.Sprintf("%s, for example %s: %s", what, t.example, cmp.Or(t.message, reason)), Fix: fix}
 }
 
-func (s *Set) hasJobPod(name string) bool {
-	return slices.ContainsFunc(s.JobPods, func(p corev1.Pod) bool { return p.Name == name })
-}
-
 // unprotectedJobPods reports job pods that a drain or a node autoscaler may end, and sets whose job pods will be such.
-func unprotectedJobPods(s *Set) []Finding {
+func unprotectedJobPods(s set) []finding.Finding {
 	missing, count := map[string]bool{}, 0
 	for i := range s.JobPods {
 		lacks := lacking(s.JobPods[i].Labels, jobPodLabels)
@@ -99,18 +99,12 @@ func unprotectedJobPods(s *Set) []Finding {
 	_, template := kube.RunnerEnv(&s.Spec.Template.Spec, kube.EnvHookTemplate)
 	switch {
 	case count > 0:
-		return []Finding{s.finding(Warning, "JobPodsUnprotected", fmt.Sprintf("%s nothing that keeps a drain or a node autoscaler from ending their jobs: no %s",
-			counted(count, "job pod has", "job pods have"), strings.Join(slices.Sorted(maps.Keys(missing)), ", ")), protectJobs)}
-	case s.usesContainerHooks() && !template:
-		return []Finding{s.finding(Warning, "JobPodsUnprotected", "job pods have no template, so nothing keeps a drain or a node autoscaler from ending their jobs", protectJobs)}
+		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected", fmt.Sprintf("%s nothing that keeps a drain or a node autoscaler from ending their jobs: no %s",
+			finding.Counted(count, "job pod has", "job pods have"), strings.Join(slices.Sorted(maps.Keys(missing)), ", ")), protectJobs)}
+	case s.UsesContainerHooks() && !template:
+		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected", "job pods have no template, so nothing keeps a drain or a node autoscaler from ending their jobs", protectJobs)}
 	}
 	return nil
-}
-
-// usesContainerHooks reports whether the set's runners run jobs in pods of their own.
-func (s *Set) usesContainerHooks() bool {
-	_, uses := kube.RunnerEnv(&s.Spec.Template.Spec, kube.EnvContainerHooks)
-	return uses
 }
 
 // lacking returns the keys that a map doesn't have.
@@ -121,4 +115,44 @@ func lacking(of map[string]string, keys []string) (lacks []string) {
 		}
 	}
 	return lacks
+}
+
+// recently is how old a warning may be to be reported.
+const recently = 15 * time.Minute
+
+// checkEvents reports recent warnings that no other finding covers: what went wrong lately and may happen again.
+func checkEvents(s set) []finding.Finding {
+	reasons, latest := map[string]*tally{}, map[string]time.Time{}
+	for i := range s.Warnings {
+		event := &s.Warnings[i]
+		at := lastSeen(event)
+		if s.Now.Sub(at) > recently || rejectsJobPod(event) {
+			continue
+		}
+		add(reasons, event.Reason, event.InvolvedObject.Kind+" "+event.InvolvedObject.Name, event.Message)
+		if at.After(latest[event.Reason]) {
+			latest[event.Reason] = at
+			reasons[event.Reason].example, reasons[event.Reason].message = event.InvolvedObject.Kind+" "+event.InvolvedObject.Name, event.Message
+		}
+	}
+	var findings []finding.Finding
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		t := reasons[reason]
+		findings = append(findings, s.finding(finding.Info, reason, fmt.Sprintf("%s in the last %d minutes, the last %s ago on %s: %s",
+			finding.Counted(t.count, "warning", "warnings"), int(recently.Minutes()), s.Now.Sub(latest[reason]).Round(time.Second), t.example, t.message),
+			"nothing, unless it happens again; run kubectl describe on the object to see its Events"))
+	}
+	return findings
+}
+
+// lastSeen returns when an Event last occurred. Reporters fill different fields.
+func lastSeen(event *corev1.Event) time.Time {
+	last := event.LastTimestamp.Time
+	if event.EventTime.After(last) {
+		last = event.EventTime.Time
+	}
+	if event.Series != nil && event.Series.LastObservedTime.After(last) {
+		last = event.Series.LastObservedTime.Time
+	}
+	return last
 }

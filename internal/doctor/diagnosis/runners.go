@@ -1,4 +1,4 @@
-package doctor
+package diagnosis
 
 import (
 	"cmp"
@@ -15,25 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// tally counts objects with the same reason, and keeps one as an example.
-type tally struct {
-	count            int
-	example, message string
-}
-
-// add counts an object under a reason.
-func add(tallies map[string]*tally, reason, name, message string) {
-	if tallies[reason] == nil {
-		tallies[reason] = &tally{example: name, message: message}
-	}
-	tallies[reason].count++
-}
-
 // checkPendingRunners reports why existing runners, or their pods, don't run.
-func checkPendingRunners(s *Set) []Finding {
+func checkPendingRunners(s set) []finding.Finding {
 	reasons, explained := map[string]*tally{}, map[string]bool{}
 	for i := range s.Pods {
 		if reason, message := pendingReason(&s.Pods[i]); reason != "" {
@@ -49,22 +36,22 @@ func checkPendingRunners(s *Set) []Finding {
 			add(reasons, r.Status.Reason, r.Name, r.Status.Message)
 		}
 	}
-	var findings []Finding
+	var findings []finding.Finding
 	problem := false
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t := reasons[reason]
-		severity := Problem
+		severity := finding.Problem
 		if passing(reason) {
-			severity = Info
+			severity = finding.Info
 		}
-		problem = problem || severity == Problem
+		problem = problem || severity == finding.Problem
 		findings = append(findings, s.finding(severity, reason,
-			fmt.Sprintf("%s, for example %s: %s", counted(t.count, "runner waits", "runners wait"), t.example, cmp.Or(t.message, reason)), fixOfPod(reason)))
+			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner waits", "runners wait"), t.example, cmp.Or(t.message, reason)), fixOfPod(reason)))
 	}
 	if problem { // the condition is about one of these, perhaps with the reason that it had a moment ago
 		return findings
 	}
-	return append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue))...)
+	return append(findings, s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue))...)
 }
 
 // passing reports whether a pod with this reason is still starting normally.
@@ -92,7 +79,7 @@ func pendingReason(pod *corev1.Pod) (reason, message string) {
 }
 
 // checkFailedRunners reports why the failed runners that are kept as evidence failed.
-func checkFailedRunners(s *Set) []Finding {
+func checkFailedRunners(s set) []finding.Finding {
 	reasons := map[string]*tally{}
 	for i := range s.Runners {
 		r := &s.Runners[i]
@@ -100,17 +87,17 @@ func checkFailedRunners(s *Set) []Finding {
 			add(reasons, r.Status.Reason, r.Name, r.Status.Message)
 		}
 	}
-	var findings []Finding
+	var findings []finding.Finding
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t := reasons[reason]
-		findings = append(findings, s.finding(Warning, reason,
-			fmt.Sprintf("%s, for example %s: %s", counted(t.count, "runner failed", "runners failed"), t.example, cmp.Or(t.message, reason)), s.fixOfRunner(reason)))
+		findings = append(findings, s.finding(finding.Warning, reason,
+			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner failed", "runners failed"), t.example, cmp.Or(t.message, reason)), s.fixOfRunner(reason)))
 	}
 	return findings
 }
 
 // checkLostJobs reports the lost jobs whose runners are still there, in one finding with an example and a fix for each cause.
-func checkLostJobs(s *Set) []Finding {
+func checkLostJobs(s set) []finding.Finding {
 	causes, total := map[string]*tally{}, 0
 	for i := range s.Runners {
 		if r := &s.Runners[i]; r.Status.LostCause != "" {
@@ -128,13 +115,13 @@ func checkLostJobs(s *Set) []Finding {
 		fixes = append(fixes, fmt.Sprintf("%s: %s", cause, cmp.Or(lostFixes[v1alpha1.LostCause(cause)], lostFixes[v1alpha1.LostCauseUnknown])))
 	}
 	message := fmt.Sprintf("%s in the last hour (%d since the scale set exists): %s",
-		counted(total, "job was lost", "jobs were lost"), max(total, s.Status.LostJobs), strings.Join(messages, "; "))
-	return []Finding{s.finding(Warning, "JobLost", message, strings.Join(fixes, "; ")+"; kubectl describe the scale set for the jobs, whose authors can run them again on GitHub")}
+		finding.Counted(total, "job was lost", "jobs were lost"), max(total, s.Status.LostJobs), strings.Join(messages, "; "))
+	return []finding.Finding{s.finding(finding.Warning, "JobLost", message, strings.Join(fixes, "; ")+"; kubectl describe the scale set for the jobs, whose authors can run them again on GitHub")}
 }
 
 // fullQuotas reports ResourceQuotas that are used up for resources that the set's runners need. It is one finding for all resources:
 // if a quota is raised for one of them only, runners wait for the next.
-func fullQuotas(s *Set) []Finding {
+func fullQuotas(s set) []finding.Finding {
 	var full []string
 	for i := range s.Quotas {
 		if used := usedUp(&s.Quotas[i], usesClaims(s)); len(used) > 0 {
@@ -144,11 +131,11 @@ func fullQuotas(s *Set) []Finding {
 	if len(full) == 0 {
 		return nil
 	}
-	return []Finding{s.finding(Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
+	return []finding.Finding{s.finding(finding.Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
 }
 
 // usesClaims reports whether each runner has a volume claim of its own, as in mode kubernetes.
-func usesClaims(s *Set) bool {
+func usesClaims(s set) bool {
 	return slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
 
@@ -188,7 +175,7 @@ func ofClaims(resource corev1.ResourceName) bool {
 const countedFor = 15 * time.Minute
 
 // keptAsEvidence counts the runners that failed so long ago that others have taken their places. There may be a hundred of them.
-func keptAsEvidence(s *Set) int {
+func keptAsEvidence(s set) int {
 	kept := 0
 	for i := range s.Runners {
 		r := &s.Runners[i]
@@ -201,20 +188,9 @@ func keptAsEvidence(s *Set) int {
 	return kept
 }
 
-// endedWithoutJob counts the runners that succeeded and for which no job is recorded.
-func endedWithoutJob(s *Set) int {
-	ended := 0
-	for i := range s.Runners {
-		if status := &s.Runners[i].Status; status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !status.HadJob() {
-			ended++
-		}
-	}
-	return ended
-}
-
 // checkKept reports objects of a set that are deleted and that only finalizers keep that no controller of ours serves: those that it
 // sees itself, which takes no manager, or what the set says of others.
-func checkKept(s *Set) []Finding {
+func checkKept(s set) []finding.Finding {
 	var messages []string
 	look := func(kind string, object client.Object, keepers []string) {
 		if len(keepers) > 0 && s.Now.Sub(object.GetDeletionTimestamp().Time) >= kube.KeptAfter {
@@ -236,17 +212,17 @@ func checkKept(s *Set) []Finding {
 	}
 	switch len(messages) {
 	case 0:
-		return s.fromCondition(Problem, s.condition(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue))
+		return s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue))
 	case 1:
 	default:
 		messages[0] = fmt.Sprintf("%d objects can't be deleted; the first: %s", len(messages), messages[0])
 	}
-	return []Finding{s.finding(Problem, v1alpha1.ReasonForeignFinalizers, messages[0], fixOf(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers))}
+	return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonForeignFinalizers, messages[0], fixOf(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers))}
 }
 
 // checkOwnerless reports what has the set's labels and no owner that lives. The manager removes it within seconds, unless it has a job or
 // the manager lacks a right. Without runner sets nothing is known: perhaps they could not be read.
-func checkOwnerless(s *Set) []Finding {
+func checkOwnerless(s set) []finding.Finding {
 	if len(s.RunnerSets) == 0 {
 		return nil
 	}
@@ -274,7 +250,7 @@ func checkOwnerless(s *Set) []Finding {
 	if len(left) == 0 {
 		return nil
 	}
-	return []Finding{s.finding(Warning, v1alpha1.ReasonOwnerless,
-		fmt.Sprintf("%s the scale set's labels and no owner that lives, as after a restore from a backup; the first: %s", counted(len(left), "object has", "objects have"), left[0]),
+	return []finding.Finding{s.finding(finding.Warning, v1alpha1.ReasonOwnerless,
+		fmt.Sprintf("%s the scale set's labels and no owner that lives, as after a restore from a backup; the first: %s", finding.Counted(len(left), "object has", "objects have"), left[0]),
 		"wait: the manager removes them, and lets those with a job finish it; a pod that stays needs the rights of the scale set's chart, or kubectl delete (docs/upgrade.md, Backup and restore)")}
 }

@@ -1,4 +1,4 @@
-package doctor
+package snapshot
 
 import (
 	"context"
@@ -27,54 +27,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
-// partOfController is the label value that identifies the Deployment of the controller's chart, whatever its name.
-const partOfController = "gha-rs-controller"
-
-// Snapshot is the state of the cluster at one time.
-type Snapshot struct {
-	// Namespace and Name are those requested.
-	Namespace, Name string
-	// NotInstalled is set if the API server does not know our kinds.
-	NotInstalled bool
-	Managers     []appsv1.Deployment
-	Sets         []Set
-	// Listeners are those of all namespaces, whether they count or not.
-	Listeners []v1alpha1.AutoscalingListener
-	// Others are the scale sets that were not requested, as NAMESPACE/NAME.
-	Others []string
-	// OutdatedCRDs says what the CustomResourceDefinitions lack. It is nil if they lack nothing or could not be read.
-	OutdatedCRDs error
-	// Unread are the kinds that could not be read, with the error.
-	Unread map[string]error
-	// Unreadable are objects that can't be decoded as a whole. Sets has the rest of such a set.
-	Unreadable []*informer.UnreadableError
-}
-
-// Set is a scale set with everything that belongs to it.
-type Set struct {
-	v1alpha1.AutoscalingRunnerSet
-	RunnerSets []v1alpha1.EphemeralRunnerSet
-	Runners    []v1alpha1.EphemeralRunner
-	Pods       []corev1.Pod
-	// JobPods are the pods in which container hooks run the jobs of the set's runners.
-	JobPods []corev1.Pod
-	Quotas  []corev1.ResourceQuota
-	// Budgets are the PodDisruptionBudgets of the set's namespace, nil if they were not read.
-	Budgets *policyv1.PodDisruptionBudgetList
-	// Listener is the set's listener, nil if there is none or it was not read.
-	Listener *v1alpha1.AutoscalingListener
-	// Denials are permissions that manager or listener lack.
-	Denials []Denial
-	// Bindings give rights to the account of the set's runners, as KIND NAMESPACE/NAME. They are read if runners have no token of it.
-	Bindings []string
-	// Unmarked says that the manager may not mark pods as busy.
-	Unmarked Denial
-	// Warnings are Events of type Warning about the set and its runners; Now is when they were read.
-	Warnings []corev1.Event
-	Now      time.Time
-	// Credentials is why the Secret can't be used, nil if it can or was not read.
-	Credentials error
-}
+// PartOfController is the label value that identifies the Deployment of the controller's chart, whatever its name.
+const PartOfController = "gha-rs-controller"
 
 // atOnce is the maximum number of concurrent requests to the API server. A request takes some tens of milliseconds from a laptop:
 // fifty scale sets are checked in a second, without delaying the requests of others.
@@ -92,12 +46,12 @@ type gathering struct {
 func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snapshot, error) {
 	g := gathering{cluster: cluster, Snapshot: &Snapshot{Namespace: namespace, Name: name, Unread: map[string]error{}}}
 	deployments := &appsv1.DeploymentList{}
-	g.read(ctx, deployments, "Deployments", client.MatchingLabels{v1alpha1.LabelPartOf: partOfController})
+	g.read(ctx, deployments, "Deployments", client.MatchingLabels{v1alpha1.LabelPartOf: PartOfController})
 	g.Managers = deployments.Items
 	sets := &v1alpha1.AutoscalingRunnerSetList{}
 	err := g.list(ctx, sets, client.InNamespace(namespace))
-	if len(sets.Items) == 0 { // other servers may answer so, too
-		if foreign := cluster.foreign(ctx); foreign != nil {
+	if len(sets.Items) == 0 && cluster.CheckServer != nil { // other servers may answer so, too
+		if foreign, is := errors.AsType[*ForeignServerError](cluster.CheckServer(ctx)); is {
 			return nil, foreign
 		}
 	}
@@ -161,7 +115,7 @@ func (g *gathering) gatherSets(ctx context.Context) error {
 	})
 	return errors.Join(err, kube.ForEach(ctx, atOnce, every, func(ctx context.Context, set *Set) error {
 		set.Credentials = g.credentials(ctx, &set.AutoscalingRunnerSet)
-		set.deny(g.deniedListener(ctx, set))
+		g.denyListener(ctx, set)
 		return nil
 	}))
 }
@@ -197,7 +151,9 @@ func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets 
 		budgets = nil
 	}
 	jobPods := g.jobPods(ctx, namespace, sets)
-	warnings, manager, unmarked := g.warnings(ctx, namespace), g.deniedManager(ctx, namespace, managerNeeds), g.deniedManager(ctx, namespace, managerMarks)
+	warnings := &corev1.EventList{}
+	g.read(ctx, warnings, "Events", client.InNamespace(namespace), client.Limit(eventsAtMost), client.MatchingFields{eventType: corev1.EventTypeWarning})
+	manager, unmarked := g.deniedManager(ctx, namespace, managerNeeds), g.deniedManager(ctx, namespace, managerMarks)
 	slices.SortStableFunc(runnerSets.Items, func(a, b v1alpha1.EphemeralRunnerSet) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 	})
@@ -205,40 +161,32 @@ func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets 
 		set.RunnerSets = ofSet(set.Name, runnerSets.Items, func(r *v1alpha1.EphemeralRunnerSet) client.Object { return r })
 		set.Runners = ofSet(set.Name, runners.Items, func(r *v1alpha1.EphemeralRunner) client.Object { return r })
 		set.Pods = ofSet(set.Name, pods.Items, func(p *corev1.Pod) client.Object { return p })
-		set.splitJobPods(jobPods)
+		set.SortPods(jobPods)
 		set.Quotas, set.Budgets, set.Unmarked = quotas.Items, budgets, unmarked
-		set.Warnings = set.concerned(warnings)
+		for i := range warnings.Items {
+			if set.concerns(warnings.Items[i].InvolvedObject) {
+				set.Warnings = append(set.Warnings, warnings.Items[i])
+			}
+		}
 		set.deny(manager)
 	}
 }
+
+const (
+	// eventsAtMost is how many warnings are read per namespace. More would take longer without adding much.
+	eventsAtMost = 1000
+	// eventType is the field by which the API server selects warnings.
+	eventType = "type"
+)
 
 // jobPods reads the pods of container hooks. Those that the chart's template made are among the sets' own, too; others are known by
 // the hooks' label only.
 func (g *gathering) jobPods(ctx context.Context, namespace string, sets []*Set) []corev1.Pod {
 	pods := &corev1.PodList{}
-	if slices.ContainsFunc(sets, (*Set).usesContainerHooks) {
+	if slices.ContainsFunc(sets, (*Set).UsesContainerHooks) {
 		g.read(ctx, pods, "Pods", client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelRunnerPod})
 	}
 	return pods.Items
-}
-
-// splitJobPods moves the pods of container hooks from the set's pods to its JobPods, and adds those among others that are named after
-// its runners.
-func (s *Set) splitJobPods(others []corev1.Pod) {
-	runners := s.Pods[:0:0]
-	for i := range s.Pods {
-		if pod := &s.Pods[i]; kube.IsJobPod(pod) {
-			s.JobPods = append(s.JobPods, *pod)
-		} else {
-			runners = append(runners, *pod)
-		}
-	}
-	s.Pods = runners
-	for i := range others {
-		if pod := &others[i]; kube.IsJobPod(pod) && s.named(kube.RunnerOfJobPod(pod)) && !s.hasJobPod(pod.Name) {
-			s.JobPods = append(s.JobPods, *pod)
-		}
-	}
 }
 
 // ofSet returns the objects with a set's label.
@@ -258,7 +206,7 @@ func (g *gathering) listeners(ctx context.Context) {
 	g.Listeners = list.Items
 	bySet := map[types.NamespacedName][]v1alpha1.AutoscalingListener{}
 	for _, listener := range g.Listeners {
-		if listener.DeletionTimestamp == nil && g.mayServe(listener.Namespace) {
+		if listener.DeletionTimestamp == nil && g.MayServe(listener.Namespace) {
 			set := kube.LabelledSet(&listener)
 			bySet[set] = append(bySet[set], listener)
 		}
@@ -270,11 +218,6 @@ func (g *gathering) listeners(ctx context.Context) {
 			set.Listener = &labelled[0]
 		}
 	}
-}
-
-// mayServe reports whether a manager runs in a namespace, so that listeners there count. Where no manager is known, any may be one's.
-func (s *Snapshot) mayServe(namespace string) bool {
-	return len(s.Managers) == 0 || slices.ContainsFunc(s.Managers, func(m appsv1.Deployment) bool { return m.Namespace == namespace })
 }
 
 // allowed returns which addresses scale sets may use, nil if that is not known: no manager is seen, or one of several may serve a set.
@@ -355,10 +298,14 @@ func (g *gathering) wasUnread(what string) bool {
 	return g.Unread[what] != nil
 }
 
-// runnerSet returns the EphemeralRunnerSet in use, or nil if there is none.
-func (s *Set) runnerSet() *v1alpha1.EphemeralRunnerSet {
-	if len(s.RunnerSets) == 0 {
-		return nil
+// concerns reports whether an object is the set, a runner of one of its EphemeralRunnerSets, or the pod of such a runner. The set's
+// own name is not enough: runners of linux-large are not those of linux.
+func (s *Set) concerns(object corev1.ObjectReference) bool {
+	switch object.Kind {
+	case "AutoscalingRunnerSet":
+		return object.Name == s.Name
+	case "EphemeralRunner", "Pod":
+		return s.named(object.Name)
 	}
-	return &s.RunnerSets[0]
+	return false
 }

@@ -1,12 +1,9 @@
-package doctor
+package diagnosis
 
 import (
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -89,14 +86,6 @@ func fixOf(conditionType, reason string) string {
 	return typeFixes[conditionType]
 }
 
-// fixOfLabels says what to do about labels that GitHub at this address did not accept.
-func fixOfLabels(configURL string) string {
-	if config, err := actions.ParseConfigURL(configURL); err == nil && config.Hosted {
-		return "remove them from scaleSetLabels, or uninstall the scale set while no job is queued, and install it again with them"
-	}
-	return "use one label, or upgrade GitHub Enterprise Server"
-}
-
 const (
 	reachGitHub    = "check that the cluster can reach GitHub (proxy, githubServerTLS, NetworkPolicy; docs/networking.md), and look at https://www.githubstatus.com"
 	correctImage   = "correct the image or imagePullSecrets of the template, or check that the node can reach the registry"
@@ -167,18 +156,9 @@ var lostFixes = map[v1alpha1.LostCause]string{
 	v1alpha1.LostCauseUnknown:         "look at the Events of pod and node",
 }
 
-// fixOfCondition returns what to do about a condition of the set.
-func (s *Set) fixOfCondition(c *metav1.Condition) string {
-	fix := fixOf(c.Type, c.Reason)
-	if c.Type == v1alpha1.ConditionDegraded && fix == fixOfPod(c.Reason) {
-		return s.fixOfRunner(c.Reason)
-	}
-	return fix
-}
-
 // fixOfRunner returns what to do about the set's runners that failed with a reason. An unwritable work folder looks like a wrong
 // command.
-func (s *Set) fixOfRunner(reason string) string {
+func (s set) fixOfRunner(reason string) string {
 	fix := fixOfPod(reason)
 	if unwritable := kube.UnwritableWork(&s.Spec.Template.Spec, v1alpha1.RunnerContainerName); unwritable != "" && strings.HasPrefix(fix, correctCommand) {
 		fix += "; " + unwritable

@@ -1,8 +1,7 @@
-package doctor
+package snapshot
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -25,17 +23,6 @@ var managerNeeds = []authorizationv1.ResourceAttributes{
 // managerMarks is what a manager does when a job starts: the PodDisruptionBudget selects what it writes on the pod.
 var managerMarks = []authorizationv1.ResourceAttributes{{Verb: "patch", Resource: "pods"}}
 
-// listenerNeeds is what a listener does in the scale set's namespace. The Role that the manager creates for it grants it.
-func listenerNeeds(runnerSet string) []authorizationv1.ResourceAttributes {
-	group := v1alpha1.GroupVersion.Group
-	return []authorizationv1.ResourceAttributes{
-		{Verb: "get", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet},
-		{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet},
-		{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Subresource: "status", Name: runnerSet},
-		{Verb: "patch", Group: group, Resource: "ephemeralrunners", Subresource: "status"},
-	}
-}
-
 // Denial says that a ServiceAccount lacks permissions in a scale set's namespace.
 type Denial struct {
 	// Account is "ServiceAccount NAMESPACE/NAME", or "the manager" if the doctor asks about itself.
@@ -44,10 +31,11 @@ type Denial struct {
 	Actions []string
 }
 
-// account is a ServiceAccount; the empty one is the caller.
-type account struct{ namespace, name string }
+// Account is a ServiceAccount; the empty one is the caller.
+type Account struct{ namespace, name string }
 
-func (a account) String() string {
+// String returns the account as messages name it.
+func (a Account) String() string {
 	if a.name == "" {
 		return "the manager"
 	}
@@ -61,25 +49,31 @@ func (s *Set) deny(d Denial) {
 	}
 }
 
-// deniedListener returns what the set's listener may not do, according to the API server. A set that is being deleted needs no
-// listener.
-func (g *gathering) deniedListener(ctx context.Context, set *Set) Denial {
-	runnerSet := set.runnerSet()
+// denyListener notes what the set's listener may not do there, according to the API server. The Role that the manager creates for it
+// grants it. A set that is being deleted needs no listener.
+func (g *gathering) denyListener(ctx context.Context, set *Set) {
+	runnerSet := set.RunnerSet()
 	if set.Listener == nil || runnerSet == nil || set.DeletionTimestamp != nil {
-		return Denial{}
+		return
 	}
-	return g.denied(ctx, account{set.Listener.Namespace, set.Listener.Name}, set.Namespace, listenerNeeds(runnerSet.Name))
+	group := v1alpha1.GroupVersion.Group
+	set.deny(g.denied(ctx, Account{set.Listener.Namespace, set.Listener.Name}, set.Namespace, []authorizationv1.ResourceAttributes{
+		{Verb: "get", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet.Name},
+		{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet.Name},
+		{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Subresource: "status", Name: runnerSet.Name},
+		{Verb: "patch", Group: group, Resource: "ephemeralrunners", Subresource: "status"},
+	}))
 }
 
 // deniedManager returns which of its needs the manager may not do in a namespace. Several managers may each watch a different namespace, so one
 // with all permissions is enough; if there is none, the one that lacks least is reported.
 func (g *gathering) deniedManager(ctx context.Context, namespace string, needs []authorizationv1.ResourceAttributes) Denial {
-	var accounts []account
+	var accounts []Account
 	for i := range g.Managers {
-		accounts = append(accounts, account{g.Managers[i].Namespace, g.Managers[i].Spec.Template.Spec.ServiceAccountName})
+		accounts = append(accounts, Account{g.Managers[i].Namespace, g.Managers[i].Spec.Template.Spec.ServiceAccountName})
 	}
 	if len(accounts) == 0 && g.insideManager(ctx) {
-		accounts = []account{{}}
+		accounts = []Account{{}}
 	}
 	var least *Denial
 	for _, a := range accounts {
@@ -107,7 +101,7 @@ func (g *gathering) insideManager(ctx context.Context) bool {
 	return namespace != "" && strings.HasPrefix(review.Status.UserInfo.Username, serviceAccounts+namespace+":")
 }
 
-func (g *gathering) denied(ctx context.Context, a account, namespace string, needs []authorizationv1.ResourceAttributes) Denial {
+func (g *gathering) denied(ctx context.Context, a Account, namespace string, needs []authorizationv1.ResourceAttributes) Denial {
 	denial := Denial{Account: a.String()}
 	if g.cluster.Reviews == nil {
 		return denial
@@ -131,7 +125,7 @@ func (g *gathering) denied(ctx context.Context, a account, namespace string, nee
 }
 
 // may asks whether an account may do something. The API server answers a review and stores nothing.
-func may(ctx context.Context, reviews Reviews, a account, need authorizationv1.ResourceAttributes) (bool, error) {
+func may(ctx context.Context, reviews Reviews, a Account, need authorizationv1.ResourceAttributes) (bool, error) {
 	if a.name == "" {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &need}}
 		err := reviews.Create(ctx, review)
@@ -145,19 +139,19 @@ func may(ctx context.Context, reviews Reviews, a account, need authorizationv1.R
 	return review.Status.Allowed, err
 }
 
-// tokenless returns the account without permissions that the charts of ARC and Harrier make for runners, if the set's use it and nobody has
+// Tokenless returns the account without permissions that the charts of ARC and Harrier make for runners, if the set's use it and nobody has
 // decided about its token. ARC's pods have it, ours don't.
-func (s *Set) tokenless() (account, bool) {
+func (s *Set) Tokenless() (Account, bool) {
 	pod := &s.Spec.Template.Spec
 	name := s.Annotations[v1alpha1.AnnotationCleanupPrefix+"no-permission-service-account-name"]
-	return account{s.Namespace, name}, name != "" && name == pod.ServiceAccountName && pod.AutomountServiceAccountToken == nil
+	return Account{s.Namespace, name}, name != "" && name == pod.ServiceAccountName && pod.AutomountServiceAccountToken == nil
 }
 
 // bindings gives each set the bindings that name its runners' account, if runners have no token of it. They may be in any namespace.
 func (g *gathering) bindings(ctx context.Context) {
-	sets := map[account]*Set{}
+	sets := map[Account]*Set{}
 	for i := range g.Sets {
-		if runners, without := g.Sets[i].tokenless(); without {
+		if runners, without := g.Sets[i].Tokenless(); without {
 			sets[runners] = &g.Sets[i]
 		}
 	}
@@ -171,7 +165,7 @@ func (g *gathering) bindings(ctx context.Context) {
 	g.read(ctx, clusterWide, "ClusterRoleBindings")
 	add := func(binding string, subjects []rbacv1.Subject) {
 		for _, subject := range subjects {
-			bound := account{subject.Namespace, subject.Name}
+			bound := Account{subject.Namespace, subject.Name}
 			if user, found := strings.CutPrefix(subject.Name, serviceAccounts); found {
 				bound.namespace, bound.name, _ = strings.Cut(user, ":")
 			}
@@ -186,57 +180,4 @@ func (g *gathering) bindings(ctx context.Context) {
 	for i := range clusterWide.Items {
 		add("ClusterRoleBinding "+clusterWide.Items[i].Name, clusterWide.Items[i].Subjects)
 	}
-}
-
-// checkToken reports permissions that somebody gives to the runners' account and that jobs can't use. ARC mounts the account's token, so
-// jobs lose them by the move.
-func checkToken(s *Set) []Finding {
-	if len(s.Bindings) == 0 {
-		return nil
-	}
-	names := strings.Join(s.Bindings[:min(namedSets, len(s.Bindings))], ", ")
-	if more := len(s.Bindings) - namedSets; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
-	runners, _ := s.tokenless()
-	return []Finding{s.finding(Warning, "TokenNotMounted", fmt.Sprintf("%s: permissions for %s, whose token runner pods of ARC's chart have and those of Harrier's don't: jobs can't use them", names, runners),
-		"if jobs need them, set template.spec.automountServiceAccountToken: true in the values, or template.spec.serviceAccountName to an account of your own; else delete the binding")}
-}
-
-// Reviews creates access reviews. A client.Client implements it.
-type Reviews interface {
-	Create(ctx context.Context, review client.Object, options ...client.CreateOption) error
-}
-
-// checkPermissions reports permissions that manager or listener lack, in one finding: the fix is the same for both.
-func checkPermissions(s *Set) []Finding {
-	if len(s.Denials) == 0 {
-		return nil
-	}
-	var denials []string
-	for _, denial := range s.Denials {
-		denials = append(denials, fmt.Sprintf("%s may not %s in namespace %s", denial.Account, strings.Join(denial.Actions, ", "), s.Namespace))
-	}
-	return []Finding{s.finding(Problem, "MissingPermission", strings.Join(denials, "; "),
-		"helm upgrade the scale set: its chart contains the manager's Role and RoleBinding, and the manager creates the listener's; a scale set installed without the chart needs such a Role")}
-}
-
-// checkProtection reports what keeps running jobs from being protected from eviction, or every runner from being evicted.
-func checkProtection(s *Set) []Finding {
-	if s.Spec.ProtectRunners == v1alpha1.ProtectNoRunners {
-		return nil
-	}
-	var findings []Finding
-	if len(s.Unmarked.Actions) > 0 {
-		findings = append(findings, s.finding(Warning, "PodMetadataForbidden", fmt.Sprintf(
-			"running jobs are not protected from eviction: %s may not %s in namespace %s", s.Unmarked.Account, strings.Join(s.Unmarked.Actions, ", "), s.Namespace),
-			"helm upgrade the scale set: its chart contains a Role for this, which ends in -pod-metadata"))
-	}
-	if s.Budgets == nil {
-		return append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionRunnersUnprotected, metav1.ConditionTrue))...)
-	}
-	if reason, message := kube.Unprotected(&s.AutoscalingRunnerSet, s.Budgets.Items); reason != "" {
-		findings = append(findings, s.finding(Warning, reason, message, fixOf(v1alpha1.ConditionRunnersUnprotected, reason)))
-	}
-	return findings
 }

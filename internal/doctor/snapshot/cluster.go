@@ -1,4 +1,4 @@
-package doctor
+package snapshot
 
 import (
 	"context"
@@ -34,6 +34,11 @@ type Cluster struct {
 	CheckServer func(context.Context) error
 }
 
+// Reviews creates access reviews. A client.Client implements it.
+type Reviews interface {
+	Create(ctx context.Context, review client.Object, options ...client.CreateOption) error
+}
+
 // ForeignServerError says that the server at the configured address is not a Kubernetes API server.
 type ForeignServerError struct{ Host string }
 
@@ -64,8 +69,8 @@ func find(kubeconfig string) (*rest.Config, error) {
 	return config, err
 }
 
-// connect prepares the clients. It sends no request to the API server yet.
-func connect(kubeconfig string) (Cluster, error) {
+// Connect prepares the clients. It sends no request to the API server yet.
+func Connect(kubeconfig string) (Cluster, error) {
 	config, err := find(kubeconfig)
 	if err != nil {
 		return Cluster{}, fmt.Errorf("find the API server: %w; use -kubeconfig FILE or set KUBECONFIG", err)
@@ -100,17 +105,6 @@ func checkServer(ctx context.Context, requests rest.Interface, host string) erro
 		return &ForeignServerError{Host: host}
 	}
 	return err
-}
-
-// foreign returns *ForeignServerError if the server is certainly not a Kubernetes API server.
-func (c Cluster) foreign(ctx context.Context) error {
-	if c.CheckServer == nil {
-		return nil
-	}
-	if foreign, ok := errors.AsType[*ForeignServerError](c.CheckServer(ctx)); ok {
-		return foreign
-	}
-	return nil
 }
 
 // unlisted explains why the scale sets of a namespace ("" means all) could not be listed, with the next step for that cause.

@@ -1,0 +1,36 @@
+// Package finding is how the doctor and its checks of values tell what is wrong with which object, and what to do about it.
+package finding
+
+import "fmt"
+
+// Severity says what a finding means for jobs.
+type Severity string
+
+// Severities, most severe first.
+const (
+	// Problem: jobs wait, or will, until somebody does something.
+	Problem Severity = "problem"
+	// Warning: some jobs wait, or something is not as intended.
+	Warning Severity = "warning"
+	// Info: worth knowing when nothing else explains it.
+	Info Severity = "info"
+)
+
+// Finding is one possible reason.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Object is KIND NAMESPACE/NAME, or empty if the finding is about the cluster.
+	Object string `json:"object,omitempty"`
+	// Reason is one word that stays the same across versions. Message says what was found, and Fix what to do about it.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+// Counted returns a number with its noun.
+func Counted(count int, one, more string) string {
+	if count == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", count, more)
+}
