@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/doctor/tenants"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
@@ -177,9 +178,15 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	limits, err := readAdmission(controllerValues)
-	if err != nil {
-		return err
+	var entries tenants.Entries
+	if controllerValues != "" {
+		content, err := readFile(controllerValues, maxInput)
+		if err != nil {
+			return err
+		}
+		if entries, err = tenants.Read(content); err != nil {
+			return fmt.Errorf("%s: %w", controllerValues, err)
+		}
 	}
 	addressPolicy, err := addresses.New(allowed)
 	if err != nil {
@@ -190,27 +197,11 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 		names = append(names, file.name)
 	}
 	place := strings.Join(names, ", ")
-	v, err := validate(inputs, beside, controller{listeners: policy, addresses: addressPolicy, admission: limits, namespace: namespace})
+	v, err := validate(inputs, beside, controller{listeners: policy, addresses: addressPolicy, tenants: entries, namespace: namespace})
 	if err != nil {
 		return fmt.Errorf("%s: %w", place, err)
 	}
 	return v.report(stdout, place, format)
-}
-
-// readAdmission returns what a controller's values say about scale sets; nil if no file is given.
-func readAdmission(path string) (*admission, error) {
-	if path == "" {
-		return nil, nil
-	}
-	content, err := readFile(path, maxInput)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := readTenants(content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return &admission{tenants: entries}, nil
 }
 
 // maxInput is the size of a file that is read: a thousand scale sets of a cluster have some 20 MB.

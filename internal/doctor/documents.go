@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/doctor/tenants"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
@@ -34,8 +35,8 @@ type controller struct {
 	listeners listenertemplate.Policy
 	// addresses says which addresses scale sets may use; nil is as without flags.allowedGitHubURLs.
 	addresses *addresses.Policy
-	// admission is nil if its value tenants is not known.
-	admission *admission
+	// tenants is its value of that name, nil if that is not known.
+	tenants tenants.Entries
 	// namespace is that of values, and of objects that name none.
 	namespace string
 }
@@ -76,11 +77,11 @@ func Validate(content []byte) ([]Finding, error) {
 // ValidateFor also checks what the value tenants in values of the controller's chart allows. namespace is that of values, and of
 // objects that name none.
 func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding, error) {
-	entries, err := readTenants(controllerValues)
+	entries, err := tenants.Read(controllerValues)
 	if err != nil {
 		return nil, err
 	}
-	known := controller{admission: &admission{tenants: entries}, namespace: namespace}
+	known := controller{tenants: entries, namespace: namespace}
 	v, err := validate([]input{{content: content}}, parent{}, known)
 	if err != nil {
 		return nil, err

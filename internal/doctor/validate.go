@@ -15,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/doctor/tenants"
 	"github.com/harrier-ci/harrier/internal/dryrun"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -85,7 +86,7 @@ func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, invalid string) {
 		c.add("NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
 	}
 	c.listener(&set.Spec)
-	c.admit(limited{namespace: set.Namespace, url: set.Spec.GitHubConfigUrl, group: set.Spec.RunnerGroup, maxRunners: set.Spec.MaxRunners})
+	c.admit(tenants.Set{Namespace: set.Namespace, URL: set.Spec.GitHubConfigUrl, Group: set.Spec.RunnerGroup, MaxRunners: set.Spec.MaxRunners})
 }
 
 // nameOf returns the name of a scale set even if everything else in it is wrong. If it has no name, it returns the place.
@@ -210,3 +211,21 @@ func (c *checks) listener(spec *v1alpha1.AutoscalingRunnerSetSpec) {
 
 const checkByPolicy = "remove it; or, if the controller's chart allows it by flags.listenerTemplatePolicy or flags.listenerSidecarImages, " +
 	"validate with --listener-template-policy and --listener-sidecar-images"
+
+// admit notes what the tenants entries decide about a scale set. Without a controller's values it does nothing.
+func (c *checks) admit(set tenants.Set) {
+	if len(c.tenants) == 0 {
+		return
+	}
+	set.Namespace = cmp.Or(set.Namespace, c.namespace)
+	if set.Namespace == "" {
+		c.add("NamespaceUnknown", "it has no namespace, so it isn't known which entries of tenants apply", "add -n NAMESPACE")
+		return
+	}
+	number, refusal := c.tenants.Decide(set)
+	if refusal != "" {
+		c.add("TenantsRefuse", refusal, "use what an entry allows, or ask whoever administers the controller's release for an entry")
+		return
+	}
+	c.notes = append(c.notes, fmt.Sprintf("%s: entry %d of tenants allows it in namespace %s", c.object, number+1, set.Namespace))
+}

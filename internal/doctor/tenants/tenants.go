@@ -1,7 +1,8 @@
-package doctor
+// Package tenants decides whether the administrator of a controller allows a scale set, as the admission policies of the chart do that
+// are made from its value tenants.
+package tenants
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -26,12 +27,13 @@ type tenant struct {
 	number int
 }
 
-type tenants []tenant
+// Entries are the value as a whole.
+type Entries []tenant
 
-// limited are the fields of a scale set that entries limit.
-type limited struct {
-	namespace, url, group string
-	maxRunners            *int
+// Set has the fields of a scale set that entries limit.
+type Set struct {
+	Namespace, URL, Group string
+	MaxRunners            *int
 }
 
 // The forms that the schema of the controller's chart accepts.
@@ -40,8 +42,8 @@ var (
 	allowedAddress   = regexp.MustCompile(`^https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`)
 )
 
-// readTenants returns the entries in values of the controller's chart. What the chart refuses is an error.
-func readTenants(controllerValues []byte) (tenants, error) {
+// Read returns the entries in values of the controller's chart. What the chart refuses is an error.
+func Read(controllerValues []byte) (Entries, error) {
 	var values map[string]any
 	if err := yaml.Unmarshal(controllerValues, &values); err != nil {
 		return nil, fmt.Errorf("not values of the chart gha-runner-scale-set-controller: %w", err)
@@ -50,7 +52,7 @@ func readTenants(controllerValues []byte) (tenants, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tenants: %w", err)
 	}
-	var entries tenants
+	var entries Entries
 	if err := yaml.UnmarshalStrict(content, &entries); err != nil {
 		return nil, fmt.Errorf("tenants: %w; an entry has the lists namespaces, gitHubURLs and runnerGroups, and the number maxRunners", err)
 	}
@@ -141,12 +143,12 @@ func (t tenant) allowsNumber(maxRunners *int) bool {
 }
 
 // where returns the entries that allow something.
-func (all tenants) where(allows func(tenant) bool) tenants {
+func (all Entries) where(allows func(tenant) bool) Entries {
 	return slices.DeleteFunc(slices.Clone(all), func(t tenant) bool { return !allows(t) })
 }
 
 // choices lists what the entries allow of something.
-func (all tenants) choices(of func(tenant) []string) string {
+func (all Entries) choices(of func(tenant) []string) string {
 	var texts []string
 	for _, t := range all {
 		texts = append(texts, of(t)...)
@@ -154,60 +156,39 @@ func (all tenants) choices(of func(tenant) []string) string {
 	return strings.Join(texts, " or ")
 }
 
-// decide returns the entry that allows the scale set as a whole, or says what the entries that come closest refuse.
-func (all tenants) decide(set limited) (allowedBy int, refusal string) {
+// Decide returns the entry that allows the scale set as a whole, or says what the entries that come closest refuse.
+func (all Entries) Decide(set Set) (allowedBy int, refusal string) {
 	const decides = ". The value tenants of the chart gha-runner-scale-set-controller decides; whoever administers its release can change it"
 	refused := func(format string, arguments ...any) (int, string) {
 		return -1, fmt.Sprintf(format, arguments...) + decides
 	}
-	ofNamespace := all.where(func(t tenant) bool { return t.appliesTo(set.namespace) })
+	ofNamespace := all.where(func(t tenant) bool { return t.appliesTo(set.Namespace) })
 	if len(ofNamespace) == 0 {
-		return refused("namespace %s is in no entry of tenants", set.namespace)
+		return refused("namespace %s is in no entry of tenants", set.Namespace)
 	}
-	ofAddress := ofNamespace.where(func(t tenant) bool { return t.allowsAddress(set.url) })
+	ofAddress := ofNamespace.where(func(t tenant) bool { return t.allowsAddress(set.URL) })
 	if len(ofAddress) == 0 {
-		shown := set.url
+		shown := set.URL
 		if strings.Contains(shown, "@") { // perhaps a password
 			shown = "(not shown, because it has an @)"
 		}
-		return refused("githubConfigUrl %s is not allowed in namespace %s: it must be, or be below, %s", shown, set.namespace,
+		return refused("githubConfigUrl %s is not allowed in namespace %s: it must be, or be below, %s", shown, set.Namespace,
 			ofNamespace.choices(func(t tenant) []string { return t.GitHubURLs }))
 	}
-	group := groupName(set.group)
+	group := groupName(set.Group)
 	ofGroup := ofAddress.where(func(t tenant) bool { return t.allowsGroup(group) })
 	if len(ofGroup) == 0 {
-		return refused("runnerGroup %s is not allowed in namespace %s: it must be %s", group, set.namespace,
+		return refused("runnerGroup %s is not allowed in namespace %s: it must be %s", group, set.Namespace,
 			ofAddress.choices(tenant.groups))
 	}
-	ofLimit := ofGroup.where(func(t tenant) bool { return t.allowsNumber(set.maxRunners) })
+	ofLimit := ofGroup.where(func(t tenant) bool { return t.allowsNumber(set.MaxRunners) })
 	if len(ofLimit) == 0 {
 		number := "is not set"
-		if set.maxRunners != nil {
-			number = strconv.Itoa(*set.maxRunners) + " is not allowed"
+		if set.MaxRunners != nil {
+			number = strconv.Itoa(*set.MaxRunners) + " is not allowed"
 		}
-		return refused("maxRunners %s in namespace %s: it must be at most %s", number, set.namespace,
+		return refused("maxRunners %s in namespace %s: it must be at most %s", number, set.Namespace,
 			ofGroup.choices(func(t tenant) []string { return []string{strconv.Itoa(t.MaxRunners)} }))
 	}
 	return ofLimit[0].number, ""
-}
-
-// admission is what the API server would decide by the policies of a controller's release.
-type admission struct{ tenants tenants }
-
-// admit notes what the tenants entries decide about a scale set. Without a controller's values it does nothing.
-func (c *checks) admit(set limited) {
-	if c.admission == nil || len(c.admission.tenants) == 0 {
-		return
-	}
-	set.namespace = cmp.Or(set.namespace, c.namespace)
-	if set.namespace == "" {
-		c.add("NamespaceUnknown", "it has no namespace, so it isn't known which entries of tenants apply", "add -n NAMESPACE")
-		return
-	}
-	number, refusal := c.admission.tenants.decide(set)
-	if refusal != "" {
-		c.add("TenantsRefuse", refusal, "use what an entry allows, or ask whoever administers the controller's release for an entry")
-		return
-	}
-	c.notes = append(c.notes, fmt.Sprintf("%s: entry %d of tenants allows it in namespace %s", c.object, number+1, set.namespace))
 }
