@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/doctor/gitops"
 	"github.com/harrier-ci/harrier/internal/doctor/tenants"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
@@ -163,7 +164,7 @@ func (v *validation) object(document []byte, kind, place string) (err error) {
 	case listSuffix, setKind + listSuffix:
 		return v.list(document, kind, place)
 	}
-	read, known := deliveries[kind]
+	read, known := gitops.Readers[kind]
 	if !known {
 		v.skipped = append(v.skipped, kind)
 		return nil

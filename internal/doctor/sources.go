@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/charts"
+	"github.com/harrier-ci/harrier/internal/doctor/gitops"
 	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
@@ -254,4 +255,40 @@ func (v *validation) source(from *source) (err error) {
 		v.check(from.place, func(c *checks) { err = c.values(from) })
 	}
 	return err
+}
+
+// delivered checks the values of an installation, if it is one of our charts or of a chart that has them below it.
+func (v *validation) delivered(kind string, given *gitops.Delivery) error {
+	place := fmt.Sprintf("%s %s/%s", kind, given.Namespace, given.Name)
+	if given.Unread != "" {
+		v.skipped = append(v.skipped, kind)
+		v.notes = append(v.notes, place+": not checked: "+given.Unread)
+		return nil
+	}
+	given.Release.Name, given.Release.Namespace = cmp.Or(given.Release.Name, "release"), cmp.Or(given.Release.Namespace, v.namespace)
+	from := &source{place: place, chart: chartNamed(given.Chart), values: given.Values, release: given.Release, more: strings.Join(given.More, ", ")}
+	found, off, _ := v.parent.below(given.Values, "")
+	switch {
+	case given.Local && !isSet(given.Values) && len(found)+len(off) > 0:
+		from.chart = belowParent
+	case from.chart != "":
+	case isSet(given.Values):
+		from.chart = charts.ScaleSet
+	case len(found) > 0:
+		from.chart = belowParent
+	default:
+		v.skipped = append(v.skipped, kind+" of the chart "+cmp.Or(given.Chart, "that it refers to"))
+		return nil
+	}
+	return v.source(from)
+}
+
+// chartNamed returns which of our charts has a name, if any. ARC's experimental ones are named like them.
+func chartNamed(name string) string {
+	for _, chart := range []string{charts.Controller, charts.ScaleSet} {
+		if strings.Contains(name, chart) {
+			return chart
+		}
+	}
+	return ""
 }

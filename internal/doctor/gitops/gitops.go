@@ -1,4 +1,6 @@
-package doctor
+// Package gitops reads which installations of charts objects of Flux, Argo CD and k3s ask for, and with which values. It is pure, and knows
+// nothing of our charts.
+package gitops
 
 import (
 	"cmp"
@@ -12,64 +14,28 @@ import (
 	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/yaml"
 
-	"github.com/harrier-ci/harrier/charts"
 	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
-// delivery is one installation of a chart, as an object of Flux, Argo CD or k3s asks for it.
-type delivery struct {
-	namespace, name string
-	// chart is the last part of the chart's name, path or address.
-	chart string
-	// local: it lies in a directory or behind a reference, so that it may be anybody's who has given it the name of ours.
-	local   bool
-	release dryrun.Release
-	values  map[string]any
-	// more are other places that values come from.
-	more []string
-	// unread says why there are no values; "" if there are.
-	unread string
+// Delivery is one installation of a chart, as an object asks for it.
+type Delivery struct {
+	// Namespace and Name are the object's.
+	Namespace, Name string
+	// Chart is the last part of the chart's name, path or address.
+	Chart string
+	// Local: it lies in a directory or behind a reference, so that it may be anybody's who has given it any name.
+	Local   bool
+	Release dryrun.Release
+	Values  map[string]any
+	// More are other places that values come from.
+	More []string
+	// Unread says why there are no values; "" if there are.
+	Unread string
 }
 
-// deliveries reads the installations that objects of these kinds ask for.
-var deliveries = map[string]func(document []byte) ([]delivery, error){
+// Readers read the installations that objects of these kinds ask for. They fail if the object can't be decoded.
+var Readers = map[string]func(document []byte) ([]Delivery, error){
 	"HelmRelease": helmRelease, "HelmChart": helmChart, "Application": application, "ApplicationSet": applicationSet,
-}
-
-// delivered checks the values of an installation, if it is one of our charts or of a chart that has them below it.
-func (v *validation) delivered(kind string, given *delivery) error {
-	place := fmt.Sprintf("%s %s/%s", kind, given.namespace, given.name)
-	if given.unread != "" {
-		v.skipped = append(v.skipped, kind)
-		v.notes = append(v.notes, place+": not checked: "+given.unread)
-		return nil
-	}
-	given.release.Name, given.release.Namespace = cmp.Or(given.release.Name, "release"), cmp.Or(given.release.Namespace, v.namespace)
-	from := &source{place: place, chart: chartNamed(given.chart), values: given.values, release: given.release, more: strings.Join(given.more, ", ")}
-	found, off, _ := v.parent.below(given.values, "")
-	switch {
-	case given.local && !isSet(given.values) && len(found)+len(off) > 0:
-		from.chart = belowParent
-	case from.chart != "":
-	case isSet(given.values):
-		from.chart = charts.ScaleSet
-	case len(found) > 0:
-		from.chart = belowParent
-	default:
-		v.skipped = append(v.skipped, kind+" of the chart "+cmp.Or(given.chart, "that it refers to"))
-		return nil
-	}
-	return v.source(from)
-}
-
-// chartNamed returns which of our charts has a name, if any. ARC's experimental ones are named like them.
-func chartNamed(name string) string {
-	for _, chart := range []string{charts.Controller, charts.ScaleSet} {
-		if strings.Contains(name, chart) {
-			return chart
-		}
-	}
-	return ""
 }
 
 type objectName struct {
@@ -77,7 +43,7 @@ type objectName struct {
 	Namespace string `json:"namespace"`
 }
 
-func helmRelease(document []byte) ([]delivery, error) {
+func helmRelease(document []byte) ([]Delivery, error) {
 	var object struct {
 		Metadata objectName `json:"metadata"`
 		Spec     struct {
@@ -97,17 +63,17 @@ func helmRelease(document []byte) ([]delivery, error) {
 		return nil, err
 	}
 	spec, meta := &object.Spec, &object.Metadata
-	found := delivery{namespace: meta.Namespace, name: meta.Name, chart: path.Base(cmp.Or(spec.Chart.Spec.Chart, spec.ChartRef.Name))}
-	found.local = spec.Chart.Spec.Chart == "" || strings.Contains(spec.Chart.Spec.Chart, "/")
-	found.release = dryrun.Release{Name: cmp.Or(spec.ReleaseName, withPrefix(spec.TargetNamespace, meta.Name)), Namespace: cmp.Or(spec.TargetNamespace, meta.Namespace)}
+	found := Delivery{Namespace: meta.Namespace, Name: meta.Name, Chart: path.Base(cmp.Or(spec.Chart.Spec.Chart, spec.ChartRef.Name))}
+	found.Local = spec.Chart.Spec.Chart == "" || strings.Contains(spec.Chart.Spec.Chart, "/")
+	found.Release = dryrun.Release{Name: cmp.Or(spec.ReleaseName, withPrefix(spec.TargetNamespace, meta.Name)), Namespace: cmp.Or(spec.TargetNamespace, meta.Namespace)}
 	if len(spec.ValuesFrom) > 0 {
-		found.more = append(found.more, "spec.valuesFrom")
+		found.More = append(found.More, "spec.valuesFrom")
 	}
 	if strings.Contains(string(document), "${") {
-		found.more = append(found.more, "what Flux puts in the place of ${...}")
+		found.More = append(found.More, "what Flux puts in the place of ${...}")
 	}
-	err := yaml.Unmarshal(spec.Values, &found.values)
-	return []delivery{found}, err
+	err := yaml.Unmarshal(spec.Values, &found.Values)
+	return []Delivery{found}, err
 }
 
 // withPrefix is how Flux names a release.
@@ -118,7 +84,7 @@ func withPrefix(namespace, name string) string {
 	return namespace + "-" + name
 }
 
-func helmChart(document []byte) ([]delivery, error) {
+func helmChart(document []byte) ([]Delivery, error) {
 	var object struct {
 		Metadata objectName `json:"metadata"`
 		Spec     struct {
@@ -132,13 +98,13 @@ func helmChart(document []byte) ([]delivery, error) {
 	if err := yaml.Unmarshal(document, &object); err != nil {
 		return nil, err
 	}
-	found := delivery{namespace: object.Metadata.Namespace, name: object.Metadata.Name, chart: path.Base(object.Spec.Chart)}
-	found.release = dryrun.Release{Name: found.name, Namespace: cmp.Or(object.Spec.TargetNamespace, found.namespace)}
+	found := Delivery{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name, Chart: path.Base(object.Spec.Chart)}
+	found.Release = dryrun.Release{Name: found.Name, Namespace: cmp.Or(object.Spec.TargetNamespace, found.Namespace)}
 	if len(object.Spec.Set)+len(object.Spec.ValuesSecrets) > 0 {
-		found.more = []string{"spec.set or spec.valuesSecrets"}
+		found.More = []string{"spec.set or spec.valuesSecrets"}
 	}
-	err := yaml.Unmarshal([]byte(object.Spec.ValuesContent), &found.values)
-	return []delivery{found}, err
+	err := yaml.Unmarshal([]byte(object.Spec.ValuesContent), &found.Values)
+	return []Delivery{found}, err
 }
 
 // applicationSpec is the part of an Application that says what is installed.
@@ -166,7 +132,7 @@ type applicationSource struct {
 	} `json:"helm"`
 }
 
-func application(document []byte) ([]delivery, error) {
+func application(document []byte) ([]Delivery, error) {
 	var object struct {
 		Metadata objectName      `json:"metadata"`
 		Spec     applicationSpec `json:"spec"`
@@ -177,7 +143,7 @@ func application(document []byte) ([]delivery, error) {
 	return object.Spec.deliveries(object.Metadata)
 }
 
-func applicationSet(document []byte) ([]delivery, error) {
+func applicationSet(document []byte) ([]Delivery, error) {
 	var object struct {
 		Metadata objectName `json:"metadata"`
 		Spec     struct {
@@ -200,32 +166,32 @@ func applicationSet(document []byte) ([]delivery, error) {
 	content, _ := json.Marshal(template) //nolint:errchkjson // it was read from JSON
 	switch placeholders := strings.Contains(string(content), "{{"); {
 	case err != nil && placeholders:
-		return []delivery{{namespace: object.Metadata.Namespace, name: object.Metadata.Name, unread: "the values are YAML only when Argo CD has filled in {{...}}"}}, nil
+		return []Delivery{{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name, Unread: "the values are YAML only when Argo CD has filled in {{...}}"}}, nil
 	case err != nil:
 		return nil, err
 	case placeholders || object.Spec.TemplatePatch != "":
 		for i := range found {
-			found[i].more = append(found[i].more, "what the generators fill in, and spec.templatePatch")
+			found[i].More = append(found[i].More, "what the generators fill in, and spec.templatePatch")
 		}
 	}
 	return found, nil
 }
 
-func (s *applicationSpec) deliveries(meta objectName) (found []delivery, err error) {
+func (s *applicationSpec) deliveries(meta objectName) (found []Delivery, err error) {
 	for _, source := range append(s.Sources, s.Source) {
 		named := cmp.Or(source.Chart, source.Path, source.RepoURL)
 		if named == "" {
 			continue
 		}
-		one := delivery{namespace: meta.Namespace, name: meta.Name, chart: path.Base(named)}
-		one.release = dryrun.Release{Name: cmp.Or(source.Helm.ReleaseName, meta.Name), Namespace: s.Destination.Namespace}
+		one := Delivery{Namespace: meta.Namespace, Name: meta.Name, Chart: path.Base(named)}
+		one.Release = dryrun.Release{Name: cmp.Or(source.Helm.ReleaseName, meta.Name), Namespace: s.Destination.Namespace}
 		if len(source.Helm.ValueFiles)+len(source.Helm.FileParameters) > 0 {
-			one.more = append(one.more, "helm.valueFiles and helm.fileParameters")
+			one.More = append(one.More, "helm.valueFiles and helm.fileParameters")
 		}
-		if one.local = source.Chart == "" && source.Path != ""; one.local {
-			one.more = append(one.more, "the files in "+source.Path)
+		if one.Local = source.Chart == "" && source.Path != ""; one.Local {
+			one.More = append(one.More, "the files in "+source.Path)
 		}
-		if one.values, err = source.values(); err != nil {
+		if one.Values, err = source.values(); err != nil {
 			return nil, err
 		}
 		found = append(found, one)
