@@ -176,11 +176,7 @@ func (s shared) String() string {
 	if len(s.others) == 0 {
 		return text
 	}
-	text += "   The same applies to " + strings.Join(s.others[:min(namedOthers, len(s.others))], ", ")
-	if more := len(s.others) - namedOthers; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + "\n"
+	return text + "   The same applies to " + finding.Listed(s.others, namedOthers) + "\n"
 }
 
 func orUnknown(text string) string {

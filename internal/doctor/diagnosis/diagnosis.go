@@ -13,6 +13,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
 
+// namedObjects is how many objects a finding names.
+const namedObjects = 10
+
 // set is a scale set that is checked.
 type set struct{ *snapshot.Set }
 

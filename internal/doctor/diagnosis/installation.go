@@ -55,12 +55,8 @@ func ignoredListeners(s *snapshot.Snapshot) (findings []finding.Finding) {
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-		names := byNamespace[namespace]
-		message := "AutoscalingListeners that the manager ignores: " + strings.Join(names[:min(namedSets, len(names))], ", ")
-		if more := len(names) - namedSets; more > 0 {
-			message += fmt.Sprintf(" and %d more", more)
-		}
-		findings = append(findings, finding.Finding{Severity: finding.Warning, Object: "Namespace " + namespace, Reason: v1alpha1.ReasonListenerIgnored, Message: message,
+		findings = append(findings, finding.Finding{Severity: finding.Warning, Object: "Namespace " + namespace, Reason: v1alpha1.ReasonListenerIgnored,
+			Message: "AutoscalingListeners that the manager ignores: " + finding.Listed(byNamespace[namespace], namedObjects),
 			Fix: fmt.Sprintf("find out who created them, because the manager creates its own; then kubectl -n %s delete autoscalinglistener NAME; if one stays, "+
 				`kubectl -n %[1]s patch autoscalinglistener NAME --type merge --patch '{"metadata":{"finalizers":null}}'`, namespace)})
 	}
@@ -169,9 +165,6 @@ func unread(s *snapshot.Snapshot) []finding.Finding {
 		Fix:     "run the doctor with more permissions to check them"}}
 }
 
-// namedSets is how many existing scale sets are listed if the requested one doesn't exist.
-const namedSets = 10
-
 func notFound(s *snapshot.Snapshot) finding.Finding {
 	found := finding.Finding{Severity: finding.Problem, Reason: "NoScaleSet", Message: "there is no scale set",
 		Fix: "install one with the chart gha-runner-scale-set; runs-on in the workflow is its release name, or runnerScaleSetName if that is set"}
@@ -182,11 +175,8 @@ func notFound(s *snapshot.Snapshot) finding.Finding {
 		found.Message += " in namespace " + s.Namespace
 	}
 	if len(s.Others) > 0 {
-		found.Message += "; scale sets that exist: " + strings.Join(s.Others[:min(namedSets, len(s.Others))], ", ")
+		found.Message += "; scale sets that exist: " + finding.Listed(s.Others, namedObjects)
 		found.Fix = "correct the name or -n, or " + found.Fix
-	}
-	if more := len(s.Others) - namedSets; more > 0 {
-		found.Message += fmt.Sprintf(" and %d more", more)
 	}
 	return found
 }

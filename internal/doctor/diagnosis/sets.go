@@ -247,10 +247,7 @@ func checkToken(s set) []finding.Finding {
 	if len(s.Bindings) == 0 {
 		return nil
 	}
-	names := strings.Join(s.Bindings[:min(namedSets, len(s.Bindings))], ", ")
-	if more := len(s.Bindings) - namedSets; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
+	names := finding.Listed(s.Bindings, namedObjects)
 	runners, _ := s.Tokenless()
 	return []finding.Finding{s.finding(finding.Warning, "TokenNotMounted", fmt.Sprintf("%s: permissions for %s, whose token runner pods of ARC's chart have and those of Harrier's don't: jobs can't use them", names, runners),
 		"if jobs need them, set template.spec.automountServiceAccountToken: true in the values, or template.spec.serviceAccountName to an account of your own; else delete the binding")}

@@ -1,7 +1,10 @@
 // Package finding is how the doctor and its checks of values tell what is wrong with which object, and what to do about it.
 package finding
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Severity says what a finding means for jobs.
 type Severity string
@@ -33,4 +36,13 @@ func Counted(count int, one, more string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", count, more)
+}
+
+// Listed returns the first names of a list, as many as most, and how many more there are.
+func Listed(names []string, most int) string {
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
