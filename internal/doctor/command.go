@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -118,30 +119,37 @@ func parse(flags *flag.FlagSet, arguments []string, usage string, stderr io.Writ
 	return err
 }
 
-const validateUsage = `Usage: manager validate -f FILE [-f FILE]... [-n NAMESPACE] [--controller-values FILE] [-o json]
+const validateUsage = `Usage: manager validate -f FILE [-f FILE]... [--set KEY=VALUE]... [-n NAMESPACE] [--controller-values FILE] [-o json]
 
 Reports what the charts, the API server and the manager would say of values and manifests, before they are applied. It reads values of
 both charts, also below the charts' names or aliases in values of a chart that has them as dependencies, and in a HelmRelease, HelmChart,
-Application or ApplicationSet; and AutoscalingRunnerSets. Values of several files are merged, as Helm merges them.
+Application or ApplicationSet; and AutoscalingRunnerSets. Values of several files and of --set are merged, as Helm merges them.
 
 Exit codes: %d nothing is wrong, %d something is, %d the check could not run: a file doesn't exist or is not YAML, there is nothing
-of the above in it, or the value tenants of the controller is not valid.
+of the above in it, or the value tenants of the controller is not valid; or it has taken a minute.
 
   manager validate -f values.yaml
-  manager validate -f values.yaml -f production.yaml
+  manager validate -f values.yaml -f production.yaml --set maxRunners=20
   manager validate -f values.yaml -n team-a --controller-values your-controller-values.yaml
   kubectl get autoscalingrunnersets -A -o yaml | manager validate -f -
 
 `
 
-func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Writer) error {
+func validateCommand(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
 	var paths []string
+	var set settings
 	var namespace, controllerValues, format string
 	flags := flag.NewFlagSet("validate", flag.ContinueOnError)
 	flags.Func("f", "file with values or manifests, -: standard input; may be repeated: values are merged as Helm merges them", func(path string) error {
 		paths = append(paths, path)
 		return nil
 	})
+	for _, flag := range settingFlags {
+		flags.Func(flag.name, flag.usage, func(text string) error {
+			set = append(set, setting{flag, text})
+			return nil
+		})
+	}
 	flags.StringVar(&namespace, "n", "", "namespace of values, and of manifests that name none; for --controller-values")
 	flags.StringVar(&format, "o", "text", "text or json")
 	flags.StringVar(&controllerValues, "controller-values", "",
@@ -160,7 +168,7 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	if err := parse(flags, arguments, validateUsage, stderr); err != nil {
 		return err
 	}
-	if len(paths) == 0 || flags.NArg() > 0 {
+	if len(paths)+len(set) == 0 || flags.NArg() > 0 {
 		return errors.New("run manager validate -f FILE; --help explains the flags")
 	}
 	if format != "text" && format != "json" {
@@ -174,9 +182,11 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	beside, err := parentOf(paths[0])
-	if err != nil {
-		return err
+	beside := parent{}
+	if len(paths) > 0 {
+		if beside, err = parentOf(paths[0]); err != nil {
+			return err
+		}
 	}
 	var entries tenants.Entries
 	if controllerValues != "" {
@@ -196,12 +206,38 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	for _, file := range inputs {
 		names = append(names, file.name)
 	}
-	place := strings.Join(names, ", ")
-	v, err := validate(inputs, beside, controller{listeners: policy, addresses: addressPolicy, tenants: entries, namespace: namespace})
+	place := cmp.Or(strings.Join(names, ", "), "the command line")
+	v, err := validateInTime(ctx, func() (*validation, error) {
+		return validate(inputs, set, beside, controller{listeners: policy, addresses: addressPolicy, tenants: entries, namespace: namespace})
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", place, err)
 	}
 	return v.report(stdout, place, format)
+}
+
+// errTooLong: templates have no limit of their own, and values can be made so that one doesn't end in a day.
+var errTooLong = fmt.Errorf("the check has not ended within %v: validate fewer values at a time, or smaller ones", timeout)
+
+// validateInTime ends when the check does, or when its time does. What is left of the check ends with the program.
+func validateInTime(ctx context.Context, check func() (*validation, error)) (*validation, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooLong)
+	defer cancel()
+	type result struct {
+		validation *validation
+		err        error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		v, err := check()
+		ended <- result{v, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case found := <-ended:
+		return found.validation, found.err
+	}
 }
 
 // maxInput is the size of a file that is read: a thousand scale sets of a cluster have some 20 MB.

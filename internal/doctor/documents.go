@@ -66,6 +66,8 @@ type validation struct {
 type plainDocument struct {
 	place  string
 	fields map[string]any
+	// settings are those of the command line, which fields has too; nil for a document of a file.
+	settings settings
 }
 
 // Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List; values of both charts,
@@ -83,14 +85,15 @@ func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding,
 		return nil, err
 	}
 	known := controller{tenants: entries, namespace: namespace}
-	v, err := validate([]input{{content: content}}, parent{}, known)
+	v, err := validate([]input{{content: content}}, nil, parent{}, known)
 	if err != nil {
 		return nil, err
 	}
 	return v.findings, nil
 }
 
-func validate(inputs []input, beside parent, known controller) (*validation, error) {
+// validate checks files of documents, and values that the command line sets. beside is the chart that the first file lies in.
+func validate(inputs []input, set settings, beside parent, known controller) (*validation, error) {
 	if known.addresses == nil {
 		var err error
 		if known.addresses, err = addresses.New(nil); err != nil {
@@ -117,6 +120,9 @@ func validate(inputs []input, beside parent, known controller) (*validation, err
 			}
 		}
 	}
+	if err := v.overlay(set); err != nil {
+		return nil, err
+	}
 	return v, v.values()
 }
 
@@ -136,7 +142,7 @@ func (v *validation) document(document []byte, place string) error {
 			Severity: Warning, Object: place, Reason: "InvalidValues", Message: err.Error(), Fix: "keep one of the two; Helm takes the last",
 		})
 	}
-	v.plain = append(v.plain, plainDocument{place, fields})
+	v.plain = append(v.plain, plainDocument{place: place, fields: fields})
 	return nil
 }
 
@@ -180,6 +186,20 @@ func (v *validation) object(document []byte, kind, place string) (err error) {
 		}
 	}
 	return nil
+}
+
+// nameOf returns the name of a scale set even if everything else in it is wrong. If it has no name, it returns the place.
+func nameOf(document []byte, place string) string {
+	object := &metav1.PartialObjectMetadata{}
+	if _ = yaml.Unmarshal(document, object); object.Name == "" {
+		return place
+	}
+	return objectPlace(setKind, object.Namespace, object.Name)
+}
+
+// objectPlace names an object in findings. Values and manifests often leave the namespace to a flag.
+func objectPlace(kind, namespace, name string) string {
+	return strings.TrimSpace(kind + " " + strings.TrimPrefix(namespace+"/"+name, "/"))
 }
 
 // list checks the items of a List, or of a list of scale sets.

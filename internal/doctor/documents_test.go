@@ -40,7 +40,7 @@ func TestValidateLists(t *testing.T) {
 		"an unknown field":        {listStart + strings.ReplaceAll(wrongSet, "maxRunners", "most"), []string{windows + "InvalidManifest"}},
 		"a field that comes twice": {listStart + strings.ReplaceAll(goodSet, "maxRunners: 2", "maxRunners: 2, maxRunners: 3"),
 			[]string{"document 1: InvalidManifest"}},
-		"a set without a name":   {listStart + goodSet + "\n- {kind: AutoscalingRunnerSet, spec: 1}", []string{"document 1, item 2: InvalidManifest"}},
+		"a set without a name":   {listStart + goodSet + "\n- {kind: AutoscalingRunnerSet, spec: 1}", []string{"document 1, item 2: InvalidManifest", "document 1, item 2: InvalidManifest"}},
 		"an item without a kind": {listStart + withoutID, []string{"document 1, item 1: InvalidManifest"}},
 		"an item that is none":   {listStart + "linux", []string{"document 1, item 1: InvalidManifest"}},
 		"items that are no list": {"kind: List\nitems: {a: b}", []string{"document 1: InvalidManifest"}},

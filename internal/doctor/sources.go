@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/charts"
@@ -170,12 +172,13 @@ func (p parent) below(values map[string]any, path string) (found []*source, off,
 		if !is || key == "global" || key == "tags" || key == "resourceMeta" { // the latter has keys of that name in a scale set's values
 			continue
 		}
-		at, chart := path+key, p.chartAt(key, inner)
+		chart, guessed := p.chartAt(key, inner)
+		at := path + key
 		switch {
 		case chart != "" && (inner["enabled"] == false || path == "" && p.switches[key].off(values)):
 			off = append(off, at)
 		case chart != "":
-			found = append(found, &source{place: at, chart: chart, values: inner})
+			found = append(found, &source{place: at, chart: chart, values: inner, guessed: guessed})
 		case strings.Count(at, ".") < maxDepth:
 			deeper, offThere, _ := p.below(inner, at+".")
 			if found, off = append(found, deeper...), append(off, offThere...); len(deeper)+len(offThere) == 0 {
@@ -188,21 +191,96 @@ func (p parent) below(values map[string]any, path string) (found []*source, off,
 	return found, off, others
 }
 
-// chartAt returns which of our charts the values below a key are for, empty if none.
-func (p parent) chartAt(key string, values map[string]any) string {
-	chart := p.charts[key]
+// chartAt returns which of our charts the values below a key are for, empty if none, and whether only the values say so.
+func (p parent) chartAt(key string, values map[string]any) (chart string, guessed bool) {
 	switch {
-	case chart != "":
+	case p.charts[key] != "":
+		return p.charts[key], false
 	case key == charts.ScaleSet || key == charts.Controller:
-		chart = key
+		return key, false
 	case isSet(values) && len(p.charts) == 0: // else it is known which are ours
-		chart = charts.ScaleSet
+		return charts.ScaleSet, true
 	}
-	return chart
+	return "", false
 }
 
 // maxDepth is how far below a chart ours are looked for.
 const maxDepth = 3
+
+// setting is a value as a flag of Helm's gives it.
+type setting struct {
+	flag  *settingFlag
+	given string
+}
+
+// settings are values of the command line. They win over those of files, in the order of settingFlags.
+type settings []setting
+
+// settingFlag is one of Helm's flags for values.
+type settingFlag struct {
+	name, usage string
+	parse       func(text string, values map[string]any) error
+}
+
+// settingFlags are in the order in which Helm takes them, wherever they stand in the command line.
+var settingFlags = []*settingFlag{
+	{"set-json", "value as helm's flag of that name takes it: KEY=JSON, or an object in JSON; may be repeated", setJSON},
+	{"set", "value as helm's flag of that name takes it: KEY=VALUE,KEY=VALUE; may be repeated", strvals.ParseInto},
+	{"set-string", "the same, of which every value is a string", strvals.ParseIntoString},
+	{"set-file", "value as helm's flag of that name takes it: KEY=FILE; may be repeated", func(text string, values map[string]any) error {
+		return strvals.ParseIntoFile(text, values, func(path []rune) (any, error) {
+			content, err := readFile(string(path), maxParent)
+			return string(content), err
+		})
+	}},
+	{"set-literal", "value as helm's flag of that name takes it: KEY=TEXT; may be repeated", strvals.ParseLiteralInto},
+}
+
+func setJSON(text string, values map[string]any) error {
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return strvals.ParseJSON(text, values)
+	}
+	given := map[string]any{}
+	if err := json.Unmarshal([]byte(text), &given); err != nil {
+		return err
+	}
+	maps.Copy(values, loader.MergeMaps(values, given))
+	return nil
+}
+
+// applyTo sets them among values.
+func (s settings) applyTo(values map[string]any) error {
+	for _, flag := range settingFlags {
+		for _, one := range s {
+			if one.flag != flag {
+				continue
+			}
+			if err := flag.parse(one.given, values); err != nil {
+				return fmt.Errorf("--%s: %w", flag.name, err) // its text may be a secret
+			}
+		}
+	}
+	return nil
+}
+
+// errNothingToSet says that values of the command line have none to belong to.
+var errNothingToSet = errors.New("--set and the like go with values of a chart, and there are only objects: change the values in these, or validate a file of values")
+
+// overlay adds the values of the command line as a document that lies on all others.
+func (v *validation) overlay(given settings) error {
+	if len(given) == 0 {
+		return nil
+	}
+	if len(v.plain) == 0 && v.checked+len(v.skipped) > 0 {
+		return errNothingToSet
+	}
+	alone := map[string]any{}
+	if err := given.applyTo(alone); err != nil {
+		return err
+	}
+	v.plain = append(v.plain, plainDocument{place: "the command line", fields: alone, settings: given})
+	return nil
+}
 
 // values checks the documents without a kind. As Helm does with several files, and with several documents in a file, those that are for
 // the same chart are merged: what comes later wins.
@@ -211,7 +289,12 @@ func (v *validation) values() error {
 	of := v.charts()
 	for i, document := range v.plain {
 		chart := of[i]
-		if former := merged[chart]; former != nil && chart != "" {
+		if former := merged[chart]; former != nil && chart != "" && document.settings != nil {
+			if err := document.settings.applyTo(former.fields); err != nil {
+				return err
+			}
+			continue
+		} else if former != nil && chart != "" {
 			former.fields = loader.MergeMaps(former.fields, document.fields)
 			former.place += ", " + document.place
 			continue
@@ -259,7 +342,7 @@ func (v *validation) source(from *source) (err error) {
 
 // delivered checks the values of an installation, if it is one of our charts or of a chart that has them below it.
 func (v *validation) delivered(kind string, given *gitops.Delivery) error {
-	place := fmt.Sprintf("%s %s/%s", kind, given.Namespace, given.Name)
+	place := objectPlace(kind, given.Namespace, given.Name)
 	if given.Unread != "" {
 		v.skipped = append(v.skipped, kind)
 		v.notes = append(v.notes, place+": not checked: "+given.Unread)

@@ -2,10 +2,14 @@ package doctor
 
 import (
 	"bytes"
+	"errors"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 const plainValues = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: gh\n"
@@ -42,15 +46,16 @@ func TestValidateValuesOfAParentChart(t *testing.T) {
 		code   int
 		says   []string
 	}{
-		"by name":            {"gha-runner-scale-set:\n" + set, ExitFine, []string{"Nothing is wrong"}},
-		"wrong":              {"gha-runner-scale-set:\n" + set + "  maxRuners: 5\n", ExitProblems, []string{"document 1, gha-runner-scale-set: UnknownValue: maxRuners"}},
-		"both charts":        {"gha-runner-scale-set:\n" + set + "gha-runner-scale-set-controller: {replicaCnt: 2}\n", ExitProblems, []string{"document 1, gha-runner-scale-set-controller: UnknownValue: replicaCnt"}},
-		"by an alias":        {"linux:\n" + set + "arm:\n" + set + "  minRunners: many\n", ExitProblems, []string{"document 1, arm: InvalidValues: minRunners"}},
-		"beside others":      {"gha-runner-scale-set:\n" + set + "redis: {enabled: true}\nglobal: {a: b}\n", ExitFine, []string{"Nothing is wrong", "document 1: not checked, because it isn't known to be for our charts: redis"}},
-		"disabled":           {"gha-runner-scale-set: {enabled: false, maxRuners: 1}\nlinux:\n" + set, ExitFine, []string{"not checked, because it isn't enabled: gha-runner-scale-set"}},
-		"two levels down":    {"platform:\n  gha-runner-scale-set:\n" + indented(set) + "    maxRuners: 5\n", ExitProblems, []string{"document 1, platform.gha-runner-scale-set: UnknownValue"}},
-		"no values of ours":  {"redis: {enabled: true}\nweb: {image: {tag: a}}\n", ExitUnable, []string{"nothing was checked", "redis, web"}},
-		"a set's, not below": {plainValues + "gha-runner-scale-set: {}\n", ExitProblems, []string{"UnknownValue: gha-runner-scale-set"}},
+		"by name":                     {"gha-runner-scale-set:\n" + set, ExitFine, []string{"Nothing is wrong"}},
+		"wrong":                       {"gha-runner-scale-set:\n" + set + "  maxRuners: 5\n", ExitProblems, []string{"document 1, gha-runner-scale-set: UnknownValue: maxRuners"}},
+		"both charts":                 {"gha-runner-scale-set:\n" + set + "gha-runner-scale-set-controller: {replicaCnt: 2}\n", ExitProblems, []string{"document 1, gha-runner-scale-set-controller: UnknownValue: replicaCnt"}},
+		"by an alias":                 {"linux:\n" + set + "arm:\n" + set + "  minRunners: many\n  maxRuners: 1\n", ExitFine, []string{"document 1, arm: InvalidValues: minRunners", "document 1, arm: UnknownValue: maxRuners", "linux: taken for values of gha-runner-scale-set"}},
+		"beside others":               {"gha-runner-scale-set:\n" + set + "redis: {enabled: true}\nglobal: {a: b}\n", ExitFine, []string{"Nothing is wrong", "document 1: not checked, because it isn't known to be for our charts: redis"}},
+		"disabled":                    {"gha-runner-scale-set: {enabled: false, maxRuners: 1}\nlinux:\n" + set, ExitFine, []string{"not checked, because it isn't enabled: gha-runner-scale-set"}},
+		"by its name, a guess beside": {"gha-runner-scale-set: {maxRuners: 1}\nlinux:\n" + set, ExitProblems, []string{"document 1, gha-runner-scale-set: UnknownValue"}},
+		"two levels down":             {"platform:\n  gha-runner-scale-set:\n" + indented(set) + "    maxRuners: 5\n", ExitProblems, []string{"document 1, platform.gha-runner-scale-set: UnknownValue"}},
+		"no values of ours":           {"redis: {enabled: true}\nweb: {image: {tag: a}}\n", ExitUnable, []string{"nothing was checked", "redis, web"}},
+		"a set's, not below":          {plainValues + "gha-runner-scale-set: {}\n", ExitProblems, []string{"UnknownValue: gha-runner-scale-set"}},
 	} {
 		if code, output := said(t, map[string]string{"values.yaml": test.values}, "-f", "values.yaml"); code != test.code || !containsAll(output, test.says) {
 			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, test.code, test.says, output)
@@ -136,6 +141,81 @@ func TestValidateMergesValues(t *testing.T) {
 	if code, output := said(t, map[string]string{"twice.yaml": plainValues + "maxRunners: 1\nmaxRunners: 2\n"}, "-f", "twice.yaml"); code != ExitFine || !strings.Contains(output, "maxRunners") {
 		t.Errorf("a key that comes twice: exit code %d: %s", code, output)
 	}
+}
+
+// Values of the command line win over those of files, as helm's flags of the same names do, and go where the files' go.
+func TestValidateTakesValuesOfTheCommandLine(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		"values.yaml":    plainValues + "template: {spec: {containers: [{name: runner, image: mine, command: [run]}]}}\n",
+		"no-secret.yaml": "githubConfigUrl: https://github.com/acme\n", "secret.yaml": "apiVersion: v1\nkind: Secret\n", "controller.yaml": "replicaCount: 1\n",
+	}
+	for name, test := range map[string]struct {
+		arguments []string
+		code      int
+		says      string
+	}{
+		"a wrong one":             {[]string{"-f", "values.yaml", "--set", "maxRunners=1,minRunners=2"}, ExitProblems, "maxRunners has to be greater or equal to minRunners"},
+		"the missing one":         {[]string{"-f", "no-secret.yaml", "--set", "githubConfigSecret=gh"}, ExitFine, "Nothing is wrong"},
+		"of a file":               {[]string{"-f", "no-secret.yaml", "--set-file", "githubConfigSecret.github_token=" + token}, ExitFine, "Nothing is wrong"},
+		"no such file":            {[]string{"-f", "no-secret.yaml", "--set-file", "githubConfigSecret.github_token=none"}, ExitUnable, "--set-file"},
+		"into a list":             {[]string{"-f", "values.yaml", "--set", "template.spec.containers[0].imagePullPolicy=always"}, ExitProblems, "imagePullPolicy: Unsupported value"},
+		"a number that is a text": {[]string{"-f", "values.yaml", "--set-string", "template.spec.terminationGracePeriodSeconds=30"}, ExitProblems, "terminationGracePeriodSeconds"},
+		"JSON":                    {[]string{"-f", "values.yaml", "--set-json", `{"maxRunners": 0}`, "--set-json", "minRunners=1"}, ExitProblems, "maxRunners has to be"},
+		"literally":               {[]string{"-f", "values.yaml", "--set-literal", "runnerGroup=a,b"}, ExitFine, "Nothing is wrong"},
+		"null":                    {[]string{"-f", "values.yaml", "--set", "githubConfigSecret=null"}, ExitProblems, "CredentialsMissing"},
+		"alone":                   {[]string{"--set", "githubConfigUrl=https://github.com/acme,githubConfigSecret=gh,maxRuners=1"}, ExitProblems, "the command line: UnknownValue: maxRuners"},
+		"for the other chart":     {[]string{"-f", "controller.yaml", "--set", "flags.logLevl=debug"}, ExitProblems, "UnknownValue: flags.logLevl"},
+		"nothing to belong to":    {[]string{"-f", "secret.yaml", "--set", "maxRunners=1"}, ExitUnable, "there are only objects"},
+		"no setting":              {[]string{"-f", "values.yaml", "--set", "maxRunners"}, ExitUnable, "--set: "},
+	} {
+		if code, output := said(t, files, test.arguments...); code != test.code || !strings.Contains(output, test.says) {
+			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, test.code, test.says, output)
+		}
+	}
+}
+
+func TestValidateTakesValuesOfTheCommandLineForAParentChart(t *testing.T) {
+	files := map[string]string{"Chart.yaml": "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: big}\n", "big.yaml": "big:\n" + indented(plainValues)}
+	for setting, want := range map[string]int{"big.maxRunners=1": ExitFine, "big.maxRuners=1": ExitProblems, "maxRuners=1": ExitFine} {
+		if code, output := said(t, files, "-f", "big.yaml", "--set", setting); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", setting, code, want, output)
+		}
+	}
+}
+
+// What Helm says of values to nobody in particular is said of theirs, and the program's own log is left alone.
+func TestValidateTellsWhatHelmWarnsOf(t *testing.T) {
+	written := &bytes.Buffer{}
+	log.SetOutput(written)
+	defer log.SetOutput(os.Stderr)
+	code, output := said(t, map[string]string{"values.yaml": plainValues + "template: {spec: []}\n"}, "-f", "values.yaml")
+	if code != ExitProblems || !strings.Contains(output, "values.yaml: document 1: InvalidValues: Helm: cannot overwrite table with non table for gha-runner-scale-set.template.spec") {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+	log.Print("on")
+	if got := written.String(); !strings.HasSuffix(got, " on\n") || strings.Count(got, "\n") != 1 {
+		t.Errorf("the program's log has %q", got)
+	}
+}
+
+// A check that isn't done when its time is over says so.
+func TestValidateEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		began := time.Now()
+		_, err := validateInTime(t.Context(), func() (*validation, error) {
+			<-end
+			return nil, nil
+		})
+		if took := time.Since(began); !errors.Is(err, errTooLong) || took != timeout {
+			t.Errorf("ends after %v with %v", took, err)
+		}
+		close(end)
+	})
 }
 
 func TestValidateInJSON(t *testing.T) {

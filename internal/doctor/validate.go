@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -67,6 +68,7 @@ func (c *checks) manifest(document []byte) error {
 	}
 	c.url(set.Spec.GitHubConfigUrl)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
+	c.secretName(set.Spec.GitHubConfigSecret, set.Spec.VaultConfig != nil && set.Spec.VaultConfig.Type != "")
 	c.set(set, "InvalidManifest")
 	return nil
 }
@@ -89,20 +91,24 @@ func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, invalid string) {
 	c.admit(tenants.Set{Namespace: set.Namespace, URL: set.Spec.GitHubConfigUrl, Group: set.Spec.RunnerGroup, MaxRunners: set.Spec.MaxRunners})
 }
 
-// nameOf returns the name of a scale set even if everything else in it is wrong. If it has no name, it returns the place.
-func nameOf(document []byte, place string) string {
-	object := &metav1.PartialObjectMetadata{}
-	if _ = yaml.Unmarshal(document, object); object.Name == "" {
-		return place
-	}
-	return setKind + " " + object.Namespace + "/" + object.Name
-}
+// acceptedURL is how the kind takes an address: with one or two names, and with nothing else but slashes at its ends.
+var acceptedURL = regexp.MustCompile(`^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$`)
 
 func (c *checks) url(url string) {
-	if _, err := actions.ParseConfigURL(url); err != nil {
+	if parsed, err := actions.ParseConfigURL(url); err != nil {
 		c.add(v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl")
+	} else if !acceptedURL.MatchString(url) {
+		c.add(v1alpha1.ReasonInvalidConfigURL, fmt.Sprintf("githubConfigUrl is %q, which the API server refuses: it is more than an address", url),
+			"write it as "+parsed.URL.Scheme+"://"+parsed.URL.Host+"/"+strings.Trim(parsed.URL.Path, "/"))
 	}
 	c.address(c.addresses.CheckGitHub("githubConfigUrl", url))
+}
+
+// secretName notes a name that no Secret can have. What is in a vault has names by other rules.
+func (c *checks) secretName(name string, inVault bool) {
+	if wrong := apivalidation.NameIsDNSSubdomain(name, false); name != "" && !inVault && len(wrong) > 0 {
+		c.add(v1alpha1.ReasonCredentialsMissing, fmt.Sprintf("githubConfigSecret is %q, and no Secret can have that name: %s", name, wrong[0]), "name a Secret as kubectl get secrets lists it")
+	}
 }
 
 // maxTimeout is the longest that the kind allows.

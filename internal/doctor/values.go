@@ -2,9 +2,11 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -21,25 +23,33 @@ type source struct {
 	release      dryrun.Release
 	// more says what else there are values in, which can't be read; "" if these are all.
 	more string
+	// guessed: nothing but what they have says that they are for the chart.
+	guessed bool
 }
 
 // values checks what the chart, the API server and the manager would refuse.
 func (c *checks) values(from *source) error {
+	if from.chart == charts.ScaleSet {
+		url := text(from.values["githubConfigUrl"])
+		c.url(url)
+		vault, _ := from.values["keyVault"].(map[string]any)
+		c.secret(from.values["githubConfigSecret"], url, text(vault["type"]) != "")
+	}
+	ofAccess := c.findings
 	rendered, faults, err := dryrun.Render(from.chart, from.values, from.release)
+	if stops := slices.ContainsFunc(faults, func(f dryrun.Fault) bool { return !f.Warning && f.Path == "" }); stops && len(c.findings) > 0 {
+		// The templates stop at the first thing. If that has been said, with a reason of its own, there may be more behind it.
+		rendered, faults, err = dryrun.Render(from.chart, withAccess(from.values), from.release)
+		c.tenants = nil // which address is meant isn't known
+	}
 	if err != nil {
 		return err
 	}
+	c.findings = nil
 	for _, fault := range faults {
 		c.fault(from.chart, fault)
 	}
-	if said := len(c.findings); from.chart == charts.ScaleSet {
-		url := text(from.values["githubConfigUrl"])
-		c.url(url)
-		c.secret(from.values["githubConfigSecret"], url)
-		if len(faults) == 1 && faults[0].Path == "" && len(c.findings) > said {
-			c.findings = c.findings[said:] // the templates stop at the first thing, and it has a reason of its own
-		}
-	}
+	c.findings = append(c.findings, ofAccess...)
 	if rendered != nil {
 		c.notes = append(c.notes, rendered.Notes...)
 		for _, object := range rendered.Objects {
@@ -48,21 +58,30 @@ func (c *checks) values(from *source) error {
 			}
 		}
 	}
-	c.discount(from.more)
+	c.discount(from)
 	return nil
 }
 
-// discount makes warnings of problems that values of another place may solve. An unknown field is one whatever else there is.
-func (c *checks) discount(more string) {
-	if more == "" {
-		return
-	}
+// withAccess returns values with an address and a Secret that no chart refuses.
+func withAccess(values map[string]any) map[string]any {
+	return loader.MergeMaps(values, map[string]any{"githubConfigUrl": "https://github.com/example", "githubConfigSecret": "example"})
+}
+
+// discount makes warnings of problems that may be none: values of another place may solve them, or the values may be another chart's. An
+// unknown field is a problem whatever else there is.
+func (c *checks) discount(from *source) {
 	for i := range c.findings {
-		if c.findings[i].Reason != "UnknownValue" {
+		if from.guessed || from.more != "" && c.findings[i].Reason != "UnknownValue" {
 			c.findings[i].Severity = Warning
 		}
 	}
-	c.notes = append(c.notes, c.object+": not checked: "+more)
+	if from.more != "" {
+		c.notes = append(c.notes, c.object+": not checked: "+from.more)
+	}
+	if from.guessed {
+		c.notes = append(c.notes, c.object+": taken for values of "+from.chart+", because it has a githubConfigUrl or a githubConfigSecret; "+
+			"what is wrong is a problem if a Chart.yaml beside the file says so")
+	}
 }
 
 // fault notes what a chart says of values, or the API server of an object, for which chart is "".
@@ -72,6 +91,8 @@ func (c *checks) fault(chart string, fault dryrun.Fault) {
 		invalid, unknown, list = "InvalidManifest", "InvalidManifest", "kubectl explain lists the fields"
 	}
 	switch belongs := dryrun.Belongs(chart, fault.Path); {
+	case fault.Warning:
+		c.findings = append(c.findings, Finding{Severity: Warning, Object: c.object, Reason: invalid, Message: fault.String(), Fix: "give a map there, as the chart's values.yaml does, or nothing"})
 	case !fault.Unknown:
 		c.add(invalid, fault.String(), "change it as the message says")
 	case belongs != "":
@@ -126,12 +147,13 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 // hookTemplateKey is where the ConfigMap of the scale set's chart has the template of job pods.
 const hookTemplateKey = "extension"
 
-// secret checks the name of a Secret, or credentials that are given as keys and values.
-func (c *checks) secret(secret any, url string) {
+// secret checks the name of a Secret, or of something in a vault, or credentials that are given as keys and values.
+func (c *checks) secret(secret any, url string, inVault bool) {
 	const fix = "name a Secret, or set github_token, or set github_app_id, github_app_installation_id and github_app_private_key"
 	switch given := secret.(type) {
 	case string:
 		c.require(given != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", fix)
+		c.secretName(given, inVault)
 	case map[string]any:
 		has := func(key string) bool { return strings.TrimSpace(text(given[key])) != "" }
 		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)

@@ -5,9 +5,11 @@ package dryrun
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log"
 	"maps"
 	"slices"
 	"strings"
@@ -35,6 +37,8 @@ type Fault struct {
 	Message string
 	// Unknown: nobody knows a field of this name there. A chart refuses it; the API server drops it.
 	Unknown bool
+	// Warning: nobody refuses it.
+	Warning bool
 }
 
 // String returns path and message.
@@ -91,7 +95,7 @@ func load(name string, more *archive.BufferedFile) (*chartv2.Chart, error) {
 }
 
 // Render renders a chart with values as an installation would. If the chart refuses them, it returns why: everything that its schema
-// refuses, or else the first thing that its templates do. It fails only if the chart itself is broken.
+// refuses, or else the first thing that its templates do; and what Helm warns of in any case. It fails only if the chart itself is broken.
 func Render(chart string, values map[string]any, release Release) (*Rendered, []Fault, error) {
 	found, known := loaded[chart]
 	if !known {
@@ -102,15 +106,40 @@ func Render(chart string, values map[string]any, release Release) (*Rendered, []
 		return nil, nil, err
 	}
 	options := common.ReleaseOptions{Name: release.Name, Namespace: release.Namespace, Revision: 1, IsInstall: true}
-	all, err := util.ToRenderValuesWithSchemaValidation(loaded, values, options, capabilities(), true)
+	var all common.Values
+	warnings := warningsOf(func() {
+		all, err = util.ToRenderValuesWithSchemaValidation(loaded, values, options, capabilities(), true)
+	})
 	if err != nil {
-		return nil, []Fault{{Message: err.Error()}}, nil
+		return nil, append(warnings, Fault{Message: err.Error()}), nil
 	}
 	merged, _ := all["Values"].(common.Values)
 	if faults, err := checkSchema(chart, loaded.Schema, merged); err != nil || len(faults) > 0 {
-		return nil, faults, err
+		return nil, append(warnings, faults...), err
 	}
-	return execute(loaded, all)
+	rendered, faults := execute(loaded, all)
+	return rendered, append(warnings, faults...), nil
+}
+
+// logging is held while the output of the log that all of the program shares is another one.
+var logging sync.Mutex
+
+// warningsOf returns what a function of Helm's writes to the log, where nobody would know which values it is about.
+func warningsOf(call func()) (warnings []Fault) {
+	logging.Lock()
+	defer logging.Unlock()
+	output, flags, written := log.Writer(), log.Flags(), &bytes.Buffer{}
+	log.SetOutput(written)
+	log.SetFlags(0)
+	defer func() {
+		log.SetOutput(output)
+		log.SetFlags(flags)
+	}()
+	call()
+	for line := range strings.Lines(written.String()) {
+		warnings = append(warnings, Fault{Message: "Helm: " + strings.TrimPrefix(strings.TrimSpace(line), "warning: "), Warning: true})
+	}
+	return warnings
 }
 
 // capabilities are those of a cluster that has our kinds.
@@ -121,7 +150,7 @@ func capabilities() *common.Capabilities {
 }
 
 // execute runs the templates. What a template says before it ends the rendering is kept as it is said: Helm puts it into a text of its own.
-func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault, error) {
+func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault) {
 	refusal := ""
 	functions := template.FuncMap{
 		"fail": func(message string) (string, error) {
@@ -132,10 +161,10 @@ func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault, er
 	}
 	texts, err := engine.Engine{CustomTemplateFuncs: functions}.Render(chart, values)
 	if refusal != "" {
-		return nil, []Fault{{Message: refusal}}, nil
+		return nil, []Fault{{Message: refusal}}
 	}
 	if err != nil { // a value of a type that no template expects
-		return nil, []Fault{{Message: err.Error()}}, nil
+		return nil, []Fault{{Message: err.Error()}}
 	}
 	rendered := &Rendered{}
 	for _, file := range slices.Sorted(maps.Keys(texts)) {
@@ -146,10 +175,10 @@ func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault, er
 			err = rendered.read(texts[file])
 		}
 		if err != nil { // Helm would say so, too
-			return nil, []Fault{{Message: fmt.Sprintf("%s renders what is no YAML: %v", file, err)}}, nil
+			return nil, []Fault{{Message: fmt.Sprintf("%s renders what is no YAML: %v", file, err)}}
 		}
 	}
-	return rendered, nil, nil
+	return rendered, nil
 }
 
 func (r *Rendered) read(text string) error {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -39,23 +41,88 @@ const dropped = "Kubernetes has no such field and drops it"
 // setKind is the kind that is checked by the schema of its CustomResourceDefinition, other than by the rules that it has in CEL.
 const setKind = "AutoscalingRunnerSet"
 
-// CheckObject returns what the API server, asked to be strict, would say of an object when it decodes it: fields it doesn't know, wrong types,
-// and for an AutoscalingRunnerSet whatever else its schema refuses. It knows nothing of other kinds that aren't Kubernetes' own.
-func CheckObject(object map[string]any) ([]Fault, error) {
-	faults := checkMetadata(object)
-	if object["kind"] == setKind {
-		more, err := checkSet(object)
-		return append(more, faults...), err
-	}
+// CheckObject returns what the API server, asked to be strict, would say of an object: fields it doesn't know, wrong types, names, and for an
+// AutoscalingRunnerSet whatever else its schema refuses. If nothing of that is wrong, it goes on with what would be said of the pods that are
+// made of the object. It knows nothing of other kinds that aren't Kubernetes' own.
+func CheckObject(object map[string]any) (faults []Fault, err error) {
 	content, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
-	return append(decodeStrictly(content), faults...), nil
+	if object["kind"] == setKind {
+		faults, err = checkSet(content)
+	} else {
+		faults = decodeStrictly(content)
+	}
+	faults = append(faults, checkMetadata(object)...)
+	if err != nil || slices.ContainsFunc(faults, func(f Fault) bool { return !f.Unknown }) {
+		return faults, err
+	}
+	ofPods, err := checkPods(object)
+	return append(faults, ofPods...), err
+}
+
+// templates are where objects have templates of pods, by kind.
+var templates = map[string][]struct {
+	path    []string
+	partial bool
+}{
+	setKind:       {{path: []string{"spec", "template"}}, {path: []string{"spec", "listenerTemplate"}, partial: true}},
+	"Deployment":  {{path: []string{"spec", "template"}}},
+	"PodTemplate": {{path: []string{"template"}, partial: true}},
+}
+
+// checkPods returns what the API server would say of the pods that are made of an object.
+func checkPods(object map[string]any) (faults []Fault, err error) {
+	for _, template := range templates[text(object["kind"])] {
+		given, found, err := unstructured.NestedFieldNoCopy(object, append(slices.Clone(template.path), "spec")...)
+		if !found || err != nil {
+			continue
+		}
+		at := field.NewPath(template.path[0], append(template.path[1:], "spec")...)
+		beyond, err := checkQuantities(given, at)
+		if err != nil || len(beyond) > 0 {
+			return append(faults, beyond...), err
+		}
+		content, err := json.Marshal(given)
+		if err != nil {
+			return nil, err
+		}
+		pod := podSpec{partial: template.partial}
+		if json.Unmarshal(content, &pod.PodSpec) != nil { // which has been said
+			continue
+		}
+		for _, rule := range podRules {
+			for _, refused := range rule(pod, at) {
+				faults = append(faults, Fault{Path: refused.Field, Message: refused.ErrorBody()})
+			}
+		}
+	}
+	slices.SortFunc(faults, func(a, b Fault) int { return strings.Compare(a.String(), b.String()) })
+	return faults, nil
+}
+
+// checkQuantities returns the quantities in the spec of a pod that Go, and so the API server, would compute for minutes.
+func checkQuantities(spec any, at *field.Path) (faults []Fault, err error) {
+	structural, err := setSchema()
+	if err != nil {
+		return nil, err
+	}
+	pod := structural.Properties["spec"].Properties["template"].Properties["spec"]
+	for _, err := range validate.NewSchemaValidator(pod.ToKubeOpenAPI(), nil, at.String(), strfmt.Default).Validate(spec).Errors {
+		var invalid *openapierrors.Validation
+		if errors.As(err, &invalid) && invalid.Code() == openapierrors.PatternFailCode {
+			faults = append(faults, faultOf(err))
+		}
+	}
+	return faults, nil
 }
 
 // checkMetadata checks names, labels and annotations: the object's own, and those of what is made of it.
 func checkMetadata(object map[string]any) (faults []Fault) {
+	if own, _ := object["metadata"].(map[string]any); text(own["name"]) == "" && text(own["generateName"]) == "" && object["kind"] != "PodTemplate" {
+		faults = append(faults, Fault{Path: "metadata.name", Message: "Required value: name or generateName is required"})
+	}
 	visit(object, nil, func(at []string, value any) {
 		if len(at) < 2 || !strings.HasSuffix(strings.ToLower(at[len(at)-2]), "metadata") {
 			return
@@ -134,12 +201,8 @@ func CheckPodTemplate(template any) ([]Fault, error) {
 	return CheckObject(map[string]any{"apiVersion": "v1", "kind": "PodTemplate", "template": template})
 }
 
-func checkSet(object map[string]any) ([]Fault, error) {
+func checkSet(content []byte) ([]Fault, error) {
 	structural, err := setSchema()
-	if err != nil {
-		return nil, err
-	}
-	content, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
@@ -167,10 +230,20 @@ func checkSet(object map[string]any) ([]Fault, error) {
 	for _, duplicate := range listtype.ValidateListSetsAndMaps(nil, structural, given) {
 		faults = append(faults, Fault{Path: duplicate.Field, Message: duplicate.ErrorBody()})
 	}
-	for _, err := range validate.NewSchemaValidator(structural.ToKubeOpenAPI(), nil, "", strfmt.Default).Validate(given).Errors {
+	invalid := validate.NewSchemaValidator(structural.ToKubeOpenAPI(), nil, "", strfmt.Default).Validate(given).Errors
+	if slices.ContainsFunc(invalid, isPlaced) { // the others only say that there is one: "must validate at least one schema"
+		invalid = slices.DeleteFunc(invalid, func(err error) bool { return !isPlaced(err) })
+	}
+	for _, err := range invalid {
 		faults = append(faults, faultOf(err))
 	}
 	return faults, nil
+}
+
+// isPlaced reports whether an error is about one place.
+func isPlaced(err error) bool {
+	var invalid *openapierrors.Validation
+	return errors.As(err, &invalid) && invalid.Name != ""
 }
 
 func faultOf(err error) Fault {

@@ -27,31 +27,6 @@ func TestScaleSetRefusals(t *testing.T) {
 	for _, test := range []struct{ values, want string }{
 		{"githubConfigUrl: ''", ".Values.githubConfigUrl is required"},
 		{"githubConfigUrl: null", ".Values.githubConfigUrl is required"},
-		{"githubConfigUrl: https://github.com/orgs/acme", "not the address at which runners register; use https://github.com/acme"},
-		{"githubConfigUrl: https://github.com/orgs/acme/repositories?type=all", "use https://github.com/acme"},
-		{"githubConfigUrl: https://github.com/organizations/acme/settings/actions/", "use https://github.com/acme"},
-		{"githubConfigUrl: https://github.com/acme/web.git", "use https://github.com/acme/web"},
-		{"githubConfigUrl: https://github.com/acme/web/settings/actions/runners/new#top", "use https://github.com/acme/web"},
-		{"githubConfigUrl: https://github.com/enterprises/big/settings/actions", "use https://github.com/enterprises/big"},
-		{"githubConfigUrl: https://api.github.com/orgs/acme", "use https://github.com/acme"},
-		{"githubConfigUrl: https://api.big.ghe.com/repos/acme/web/actions", "use https://big.ghe.com/acme/web"},
-		{"githubConfigUrl: https://ghes.example/api/v3/orgs/acme", "use https://ghes.example/acme"},
-		{"githubConfigUrl: git@github.com:acme/web.git", "use https://github.com/acme/web"},
-		{"githubConfigUrl: ssh://git@github.com:22/acme/web.git", "use https://github.com/acme/web"},
-		{"githubConfigUrl: github.com/acme", "use https://github.com/acme"},
-		{"githubConfigUrl: https://uploads.github.com/repos/acme/web/releases", "use https://github.com/acme/web"},
-		{"githubConfigUrl: https://raw.githubusercontent.com/acme/web/main/a.sh", "use https://github.com/acme/web"},
-		{"githubConfigUrl: ssh://git@ssh.github.com:443/acme/web.git", "use https://github.com/acme/web"},
-		{"githubConfigUrl: https://gist.github.com/acme", otherAddress},
-		{"githubConfigUrl: https://acme.github.io", otherAddress},
-		{"githubConfigUrl: https://api.github.com/users/acme", otherAddress},
-		{"githubConfigUrl: https://api.github.com/organizations/123/teams", otherAddress},
-		{"githubConfigUrl: https://ghes.example/api/v3/repositories/123", otherAddress},
-		{"githubConfigUrl: github.com/users/acme/projects/1", otherAddress},
-		{"githubConfigUrl: https://github.com/Settings/apps/x", otherAddress},
-		{"githubConfigUrl: https://github.com/marketplace?type=actions", otherAddress},
-		{"githubConfigUrl: https://ghes.example/apps/x", otherAddress},
-		{"githubConfigUrl: https://github.com/enterprises/", otherAddress},
 		{
 			"githubConfigUrl: https://github.com/enterprises/big\ngithubConfigSecret: {github_token: '', github_app_id: 1, github_app_installation_id: 2, github_app_private_key: key}",
 			"the key of a GitHub App, which can't register runners of an enterprise",
@@ -88,6 +63,9 @@ func TestScaleSetRefusals(t *testing.T) {
 		{certificateAt(`\`) + "\ntemplate: {spec: {os: {name: windows}}}", `runnerMountPath is \, but a directory of Windows runners`},
 		{certificateAt(`C:\`), `has to be one below a drive, such as C:\ca`},
 		{certificateAt("D:ca"), "has to be one below a drive"},
+		{certificateAt(`\\server\share`), `has to be one below a drive`},
+		{certificateAt(`//server/share`) + "\ntemplate: {spec: {os: {name: windows}}}", `has to be one below a drive`},
+		{certificateAt(` C:\ca`), "remove the space around it"},
 		{"template: {spec: {securityContext: {readOnlyRootFilesystem: true}}}", "template.spec.securityContext.readOnlyRootFilesystem: a pod has no such field"},
 		{"template: {spec: {containers: [{name: runner, securityContext: {fsGroup: 1}}]}}", "template.spec.containers[runner].securityContext.fsGroup: a container has no such field, only a pod has; write it as template.spec.securityContext.fsGroup"},
 		{"template: {spec: {initContainers: [{name: a, image: i, securityContext: {sysctls: []}}]}}", "template.spec.initContainers[a].securityContext.sysctls"},
@@ -101,6 +79,48 @@ func TestScaleSetRefusals(t *testing.T) {
 		// The name is complained about first, whatever else is wrong.
 		said := refusal(t, scaleSet.as(release, namespace), minimal, "githubConfigSecret: ''")
 		checkContains(t, said, "must have up to")
+	}
+}
+
+// An address in another form is refused with the one to use, and one that nobody has with the forms there are.
+func TestAddressRefusals(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ values, want string }{
+		{"githubConfigUrl: https://github.com/orgs/acme", "not the address at which runners register; use https://github.com/acme"},
+		{"githubConfigUrl: https://github.com/orgs/acme/repositories?type=all", "use https://github.com/acme"},
+		{"githubConfigUrl: https://github.com/organizations/acme/settings/actions/", "use https://github.com/acme"},
+		{"githubConfigUrl: https://github.com/acme/web.git", "use https://github.com/acme/web"},
+		{"githubConfigUrl: https://github.com/acme/web/settings/actions/runners/new#top", "use https://github.com/acme/web"},
+		{"githubConfigUrl: https://github.com/enterprises/big/settings/actions", "use https://github.com/enterprises/big"},
+		{"githubConfigUrl: https://api.github.com/orgs/acme", "use https://github.com/acme"},
+		{"githubConfigUrl: https://api.big.ghe.com/repos/acme/web/actions", "use https://big.ghe.com/acme/web"},
+		{"githubConfigUrl: https://ghes.example/api/v3/orgs/acme", "use https://ghes.example/acme"},
+		{"githubConfigUrl: git@github.com:acme/web.git", "use https://github.com/acme/web"},
+		{"githubConfigUrl: ssh://git@github.com:22/acme/web.git", "use https://github.com/acme/web"},
+		{"githubConfigUrl: github.com/acme", "use https://github.com/acme"},
+		{"githubConfigUrl: https://uploads.github.com/repos/acme/web/releases", "use https://github.com/acme/web"},
+		{"githubConfigUrl: https://raw.githubusercontent.com/acme/web/main/a.sh", "use https://github.com/acme/web"},
+		{"githubConfigUrl: ssh://git@ssh.github.com:443/acme/web.git", "use https://github.com/acme/web"},
+		{"githubConfigUrl: https://gist.github.com/acme", otherAddress},
+		{"githubConfigUrl: https://acme.github.io", otherAddress},
+		{"githubConfigUrl: https://api.github.com/users/acme", otherAddress},
+		{"githubConfigUrl: https://api.github.com/organizations/123/teams", otherAddress},
+		{"githubConfigUrl: https://ghes.example/api/v3/repositories/123", otherAddress},
+		{"githubConfigUrl: github.com/users/acme/projects/1", otherAddress},
+		{"githubConfigUrl: https://github.com/Settings/apps/x", otherAddress},
+		{"githubConfigUrl: https://github.com/marketplace?type=actions", otherAddress},
+		{"githubConfigUrl: https://ghes.example/apps/x", otherAddress},
+		{"githubConfigUrl: https://github.com/enterprises/", otherAddress},
+		{"githubConfigUrl: https://github.com/orgs//acme", otherAddress},
+		{"githubConfigUrl: https://ghes.example/acme//web", otherAddress},
+		{"githubConfigUrl: https://ghes.example//acme", otherAddress},
+		{"githubConfigUrl: https://github.com/../acme", otherAddress},
+		{"githubConfigUrl: https://github.com/", otherAddress},
+		{"githubConfigUrl: https://github.com/acme?tab=members", "use https://github.com/acme"},
+		{"githubConfigUrl: ' https://github.com/acme/web'", "use https://github.com/acme/web"},
+		{"githubConfigUrl: HTTPS://github.com/acme", "use https://github.com/acme"},
+	} {
+		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)
 	}
 }
 

@@ -133,6 +133,25 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 {{- end }}
 {{- end }}
 
+{{/*
+What only a container's securityContext has, in that of the pod, or the other way round: Kubernetes would drop it without a word. Other
+unknown fields are left to the API server, which may know more of them than this chart.
+*/}}
+{{- define "gha-runner-scale-set-controller.validate-security-contexts" -}}
+{{- $pod := (include "gha-runner-scale-set-controller.without-nulls" (.Values.podSecurityContext | default dict) | fromJson).value }}
+{{- $container := (include "gha-runner-scale-set-controller.without-nulls" (.Values.securityContext | default dict) | fromJson).value }}
+{{- range $field := list "allowPrivilegeEscalation" "capabilities" "privileged" "procMount" "readOnlyRootFilesystem" }}
+{{- if hasKey $pod $field }}
+{{- fail (printf "podSecurityContext.%s: a pod has no such field, only a container has; write it as securityContext.%s" $field $field) }}
+{{- end }}
+{{- end }}
+{{- range $field := list "fsGroup" "fsGroupChangePolicy" "seLinuxChangePolicy" "supplementalGroups" "supplementalGroupsPolicy" "sysctls" }}
+{{- if hasKey $container $field }}
+{{- fail (printf "securityContext.%s: a container has no such field, only a pod has; write it as podSecurityContext.%s" $field $field) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The image is passed on because listener pods run the same one. */}}
 {{- define "gha-runner-scale-set-controller.env" -}}
 - name: CONTROLLER_MANAGER_CONTAINER_IMAGE

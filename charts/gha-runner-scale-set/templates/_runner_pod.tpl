@@ -65,15 +65,18 @@ those of values.yaml. JSON.
 
 {{/*
 The directory in the runner that has the CA certificate; "" unless it is mounted. On Windows a path without a drive is on C:, as for
-Kubernetes itself, and nothing can be mounted over a drive.
+Kubernetes itself, and nothing can be mounted over a drive or on another computer.
 */}}
 {{- define "gha-runner-scale-set.certificate-directory" -}}
 {{- with (.Values.githubServerTLS | default dict).runnerMountPath }}
 {{- $directory := clean (toString .) }}
+{{- if ne (toString . | trim) (toString .) }}
+{{- fail (printf "githubServerTLS.runnerMountPath is %q: remove the space around it" .) }}
+{{- end }}
 {{- if include "gha-runner-scale-set.on-windows" $ }}
 {{- $directory = regexReplaceAll `[/\\]+` (toString .) `\` | trimSuffix `\` }}
 {{- $directory = hasPrefix `\` $directory | ternary (printf "C:%s" $directory) $directory }}
-{{- if not (regexMatch `^[A-Za-z]:\\.` $directory) }}
+{{- if or (regexMatch `^[/\\]{2}` (toString .)) (not (regexMatch `^[A-Za-z]:\\.` $directory)) }}
 {{- fail (printf "githubServerTLS.runnerMountPath is %s, but a directory of Windows runners has to be one below a drive, such as C:\\ca" .) }}
 {{- end }}
 {{- end }}

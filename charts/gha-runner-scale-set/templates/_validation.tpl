@@ -36,13 +36,16 @@ actions-runner-controller where it has one.
 
 {{/*
 An address of the organization, repository or enterprise in another form is refused with the one to use: a page about it or below it, its
-address in the REST API or for git, or one without a scheme. So is one where GitHub has something else (github/actions has the same lists).
-The manager judges all others, as it may know them better.
+address in the REST API or for git, one without a scheme, or one with a query. So is one where GitHub has something else (github/actions has
+the same lists), and one with an empty or relative part. The manager judges all others, as it may know them better.
 */}}
 {{- define "gha-runner-scale-set.validate-address" -}}
-{{- $given := regexReplaceAll "[?#].*$" (include "gha-runner-scale-set.scalar" .Values.githubConfigUrl | trim) "" | trimAll "/" }}
+{{- $written := include "gha-runner-scale-set.scalar" .Values.githubConfigUrl | trimAll "/" }}
+{{- $given := regexReplaceAll "[?#].*$" (trim $written) "" | trimAll "/" }}
 {{- $use := $given }}
 {{- range $form := list
+      (list `^(?i)https://` "https://")
+      (list `^(?i)http://` "http://")
       (list `^[\w.-]+@([\w.-]+):([^/].*)$` "https://${1}/${2}")
       (list `^(?:ssh|git)://(?:[^/@]*@)?([\w.-]+)(?::[0-9]+)?/` "https://${1}/")
       (list `^([\w-]+(?:\.[\w-]+)+(?::[0-9]+)?/)` "https://${1}")
@@ -59,10 +62,12 @@ The manager judges all others, as it may know them better.
       (regexMatch `^(?i)https?://([^/]+\.github\.com|([^/]+\.)?githubusercontent\.com|[^/]+\.github\.io)(:[0-9]+)?(/|$)` ($use | replace "//www." "//"))
       (regexMatch `^(?i)https?://[^/]+/((enterprises|organizations|orgs)$|(account|apps|collections|dashboard|explore|login|marketplace|notifications|search|settings|sponsors|stars|topics|users)(/|$))` $use)
       (and (regexMatch `^(?i)https?://((api|uploads)\.(github\.com|[^/]+\.ghe\.com)|[^/]+/api/v3)/` $given) (not (regexMatch `^(?i)https?://[^/]+/(api/v3/)?(orgs|repos|enterprises)/` $given)))
+      (and (regexMatch `^https?://` $use) (not (regexMatch `^https?://[^/]+(/[^/]+){1,2}$` $use)))
+      (regexMatch `^https?://.*/\.{1,2}(/|$)` $use)
     ) (not (regexMatch "^(?i)https?://[^/]*@" $given)) }}
 {{- fail (printf "githubConfigUrl: %s is not the address at which runners register; use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE" $given) }}
 {{- end }}
-{{- if and (ne $use $given) (not (regexMatch "^(?i)https?://[^/]*@" $given)) }}
+{{- if and (ne $use $written) (not (regexMatch "^(?i)https?://[^/]*@" $given)) }}
 {{- fail (printf "githubConfigUrl: %s is not the address at which runners register; use %s" $given $use) }}
 {{- end }}
 {{- if and (regexMatch "^(?i)https?://[^/]+/enterprises/" $given) (kindIs "map" .Values.githubConfigSecret) (get .Values.githubConfigSecret "github_app_id") }}
