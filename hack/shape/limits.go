@@ -26,7 +26,6 @@ var exceptions = map[string]limits{
 	"internal/controller/autoscalingrunnerset": {files: 27, arrows: 5.9, fragments: 23},
 	"internal/controller/ephemeralrunner":      {files: 26, arrows: 6.4, fragments: 37},
 	"internal/controller/ephemeralrunnerset":   {files: 28, arrows: 6.2, fragments: 28},
-	"internal/doctor":                          {files: 7, arrows: 3.9, fragments: 1},
 	"internal/fakegithub":                      {files: 23, arrows: 4.7, fragments: 18},
 	"internal/fakegithub/state":                {files: 15, arrows: 5.4, fragments: 6},
 	"internal/listener":                        {files: 25, arrows: 5.8, fragments: 22},

@@ -10,7 +10,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/doctor/validation"
 )
 
 // Finding is what is wrong with one object, and Severity what that means for jobs; see package finding.
@@ -41,8 +41,8 @@ type Options struct {
 	Output string
 }
 
-// ErrProblems is returned by Run if it found a Problem: something keeps jobs from running.
-var ErrProblems = errors.New("problems were found")
+// ErrProblems is returned by Run if it found a Problem; see package finding.
+var ErrProblems = finding.ErrProblems
 
 // Run gathers, diagnoses and writes the report. It fails with ErrProblems, or with the reason why the check could not run.
 func Run(ctx context.Context, cluster snapshot.Cluster, options Options, output io.Writer) error {
@@ -62,4 +62,13 @@ func Run(ctx context.Context, cluster snapshot.Cluster, options Options, output 
 		return ErrProblems
 	}
 	return nil
+}
+
+// Validate checks a file of YAML documents before they are applied; see validation.Validate.
+func Validate(content []byte) ([]Finding, error) { return validation.Validate(content, nil, "") }
+
+// ValidateFor also checks what the value tenants in values of the controller's chart allows. namespace is that of values, and of
+// objects that name none.
+func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding, error) {
+	return validation.Validate(content, controllerValues, namespace)
 }

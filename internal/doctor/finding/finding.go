@@ -2,6 +2,7 @@
 package finding
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -29,6 +30,9 @@ type Finding struct {
 	Message string `json:"message"`
 	Fix     string `json:"fix,omitempty"`
 }
+
+// ErrProblems says that a Problem was found: something keeps jobs from running, or would.
+var ErrProblems = errors.New("problems were found")
 
 // Counted returns a number with its noun.
 func Counted(count int, one, more string) string {

@@ -1,4 +1,4 @@
-package doctor
+package validation
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,16 +99,6 @@ func parentOf(file string) (parent, error) {
 	return found, nil
 }
 
-// readFile reads a file of the caller's up to a size.
-func readFile(path string, limit int64) ([]byte, error) {
-	file, err := os.Open(path) //nolint:gosec // the caller's own file
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return readAll(file, path, limit)
-}
-
 // belowParent stands for values of a chart that has ours below it; "" for values of something else.
 const belowParent = "parent"
 
@@ -134,7 +123,7 @@ func (p parent) chartOf(values map[string]any) string {
 
 // charts says which chart each document is for. One that doesn't show it is for that of the one before it, or else of the first that does.
 // If none does, they are for the scale set's if that knows any of their keys.
-func (v *validation) charts() []string {
+func (v *validated) charts() []string {
 	of := make([]string, len(v.plain))
 	known := ""
 	for i := range v.plain {
@@ -267,7 +256,7 @@ func (s settings) applyTo(values map[string]any) error {
 var errNothingToSet = errors.New("--set and the like go with values of a chart, and there are only objects: change the values in these, or validate a file of values")
 
 // overlay adds the values of the command line as a document that lies on all others.
-func (v *validation) overlay(given settings) error {
+func (v *validated) overlay(given settings) error {
 	if len(given) == 0 {
 		return nil
 	}
@@ -284,7 +273,7 @@ func (v *validation) overlay(given settings) error {
 
 // values checks the documents without a kind. As Helm does with several files, and with several documents in a file, those that are for
 // the same chart are merged: what comes later wins.
-func (v *validation) values() error {
+func (v *validated) values() error {
 	merged := map[string]*plainDocument{}
 	of := v.charts()
 	for i, document := range v.plain {
@@ -315,7 +304,7 @@ func (v *validation) values() error {
 }
 
 // source checks values, or what those of another chart have for ours.
-func (v *validation) source(from *source) (err error) {
+func (v *validated) source(from *source) (err error) {
 	switch from.chart {
 	case "":
 		v.skipped = append(v.skipped, "values of another chart: "+strings.Join(slices.Sorted(maps.Keys(from.values)), ", "))
@@ -335,13 +324,13 @@ func (v *validation) source(from *source) (err error) {
 			v.notes = append(v.notes, from.place+": not checked, because it isn't known to be for our charts: "+strings.Join(others, ", "))
 		}
 	default:
-		v.check(from.place, func(c *checks) { err = c.values(from) })
+		v.check(from.place, func(c *checks) { err = c.valuesOf(from) })
 	}
 	return err
 }
 
 // delivered checks the values of an installation, if it is one of our charts or of a chart that has them below it.
-func (v *validation) delivered(kind string, given *gitops.Delivery) error {
+func (v *validated) delivered(kind string, given *gitops.Delivery) error {
 	place := objectPlace(kind, given.Namespace, given.Name)
 	if given.Unread != "" {
 		v.skipped = append(v.skipped, kind)

@@ -1,4 +1,4 @@
-package doctor
+package validation
 
 import (
 	"bufio"
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/gitops"
 	"github.com/harrier-ci/harrier/internal/doctor/tenants"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
@@ -26,9 +26,6 @@ const (
 	setKind    = "AutoscalingRunnerSet"
 	listSuffix = "List"
 )
-
-// ErrNothingChecked says that the input has neither values nor a scale set.
-var ErrNothingChecked = errors.New("nothing was checked")
 
 // controller is what is known of the controller that will serve the scale sets.
 type controller struct {
@@ -48,14 +45,14 @@ type input struct {
 	content []byte
 }
 
-// validation is the result of checking files of YAML documents.
-type validation struct {
+// validated is the result of checking files of YAML documents.
+type validated struct {
 	controller
 	// parent is the chart beside the first file, whose values that file has; empty if there is none.
 	parent parent
 	// plain are the documents without a kind, which are values.
 	plain    []plainDocument
-	findings []Finding
+	findings []finding.Finding
 	// notes say which entries of tenants allow what, which values aren't used, and what wasn't checked.
 	notes []string
 	// checked counts scale sets and values. skipped lists what else there was.
@@ -70,37 +67,15 @@ type plainDocument struct {
 	settings settings
 }
 
-// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List; values of both charts,
-// given as documents without a kind, as those of a chart that has ours below it, or in objects of Flux and Argo CD. It skips other kinds, and
-// fails if the file is not YAML. The manager is taken to have the restricted policy for listener pods, and no flags.allowedGitHubURLs.
-func Validate(content []byte) ([]Finding, error) {
-	return ValidateFor(content, nil, "")
-}
-
-// ValidateFor also checks what the value tenants in values of the controller's chart allows. namespace is that of values, and of
-// objects that name none.
-func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding, error) {
-	entries, err := tenants.Read(controllerValues)
-	if err != nil {
-		return nil, err
-	}
-	known := controller{tenants: entries, namespace: namespace}
-	v, err := validate([]input{{content: content}}, nil, parent{}, known)
-	if err != nil {
-		return nil, err
-	}
-	return v.findings, nil
-}
-
 // validate checks files of documents, and values that the command line sets. beside is the chart that the first file lies in.
-func validate(inputs []input, set settings, beside parent, known controller) (*validation, error) {
+func validate(inputs []input, set settings, beside parent, known controller) (*validated, error) {
 	if known.addresses == nil {
 		var err error
 		if known.addresses, err = addresses.New(nil); err != nil {
 			return nil, err
 		}
 	}
-	v := &validation{controller: known, parent: beside}
+	v := &validated{controller: known, parent: beside}
 	for _, file := range inputs {
 		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.content)))
 		for number := 1; ; number++ {
@@ -126,7 +101,7 @@ func validate(inputs []input, set settings, beside parent, known controller) (*v
 	return v, v.values()
 }
 
-func (v *validation) document(document []byte, place string) error {
+func (v *validated) document(document []byte, place string) error {
 	var fields map[string]any
 	if err := yaml.Unmarshal(document, &fields); err != nil {
 		return fmt.Errorf("%s is not YAML: %w", place, err)
@@ -138,8 +113,8 @@ func (v *validation) document(document []byte, place string) error {
 		return v.object(document, kind, place)
 	}
 	if err := yaml.UnmarshalStrict(document, &map[string]any{}); err != nil { // a key that comes twice
-		v.findings = append(v.findings, Finding{
-			Severity: Warning, Object: place, Reason: "InvalidValues", Message: err.Error(), Fix: "keep one of the two; Helm takes the last",
+		v.findings = append(v.findings, finding.Finding{
+			Severity: finding.Warning, Object: place, Reason: "InvalidValues", Message: err.Error(), Fix: "keep one of the two; Helm takes the last",
 		})
 	}
 	v.plain = append(v.plain, plainDocument{place: place, fields: fields})
@@ -147,7 +122,7 @@ func (v *validation) document(document []byte, place string) error {
 }
 
 // check adds what a check finds.
-func (v *validation) check(object string, check func(*checks)) {
+func (v *validated) check(object string, check func(*checks)) {
 	c := &checks{object: object, controller: v.controller}
 	check(c)
 	v.checked++
@@ -162,7 +137,7 @@ func kindOf(fields map[string]any) string {
 	return fmt.Sprint(fields["kind"])
 }
 
-func (v *validation) object(document []byte, kind, place string) (err error) {
+func (v *validated) object(document []byte, kind, place string) (err error) {
 	switch kind {
 	case setKind:
 		v.check(nameOf(document, place), func(c *checks) { err = c.manifest(document) })
@@ -203,7 +178,7 @@ func objectPlace(kind, namespace, name string) string {
 }
 
 // list checks the items of a List, or of a list of scale sets.
-func (v *validation) list(document []byte, kind, place string) error {
+func (v *validated) list(document []byte, kind, place string) error {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
 		metav1.ListMeta `json:"metadata"`
@@ -222,7 +197,7 @@ func (v *validation) list(document []byte, kind, place string) error {
 }
 
 // item checks an object of a list. An item without a kind is of the kind that the list's own kind names, if that names one.
-func (v *validation) item(item []byte, listKind, place string) error {
+func (v *validated) item(item []byte, listKind, place string) error {
 	var fields map[string]any
 	if err := yaml.Unmarshal(item, &fields); err != nil {
 		v.invalid(place, err.Error(), "correct the item: it must be an object")
@@ -236,55 +211,6 @@ func (v *validation) item(item []byte, listKind, place string) error {
 	return v.object(item, kind, place)
 }
 
-func (v *validation) invalid(place, message, fix string) {
-	v.findings = append(v.findings, Finding{Severity: Problem, Object: place, Reason: "InvalidManifest", Message: message, Fix: fix})
-}
-
-// report writes what is wrong with a file. It fails with ErrProblems if anything is, other than what may be meant so, and with
-// ErrNothingChecked if nothing was checked: a wrong file or an empty pipe must not pass as valid.
-func (v *validation) report(output io.Writer, file, format string) error {
-	wrong := slices.ContainsFunc(v.findings, func(f Finding) bool { return f.Severity == Problem })
-	if len(v.findings) == 0 && v.checked == 0 {
-		return fmt.Errorf("%w: %s has %s; pass values of our charts, %ss, possibly in a %s, HelmReleases or Applications",
-			ErrNothingChecked, file, v.others(), setKind, listSuffix)
-	}
-	if format == "json" {
-		result := struct {
-			File     string    `json:"file"`
-			Findings []Finding `json:"findings"`
-			Notes    []string  `json:"notes"`
-		}{file, append([]Finding{}, v.findings...), append([]string{}, v.notes...)}
-		encoder := json.NewEncoder(output)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(result); err != nil {
-			return fmt.Errorf("write the report: %w", err)
-		}
-	} else {
-		v.write(output, file)
-	}
-	if wrong {
-		return ErrProblems
-	}
-	return nil
-}
-
-func (v *validation) write(output io.Writer, file string) {
-	for _, finding := range v.findings {
-		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.Object, finding.Reason, finding.Message, finding.Fix)
-	}
-	for _, note := range v.notes {
-		fmt.Fprintf(output, "%s: %s.\n", file, strings.TrimSuffix(note, "."))
-	}
-	if len(v.findings) == 0 {
-		fmt.Fprintf(output, "Nothing is wrong in %s.\n", file)
-	}
-}
-
-// others describes what the file has instead of values and scale sets.
-func (v *validation) others() string {
-	if len(v.skipped) == 0 {
-		return "no values and no object"
-	}
-	slices.Sort(v.skipped)
-	return "only content that is not checked: " + strings.Join(slices.Compact(v.skipped), ", ")
+func (v *validated) invalid(place, message, fix string) {
+	v.findings = append(v.findings, finding.Finding{Severity: finding.Problem, Object: place, Reason: "InvalidManifest", Message: message, Fix: fix})
 }

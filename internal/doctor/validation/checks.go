@@ -1,4 +1,4 @@
-package doctor
+package validation
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/tenants"
 	"github.com/harrier-ci/harrier/internal/dryrun"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -25,14 +26,14 @@ import (
 type checks struct {
 	object string
 	controller
-	findings []Finding
+	findings []finding.Finding
 	// notes say what is right, where somebody has asked, and what isn't used.
 	notes []string
 }
 
 // add notes a problem, once: several objects may be made of one value.
 func (c *checks) add(reason, message, fix string) {
-	problem := Finding{Severity: Problem, Object: c.object, Reason: reason, Message: message, Fix: fix}
+	problem := finding.Finding{Severity: finding.Problem, Object: c.object, Reason: reason, Message: message, Fix: fix}
 	if !slices.Contains(c.findings, problem) {
 		c.findings = append(c.findings, problem)
 	}
@@ -165,11 +166,11 @@ func (c *checks) runner(container *corev1.Container) {
 	if len(container.Command) > 0 || len(container.Args) > 0 {
 		return
 	}
-	severity, fix := Problem, `add command: ["/home/runner/run.sh"]`
+	severity, fix := finding.Problem, `add command: ["/home/runner/run.sh"]`
 	if container.Image != "" && !usualImage.MatchString(container.Image) {
-		severity, fix = Warning, fix+", unless the image has an entrypoint that starts the runner"
+		severity, fix = finding.Warning, fix+", unless the image has an entrypoint that starts the runner"
 	}
-	c.findings = append(c.findings, Finding{
+	c.findings = append(c.findings, finding.Finding{
 		Severity: severity, Object: c.object, Reason: "NoCommand", Fix: fix,
 		Message: "the container named runner has no command, and the usual image does not start the runner by itself",
 	})

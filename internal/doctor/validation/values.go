@@ -1,4 +1,4 @@
-package doctor
+package validation
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/charts"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
@@ -27,13 +28,13 @@ type source struct {
 	guessed bool
 }
 
-// values checks what the chart, the API server and the manager would refuse.
-func (c *checks) values(from *source) error {
+// valuesOf checks what the chart, the API server and the manager would refuse.
+func (c *checks) valuesOf(from *source) error {
 	if from.chart == charts.ScaleSet {
-		url := text(from.values["githubConfigUrl"])
+		url := asText(from.values["githubConfigUrl"])
 		c.url(url)
 		vault, _ := from.values["keyVault"].(map[string]any)
-		c.secret(from.values["githubConfigSecret"], url, text(vault["type"]) != "")
+		c.secret(from.values["githubConfigSecret"], url, asText(vault["type"]) != "")
 	}
 	ofAccess := c.findings
 	rendered, faults, err := dryrun.Render(from.chart, from.values, from.release)
@@ -72,7 +73,7 @@ func withAccess(values map[string]any) map[string]any {
 func (c *checks) discount(from *source) {
 	for i := range c.findings {
 		if from.guessed || from.more != "" && c.findings[i].Reason != "UnknownValue" {
-			c.findings[i].Severity = Warning
+			c.findings[i].Severity = finding.Warning
 		}
 	}
 	if from.more != "" {
@@ -92,7 +93,7 @@ func (c *checks) fault(chart string, fault dryrun.Fault) {
 	}
 	switch belongs := dryrun.Belongs(chart, fault.Path); {
 	case fault.Warning:
-		c.findings = append(c.findings, Finding{Severity: Warning, Object: c.object, Reason: invalid, Message: fault.String(), Fix: "give a map there, as the chart's values.yaml does, or nothing"})
+		c.findings = append(c.findings, finding.Finding{Severity: finding.Warning, Object: c.object, Reason: invalid, Message: fault.String(), Fix: "give a map there, as the chart's values.yaml does, or nothing"})
 	case !fault.Unknown:
 		c.add(invalid, fault.String(), "change it as the message says")
 	case belongs != "":
@@ -110,7 +111,7 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 	}
 	if data, _ := object["data"].(map[string]any); object["kind"] == "ConfigMap" && data[hookTemplateKey] != nil {
 		var template any
-		if err := yaml.Unmarshal([]byte(text(data[hookTemplateKey])), &template); err != nil {
+		if err := yaml.Unmarshal([]byte(asText(data[hookTemplateKey])), &template); err != nil {
 			return err
 		}
 		if faults, err = dryrun.CheckPodTemplate(template); err != nil {
@@ -155,7 +156,7 @@ func (c *checks) secret(secret any, url string, inVault bool) {
 		c.require(given != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", fix)
 		c.secretName(given, inVault)
 	case map[string]any:
-		has := func(key string) bool { return strings.TrimSpace(text(given[key])) != "" }
+		has := func(key string) bool { return strings.TrimSpace(asText(given[key])) != "" }
 		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)
 		part := has(credentials.KeyAppID) || has(credentials.KeyAppInstallationID) || has(credentials.KeyAppPrivateKey)
 		c.require(has(credentials.KeyToken) || app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a complete App", fix)
@@ -170,14 +171,14 @@ func (c *checks) secret(secret any, url string, inVault bool) {
 
 // app checks the credentials of an App.
 func (c *checks) app(given map[string]any, url string) {
-	installation, err := strconv.ParseInt(strings.TrimSpace(text(given[credentials.KeyAppInstallationID])), 10, 64)
+	installation, err := strconv.ParseInt(strings.TrimSpace(asText(given[credentials.KeyAppInstallationID])), 10, 64)
 	if err != nil || installation <= 0 {
 		c.add(v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret."+credentials.KeyAppInstallationID+" is not a positive whole number",
 			"take it from the end of the installation's URL on GitHub")
 		return
 	}
 	err = actions.Credentials{App: &actions.AppCredentials{
-		ID: text(given[credentials.KeyAppID]), InstallationID: installation, PrivateKey: text(given[credentials.KeyAppPrivateKey]),
+		ID: asText(given[credentials.KeyAppID]), InstallationID: installation, PrivateKey: asText(given[credentials.KeyAppPrivateKey]),
 	}}.Validate()
 	c.require(err == nil, v1alpha1.ReasonCredentialsInvalid, fmt.Sprintf("githubConfigSecret: %v", err), "give the App's key as GitHub generated it")
 	address, err := actions.ParseConfigURL(url)
@@ -186,8 +187,8 @@ func (c *checks) app(given map[string]any, url string) {
 		"give a classic personal access token with the scope manage_runners:enterprise, or register at an organization of the enterprise")
 }
 
-// text returns a value as the chart renders it, or "" if there is none.
-func text(value any) string {
+// asText returns a value as the chart renders it, or "" if there is none.
+func asText(value any) string {
 	switch given := value.(type) {
 	case nil:
 		return ""
