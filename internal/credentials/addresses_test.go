@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
 // canary is a server on loopback that must not be asked.
@@ -133,7 +134,7 @@ func TestConnectionsAreChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = vaultTransport(proxy, f.options).RoundTrip(request)
+		_, err = openAzureKeyVault(&v1alpha1.AzureKeyVaultConfig{}, proxy, f.options).(azurekeyvault.Vault).HTTP.Transport.RoundTrip(request)
 		return err
 	}
 	for what, err := range map[string]error{

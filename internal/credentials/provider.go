@@ -2,20 +2,16 @@ package credentials
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
-	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
 const (
@@ -99,17 +95,6 @@ func (p *Provider) ProxyData(ctx context.Context, reference Reference) (map[stri
 	return resolved.Proxy.SecretData(), nil
 }
 
-// Reread reads what the reference names at once, whatever is remembered: somebody says that it has changed. Everybody else gets the
-// result, too. It fails as Resolve does, and also if only what was read before could be returned.
-func (p *Provider) Reread(ctx context.Context, reference Reference) (*Resolved, error) {
-	p.results.outdate(reference.source(), p.options.Clock.Now())
-	resolved, err := p.Resolve(ctx, reference)
-	if err == nil {
-		err = p.results.lastError(reference.source())
-	}
-	return resolved, err
-}
-
 // FromListener returns what the Secrets of an AutoscalingListener still hold, at most RereadAfter old. An uninstall
 // deletes the credential Secret before the runners; the listener's Secrets are in the manager's namespace and go last.
 // Use the result with ClientFrom. It fails with *MissingError if the listener is configured to ask a vault itself, as ARC's
@@ -119,50 +104,6 @@ func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) 
 		return p.reader.listener(ctx, listener)
 	}, "listener", listener.String())
 }
-
-// shared returns the known result for the key, or reads it once for all concurrent callers. values are logged.
-func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.Context) (*Resolved, error), values ...any) (*Resolved, error) {
-	resolved, fresh, edition, err := p.results.get(key, p.options.Clock.Now())
-	if fresh {
-		return resolved, err
-	}
-	flight := p.results.flights.DoChan(fmt.Sprintf("%d %s", edition, key), func() (any, error) {
-		// Another caller may have read it since the check above.
-		if resolved, fresh, _, err := p.results.get(key, p.options.Clock.Now()); fresh {
-			return resolved, err
-		}
-		// The read outlives the caller that started it, because others wait for it too.
-		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
-		defer cancel()
-		resolved, err := read(readCtx)
-		if certificate, ok := errors.AsType[*azurekeyvault.CertificateError](err); ok {
-			p.options.Logger.Info("The certificate of a vault's client can't be used", slices.Concat(values, []any{"cause", certificate.Cause.Error()})...)
-		}
-		now := p.options.Clock.Now()
-		entry, replaced := p.results.put(key, now, edition, resolved, err)
-		if replaced {
-			p.options.Logger.Info("Credentials, proxy or certificate authorities changed; new calls use the new ones", values...)
-		}
-		return entry.outcome(now)
-	})
-	var patience <-chan time.Time
-	standIn := p.results.standIn(key, p.options.Clock.Now())
-	if standIn != nil {
-		patience = p.options.Clock.After(rereadTimeout)
-	}
-	select {
-	case <-ctx.Done():
-		return nil, fmt.Errorf("read credentials: %w", ctx.Err())
-	case <-patience:
-		return standIn, nil
-	case answer := <-flight:
-		resolved, _ := answer.Val.(*Resolved)
-		return resolved, answer.Err
-	}
-}
-
-// Invalidate makes the next use read again, but not before the last read is RetryAfter old. After a 401 this happens by itself.
-func (p *Provider) Invalidate(reference Reference) { p.results.invalidate(reference.source()) }
 
 // CheckAddresses fails with *addresses.NotAllowedError if the reference names an address that may not be used. It makes no request.
 // Client does the same, but only a caller that asks before Resolve learns it before a vault is asked.
@@ -219,13 +160,21 @@ func (p *Provider) ClientOfListener(ctx context.Context, reference Reference, li
 	return nil, fmt.Errorf("%s; the listener's Secrets could not be read: %w", cause.Error(), err)
 }
 
-// Gone reports whether what a reference names is gone or may no longer be read, as when a scale set is uninstalled.
-func Gone(err error) bool { return isMissing(err) || apierrors.IsForbidden(err) }
-
-// Unusable reports whether what a reference names is Gone or can't be used as it is. Then ClientOfListener may help.
-func Unusable(err error) bool { return Gone(err) || IsUserError(err) }
-
-func isMissing(err error) bool {
-	_, ok := errors.AsType[*MissingError](err)
-	return ok
+// checkProxies returns the policy's error about the servers of a configuration, which may be nil.
+func checkProxies(policy *addresses.Policy, field string, config *v1alpha1.ProxyConfig) error {
+	if config == nil {
+		return nil
+	}
+	for _, server := range []struct {
+		field  string
+		config *v1alpha1.ProxyServerConfig
+	}{{field + ".http.url", config.HTTP}, {field + ".https.url", config.HTTPS}} {
+		if server.config == nil || server.config.Url == "" {
+			continue
+		}
+		if err := policy.CheckProxy(server.field, server.config.Url); err != nil {
+			return err
+		}
+	}
+	return nil
 }

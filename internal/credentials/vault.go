@@ -27,54 +27,44 @@ type vault interface {
 
 // openAzureKeyVault returns a vault that is reached through the proxy; nil means the environment's.
 func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings, options Options) vault {
+	settings := actions.Options{Addresses: options.Addresses.Check("", proxy == nil)} // the rules for requests to GitHub
+	if proxy != nil {
+		settings.Proxy = proxy.Func()
+	}
+	transport := actions.NewTransport(settings)
+	transport.DisableKeepAlives = true // it serves two requests, once a minute
 	return azurekeyvault.Vault{
 		URL: config.URL, TenantID: config.TenantID, ClientID: config.ClientID,
 		CertificatePath: config.CertificatePath, CertificateDirectory: options.VaultCertificateDirectory,
-		HTTP: &http.Client{Transport: vaultTransport(proxy, options), CheckRedirect: noRedirect}, Clock: options.Clock,
+		Clock: options.Clock,
+		HTTP: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // Azure's servers answer with no redirect, and a token is for one of them only
+		}},
 	}
 }
 
-// vault returns the reference's vault. User name and password of the vault's own proxy are in Secrets; those of GitHub's proxy are
+// inVault returns the reference's vault. User name and password of the vault's own proxy are in Secrets; those of GitHub's proxy are
 // in the vault.
-func (r reader) vault(ctx context.Context, reference Reference) (vault, error) {
+func (r reader) inVault(ctx context.Context, reference Reference) (origin, error) {
 	config := reference.Vault
 	if config.Type != v1alpha1.VaultTypeAzureKeyVault {
-		return nil, &UnsupportedError{
+		return origin{}, &UnsupportedError{
 			Feature: fmt.Sprintf("vaultConfig.type %q", config.Type),
 			Instead: fmt.Sprintf("use %s, or remove vaultConfig and name a Secret in githubConfigSecret", v1alpha1.VaultTypeAzureKeyVault),
 		}
 	}
 	if config.AzureKeyVault == nil {
-		return nil, &InvalidError{Key: "spec.vaultConfig.azureKeyVault", Reason: "it is missing; set url, tenantId, clientId and certificatePath"}
+		return origin{}, &InvalidError{Key: "spec.vaultConfig.azureKeyVault", Reason: "it is missing; set url, tenantId, clientId and certificatePath"}
 	}
-	proxy, err := resolveProxy("spec.vaultConfig.proxy", config.Proxy, func(name string) (proxyLogin, error) {
-		return r.proxyLogin(ctx, reference.Namespace, name)
-	})
+	proxy, err := resolveProxy("spec.vaultConfig.proxy", config.Proxy, r.inSecrets(ctx, reference.Namespace))
 	if err != nil {
-		return nil, err
+		return origin{}, err
 	}
-	return r.openVault(config.AzureKeyVault, proxy), nil
+	opened := r.openVault(config.AzureKeyVault, proxy)
+	return origin{kind: kindVaultSecret, values: func(name string) (map[string]string, error) { return vaultValues(ctx, opened, name) }}, nil
 }
 
-// vaultCredentials parses the JSON that the vault has instead of a credential Secret.
-func vaultCredentials(ctx context.Context, from vault, name string) (actions.Credentials, error) {
-	values, err := vaultValues(ctx, from, name)
-	if err != nil {
-		return actions.Credentials{}, err
-	}
-	return credentialFields{kind: kindVaultSecret, name: name, values: values}.parse()
-}
-
-// vaultLogin parses the JSON that the vault has instead of a proxy's Secret.
-func vaultLogin(ctx context.Context, from vault, name string) (proxyLogin, error) {
-	values, err := vaultValues(ctx, from, name)
-	if err != nil {
-		return proxyLogin{}, err
-	}
-	return loginOf(kindVaultSecret, "", name, values)
-}
-
-// vaultValues reads a JSON object. Numbers, such as an installation id, become text; other values that are not text are dropped.
+// vaultValues reads the JSON object that a vault has instead of a Secret. Numbers, such as an installation id, become text; other values that are not text are dropped.
 func vaultValues(ctx context.Context, from vault, name string) (map[string]string, error) {
 	if name == "" {
 		return nil, &MissingError{Kind: kindVaultSecret}

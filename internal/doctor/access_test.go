@@ -16,9 +16,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -91,12 +94,12 @@ func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 				return nil
 			}
 			all := append(withoutToken(name, test.change), test.bindings...)
-			snapshot, err := Gather(t.Context(), cluster(t, refuse, all...), "runners", "")
+			snapshot, err := snapshot.Gather(t.Context(), cluster(t, refuse, all...), "runners", "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			said := ""
-			for _, f := range Diagnose(snapshot) {
+			for _, f := range diagnosis.Diagnose(snapshot) {
 				if f.Reason == "TokenNotMounted" && f.Severity == Warning && strings.Contains(f.Fix, "automountServiceAccountToken: true") {
 					said = f.Message
 				}
@@ -124,7 +127,7 @@ func TestBindingsOfOneNamespace(t *testing.T) {
 		}
 		return nil
 	}
-	snapshot, err := Gather(t.Context(), cluster(t, refuse, all...), "runners", "")
+	snapshot, err := snapshot.Gather(t.Context(), cluster(t, refuse, all...), "runners", "")
 	if err != nil || !slices.Equal(snapshot.Sets[0].Bindings, []string{"RoleBinding runners/deployers"}) || snapshot.Unread["RoleBindings"] != nil {
 		t.Errorf("bindings %v, not read %v, %v", snapshot.Sets[0].Bindings, snapshot.Unread, err)
 	}
@@ -133,41 +136,40 @@ func TestBindingsOfOneNamespace(t *testing.T) {
 func TestDenials(t *testing.T) {
 	t.Setenv(kube.EnvManagerNamespace, "arc-systems")
 	const first, second, listener = "system:serviceaccount:arc-systems:arc", "system:serviceaccount:other:arc", "system:serviceaccount:arc-systems:linux"
-	deployment := func(namespace string) appsv1.Deployment {
-		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "arc"}}
-		d.Spec.Template.Spec.ServiceAccountName = "arc"
-		return d
-	}
-	both := []appsv1.Deployment{deployment("arc-systems"), deployment("other")}
+	arc, other := managerWith("arc-systems", "arc"), managerWith("other", "arc")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", nil)
 	for name, test := range map[string]struct {
-		managers []appsv1.Deployment
+		managers []client.Object
 		reviewer reviewer
 		want     []string
 		unread   bool
 	}{
-		"all is allowed":               {managers: both[:1]},
-		"a manager":                    {managers: both[:1], reviewer: reviewer{denied: []string{first}}, want: []string{"ServiceAccount arc-systems/arc"}},
-		"one of two is enough":         {managers: both, reviewer: reviewer{denied: []string{first}}},
-		"neither":                      {managers: both, reviewer: reviewer{denied: []string{first, second}}, want: []string{"ServiceAccount arc-systems/arc"}},
-		"the listener":                 {managers: both[:1], reviewer: reviewer{denied: []string{listener}}, want: []string{"ServiceAccount arc-systems/linux"}},
+		"all is allowed":               {managers: []client.Object{arc}},
+		"a manager":                    {managers: []client.Object{arc}, reviewer: reviewer{denied: []string{first}}, want: []string{"ServiceAccount arc-systems/arc"}},
+		"one of two is enough":         {managers: []client.Object{arc, other}, reviewer: reviewer{denied: []string{first}}},
+		"neither":                      {managers: []client.Object{arc, other}, reviewer: reviewer{denied: []string{first, second}}, want: []string{"ServiceAccount arc-systems/arc"}},
+		"the listener":                 {managers: []client.Object{arc}, reviewer: reviewer{denied: []string{listener}}, want: []string{"ServiceAccount arc-systems/linux"}},
 		"in the manager's pod":         {reviewer: reviewer{self: first, denied: []string{first}}, want: []string{"the manager"}},
 		"in a pod of somebody else":    {reviewer: reviewer{self: second, denied: []string{second}}},
 		"by somebody with few rights":  {reviewer: reviewer{self: "jane", denied: []string{"jane"}}},
-		"by somebody who may not look": {managers: both, reviewer: reviewer{err: errors.New("forbidden")}, unread: true},
+		"by somebody who may not look": {managers: []client.Object{arc, other}, reviewer: reviewer{err: errors.New("forbidden")}, unread: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := healthy()
-			s.Managers = test.managers
-			if test.managers == nil {
-				s.Unread["Deployments"] = errors.New("forbidden")
+			refuse := func(list client.ObjectList) error {
+				if _, deployments := list.(*appsv1.DeploymentList); deployments && test.managers == nil {
+					return forbidden
+				}
+				return nil
 			}
-			set := &s.Sets[0]
-			set.Listener = &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-systems", Name: "linux"}}
-			g := gathering{Snapshot: s, cluster: Cluster{Reviews: test.reviewer}}
-			set.deny(g.deniedManager(t.Context(), set.Namespace, managerNeeds))
-			set.deny(g.deniedListener(t.Context(), set))
+			set := types.NamespacedName{Namespace: "runners", Name: "linux"}
+			whole := cluster(t, refuse, append(append(objects(), test.managers...), listenerFor("arc-systems", "linux", set, set))...)
+			whole.Reviews = test.reviewer
+			s, err := snapshot.Gather(t.Context(), whole, "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
 			var accounts []string
-			for _, denial := range set.Denials {
+			for _, denial := range s.Sets[0].Denials {
 				accounts = append(accounts, denial.Account)
 				if len(denial.Actions) == 0 {
 					t.Errorf("%s lacks nothing", denial.Account)
@@ -180,59 +182,39 @@ func TestDenials(t *testing.T) {
 	}
 }
 
-// A policy that takes permissions away from both accounts is one problem. A report of one account would leave the other broken.
-func TestAllMissingPermissionsAreReported(t *testing.T) {
-	findings := Diagnose(healthy(func(s *Snapshot) {
-		s.Sets[0].Denials = []Denial{
-			{Account: "ServiceAccount arc-systems/arc", Actions: []string{"get secrets", "create pods"}},
-			{Account: "ServiceAccount arc-systems/linux", Actions: []string{"patch ephemeralrunnersets"}},
-		}
-	}))
-	const want = "ServiceAccount arc-systems/arc may not get secrets, create pods in namespace runners; " +
-		"ServiceAccount arc-systems/linux may not patch ephemeralrunnersets in namespace runners"
-	if len(findings) != 1 || findings[0].Reason != "MissingPermission" || findings[0].Message != want {
-		t.Errorf("found %+v, want one MissingPermission: %s", findings, want)
-	}
-}
-
-// In its own pod, the manager's account has no name that the doctor knows.
-func TestMissingPermissionsOfTheManagerItself(t *testing.T) {
-	s := healthy()
-	s.Sets[0].Denials = []Denial{{Account: account{}.String(), Actions: []string{"get secrets"}}}
-	const want = "the manager may not get secrets in namespace runners"
-	if findings := checkPermissions(&s.Sets[0]); len(findings) != 1 || findings[0].Message != want {
-		t.Errorf("found %+v, want %s", findings, want)
-	}
+// managerWith returns a manager's Deployment.
+func managerWith(namespace, account string, arguments ...string) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "arc", Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController}}}
+	d.Spec.Template.Spec.ServiceAccountName = account
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Args: arguments}}
+	return d
 }
 
 // The doctor reads from the Deployment which addresses the manager allows, if there is only one manager.
 func TestAddressesThatTheManagerRefuses(t *testing.T) {
-	manager := func(args ...string) appsv1.Deployment {
-		d := appsv1.Deployment{}
-		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Args: args}}
-		return d
-	}
-	acme := manager("--log-level=info", "--allowed-github-url=https://github.com/acme", "--allowed-github-url=https://ghes.example")
+	acme := managerWith("one", "arc", "--log-level=info", "--allowed-github-url=https://github.com/acme", "--allowed-github-url=https://ghes.example")
+	open := managerWith("two", "arc")
 	for name, test := range map[string]struct {
-		managers []appsv1.Deployment
+		managers []client.Object
 		url      string
 		refused  bool
 	}{
-		"listed":           {[]appsv1.Deployment{acme}, "https://github.com/acme/one", false},
-		"not listed":       {[]appsv1.Deployment{acme}, "https://github.com/other", true},
-		"loopback":         {[]appsv1.Deployment{manager()}, "http://127.0.0.1/acme", true},
-		"nothing special":  {[]appsv1.Deployment{manager()}, "https://github.com/other", false},
-		"two managers":     {[]appsv1.Deployment{acme, manager()}, "https://github.com/other", false},
+		"listed":           {[]client.Object{acme}, "https://github.com/acme/one", false},
+		"not listed":       {[]client.Object{acme}, "https://github.com/other", true},
+		"loopback":         {[]client.Object{open}, "http://127.0.0.1/acme", true},
+		"nothing special":  {[]client.Object{open}, "https://github.com/other", false},
+		"two managers":     {[]client.Object{acme, open}, "https://github.com/other", false},
 		"no manager":       {nil, "http://127.0.0.1/acme", false},
-		"a broken address": {[]appsv1.Deployment{manager("--allowed-github-url=x")}, "https://github.com/other", false},
+		"a broken address": {[]client.Object{managerWith("one", "arc", "--allowed-github-url=x")}, "https://github.com/other", false},
 	} {
-		s := healthy()
-		s.Managers = test.managers
-		set := &s.Sets[0].AutoscalingRunnerSet
+		all := objects()
+		set := all[0].(*v1alpha1.AutoscalingRunnerSet)
 		set.Spec.GitHubConfigUrl, set.Spec.VaultConfig = test.url, &v1alpha1.VaultConfig{}
-		g := gathering{Snapshot: s}
-		s.Sets[0].Credentials = g.credentials(t.Context(), set)
-		reported := slices.ContainsFunc(checkCredentials(&s.Sets[0]), func(f Finding) bool { return f.Reason == v1alpha1.ReasonAddressNotAllowed })
+		s, err := snapshot.Gather(t.Context(), cluster(t, allow, append(all, test.managers...)...), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reported := slices.ContainsFunc(diagnosis.Diagnose(s), func(f Finding) bool { return f.Reason == v1alpha1.ReasonAddressNotAllowed })
 		if reported != test.refused {
 			t.Errorf("%s: %v", name, s.Sets[0].Credentials)
 		}

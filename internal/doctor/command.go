@@ -1,19 +1,15 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/harrier-ci/harrier/internal/addresses"
-	"github.com/harrier-ci/harrier/internal/listenertemplate"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/doctor/validation"
 )
 
 // Exit codes of the commands.
@@ -93,7 +89,7 @@ func doctorCommand(ctx context.Context, arguments []string, stdout, stderr io.Wr
 	if options.Output != "text" && options.Output != "json" {
 		return fmt.Errorf("-o %q is unknown; use text or json", options.Output)
 	}
-	cluster, err := connect(*kubeconfig)
+	cluster, err := snapshot.Connect(*kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -134,145 +130,10 @@ of the above in it, or the value tenants of the controller is not valid; or it h
 `
 
 func validateCommand(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
-	var paths []string
-	var set settings
-	var namespace, controllerValues, format string
 	flags := flag.NewFlagSet("validate", flag.ContinueOnError)
-	flags.Func("f", "file with values or manifests, -: standard input; may be repeated: values are merged as Helm merges them", func(path string) error {
-		paths = append(paths, path)
-		return nil
-	})
-	for _, flag := range settingFlags {
-		flags.Func(flag.name, flag.usage, func(text string) error {
-			set = append(set, setting{flag, text})
-			return nil
-		})
-	}
-	flags.StringVar(&namespace, "n", "", "namespace of values, and of manifests that name none; for --controller-values")
-	flags.StringVar(&format, "o", "text", "text or json")
-	flags.StringVar(&controllerValues, "controller-values", "",
-		"file with values of the chart gha-runner-scale-set-controller: says what its tenants allow or refuse")
-	policy := listenertemplate.Policy{}
-	name := flags.String("listener-template-policy", listenertemplate.Restricted, "the manager's policy for listenerTemplate: restricted or unrestricted")
-	flags.Func("listener-sidecar-images", "image that the manager allows in further containers of listener pods; may be repeated", func(image string) error {
-		policy.SidecarImages = append(policy.SidecarImages, image)
-		return nil
-	})
-	var allowed []string
-	flags.Func(addresses.Flag, "address that the controller allows scale sets (its flags.allowedGitHubURLs); may be repeated", func(text string) error {
-		allowed = append(allowed, text)
-		return nil
-	})
+	options := validation.NewOptions(flags)
 	if err := parse(flags, arguments, validateUsage, stderr); err != nil {
 		return err
 	}
-	if len(paths)+len(set) == 0 || flags.NArg() > 0 {
-		return errors.New("run manager validate -f FILE; --help explains the flags")
-	}
-	if format != "text" && format != "json" {
-		return fmt.Errorf("-o %q is unknown; use text or json", format)
-	}
-	if !slices.Contains(listenertemplate.Names, *name) {
-		return fmt.Errorf("--listener-template-policy=%q is unknown; use %s", *name, strings.Join(listenertemplate.Names, " or "))
-	}
-	policy.Unrestricted = *name == listenertemplate.Unrestricted
-	inputs, err := readInputs(paths)
-	if err != nil {
-		return err
-	}
-	beside := parent{}
-	if len(paths) > 0 {
-		if beside, err = parentOf(paths[0]); err != nil {
-			return err
-		}
-	}
-	limits, err := readAdmission(controllerValues)
-	if err != nil {
-		return err
-	}
-	addressPolicy, err := addresses.New(allowed)
-	if err != nil {
-		return fmt.Errorf("--%s: %w", addresses.Flag, err)
-	}
-	var names []string
-	for _, file := range inputs {
-		names = append(names, file.name)
-	}
-	place := cmp.Or(strings.Join(names, ", "), "the command line")
-	v, err := validateInTime(ctx, func() (*validation, error) {
-		return validate(inputs, set, beside, controller{listeners: policy, addresses: addressPolicy, admission: limits, namespace: namespace})
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", place, err)
-	}
-	return v.report(stdout, place, format)
-}
-
-// errTooLong: templates have no limit of their own, and values can be made so that one doesn't end in a day.
-var errTooLong = fmt.Errorf("the check has not ended within %v: validate fewer values at a time, or smaller ones", timeout)
-
-// validateInTime ends when the check does, or when its time does. What is left of the check ends with the program.
-func validateInTime(ctx context.Context, check func() (*validation, error)) (*validation, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooLong)
-	defer cancel()
-	type result struct {
-		validation *validation
-		err        error
-	}
-	ended := make(chan result, 1)
-	go func() {
-		v, err := check()
-		ended <- result{v, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case found := <-ended:
-		return found.validation, found.err
-	}
-}
-
-// readAdmission returns what a controller's values say about scale sets; nil if no file is given.
-func readAdmission(path string) (*admission, error) {
-	if path == "" {
-		return nil, nil
-	}
-	content, err := readFile(path, maxInput)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := readTenants(content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return &admission{tenants: entries}, nil
-}
-
-// maxInput is the size of a file that is read: a thousand scale sets of a cluster have some 20 MB.
-const maxInput = 64 << 20
-
-// readInputs reads files, with the name to use for each in messages.
-func readInputs(paths []string) (inputs []input, err error) {
-	for _, path := range paths {
-		file := input{name: path}
-		if path == "-" {
-			file.name = "standard input"
-			file.content, err = readAll(os.Stdin, file.name, maxInput)
-		} else {
-			file.content, err = readFile(path, maxInput)
-		}
-		if err != nil {
-			return nil, err
-		}
-		inputs = append(inputs, file)
-	}
-	return inputs, nil
-}
-
-func readAll(from io.Reader, name string, limit int64) ([]byte, error) {
-	content, err := io.ReadAll(io.LimitReader(from, limit+1))
-	if int64(len(content)) > limit {
-		return nil, fmt.Errorf("%s has more than %d MiB, which is more than is read", name, limit>>20)
-	}
-	return content, err
+	return options.Run(ctx, flags.Args(), stdout)
 }

@@ -2,7 +2,7 @@
 // reviews are not stored), sends nothing to GitHub, and lists what it finds: the most likely cause first, each with what to do
 // about it:
 //
-//	gather (API server) ─▶ Snapshot ─▶ Diagnose (pure) ─▶ []Finding ─▶ text or JSON
+//	snapshot.Gather (API server) ─▶ Snapshot ─▶ diagnosis.Diagnose (pure) ─▶ []Finding ─▶ Report: text or JSON
 //
 // It runs wherever there is a kubeconfig, or in the manager's pod. It skips what the caller may not read, and says so. Validate
 // checks values and manifests before they are applied.
@@ -10,34 +10,28 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/doctor/validation"
 )
 
-// Severity says what a finding means for jobs.
-type Severity string
+// Finding is what is wrong with one object, and Severity what that means for jobs; see package finding.
+type (
+	Finding  = finding.Finding
+	Severity = finding.Severity
+)
 
 // Severities, most severe first.
 const (
-	// Problem: jobs wait, or will, until somebody does something.
-	Problem Severity = "problem"
-	// Warning: some jobs wait, or something is not as intended.
-	Warning Severity = "warning"
-	// Info: worth knowing when nothing else explains it.
-	Info Severity = "info"
+	Problem = finding.Problem
+	Warning = finding.Warning
+	Info    = finding.Info
 )
-
-// Finding is one possible reason.
-type Finding struct {
-	Severity Severity `json:"severity"`
-	// Object is KIND NAMESPACE/NAME, or empty if the finding is about the cluster.
-	Object string `json:"object,omitempty"`
-	// Reason is one word that stays the same across versions. Message says what was found, and Fix what to do about it.
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-	Fix     string `json:"fix,omitempty"`
-}
 
 // Options say what to check and how to report it.
 type Options struct {
@@ -47,16 +41,20 @@ type Options struct {
 	Output string
 }
 
-// ErrProblems is returned by Run if it found a Problem: something keeps jobs from running.
-var ErrProblems = errors.New("problems were found")
+// ErrProblems is returned by Run if it found a Problem; see package finding.
+var ErrProblems = finding.ErrProblems
 
 // Run gathers, diagnoses and writes the report. It fails with ErrProblems, or with the reason why the check could not run.
-func Run(ctx context.Context, cluster Cluster, options Options, output io.Writer) error {
-	snapshot, err := Gather(ctx, cluster, options.Namespace, options.Name)
+func Run(ctx context.Context, cluster snapshot.Cluster, options Options, output io.Writer) error {
+	s, err := snapshot.Gather(ctx, cluster, options.Namespace, options.Name)
 	if err != nil {
 		return err
 	}
-	report := Report{Managers: managers(snapshot), Sets: summaries(snapshot), Findings: Diagnose(snapshot)}
+	report := Report{Managers: []Manager{}, Sets: summaries(s), Findings: diagnosis.Diagnose(s)}
+	for i := range s.Managers {
+		m := &s.Managers[i]
+		report.Managers = append(report.Managers, Manager{m.Namespace, m.Name, m.Labels[v1alpha1.LabelVersion], m.Status.AvailableReplicas})
+	}
 	if err := report.write(output, options.Output); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
@@ -64,4 +62,13 @@ func Run(ctx context.Context, cluster Cluster, options Options, output io.Writer
 		return ErrProblems
 	}
 	return nil
+}
+
+// Validate checks a file of YAML documents before they are applied; see validation.Validate.
+func Validate(content []byte) ([]Finding, error) { return validation.Validate(content, nil, "") }
+
+// ValidateFor also checks what the value tenants in values of the controller's chart allows. namespace is that of values, and of
+// objects that name none.
+func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding, error) {
+	return validation.Validate(content, controllerValues, namespace)
 }

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
 
 // listenerFor returns a listener whose labels and spec name a set.
@@ -27,11 +29,11 @@ func listenerFor(namespace, name string, labels, spec types.NamespacedName) *v1a
 // ignoredIn returns what the doctor says of listeners that are ignored.
 func ignoredIn(t *testing.T, namespace string, objects ...client.Object) (said []string) {
 	t.Helper()
-	snapshot, err := Gather(t.Context(), cluster(t, allow, objects...), namespace, "")
+	snapshot, err := snapshot.Gather(t.Context(), cluster(t, allow, objects...), namespace, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, finding := range Diagnose(snapshot) {
+	for _, finding := range diagnosis.Diagnose(snapshot) {
 		if finding.Reason == v1alpha1.ReasonListenerIgnored {
 			if finding.Severity != Warning || !strings.Contains(finding.Fix, "delete") {
 				t.Errorf("finding %+v", finding)
@@ -44,7 +46,7 @@ func ignoredIn(t *testing.T, namespace string, objects ...client.Object) (said [
 
 func TestIgnoredListeners(t *testing.T) {
 	set, none := types.NamespacedName{Namespace: "runners", Name: "linux"}, types.NamespacedName{Namespace: "runners", Name: "none"}
-	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "m", Labels: map[string]string{v1alpha1.LabelPartOf: partOfController}}}
+	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "m", Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController}}}
 	own := listenerFor("system", "linux-listener", set, set)
 	own.Finalizers = []string{v1alpha1.FinalizerAutoscalingListener}
 	all := append(objects(), manager, own)
@@ -82,8 +84,8 @@ func TestIgnoredListeners(t *testing.T) {
 // Labels are anybody's to write: a listener in a tenant's namespace is not taken for that of another tenant's set.
 func TestListenerOfASetIsItsManagers(t *testing.T) {
 	set := types.NamespacedName{Namespace: "runners", Name: "linux"}
-	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "m", Labels: map[string]string{v1alpha1.LabelPartOf: partOfController}}}
-	snapshot, err := Gather(t.Context(), cluster(t, allow, append(objects(), manager, listenerFor("system", "own", set, set), listenerFor("tenant-b", "a", set, set))...), "", "")
+	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "m", Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController}}}
+	snapshot, err := snapshot.Gather(t.Context(), cluster(t, allow, append(objects(), manager, listenerFor("system", "own", set, set), listenerFor("tenant-b", "a", set, set))...), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

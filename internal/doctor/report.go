@@ -7,7 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
 
 // Report is the doctor's answer.
@@ -24,15 +25,6 @@ type Manager struct {
 	// Version is the chart's version, from its label.
 	Version string `json:"version,omitempty"`
 	Ready   int32  `json:"readyPods"`
-}
-
-func managers(s *Snapshot) []Manager {
-	list := []Manager{}
-	for i := range s.Managers {
-		m := &s.Managers[i]
-		list = append(list, Manager{m.Namespace, m.Name, m.Labels[v1alpha1.LabelVersion], m.Status.AvailableReplicas})
-	}
-	return list
 }
 
 // Summary is a scale set in numbers.
@@ -52,7 +44,8 @@ type Summary struct {
 	Listener string `json:"listener,omitempty"`
 }
 
-func summaries(s *Snapshot) []Summary {
+// summaries returns the numbers of all sets.
+func summaries(s *snapshot.Snapshot) []Summary {
 	list := []Summary{}
 	for i := range s.Sets {
 		set := &s.Sets[i]
@@ -62,7 +55,7 @@ func summaries(s *Snapshot) []Summary {
 			Pending: status.PendingEphemeralRunners, Idle: status.IdleRunners, Busy: status.BusyRunners,
 			Failed: status.FailedEphemeralRunners, JobPods: len(set.JobPods), Max: set.Spec.MaxRunners,
 		}
-		if current := set.runnerSet(); current != nil && current.Status.Listener != nil {
+		if current := set.RunnerSet(); current != nil && current.Status.Listener != nil {
 			summary.Listener = string(current.Status.Listener.State)
 		}
 		list = append(list, summary)
@@ -88,15 +81,15 @@ func (r *Report) write(output io.Writer, format string) error {
 func (r *Report) text() string {
 	var text strings.Builder
 	for _, m := range r.Managers {
-		fmt.Fprintf(&text, "Manager %s/%s: version %s, %s\n", m.Namespace, m.Name, orUnknown(m.Version), counted(int(m.Ready), "pod ready", "pods ready"))
+		fmt.Fprintf(&text, "Manager %s/%s: version %s, %s\n", m.Namespace, m.Name, orUnknown(m.Version), finding.Counted(int(m.Ready), "pod ready", "pods ready"))
 	}
 	if len(r.Sets) == 1 {
 		text.WriteString(r.Sets[0].line())
 	} else {
 		text.WriteString(table(r.Sets))
 	}
-	for i, finding := range together(r.Findings) {
-		fmt.Fprintf(&text, "\n%d. %s", i+1, finding)
+	for i, joined := range together(r.Findings) {
+		fmt.Fprintf(&text, "\n%d. %s", i+1, joined)
 	}
 	if len(r.Findings) == 0 {
 		text.WriteString("\nNothing is wrong.\n")
@@ -116,10 +109,10 @@ func (s *Summary) most() string {
 func (s *Summary) line() string {
 	jobPods := ""
 	if s.JobPods > 0 {
-		jobPods = " " + counted(s.JobPods, "job pod,", "job pods,")
+		jobPods = " " + finding.Counted(s.JobPods, "job pod,", "job pods,")
 	}
 	return fmt.Sprintf("%s/%s: %s, %s (%s), %d pending, %d idle, %d busy, %d failed,%s listener %s\n",
-		s.Namespace, s.Name, counted(s.AssignedJobs, "job assigned", "jobs assigned"), counted(s.Desired, "runner wanted", "runners wanted"), s.most(),
+		s.Namespace, s.Name, finding.Counted(s.AssignedJobs, "job assigned", "jobs assigned"), finding.Counted(s.Desired, "runner wanted", "runners wanted"), s.most(),
 		s.Pending, s.Idle, s.Busy, s.Failed, jobPods, orUnknown(s.Listener))
 }
 
@@ -183,11 +176,7 @@ func (s shared) String() string {
 	if len(s.others) == 0 {
 		return text
 	}
-	text += "   The same applies to " + strings.Join(s.others[:min(namedOthers, len(s.others))], ", ")
-	if more := len(s.others) - namedOthers; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + "\n"
+	return text + "   The same applies to " + finding.Listed(s.others, namedOthers) + "\n"
 }
 
 func orUnknown(text string) string {

@@ -10,6 +10,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
 
 // idle returns the report of a number of scale sets that wait for jobs.
@@ -18,7 +23,9 @@ func idle(count int) *Report {
 	for i := range count {
 		name := fmt.Sprintf("linux-%02d", i)
 		r.Sets = append(r.Sets, Summary{Namespace: "runners", Name: name, Max: new(10), Listener: "Listening"})
-		r.Findings = append(r.Findings, Finding{Info, "AutoscalingRunnerSet runners/" + name, "NoJobAssigned", "none for " + name, "use " + name})
+		r.Findings = append(r.Findings, Finding{
+			Severity: Info, Object: "AutoscalingRunnerSet runners/" + name, Reason: "NoJobAssigned", Message: "none for " + name, Fix: "use " + name,
+		})
 	}
 	return r
 }
@@ -33,7 +40,9 @@ func TestTextStaysReadable(t *testing.T) {
 		t.Errorf("no set:\n%s", none)
 	}
 	r := idle(50)
-	problem := Finding{Problem, "AutoscalingRunnerSet runners/linux-03", "GitHubUnavailable", "it does not answer", "look at the proxy"}
+	problem := Finding{
+		Severity: Problem, Object: "AutoscalingRunnerSet runners/linux-03", Reason: "GitHubUnavailable", Message: "it does not answer", Fix: "look at the proxy",
+	}
 	again, other := problem, problem
 	again.Object, other.Object, other.Message = "AutoscalingRunnerSet runners/linux-04", "AutoscalingRunnerSet runners/linux-05", "it answers 503"
 	r.Findings = append([]Finding{problem, again, other}, r.Findings...)
@@ -75,5 +84,20 @@ func TestJSONIsAsDocumented(t *testing.T) {
 	}
 	if difference := cmp.Diff(string(example[1]), written.String()); difference != "" {
 		t.Errorf("the example and what is written of it (-documented +written):\n%s", difference)
+	}
+}
+
+func TestJobPodsAreCountedApart(t *testing.T) {
+	const runner = "linux-abcde-runner-fghij"
+	pod := func(name, label string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: runner}}}
+	}
+	set := snapshot.Set{Pods: []corev1.Pod{pod(runner+"-workflow", v1alpha1.LabelRunnerPod), pod(runner, v1alpha1.LabelRunner)}}
+	set.SortPods(nil)
+	if len(set.Pods) != 1 || len(set.JobPods) != 1 {
+		t.Errorf("%d runner pods, %d job pods", len(set.Pods), len(set.JobPods))
+	}
+	if line := (&Report{Sets: summaries(&snapshot.Snapshot{Sets: []snapshot.Set{set}})}).text(); !strings.Contains(line, "0 failed, 1 job pod, listener") {
+		t.Errorf("%q", line)
 	}
 }

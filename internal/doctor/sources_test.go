@@ -2,14 +2,11 @@ package doctor
 
 import (
 	"bytes"
-	"errors"
 	"log"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 const plainValues = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: gh\n"
@@ -200,22 +197,6 @@ func TestValidateTellsWhatHelmWarnsOf(t *testing.T) {
 	if got := written.String(); !strings.HasSuffix(got, " on\n") || strings.Count(got, "\n") != 1 {
 		t.Errorf("the program's log has %q", got)
 	}
-}
-
-// A check that isn't done when its time is over says so.
-func TestValidateEndsInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		end := make(chan struct{})
-		began := time.Now()
-		_, err := validateInTime(t.Context(), func() (*validation, error) {
-			<-end
-			return nil, nil
-		})
-		if took := time.Since(began); !errors.Is(err, errTooLong) || took != timeout {
-			t.Errorf("ends after %v with %v", took, err)
-		}
-		close(end)
-	})
 }
 
 func TestValidateInJSON(t *testing.T) {

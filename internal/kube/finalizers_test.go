@@ -7,11 +7,69 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
+
+func TestFinalizerIsAddedOnceAndNeverOverAnothers(t *testing.T) {
+	c, writes := newAPI(t, runnerWith("theirs"))
+	late := read(t, c)
+	runner := read(t, c)
+	for range 2 {
+		if err := AddFinalizer(t.Context(), c, runner, "ours"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"theirs", "ours"}) || *writes != 1 {
+		t.Errorf("finalizers %v after %d writes", got, *writes)
+	}
+	if err := AddFinalizer(t.Context(), c, runner, "ours", "theirs", "absent"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"ours"}) || *writes != 2 {
+		t.Errorf("finalizers %v after %d writes, want those that ours replaces removed", got, *writes)
+	}
+	if err := AddFinalizer(t.Context(), c, late, "third"); !apierrors.IsConflict(err) {
+		t.Errorf("AddFinalizer() on a late object = %v, want a conflict", err)
+	}
+}
+
+func TestFinalizersAreRemovedInOneRequest(t *testing.T) {
+	c, writes := newAPI(t, runnerWith("a", "theirs", "b"))
+	runner := read(t, c)
+	if err := RemoveFinalizers(t.Context(), c, runner, "a", "b", "absent"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"theirs"}) || *writes != 1 {
+		t.Errorf("finalizers %v after %d writes", got, *writes)
+	}
+	if err := RemoveFinalizers(t.Context(), c, read(t, c), "a"); err != nil || *writes != 1 {
+		t.Errorf("RemoveFinalizers() = %v, %d writes though there is none", err, *writes)
+	}
+	gone := runnerWith("a")
+	gone.Name = "gone"
+	if err := RemoveFinalizers(t.Context(), c, gone, "a"); err != nil {
+		t.Errorf("RemoveFinalizers() of what is gone = %v", err)
+	}
+}
+
+// If somebody removed a finalizer in the meantime, the one that has taken its place must not be removed.
+func TestFinalizersAreLeftAloneWhereTheListHasChanged(t *testing.T) {
+	c, _ := newAPI(t, runnerWith("a", "ours", "b"))
+	late, runner := read(t, c), read(t, c)
+	if err := RemoveFinalizers(t.Context(), c, runner, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveFinalizers(t.Context(), c, late, "ours"); err == nil {
+		t.Error("removed by a position that is another's by now")
+	}
+	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"ours", "b"}) {
+		t.Errorf("finalizers %v", got)
+	}
+}
 
 // Others keep an object only once it is deleted and we are done with it, whether it is ours or was ARC's.
 func TestKeepersAreThoseWhoAreLeft(t *testing.T) {

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -11,12 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // maxName is the longest name, in characters, that is also a valid label value and host name.
@@ -166,49 +162,6 @@ func Annotations(sets ...map[string]string) map[string]string {
 		maps.Copy(merged, set)
 	}
 	return merged
-}
-
-// ScaleSetOf returns the scale set that the labels of a runner or runner set name. Whoever may create these in one namespace chooses
-// their labels, so labels that name another namespace don't count: such an object is a scale set of its own, as one without labels is.
-// It must not share another set's turn in the pool, its limit of Events or its series.
-func ScaleSetOf(object client.Object) types.NamespacedName {
-	labels := object.GetLabels()
-	if name := labels[v1alpha1.LabelScaleSetName]; name != "" && cmp.Or(labels[v1alpha1.LabelScaleSetNamespace], object.GetNamespace()) == object.GetNamespace() {
-		return types.NamespacedName{Namespace: object.GetNamespace(), Name: name}
-	}
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-}
-
-// LabelledSet returns the scale set that an object's labels name, which may be in another namespace. It is for listeners and what
-// belongs to them: these live in the manager's namespace, and other things must show, too, whose they are.
-func LabelledSet(object client.Object) types.NamespacedName {
-	labels := object.GetLabels()
-	return types.NamespacedName{Namespace: labels[v1alpha1.LabelScaleSetNamespace], Name: labels[v1alpha1.LabelScaleSetName]}
-}
-
-// ScaleSetLabels returns the labels that mark an object as belonging to the scale set, in the given role.
-func ScaleSetLabels(set *v1alpha1.AutoscalingRunnerSet, component string) map[string]string {
-	return map[string]string{
-		v1alpha1.LabelPartOf:            v1alpha1.PartOfScaleSet,
-		v1alpha1.LabelComponent:         component,
-		v1alpha1.LabelScaleSetName:      set.Name,
-		v1alpha1.LabelScaleSetNamespace: set.Namespace,
-	}
-}
-
-// ScopeLabels returns labels with the enterprise, organization or repository of an address, none for an invalid address.
-func ScopeLabels(address string) map[string]string {
-	url, err := actions.ParseConfigURL(address)
-	if err != nil {
-		return nil
-	}
-	labels := map[string]string{
-		v1alpha1.LabelEnterprise:   LabelValue(url.Enterprise),
-		v1alpha1.LabelOrganization: LabelValue(url.Organization),
-		v1alpha1.LabelRepository:   LabelValue(url.Repository),
-	}
-	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
-	return labels
 }
 
 var notInLabelValue = regexp.MustCompile(`[^A-Za-z0-9_.-]`)

@@ -246,14 +246,3 @@ func TestLabelValue(t *testing.T) {
 		}
 	}
 }
-
-func TestScaleSetLabels(t *testing.T) {
-	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}}
-	want := map[string]string{
-		v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet, v1alpha1.LabelComponent: "role",
-		v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "n",
-	}
-	if diff := cmp.Diff(want, ScaleSetLabels(set, "role")); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
-}

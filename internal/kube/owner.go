@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,31 +72,6 @@ func StandingWith(owner metav1.OwnerReference, object client.Object) Standing {
 		return Ours
 	}
 	return Former
-}
-
-// SortListeners sorts the listeners that have the labels of a set: the first is the set's own, and no other counts. One that a
-// manager has served, and so has our finalizer, precedes those that somebody else has labelled. ARC left several of its own if
-// their names changed; then the name that is right today precedes.
-func SortListeners(set *v1alpha1.AutoscalingRunnerSet, listeners []v1alpha1.AutoscalingListener) {
-	names := append(ListenerNames(set), ARCListenerName(set))
-	position := func(name string) int {
-		if at := slices.Index(names, name); at >= 0 {
-			return at
-		}
-		return len(names)
-	}
-	slices.SortFunc(listeners, func(a, b v1alpha1.AutoscalingListener) int {
-		return cmp.Or(
-			cmp.Compare(rank(!WasServed(&a)), rank(!WasServed(&b))),
-			cmp.Compare(position(a.Name), position(b.Name)),
-			NewestFirst(&a, &b),
-		)
-	})
-}
-
-// WasServed reports whether a manager, ours or ARC's, has made anything for a listener. It adds its finalizer before that.
-func WasServed(listener *v1alpha1.AutoscalingListener) bool {
-	return slices.Contains(listener.Finalizers, v1alpha1.FinalizerAutoscalingListener)
 }
 
 // NewestFirst orders objects by creation, and by name within a second, which is the resolution of timestamps. Objects that are

@@ -1,10 +1,8 @@
 package kube
 
 import (
-	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -64,28 +62,5 @@ func TestStandingWith(t *testing.T) {
 	}
 	if got := StandingWith(gone, &v1alpha1.EphemeralRunner{}); got != Foreign {
 		t.Errorf("without an owner: %d", got)
-	}
-}
-
-func TestSortListeners(t *testing.T) {
-	set := named("ns", "set", "", "https://github.com/my-org")
-	served, early, late := []string{v1alpha1.FinalizerAutoscalingListener}, metav1.Unix(1, 0), metav1.Unix(2, 0)
-	listener := func(name string, finalizers []string, created metav1.Time) v1alpha1.AutoscalingListener {
-		return v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers, CreationTimestamp: created}}
-	}
-	want := []v1alpha1.AutoscalingListener{
-		listener(ListenerNames(set)[0], served, early),
-		listener(ListenerNames(set)[1], served, early),
-		listener(ARCListenerName(set), served, early),
-		listener("of-another-address", served, late),
-		listener("of-an-earlier-address", served, early),
-		listener(ListenerNames(set)[0], nil, late),
-		listener("of-somebody-else", nil, late),
-	}
-	got := slices.Clone(want)
-	slices.Reverse(got)
-	SortListeners(set, got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }

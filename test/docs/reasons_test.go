@@ -15,11 +15,7 @@ import (
 )
 
 // reporting are the packages whose reasons users meet: in conditions, Events and what the doctor finds.
-<<<<<<< HEAD
-var reporting = []string{"internal/controller", "internal/doctor", "internal/kube", "internal/listener", "internal/podstatus"}
-=======
-var reporting = []string{"internal/controller", "internal/doctor", "internal/kube", "internal/listener", "internal/registrations"}
->>>>>>> ers
+var reporting = []string{"internal/controller", "internal/doctor", "internal/kube", "internal/listener", "internal/podstatus", "internal/registrations"}
 
 // Every reason that the code gives is on a page: in the lists made from the API's constants, or in one that somebody wrote.
 func TestReasonsAreExplained(t *testing.T) {
@@ -44,11 +40,7 @@ func TestReasonsAreExplained(t *testing.T) {
 // Every reason of a condition or an Event is known by name, or the series of metrics would show it as Other.
 func TestReasonsAreKnown(t *testing.T) {
 	t.Parallel()
-<<<<<<< HEAD
-	for reason, place := range reasons(t, "apis", "internal/controller", "internal/kube", "internal/listener", "internal/podstatus") {
-=======
-	for reason, place := range reasons(t, "apis", "internal/controller", "internal/kube", "internal/listener", "internal/registrations") {
->>>>>>> ers
+	for reason, place := range reasons(t, "apis", "internal/controller", "internal/kube", "internal/listener", "internal/podstatus", "internal/registrations") {
 		if report.KnownReason(reason) != reason {
 			t.Errorf("%s: the reason %s is missing in internal/kube/report/reasons.go", place, reason)
 		}

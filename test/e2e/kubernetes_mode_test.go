@@ -20,7 +20,9 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/hack/images/recipe"
 	"github.com/harrier-ci/harrier/hack/site"
-	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 	rootkube "github.com/harrier-ci/harrier/internal/kube"
@@ -256,12 +258,12 @@ func (s *scaleSet) saysThatAJobPodWaits() (missing string, err error) {
 
 // diagnosed returns "" if the doctor has a finding of the reason with the words.
 func (s *scaleSet) diagnosed(reason, words string) (missing string, err error) {
-	snapshot, err := doctor.Gather(s.t.Context(), doctor.Cluster{Reader: kube}, s.namespace, s.name)
+	seen, err := snapshot.Gather(s.t.Context(), snapshot.Cluster{Reader: kube}, s.namespace, s.name)
 	if err != nil {
 		return "", err
 	}
-	findings := doctor.Diagnose(snapshot)
-	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Reason == reason && strings.Contains(f.Message, words) }) {
+	findings := diagnosis.Diagnose(seen)
+	if slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Reason == reason && strings.Contains(f.Message, words) }) {
 		return "", nil
 	}
 	return fmt.Sprintf("the doctor says %+v", findings), nil

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
@@ -57,37 +58,26 @@ func leadBack(listener *v1alpha1.AutoscalingListener) map[string]string {
 }
 
 // metaHere returns the metadata of an object in the manager's namespace: what the policy lets through of the user's metadata and of
-// the listener's labels, overridden by ownLabels.
+// the listener's labels, overridden by those of ownership.Labels.
 func metaHere(listener *v1alpha1.AutoscalingListener, policy listenertemplate.Policy, meta *v1alpha1.ResourceMeta) metav1.ObjectMeta {
 	labels, annotations := kube.Metadata(policy.Object(meta))
 	return metav1.ObjectMeta{
 		Namespace:   listener.Namespace,
 		Name:        listener.Name,
-		Labels:      kube.Labels(nil, labels, policy.Inherited(listener.Labels), ownLabels(listener)),
+		Labels:      kube.Labels(nil, labels, policy.Inherited(listener.Labels), ownership.Labels(listener)),
 		Annotations: kube.Annotations(annotations),
 	}
 }
 
 // objectMeta returns the metadata of an object in the runners' namespace. The listener's labels override those of the user's
-// metadata, more overrides both, and ownLabels overrides everything.
+// metadata, more overrides both, and ownership.Labels overrides everything.
 func objectMeta(listener *v1alpha1.AutoscalingListener, namespace string, meta *v1alpha1.ResourceMeta, more map[string]string) metav1.ObjectMeta {
 	labels, annotations := kube.Metadata(meta)
 	return metav1.ObjectMeta{
 		Namespace:   namespace,
 		Name:        listener.Name,
-		Labels:      kube.Labels(nil, labels, listener.Labels, more, ownLabels(listener)),
+		Labels:      kube.Labels(nil, labels, listener.Labels, more, ownership.Labels(listener)),
 		Annotations: kube.Annotations(annotations),
-	}
-}
-
-// ownLabels returns the labels that override all others, so that nothing makes an object invisible to the cache, which selects by
-// them.
-func ownLabels(listener *v1alpha1.AutoscalingListener) map[string]string {
-	return map[string]string{
-		v1alpha1.LabelPartOf:            v1alpha1.PartOfScaleSet,
-		v1alpha1.LabelComponent:         v1alpha1.ComponentListener,
-		v1alpha1.LabelScaleSetName:      listener.Spec.AutoscalingRunnerSetName,
-		v1alpha1.LabelScaleSetNamespace: listener.Spec.AutoscalingRunnerSetNamespace,
 	}
 }
 
@@ -114,16 +104,16 @@ func (c *Controller) applyOwned(ctx context.Context, p *pass, wanted, live clien
 	err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
 	switch {
 	case apierrors.IsNotFound(err):
-		return c.create(ctx, p, wanted)
+		return p.objects.Create(ctx, wanted)
 	case err != nil:
 		return fmt.Errorf("get %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
 	}
-	gone, err := c.claim(ctx, p, wanted, live)
+	gone, err := p.objects.Claim(ctx, wanted, live)
 	switch {
 	case err != nil:
 		return err
 	case gone:
-		return c.create(ctx, p, wanted)
+		return p.objects.Create(ctx, wanted)
 	}
 	if !equality.Semantic.DeepEqual(grants(wanted), grants(live)) {
 		kube.SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, "") // applied in any case: both lists are replaced as a whole
@@ -146,6 +136,36 @@ func grants(object client.Object) any {
 		return object.Rules
 	case *rbacv1.RoleBinding:
 		return object.Subjects
+	}
+	return nil
+}
+
+// revoke deletes the listener's ServiceAccount and rights, but nothing that only has their names. Forbidden means that the manager's Role in the other namespace was
+// deleted first; then garbage collection deletes the rest together with the AutoscalingRunnerSet.
+func (c *Controller) revoke(ctx context.Context, p *pass) error {
+	if p.listener.Spec.AutoscalingRunnerSetNamespace != p.setKey.Namespace {
+		return nil // somebody has edited the spec, which no longer says where the rights are; they go with the set
+	}
+	wanted, set := accessFor(p.listener, c.options.Policy), p.set
+	if set == nil { // only its name is known
+		set = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.setKey.Namespace, Name: p.setKey.Name}}
+	}
+	for _, object := range []struct{ owner, named, live client.Object }{
+		{set, wanted.binding, &rbacv1.RoleBinding{}}, {set, wanted.role, &rbacv1.Role{}}, {p.listener, wanted.account, &corev1.ServiceAccount{}},
+	} {
+		object.named.SetOwnerReferences(kube.OwnedBy(object.owner))
+		key := client.ObjectKeyFromObject(object.named)
+		switch err := c.options.Client.Get(ctx, key, object.live); {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("get %T %s: %w", object.live, key, err)
+		}
+		err := p.objects.Delete(ctx, object.named, object.live)
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
+			return fmt.Errorf("delete %T %s: %w", object.live, key, err)
+		}
+		p.findKept(object.named, object.live)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package autoscalinglistener
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -30,14 +32,14 @@ func TestPodIsReplacedWithItsServiceAccount(t *testing.T) {
 	}
 	f.made(f.account(), f.clock.Now().Add(time.Second))
 	f.reconcile()
-	if told := controllertest.CountEvents(f.recorder, reasonReplacing); told != 1 {
+	if told := controllertest.CountEvents(f.recorder, listenerpod.ReasonReplacing); told != 1 {
 		t.Errorf("the pod's replacement was told %d times", told)
 	}
 	f.reconcile()
 	f.made(f.pod(), f.clock.Now().Add(time.Second))
 	f.run()
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 }
 
 // A first pass makes the account and the pod at once, before the cache has either.
@@ -49,14 +51,21 @@ func TestPodOfANewAccountStays(t *testing.T) {
 	f.made(f.pod(), f.clock.Now())
 	f.run()
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 }
 
 // What is in the manager's namespace has neither an annotation that a set chose nor the labels of the controller's own objects. What is
 // in the set's own namespace has its annotations, and the pod has what the policy leaves of the template.
 func TestObjectsInTheManagersNamespaceHaveWhatThePolicyLetsThrough(t *testing.T) {
 	meta := &v1alpha1.ResourceMeta{Labels: map[string]string{"app.kubernetes.io/name": "gha-rs-controller", "mine": "yes"}, Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
-	f := started(t, withTemplate, labelledAsTheController, func(l *v1alpha1.AutoscalingListener) {
+	f := started(t, func(l *v1alpha1.AutoscalingListener) {
+		l.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "sidecar", Image: "sidecar:1"}}}}
+		maps.Copy(l.Labels, map[string]string{ // those by which the chart's own objects select, a cloud and a GitOps tool
+			"app.kubernetes.io/name": "gha-rs-controller", "app.kubernetes.io/namespace": managerNamespace, "app.kubernetes.io/instance": "arc",
+			v1alpha1.LabelPartOf: "gha-rs-controller", v1alpha1.LabelComponent: "controller-manager",
+			"argocd.argoproj.io/instance": "arc", "kustomize.toolkit.fluxcd.io/name": "arc", "helm.sh/chart": "arc",
+			"azure.workload.identity/use": "true",
+		})
 		l.Spec.ServiceAccountMetadata, l.Spec.ConfigSecretMetadata, l.Spec.RoleMetadata = meta, meta, meta
 	})
 	secret, role := &corev1.Secret{}, &rbacv1.Role{}

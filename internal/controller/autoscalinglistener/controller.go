@@ -2,17 +2,14 @@ package autoscalinglistener
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -20,10 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ignored"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
@@ -71,8 +71,7 @@ type Options struct {
 type Controller struct {
 	options  Options
 	memories kube.Memories[memory]
-	// told are the UIDs of ignored listeners that have their Event.
-	told *lru.Cache
+	ignored  *ignored.Reporter
 }
 
 // NewController returns a controller to be set up with a manager, or to be called through Reconcile directly.
@@ -80,7 +79,9 @@ func NewController(options Options) *Controller {
 	if len(options.Entrypoint) == 0 {
 		options.Entrypoint = []string{listenertemplate.DefaultProgram}
 	}
-	return &Controller{options: options, told: lru.New(ignoredMemory)}
+	return &Controller{
+		options: options, ignored: ignored.NewReporter(options.Reader, options.Recorder, options.Namespace, options.WatchNamespace),
+	}
 }
 
 // listenerOfAccess maps a Role or RoleBinding, which is in another namespace, to its listener.
@@ -88,7 +89,7 @@ var listenerOfAccess = kube.NamedByLabels(v1alpha1.LabelListenerNamespace, v1alp
 
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
-	if err := manager.Add(ctrlmanager.RunnableFunc(c.reportIgnored)); err != nil {
+	if err := manager.Add(ctrlmanager.RunnableFunc(c.ignored.Run)); err != nil {
 		return fmt.Errorf("add the search for ignored listeners: %w", err)
 	}
 	byLabels := handler.EnqueueRequestsFromMapFunc(listenerOfAccess)
@@ -107,7 +108,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 
 // listenerOfAbandoned maps a listener pod that no listener owns to the listener that had it: it is a stray of that one's set, or nobody's.
 func listenerOfAbandoned(_ context.Context, pod client.Object) []reconcile.Request {
-	if !isAbandoned(pod) {
+	if !ownership.IsAbandoned(pod) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(pod)}}
@@ -128,68 +129,14 @@ func (c *Controller) listenersOfSet(ctx context.Context, object client.Object) [
 	return requests
 }
 
-// Reconcile brings one listener a step closer to what its spec says. Whatever the spec names is written with the manager's rights, so
-// only a listener that the manager wrote itself counts: one in its own namespace, and the one that its scale set has.
-func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if request.Namespace != c.options.Namespace {
-		return reconcile.Result{}, nil // lookForIgnored reports it
-	}
-	listener := &v1alpha1.AutoscalingListener{}
-	if err := c.options.Client.Get(ctx, request.NamespacedName, listener); err != nil {
-		if apierrors.IsNotFound(err) {
-			c.memories.Forget(request.NamespacedName)
-			unpublish(request.NamespacedName)
-			return reconcile.Result{}, c.deleteAbandonedPod(ctx, request.NamespacedName)
-		}
-		return reconcile.Result{}, fmt.Errorf("get AutoscalingListener: %w", err)
-	}
-	ctx = kube.WithScaleSetLogger(ctx, kube.LabelledSet(listener))
-	p, err := c.observe(ctx, listener)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	var steps []func(context.Context, *pass) error
-	switch {
-	case listener.DeletionTimestamp != nil:
-		steps = append(steps, c.finalize)
-	case p.isOrphan():
-		return reconcile.Result{}, c.deleteOrphan(ctx, listener)
-	case p.ignored != "":
-		unpublish(p.key)
-		c.ignore(ctx, listener, p.ignored)
-		return reconcile.Result{}, nil
-	case listener.Annotations[v1alpha1.AnnotationIntegrityHash] == "":
-		return reconcile.Result{}, nil // the manager has not written all of it; it is about to, or has yet to take it over from ARC
-	case p.set.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil // the listener is deleted next; what the deletion of a namespace removed must not be recreated
-	default:
-		steps = append(steps, c.protect, c.applyAccess, c.applySecrets, c.applyPod)
-	}
-	err = kube.InOrder(ctx, p, steps...)
-	p.describeFailure(err)
-	if taken, refused := errors.AsType[*takenError](err); refused {
-		c.refuse(ctx, p, taken)
-		err = nil
-	}
-	return p.requeue.Result(errors.Join(err, c.report(ctx, p)))
+// ofSet selects the objects that have a set's labels.
+func ofSet(set types.NamespacedName) client.MatchingLabels {
+	return client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace}
 }
 
-// protect adds the finalizer, without which the pod and its Secrets would be deleted in any order.
-func (c *Controller) protect(ctx context.Context, p *pass) error {
-	return kube.AddFinalizer(ctx, c.options.Client, p.listener, v1alpha1.FinalizerAutoscalingListener)
-}
-
-// isOrphan reports whether the scale set that the listener was served for is gone.
-func (p *pass) isOrphan() bool {
-	return p.set == nil && contradiction(p.listener) == "" && kube.WasServed(p.listener)
-}
-
-// deleteOrphan deletes a listener whose scale set is gone. Garbage collection can't, because owners can't be in another namespace.
-func (c *Controller) deleteOrphan(ctx context.Context, listener *v1alpha1.AutoscalingListener) error {
-	if err := c.options.Client.Delete(ctx, listener, kube.UIDPrecondition(listener)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete AutoscalingListener without a scale set: %w", err)
-	}
-	return nil
+// metricsEnabled asks the configuration, so that manager and listener agree on what "0" means.
+func (c *Controller) metricsEnabled() bool {
+	return (&config.Config{MetricsAddr: c.options.MetricsAddr}).MetricsEnabled()
 }
 
 // pass is one reconciliation: what was observed, and what its steps found out for later ones.
@@ -198,8 +145,10 @@ type pass struct {
 	// setKey is the scale set that the listener's labels name.
 	setKey   types.NamespacedName
 	listener *v1alpha1.AutoscalingListener
-	memory   *memory
-	now      time.Time
+	// objects are the listener's own, which are told from others that have their names.
+	objects ownership.Objects
+	memory  *memory
+	now     time.Time
 	// set is the AutoscalingRunnerSet, nil if it is gone. ignored is why the listener is not the set's, empty if it is.
 	set     *v1alpha1.AutoscalingRunnerSet
 	ignored string
@@ -218,7 +167,7 @@ type pass struct {
 	// accountSince is when the listener's ServiceAccount was created, zero if the cache doesn't have it.
 	accountSince time.Time
 	// state is what the status says about the pod.
-	state podState
+	state listenerpod.State
 	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the cache was
 	// behind.
 	failure  error
@@ -228,28 +177,40 @@ type pass struct {
 	blocked   string
 	undecided bool
 	// taken is the object that has a name that the listener needs, nil if there is none.
-	taken *takenError
+	taken *ownership.TakenError
 	// released is set when the finalizer is gone, and possibly the object with it.
 	released bool
 
 	requeue requeue.Earliest
 }
 
-// describeFailure sets the state after a step that failed: that of the pod if there is one to keep, else the error. A cache that is
-// behind doesn't count as a failure.
-func (p *pass) describeFailure(err error) {
-	if err == nil {
-		return
-	}
-	p.cutShort = true
-	if p.pod != nil {
-		p.state = p.assessAsIs(p.pod)
-	}
-	if kube.IsBehind(err) {
-		return
-	}
-	p.failure = err
-	if p.pod == nil || p.state.action != actionKeep {
-		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: report.WithAdvice(err)}
-	}
+// memory is what is remembered of a listener between passes.
+type memory struct {
+	// secrets are the listener's Secrets as last written, by suffix.
+	secrets map[string]writtenSecret
+	// trusted is what GitHub has accepted last, or what the listener had before this process; nil before it was read.
+	trusted *credentials.Resolved
+	// failures counts the pods that ended in a row. failedAt is when the last of them, failedPod, was seen to have ended.
+	// A pod that becomes ready resets the count.
+	failures  int
+	failedAt  time.Time
+	failedPod types.UID
+	// deletingSince is when each pod that is being deleted was first seen in deletion, by UID.
+	deletingSince map[types.UID]time.Time
+	// kept are the listener's own objects that are to be deleted and have finalizers of others.
+	kept kube.Kept
+	// announced is the revision of the configuration last announced on the pod, even if the patch was forbidden.
+	announced string
+	// news is the revision of a configuration that is still to be announced, first seen at newsAt.
+	news   string
+	newsAt time.Time
+	// obstruction is what keeps the pod from being created. obstructions counts the attempts in a row that met it, the last one
+	// at triedAt.
+	obstruction  listenerpod.State
+	obstructions int
+	triedAt      time.Time
+	// phrasedAt is when the text of an error was last copied to the status.
+	phrasedAt time.Time
+	// publishedAddress is the GitHub address in the labels of the listener's series.
+	publishedAddress string
 }

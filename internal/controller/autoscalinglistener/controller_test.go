@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
@@ -22,11 +23,11 @@ func TestListenerBecomesReady(t *testing.T) {
 	f := newFixture(t)
 	f.create(newSet(), newListener())
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStarting)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonStarting)
 	f.run()
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
-	f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reasonReady)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
+	f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, listenerpod.ReasonReady)
 	want := map[string]bool{"pod": true, "config": true, "proxy": false, "ServiceAccount": true, "Role": true, "RoleBinding": true, "listener": true}
 	if diff := cmp.Diff(want, f.exists()); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
@@ -154,7 +155,7 @@ func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	if announced() != second || f.podPatches != 2 {
 		t.Errorf("annotation %q after %d patches, of which the second was refused", announced(), f.podPatches)
 	}
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 }
 
 // It is the listener that gets a 401. It reports it, the set's status has it, and then the credentials are read more often than
@@ -221,7 +222,7 @@ func TestMissingCredentialsKeepTheRunningPod(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, "CredentialsMissing")
 	f.credentials.err = nil
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, reasonReady)
+	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, listenerpod.ReasonReady)
 }
 
 func TestImpossibleBoundsAreSaid(t *testing.T) {

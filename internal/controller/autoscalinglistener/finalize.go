@@ -3,16 +3,12 @@ package autoscalinglistener
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -26,18 +22,18 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	}
 	if p.pod != nil {
 		var err error
-		if p.state, err = c.assess(ctx, p, p.pod, unwanted); err != nil {
+		if p.state, err = c.assess(ctx, p, p.pod, listenerpod.Unwanted); err != nil {
 			return err
 		}
-		if p.state.action == actionDeleteEnded {
-			p.state.action = actionReplace // there is no successor that would have to wait
+		if p.state.Action == listenerpod.DeleteEnded {
+			p.state.Action = listenerpod.Replace // there is no successor that would have to wait
 		}
-		if p.state.reason != v1alpha1.ReasonPodTerminating {
-			p.state.reason, p.state.message = reasonStopping, "the listener is closing its session"
+		if p.state.Reason != v1alpha1.ReasonPodTerminating {
+			p.state.Reason, p.state.Message = reasonStopping, "the listener is closing its session"
 		}
 		return c.applyAction(ctx, p, p.pod, p.state)
 	}
-	p.state = podState{reason: v1alpha1.ReasonListenerStopped, message: "the pod is gone; the Secrets stay until the scale set is deleted on GitHub"}
+	p.state = listenerpod.State{Reason: v1alpha1.ReasonListenerStopped, Message: "the pod is gone; the Secrets stay until the scale set is deleted on GitHub"}
 	if err := c.revoke(ctx, p); err != nil {
 		return err
 	}
@@ -68,45 +64,10 @@ func deregistrationPending(set *v1alpha1.AutoscalingRunnerSet) bool {
 		(set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "")
 }
 
-// setOrName returns the set, or one that has its name only if it is gone.
-func (p *pass) setOrName() *v1alpha1.AutoscalingRunnerSet {
-	if p.set != nil {
-		return p.set
-	}
-	return &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.setKey.Namespace, Name: p.setKey.Name}}
-}
-
-// revoke deletes the listener's ServiceAccount and rights, but nothing that only has their names. Forbidden means that the manager's Role in the other namespace was
-// deleted first; then garbage collection deletes the rest together with the AutoscalingRunnerSet.
-func (c *Controller) revoke(ctx context.Context, p *pass) error {
-	if p.listener.Spec.AutoscalingRunnerSetNamespace != p.setKey.Namespace {
-		return nil // somebody has edited the spec, which no longer says where the rights are; they go with the set
-	}
-	wanted, set := accessFor(p.listener, c.options.Policy), p.setOrName()
-	for _, object := range []struct{ owner, named, live client.Object }{
-		{set, wanted.binding, &rbacv1.RoleBinding{}}, {set, wanted.role, &rbacv1.Role{}}, {p.listener, wanted.account, &corev1.ServiceAccount{}},
-	} {
-		object.named.SetOwnerReferences(kube.OwnedBy(object.owner))
-		key := client.ObjectKeyFromObject(object.named)
-		switch err := c.options.Client.Get(ctx, key, object.live); {
-		case apierrors.IsNotFound(err):
-			continue
-		case err != nil:
-			return fmt.Errorf("get %T %s: %w", object.live, key, err)
-		}
-		err := c.deleteOwn(ctx, p, object.named, object.live)
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
-			return fmt.Errorf("delete %T %s: %w", object.live, key, err)
-		}
-		c.findKept(p, object.named, object.live)
-	}
-	return nil
-}
-
 // findKept notes that an object that was to be deleted has finalizers of others. None of ours is ever on these kinds.
-func (c *Controller) findKept(p *pass, named, live client.Object) {
+func (p *pass) findKept(named, live client.Object) {
 	keepers := live.GetFinalizers()
-	if len(keepers) == 0 || p.standing(named, live) == kube.Foreign {
+	if len(keepers) == 0 || p.objects.Standing(named, live) == kube.Foreign {
 		return
 	}
 	if wait := p.memory.kept.Look(live.GetUID(), p.now); wait > 0 {
@@ -114,7 +75,7 @@ func (c *Controller) findKept(p *pass, named, live client.Object) {
 		p.requeue.After(wait)
 		return
 	}
-	p.blocked = cmp.Or(p.blocked, kube.WhyKept(c.kindOf(live), client.ObjectKeyFromObject(live), keepers))
+	p.blocked = cmp.Or(p.blocked, kube.WhyKept(p.objects.Kind(live), client.ObjectKeyFromObject(live), keepers))
 }
 
 // tellBlocked says that the listener is gone and one of its objects is not. Nobody else watches that object any more. An Event about

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -41,7 +42,7 @@ func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 	if !f.exists()["Role"] {
 		t.Error("the rights are gone before the listener has ended its session")
 	}
-	f.elapse(lostAfter)
+	f.elapse(listenerpod.LostAfter)
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodTerminating)
 	f.releasePod()

@@ -1,27 +1,18 @@
 package autoscalinglistener
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
-	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // steal is a listener by which a tenant asks for the credentials of another one's scale set, and for rights in its namespace.
@@ -130,107 +121,4 @@ func TestEditedListenerEndsWithoutTouchingOtherNamespaces(t *testing.T) {
 	if left := f.exists(); left["listener"] || left["pod"] || left["config"] {
 		t.Errorf("left: %v", left)
 	}
-}
-
-// reporter returns a controller that reads these listeners, and the Events that it records.
-func reporter(t *testing.T, options Options, listeners ...client.Object) (*fixture, *events.FakeRecorder) {
-	t.Helper()
-	f := newFixture(t)
-	for _, listener := range listeners {
-		f.create(listener.DeepCopyObject().(client.Object))
-	}
-	recorder := events.NewFakeRecorder(1000)
-	options.Reader, options.Recorder, options.Namespace = f.client, report.LimitEvents(recorder, f.clock), managerNamespace
-	f.controller = NewController(options)
-	return f, recorder
-}
-
-func TestListenersElsewhereAreReportedOnce(t *testing.T) {
-	labelled := func(namespace, set string) *v1alpha1.AutoscalingListener {
-		listener := steal(namespace)
-		listener.UID = types.UID(namespace + set)
-		listener.Labels[v1alpha1.LabelScaleSetNamespace] = set
-		return listener
-	}
-	own, b := labelled(managerNamespace, setNamespace), labelled("tenant-b", setNamespace)
-	for name, test := range map[string]struct {
-		watch     string
-		listeners []client.Object
-		want      int
-	}{
-		"all namespaces":        {"", []client.Object{own, b, labelled("tenant-c", "tenant-c")}, 2},
-		"the watched namespace": {"tenant-b", []client.Object{own, labelled("tenant-b", "tenant-b"), labelled("tenant-c", "tenant-c")}, 1},
-		"of a manager there":    {"tenant-b", []client.Object{own, b}, 0},
-		"its own":               {managerNamespace, []client.Object{own}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, recorder := reporter(t, Options{WatchNamespace: test.watch}, test.listeners...)
-			for range 3 {
-				if err := f.controller.lookForIgnored(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if told := controllertest.CountEvents(recorder, v1alpha1.ReasonListenerIgnored); told != test.want {
-				t.Errorf("%d Events, want %d", told, test.want)
-			}
-		})
-	}
-}
-
-// A namespace full of listeners gets some Events in each period, and costs the others none.
-func TestManyListenersElsewhere(t *testing.T) {
-	var listeners []client.Object
-	for i := range 50 {
-		listener := steal("tenant-b")
-		listener.Name, listener.UID = fmt.Sprintf("steal-%d", i), types.UID(fmt.Sprint(i))
-		listeners = append(listeners, listener)
-	}
-	f, recorder := reporter(t, Options{}, append(listeners, steal("tenant-c"))...)
-	for _, want := range []int{ignoredEvents + 1, ignoredEvents, 50 - 2*ignoredEvents, 0} {
-		if err := f.controller.lookForIgnored(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if told := controllertest.CountEvents(recorder, v1alpha1.ReasonListenerIgnored); told != want {
-			t.Errorf("%d Events, want %d", told, want)
-		}
-	}
-}
-
-// They are looked for at the start and every hour, and sooner after a list that failed. Only metadata is read.
-func TestListenersElsewhereAreLookedForEveryHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := reporter(t, Options{})
-		var lists atomic.Int32
-		var answering atomic.Bool
-		f.controller.options.Reader = interceptor.NewClient(f.client, interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-				lists.Add(1)
-				if _, metadata := list.(*metav1.PartialObjectMetadataList); !metadata {
-					t.Errorf("%T is listed", list)
-				}
-				if !answering.Load() {
-					return errors.New("the API server is away")
-				}
-				return c.List(ctx, list, options...)
-			},
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- f.controller.reportIgnored(ctx) }()
-		synctest.Wait()
-		answering.Store(true)
-		for _, step := range []struct {
-			pause time.Duration
-			want  int32
-		}{{0, 1}, {ignoredRetry, 2}, {ignoredPeriod - time.Second, 2}, {time.Second, 3}, {ignoredPeriod, 4}} {
-			controllertest.Elapse(step.pause)
-			if now := lists.Load(); now != step.want {
-				t.Errorf("%d lists after another %s, want %d", now, step.pause, step.want)
-			}
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -1,181 +1,313 @@
 package autoscalinglistener
 
 import (
-	"net"
-	"strconv"
+	"context"
+	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/listener/config"
-	"github.com/harrier-ci/harrier/internal/listenertemplate"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
+// The successor of a pod that ended waits for successorBaseDelay, twice as long after each further one, and at most for
+// successorMaxDelay, because whatever evicts one pod often evicts the next.
 const (
-	// gracePeriodSeconds is enough for the listener to finish its current message (10 s for acquiring jobs, 30 s for a call to
-	// GitHub) and to delete its session, so that its successor needn't wait for the session to expire.
-	gracePeriodSeconds = 60
-	// tokenSeconds is how long a token is valid. The kubelet replaces it after four fifths of that, and the client reads it again
-	// every minute. It is not 3607, which asks the API server for a token that stays valid for a year.
-	tokenSeconds = 3600
-	// rootCertificates is the ConfigMap that Kubernetes keeps in every namespace, with the authority of the API server.
-	rootCertificates = "kube-root-ca.crt"
+	successorBaseDelay = 5 * time.Second
+	successorMaxDelay  = time.Minute
 )
 
-// podBuilder builds a listener pod.
-type podBuilder struct {
-	listener *v1alpha1.AutoscalingListener
-	// proxy is the revision of the proxy Secret, empty if there is no proxy.
-	proxy      string
-	entrypoint []string
-	// policy decides what of the listener's template, and of its labels, is used.
-	policy listenertemplate.Policy
-	// metricsAddr is empty if there are no metrics.
-	metricsAddr string
+// Reasons of the condition Ready that don't follow from the pod; see listenerpod for those that do.
+const (
+	reasonPredecessor = "WaitingForPredecessor"
+	reasonBackOff     = "BackOff"
+	reasonStopping    = "Stopping"
+	reasonNameTaken   = v1alpha1.ReasonPodNameTaken
+)
+
+// announceAfter is how long to wait after a write of the Secret before the pod is written. A kubelet that sees the pod's change
+// first mounts the old configuration once more, and checks again only after a minute.
+const announceAfter = 2 * time.Second
+
+// annotationConfiguration holds the revision of the configuration last announced on the pod. Its name is from when that was a hash.
+const annotationConfiguration = "actions.github.com/listener-config-hash"
+
+// applyPod keeps one pod as the spec wants it.
+func (c *Controller) applyPod(ctx context.Context, p *pass) error {
+	if credentials.IsVaultNotAllowed(p.obstacle) {
+		return nil // withdraw has said what becomes of the pod
+	}
+	if !p.secretsReady {
+		// A running pod could not be replaced, and the credentials that it has may still be valid.
+		if p.pod != nil {
+			p.state = listenerpod.Describe(p.pod)
+		}
+		return nil
+	}
+	if predecessors, err := c.awaitStrays(ctx, p); err != nil || predecessors {
+		return err
+	}
+	builder := listenerpod.Builder{Listener: p.listener, Proxy: p.proxy, Entrypoint: c.options.Entrypoint, Policy: c.options.Policy}
+	if c.metricsEnabled() {
+		builder.MetricsAddr = c.options.MetricsAddr
+	}
+	if p.pod == nil {
+		return c.start(ctx, p, builder)
+	}
+	var err error
+	if p.state, err = c.assess(ctx, p, p.pod, listenerpod.Demand{Hash: builder.Hash(), Since: p.accountSince}); err != nil {
+		return err
+	}
+	if p.state.Ready {
+		p.memory.failures = 0
+	}
+	if p.state.Action == listenerpod.Keep {
+		return c.announce(ctx, p)
+	}
+	return c.applyAction(ctx, p, p.pod, p.state)
 }
 
-// hash returns a hash of everything that a running listener can't adopt, and of nothing else: of the template, what is used of it. It
-// ends up in an annotation, so it must not be of a secret.
-func (b podBuilder) hash() string {
-	spec := &b.listener.Spec
-	var proxy *string
-	if b.proxy != "" {
-		proxy = &b.proxy
+// announce writes the revision of the configuration to an annotation of the pod if it has changed. The annotation means nothing to the
+// kubelet, but a kubelet syncs a changed pod at once, while it otherwise checks mounted Secrets only about once a minute. With a
+// Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
+func (c *Controller) announce(ctx context.Context, p *pass) error {
+	if p.state.RequeueAfter > 0 {
+		p.requeue.After(p.state.RequeueAfter)
 	}
-	return kube.Hash(struct {
-		Image              string
-		ImagePullSecrets   []corev1.LocalObjectReference
-		Entrypoint         []string
-		URL, Group         string
-		ScaleSet           int
-		Namespace, Runners string
-		Proxy              *string
-		Template           *corev1.PodTemplateSpec
-		Policy             string
-		Ports              []corev1.ContainerPort
-	}{
-		spec.Image, spec.ImagePullSecrets, b.entrypoint, spec.GitHubConfigUrl, b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName],
-		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, proxy, b.policy.Template(spec.Template),
-		b.policy.Name(), b.ports(),
-	})
+	if p.pod.DeletionTimestamp != nil || p.pod.Annotations[annotationConfiguration] == p.configuration {
+		return nil
+	}
+	// The annotation alone doesn't do: a pass that sees an outdated pod in the cache, or that may not patch it, must not announce again.
+	if p.memory.announced == p.configuration {
+		return nil
+	}
+	if p.memory.news != p.configuration {
+		p.memory.news, p.memory.newsAt = p.configuration, p.now
+	}
+	if wait := p.memory.newsAt.Add(announceAfter).Sub(p.now); wait > 0 {
+		p.requeue.After(wait)
+		return nil
+	}
+	after := p.pod.DeepCopy()
+	kube.SetAnnotation(after, annotationConfiguration, p.configuration)
+	_, err := kube.Patch(ctx, c.options.Client, after, p.pod)
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("announce the configuration to pod %s: %w", p.pod.Name, err)
+	}
+	p.memory.announced = p.configuration
+	return nil
 }
 
-// pod returns the pod, without an owner. It fails if the user's template can't be merged.
-func (b podBuilder) pod() (*corev1.Pod, error) {
-	spec := &b.listener.Spec
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   b.listener.Namespace,
-			Name:        b.listener.Name,
-			Annotations: map[string]string{v1alpha1.AnnotationIntegrityHash: b.hash()},
-		},
-		Spec: corev1.PodSpec{
-			ServiceAccountName:            b.listener.Name,
-			ImagePullSecrets:              spec.ImagePullSecrets,
-			NodeSelector:                  map[string]string{corev1.LabelOSStable: string(corev1.Linux)},
-			RestartPolicy:                 corev1.RestartPolicyAlways,
-			TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
-			// The image sets the user, because OpenShift refuses pods that set a user outside of their namespace's range.
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-			Containers: []corev1.Container{b.container()},
-			Volumes: []corev1.Volume{{Name: listenertemplate.ConfigVolume, VolumeSource: corev1.VolumeSource{
-				Secret: &corev1.SecretVolumeSource{SecretName: b.listener.Name + credentials.ListenerConfigSuffix},
-			}}, tokenVolume()},
-		},
+// awaitStrays deletes listener pods of the same scale set that are not this listener's, and reports whether there are any.
+func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
+	for _, stray := range p.strays {
+		state, err := c.assess(ctx, p, stray, listenerpod.Unwanted)
+		if err == nil {
+			err = c.applyAction(ctx, p, stray, state)
+		}
+		if err != nil {
+			return true, err
+		}
+		p.state = listenerpod.State{Reason: reasonPredecessor, Message: fmt.Sprintf("pod %s of an earlier listener must end first", stray.Name)}
 	}
-	if err := mergeTemplate(pod, b.policy.Template(spec.Template)); err != nil {
-		return nil, err
-	}
-	if !b.policy.Unrestricted {
-		pod.Spec.AutomountServiceAccountToken = new(false) // a further container gets none
-	}
-	pod.Labels = kube.Labels(nil, pod.Labels, b.policy.Inherited(b.listener.Labels), ownLabels(b.listener))
-	return pod, nil
+	return len(p.strays) > 0, nil
 }
 
-// tokenVolume returns a volume with what Kubernetes itself mounts into all containers of a pod, so that it can be mounted into one.
-func tokenVolume() corev1.Volume {
-	return corev1.Volume{Name: listenertemplate.TokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-		Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: corev1.ServiceAccountTokenKey, ExpirationSeconds: new(int64(tokenSeconds))}},
-			{ConfigMap: &corev1.ConfigMapProjection{
-				LocalObjectReference: corev1.LocalObjectReference{Name: rootCertificates},
-				Items:                []corev1.KeyToPath{{Key: corev1.ServiceAccountRootCAKey, Path: corev1.ServiceAccountRootCAKey}},
-			}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
-				Path: corev1.ServiceAccountNamespaceKey, FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
-			}}}},
-		},
-	}}}
+// deleteAbandonedPod deletes the pod of a listener that doesn't exist, if nobody owns it: a backup has brought it back. It would hold the
+// session of a scale set that may be served elsewhere. Any other pod is garbage collected with its listener.
+func (c *Controller) deleteAbandonedPod(ctx context.Context, name types.NamespacedName) error {
+	pod := &corev1.Pod{}
+	err := c.options.Client.Get(ctx, name, pod)
+	if err != nil || !ownership.IsAbandoned(pod) || pod.DeletionTimestamp != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if err := c.options.Client.Delete(ctx, pod, kube.UIDPrecondition(pod)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	report.RecordEvent(ctx, c.options.Recorder, pod, nil, report.Warning(v1alpha1.ReasonOwnerless, "DeletePod",
+		"the pod is deleted: no AutoscalingListener owns it, as after a restore from a backup; leave listener pods out of backups"))
+	return nil
 }
 
-// container returns the listener's container, which meets the restricted Pod Security Standard.
-func (b podBuilder) container() corev1.Container {
-	return corev1.Container{
-		Name:    v1alpha1.ListenerContainerName,
-		Image:   b.listener.Spec.Image,
-		Command: b.entrypoint,
-		Env:     b.environment(),
-		Ports:   b.ports(),
-		VolumeMounts: []corev1.VolumeMount{
-			{Name: listenertemplate.ConfigVolume, MountPath: config.MountPath, ReadOnly: true},
-			{Name: listenertemplate.TokenVolume, MountPath: listenertemplate.TokenPath, ReadOnly: true},
-		},
-		// A listener waits in a long poll most of the time. It has no limits because it must be fast in a burst of messages.
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
-		}},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
-		// /healthz fails if the listener's loop has been stuck for a minute. The loop waits for nobody, so GitHub can't cause that.
-		StartupProbe:   probe("/healthz", 2, 30),
-		LivenessProbe:  probe("/healthz", 20, 3),
-		ReadinessProbe: probe("/readyz", 5, 2),
+// assess decides what to do about a pod as the cache has it. Before it is force-deleted, the live pod is read: the node may be back,
+// or the pod replaced, and then a working listener would lose its session.
+func (c *Controller) assess(ctx context.Context, p *pass, pod *corev1.Pod, wanted listenerpod.Demand) (listenerpod.State, error) {
+	state := p.assess(pod, wanted)
+	if state.Action != listenerpod.ForceDelete {
+		return state, nil
+	}
+	live, err := kube.LivePod(ctx, c.options.Client, pod)
+	switch {
+	case err != nil:
+		return state, err
+	case live == nil:
+		return listenerpod.State{Reason: listenerpod.ReasonReplacing, Message: "the pod is gone", RequeueAfter: listenerpod.LostAfter}, nil
+	default:
+		return p.assess(live, wanted), nil
 	}
 }
 
-// probe returns a probe that allows 5 s for an answer, because a busy node is slow and a restart costs the session.
-func probe(path string, period, failures int32) *corev1.Probe {
-	return &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(config.HealthPort)}},
-		PeriodSeconds: period, TimeoutSeconds: 5, FailureThreshold: failures,
+// assess decides what to do about a pod by what is known in this pass.
+func (p *pass) assess(pod *corev1.Pod, wanted listenerpod.Demand) listenerpod.State {
+	deletingSince, seen := p.memory.deletingSince[pod.UID]
+	if !seen {
+		deletingSince = p.now // read after the list, if it is being deleted at all
 	}
+	return listenerpod.Assess(pod, wanted, deletingSince, p.now)
 }
 
-// environment returns the path of the configuration and, if there is a proxy, its variables from the proxy Secret, which always
-// has all three keys.
-func (b podBuilder) environment() []corev1.EnvVar {
-	environment := []corev1.EnvVar{{Name: config.PathVariable, Value: config.FilePath}}
-	if b.proxy == "" {
-		return environment
-	}
-	for _, key := range []string{credentials.KeyHTTPProxy, credentials.KeyHTTPSProxy, credentials.KeyNoProxy} {
-		environment = append(environment, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: b.listener.Name + credentials.ListenerProxySuffix}, Key: key,
-		}}})
-	}
-	return environment
+// assessAsIs describes a pod without any demand on it: whether it is running.
+func (p *pass) assessAsIs(pod *corev1.Pod) listenerpod.State {
+	return p.assess(pod, listenerpod.Demand{Hash: pod.Annotations[v1alpha1.AnnotationIntegrityHash]})
 }
 
-// ports returns the health port and the metrics port, whose name a PodMonitor refers to. If the address has no valid port there is
-// no metrics port, and the listener logs why.
-func (b podBuilder) ports() []corev1.ContainerPort {
-	ports := []corev1.ContainerPort{{Name: "health", ContainerPort: config.HealthPort, Protocol: corev1.ProtocolTCP}}
-	_, text, err := net.SplitHostPort(b.metricsAddr)
+// applyAction carries out what was decided about a pod.
+func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, state listenerpod.State) error {
+	if state.RequeueAfter > 0 {
+		p.requeue.After(state.RequeueAfter)
+	}
+	options := []client.DeleteOption{kube.UIDPrecondition(pod)}
+	switch state.Action {
+	case listenerpod.Keep:
+		return nil
+	case listenerpod.ForceDelete:
+		options = append(options, client.GracePeriodSeconds(0))
+	case listenerpod.DeleteEnded:
+		if p.memory.failedPod != pod.UID { // counted a single time, no matter how often it is seen
+			p.memory.failures++
+			p.memory.failedAt, p.memory.failedPod = p.now, pod.UID
+		}
+	}
+	if err := c.options.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
+	}
+	event := report.Normal(state.Reason, "DeletePod", fmt.Sprintf("Pod %s is deleted: %s", pod.Name, state.Message))
+	if state.Action == listenerpod.ForceDelete || state.Action == listenerpod.DeleteEnded { // its node does not answer, or it has ended
+		event.Type = corev1.EventTypeWarning
+	}
+	report.RecordEvent(ctx, c.options.Recorder, p.listener, nil, event)
+	return nil
+}
+
+// start creates the pod once the back-off after earlier failures is over.
+func (c *Controller) start(ctx context.Context, p *pass, builder listenerpod.Builder) error {
+	if failures := p.memory.failures; failures > 0 {
+		pause := requeue.Backoff(successorBaseDelay, successorMaxDelay, failures)
+		if wait := p.memory.failedAt.Add(pause).Sub(p.now); wait > 0 {
+			p.requeue.After(wait)
+			p.state = listenerpod.State{Reason: reasonBackOff, Message: fmt.Sprintf("pods that ended in a row: %d; the next one starts %s after the last", failures, pause)}
+			return nil
+		}
+	}
+	if state, wait := p.memory.obstructed(p.now); wait > 0 {
+		p.requeue.After(wait)
+		p.state = state
+		return nil
+	}
+	p.state = listenerpod.State{Reason: listenerpod.ReasonStarting, Message: "the pod is being created"}
+	pod, err := builder.Pod()
 	if err != nil {
-		return ports
+		return err
 	}
-	if port, err := strconv.ParseInt(text, 10, 32); err == nil && port > 0 && port != config.HealthPort {
-		ports = append(ports, corev1.ContainerPort{Name: "metrics", ContainerPort: int32(port), Protocol: corev1.ProtocolTCP})
+	kube.SetAnnotation(pod, annotationConfiguration, p.configuration)
+	pod.OwnerReferences = kube.OwnedBy(p.listener)
+	if err := c.options.Client.Create(ctx, pod); apierrors.IsAlreadyExists(err) {
+		return c.handleNameTaken(ctx, p, err)
+	} else if err != nil {
+		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
-	return ports
+	p.memory.noteObstruction(listenerpod.State{}, p.now)
+	ctrl.LoggerFrom(ctx).Info("Created the listener pod", "image", p.listener.Spec.Image, "scaleSetID", p.listener.Spec.RunnerScaleSetID)
+	return nil
+}
+
+// handleNameTaken handles a pod that has the listener's name and isn't in the cache. Somebody else's pod is not ours to delete: the
+// state says so, and creation is tried again with growing pauses.
+func (c *Controller) handleNameTaken(ctx context.Context, p *pass, refusal error) error {
+	other := &corev1.Pod{}
+	if err := c.options.Reader.Get(ctx, p.key, other); apierrors.IsNotFound(err) {
+		return refusal
+	} else if err != nil {
+		return fmt.Errorf("get pod %s: %w", p.key, err)
+	}
+	if metav1.IsControlledBy(other, p.listener) {
+		return c.relabel(ctx, p, other, refusal)
+	}
+	first := c.postpone(p, listenerpod.State{Reason: reasonNameTaken, Message: fmt.Sprintf(
+		"pod %s has the listener's name and belongs to somebody else; delete it and create it under another name: the listener starts within %s", p.key, successorMaxDelay)})
+	if first {
+		report.RecordEvent(ctx, c.options.Recorder, p.listener, other, report.Warning(p.state.Reason, "CreatePod", p.state.Message))
+	}
+	return nil
+}
+
+// relabel restores labels that somebody removed from the listener's own pod, by which the cache selects it. It returns refusal if
+// the pod has its labels, so that only the cache is late.
+func (c *Controller) relabel(ctx context.Context, p *pass, own *corev1.Pod, refusal error) error {
+	after := own.DeepCopy()
+	after.Labels = kube.Labels(nil, own.Labels, ownership.Labels(p.listener))
+	patched, err := kube.Patch(ctx, c.options.Client, after, own)
+	switch {
+	case apierrors.IsForbidden(err):
+		return c.replaceUnseen(ctx, p, own)
+	case apierrors.IsNotFound(err) || err == nil && !patched:
+		return refusal
+	case err != nil:
+		return fmt.Errorf("restore the labels of pod %s: %w", own.Name, err)
+	}
+	p.pod, p.state = after, p.assessAsIs(after) // the event of the patch brings the next pass
+	ctrl.LoggerFrom(ctx).Info("Restored labels that somebody had removed from the listener pod", "pod", own.Name)
+	return nil
+}
+
+// replaceUnseen replaces a pod that stays invisible to the cache because ARC's Role doesn't let the manager patch pods.
+func (c *Controller) replaceUnseen(ctx context.Context, p *pass, own *corev1.Pod) error {
+	state := listenerpod.State{Action: listenerpod.Replace, Reason: listenerpod.ReasonReplacing, Message: "somebody removed its labels, and the manager may not patch pods to restore them"}
+	if own.DeletionTimestamp == nil {
+		if err := c.applyAction(ctx, p, own, state); err != nil {
+			return err
+		}
+	}
+	c.postpone(p, state)
+	return nil
+}
+
+// postpone tries the pod's name again after a growing pause, and reports whether the state that is the cause is new.
+func (c *Controller) postpone(p *pass, state listenerpod.State) (first bool) {
+	p.state = state
+	first = p.memory.noteObstruction(state, p.now)
+	_, wait := p.memory.obstructed(p.now)
+	p.requeue.After(wait)
+	return first
+}
+
+// noteObstruction records an attempt to create the pod that met an obstruction, or none if the state has no reason. It reports
+// whether the obstruction differs from the last one.
+func (m *memory) noteObstruction(state listenerpod.State, now time.Time) (first bool) {
+	first = m.obstruction.Reason != state.Reason
+	if first {
+		m.obstructions = 0
+	}
+	m.obstruction, m.triedAt = state, now
+	m.obstructions++
+	return first
+}
+
+// obstructed returns what kept the pod from being created, and how long to wait until the next attempt.
+func (m *memory) obstructed(now time.Time) (listenerpod.State, time.Duration) {
+	if m.obstruction.Reason == "" {
+		return listenerpod.State{}, 0
+	}
+	return m.obstruction, m.triedAt.Add(requeue.Backoff(successorBaseDelay, successorMaxDelay, m.obstructions)).Sub(now)
 }

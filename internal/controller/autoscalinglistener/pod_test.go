@@ -1,196 +1,269 @@
 package autoscalinglistener
 
 import (
-	"flag"
-	"maps"
-	"os"
-	"path/filepath"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/listenertemplate"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
-
-// userTemplate uses every way of merging: replace, merge by name, add, and conflict with a default.
-func userTemplate() *corev1.PodTemplateSpec {
-	return &corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{
-			Labels:      map[string]string{"mine": "yes", v1alpha1.LabelScaleSetName: "hidden"},
-			Annotations: map[string]string{"scrape": "yes"},
-		},
-		Spec: corev1.PodSpec{
-			ServiceAccountName: "admin",
-			NodeSelector:       map[string]string{"pool": "system"},
-			Tolerations:        []corev1.Toleration{{Key: "system", Operator: corev1.TolerationOpExists}},
-			Containers: []corev1.Container{
-				{
-					Name: v1alpha1.ListenerContainerName,
-					Env:  []corev1.EnvVar{{Name: "http_proxy", Value: "http://other"}, {Name: "MORE", Value: "1"}},
-					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
-						corev1.ResourceMemory: resource.MustParse("16Mi"),
-					}},
-					LivenessProbe:   &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
-					SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1000))},
-				},
-				{Name: "sidecar", Image: "sidecar:1"},
-			},
-			Volumes: []corev1.Volume{{Name: "cache", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
-		},
+func TestOldPodIsGoneBeforeTheNewOneStarts(t *testing.T) {
+	f := started(t)
+	f.holdPod()
+	before := f.pod().Annotations[v1alpha1.AnnotationIntegrityHash]
+	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.Image = "controller:2" })
+	f.settle()
+	if pod := f.pod(); pod.DeletionTimestamp == nil || pod.Annotations[v1alpha1.AnnotationIntegrityHash] != before {
+		t.Fatalf("the old pod is not on its way out: %+v", pod.ObjectMeta)
+	}
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonReplacing)
+	f.releasePod()
+	f.settle()
+	if pod := f.pod(); pod == nil || pod.Spec.Containers[0].Image != "controller:2" {
+		t.Errorf("new pod: %+v", pod)
 	}
 }
 
-var unrestricted = listenertemplate.Policy{Unrestricted: true}
+// The fake API server dates deletions by the real clock, from which the manager's is far away in either direction.
+func TestPodThatDoesNotGoIsNotWaitedForBeyondItsTimeByTheManagersClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"behind": 0, "ahead": 200 * 365 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			f := started(t)
+			f.elapse(ahead)
+			f.holdPod()
+			f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.Image = "controller:2" })
+			f.settle()
+			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, listenerpod.ReasonReplacing)
+			f.elapse(listenerpod.LostAfter - time.Second)
+			if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != time.Second {
+				t.Errorf("next look after %s", requeueAfter)
+			}
+			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, listenerpod.ReasonReplacing)
+			f.elapse(time.Second)
+			f.reconcile()
+			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodTerminating)
+			f.releasePod()
+			f.settle()
+			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, listenerpod.ReasonStarting)
+		})
+	}
+}
 
-func withTemplate(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() }
+func TestPodOfAnEarlierListenerGoesFirst(t *testing.T) {
+	f := newFixture(t)
+	stray := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: managerNamespace, Name: "set-other-listener", Finalizers: []string{"example.com/node"},
+		Labels:          map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AutoscalingListener", Name: "set-other-listener", UID: "other", Controller: new(true)}},
+	}}
+	runner := stray.DeepCopy()
+	runner.Name, runner.OwnerReferences[0].Kind = "set-runner-x", "EphemeralRunner"
+	f.create(newSet(), newListener(), stray, runner)
+	f.settle()
+	if f.pod() != nil {
+		t.Fatal("two listeners run at once")
+	}
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonPredecessor)
+	f.get(stray, managerNamespace, stray.Name)
+	stray.Finalizers = nil
+	if err := f.client.Update(t.Context(), stray); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	if f.pod() == nil {
+		t.Error("the listener has not started")
+	}
+	f.get(runner, managerNamespace, runner.Name)
+	if runner.DeletionTimestamp != nil {
+		t.Error("a runner was taken for a listener")
+	}
+}
 
-// labelledAsTheController gives the listener the labels by which the chart's Deployment, budget, monitors and policy select, and those
-// by which a cloud and a GitOps tool do.
-func labelledAsTheController(l *v1alpha1.AutoscalingListener) {
-	maps.Copy(l.Labels, map[string]string{
-		"app.kubernetes.io/name": "gha-rs-controller", "app.kubernetes.io/namespace": managerNamespace, "app.kubernetes.io/instance": "arc",
-		v1alpha1.LabelPartOf: "gha-rs-controller", v1alpha1.LabelComponent: "controller-manager",
-		"argocd.argoproj.io/instance": "arc", "kustomize.toolkit.fluxcd.io/name": "arc", "helm.sh/chart": "arc",
-		"azure.workload.identity/use": "true",
+// fail makes the pod end. The UID distinguishes it from its predecessors, because the fake API server sets none.
+func (f *fixture) fail(uid string) {
+	f.Helper()
+	pod := f.pod()
+	pod.UID = types.UID(uid)
+	if err := f.client.Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+	f.podStatus(func(status *corev1.PodStatus) {
+		*status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "the node was low on memory"}
+	})
+	f.settle()
+}
+
+func TestEvictedPodsSuccessorWaitsLongerEachTime(t *testing.T) {
+	f := started(t)
+	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+		f.fail(string(rune('a' + i)))
+		if f.pod() != nil {
+			t.Fatalf("failure %d: the next pod started at once", i+1)
+		}
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonBackOff)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != pause {
+			t.Errorf("failure %d: next look after %s, want %s", i+1, requeueAfter, pause)
+		}
+		f.elapse(pause)
+		f.settle()
+		if f.pod() == nil {
+			t.Fatalf("failure %d: no pod after %s", i+1, pause)
+		}
+	}
+	f.run()
+	f.settle()
+	f.fail("z")
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != successorBaseDelay {
+		t.Errorf("after a pod that ran, the next look is after %s, want %s", requeueAfter, successorBaseDelay)
+	}
+}
+
+// loseNode does what the node controller does when a node stops reporting.
+func (f *fixture) loseNode() {
+	f.Helper()
+	f.podStatus(func(status *corev1.PodStatus) {
+		status.Conditions[0].Status = corev1.ConditionFalse
+		status.Conditions[0].LastTransitionTime = metav1.NewTime(f.clock.Now())
 	})
 }
 
-func TestPodGolden(t *testing.T) {
-	entrypoint := []string{listenertemplate.DefaultProgram}
-	const proxy = "revision-1"
-	for name, builder := range map[string]podBuilder{
-		"plain":  {listener: newListener(), entrypoint: entrypoint, metricsAddr: ":8080"},
-		"proxy":  {listener: newListener(), entrypoint: entrypoint, proxy: proxy},
-		"merged": {listener: newListener(withTemplate), entrypoint: entrypoint, proxy: proxy, policy: unrestricted},
-		"restricted": {
-			listener: newListener(withTemplate, labelledAsTheController), entrypoint: entrypoint, proxy: proxy,
-			policy: listenertemplate.Policy{SidecarImages: []string{"sidecar:1"}},
-		},
-		"minimal": {listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = &corev1.PodTemplateSpec{} }), entrypoint: []string{"/other"}},
+func TestListenerLeavesALostNode(t *testing.T) {
+	f := started(t)
+	f.loseNode()
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != listenerpod.LostAfter {
+		t.Errorf("next look after %s, want %s", requeueAfter, listenerpod.LostAfter)
+	}
+	f.elapse(listenerpod.LostAfter)
+	f.settle()
+	if pod := f.pod(); pod == nil || pod.Status.Phase == corev1.PodRunning {
+		t.Errorf("want a new pod, got %+v", pod)
+	}
+}
+
+// The node is back, or the pod replaced, and the cache doesn't have that yet: no pod is deleted.
+func TestListenerStaysWhereTheNodeIsBack(t *testing.T) {
+	for title, meanwhile := range map[string]func(*fixture){
+		"back": (*fixture).run,
+		"gone": func(f *fixture) { f.replacePod() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			pod, err := builder.pod()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := yaml.Marshal(pod)
-			if err != nil {
-				t.Fatal(err)
-			}
-			path := filepath.Join("testdata", name+".yaml")
-			if *update {
-				if err := os.WriteFile(path, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("pod (-want +got; -update accepts it):\n%s", diff)
+		t.Run(title, func(t *testing.T) {
+			f := started(t)
+			f.loseNode()
+			f.shown = f.pod()
+			meanwhile(f)
+			kept := f.pod().UID
+			f.elapse(listenerpod.LostAfter)
+			f.settle()
+			if pod := f.pod(); pod == nil || pod.UID != kept {
+				t.Errorf("the pod is %+v, want the one that was there", pod)
 			}
 		})
 	}
 }
 
-func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
-	base := func() podBuilder {
-		return podBuilder{listener: newListener(), entrypoint: []string{listenertemplate.DefaultProgram}}
+// A pod of somebody else is left alone. One Event says what to do, and the name is tried with growing pauses.
+func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
+	f := newFixture(t)
+	f.create(newSet(), newListener(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	f.settle()
+	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonNameTaken)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != pause {
+			t.Errorf("try %d: the next one after %s, want %s", i+1, requeueAfter, pause)
+		}
+		f.elapse(pause)
+		f.reconcile()
 	}
-	template := func(spec corev1.PodSpec) func(*podBuilder) {
-		return func(b *podBuilder) { b.listener.Spec.Template = &corev1.PodTemplateSpec{Spec: spec} }
+	if told := controllertest.CountEvents(f.recorder, reasonNameTaken); told != 1 {
+		t.Errorf("it was told %d times", told)
 	}
-	for name, test := range map[string]struct {
-		change func(*podBuilder)
-		want   bool
-	}{
-		"image":          {func(b *podBuilder) { b.listener.Spec.Image = "controller:2" }, true},
-		"template":       {template(corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}), true},
-		"refused change": {func(b *podBuilder) { b.listener.Spec.Template.Spec.NodeName = "n" }, false},
-		"policy":         {func(b *podBuilder) { b.policy = unrestricted }, true},
-		"other sidecars": {func(b *podBuilder) { b.policy.SidecarImages = []string{"sidecar:1"} }, false}, // none is used
-		"proxy":          {func(b *podBuilder) { b.proxy = "revision-1" }, true},
-		"address":        {func(b *podBuilder) { b.listener.Spec.GitHubConfigUrl += "2" }, true},
-		"group":          {func(b *podBuilder) { b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
-		"scale set":      {func(b *podBuilder) { b.listener.Spec.RunnerScaleSetID++ }, true},
-		"runner set":     {func(b *podBuilder) { b.listener.Spec.EphemeralRunnerSetName = "other" }, true},
-		"pull secrets":   {func(b *podBuilder) { b.listener.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}} }, true},
-		"bounds":         {func(b *podBuilder) { b.listener.Spec.MinRunners, b.listener.Spec.MaxRunners = 1, 2 }, false},
-		"secret":         {func(b *podBuilder) { b.listener.Spec.GitHubConfigSecret = "other" }, false},
-		"CA":             {func(b *podBuilder) { b.listener.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{} }, false},
-		"metrics":        {func(b *podBuilder) { b.listener.Spec.Metrics = &v1alpha1.MetricsConfig{} }, false},
-		"metrics on":     {func(b *podBuilder) { b.metricsAddr = ":8080" }, true}, // monitors go by the name of the port
-		"labels":         {func(b *podBuilder) { b.listener.Labels["helm.sh/chart"] = "2" }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			before, after := base(), base()
-			template(corev1.PodSpec{})(&before)
-			template(corev1.PodSpec{})(&after)
-			test.change(&after)
-			if changed := before.hash() != after.hash(); changed != test.want {
-				t.Errorf("hash changed: %t, want %t", changed, test.want)
-			}
-		})
-	}
-}
-
-// TestTemplateLeavesDefaults: an absent field never removes what makes the pod safe.
-func TestTemplateLeavesDefaults(t *testing.T) {
-	builder := podBuilder{listener: newListener(withTemplate), policy: unrestricted}
-	pod, err := builder.pod()
-	if err != nil {
+	if err := f.client.Delete(t.Context(), f.pod()); err != nil {
 		t.Fatal(err)
 	}
-	listener := pod.Spec.Containers[0]
-	if *pod.Spec.TerminationGracePeriodSeconds != gracePeriodSeconds || !*pod.Spec.SecurityContext.RunAsNonRoot || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
-		t.Errorf("pod defaults are gone: %+v", pod.Spec)
+	f.elapse(successorMaxDelay)
+	f.settle()
+	if pod := f.pod(); pod == nil || !metav1.IsControlledBy(pod, f.listener()) {
+		t.Errorf("the listener has not started: %+v", pod)
 	}
-	if listener.Image != "controller:1" || listener.ReadinessProbe == nil || !*listener.SecurityContext.ReadOnlyRootFilesystem || *listener.SecurityContext.RunAsUser != 1000 {
-		t.Errorf("container defaults are gone: %+v", listener)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonStarting)
+}
+
+// A pod that the cache has not seen yet is not an obstacle.
+func TestOwnPodThatIsNotSeenYetIsAwaited(t *testing.T) {
+	f := started(t)
+	f.behind = true
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != time.Second {
+		t.Errorf("next look after %s", requeueAfter)
 	}
-	if pod.Spec.ServiceAccountName != key.Name || pod.Labels[v1alpha1.LabelScaleSetName] != "set" {
-		t.Errorf("the template changed the pod's identity: account %s, labels %v", pod.Spec.ServiceAccountName, pod.Labels)
+	if told := controllertest.CountEvents(f.recorder, reasonNameTaken); told != 0 {
+		t.Error("the listener's own pod was taken for somebody else's")
 	}
 }
 
-// A listener whose template an earlier manager let through with ARC's image gets a pod with ours.
-func TestPodNeverHasARCImage(t *testing.T) {
-	const mirror = "registry.example.com/harrier/gha-runner-scale-set-controller:1"
-	for image, want := range map[string]string{"ghcr.io/actions/gha-runner-scale-set-controller:0.14.2": "controller:1", mirror: mirror} {
-		listener := newListener(func(l *v1alpha1.AutoscalingListener) {
-			l.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ListenerContainerName, Image: image}}}}
-		})
-		pod, err := podBuilder{listener: listener, policy: unrestricted}.pod()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := pod.Spec.Containers[0].Image; got != want {
-			t.Errorf("template with %s: image %s, want %s", image, got, want)
-		}
+// Without its labels the cache drops the pod, though it runs well. They are put back, once.
+func TestLabelsTakenOffThePodArePutBack(t *testing.T) {
+	f := started(t)
+	f.unlabel()
+	f.reconcile()
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
+	f.settle()
+	if got := f.pod().Labels[v1alpha1.LabelScaleSetName]; got != "set" || f.podPatches != 1 {
+		t.Errorf("label %q after %d patches", got, f.podPatches)
 	}
 }
 
-func TestPodFollowsTheMetricsPortOnly(t *testing.T) {
-	for address, want := range map[string]bool{":8080": false, "127.0.0.1:8080": false, ":9090": true, "": true} {
-		before, after := podBuilder{listener: newListener(), metricsAddr: ":8080"}, podBuilder{listener: newListener(), metricsAddr: address}
-		if changed := before.hash() != after.hash(); changed != want {
-			t.Errorf("from :8080 to %q: hash changed: %t, want %t", address, changed, want)
-		}
+// Where the manager may not patch pods, as with a Role of ARC's chart, a pod that the cache can't have is replaced.
+func TestUnlabelledPodThatCannotBePatchedIsReplaced(t *testing.T) {
+	f := started(t)
+	f.podsForbidden = true
+	f.unlabel()
+	f.holdPod()
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != successorBaseDelay {
+		t.Errorf("next look after %s", requeueAfter)
+	}
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonReplacing)
+	f.settle()
+	if pod := f.pod(); pod.DeletionTimestamp == nil || f.podPatches != 1 {
+		t.Errorf("deletion %v after %d patches", pod.DeletionTimestamp, f.podPatches)
+	}
+	f.releasePod()
+	f.elapse(successorMaxDelay)
+	f.settle()
+	if pod := f.pod(); pod == nil || pod.Labels[v1alpha1.LabelScaleSetName] != "set" {
+		t.Errorf("the successor is %+v", pod)
 	}
 }
 
-func TestMetricsPort(t *testing.T) {
-	for address, want := range map[string]int{":8080": 2, "0.0.0.0:9090": 2, "": 1, "0": 1, "nonsense": 1, ":8081": 1, ":99999999999": 1} {
-		if got := len((podBuilder{metricsAddr: address}).ports()); got != want {
-			t.Errorf("address %q: %d ports, want %d", address, got, want)
-		}
+// unlabel takes the labels off the pod by which the cache selects it.
+func (f *fixture) unlabel() {
+	f.Helper()
+	pod := f.pod()
+	delete(pod.Labels, v1alpha1.LabelScaleSetName)
+	if err := f.client.Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// The pods of a former listener of its name failed; its own may start at once.
+func TestRecreatedListenerDoesNotWaitForTheFormersBackOff(t *testing.T) {
+	f := started(t)
+	f.fail("a")
+	if f.pod() != nil {
+		t.Fatal("the former listener's next pod started at once")
+	}
+	f.edit(func(listener *v1alpha1.AutoscalingListener) { listener.Finalizers = nil })
+	if err := f.client.Delete(t.Context(), f.listener()); err != nil {
+		t.Fatal(err)
+	}
+	f.create(newListener(func(listener *v1alpha1.AutoscalingListener) { listener.UID = "recreated-uid" }))
+	f.settle()
+	if f.pod() == nil {
+		t.Errorf("the recreated listener has no pod: %+v", f.listener().Status.Conditions)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
@@ -41,15 +42,15 @@ func TestRefusedSecretOfARunningListenerIsSaid(t *testing.T) {
 				stalled metav1.ConditionStatus
 				reason  string
 			}{
-				{errConflict, metav1.ConditionFalse, reasonReady},
+				{errConflict, metav1.ConditionFalse, listenerpod.ReasonReady},
 				{errTimeout, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed},
 				{refusal, metav1.ConditionTrue, v1alpha1.ReasonReconcileFailed},
 				{errTimeout, metav1.ConditionTrue, v1alpha1.ReasonReconcileFailed},
 				{errConflict, metav1.ConditionTrue, v1alpha1.ReasonReconcileFailed},
-				{nil, metav1.ConditionFalse, reasonReady},
+				{nil, metav1.ConditionFalse, listenerpod.ReasonReady},
 			} {
 				f.applyAnswers("Secret", step.answer)
-				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 				f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, step.reason)
 				f.wantCondition(v1alpha1.ConditionStalled, step.stalled, step.reason)
 				message, stalled := f.message(v1alpha1.ConditionStalled), step.stalled == metav1.ConditionTrue
@@ -65,14 +66,14 @@ func TestRefusedSecretOfARunningListenerIsSaid(t *testing.T) {
 func TestFailureBesideARunningListenerIsSaid(t *testing.T) {
 	f := started(t)
 	f.applyAnswers("Role", errTimeout) // it is as it should be
-	f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reasonReady)
+	f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, listenerpod.ReasonReady)
 	role, _ := f.access()
 	role.Rules = nil
 	if err := f.client.Update(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
 	f.applyAnswers("Role", errTimeout)
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 	if message := f.message(v1alpha1.ConditionProgressing); !strings.Contains(message, "set-listener: timeout") {
 		t.Errorf("Progressing says %q", message)
 	}
@@ -96,7 +97,7 @@ func TestEndedListenerSaysWhyItHasNoSuccessor(t *testing.T) {
 			if f.pod().Status.Phase == corev1.PodFailed {
 				t.Error("the pod has no successor")
 			}
-			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, reasonStarting)
+			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, listenerpod.ReasonStarting)
 		})
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listener/config"
@@ -129,11 +131,6 @@ func (c *Controller) configuration(listener *v1alpha1.AutoscalingListener, resol
 	return configuration
 }
 
-// metricsEnabled asks the configuration, so that manager and listener agree on what "0" means.
-func (c *Controller) metricsEnabled() bool {
-	return (&config.Config{MetricsAddr: c.options.MetricsAddr}).MetricsEnabled()
-}
-
 // credentialFields returns the credentials in a form that ARC's listener can read, too.
 func credentialFields(resolved actions.Credentials) *config.Credentials {
 	if app := resolved.App; app != nil {
@@ -145,6 +142,26 @@ func credentialFields(resolved actions.Credentials) *config.Credentials {
 // annotationRevision, on the listener's Secrets, is a random word that changes together with their data. The pod's annotations have
 // it instead of a hash of the data, by which whoever may read pods could try passwords.
 const annotationRevision = "actions.github.com/revision"
+
+// writtenSecret is the hash of a Secret, its revision, and when it was last written or found to be up to date.
+type writtenSecret struct {
+	hash, revision string
+	writtenAt      time.Time
+}
+
+// secretIs returns a Secret as last written, and reports whether it was written or checked after since, and had this content.
+func (m *memory) secretIs(suffix, hash string, since time.Time) (writtenSecret, bool) {
+	written := m.secrets[suffix]
+	return written, written.hash == hash && written.writtenAt.After(since)
+}
+
+// noteSecret is called after a write, or a read that found nothing to write.
+func (m *memory) noteSecret(suffix string, written writtenSecret) {
+	if m.secrets == nil {
+		m.secrets = map[string]writtenSecret{}
+	}
+	m.secrets[suffix] = written
+}
 
 // applySecret writes one of the listener's Secrets and returns its revision. It remembers what was written last, so that a pass for
 // another reason needn't read the Secret.
@@ -163,7 +180,7 @@ func (c *Controller) applySecret(
 		return "", err
 	}
 	if live != nil {
-		gone, err := c.claim(ctx, p, wanted, live)
+		gone, err := p.objects.Claim(ctx, wanted, live)
 		if err != nil {
 			return "", err
 		}
@@ -174,7 +191,7 @@ func (c *Controller) applySecret(
 	revision = revisionOf(live, data)
 	kube.SetAnnotation(wanted, annotationRevision, revision)
 	if live == nil {
-		err = kube.Create(ctx, c.options.Client, bare(wanted), wanted)
+		err = kube.Create(ctx, c.options.Client, ownership.Bare(wanted), wanted)
 	} else {
 		_, err = kube.Apply(ctx, c.options.Client, wanted, live)
 	}
@@ -220,12 +237,12 @@ func (c *Controller) withdraw(ctx context.Context, p *pass) error {
 	if _, err := c.awaitStrays(ctx, p); err != nil || p.pod == nil {
 		return err
 	}
-	state, err := c.assess(ctx, p, p.pod, unwanted)
+	state, err := c.assess(ctx, p, p.pod, listenerpod.Unwanted)
 	if err != nil {
 		return err
 	}
-	if state.reason != v1alpha1.ReasonPodTerminating {
-		state.reason, state.message = v1alpha1.ReasonVaultNotAllowed, p.obstacle.Error()
+	if state.Reason != v1alpha1.ReasonPodTerminating {
+		state.Reason, state.Message = v1alpha1.ReasonVaultNotAllowed, p.obstacle.Error()
 	}
 	p.state = state
 	return c.applyAction(ctx, p, p.pod, state)
@@ -252,9 +269,9 @@ func (c *Controller) deleteSecret(ctx context.Context, p *pass, suffix string) e
 	if err != nil || live == nil {
 		return err
 	}
-	if err := c.deleteOwn(ctx, p, named, live); client.IgnoreNotFound(err) != nil {
+	if err := p.objects.Delete(ctx, named, live); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Secret %s: %w", named.Name, err)
 	}
-	c.findKept(p, named, live)
+	p.findKept(named, live)
 	return nil
 }

@@ -65,7 +65,7 @@ func decodeItems(raw *unstructured.UnstructuredList, list client.ObjectList) (un
 	decoded := make([]runtime.Object, 0, len(raw.Items))
 	for i := range raw.Items {
 		object := reflect.New(kind).Interface().(runtime.Object)
-		mender := newMender(object, nothingKnown)
+		mender := newMender(object, func(string) (any, bool) { return nil, false })
 		content, err := raw.Items[i].MarshalJSON()
 		if err != nil {
 			return nil, err

@@ -35,8 +35,6 @@ func (e *UnreadableError) Error() string {
 		e.Kind, e.Namespace, e.Name, e.Cause)
 }
 
-func nothingKnown(string) (any, bool) { return nil, false }
-
 // mender makes objects decodable. Of an object that Go can't decode it replaces the smallest fields that can't be read by their last
 // readable values, or drops them. So the object itself is still there to be counted.
 type mender struct {

@@ -64,3 +64,5 @@ func TestUnreadableErrorsNameTheObject(t *testing.T) {
 		}
 	}
 }
+
+func nothingKnown(string) (any, bool) { return nil, false }

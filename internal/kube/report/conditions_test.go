@@ -1,12 +1,20 @@
 package report
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 func TestConditions(t *testing.T) {
@@ -60,6 +68,55 @@ func TestReasonsFromElsewhereAreMadeValid(t *testing.T) {
 		}
 		if SetConditions(&conditions, 1, time.Unix(2, 0), False("Ready", given, "")) {
 			t.Errorf("the same reason %q counts as another one", given)
+		}
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	forbidden := apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("no"))
+	terminating := apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("terminating"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	before := &metav1.Condition{Reason: v1alpha1.ReasonReconcileFailed, Message: "before"}
+	for name, test := range map[string]struct {
+		failure  error
+		cutShort bool
+		previous *metav1.Condition
+		want     string
+	}{
+		"no failure":                      {},
+		"no failure any more":             {previous: before},
+		"refused":                         {failure: forbidden, cutShort: true, want: WithAdvice(forbidden)},
+		"refused for another reason":      {failure: forbidden, cutShort: true, previous: before, want: WithAdvice(forbidden)},
+		"namespace terminating":           {failure: terminating, cutShort: true, previous: before},
+		"failure that passes":             {failure: errors.New("timeout"), cutShort: true},
+		"cut short before the refused":    {failure: errors.New("timeout"), cutShort: true, previous: before, want: "before"},
+		"cut short by a cache":            {cutShort: true, previous: before, want: "before"},
+		"cut short after another problem": {cutShort: true, previous: &metav1.Condition{Reason: "Other", Message: "other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Refusal(test.failure, test.cutShort, test.previous); got != test.want {
+				t.Errorf("Refusal() = %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestRefusalsComeWithAdvice(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no permission": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no Role")), "if the manager lacks the permission, grant it: "},
+		"not let in":    {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("violates PodSecurity")), "if Pod Security, a quota or a policy forbids the object"},
+		"invalid":       {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), "; correct what it names in the AutoscalingRunnerSet"},
+		"malformed":     {apierrors.NewBadRequest("no number"), "; correct what it names in the AutoscalingRunnerSet"},
+		"other":         {errors.New("away"), "create it: away"},
+	} {
+		if refused := name != "other"; kube.IsRefused(test.err) != refused {
+			t.Errorf("%s: refused %t, want %t", name, !refused, refused)
+		}
+		if got := WithAdvice(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q in it", name, got, test.want)
 		}
 	}
 }

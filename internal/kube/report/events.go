@@ -2,11 +2,22 @@ package report
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // Event is what a Kubernetes Event says about an object.
@@ -38,3 +49,80 @@ func RecordEvent(ctx context.Context, recorder events.EventRecorder, about, rela
 
 // maxNote is the longest note, in bytes, that the API server accepts.
 const maxNote = 1024
+
+const (
+	// eventRepeat is how long a warning is not repeated with the same text about the same object. An Event lives for an hour.
+	// Normal Events, such as that a set has grown from 0 to 3 again, are news each time.
+	eventRepeat = 10 * time.Minute
+	// eventBurst and eventsPerSecond limit the Events with one reason about one kind of object of a scale set: if a thousand
+	// runners fail alike, twenty have an Event at once, and then one a minute. The set's status has the number.
+	eventBurst      = 20
+	eventsPerSecond = 1.0 / 60
+	// eventMemory is how many texts and how many buckets are remembered. Forgetting one too early costs an Event.
+	eventMemory = 4096
+)
+
+// limitedRecorder leaves out Events that say nothing new.
+type limitedRecorder struct {
+	events.EventRecorder
+	clock clock.PassiveClock
+	// said has the warnings of the last eventRepeat, by text.
+	said *cache.LRUExpireCache
+	// buckets has a flowcontrol.PassiveRateLimiter for each bucket.
+	buckets *lru.Cache
+}
+
+// text identifies what an Event says about which object.
+type text struct {
+	about               types.UID
+	kind, reason, words string
+}
+
+// bucket identifies Events that share a limit.
+type bucket struct{ namespace, scaleSet, kind, reason string }
+
+// bucketOf takes the scale set of a runner or runner set from its labels; see kube.ScaleSetOf. A listener shares its namespace with
+// those of other sets, and its spec names its own.
+func bucketOf(object client.Object, kind, reason string) bucket {
+	set := kube.ScaleSetOf(object)
+	if listener, is := object.(*v1alpha1.AutoscalingListener); is {
+		set = types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName}
+	}
+	// Unknown reasons share a limit: an object's status may bring any number of them.
+	return bucket{namespace: set.Namespace, scaleSet: set.Name, kind: kind, reason: KnownReason(reason)}
+}
+
+// LimitEvents wraps a recorder and drops Events beyond the limits. It may be called from several goroutines.
+func LimitEvents(recorder events.EventRecorder, clk clock.PassiveClock) events.EventRecorder {
+	return &limitedRecorder{
+		EventRecorder: recorder, clock: clk,
+		said: cache.NewLRUExpireCacheWithClock(eventMemory, clk), buckets: lru.New(eventMemory),
+	}
+}
+
+// Eventf records an Event unless it repeats a warning or exceeds the limit of its bucket.
+func (l *limitedRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, arguments ...any) {
+	if object, is := regarding.(client.Object); is {
+		kind, warning := fmt.Sprintf("%T", regarding), eventType == corev1.EventTypeWarning
+		said := text{about: object.GetUID(), kind: kind, reason: reason, words: fmt.Sprintf(note, arguments...)}
+		_, repeated := l.said.Get(said)
+		if warning && repeated || !l.bucket(bucketOf(object, kind, reason)).TryAccept() {
+			return
+		}
+		if warning {
+			l.said.Add(said, true, eventRepeat)
+		}
+	}
+	l.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, arguments...)
+}
+
+// bucket returns the limiter of a bucket. If two goroutines create the same one at once, one Event too many passes.
+func (l *limitedRecorder) bucket(at bucket) flowcontrol.PassiveRateLimiter {
+	found, _ := l.buckets.Get(at)
+	if limiter, ok := found.(flowcontrol.PassiveRateLimiter); ok {
+		return limiter
+	}
+	limiter := flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(eventsPerSecond, eventBurst, l.clock)
+	l.buckets.Add(at, limiter)
+	return limiter
+}

@@ -1,14 +1,21 @@
 package report
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 func TestRecordEventQuotesAndCutsNotes(t *testing.T) {
@@ -30,5 +37,96 @@ func TestEventsAreLoggedUnderOneMessage(t *testing.T) {
 	RecordEvent(ctrl.LoggerInto(t.Context(), log), events.NewFakeRecorder(1), &corev1.Pod{}, nil, Warning("Evicted", "Run", "by node 1"))
 	if want := `"level"=0 "msg"="Event" "type"="Warning" "reason"="Evicted" "note"="by node 1"`; logged != want {
 		t.Errorf("logged %s, want %s", logged, want)
+	}
+}
+
+func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	recorder := events.NewFakeRecorder(1000)
+	limited := LimitEvents(recorder, clock)
+	tell := func(runner, set, reason, note string) int {
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(runner), Labels: map[string]string{v1alpha1.LabelScaleSetName: set},
+		}}
+		before := len(recorder.Events)
+		RecordEvent(t.Context(), limited, object, nil, Warning(reason, "Run", note))
+		return len(recorder.Events) - before
+	}
+	for i, step := range []struct {
+		runner, reason, note string
+		after                time.Duration
+		want                 int
+	}{
+		{"a", "Evicted", "by node 1", 0, 1},
+		{"a", "Evicted", "by node 1", time.Minute, 0},
+		{"a", "Evicted", "by node 2", 0, 1},
+		{"b", "Evicted", "by node 1", 0, 1},
+		{"a", "OOMKilled", "by node 1", 0, 1},
+		{"a", "Evicted", "by node 1", eventRepeat, 1},
+	} {
+		clock.SetTime(clock.Now().Add(step.after))
+		if got := tell(step.runner, "few", step.reason, step.note); got != step.want {
+			t.Errorf("step %d: %d Events, want %d", i, got, step.want)
+		}
+	}
+	for range 2 {
+		before := len(recorder.Events)
+		RecordEvent(t.Context(), limited, &v1alpha1.AutoscalingRunnerSet{}, nil, Normal("ScaledUp", "Scale", "From 0 to 3 runners"))
+		if len(recorder.Events) == before {
+			t.Error("a set that grows again is no news")
+		}
+	}
+	told := 0
+	for i := range 1000 {
+		told += tell(fmt.Sprint(i), "many", "ImagePullBackOff", "no such image")
+	}
+	if told != eventBurst {
+		t.Errorf("%d Events of a thousand runners, want %d", told, eventBurst)
+	}
+	if tell("3000", "other", "ImagePullBackOff", "no such image") != 1 {
+		t.Error("one set's Events use up another's")
+	}
+	clock.SetTime(clock.Now().Add(time.Minute))
+	if got := tell("2000", "many", "ImagePullBackOff", "no such image"); got != 1 {
+		t.Errorf("%d Events a minute later, want 1", got)
+	}
+}
+
+// If many sets have the same reason, as when GitHub is down, each of them has its Event. Sets created without their chart have no
+// labels, and listeners of sets with the same name in many namespaces share a namespace.
+func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
+	recorder := events.NewFakeRecorder(1000)
+	limited := LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	const sets = 3 * eventBurst
+	for i := range sets {
+		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: fmt.Sprint("set-", i), UID: types.UID(fmt.Sprint("set-", i))}}
+		listener := &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "arc-systems", Name: fmt.Sprint("linux-", i, "-listener"), UID: types.UID(fmt.Sprint("listener-", i)),
+		}, Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetName: "linux", AutoscalingRunnerSetNamespace: fmt.Sprint("team-", i)}}
+		RecordEvent(t.Context(), limited, set, nil, Warning("GitHubUnavailable", "Register", "no answer"))
+		RecordEvent(t.Context(), limited, listener, nil, Warning("PodNameTaken", "CreatePod", "taken"))
+	}
+	if told := len(recorder.Events); told != 2*sets {
+		t.Errorf("%d Events of %d sets and their listeners, want one of each", told, sets)
+	}
+}
+
+// Whoever may create runners in one namespace chooses their labels. Labels of another namespace's set must not use up its Events.
+func TestEventsOfAForeignLabelCountWhereTheObjectIs(t *testing.T) {
+	recorder := events.NewFakeRecorder(1000)
+	limited := LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	runnerIn := func(namespace string, i int) *v1alpha1.EphemeralRunner {
+		return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprint("runner-", i), UID: types.UID(fmt.Sprint(namespace, i)),
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "team-a"},
+		}}
+	}
+	for i := range 3 * eventBurst {
+		RecordEvent(t.Context(), limited, runnerIn("team-b", i), nil, Warning("InvalidPod", "CreatePod", "no"))
+	}
+	before := len(recorder.Events)
+	RecordEvent(t.Context(), limited, runnerIn("team-a", 1), nil, Warning("InvalidPod", "CreatePod", "no"))
+	if got := len(recorder.Events) - before; got != 1 {
+		t.Errorf("%d Events of team-a's own runner after a flood under its label, want 1", got)
 	}
 }

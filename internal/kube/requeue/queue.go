@@ -7,7 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -26,6 +28,17 @@ func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 // ControllerOptions returns the options that all controllers share, with the given number of workers.
 func ControllerOptions(workers int) controller.Options {
 	return controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue, RateLimiter: backOff()}
+}
+
+// newQueue returns controller-runtime's priority queue, which stopQueue lets stop.
+func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return &stopQueue{
+		queue: priorityqueue.New(controller, func(o *priorityqueue.Opts[reconcile.Request]) {
+			o.Log = ctrl.Log.WithValues("controller", controller)
+			o.RateLimiter = rateLimiter
+		}),
+		stopped: make(chan struct{}),
+	}
 }
 
 // Waker requeues objects from outside a pass, such as at the end of a call to GitHub. It is a source for one controller. Before

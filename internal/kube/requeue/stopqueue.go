@@ -3,29 +3,16 @@ package requeue
 import (
 	"sync"
 
-	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// newQueue returns controller-runtime's priority queue, wrapped so that it releases its workers when it is shut down. As of v0.24
-// it may hand out a request at that moment, to a worker that has left, and wait for it forever with its locks held
-// (kubernetes-sigs/controller-runtime#3538): a manager that was asked to stop did so 8 s late and with an error, and its
-// successor waited as long for the Lease. Delete this file when the module is at v0.25 or later.
-func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	return &stopQueue{
-		queue: priorityqueue.New(controller, func(o *priorityqueue.Opts[reconcile.Request]) {
-			o.Log = ctrl.Log.WithValues("controller", controller)
-			o.RateLimiter = rateLimiter
-		}),
-		stopped: make(chan struct{}),
-	}
-}
-
 type queue = priorityqueue.PriorityQueue[reconcile.Request]
 
-// stopQueue shuts down the queue that it wraps only when none of its callers can be blocked by that any more.
+// stopQueue releases the workers of the queue that it wraps before that is shut down. As of v0.24, controller-runtime's own may hand
+// out a request at that moment, to a worker that has left, and wait for it forever with its locks held
+// (kubernetes-sigs/controller-runtime#3538): a manager that was asked to stop did so 8 s late and with an error, and its
+// successor waited as long for the Lease. Delete this file when the module is at v0.25 or later.
 type stopQueue struct {
 	queue
 	stop    sync.Once

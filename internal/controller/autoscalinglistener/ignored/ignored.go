@@ -1,0 +1,123 @@
+// Package ignored says of AutoscalingListeners that nothing is done for them: those that the manager didn't write.
+package ignored
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+)
+
+const (
+	// period is how often listeners are looked for that lie outside the manager's namespace. They do no harm, so their
+	// authors may wait for the answer.
+	period = time.Hour
+	// retry is after what time it is tried again if the API server didn't answer.
+	retry = time.Minute
+	// pageSize is how many are read at once, so that nobody's objects fill the manager's memory.
+	pageSize = 500
+	// maxEvents is how many Events one namespace gets in a period. The log has the number of all.
+	maxEvents = 20
+	// memory is how many listeners that have had their Event are remembered. Forgetting one costs an Event.
+	memory = 4096
+)
+
+// Reporter looks for listeners outside the manager's namespace, and tells what is ignored. It is for several goroutines.
+type Reporter struct {
+	reader                    client.Reader
+	recorder                  events.EventRecorder
+	namespace, watchNamespace string
+	// told are the UIDs of the listeners that have their Event.
+	told *lru.Cache
+}
+
+// NewReporter returns a reporter that has told nothing yet. The reader isn't the cache, which lacks what is looked for. namespace is the
+// manager's, and watchNamespace the only one whose scale sets it serves; empty means all.
+func NewReporter(reader client.Reader, recorder events.EventRecorder, namespace, watchNamespace string) *Reporter {
+	return &Reporter{reader: reader, recorder: recorder, namespace: namespace, watchNamespace: watchNamespace, told: lru.New(memory)}
+}
+
+// Run looks for ignored listeners until the context ends. Only the leader runs it.
+func (r *Reporter) Run(ctx context.Context) error {
+	for {
+		pause := period
+		if err := r.look(ctx); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Can't look for AutoscalingListeners outside the manager's namespace")
+			pause = retry
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// look reports the listeners outside the manager's namespace, which the cache doesn't have. It reads their metadata only.
+func (r *Reporter) look(ctx context.Context) error {
+	if r.watchNamespace == r.namespace {
+		return nil
+	}
+	found, told := 0, map[string]int{}
+	var page metav1.PartialObjectMetadataList
+	page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AutoscalingListenerList"))
+	for {
+		err := r.reader.List(ctx, &page, client.InNamespace(r.watchNamespace), client.Limit(pageSize), client.Continue(page.Continue))
+		if err != nil {
+			return fmt.Errorf("list AutoscalingListeners: %w", err)
+		}
+		for i := range page.Items {
+			listener := &page.Items[i]
+			if !r.isForeign(listener) {
+				continue
+			}
+			found++
+			if told[listener.Namespace] < maxEvents && r.Tell(ctx, listener, "it is not in the manager's namespace "+r.namespace) {
+				told[listener.Namespace]++
+			}
+		}
+		if page.Continue == "" {
+			break
+		}
+	}
+	if found > 0 {
+		ctrl.LoggerFrom(ctx).Info("AutoscalingListeners outside the manager's namespace are ignored", "number", found, "namespace", r.namespace)
+	}
+	return nil
+}
+
+// isForeign reports whether a listener is where this manager never writes one. If the manager serves one namespace only, another
+// manager may have its own namespace there, and listeners in it, which are labelled with the namespace that it serves.
+func (r *Reporter) isForeign(listener client.Object) bool {
+	served := kube.LabelledSet(listener).Namespace
+	anothers := r.watchNamespace != "" && served != "" && served != r.watchNamespace
+	return listener.GetNamespace() != r.namespace && !anothers
+}
+
+// Tell says in an Event, once for each listener, why nothing is done for it, and reports whether it said so now. Neither its labels nor
+// its spec are passed on: they would choose which set's limit on Events counts. The listener has its own.
+func (r *Reporter) Tell(ctx context.Context, listener client.Object, why string) bool {
+	if _, known := r.told.Get(listener.GetUID()); known {
+		return false
+	}
+	r.told.Add(listener.GetUID(), true)
+	about := &v1alpha1.AutoscalingListener{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: listener.GetNamespace(), Name: listener.GetName(), UID: listener.GetUID(), ResourceVersion: listener.GetResourceVersion(),
+		},
+		Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: listener.GetNamespace(), AutoscalingRunnerSetName: listener.GetName()},
+	}
+	note := fmt.Sprintf("This AutoscalingListener is ignored: %s. The manager creates the listeners of its scale sets itself; "+
+		"delete this one, and remove its finalizer if it stays", why)
+	report.RecordEvent(ctx, r.recorder, about, nil, report.Warning(v1alpha1.ReasonListenerIgnored, "IgnoreListener", note))
+	return true
+}

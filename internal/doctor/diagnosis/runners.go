@@ -1,0 +1,256 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// checkPendingRunners reports why existing runners, or their pods, don't run.
+func checkPendingRunners(s set) []finding.Finding {
+	reasons, explained := map[string]*tally{}, map[string]bool{}
+	for i := range s.Pods {
+		if reason, message := pendingReason(&s.Pods[i]); reason != "" {
+			add(reasons, reason, s.Pods[i].Name, message)
+			explained[s.Pods[i].Name] = true // the pod has the runner's name
+		}
+	}
+	quota := s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue) != nil
+	for i := range s.Runners {
+		r := &s.Runners[i]
+		waits := r.Status.Reason != "" && !r.Status.Done() && r.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
+		if waits && !explained[r.Name] && (!quota || r.Status.Reason != v1alpha1.ReasonQuotaExceeded) {
+			add(reasons, r.Status.Reason, r.Name, r.Status.Message)
+		}
+	}
+	var findings []finding.Finding
+	problem := false
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		t := reasons[reason]
+		severity := finding.Problem
+		if passing(reason) {
+			severity = finding.Info
+		}
+		problem = problem || severity == finding.Problem
+		findings = append(findings, s.finding(severity, reason,
+			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner waits", "runners wait"), t.example, cmp.Or(t.message, reason)), fixOfPod(reason)))
+	}
+	if problem { // the condition is about one of these, perhaps with the reason that it had a moment ago
+		return findings
+	}
+	return append(findings, s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue))...)
+}
+
+// passing reports whether a pod with this reason is still starting normally.
+func passing(reason string) bool {
+	return slices.Contains([]string{"ContainerCreating", "PodInitializing", v1alpha1.ReasonPending}, reason)
+}
+
+// pendingReason returns the scheduler's or the kubelet's reason why the pod's containers don't run, or "" if the pod runs or has
+// ended.
+func pendingReason(pod *corev1.Pod) (reason, message string) {
+	if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" || pod.DeletionTimestamp != nil {
+		return "", ""
+	}
+	if c := kube.PodCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		return c.Reason, c.Message
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if w := statuses[i].State.Waiting; w != nil && w.Reason != "PodInitializing" {
+				return w.Reason, w.Message
+			}
+		}
+	}
+	return v1alpha1.ReasonPending, "the pod has not started yet"
+}
+
+// checkFailedRunners reports why the failed runners that are kept as evidence failed.
+func checkFailedRunners(s set) []finding.Finding {
+	reasons := map[string]*tally{}
+	for i := range s.Runners {
+		r := &s.Runners[i]
+		if r.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && r.Status.LostCause == "" {
+			add(reasons, r.Status.Reason, r.Name, r.Status.Message)
+		}
+	}
+	var findings []finding.Finding
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		t := reasons[reason]
+		findings = append(findings, s.finding(finding.Warning, reason,
+			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner failed", "runners failed"), t.example, cmp.Or(t.message, reason)), s.fixOfRunner(reason)))
+	}
+	return findings
+}
+
+// checkLostJobs reports the lost jobs whose runners are still there, in one finding with an example and a fix for each cause.
+func checkLostJobs(s set) []finding.Finding {
+	causes, total := map[string]*tally{}, 0
+	for i := range s.Runners {
+		if r := &s.Runners[i]; r.Status.LostCause != "" {
+			add(causes, string(r.Status.LostCause), r.Name, r.Status.Message)
+			total++
+		}
+	}
+	if total == 0 {
+		return nil
+	}
+	var messages, fixes []string
+	for _, cause := range slices.Sorted(maps.Keys(causes)) {
+		t := causes[cause]
+		messages = append(messages, fmt.Sprintf("%d %s, for example of runner %s: %s", t.count, cause, t.example, cmp.Or(t.message, "no message")))
+		fixes = append(fixes, fmt.Sprintf("%s: %s", cause, cmp.Or(lostFixes[v1alpha1.LostCause(cause)], lostFixes[v1alpha1.LostCauseUnknown])))
+	}
+	message := fmt.Sprintf("%s in the last hour (%d since the scale set exists): %s",
+		finding.Counted(total, "job was lost", "jobs were lost"), max(total, s.Status.LostJobs), strings.Join(messages, "; "))
+	return []finding.Finding{s.finding(finding.Warning, "JobLost", message, strings.Join(fixes, "; ")+"; kubectl describe the scale set for the jobs, whose authors can run them again on GitHub")}
+}
+
+// fullQuotas reports ResourceQuotas that are used up for resources that the set's runners need. It is one finding for all resources:
+// if a quota is raised for one of them only, runners wait for the next.
+func fullQuotas(s set) []finding.Finding {
+	var full []string
+	for i := range s.Quotas {
+		if used := usedUp(&s.Quotas[i], usesClaims(s)); len(used) > 0 {
+			full = append(full, fmt.Sprintf("ResourceQuota %s: %s are used", s.Quotas[i].Name, strings.Join(used, ", ")))
+		}
+	}
+	if len(full) == 0 {
+		return nil
+	}
+	return []finding.Finding{s.finding(finding.Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
+}
+
+// usesClaims reports whether each runner has a volume claim of its own, as in mode kubernetes.
+func usesClaims(s set) bool {
+	return slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
+}
+
+// usedUp returns the resources of a quota that have nothing left for a runner, with or without volume claims.
+func usedUp(quota *corev1.ResourceQuota, claims bool) (full []string) {
+	for _, resource := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
+		hard, used := quota.Status.Hard[resource], quota.Status.Used[resource]
+		if (ofRunners(resource) || claims && ofClaims(resource)) && !hard.IsZero() && used.Cmp(hard) >= 0 {
+			full = append(full, fmt.Sprintf("%s of %s %s", used.String(), hard.String(), resource))
+		}
+	}
+	return full
+}
+
+// runnerResources are the resources of a ResourceQuota that a runner, its pod and its Secret count against.
+var runnerResources = []corev1.ResourceName{
+	corev1.ResourcePods, "count/pods", corev1.ResourceSecrets, "count/secrets", "count/ephemeralrunners.actions.github.com",
+	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
+	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
+	corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
+}
+
+// ofRunners reports whether runners count against a resource of a quota: one of the above, or an extended resource, whose name
+// contains a domain and for which quotas limit requests only.
+func ofRunners(resource corev1.ResourceName) bool {
+	name, requests := strings.CutPrefix(string(resource), corev1.DefaultResourceRequestsPrefix)
+	return requests && strings.Contains(name, "/") || slices.Contains(runnerResources, resource)
+}
+
+// ofClaims reports whether volume claims, of any storage class or of a certain one, count against a resource of a quota.
+func ofClaims(resource corev1.ResourceName) bool {
+	return resource == corev1.ResourcePersistentVolumeClaims || resource == "count/persistentvolumeclaims" ||
+		resource == corev1.ResourceRequestsStorage || strings.Contains(string(resource), ".storageclass.storage.k8s.io/")
+}
+
+// countedFor is how long after a runner has failed GitHub may count its job, in whose place no other runner is created.
+const countedFor = 15 * time.Minute
+
+// keptAsEvidence counts the runners that failed so long ago that others have taken their places. There may be a hundred of them.
+func keptAsEvidence(s set) int {
+	kept := 0
+	for i := range s.Runners {
+		r := &s.Runners[i]
+		failed := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
+		if r.DeletionTimestamp == nil && r.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && failed != nil && failed.Status == metav1.ConditionTrue &&
+			s.Now.Sub(failed.LastTransitionTime.Time) >= countedFor {
+			kept++
+		}
+	}
+	return kept
+}
+
+// checkKept reports objects of a set that are deleted and that only finalizers keep that no controller of ours serves: those that it
+// sees itself, which takes no manager, or what the set says of others.
+func checkKept(s set) []finding.Finding {
+	var messages []string
+	look := func(kind string, object client.Object, keepers []string) {
+		if len(keepers) > 0 && s.Now.Sub(object.GetDeletionTimestamp().Time) >= kube.KeptAfter {
+			messages = append(messages, kube.WhyKept(kind, client.ObjectKeyFromObject(object), keepers))
+		}
+	}
+	look("AutoscalingRunnerSet", &s.AutoscalingRunnerSet, kube.Keepers(&s.AutoscalingRunnerSet))
+	if s.Listener != nil {
+		look("AutoscalingListener", s.Listener, kube.Keepers(s.Listener))
+	}
+	for i := range s.RunnerSets {
+		look("EphemeralRunnerSet", &s.RunnerSets[i], kube.Keepers(&s.RunnerSets[i]))
+	}
+	for i := range s.Runners {
+		look("EphemeralRunner", &s.Runners[i], kube.Keepers(&s.Runners[i]))
+	}
+	for i := range s.Pods {
+		look("Pod", &s.Pods[i], kube.PodKeepers(&s.Pods[i]))
+	}
+	switch len(messages) {
+	case 0:
+		return s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue))
+	case 1:
+	default:
+		messages[0] = fmt.Sprintf("%d objects can't be deleted; the first: %s", len(messages), messages[0])
+	}
+	return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonForeignFinalizers, messages[0], fixOf(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers))}
+}
+
+// checkOwnerless reports what has the set's labels and no owner that lives. The manager removes it within seconds, unless it has a job or
+// the manager lacks a right. Without runner sets nothing is known: perhaps they could not be read.
+func checkOwnerless(s set) []finding.Finding {
+	if len(s.RunnerSets) == 0 {
+		return nil
+	}
+	owners, left := map[types.UID]bool{s.UID: true}, []string{}
+	look := func(kind string, object client.Object) {
+		owner, created := metav1.GetControllerOfNoCopy(object), object.GetCreationTimestamp()
+		switch {
+		case owner != nil && owners[owner.UID]:
+			owners[object.GetUID()] = true
+		case !created.IsZero() && s.Now.Sub(created.Time) >= kube.KeptAfter:
+			left = append(left, kind+" "+object.GetName())
+		}
+	}
+	for i := range s.RunnerSets {
+		look("EphemeralRunnerSet", &s.RunnerSets[i])
+	}
+	for i := range s.Runners {
+		look("EphemeralRunner", &s.Runners[i])
+	}
+	for i := range s.Pods {
+		if s.Pods[i].Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(&s.Pods[i]) == nil { // others are garbage collected
+			look("Pod", &s.Pods[i])
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return []finding.Finding{s.finding(finding.Warning, v1alpha1.ReasonOwnerless,
+		fmt.Sprintf("%s the scale set's labels and no owner that lives, as after a restore from a backup; the first: %s", finding.Counted(len(left), "object has", "objects have"), left[0]),
+		"wait: the manager removes them, and lets those with a job finish it; a pod that stays needs the rights of the scale set's chart, or kubectl delete (docs/upgrade.md, Backup and restore)")}
+}

@@ -1,0 +1,199 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/charts"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/dryrun"
+)
+
+// source is values for one of the charts.
+type source struct {
+	place, chart string
+	values       map[string]any
+	release      dryrun.Release
+	// more says what else there are values in, which can't be read; "" if these are all.
+	more string
+	// guessed: nothing but what they have says that they are for the chart.
+	guessed bool
+}
+
+// valuesOf checks what the chart, the API server and the manager would refuse.
+func (c *checks) valuesOf(from *source) error {
+	if from.chart == charts.ScaleSet {
+		url := asText(from.values["githubConfigUrl"])
+		c.url(url)
+		vault, _ := from.values["keyVault"].(map[string]any)
+		c.secret(from.values["githubConfigSecret"], url, asText(vault["type"]) != "")
+	}
+	ofAccess := c.findings
+	rendered, faults, err := dryrun.Render(from.chart, from.values, from.release)
+	if stops := slices.ContainsFunc(faults, func(f dryrun.Fault) bool { return !f.Warning && f.Path == "" }); stops && len(c.findings) > 0 {
+		// The templates stop at the first thing. If that has been said, with a reason of its own, there may be more behind it.
+		rendered, faults, err = dryrun.Render(from.chart, withAccess(from.values), from.release)
+		c.tenants = nil // which address is meant isn't known
+	}
+	if err != nil {
+		return err
+	}
+	c.findings = nil
+	for _, fault := range faults {
+		c.fault(from.chart, fault)
+	}
+	c.findings = append(c.findings, ofAccess...)
+	if rendered != nil {
+		c.notes = append(c.notes, rendered.Notes...)
+		for _, object := range rendered.Objects {
+			if err := c.rendered(from, object); err != nil {
+				return err
+			}
+		}
+	}
+	c.discount(from)
+	return nil
+}
+
+// withAccess returns values with an address and a Secret that no chart refuses.
+func withAccess(values map[string]any) map[string]any {
+	return loader.MergeMaps(values, map[string]any{"githubConfigUrl": "https://github.com/example", "githubConfigSecret": "example"})
+}
+
+// discount makes warnings of problems that may be none: values of another place may solve them, or the values may be another chart's. An
+// unknown field is a problem whatever else there is.
+func (c *checks) discount(from *source) {
+	for i := range c.findings {
+		if from.guessed || from.more != "" && c.findings[i].Reason != "UnknownValue" {
+			c.findings[i].Severity = finding.Warning
+		}
+	}
+	if from.more != "" {
+		c.notes = append(c.notes, c.object+": not checked: "+from.more)
+	}
+	if from.guessed {
+		c.notes = append(c.notes, c.object+": taken for values of "+from.chart+", because it has a githubConfigUrl or a githubConfigSecret; "+
+			"what is wrong is a problem if a Chart.yaml beside the file says so")
+	}
+}
+
+// fault notes what a chart says of values, or the API server of an object, for which chart is "".
+func (c *checks) fault(chart string, fault dryrun.Fault) {
+	invalid, unknown, list := "InvalidValues", "UnknownValue", "helm show values lists all values"
+	if chart == "" {
+		invalid, unknown, list = "InvalidManifest", "InvalidManifest", "kubectl explain lists the fields"
+	}
+	switch belongs := dryrun.Belongs(chart, fault.Path); {
+	case fault.Warning:
+		c.findings = append(c.findings, finding.Finding{Severity: finding.Warning, Object: c.object, Reason: invalid, Message: fault.String(), Fix: "give a map there, as the chart's values.yaml does, or nothing"})
+	case !fault.Unknown:
+		c.add(invalid, fault.String(), "change it as the message says")
+	case belongs != "":
+		c.add(unknown, fault.String(), "write it as "+belongs)
+	default:
+		c.add(unknown, fault.String(), "correct the spelling, or remove it; "+list)
+	}
+}
+
+// rendered checks an object that a chart has made of values.
+func (c *checks) rendered(from *source, object map[string]any) error {
+	faults, err := dryrun.CheckObject(object)
+	if err != nil {
+		return err
+	}
+	if data, _ := object["data"].(map[string]any); object["kind"] == "ConfigMap" && data[hookTemplateKey] != nil {
+		var template any
+		if err := yaml.Unmarshal([]byte(asText(data[hookTemplateKey])), &template); err != nil {
+			return err
+		}
+		if faults, err = dryrun.CheckPodTemplate(template); err != nil {
+			return err
+		}
+	}
+	for _, fault := range faults {
+		if path := dryrun.Locate(from.values, fault.Path); path != "" {
+			fault.Path = path
+		} else {
+			fault.Message = fmt.Sprintf("%v that the chart makes: %s", object["kind"], fault)
+			fault.Path = ""
+		}
+		c.fault(from.chart, fault)
+	}
+	if object["kind"] != setKind {
+		return nil
+	}
+	content, err := yaml.Marshal(object)
+	if err != nil {
+		return err
+	}
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	if err := yaml.Unmarshal(content, set); err != nil {
+		if len(faults) == 0 {
+			c.add("InvalidValues", err.Error(), "correct the type of the value")
+		}
+		return nil
+	}
+	c.set(set, "InvalidValues")
+	return nil
+}
+
+// hookTemplateKey is where the ConfigMap of the scale set's chart has the template of job pods.
+const hookTemplateKey = "extension"
+
+// secret checks the name of a Secret, or of something in a vault, or credentials that are given as keys and values.
+func (c *checks) secret(secret any, url string, inVault bool) {
+	const fix = "name a Secret, or set github_token, or set github_app_id, github_app_installation_id and github_app_private_key"
+	switch given := secret.(type) {
+	case string:
+		c.require(given != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", fix)
+		c.secretName(given, inVault)
+	case map[string]any:
+		has := func(key string) bool { return strings.TrimSpace(asText(given[key])) != "" }
+		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)
+		part := has(credentials.KeyAppID) || has(credentials.KeyAppInstallationID) || has(credentials.KeyAppPrivateKey)
+		c.require(has(credentials.KeyToken) || app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a complete App", fix)
+		c.require(!has(credentials.KeyToken) || !part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App", "keep one of the two")
+		if app {
+			c.app(given, url)
+		}
+	default:
+		c.add(v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is missing", fix)
+	}
+}
+
+// app checks the credentials of an App.
+func (c *checks) app(given map[string]any, url string) {
+	installation, err := strconv.ParseInt(strings.TrimSpace(asText(given[credentials.KeyAppInstallationID])), 10, 64)
+	if err != nil || installation <= 0 {
+		c.add(v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret."+credentials.KeyAppInstallationID+" is not a positive whole number",
+			"take it from the end of the installation's URL on GitHub")
+		return
+	}
+	err = actions.Credentials{App: &actions.AppCredentials{
+		ID: asText(given[credentials.KeyAppID]), InstallationID: installation, PrivateKey: asText(given[credentials.KeyAppPrivateKey]),
+	}}.Validate()
+	c.require(err == nil, v1alpha1.ReasonCredentialsInvalid, fmt.Sprintf("githubConfigSecret: %v", err), "give the App's key as GitHub generated it")
+	address, err := actions.ParseConfigURL(url)
+	c.require(err != nil || address.Scope != actions.ScopeEnterprise, v1alpha1.ReasonCredentialsInvalid,
+		"githubConfigSecret has a GitHub App, which can't register runners of an enterprise",
+		"give a classic personal access token with the scope manage_runners:enterprise, or register at an organization of the enterprise")
+}
+
+// asText returns a value as the chart renders it, or "" if there is none.
+func asText(value any) string {
+	switch given := value.(type) {
+	case nil:
+		return ""
+	case float64: // as all numbers of a file are read; an ID has no exponent
+		return strconv.FormatFloat(given, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,177 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// InOrder runs the steps of a pass in order, up to the first that fails.
+func InOrder[P any](ctx context.Context, pass P, steps ...func(context.Context, P) error) error {
+	for _, step := range steps {
+		if err := step(ctx, pass); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MaxParallelism is how many requests to the API server one pass has in flight. A request takes 2–10 ms on an idle server, so
+// 128 are as many as a server on two cores can handle, and a burst of 1,000 creations takes eight rounds. An API server allows
+// 100 per connection; a second connection is opened for the rest.
+const MaxParallelism = 128
+
+// namedErrors is how many failures of one ForEach are reported in full: what refuses one of a thousand objects usually refuses
+// all of them, in the same words.
+const namedErrors = 3
+
+// ForEach calls do for every item, at most limit at a time. It returns the first namedErrors errors and how many more there are,
+// joined. When the context ends, the remaining items are skipped and its error is joined, too.
+func ForEach[T any](ctx context.Context, limit int, items []T, do func(context.Context, T) error) error {
+	errs := make([]error, len(items))
+	workqueue.ParallelizeUntil(ctx, limit, len(items), func(i int) { errs[i] = do(ctx, items[i]) })
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - namedErrors; more > 0 {
+		errs = append(errs[:namedErrors], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// Memories holds what a controller remembers of each of its objects between passes: only what limits rates and waits, and may be
+// lost in a restart. An object is reconciled by one worker at a time, so only the map has a lock. The zero value is empty.
+type Memories[T any] struct {
+	mu      sync.Mutex
+	objects map[types.NamespacedName]remembered[T]
+}
+
+// remembered is what is remembered of the object with this UID.
+type remembered[T any] struct {
+	uid    types.UID
+	memory *T
+}
+
+// Of returns what is remembered of an object. fresh reports that this very object was not seen before, so that memory is a zero T:
+// a former object may have been deleted and recreated under its name between two passes. The memory belongs to the worker that
+// reconciles the object.
+func (m *Memories[T]) Of(object client.Object) (memory *T, fresh bool) {
+	key := client.ObjectKeyFromObject(object)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known, found := m.objects[key]; found && known.uid == object.GetUID() {
+		return known.memory, false
+	}
+	if m.objects == nil {
+		m.objects = map[types.NamespacedName]remembered[T]{}
+	}
+	memory = new(T)
+	m.objects[key] = remembered[T]{uid: object.GetUID(), memory: memory}
+	return memory, true
+}
+
+// Forget drops what is remembered of an object that is gone.
+func (m *Memories[T]) Forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.objects, key)
+}
+
+// Expectations remembers, by owner, the names of objects whose creation was requested and that the cache has not shown yet.
+// Without it a second pass, before the watch has caught up with what the first one created, would create more. It is kept
+// only in memory: a process that has just started asks the API server what its predecessor created last.
+type Expectations struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	names map[types.NamespacedName]map[string]time.Time
+}
+
+// NewExpectations returns an empty memory.
+func NewExpectations(clk clock.PassiveClock) *Expectations {
+	return &Expectations{clock: clk, names: map[types.NamespacedName]map[string]time.Time{}}
+}
+
+// Expect notes names before their creation is requested, because the watch may show an object before the request is answered.
+func (e *Expectations) Expect(owner types.NamespacedName, names ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.names[owner] == nil {
+		e.names[owner] = map[string]time.Time{}
+	}
+	for _, name := range names {
+		e.names[owner][name] = e.clock.Now()
+	}
+}
+
+// Met drops a name: the watch has shown the object or its deletion, or the server has refused it for good.
+func (e *Expectations) Met(owner types.NamespacedName, name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.names[owner], name)
+	if len(e.names[owner]) == 0 {
+		delete(e.names, owner)
+	}
+}
+
+// Pending returns the names that are still expected and when each was noted, nil if there are none.
+func (e *Expectations) Pending(owner types.NamespacedName) map[string]time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.names[owner])
+}
+
+// Expects reports whether a name is still expected.
+func (e *Expectations) Expects(owner types.NamespacedName, name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, expected := e.names[owner][name]
+	return expected
+}
+
+// Forget drops all names of an owner that is gone.
+func (e *Expectations) Forget(owner types.NamespacedName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.names, owner)
+}
+
+// IsStale reports whether the cached object is older than a version that we wrote ourselves: the watch has not delivered that
+// version yet, and what the object says must not be acted on twice. If a version is empty or the two can't be compared, the
+// object counts as current.
+func IsStale(object client.Object, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
+	return err == nil && order < 0
+}
+
+// LaterOf returns the later of two moments.
+func LaterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// EarlierOf returns the earlier of two moments. Zero means never.
+func EarlierOf(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// SetIfZero sets a time unless it is set already, and reports whether it did.
+func SetIfZero(t *time.Time, now time.Time) bool {
+	if !t.IsZero() {
+		return false
+	}
+	*t = now
+	return true
+}

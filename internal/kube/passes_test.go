@@ -1,0 +1,157 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestStepsAreTakenUpToTheFirstThatFails(t *testing.T) {
+	var taken []string
+	failure := errors.New("second")
+	step := func(name string, err error) func(context.Context, *[]string) error {
+		return func(_ context.Context, taken *[]string) error {
+			*taken = append(*taken, name)
+			return err
+		}
+	}
+	err := InOrder(t.Context(), &taken, step("first", nil), step("second", failure), step("third", nil))
+	if !errors.Is(err, failure) || !slices.Equal(taken, []string{"first", "second"}) {
+		t.Errorf("InOrder() = %v after %v", err, taken)
+	}
+}
+
+func TestForEachIsBoundedAndComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most, done atomic.Int32
+		failure := errors.New("third")
+		items := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+		err := ForEach(t.Context(), 3, items, func(_ context.Context, item int) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			<-time.After(time.Second)
+			running.Add(-1)
+			done.Add(1)
+			if item == 3 {
+				return failure
+			}
+			return nil
+		})
+		if !errors.Is(err, failure) || done.Load() != 10 || most.Load() != 3 {
+			t.Errorf("ForEach() = %v, %d done, %d at once", err, done.Load(), most.Load())
+		}
+	})
+}
+
+func TestForEachDoesNotTellTheSameAThousandTimes(t *testing.T) {
+	refused := errors.New("refused")
+	err := ForEach(t.Context(), 4, make([]int, 1000), func(context.Context, int) error { return refused })
+	if want := "refused\nrefused\nrefused\nand 997 more"; !errors.Is(err, refused) || err.Error() != want {
+		t.Errorf("ForEach() = %q, want %q", err, want)
+	}
+}
+
+func TestForEachEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var done atomic.Int32
+	err := ForEach(ctx, 1, make([]int, 100), func(context.Context, int) error {
+		done.Add(1)
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || done.Load() > 3 {
+		t.Errorf("ForEach() = %v after %d items", err, done.Load())
+	}
+	if err := ForEach(t.Context(), 4, nil, func(context.Context, int) error { return nil }); err != nil {
+		t.Errorf("ForEach() of nothing = %v", err)
+	}
+}
+
+func TestMemoriesAreOfOneObjectUntilItIsForgottenOrRecreated(t *testing.T) {
+	var m Memories[int]
+	object := func(name string, uid types.UID) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid}}
+	}
+	want := func(of *corev1.Pod, number int, fresh bool) {
+		t.Helper()
+		if got, isFresh := m.Of(of); *got != number || isFresh != fresh {
+			t.Errorf("%s with UID %s remembers %d, fresh: %t; want %d, %t", of.Name, of.UID, *got, isFresh, number, fresh)
+		}
+	}
+	a, b := object("a", "1"), object("b", "2")
+	want(a, 0, true)
+	memory, _ := m.Of(a)
+	*memory = 1
+	want(a, 1, false)
+	want(b, 0, true)
+	want(object("a", "3"), 0, true)
+	want(object("a", "3"), 0, false)
+	memory, _ = m.Of(b)
+	*memory = 2
+	m.Forget(client.ObjectKeyFromObject(b))
+	want(b, 0, true)
+}
+
+func TestExpectations(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(100, 0))
+	expectations := NewExpectations(clock)
+	owner, other := types.NamespacedName{Name: "owner"}, types.NamespacedName{Name: "other"}
+	expectations.Expect(owner, "a", "b")
+	expectations.Expect(other, "c")
+	if got := expectations.Pending(owner); len(got) != 2 || !got["a"].Equal(clock.Now()) {
+		t.Errorf("pending %v", got)
+	}
+	expectations.Met(owner, "a")
+	expectations.Met(owner, "never expected")
+	if got := expectations.Pending(owner); len(got) != 1 {
+		t.Errorf("pending %v, want b", got)
+	}
+	if expectations.Expects(owner, "a") || !expectations.Expects(owner, "b") || expectations.Expects(other, "b") {
+		t.Error("expected: want b, and only of its owner")
+	}
+	expectations.Met(owner, "b")
+	expectations.Forget(other)
+	if len(expectations.names) != 0 {
+		t.Errorf("remembered still: %v", expectations.names)
+	}
+}
+
+func TestIsStale(t *testing.T) {
+	for _, test := range []struct {
+		have, written string
+		want          bool
+	}{
+		{"9", "10", true}, {"10", "10", false}, {"11", "10", false}, {"9", "", false}, {"", "10", false}, {"x", "10", false},
+	} {
+		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: test.have}}
+		if got := IsStale(object, test.written); got != test.want {
+			t.Errorf("IsStale(%q, %q) = %t", test.have, test.written, got)
+		}
+	}
+}
+
+func TestEarlierOfTwoMoments(t *testing.T) {
+	var never time.Time
+	soon := time.Now()
+	late := soon.Add(time.Second)
+	for name, test := range map[string]struct{ a, b, want time.Time }{
+		"the first":          {soon, late, soon},
+		"the second":         {late, soon, soon},
+		"never is no moment": {never, late, late},
+		"on either side":     {late, never, late},
+		"never at all":       {never, never, never},
+	} {
+		if got := EarlierOf(test.a, test.b); !got.Equal(test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
