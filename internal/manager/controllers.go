@@ -24,7 +24,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
-	"github.com/harrier-ci/harrier/internal/removals"
+	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/wallclock"
 )
 
@@ -38,7 +38,7 @@ type dependencies struct {
 	// client refuses objects that can't be decoded.
 	client   client.Client
 	pool     *pool.Pool
-	removed  *removals.Memory
+	removed  *registrations.Removals
 	provider *credentials.Provider
 	clients  githubClients
 	clock    wallclock.Clock
@@ -51,7 +51,7 @@ func newDependencies(mgr ctrl.Manager, options Options) (dependencies, error) {
 	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient())}
 	d.clock = wallclock.System()
 	d.recorder = report.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
-	d.pool, d.removed = pool.New(pool.Limit, d.clock), removals.New(d.clock)
+	d.pool, d.removed = pool.New(pool.Limit, d.clock), registrations.NewRemovals(d.clock)
 	var err error
 	if d.provider, err = newProvider(mgr, options, d.clock); err != nil {
 		return dependencies{}, err

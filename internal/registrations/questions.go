@@ -20,7 +20,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
-	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 // GitHub is the part of the Actions service that is used.
@@ -40,7 +39,7 @@ type Options struct {
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	// Removed is told which registrations GitHub has removed. It may be nil.
-	Removed *removals.Memory
+	Removed *Removals
 	// Reader reads from the API server.
 	Reader   client.Reader
 	Pool     *pool.Pool
@@ -151,7 +150,7 @@ type question struct {
 // registration is under way.
 type Questions struct {
 	github  func(context.Context, credentials.Reference) (GitHub, error)
-	removed *removals.Memory
+	removed *Removals
 	calls   *pool.Calls[question, Answer]
 }
 

@@ -26,7 +26,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
-	"github.com/harrier-ci/harrier/internal/removals"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // jobLength is how many steps a job takes.
@@ -58,7 +58,7 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 	s.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}, &corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourceGet: readLive}).Build()
-	removed := removals.New(clock.RealClock{})
+	removed := registrations.NewRemovals(clock.RealClock{})
 	s.set = ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
 		Client: s.api, Reader: s.api, Pool: workers, Removed: removed, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
 		GitHub: func(context.Context, credentials.Reference) (ephemeralrunnerset.GitHub, error) { return s.github, nil },

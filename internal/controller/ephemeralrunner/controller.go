@@ -30,7 +30,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/pool"
-	"github.com/harrier-ci/harrier/internal/removals"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // GitHub is the part of the Actions service that this controller uses.
@@ -49,7 +49,7 @@ type Options struct {
 	Pool *pool.Pool
 	// Removed holds the registrations that GitHub has removed, or refused to remove, at the request of the runner's set. It may
 	// be nil.
-	Removed  *removals.Memory
+	Removed  *registrations.Removals
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Workers is the number of runners reconciled at once. No pass waits for GitHub, so a few are enough.

@@ -25,7 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
-	"github.com/harrier-ci/harrier/internal/removals"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 const (
@@ -44,7 +44,7 @@ type fixture struct {
 	recorder   *events.FakeRecorder
 	controller *Controller
 	workers    *pool.Pool
-	removed    *removals.Memory
+	removed    *registrations.Removals
 	// What is behind these may be replaced while the controller has them.
 	cache *shownClient
 	live  *shownReader
@@ -62,7 +62,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers,
-			removed: removals.New(clock.RealClock{})}
+			removed: registrations.NewRemovals(clock.RealClock{})}
 		scheme := kinds.Scheme()
 		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(scheme).Build()}
 		f.restart()

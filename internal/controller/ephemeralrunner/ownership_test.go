@@ -88,8 +88,8 @@ func nobodysSet() *v1alpha1.EphemeralRunnerSet {
 	return set
 }
 
-// registrations are what GitHub may have when a runner comes back whose status names registration 37.
-var registrations = map[string]actions.RunnerReference{
+// registered is what GitHub may have when a runner comes back whose status names registration 37.
+var registered = map[string]actions.RunnerReference{
 	"of its name and id":          {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet},
 	"offline for the moment":      {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "offline"},
 	"at work in another cluster":  {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "online"},
@@ -102,10 +102,10 @@ var registrations = map[string]actions.RunnerReference{
 // answer, and no credentials are needed.
 func TestRunnerThatNobodyCountsTakesNoRegistrationAway(t *testing.T) {
 	for state, restore := range restored {
-		for name, registered := range registrations {
+		for name, runner := range registered {
 			t.Run(state+", "+name, func(t *testing.T) {
 				check := func(f *fixture, why string) {
-					f.github.registered[registered.Name], f.github.unresolved = registered, errGitHubAway
+					f.github.registered[runner.Name], f.github.unresolved = runner, errGitHubAway
 					for range 3 { // a lost job is reported, and a set that is nobody's counts none
 						f.settle()
 						f.elapse(max(rules.SilentGracePeriod, countedTimeout))

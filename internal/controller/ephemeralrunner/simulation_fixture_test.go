@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
-	"github.com/harrier-ci/harrier/internal/removals"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // simulation is the life of one runner with everything that may happen to it: its real controller, an API server whose cache
@@ -51,7 +51,7 @@ type simulation struct {
 	failed     int  // calls to GitHub in a row
 
 	turns      turns
-	removed    *removals.Memory
+	removed    *registrations.Removals
 	setRemoved bool // the set has had GitHub remove the registration
 }
 
@@ -92,7 +92,7 @@ func (s *simulation) restart() {
 	if s.late > 0 {
 		s.late = (s.late + 1) % 3 // a report that is late by two managers would be attributed to the pod that the second one finds
 	}
-	s.removed, s.setRemoved = removals.New(clock.RealClock{}), false
+	s.removed, s.setRemoved = registrations.NewRemovals(clock.RealClock{}), false
 	s.controller = NewController(Options{
 		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s}, Removed: s.removed,
 		JobMetadata: true, JobProtection: true,

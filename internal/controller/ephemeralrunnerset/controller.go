@@ -27,7 +27,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
-	"github.com/harrier-ci/harrier/internal/removals"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -48,7 +47,7 @@ type Options struct {
 	Pool *pool.Pool
 	// Removed is told which registrations GitHub has removed, so that the runners' own finalization needn't ask again. It may
 	// be nil.
-	Removed  *removals.Memory
+	Removed  *registrations.Removals
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Workers is the number of sets reconciled at once.

@@ -28,7 +28,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
-	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 // start is when runners were created that a test makes by hand.
@@ -61,7 +60,7 @@ type fixture struct {
 	controller           *Controller
 	watch                controllertest.RunnerWatch
 	recorder             *events.FakeRecorder
-	removed              *removals.Memory
+	removed              *registrations.Removals
 
 	mu       sync.Mutex
 	requests map[string]int
@@ -91,7 +90,7 @@ type fixture struct {
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
-		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), removed: removals.New(clock.RealClock{}), requests: map[string]int{}}
+		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), removed: registrations.NewRemovals(clock.RealClock{}), requests: map[string]int{}}
 		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
 			WithInterceptorFuncs(f.interceptors()).Build()

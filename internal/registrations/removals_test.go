@@ -1,4 +1,4 @@
-package removals
+package registrations
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 
 func TestRemovalsAreRememberedForAWhile(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-	removed := New(clk)
+	removed := NewRemovals(clk)
 	want := func(id int, want bool) {
 		t.Helper()
 		if got := removed.Has("runner", id); got != want {
@@ -38,7 +38,7 @@ func TestRemovalsAreRememberedForAWhile(t *testing.T) {
 // Whoever protects the job learns of it at once, and of no other registration.
 func TestBusyRunnersAreToldOf(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-	answers, name := New(clk), types.NamespacedName{Namespace: "team", Name: "runner"}
+	answers, name := NewRemovals(clk), types.NamespacedName{Namespace: "team", Name: "runner"}
 	answers.NoteBusy(name, "before", 1) // nobody listens yet
 	var told []types.NamespacedName
 	answers.WhenBusy(func(runner types.NamespacedName) { told = append(told, runner) })
@@ -56,7 +56,7 @@ func TestBusyRunnersAreToldOf(t *testing.T) {
 }
 
 func TestNoMemoryKnowsNothing(t *testing.T) {
-	var none *Memory
+	var none *Removals
 	none.WhenBusy(func(types.NamespacedName) { t.Error("told of nothing") })
 	none.NoteBusy(types.NamespacedName{}, "runner", 1)
 	if none.Busy("runner", 1) {

@@ -1,7 +1,4 @@
-// Package removals remembers which registrations GitHub has removed, or refused to remove because of a job. The
-// EphemeralRunnerSet's controller asks GitHub to remove surplus runners, and the EphemeralRunner's controller finalizes them, or
-// protects the job: what one has learned, the other needn't ask again.
-package removals
+package registrations
 
 import (
 	"sync"
@@ -16,9 +13,10 @@ import (
 // after it.
 const rememberedFor = 5 * time.Minute
 
-// Memory remembers what GitHub has answered. It is lost in a restart: then GitHub is asked once more. A nil Memory remembers
-// nothing.
-type Memory struct {
+// Removals remembers which registrations GitHub has removed, or refused to remove because of a job: a set has surplus runners removed,
+// and the runner's own controller finalizes them, or protects the job, so what one has learned, the other needn't ask again. It is lost
+// in a restart: then GitHub is asked once more. Nil remembers nothing.
+type Removals struct {
 	removed, busy *cache.Expiring
 
 	mu   sync.Mutex
@@ -31,20 +29,20 @@ type removal struct {
 	id     int
 }
 
-// New returns an empty memory.
-func New(clk clock.Clock) *Memory {
-	return &Memory{removed: cache.NewExpiringWithClock(clk), busy: cache.NewExpiringWithClock(clk), wake: func(types.NamespacedName) {}}
+// NewRemovals returns an empty memory.
+func NewRemovals(clk clock.Clock) *Removals {
+	return &Removals{removed: cache.NewExpiringWithClock(clk), busy: cache.NewExpiringWithClock(clk), wake: func(types.NamespacedName) {}}
 }
 
 // Note remembers that GitHub no longer has the registration of a runner object.
-func (m *Memory) Note(runner types.UID, id int) {
+func (m *Removals) Note(runner types.UID, id int) {
 	if m != nil {
 		m.removed.Set(removal{runner, id}, nil, rememberedFor)
 	}
 }
 
 // Has reports whether GitHub is known to have removed the registration of a runner object.
-func (m *Memory) Has(runner types.UID, id int) bool {
+func (m *Removals) Has(runner types.UID, id int) bool {
 	if m == nil {
 		return false
 	}
@@ -53,7 +51,7 @@ func (m *Memory) Has(runner types.UID, id int) bool {
 }
 
 // WhenBusy has a function called, which must not block, with each runner that NoteBusy is called for from now on.
-func (m *Memory) WhenBusy(wake func(runner types.NamespacedName)) {
+func (m *Removals) WhenBusy(wake func(runner types.NamespacedName)) {
 	if m != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -62,7 +60,7 @@ func (m *Memory) WhenBusy(wake func(runner types.NamespacedName)) {
 }
 
 // NoteBusy remembers that GitHub has refused to remove the registration of a runner object, which has a job.
-func (m *Memory) NoteBusy(name types.NamespacedName, runner types.UID, id int) {
+func (m *Removals) NoteBusy(name types.NamespacedName, runner types.UID, id int) {
 	if m == nil {
 		return
 	}
@@ -74,7 +72,7 @@ func (m *Memory) NoteBusy(name types.NamespacedName, runner types.UID, id int) {
 }
 
 // Busy reports whether GitHub has refused to remove the registration of a runner object because of a job.
-func (m *Memory) Busy(runner types.UID, id int) bool {
+func (m *Removals) Busy(runner types.UID, id int) bool {
 	if m == nil {
 		return false
 	}
