@@ -175,6 +175,31 @@ func TestValidateTakesValuesOfTheCommandLine(t *testing.T) {
 	}
 }
 
+// A credential that somebody wrote in the wrong place isn't shown, in whatever a build prints, and no text of a file begins a line there.
+func TestValidateShowsNoCredentialAndNoLineOfOthers(t *testing.T) {
+	const secret = "s3cr3t"
+	resources := `template: {spec: {containers: [{name: runner, image: i, command: [run], resources: {limits: {"a\n::error::x\u001b[2J": 1}}}]}}` + "\n"
+	for name, test := range map[string]struct {
+		values    string
+		arguments []string
+		code      int
+	}{
+		"a token as the name of a Secret": {"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: ghp_" + secret + "\n", nil, ExitProblems},
+		"the same, of the command line":   {"githubConfigUrl: https://github.com/acme\n", []string{"--set", "githubConfigSecret=ghp_" + secret}, ExitProblems},
+		"a comma in a token":              {plainValues, []string{"--set", "githubConfigSecret.github_token=a," + secret}, ExitUnable},
+		"a query":                         {"githubConfigUrl: https://github.com/acme?token=" + secret + "\ngithubConfigSecret: gh\n", nil, ExitProblems},
+		"a password":                      {"githubConfigUrl: https://bot:" + secret + "@github.com/acme\ngithubConfigSecret: gh\n", nil, ExitProblems},
+		"a password with a query in it":   {"githubConfigUrl: 'https://bot:" + secret + "?a@github.com/acme'\ngithubConfigSecret: gh\n", nil, ExitProblems},
+		"a password with slashes":         {"githubConfigUrl: https://bot:" + secret + "/b?c@github.com/acme\ngithubConfigSecret: gh\n", nil, ExitProblems},
+		"a line and a code for terminals": {plainValues + resources, nil, ExitProblems},
+	} {
+		code, output := said(t, map[string]string{"values.yaml": test.values}, append([]string{"-f", "values.yaml"}, test.arguments...)...)
+		if code != test.code || strings.Contains(output, secret) || strings.Contains(output, "\n::error") || strings.Contains(output, "\x1b") {
+			t.Errorf("%s: exit code %d, want %d: %q", name, code, test.code, output)
+		}
+	}
+}
+
 func TestValidateTakesValuesOfTheCommandLineForAParentChart(t *testing.T) {
 	files := map[string]string{"Chart.yaml": "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: big}\n", "big.yaml": "big:\n" + indented(plainValues)}
 	for setting, want := range map[string]int{"big.maxRunners=1": ExitFine, "big.maxRuners=1": ExitProblems, "maxRuners=1": ExitFine} {

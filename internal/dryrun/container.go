@@ -150,7 +150,8 @@ func checkValueFrom(variable *corev1.EnvVar, at *field.Path) (refused field.Erro
 	if from.FieldRef != nil {
 		sources++
 		known := []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
-		if part, _, subscripted := strings.Cut(from.FieldRef.FieldPath, "["); !subscripted || part != "metadata.labels" && part != "metadata.annotations" {
+		old := from.FieldRef.FieldPath == "spec.host" // it is taken for spec.nodeName
+		if part, _, subscripted := strings.Cut(from.FieldRef.FieldPath, "["); !old && (!subscripted || part != "metadata.labels" && part != "metadata.annotations") {
 			refused = append(refused, oneOf(at.Child("fieldRef", "fieldPath"), from.FieldRef.FieldPath, known...)...)
 		}
 	}
@@ -198,6 +199,8 @@ func checkResources(resources *corev1.ResourceRequirements, at *field.Path) (ref
 	for name, amount := range resources.Requests {
 		limit, limited := resources.Limits[name]
 		at := at.Child("requests").Child(string(name))
+		amount.RoundUp(resource.Milli) // as the API server does
+		limit.RoundUp(resource.Milli)
 		switch {
 		case !limited && isDevice(name):
 			refused = append(refused, field.Required(at, "Limit must be set for non overcommitable resources"))
@@ -285,9 +288,6 @@ func checkPort(port intstr.IntOrString, at *field.Path) field.ErrorList {
 
 func checkPrivileges(own *corev1.SecurityContext, at *field.Path) (refused field.ErrorList) {
 	refused = checkIdentity(at, own.RunAsUser, own.RunAsGroup, own.SeccompProfile)
-	if own.ProcMount != nil {
-		refused = append(refused, oneOf(at.Child("procMount"), *own.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
-	}
 	if own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation {
 		return refused
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,7 +41,8 @@ func (t podSpec) checkNames(at *field.Path) (refused field.ErrorList) {
 	for name, given := range map[string]string{
 		"serviceAccountName": t.ServiceAccountName, "priorityClassName": t.PriorityClassName, "nodeName": t.NodeName, "runtimeClassName": runtimeClass,
 	} {
-		if given != "" {
+		ours := t.partial && name == "serviceAccountName" // a listener has its own account, whatever its template says
+		if given != "" && !ours {
 			refused = append(refused, invalid(at.Child(name), given, apivalidation.NameIsDNSSubdomain(given, false))...)
 		}
 	}
@@ -50,7 +52,7 @@ func (t podSpec) checkNames(at *field.Path) (refused field.ErrorList) {
 		}
 	}
 	for i, alias := range t.HostAliases {
-		refused = append(refused, validation.IsValidIP(at.Child("hostAliases").Index(i).Child("ip"), alias.IP)...)
+		refused = append(refused, validation.IsValidIPForLegacyField(at.Child("hostAliases").Index(i).Child("ip"), alias.IP, false, nil)...)
 	}
 	return refused
 }
@@ -93,7 +95,7 @@ func checkDNS(config *corev1.PodDNSConfig, at *field.Path) (refused field.ErrorL
 		refused = append(refused, field.Invalid(at.Child("nameservers"), config.Nameservers, fmt.Sprintf("must not have more than %d nameservers", most)))
 	}
 	for i, server := range config.Nameservers {
-		refused = append(refused, validation.IsValidIP(at.Child("nameservers").Index(i), server)...)
+		refused = append(refused, validation.IsValidIPForLegacyField(at.Child("nameservers").Index(i), server, false, nil)...)
 	}
 	for i, domain := range config.Searches {
 		if domain != "." {
@@ -226,7 +228,7 @@ func (t podSpec) checkSpread(at *field.Path) (refused field.ErrorList) {
 		if constraint.MaxSkew <= 0 {
 			refused = append(refused, field.Invalid(at.Child("maxSkew"), constraint.MaxSkew, "must be greater than 0"))
 		}
-		refused = append(refused, checkTopologyKey(constraint.TopologyKey, at.Child("topologyKey"))...)
+		refused = append(refused, required(constraint.TopologyKey, at.Child("topologyKey"))...)
 		refused = append(refused, oneOf(at.Child("whenUnsatisfiable"), constraint.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
 		refused = append(refused, checkSelector(constraint.LabelSelector, at.Child("labelSelector"))...)
 	}
@@ -249,13 +251,16 @@ func (t podSpec) checkSystem(at *field.Path) (refused field.ErrorList) {
 			}
 		}
 	}
-	for name, set := range map[string]bool{"hostPID": t.HostPID, "hostIPC": t.HostIPC, "shareProcessNamespace": t.ShareProcessNamespace != nil, "hostUsers": t.HostUsers != nil} {
+	for name, set := range map[string]bool{"hostPID": t.HostPID, "hostIPC": t.HostIPC, "shareProcessNamespace": t.ShareProcessNamespace != nil} {
 		if set && t.OS.Name == corev1.Windows {
 			refused = append(refused, field.Forbidden(at.Child(name), "cannot be set for a windows pod"))
 		}
 	}
 	return refused
 }
+
+// ignoredBySome are fields that API servers without their feature leave out instead of refusing them.
+var ignoredBySome = []string{"appArmorProfile", "seLinuxChangePolicy", "supplementalGroupsPolicy"}
 
 // checkSystemOf checks the securityContext of a pod or a container. All of it but two fields is for Linux.
 func checkSystemOf(system corev1.OSName, own any, at *field.Path) (refused field.ErrorList) {
@@ -264,7 +269,8 @@ func checkSystemOf(system corev1.OSName, own any, at *field.Path) (refused field
 		name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
 		ofWindows := name == "windowsOptions"
 		refusedHere := system == corev1.Linux && ofWindows || system == corev1.Windows && !ofWindows && name != "runAsNonRoot"
-		if refusedHere && !value.Field(i).IsZero() {
+		given := value.Field(i)
+		if refusedHere && !given.IsZero() && !slices.Contains(ignoredBySome, name) && (name != "sysctls" || given.Len() > 0) {
 			refused = append(refused, field.Forbidden(at.Child(name), fmt.Sprintf("cannot be set for a %s pod", system)))
 		}
 	}

@@ -243,10 +243,10 @@ func removeRegistration(ctx context.Context, github GitHub, id int, hasJob bool)
 	}
 }
 
-// lookUpRunner asks GitHub whether it has the runner. An id under which it has another one is not the runner's.
+// lookUpRunner asks GitHub whether it has the runner. An id under which it has another one is not the runner's; an answer without a name proves nothing.
 func lookUpRunner(ctx context.Context, github GitHub, about Subject) (Answer, error) {
 	switch found, err := github.GetRunner(ctx, about.ID); {
-	case err == nil && !strings.EqualFold(found.Name, about.Name):
+	case err == nil && found.Name != "" && !strings.EqualFold(found.Name, about.Name):
 		return Missing, nil
 	case err == nil:
 		return Registered, nil

@@ -84,6 +84,9 @@ func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
 	if said, err := lookUpRunner(t.Context(), github, Subject{Name: "Original", HasJob: true}); said != Registered || err != nil {
 		t.Errorf("the runner itself, whose name GitHub has in small letters: %v, %v", said, err)
 	}
+	if said, err := lookUpRunner(t.Context(), naming{}, Subject{Name: "original", HasJob: true}); said != Registered || err != nil {
+		t.Errorf("an answer without a name: %v, %v", said, err)
+	}
 }
 
 // answering is a GitHub that answers everything with one error.

@@ -124,6 +124,18 @@ func TestAddressRefusals(t *testing.T) {
 	}
 }
 
+// What the chart says of an address has no password in it, whichever characters that has: the refusal is left to the API server.
+func TestAddressWithAPasswordIsNotShown(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{
+		"https://bot:s3cr?t@github.com/acme", "https://bot:s3cr/t?x@github.com/acme", "https://bot:s3cr/t@github.com/acme/web", "https://bot:s3cr@t@github.com/orgs/acme", "ssh://git:s3cr@github.com/acme/web.git",
+	} {
+		if _, said, _ := scaleSet.template(t, minimal, fmt.Sprintf("githubConfigUrl: %q", address)); strings.Contains(said, "s3cr") {
+			t.Errorf("%s: the chart says %s", address, said)
+		}
+	}
+}
+
 // No image of ARC's runs under the charts' names, wherever it has been mirrored to; one of ours does, and so does any other. The program's
 // rule is the charts'.
 func TestImagesOfARC(t *testing.T) {

@@ -42,6 +42,8 @@ the same lists), and one with an empty or relative part. The manager judges all 
 {{- define "gha-runner-scale-set.validate-address" -}}
 {{- $written := include "gha-runner-scale-set.scalar" .Values.githubConfigUrl | trimAll "/" }}
 {{- $given := regexReplaceAll "[?#].*$" (trim $written) "" | trimAll "/" }}
+{{- /* A password in it, which may have any character, is not shown: the API server and the manager refuse such an address without quoting it. */}}
+{{- $shown := not (regexMatch `^\s*(?i)(https?://.*@|[a-z]+://[^/]*:[^/]*@)` $written) }}
 {{- $use := $given }}
 {{- range $form := list
       (list `^(?i)https://` "https://")
@@ -64,10 +66,10 @@ the same lists), and one with an empty or relative part. The manager judges all 
       (and (regexMatch `^(?i)https?://((api|uploads)\.(github\.com|[^/]+\.ghe\.com)|[^/]+/api/v3)/` $given) (not (regexMatch `^(?i)https?://[^/]+/(api/v3/)?(orgs|repos|enterprises)/` $given)))
       (and (regexMatch `^https?://` $use) (not (regexMatch `^https?://[^/]+(/[^/]+){1,2}$` $use)))
       (regexMatch `^https?://.*/\.{1,2}(/|$)` $use)
-    ) (not (regexMatch "^(?i)https?://[^/]*@" $given)) }}
+    ) $shown }}
 {{- fail (printf "githubConfigUrl: %s is not the address at which runners register; use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE" $given) }}
 {{- end }}
-{{- if and (ne $use $written) (not (regexMatch "^(?i)https?://[^/]*@" $given)) }}
+{{- if and (ne $use $written) $shown }}
 {{- fail (printf "githubConfigUrl: %s is not the address at which runners register; use %s" $given $use) }}
 {{- end }}
 {{- if and (regexMatch "^(?i)https?://[^/]+/enterprises/" $given) (kindIs "map" .Values.githubConfigSecret) (get .Values.githubConfigSecret "github_app_id") }}

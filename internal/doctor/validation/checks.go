@@ -99,16 +99,18 @@ func (c *checks) url(url string) {
 	if parsed, err := actions.ParseConfigURL(url); err != nil {
 		c.add(v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl")
 	} else if !acceptedURL.MatchString(url) {
-		c.add(v1alpha1.ReasonInvalidConfigURL, fmt.Sprintf("githubConfigUrl is %q, which the API server refuses: it is more than an address", url),
+		c.add(v1alpha1.ReasonInvalidConfigURL, "the API server refuses githubConfigUrl: it is more than an address",
 			"write it as "+parsed.URL.Scheme+"://"+parsed.URL.Host+"/"+strings.Trim(parsed.URL.Path, "/"))
 	}
 	c.address(c.addresses.CheckGitHub("githubConfigUrl", url))
 }
 
-// secretName notes a name that no Secret can have. What is in a vault has names by other rules.
+// secretName notes a name that no Secret can have. It isn't quoted, because it may be a token that somebody wrote there. What is in a vault
+// has names by other rules.
 func (c *checks) secretName(name string, inVault bool) {
 	if wrong := apivalidation.NameIsDNSSubdomain(name, false); name != "" && !inVault && len(wrong) > 0 {
-		c.add(v1alpha1.ReasonCredentialsMissing, fmt.Sprintf("githubConfigSecret is %q, and no Secret can have that name: %s", name, wrong[0]), "name a Secret as kubectl get secrets lists it")
+		c.add(v1alpha1.ReasonCredentialsMissing, "no Secret can have the name that githubConfigSecret is (not shown here, as it may be a credential): "+wrong[0],
+			"name a Secret as kubectl get secrets lists it; a token belongs into the Secret, under github_token")
 	}
 }
 

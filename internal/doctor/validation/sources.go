@@ -245,7 +245,10 @@ func (s settings) applyTo(values map[string]any) error {
 				continue
 			}
 			if err := flag.parse(one.given, values); err != nil {
-				return fmt.Errorf("--%s: %w", flag.name, err) // its text may be a secret
+				if flag.name != "set-file" { // of which the error has a path only
+					err = errors.New("its text is not as Helm takes it (not shown here, as it may be a credential); a comma in a value is written \\,")
+				}
+				return fmt.Errorf("--%s: %w", flag.name, err)
 			}
 		}
 	}

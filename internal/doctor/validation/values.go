@@ -30,9 +30,11 @@ type source struct {
 
 // valuesOf checks what the chart, the API server and the manager would refuse.
 func (c *checks) valuesOf(from *source) error {
+	urlRefused := false
 	if from.chart == charts.ScaleSet {
 		url := asText(from.values["githubConfigUrl"])
 		c.url(url)
+		urlRefused = len(c.findings) > 0
 		vault, _ := from.values["keyVault"].(map[string]any)
 		c.secret(from.values["githubConfigSecret"], url, asText(vault["type"]) != "")
 	}
@@ -40,8 +42,10 @@ func (c *checks) valuesOf(from *source) error {
 	rendered, faults, err := dryrun.Render(from.chart, from.values, from.release)
 	if stops := slices.ContainsFunc(faults, func(f dryrun.Fault) bool { return !f.Warning && f.Path == "" }); stops && len(c.findings) > 0 {
 		// The templates stop at the first thing. If that has been said, with a reason of its own, there may be more behind it.
-		rendered, faults, err = dryrun.Render(from.chart, withAccess(from.values), from.release)
-		c.tenants = nil // which address is meant isn't known
+		rendered, faults, err = dryrun.Render(from.chart, withAccess(from.values, urlRefused), from.release)
+		if urlRefused {
+			c.tenants = nil // which address is meant isn't known
+		}
 	}
 	if err != nil {
 		return err
@@ -63,9 +67,13 @@ func (c *checks) valuesOf(from *source) error {
 	return nil
 }
 
-// withAccess returns values with an address and a Secret that no chart refuses.
-func withAccess(values map[string]any) map[string]any {
-	return loader.MergeMaps(values, map[string]any{"githubConfigUrl": "https://github.com/example", "githubConfigSecret": "example"})
+// withAccess returns values with a Secret that no chart refuses, and with such an address if theirs is refused.
+func withAccess(values map[string]any, urlRefused bool) map[string]any {
+	accepted := map[string]any{"githubConfigSecret": "example"}
+	if urlRefused {
+		accepted["githubConfigUrl"] = "https://github.com/example"
+	}
+	return loader.MergeMaps(values, accepted)
 }
 
 // discount makes warnings of problems that may be none: values of another place may solve them, or the values may be another chart's. An
