@@ -66,7 +66,7 @@ func productPods(t *testing.T) map[string]corev1.PodSpec {
 	}
 	// The golden pods of the controller that makes them.
 	for _, name := range []string{"plain", "proxy"} {
-		content, err := os.ReadFile(filepath.Join(root, "internal", "controller", "autoscalinglistener", "testdata", name+".yaml"))
+		content, err := os.ReadFile(filepath.Join(root, "internal", "controller", "autoscalinglistener", "listenerpod", "testdata", name+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

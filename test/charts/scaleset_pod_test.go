@@ -153,6 +153,7 @@ template:
     restartPolicy: Always
     serviceAccountName: own
     dnsPolicy: None
+    dnsConfig: {nameservers: [10.0.0.1]}
     terminationGracePeriodSeconds: 1000000
     initContainers: [{name: first, image: i}]
     volumes:
