@@ -169,9 +169,9 @@ func (s shared) String() string {
 	if s.Object != "" {
 		text += " (" + s.Object + ")"
 	}
-	text += "\n   " + s.Message + "\n"
+	text += "\n   " + finding.OneLine(s.Message) + "\n"
 	if s.Fix != "" {
-		text += "   To do: " + s.Fix + "\n"
+		text += "   To do: " + finding.OneLine(s.Fix) + "\n"
 	}
 	if len(s.others) == 0 {
 		return text

@@ -64,6 +64,15 @@ func TestTextStaysReadable(t *testing.T) {
 }
 
 // The documentation's example has every field of the JSON, and no others.
+// Messages quote what tenants, workflows and GitHub wrote. None of it begins a line or commands a terminal.
+func TestTextOfOthersStaysOnItsLine(t *testing.T) {
+	const hostile = "a\n::error::b\x1b[2J"
+	text := (&Report{Findings: []Finding{{Severity: Problem, Reason: "R", Message: hostile, Fix: hostile}}}).text()
+	if strings.Contains(text, "\n::error") || strings.Contains(text, "\x1b") || strings.Count(text, "a ::error::b [2J") != 2 {
+		t.Errorf("text %q", text)
+	}
+}
+
 func TestJSONIsAsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {

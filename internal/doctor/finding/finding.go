@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // Severity says what a finding means for jobs.
@@ -49,4 +50,15 @@ func Listed(names []string, most int) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
+}
+
+// OneLine has spaces instead of what a terminal or a CI system would take for a command: texts quote names, keys and messages that others
+// wrote.
+func OneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
 }

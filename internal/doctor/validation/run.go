@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
@@ -194,8 +193,8 @@ func (v *validated) report(output io.Writer, file, format string) error {
 }
 
 func (v *validated) write(output io.Writer, file string) {
-	for _, finding := range v.findings {
-		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, oneLine(finding.Object), finding.Reason, oneLine(finding.Message), oneLine(finding.Fix))
+	for _, found := range v.findings {
+		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.OneLine(found.Object), found.Reason, finding.OneLine(found.Message), finding.OneLine(found.Fix))
 	}
 	for _, note := range v.notes {
 		fmt.Fprintf(output, "%s: %s.\n", file, strings.TrimSuffix(note, "."))
@@ -203,16 +202,6 @@ func (v *validated) write(output io.Writer, file string) {
 	if len(v.findings) == 0 {
 		fmt.Fprintf(output, "Nothing is wrong in %s.\n", file)
 	}
-}
-
-// oneLine has spaces instead of what a terminal or a CI system would take for a command: texts quote keys and names of a file that others wrote.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text)
 }
 
 // others describes what the file has instead of values and scale sets.
