@@ -242,8 +242,15 @@ func (c *Controller) memoryOfLocked(runner *v1alpha1.EphemeralRunner) *remembere
 	return m
 }
 
-// hasVanished reports whether a runner went without its finalization: it came back without its finalizer and was garbage collected before
-// it had it again. Only what has no owner outlives it.
+// noteVanished remembers that a runner went at once, and so without its finalization: one that came back without its finalizer and whose
+// owner is gone may have been garbage collected before any pass saw it.
+func (c *Controller) noteVanished(runner *v1alpha1.EphemeralRunner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memoryOfLocked(runner).MayVanish = true
+}
+
+// hasVanished reports whether a runner went without its finalization. Only what has no owner outlives it.
 func (c *Controller) hasVanished(name types.NamespacedName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -362,6 +364,27 @@ func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
 		f.settle()
 		if f.secret() != nil {
 			t.Error("the Secret is still there")
+		}
+	}, runner, secret)
+}
+
+// It may also be gone before any pass has seen it, as on a busy machine.
+func TestSecretOfARunnerThatNoPassHasSeenGoes(t *testing.T) {
+	runner := newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil })
+	secret := newSecret(runner, 37, "config")
+	secret.UID, secret.OwnerReferences = "secret", nil
+	inBubble(t, func(f *fixture) {
+		pending := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer pending.ShutDown()
+		seen := f.runner()
+		f.delete()
+		f.controller.runnerEvents().Delete(t.Context(), event.DeleteEvent{Object: seen}, pending)
+		f.reconcile()
+		if f.secret() != nil {
+			t.Error("the Secret is still there")
+		}
+		if len(f.controller.memories) > 0 {
+			t.Error("the runner is remembered")
 		}
 	}, runner, secret)
 }

@@ -28,13 +28,17 @@ func TestWhatAJobOrAMachineWaitsForHasHighPriority(t *testing.T) {
 		send func(queue)
 		want int
 	}{
-		"a new runner":      {func(q queue) { runnerEvents().Create(t.Context(), event.CreateEvent{Object: newRunner()}, q) }, priorityHigh},
+		"a new runner": {func(q queue) {
+			NewController(Options{}).runnerEvents().Create(t.Context(), event.CreateEvent{Object: newRunner()}, q)
+		}, priorityHigh},
 		"a runner's status": {func(q queue) { updated(t, q, newRunner(), newRunner()) }, priorityLow},
 		"a pod that runs": {func(q queue) {
 			podUpdated(t, q, podOf(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}))
 		}, priorityLow},
-		"a pod that has ended":  {func(q queue) { podUpdated(t, q, ended) }, priorityHigh},
-		"a runner that is gone": {func(q queue) { runnerEvents().Delete(t.Context(), event.DeleteEvent{Object: newRunner()}, q) }, priorityLow},
+		"a pod that has ended": {func(q queue) { podUpdated(t, q, ended) }, priorityHigh},
+		"a runner that is gone": {func(q queue) {
+			NewController(Options{}).runnerEvents().Delete(t.Context(), event.DeleteEvent{Object: newRunner()}, q)
+		}, priorityLow},
 		"a new pod": {func(q queue) {
 			podEvents(mark.NewGate(nil), new(removedPods)).Create(t.Context(), event.CreateEvent{Object: goingAway}, q)
 		}, priorityLow},
@@ -59,7 +63,7 @@ func updated(t *testing.T, q queue, before, after client.Object) {
 	t.Helper()
 	before.SetResourceVersion("1")
 	after.SetResourceVersion("2")
-	runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+	NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
 }
 
 func podUpdated(t *testing.T, q queue, pod *corev1.Pod) {

@@ -148,7 +148,7 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 		}
 		f.elapse(2 * mark.MaxDelay)
 		for _, other := range runners[burst:] {
-			runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
+			NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
 		}
 		f.api.latency = latency
 		for _, before := range runners[:burst] {
@@ -160,7 +160,7 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 			if err := f.api.WithWatch.Status().Update(t.Context(), after); err != nil {
 				t.Fatal(err)
 			}
-			runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+			NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
 		}
 		var workers sync.WaitGroup
 		for range options.MaxConcurrentReconciles {

@@ -36,7 +36,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunner").
-		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
+		Watches(&v1alpha1.EphemeralRunner{}, c.runnerEvents()).
 		Watches(&corev1.Pod{}, podEvents(c.reports, &c.removedPods)).
 		WatchesRawSource(&c.waker).
 		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
@@ -44,8 +44,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported.
-func runnerEvents() handler.EventHandler {
+// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported. Those that are gone without having
+// been deleted first have vanished.
+func (c *Controller) runnerEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
 			enqueue(q, e.Object, e.Object.GetName(), priorityHigh)
@@ -60,6 +61,9 @@ func runnerEvents() handler.EventHandler {
 			enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), priority)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if runner, isRunner := e.Object.(*v1alpha1.EphemeralRunner); isRunner && runner.DeletionTimestamp.IsZero() {
+				c.noteVanished(runner)
+			}
 			enqueue(q, e.Object, e.Object.GetName(), priorityLow)
 		},
 	}
