@@ -242,14 +242,6 @@ func (c *Controller) memoryOfLocked(runner *v1alpha1.EphemeralRunner) *remembere
 	return m
 }
 
-// noteVanished remembers that a runner went at once, and so without its finalization: one that came back without its finalizer and whose
-// owner is gone may have been garbage collected before any pass saw it.
-func (c *Controller) noteVanished(runner *v1alpha1.EphemeralRunner) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.memoryOfLocked(runner).MayVanish = true
-}
-
 // hasVanished reports whether a runner went without its finalization. Only what has no owner outlives it.
 func (c *Controller) hasVanished(name types.NamespacedName) bool {
 	c.mu.Lock()

@@ -44,8 +44,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported. Those that are gone without having
-// been deleted first have vanished.
+// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported. One that is gone without having
+// been deleted first went without its finalization: it came back without its finalizer, its owner is gone, and garbage collection may have
+// been faster than any pass.
 func (c *Controller) runnerEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
@@ -62,7 +63,7 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			if runner, isRunner := e.Object.(*v1alpha1.EphemeralRunner); isRunner && runner.DeletionTimestamp.IsZero() {
-				c.noteVanished(runner)
+				c.memoryOf(runner).MayVanish = true
 			}
 			enqueue(q, e.Object, e.Object.GetName(), priorityLow)
 		},
