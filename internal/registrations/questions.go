@@ -18,8 +18,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // GitHub is the part of the Actions service that is used.
@@ -273,5 +273,5 @@ func sureOr(err error, sure, perhaps Answer) Answer {
 // retryQuestionAt returns when GitHub may be asked again after that many failed questions in a row, the last of which failed
 // with err: not before the time that err names.
 func retryQuestionAt(err error, failures int, now time.Time) time.Time {
-	return actions.RetryAt(err, now.Add(requeue.Backoff(retryQuestionAfter, longestQuestionPause, failures)))
+	return actions.RetryAt(err, now.Add(reconcile.Backoff(retryQuestionAfter, longestQuestionPause, failures)))
 }

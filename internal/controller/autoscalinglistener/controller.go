@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ignored"
@@ -22,9 +21,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // workers is how many listeners are reconciled at once. The first pass of a listener makes twelve requests of 2–10 ms, so ten
@@ -102,29 +101,29 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Watches(&rbacv1.Role{}, byLabels).
 		Watches(&rbacv1.RoleBinding{}, byLabels).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.listenersOfSet)).
-		WithOptions(requeue.ControllerOptions(workers)).
+		WithOptions(reconcile.ControllerOptions(workers)).
 		Complete(c)
 }
 
 // listenerOfAbandoned maps a listener pod that no listener owns to the listener that had it: it is a stray of that one's set, or nobody's.
-func listenerOfAbandoned(_ context.Context, pod client.Object) []reconcile.Request {
+func listenerOfAbandoned(_ context.Context, pod client.Object) []ctrl.Request {
 	if !ownership.IsAbandoned(pod) {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(pod)}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(pod)}}
 }
 
 // listenersOfSet maps a scale set to its listeners. There is more than one while an older one is being deleted.
-func (c *Controller) listenersOfSet(ctx context.Context, object client.Object) []reconcile.Request {
+func (c *Controller) listenersOfSet(ctx context.Context, object client.Object) []ctrl.Request {
 	var listeners v1alpha1.AutoscalingListenerList
 	err := c.options.Client.List(ctx, &listeners, client.InNamespace(c.options.Namespace), ofSet(client.ObjectKeyFromObject(object)))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Can't list listeners of scale set", "scaleSet", client.ObjectKeyFromObject(object))
 		return nil
 	}
-	var requests []reconcile.Request
+	var requests []ctrl.Request
 	for i := range listeners.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&listeners.Items[i])})
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&listeners.Items[i])})
 	}
 	return requests
 }
@@ -181,7 +180,7 @@ type pass struct {
 	// released is set when the finalizer is gone, and possibly the object with it.
 	released bool
 
-	requeue requeue.Earliest
+	requeue reconcile.Earliest
 }
 
 // memory is what is remembered of a listener between passes.

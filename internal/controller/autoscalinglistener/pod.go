@@ -18,7 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // The successor of a pod that ended waits for successorBaseDelay, twice as long after each further one, and at most for
@@ -203,7 +203,7 @@ func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, 
 // start creates the pod once the back-off after earlier failures is over.
 func (c *Controller) start(ctx context.Context, p *pass, builder listenerpod.Builder) error {
 	if failures := p.memory.failures; failures > 0 {
-		pause := requeue.Backoff(successorBaseDelay, successorMaxDelay, failures)
+		pause := reconcile.Backoff(successorBaseDelay, successorMaxDelay, failures)
 		if wait := p.memory.failedAt.Add(pause).Sub(p.now); wait > 0 {
 			p.requeue.After(wait)
 			p.state = listenerpod.State{Reason: reasonBackOff, Message: fmt.Sprintf("pods that ended in a row: %d; the next one starts %s after the last", failures, pause)}
@@ -309,5 +309,5 @@ func (m *memory) obstructed(now time.Time) (listenerpod.State, time.Duration) {
 	if m.obstruction.Reason == "" {
 		return listenerpod.State{}, 0
 	}
-	return m.obstruction, m.triedAt.Add(requeue.Backoff(successorBaseDelay, successorMaxDelay, m.obstructions)).Sub(now)
+	return m.obstruction, m.triedAt.Add(reconcile.Backoff(successorBaseDelay, successorMaxDelay, m.obstructions)).Sub(now)
 }

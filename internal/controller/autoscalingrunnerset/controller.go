@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
@@ -29,8 +28,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // workers is how many scale sets are reconciled at once. A pass makes no request to GitHub, and at most a handful to the API server
@@ -64,7 +63,7 @@ type Options struct {
 // Controller reconciles AutoscalingRunnerSets.
 type Controller struct {
 	options    Options
-	waker      requeue.Waker
+	waker      reconcile.Waker
 	memories   kube.Memories[memory]
 	children   *children.Keeper
 	trials     *podtemplate.Trials
@@ -109,25 +108,25 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Owns(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.AutoscalingListener{}, handler.EnqueueRequestsFromMapFunc(setOfListener)).
 		WatchesRawSource(&c.waker).
-		WithOptions(requeue.ControllerOptions(workers)).
+		WithOptions(reconcile.ControllerOptions(workers)).
 		Complete(c)
 }
 
 // Reconcile brings one AutoscalingRunnerSet a step closer to what its spec says.
-func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	if err := c.options.Client.Get(ctx, request.NamespacedName, set); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.memories.Forget(request.NamespacedName)
 			c.forgetCalls(request.NamespacedName)
-			return reconcile.Result{}, nil
+			return ctrl.Result{}, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("get AutoscalingRunnerSet: %w", err)
+		return ctrl.Result{}, fmt.Errorf("get AutoscalingRunnerSet: %w", err)
 	}
 	ctx = kube.WithScaleSetLogger(ctx, request.NamespacedName)
 	p, err := c.observe(ctx, set)
 	if err != nil {
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
 	steps := []func(context.Context, *pass) error{
 		c.protect, c.resolve, c.releaseIfHeld, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer, c.applyRunnerSet, c.tryTemplate,
@@ -192,7 +191,7 @@ type pass struct {
 	// released is set when the finalizer is gone, and possibly the object with it.
 	released bool
 
-	requeue requeue.Earliest
+	requeue reconcile.Earliest
 }
 
 // group returns the set's group in the pool. Groups take turns, so no set's calls keep another's waiting.

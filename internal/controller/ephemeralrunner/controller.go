@@ -27,9 +27,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
@@ -71,7 +71,7 @@ type Controller struct {
 	marker      *mark.Marker
 	reports     *mark.Gate
 	remains     *remains.Remover
-	waker       requeue.Waker
+	waker       reconcile.Waker
 	removedPods removedPods
 
 	mu       sync.Mutex
@@ -170,7 +170,7 @@ func isOurs(finalizer string) bool {
 func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Result, error) {
 	var result ctrl.Result
 	if err == nil {
-		result = requeue.At(kube.EarlierOf(requeueAt, c.podLostAt(p)), c.options.Clock.Now())
+		result = reconcile.At(kube.EarlierOf(requeueAt, c.podLostAt(p)), c.options.Clock.Now())
 	}
 	result.Priority = new(p.priority()) // otherwise it would keep the priority of the event that began the pass
 	return result, err

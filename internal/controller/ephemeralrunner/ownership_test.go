@@ -1,18 +1,13 @@
 package ephemeralrunner
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -341,64 +336,4 @@ func TestRunnerThatWasChangedSinceItWasReadIsLookedAtAgain(t *testing.T) {
 			t.Errorf("it has an owner, but no pod: %+v", f.runner().Status)
 		}
 	}, newRunner(lost["no owner"]))
-}
-
-// vanish has the runner garbage collected before it has got a finalizer, which takes the manager more than one try.
-func (f *fixture) vanish() {
-	f.Helper()
-	f.api.refuse = map[string]error{"patch EphemeralRunner": apierrors.NewServiceUnavailable("busy")}
-	if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey}); err == nil {
-		f.Fatal("the finalizer is there")
-	}
-	f.api.refuse = nil
-	f.delete()
-}
-
-// One that came back without its finalizer may be garbage collected before it has got that again.
-func TestSecretOfARunnerThatVanishesGoes(t *testing.T) {
-	runner := newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil })
-	secret := newSecret(runner, 37, "config")
-	secret.UID, secret.OwnerReferences = "secret", nil
-	inBubble(t, func(f *fixture) {
-		f.vanish()
-		f.settle()
-		if f.secret() != nil {
-			t.Error("the Secret is still there")
-		}
-	}, runner, secret)
-}
-
-// It may also be gone before any pass has seen it, as on a busy machine.
-func TestSecretOfARunnerThatNoPassHasSeenGoes(t *testing.T) {
-	runner := newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil })
-	secret := newSecret(runner, 37, "config")
-	secret.UID, secret.OwnerReferences = "secret", nil
-	inBubble(t, func(f *fixture) {
-		pending := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer pending.ShutDown()
-		seen := f.runner()
-		f.delete()
-		f.controller.runnerEvents().Delete(t.Context(), event.DeleteEvent{Object: seen}, pending)
-		f.reconcile()
-		if f.secret() != nil {
-			t.Error("the Secret is still there")
-		}
-		if len(f.controller.memories) > 0 {
-			t.Error("the runner is remembered")
-		}
-	}, runner, secret)
-}
-
-// With the scale set went the Role that lets the manager read Secrets: there is nothing to try again.
-func TestSecretOfARunnerThatVanishesIsLeftIfItMayNotBeRead(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.vanish()
-		f.api.refuse = map[string]error{"get Secret": apierrors.NewForbidden(secrets, name, errors.New("the Role is gone"))}
-		if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}); err != nil {
-			t.Error(err)
-		}
-		if len(f.controller.memories) > 0 {
-			t.Error("the runner is remembered")
-		}
-	}, newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil }))
 }

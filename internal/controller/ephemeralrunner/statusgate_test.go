@@ -9,18 +9,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // Reports wait until pods that have ended are handled, and while enough passes are writing.
@@ -33,7 +33,7 @@ func testGate(t *testing.T, gate *mark.Gate) {
 	if closed() {
 		t.Error("the gate is closed for nothing")
 	}
-	q := priorityqueue.New[reconcile.Request]("test")
+	q := priorityqueue.New[ctrl.Request]("test")
 	defer q.ShutDown()
 	ended := podOf(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
 	podEvents(gate, new(removedPods)).Create(t.Context(), event.CreateEvent{Object: ended}, q)
@@ -140,8 +140,8 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 		}
 		f.api.WithWatch = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
-		options := requeue.ControllerOptions(24) // as many workers as the manager has
-		q := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
+		options := reconcile.ControllerOptions(24) // as many workers as the manager has
+		q := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[ctrl.Request])
 		f.controller.reports.PodEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
 		for _, other := range runners[burst:] {
 			controllertest.Reconcile(t, f.controller, client.ObjectKeyFromObject(other)) // its report waits for the gate
@@ -191,7 +191,7 @@ func runningRunner(i int) (*v1alpha1.EphemeralRunner, *corev1.Pod) {
 }
 
 // work reconciles what is queued until the queue is shut down, as a worker of controller-runtime does.
-func work(f *fixture, q priorityqueue.PriorityQueue[reconcile.Request]) {
+func work(f *fixture, q priorityqueue.PriorityQueue[ctrl.Request]) {
 	for {
 		request, priority, shutdown := q.GetWithPriority()
 		if shutdown {

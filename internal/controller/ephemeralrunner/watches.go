@@ -12,14 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // Priorities of a pass. Every pass writes, and in a burst everything waits for the API server. So a pass comes first if a job
@@ -30,7 +29,7 @@ const (
 	priorityLow  = -1
 )
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
@@ -40,7 +39,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, podEvents(c.reports, &c.removedPods)).
 		WatchesRawSource(&c.waker).
 		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
-		WithOptions(requeue.ControllerOptions(c.options.Workers)).
+		WithOptions(reconcile.ControllerOptions(c.options.Workers)).
 		Complete(c)
 }
 
@@ -107,8 +106,8 @@ func isRunner(owner *metav1.OwnerReference) bool {
 
 // enqueue adds the runner of that name in the object's namespace. A runner that is queued already keeps the higher priority.
 func enqueue(q queue, object client.Object, runner string, priority int) {
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: runner}}
-	if ordered, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: runner}}
+	if ordered, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
 		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 		return
 	}

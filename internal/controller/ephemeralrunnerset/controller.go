@@ -24,8 +24,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
@@ -70,7 +70,7 @@ type Controller struct {
 	questions    *registrations.Questions
 	strays       *registrations.Strays
 	// waker requeues a set when a question to GitHub about one of its runners has been answered.
-	waker requeue.Waker
+	waker reconcile.Waker
 
 	mu     sync.Mutex
 	states map[types.NamespacedName]*setState
@@ -168,7 +168,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err // an error requeues the set
 	}
 	p.requeueBy(p.state.Creations.ListDueAt())
-	return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
+	return reconcile.At(p.requeueAt, c.options.Clock.Now()), nil
 }
 
 // observe updates what is remembered of the set from its runners and GitHub's answers about them. It returns an error if the
@@ -297,7 +297,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 		}
 		p.requeueBy(requeueAt)
 		p.requeueBy(p.state.Creations.ListDueAt())
-		return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
+		return reconcile.At(p.requeueAt, c.options.Clock.Now()), nil
 	case p.unseen.Expected > 0:
 		_, reportErr := c.reportLeft(ctx, p)
 		if err := errors.Join(listErr, reportErr); err != nil {

@@ -16,13 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // A listener writes the demand into its EphemeralRunnerSet, and Kubernetes has no right that covers some fields only. So what the
@@ -88,7 +87,7 @@ func (c *Controller) hold(ctx context.Context, p *pass, difference string) (ctrl
 		log.FromContext(ctx).Info("No runners are created while the set differs from its AutoscalingRunnerSet", "difference", difference)
 	}
 	if reportAt := s.differsSince.Add(differsGrace); now.Before(reportAt) {
-		return requeue.At(reportAt, now), nil
+		return reconcile.At(reportAt, now), nil
 	}
 	before := p.set.DeepCopy()
 	message := fmt.Sprintf("EphemeralRunnerSet %s is not what the manager wrote: %s; no runner is created until the manager has restored it. "+
@@ -100,11 +99,11 @@ func (c *Controller) hold(ctx context.Context, p *pass, difference string) (ctrl
 	if wrote {
 		c.recordEvents(ctx, before, p.set)
 	}
-	return requeue.At(now.Add(differsRecheck), now), client.IgnoreNotFound(err)
+	return reconcile.At(now.Add(differsRecheck), now), client.IgnoreNotFound(err)
 }
 
 // runnerSetsOf maps an AutoscalingRunnerSet to its runner sets, which may have waited for what it gives.
-func (c *Controller) runnerSetsOf(ctx context.Context, origin client.Object) []reconcile.Request {
+func (c *Controller) runnerSetsOf(ctx context.Context, origin client.Object) []ctrl.Request {
 	var sets v1alpha1.EphemeralRunnerSetList
 	err := c.options.Client.List(ctx, &sets, client.InNamespace(origin.GetNamespace()),
 		client.MatchingLabels{v1alpha1.LabelScaleSetName: origin.GetName()}, client.UnsafeDisableDeepCopy)
@@ -112,9 +111,9 @@ func (c *Controller) runnerSetsOf(ctx context.Context, origin client.Object) []r
 		log.FromContext(ctx).Error(err, "Can't list runner sets of scale set", "scaleSet", client.ObjectKeyFromObject(origin))
 		return nil
 	}
-	var requests []reconcile.Request
+	var requests []ctrl.Request
 	for i := range sets.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
 	}
 	return requests
 }
@@ -147,7 +146,7 @@ func (c *Controller) abandon(ctx context.Context, p *pass) (ctrl.Result, error) 
 	}
 	kube.SetIfZero(&p.state.differsSince, now)
 	if due := p.state.differsSince.Add(differsGrace); now.Before(due) {
-		return requeue.At(due, now), nil
+		return reconcile.At(due, now), nil
 	}
 	unchanged := kube.UnchangedPrecondition(p.set) // somebody may be giving it an owner
 	err = c.options.Client.Delete(ctx, p.set.DeepCopy(), unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -159,7 +158,7 @@ func (c *Controller) abandon(ctx context.Context, p *pass) (ctrl.Result, error) 
 			"EphemeralRunnerSet %s is removed: %s, as after a restore from a backup; runners with a job finish it. Only the manager creates runner sets: "+
 				"leave EphemeralRunnerSets out of backups and manifests", p.set.Name, why)))
 	}
-	return requeue.At(now.Add(differsRecheck), now), nil
+	return reconcile.At(now.Add(differsRecheck), now), nil
 }
 
 // whyAbandoned says why no AutoscalingRunnerSet will take the runner set back, "" if one may.

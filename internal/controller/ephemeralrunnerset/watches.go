@@ -13,11 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // SetupWithManager registers the controller and its watches.
@@ -29,7 +28,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, c.JobPodEvents()).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf), builder.WithPredicates(givesOtherwise)).
 		WatchesRawSource(&c.waker).
-		WithOptions(requeue.ControllerOptions(c.options.Workers))
+		WithOptions(reconcile.ControllerOptions(c.options.Workers))
 	if c.options.WatchNodes {
 		b.Watches(&corev1.Pod{}, c.PodEvents())
 	}
@@ -41,7 +40,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // a change of the set itself is, and isn't delayed.
 const gatherPeriod = 100 * time.Millisecond
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // RunnerEvents returns the handler for the watch of runners. It keeps the roster up to date, and enqueues a set when one of
 // its runners has changed in a way that matters. It is exported for tests that simulate the watch.
@@ -86,7 +85,7 @@ func (c *Controller) runnerDeleted(object client.Object, q queue) {
 
 func enqueue(q queue, namespace string, set roster.Owner) {
 	if set.Name != "" {
-		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.Name}}, gatherPeriod)
+		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.Name}}, gatherPeriod)
 	}
 }
 

@@ -16,12 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // Labels of the RoleBinding that the controller's chart creates.
@@ -53,10 +52,10 @@ func NewController(options Options) *Controller { return &Controller{options: op
 
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
-	binding := handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *rbacv1.RoleBinding) []reconcile.Request {
+	binding := handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *rbacv1.RoleBinding) []ctrl.Request {
 		return c.requests()
 	})
-	inhabitant := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	inhabitant := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return c.requests()
 	})
 	return ctrl.NewControllerManagedBy(manager).
@@ -65,26 +64,26 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, inhabitant, builder.WithPredicates(createAndDelete)).
 		Watches(&v1alpha1.EphemeralRunnerSet{}, inhabitant, builder.WithPredicates(createAndDelete)).
 		Watches(&v1alpha1.EphemeralRunner{}, inhabitant, builder.WithPredicates(createAndDelete)).
-		WithOptions(requeue.ControllerOptions(1)).
+		WithOptions(reconcile.ControllerOptions(1)).
 		Complete(c)
 }
 
 // createAndDelete passes only the events that matter here: an object appears, or is gone.
 var createAndDelete = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
-func (c *Controller) requests() []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: c.options.Namespace}}}
+func (c *Controller) requests() []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: c.options.Namespace}}}
 }
 
 // Reconcile keeps the finalizer on the RoleBinding while it is needed. Without a RoleBinding there is nothing to do: earlier charts
 // don't create it, nor do current ones with rbac.clusterRoles=false.
-func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	bindings := &rbacv1.RoleBindingList{}
 	if err := c.options.Bindings.List(ctx, bindings); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list RoleBindings: %w", err)
+		return ctrl.Result{}, fmt.Errorf("list RoleBindings: %w", err)
 	}
 	if len(bindings.Items) == 0 {
-		return reconcile.Result{}, nil
+		return ctrl.Result{}, nil
 	}
 	inhabited, err := c.inhabited(ctx)
 	for i := range bindings.Items {
@@ -92,7 +91,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 			err = c.apply(ctx, &bindings.Items[i], inhabited)
 		}
 	}
-	var next requeue.Earliest
+	var next reconcile.Earliest
 	return next.Result(err)
 }
 

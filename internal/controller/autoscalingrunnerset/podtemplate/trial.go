@@ -21,8 +21,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
@@ -100,7 +100,7 @@ type Question struct {
 
 // Try finds out whether the API server would admit the pod: from the last dry run, which it starts if one is due, and from what is seen of
 // real pods. again is told when to ask next. It fails only if the cache does.
-func (t *Trials) Try(ctx context.Context, q Question, m *Memory, again *requeue.Earliest) (Verdict, error) {
+func (t *Trials) Try(ctx context.Context, q Question, m *Memory, again *reconcile.Earliest) (Verdict, error) {
 	set := client.ObjectKeyFromObject(q.Set)
 	if hash := kube.Hash(q.Pod); m.tried != hash {
 		t.calls.Forget(set)
@@ -190,7 +190,7 @@ func (m *Memory) trialDue(last pool.Call[struct{}], known bool, now time.Time) (
 	case last.Err == nil, withoutDryRun(last.Err), m.admittedAt.After(last.Finished):
 		return 0, false
 	}
-	return last.Finished.Add(requeue.Backoff(trialBasePause, trialMaxPause, last.Failures)).Sub(now), true
+	return last.Finished.Add(reconcile.Backoff(trialBasePause, trialMaxPause, last.Failures)).Sub(now), true
 }
 
 // doubts reports whether runners have been refused since the last dry run, and none was admitted after that.
@@ -200,7 +200,7 @@ func (m *Memory) doubts(last pool.Call[struct{}]) bool {
 
 // lookAtPods notes which runners of the template have seen their pods forbidden, and whether a pod has been admitted meanwhile. It
 // reads the cache, and only while something looks refused.
-func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *requeue.Earliest) error {
+func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *reconcile.Earliest) error {
 	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: q.Set.Name, v1alpha1.LabelScaleSetNamespace: q.Set.Namespace}
 	var pods corev1.PodList
 	var runners v1alpha1.EphemeralRunnerList

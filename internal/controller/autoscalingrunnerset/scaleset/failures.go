@@ -8,8 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // RetryBaseDelay and RetryMaxDelay are the shortest and the longest pause after a failed call. Each further failure doubles the pause.
@@ -21,7 +21,7 @@ const (
 // RetryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for. There was at least
 // one failure.
 func RetryAt[T any](last pool.Call[T]) time.Time {
-	return actions.RetryAt(last.Err, last.Finished.Add(requeue.Backoff(RetryBaseDelay, RetryMaxDelay, last.Failures)))
+	return actions.RetryAt(last.Err, last.Finished.Add(reconcile.Backoff(RetryBaseDelay, RetryMaxDelay, last.Failures)))
 }
 
 // FailureReason returns the condition reason for an error. Scripts and alerts rely on it.

@@ -13,8 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
@@ -97,7 +97,7 @@ func ProgressOf[R any](call pool.Call[R], known bool) Progress {
 	if p.Failure.Kind == Away {
 		longest = MaxAwayRetryAfter
 	}
-	p.RetryAt = call.Finished.Add(requeue.Backoff(MinRetryAfter, longest, call.Failures))
+	p.RetryAt = call.Finished.Add(reconcile.Backoff(MinRetryAfter, longest, call.Failures))
 	if p.Busy() {
 		p.RetryAt = call.Finished.Add(BusyRetryAfter)
 	}

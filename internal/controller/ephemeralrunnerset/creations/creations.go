@@ -19,7 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
@@ -263,7 +263,7 @@ func (c *Memory) Settle(err error, now time.Time) {
 			longest = LongestAwayPause
 		}
 		c.failures, c.Err = c.failures+1, err
-		c.retryAt = now.Add(requeue.Backoff(firstCreatePause, longest, c.failures))
+		c.retryAt = now.Add(reconcile.Backoff(firstCreatePause, longest, c.failures))
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // GitHub's count of assigned jobs may include jobs that do not exist. No job really waits beside a runner that is registered and
@@ -183,7 +183,7 @@ func (d *Doubt) remember(seen Evidence, patience time.Duration, now time.Time) {
 	if d.Disappointments <= believedAnew && now.Before(d.disappointedAt.Add(longestMemory)) {
 		return
 	}
-	memory := requeue.Backoff(min(memories*patience, longestMemory), longestMemory, min(d.Disappointments-believedAnew, doublings))
+	memory := reconcile.Backoff(min(memories*patience, longestMemory), longestMemory, min(d.Disappointments-believedAnew, doublings))
 	if d.Jobs == 0 && !now.Before(d.disappointedAt.Add(memory)) {
 		d.level = 0
 	}
@@ -219,7 +219,7 @@ func (d *Doubt) disbelieve(seen Evidence, patience time.Duration, now time.Time)
 	if d.Jobs == 0 {
 		d.disappoint(doubted, now)
 	}
-	if !now.Before(d.ProbeSince.Add(requeue.Backoff(min(patience, longestMemory), longestMemory, min(d.probes, doublings)))) {
+	if !now.Before(d.ProbeSince.Add(reconcile.Backoff(min(patience, longestMemory), longestMemory, min(d.probes, doublings)))) {
 		d.ProbeSince, d.probes = now, d.probes+1
 	}
 	if seen.Started > d.started {

@@ -6,7 +6,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
@@ -73,7 +73,7 @@ func (f *runnerFailures) isDegraded() bool { return f.count >= degradedThreshold
 
 // pause returns how long to wait after the last failure.
 func (f *runnerFailures) pause() time.Duration {
-	return requeue.Backoff(firstPause, longestPause, f.rounds)
+	return reconcile.Backoff(firstPause, longestPause, f.rounds)
 }
 
 // nextTryAt returns when the next runner may be tried.

@@ -1,4 +1,4 @@
-package requeue
+package reconcile
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 func TestWakerNeverBlocks(t *testing.T) {
@@ -30,7 +30,7 @@ func TestBackOffIsBounded(t *testing.T) {
 	limiter := backOff()
 	var last time.Duration
 	for range 50 {
-		last = limiter.When(reconcile.Request{})
+		last = limiter.When(ctrl.Request{})
 	}
 	if last != longestPause {
 		t.Errorf("pause %s after 50 failures, want %s", last, longestPause)

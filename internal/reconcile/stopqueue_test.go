@@ -1,4 +1,4 @@
-package requeue
+package reconcile
 
 import (
 	"math/rand/v2"
@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func requestFor(number int) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(number)}}
+func requestFor(number int) ctrl.Request {
+	return ctrl.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(number)}}
 }
 
 // Workers that add, take and return requests all leave, whenever the queue is shut down. With controller-runtime's queue
@@ -21,7 +21,7 @@ func requestFor(number int) reconcile.Request {
 func TestWorkersLeaveAQueueThatIsShutDown(t *testing.T) {
 	const rounds, workers, takenBefore = 200, 16, 500
 	for range rounds {
-		queue := newQueue("test", backOff()).(priorityqueue.PriorityQueue[reconcile.Request])
+		queue := newQueue("test", backOff()).(priorityqueue.PriorityQueue[ctrl.Request])
 		var taken atomic.Int32
 		var left sync.WaitGroup
 		enough := make(chan struct{})
@@ -50,7 +50,7 @@ func TestWorkersLeaveAQueueThatIsShutDown(t *testing.T) {
 }
 
 func TestRequestsComeByPriority(t *testing.T) {
-	queue := newQueue("test", backOff()).(priorityqueue.PriorityQueue[reconcile.Request])
+	queue := newQueue("test", backOff()).(priorityqueue.PriorityQueue[ctrl.Request])
 	defer queue.ShutDown()
 	for priority := range 3 {
 		queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priority)}, requestFor(priority))

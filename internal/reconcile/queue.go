@@ -1,4 +1,4 @@
-package requeue
+package reconcile
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 const (
@@ -21,8 +20,8 @@ const (
 )
 
 // backOff returns a rate limiter with the pauses between failing passes of one object.
-func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)
+func backOff() workqueue.TypedRateLimiter[ctrl.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstPause, longestPause)
 }
 
 // ControllerOptions returns the options that all controllers share, with the given number of workers.
@@ -31,9 +30,9 @@ func ControllerOptions(workers int) controller.Options {
 }
 
 // newQueue returns controller-runtime's priority queue, which stopQueue lets stop.
-func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 	return &stopQueue{
-		queue: priorityqueue.New(controller, func(o *priorityqueue.Opts[reconcile.Request]) {
+		queue: priorityqueue.New(controller, func(o *priorityqueue.Opts[ctrl.Request]) {
 			o.Log = ctrl.Log.WithValues("controller", controller)
 			o.RateLimiter = rateLimiter
 		}),
@@ -46,11 +45,11 @@ func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[reconcil
 // even if nobody listens any more.
 type Waker struct {
 	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
 }
 
 // Start stores the controller's queue. It implements controller-runtime's Source.
-func (w *Waker) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (w *Waker) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = queue
@@ -62,6 +61,6 @@ func (w *Waker) Wake(object types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue != nil {
-		w.queue.Add(reconcile.Request{NamespacedName: object})
+		w.queue.Add(ctrl.Request{NamespacedName: object})
 	}
 }

@@ -1,9 +1,10 @@
-package requeue
+package reconcile
 
 import (
+	"slices"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -23,27 +24,33 @@ func (e *Earliest) After(d time.Duration) {
 }
 
 // At returns a result that reconciles the object again at the given moment, or at once if that has passed. Zero means never.
-func At(moment, now time.Time) reconcile.Result {
+func At(moment, now time.Time) ctrl.Result {
 	var next Earliest
 	if !moment.IsZero() {
 		next.After(moment.Sub(now))
 	}
-	return reconcile.Result{RequeueAfter: next.after}
+	return ctrl.Result{RequeueAfter: next.after}
 }
 
 // Result returns the result of the pass. A request that was refused because the cache was behind is repeated without an error. A
 // request that was refused because its namespace is being deleted is not repeated: it would be refused again, and the deletion of
 // the namespace's objects brings events of its own.
-func (e *Earliest) Result(err error) (reconcile.Result, error) {
+func (e *Earliest) Result(err error) (ctrl.Result, error) {
 	switch {
 	case err == nil:
-		return reconcile.Result{RequeueAfter: e.after}, nil
-	case kube.IsBehind(err):
-		return reconcile.Result{RequeueAfter: behindPause}, nil
-	case kube.IsNamespaceTerminating(err):
-		return reconcile.Result{}, nil
+		return ctrl.Result{RequeueAfter: e.after}, nil
+	case every(err, kube.IsBehind):
+		return ctrl.Result{RequeueAfter: behindPause}, nil
+	case every(err, kube.IsNamespaceTerminating):
+		return ctrl.Result{}, nil
 	}
-	return reconcile.Result{}, err
+	return ctrl.Result{}, err
+}
+
+// every reports whether an error is of a sort, and if it joins several, whether all of them are: one that matters is not lost among others.
+func every(err error, is func(error) bool) bool {
+	joined, isJoined := err.(interface{ Unwrap() []error })
+	return !isJoined && is(err) || isJoined && !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !every(err, is) })
 }
 
 // Backoff returns first·2ⁿ⁻¹ after n failures in a row, capped at longest; 0 for n = 0.

@@ -1,13 +1,13 @@
-package requeue
+package reconcile
 
 import (
 	"sync"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-type queue = priorityqueue.PriorityQueue[reconcile.Request]
+type queue = priorityqueue.PriorityQueue[ctrl.Request]
 
 // stopQueue releases the workers of the queue that it wraps before that is shut down. As of v0.24, controller-runtime's own may hand
 // out a request at that moment, to a worker that has left, and wait for it forever with its locks held
@@ -23,15 +23,15 @@ type stopQueue struct {
 
 // handout is what the queue hands to a worker.
 type handout struct {
-	request  reconcile.Request
+	request  ctrl.Request
 	priority int
 	shutdown bool
 }
 
 // GetWithPriority waits for a request in a goroutine of its own, which a shutdown leaves behind.
-func (q *stopQueue) GetWithPriority() (request reconcile.Request, priority int, shutdown bool) {
+func (q *stopQueue) GetWithPriority() (request ctrl.Request, priority int, shutdown bool) {
 	if q.ShuttingDown() {
-		return reconcile.Request{}, 0, true
+		return ctrl.Request{}, 0, true
 	}
 	given := make(chan handout, 1)
 	go func() {
@@ -43,18 +43,18 @@ func (q *stopQueue) GetWithPriority() (request reconcile.Request, priority int, 
 	case next := <-given:
 		return next.request, next.priority, next.shutdown
 	case <-q.stopped:
-		return reconcile.Request{}, 0, true
+		return ctrl.Request{}, 0, true
 	}
 }
 
 // Get is GetWithPriority without the priority.
-func (q *stopQueue) Get() (request reconcile.Request, shutdown bool) {
+func (q *stopQueue) Get() (request ctrl.Request, shutdown bool) {
 	request, _, shutdown = q.GetWithPriority()
 	return request, shutdown
 }
 
 // Done returns a request. After the shutdown nobody waits for it.
-func (q *stopQueue) Done(request reconcile.Request) {
+func (q *stopQueue) Done(request ctrl.Request) {
 	q.returning.RLock()
 	defer q.returning.RUnlock()
 	if !q.ShuttingDown() {

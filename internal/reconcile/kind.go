@@ -1,0 +1,181 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Pass is one pass of one object. A kind's world embeds it.
+type Pass[T client.Object, M any] struct {
+	Key types.NamespacedName
+	// Object is the pass's own copy, as the cache has it.
+	Object T
+	// Memory is what is remembered of this very object. No other pass uses it meanwhile.
+	Memory *M
+	// Now is when the pass began.
+	Now time.Time
+	// Requeue is when the next pass comes even if nothing changes.
+	Requeue Earliest
+	// Priority is that of the next pass if it comes by time or after an error; nil for that of the event that began this one.
+	Priority *int
+}
+
+// Kind is how the objects of one kind are reconciled: T is the kind, M what is remembered of an object between passes, and W the world
+// of a pass, which is what its rules decide by. Functions may be nil unless they say otherwise.
+type Kind[T client.Object, M, W any] struct {
+	// Name is the kind's, for messages, and New returns an empty object of it. Both are required.
+	Name string
+	New  func() T
+	// Client reads from the manager's cache. It is required, and so is Clock.
+	Client client.Reader
+	Clock  clock.PassiveClock
+	// Begin is called first in every pass. If it fails, so does the pass.
+	Begin func(context.Context) error
+	// Remember returns the memory of an object that no pass has seen; by default it is empty. Forget is called with the memory of one
+	// that is gone, or whose name another has now, after that was dropped.
+	Remember func(T) *M
+	Forget   func(types.NamespacedName, *M)
+	// Gone is called if there is no object of that name, with what is remembered of the one that was there, nil if nothing is. The memory
+	// is dropped unless Gone fails.
+	Gone func(context.Context, types.NamespacedName, *M) (ctrl.Result, error)
+	// Log returns a context whose logger names the object as its users do.
+	Log func(context.Context, T) context.Context
+	// Observe gathers what the rules decide by. It is required. If it fails, so does the pass, and nothing is done.
+	Observe func(context.Context, *Pass[T, M]) (W, error)
+	// Rules are tried in their order; the first that applies decides the pass. If none does, there is nothing to do.
+	Rules []Rule[W, Step[W]]
+}
+
+// Reconciler reconciles the objects of a kind. Safe for concurrent use, but for the same object.
+type Reconciler[T client.Object, M, W any] struct {
+	kind     Kind[T, M, W]
+	memories memories[M]
+}
+
+// For returns the reconciler of a kind.
+func For[T client.Object, M, W any](kind Kind[T, M, W]) *Reconciler[T, M, W] {
+	if kind.Remember == nil {
+		kind.Remember = func(T) *M { return new(M) }
+	}
+	if kind.Forget == nil {
+		kind.Forget = func(types.NamespacedName, *M) {}
+	}
+	return &Reconciler[T, M, W]{kind: kind}
+}
+
+// Reconcile makes one pass.
+func (r *Reconciler[T, M, W]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if r.kind.Begin != nil {
+		if err := r.kind.Begin(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	pass := &Pass[T, M]{Key: request.NamespacedName, Object: r.kind.New(), Now: r.kind.Clock.Now()}
+	err := r.kind.Client.Get(ctx, pass.Key, pass.Object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return r.gone(ctx, pass.Key)
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("get %s: %w", r.kind.Name, err)
+	}
+	if r.kind.Log != nil {
+		ctx = r.kind.Log(ctx, pass.Object)
+	}
+	pass.Memory = r.MemoryOf(pass.Object)
+	world, err := r.kind.Observe(ctx, pass)
+	if err == nil {
+		if rule := First(r.kind.Rules, world); rule != nil {
+			err = rule.Do(ctx, world)
+		}
+	}
+	result, err := pass.Requeue.Result(err)
+	result.Priority = pass.Priority
+	return result, err
+}
+
+// gone ends the life of an object that doesn't exist.
+func (r *Reconciler[T, M, W]) gone(ctx context.Context, key types.NamespacedName) (result ctrl.Result, err error) {
+	memory := r.memories.get(key)
+	if r.kind.Gone != nil {
+		result, err = r.kind.Gone(ctx, key, memory)
+	}
+	if err == nil && memory != nil {
+		r.memories.drop(key)
+		r.kind.Forget(key, memory)
+	}
+	return result, err
+}
+
+// MemoryOf returns what is remembered of an object. What is remembered of a former one of its name is dropped.
+func (r *Reconciler[T, M, W]) MemoryOf(object T) *M {
+	key := client.ObjectKeyFromObject(object)
+	memory, former, fresh := r.memories.of(key, object.GetUID(), func() *M { return r.kind.Remember(object) })
+	if fresh && former != nil {
+		r.kind.Forget(key, former)
+	}
+	return memory
+}
+
+// EachMemory calls do with what is remembered of each object. Passes may be using it: do may only read what they never change. It must not
+// call the Reconciler.
+func (r *Reconciler[T, M, W]) EachMemory(do func(types.NamespacedName, *M)) { r.memories.each(do) }
+
+// memories holds what a controller remembers of each of its objects between passes: only what limits rates and waits, or saves work, and
+// may be lost in a restart. An object is reconciled by one worker at a time, so only the map has a lock. The zero value is empty.
+type memories[M any] struct {
+	mu      sync.Mutex
+	objects map[types.NamespacedName]remembered[M]
+}
+
+// remembered is what is remembered of the object with this UID.
+type remembered[M any] struct {
+	uid    types.UID
+	memory *M
+}
+
+// of returns what is remembered of the object with that UID. fresh reports that this very object was not seen before, so that memory is
+// what remember returns; former is then what was remembered of another one of its name, which may have been deleted and created again
+// between two passes.
+func (m *memories[M]) of(key types.NamespacedName, uid types.UID, remember func() *M) (memory, former *M, fresh bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.objects[key]
+	if known.memory != nil && known.uid == uid {
+		return known.memory, nil, false
+	}
+	if m.objects == nil {
+		m.objects = map[types.NamespacedName]remembered[M]{}
+	}
+	memory = remember()
+	m.objects[key] = remembered[M]{uid, memory}
+	return memory, known.memory, true
+}
+
+// get returns what is remembered under a name, nil if nothing is.
+func (m *memories[M]) get(key types.NamespacedName) *M {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.objects[key].memory
+}
+
+func (m *memories[M]) drop(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.objects, key)
+}
+
+func (m *memories[M]) each(do func(types.NamespacedName, *M)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, known := range m.objects {
+		do(key, known.memory)
+	}
+}

@@ -1,0 +1,202 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ledger is a kind whose passes write down what they do. Its objects are ConfigMaps.
+type ledger struct {
+	*testing.T
+	there  map[types.NamespacedName]*corev1.ConfigMap
+	done   []string
+	broken map[string]error
+	kind   Kind[*corev1.ConfigMap, memory, *world]
+	passes *Reconciler[*corev1.ConfigMap, memory, *world]
+}
+
+type memory struct{ passes int }
+
+type world struct {
+	*Pass[*corev1.ConfigMap, memory]
+}
+
+var key = types.NamespacedName{Namespace: "a", Name: "object"}
+
+func newLedger(t *testing.T) *ledger {
+	t.Helper()
+	l := &ledger{T: t, there: map[types.NamespacedName]*corev1.ConfigMap{}, broken: map[string]error{}}
+	small := func(w *world) bool { return len(w.Object.Data) < 2 }
+	reported := func(step Step[*world]) Step[*world] {
+		return Reported(func(_ context.Context, _ *world, failure error) error { return errors.Join(failure, l.do("report")) }, step)
+	}
+	l.kind = Kind[*corev1.ConfigMap, memory, *world]{
+		Name: "ConfigMap", New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		Client: l, Clock: clocktesting.NewFakePassiveClock(time.Unix(100, 0)),
+		Begin: func(context.Context) error { return l.broken["begin"] },
+		Remember: func(object *corev1.ConfigMap) *memory {
+			l.done = append(l.done, "remember "+string(object.UID))
+			return &memory{}
+		},
+		Forget: func(types.NamespacedName, *memory) { l.done = append(l.done, "forget") },
+		Gone: func(_ context.Context, _ types.NamespacedName, m *memory) (ctrl.Result, error) {
+			if m == nil {
+				return ctrl.Result{}, l.do("gone, unknown")
+			}
+			return ctrl.Result{RequeueAfter: time.Minute}, l.do("gone")
+		},
+		Observe: func(_ context.Context, p *Pass[*corev1.ConfigMap, memory]) (*world, error) {
+			p.Memory.passes++
+			return &world{p}, l.broken["observe"]
+		},
+		Rules: []Rule[*world, Step[*world]]{
+			When("it is being deleted", func(w *world) bool { return w.Object.DeletionTimestamp != nil }, Nothing[*world]),
+			When("it is small", small, reported(InOrder(l.step("first"), l.step("second")))),
+			When("it is large", func(w *world) bool { return !small(w) }, Each(l.step("one"), l.step("other"))),
+		},
+	}
+	l.passes = For(l.kind)
+	return l
+}
+
+func (l *ledger) do(what string) error {
+	l.done = append(l.done, what)
+	return l.broken[what]
+}
+
+func (l *ledger) step(name string) Step[*world] {
+	return func(_ context.Context, w *world) error {
+		w.Requeue.After(time.Hour)
+		return l.do(name)
+	}
+}
+
+// Get reads from there, the way a cache does.
+func (l *ledger) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	found, is := l.there[key]
+	if !is {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
+	}
+	found.DeepCopyInto(object.(*corev1.ConfigMap))
+	return l.broken["get"]
+}
+
+// List is of no use here.
+func (l *ledger) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// pass makes a pass, and returns what it did.
+func (l *ledger) pass() (done []string, result ctrl.Result, err error) {
+	l.done = nil
+	result, err = l.passes.Reconcile(l.Context(), ctrl.Request{NamespacedName: key})
+	return l.done, result, err
+}
+
+// object puts the object there.
+func (l *ledger) object(uid types.UID, keys ...string) {
+	data := map[string]string{}
+	for _, k := range keys {
+		data[k] = ""
+	}
+	l.there[key] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid}, Data: data}
+}
+
+func (l *ledger) want(after time.Duration, want ...string) {
+	l.Helper()
+	done, result, err := l.pass()
+	if err != nil || !slices.Equal(done, want) || result.RequeueAfter != after {
+		l.Errorf("did %q, then requeued after %s: %v; want %q, and %s", done, result.RequeueAfter, err, want, after)
+	}
+}
+
+func TestTheFirstRuleThatAppliesDecides(t *testing.T) {
+	l := newLedger(t)
+	l.object("1")
+	l.want(time.Hour, "remember 1", "first", "second", "report")
+	l.object("1", "some", "more")
+	l.want(time.Hour, "one", "other")
+	l.there[key].DeletionTimestamp = &metav1.Time{Time: time.Unix(99, 0)}
+	l.want(0)
+}
+
+func TestAMemoryIsOfOneObjectUntilThatIsGone(t *testing.T) {
+	l := newLedger(t)
+	l.object("1")
+	l.want(time.Hour, "remember 1", "first", "second", "report")
+	l.want(time.Hour, "first", "second", "report")
+	l.passes.EachMemory(func(_ types.NamespacedName, m *memory) {
+		if m.passes != 2 {
+			t.Errorf("%d passes are remembered, want 2", m.passes)
+		}
+	})
+	l.object("2") // it was deleted and created again between two passes
+	l.want(time.Hour, "remember 2", "forget", "first", "second", "report")
+	delete(l.there, key)
+	l.broken["gone"] = errors.New("not yet")
+	if done, _, err := l.pass(); err == nil || !slices.Equal(done, []string{"gone"}) {
+		t.Errorf("did %q: %v; want the memory kept, and an error", done, err)
+	}
+	delete(l.broken, "gone")
+	l.want(time.Minute, "gone", "forget")
+	l.want(0, "gone, unknown")
+}
+
+func TestWhatFailsEndsThePass(t *testing.T) {
+	failure := errors.New("broken")
+	for name, test := range map[string]struct {
+		where string
+		keys  []string
+		want  []string
+	}{
+		"the beginning":            {where: "begin"},
+		"the read":                 {where: "get"},
+		"the observation":          {where: "observe"},
+		"a step":                   {where: "first", want: []string{"first", "report"}},
+		"the report":               {where: "report", want: []string{"first", "second", "report"}},
+		"one of independent steps": {where: "one", keys: []string{"some", "more"}, want: []string{"one", "other"}},
+		"a later step":             {where: "second", want: []string{"first", "second", "report"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t)
+			l.object("1", test.keys...)
+			l.passes.MemoryOf(l.there[key])
+			l.broken[test.where] = failure
+			done, result, err := l.pass()
+			if !errors.Is(err, failure) || !slices.Equal(done, test.want) || result.RequeueAfter != 0 {
+				t.Errorf("did %q, requeued after %s: %v; want %q and the failure", done, result.RequeueAfter, err, test.want)
+			}
+		})
+	}
+}
+
+func TestAWriteThatWasOvertakenIsTriedAgainWithoutAnError(t *testing.T) {
+	l := newLedger(t)
+	l.object("1")
+	l.broken["first"] = apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, key.Name, errors.New("changed"))
+	l.want(behindPause, "remember 1", "first", "report")
+}
+
+func TestAPassKeepsItsPriority(t *testing.T) {
+	l := newLedger(t)
+	l.object("1")
+	observe := l.kind.Observe
+	l.kind.Observe = func(ctx context.Context, p *Pass[*corev1.ConfigMap, memory]) (*world, error) {
+		p.Priority = new(7)
+		return observe(ctx, p)
+	}
+	l.passes = For(l.kind)
+	if _, result, err := l.pass(); err != nil || result.Priority == nil || *result.Priority != 7 {
+		t.Errorf("result %+v, %v; want priority 7", result, err)
+	}
+}
