@@ -102,10 +102,10 @@ e2e: preflight ## Install the charts on a real cluster, run jobs, upgrade, unins
 	go test -count 1 -timeout 24m -parallel $(E2E_PARALLEL) -v $(ROOT_TESTS)
 
 SCENARIO  ?= burst
-LOAD_LINE  = $(if $(N),-n $(N)) $(if $(JSON),-json $(abspath $(JSON))) $(LOAD)
+LOAD_LINE  = $(if $(N),-n $(N)) $(if $(SETS),-sets $(SETS)) $(if $(JSON),-json $(abspath $(JSON))) $(LOAD)
 
 .PHONY: load
-load: preflight ## Measure under load: SCENARIO=burst|latency|churn|sets|hang|limit|drain|idle|soak|big N=1000 JSON=file LOAD='more flags'
+load: preflight ## Measure under load: SCENARIO=burst|latency|churn|sets|hang|limit|drain|idle|soak|big N=1000 SETS=60 JSON=file LOAD='more flags'
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -timeout 90m -v -run '^TestLoad$$' ./test/load -args -scenario $(SCENARIO) $(LOAD_LINE)
 
 .PHONY: load-check

@@ -40,6 +40,16 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	})
 }
 
+// APIServerID returns the process ID of kube-apiserver, 0 if it doesn't run.
+func (c *Cluster) APIServerID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if running := c.processes["kube-apiserver"]; running != nil {
+		return running.ID()
+	}
+	return 0
+}
+
 // kill ends a program of the control plane with SIGKILL. It does nothing if the program does not run.
 func (c *Cluster) kill(program string) error {
 	c.mu.Lock()

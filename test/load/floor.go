@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
 )
 
 const (
@@ -25,12 +26,15 @@ const (
 	warmUp = 100
 )
 
-// floor returns how long it takes to create the objects of n runners if nothing has to be decided: the runner object, a wait of
-// one JIT latency, the Secret and the pod.
-func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) time.Duration {
+// plain is what a plain client takes: how long, and how much of the API server's CPU.
+type plain struct{ took, apiServer time.Duration }
+
+// floor returns what it takes to create the objects of n runners if nothing has to be decided: the runner object, a wait of one JIT
+// latency, the Secret and the pod.
+func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) plain {
 	t.Helper()
 	namespace := cluster.NewNamespace(t)
-	began := time.Now()
+	used, began := rig.APIServerUsage(cluster), time.Now()
 	places, errs := make(chan struct{}, floorInFlight), make(chan error, n)
 	var runners sync.WaitGroup
 	for i := range n {
@@ -41,7 +45,7 @@ func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) ti
 		})
 	}
 	runners.Wait()
-	took := time.Since(began)
+	result := plain{took: time.Since(began), apiServer: rig.APIServerUsage(cluster).CPU - used.CPU}
 	close(errs)
 	for err := range errs {
 		if err != nil {
@@ -49,7 +53,7 @@ func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) ti
 		}
 	}
 	removeFloor(t, cluster.Client(), namespace)
-	return took
+	return result
 }
 
 func makeRunner(ctx context.Context, c client.Client, namespace, name string, jit time.Duration) error {

@@ -29,6 +29,7 @@ type measurement struct {
 	requests          rig.Requests
 	gitHub            map[string]int
 	manager, listener rig.Usage
+	apiServer         rig.Usage
 	// endProfiles ends the profiles that began with the measurement.
 	endProfiles func()
 }
@@ -38,8 +39,8 @@ func begin(t *testing.T, r *rig.Rig) *measurement {
 	t.Helper()
 	return &measurement{
 		t: t, rig: r, known: len(r.GitHub.Jobs("completed")), requests: r.Requests(), gitHub: gitHubCalls(r),
-		manager: r.Usage(rig.ManagerProgram), listener: r.Usage(rig.ListenerProgram), began: time.Now(),
-		endProfiles: func() {},
+		manager: r.Usage(rig.ManagerProgram), listener: r.Usage(rig.ListenerProgram), apiServer: rig.APIServerUsage(r.Cluster),
+		began: time.Now(), endProfiles: func() {},
 	}
 }
 
@@ -79,12 +80,14 @@ func (m *measurement) awaitCompleted(jobs int) {
 func (m *measurement) end(result *Result) {
 	m.t.Helper()
 	manager, listener := m.rig.Usage(rig.ManagerProgram), m.rig.Usage(rig.ListenerProgram)
+	apiServer := rig.APIServerUsage(m.rig.Cluster)
 	m.endProfiles()
 	jobs := m.jobs()
 	m.times(result, jobs)
 	m.count(result)
 	result.Manager = processOf(m.manager, manager, result.Runners)
 	result.Listener = processOf(m.listener, listener, result.Runners)
+	result.APIServer = processOf(m.apiServer, apiServer, result.Runners)
 }
 
 // jobs returns the completed jobs that have been queued since the beginning.

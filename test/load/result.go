@@ -23,8 +23,9 @@ type Result struct {
 	JITLatency float64 `json:"jitLatency"`
 	Latency    float64 `json:"latency"`
 
-	// Floor has the times of the plain client, before and after the load.
-	Floor []float64 `json:"floor,omitempty"`
+	// Floor has the times of the plain client, before and after the load, and FloorCPU what it has cost the API server per runner.
+	Floor    []float64 `json:"floor,omitempty"`
+	FloorCPU []float64 `json:"floorCPU,omitempty"`
 	// Created is the time from queueing a job to the creation of its runner's pod, AllCreated that to the creation of the last
 	// pod. Ratio is AllCreated divided by the mean of Floor.
 	Created    Spread  `json:"created"`
@@ -58,6 +59,11 @@ type Result struct {
 
 	Manager  Process `json:"manager"`
 	Listener Process `json:"listener"`
+	// APIServer is what the API server has used, requests of the simulated node and of the measurement itself included.
+	APIServer Process `json:"apiServer"`
+
+	// Single is the same load on a single scale set, in the scenarios that have many.
+	Single *Result `json:"single,omitempty"`
 
 	// Notes are figures that only one scenario has.
 	Notes map[string]string `json:"notes,omitempty"`
@@ -101,7 +107,7 @@ func (r Result) String() string {
 	}
 	row("scenario", "%s: %d jobs, %d CPUs, JIT %.2f s, other calls %.2f s", r.Scenario, r.Jobs, r.CPUs, r.JITLatency, r.Latency)
 	if len(r.Floor) > 0 {
-		row("floor", "%.2f s", r.Floor)
+		row("floor", "%.2f s, %.1f ms CPU of the API server per runner", r.Floor, r.FloorCPU)
 		row("all pods created", "%.2f s: %.2f times the floor", r.AllCreated, r.Ratio)
 	}
 	if r.Jobs > 0 {
@@ -110,11 +116,24 @@ func (r Result) String() string {
 	row("runners", "%d, too many: %d, leaked: %d, refused requests: %d", r.Runners, r.OverCreated, len(r.Leaked), len(r.Refused))
 	row("manager", "%s", r.Manager)
 	row("listener", "%s", r.Listener)
+	row("API server", "%s", r.APIServer)
+	if r.Single != nil {
+		r.compare(row)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Notes)) {
 		row(name, "%s", r.Notes[name])
 	}
 	r.counts(row)
 	return table.String()
+}
+
+// compare adds the rows about the same load on a single set.
+func (r Result) compare(row func(name, format string, values ...any)) {
+	single := r.Single
+	row("the single set", "all pods created in %.2f s: %.2f times the floor; created p99 %.2f s, gone p99 %.2f s", single.AllCreated, single.Ratio, single.Created.P99, single.Gone.P99)
+	row("  per runner", "%.2f API requests; CPU: manager %.1f ms, API server %.1f ms", single.RequestsPerRunner, single.Manager.CPUPerRunner, single.APIServer.CPUPerRunner)
+	row("many sets over the single one", "created p99 %.2f, gone p99 %.2f, API server's CPU %.2f",
+		r.Created.P99/single.Created.P99, r.Gone.P99/single.Gone.P99, r.APIServer.CPUPerRunner/single.APIServer.CPUPerRunner)
 }
 
 // perRunner adds the rows about what only jobs cause.
@@ -147,6 +166,15 @@ func (r Result) write(path string) error {
 		return fmt.Errorf("encode the result: %w", err)
 	}
 	return os.WriteFile(path, append(content, '\n'), 0o600)
+}
+
+// over compares the creation of all pods with the plain client's, before and after the load.
+func (r *Result) over(jobs int, before, after plain) {
+	r.Floor = []float64{seconds(before.took), seconds(after.took)}
+	for _, one := range []plain{before, after} {
+		r.FloorCPU = append(r.FloorCPU, float64(one.apiServer.Milliseconds())/float64(max(1, jobs)))
+	}
+	r.Ratio = r.AllCreated / ((r.Floor[0] + r.Floor[1]) / 2)
 }
 
 // newResult returns a result with what is known before the measurement.

@@ -43,9 +43,7 @@ func burst(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	r.QueueJobs(jobs, s.job)
 	m.awaitJobs(jobs)
 	m.end(&result)
-	after := floor(t, cluster, jobs, s.jit)
-	result.Floor = []float64{seconds(before), seconds(after)}
-	result.Ratio = result.AllCreated / ((result.Floor[0] + result.Floor[1]) / 2)
+	result.over(jobs, before, floor(t, cluster, jobs, s.jit))
 	return result
 }
 

@@ -40,6 +40,8 @@ func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, 
 	if other != "" {
 		options.AllowedAddresses = []string{other}
 	}
+	floor(t, cluster, warmUp, 0)
+	before := floor(t, cluster, total, s.jit)
 	r := rig.Start(t, cluster, options)
 	names := make([]string, s.sets)
 	for i := range names {
@@ -65,8 +67,10 @@ func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, 
 	m.awaitJobs(total)
 	result.Jobs += others
 	m.end(&result)
-	result.Notes["the single set: created"] = alone.Created.String()
-	result.Notes["p99 over the single set's"] = fmt.Sprintf("%.2f", result.Created.P99/alone.Created.P99)
+	after := floor(t, cluster, total, s.jit)
+	alone.over(total, before, after)
+	result.over(total, before, after)
+	result.Single = &alone
 	return result
 }
 

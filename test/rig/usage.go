@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
 // Program is one of the product's programs.
@@ -43,6 +45,16 @@ func (r *Rig) Usage(program Program) Usage {
 			used.ResidentPeak += one.ResidentPeak
 		}
 	}
+	return used
+}
+
+// APIServerUsage returns what the cluster's API server has used. It reads Linux's /proc and finds no process elsewhere.
+func APIServerUsage(cluster *testkube.Cluster) Usage {
+	used, err := usageOf(filepath.Join("/proc", strconv.Itoa(cluster.APIServerID())))
+	if err != nil {
+		return Usage{}
+	}
+	used.Processes = 1
 	return used
 }
 

@@ -47,6 +47,9 @@ func (p *Process) run(started chan<- error) {
 	close(p.done)
 }
 
+// ID returns the program's process ID.
+func (p *Process) ID() int { return p.command.Process.Pid }
+
 // Done is closed when the program has ended and is reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
