@@ -38,7 +38,7 @@ type dependencies struct {
 	// client refuses objects that can't be decoded.
 	client   client.Client
 	pool     *pool.Pool
-	removed  *registrations.Removals
+	verdicts *registrations.Verdicts
 	provider *credentials.Provider
 	clients  githubClients
 	clock    wallclock.Clock
@@ -51,7 +51,7 @@ func newDependencies(mgr ctrl.Manager, options Options) (dependencies, error) {
 	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient())}
 	d.clock = wallclock.System()
 	d.recorder = report.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
-	d.pool, d.removed = pool.New(pool.Limit, d.clock), registrations.NewRemovals(d.clock)
+	d.pool, d.verdicts = pool.New(pool.Limit, d.clock), registrations.NewVerdicts(d.clock)
 	var err error
 	if d.provider, err = newProvider(mgr, options, d.clock); err != nil {
 		return dependencies{}, err
@@ -159,7 +159,7 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 		},
 		Proxy:            d.provider.ProxyData,
 		Pool:             d.pool,
-		Removed:          d.removed,
+		Verdicts:         d.verdicts,
 		Recorder:         d.recorder,
 		Clock:            d.clock,
 		Workers:          setWorkers,
@@ -177,7 +177,7 @@ func (d dependencies) ephemeralRunner(admit func(types.UID, types.NamespacedName
 			return d.clients.clientFor(ctx, reference)
 		},
 		Pool:     d.pool,
-		Removed:  d.removed,
+		Verdicts: d.verdicts,
 		Recorder: d.recorder,
 		Clock:    d.clock,
 		Workers:  max(d.options.RunnerWorkers, defaultRunnerWorkers),

@@ -38,8 +38,8 @@ type GitHub interface {
 type Options struct {
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
-	// Removed is told which registrations GitHub has removed. It may be nil.
-	Removed *Removals
+	// Verdicts is told which registrations GitHub has removed, or refused to remove because of a job.
+	Verdicts *Verdicts
 	// Reader reads from the API server.
 	Reader   client.Reader
 	Pool     *pool.Pool
@@ -60,7 +60,7 @@ const (
 	longestQuestionPause = time.Minute
 )
 
-// Answer is what GitHub answers about a runner.
+// Answer is what GitHub answers about a runner, or what follows from that.
 type Answer int
 
 const (
@@ -72,6 +72,10 @@ const (
 	// A 404 that does not name GitHub's exception may come from a gateway in between, so less follows from it.
 	PerhapsRemoved
 	PerhapsMissing
+	// NoJob: the runner exited without ever having had a job; GitHub would have removed its record after one. NoKnownJob: the same, as
+	// far as is known, because GitHub can't tell.
+	NoJob
+	NoKnownJob
 )
 
 // Answers are what GitHub has answered about a registration, and when it was asked. They are lost in a restart: then GitHub is asked
@@ -149,15 +153,15 @@ type question struct {
 // Questions asks GitHub about runners in the background and keeps the answers until the next pass. At most one question about a
 // registration is under way.
 type Questions struct {
-	github  func(context.Context, credentials.Reference) (GitHub, error)
-	removed *Removals
-	calls   *pool.Calls[question, Answer]
+	github   func(context.Context, credentials.Reference) (GitHub, error)
+	verdicts *Verdicts
+	calls    *pool.Calls[question, Answer]
 }
 
 // NewQuestions returns Questions, none of which is asked.
 func NewQuestions(options Options) *Questions {
 	return &Questions{
-		github: options.GitHub, removed: options.Removed,
+		github: options.GitHub, verdicts: options.Verdicts,
 		calls: pool.NewCalls[question, Answer](options.Pool, options.Clock, func(q question) { options.Wake(q.set) }),
 	}
 }
@@ -184,11 +188,12 @@ func (q *Questions) ask(
 			return None, fmt.Errorf("ask GitHub about runner %s: %w", about.Name, err)
 		}
 		said, err := do(ctx, github, about)
-		if said == Removed || said == Missing && about.Ended {
-			q.removed.Note(about.Runner, about.ID)
+		verdict := said
+		if said == Missing && about.Ended {
+			verdict = Removed
 		}
-		if said == Busy {
-			q.removed.NoteBusy(types.NamespacedName{Namespace: key.Namespace, Name: about.Name}, about.Runner, about.ID)
+		if verdict == Removed || verdict == Busy {
+			q.verdicts.Give(types.NamespacedName{Namespace: key.Namespace, Name: about.Name}, about.Registration, verdict)
 		}
 		return said, err
 	})

@@ -58,15 +58,15 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 	s.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}, &corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourceGet: readLive}).Build()
-	removed := registrations.NewRemovals(clock.RealClock{})
+	verdicts := registrations.NewVerdicts(clock.RealClock{})
 	s.set = ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
-		Client: s.api, Reader: s.api, Pool: workers, Removed: removed, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
+		Client: s.api, Reader: s.api, Pool: workers, Verdicts: verdicts, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
 		GitHub: func(context.Context, credentials.Reference) (ephemeralrunnerset.GitHub, error) { return s.github, nil },
 		Proxy:  func(context.Context, credentials.Reference) (map[string][]byte, error) { return nil, nil },
 	})
 	s.watch.Handler = s.set.RunnerEvents()
 	s.runner = ephemeralrunner.NewController(ephemeralrunner.Options{
-		Client: s.api, Reader: s.api, Pool: workers, Removed: removed, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
+		Client: s.api, Reader: s.api, Pool: workers, Verdicts: verdicts, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
 		GitHub:      func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) { return s.github, nil },
 		JobMetadata: true, JobProtection: true,
 	})

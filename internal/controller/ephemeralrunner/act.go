@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // step does what the runner needs now, and returns when to reconcile it again.
@@ -110,9 +110,9 @@ func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	if p.provisioning.Running {
 		return time.Time{}, nil // see plan
 	}
-	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.deleteHooked(ctx, p), c.reportExitedIdle(ctx, p))
+	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.deleteHooked(ctx, p), c.failExitedIdle(ctx, p))
 	told := p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() && p.Status.LostCause == ""
-	if told || p.memory.MayHaveJob(&p.Status) || p.memory.Unregistered(p.EphemeralRunner, c.beganAt) || c.options.Removed.Has(p.UID, p.memory.RunnerID) {
+	if told || p.memory.MayHaveJob(&p.Status) || p.memory.Unregistered(p.EphemeralRunner, c.beganAt) || c.verdict(p) == registrations.Removed {
 		return time.Time{}, err
 	}
 	ask, at := c.removal(p).AskAgain(c.options.Clock.Now())
@@ -122,14 +122,17 @@ func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	return at, err
 }
 
-// reportExitedIdle completes what the runner's set has begun. The set marks a runner that has succeeded without a job as
-// failed: it writes phase, reason and message, while the conditions still say that the runner has succeeded.
-func (c *Controller) reportExitedIdle(ctx context.Context, p *pass) error {
-	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
-	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || ready == nil || ready.Reason != reasonCompleted {
+// failExitedIdle writes that a runner has failed that exited without a job. Its set finds that out: GitHub keeps its record.
+func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
+	status, verdict := &p.Status, c.options.Verdicts.Of(registrations.Registration{Runner: p.UID})
+	idle := status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !status.HadJob() && !status.JobCompleted() && !p.memory.MayHaveJob(status)
+	if verdict == registrations.None || !idle {
 		return nil
 	}
-	return c.patchStatus(ctx, p, p.EphemeralRunner.DeepCopy(), runnerFailed(rules.Decision{Reason: p.Status.Reason, Message: p.Status.Message}))
+	before := p.EphemeralRunner.DeepCopy()
+	d := rules.ExitedIdle(&p.Spec.PodSpec, verdict == registrations.NoJob)
+	status.Phase, status.Reason, status.Message = v1alpha1.EphemeralRunnerPhaseFailed, d.Reason, d.Message
+	return c.patchStatus(ctx, p, before, runnerFailed(d))
 }
 
 // deleteRunner deletes the object of a runner that is no longer needed or must be replaced. It deletes the pod first, because
@@ -353,7 +356,7 @@ func (c *Controller) markJob(ctx context.Context, p *pass) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	// A job was reported, or GitHub has refused to remove the registration because of one.
-	busy := m.MayHaveJob(&p.Status) || c.removal(p).Busy() || c.options.Removed.Busy(p.UID, m.RunnerID)
+	busy := m.MayHaveJob(&p.Status) || c.removal(p).Busy() || c.verdict(p) == registrations.Busy
 	return c.marker.Mark(ctx, &mark.Job{
 		Runner: p.EphemeralRunner, Pod: p.pod, Busy: busy, Up: c.options.Clock.Now().Sub(m.StartedAt),
 		Written: &m.Pod.Marked, DeniedAt: &m.DeniedAt,

@@ -47,9 +47,8 @@ type Options struct {
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	// Pool runs the calls to GitHub, and the creation of Secret and Pod that follows a registration.
 	Pool *pool.Pool
-	// Removed holds the registrations that GitHub has removed, or refused to remove, at the request of the runner's set. It may
-	// be nil.
-	Removed  *registrations.Removals
+	// Verdicts has what the runners' sets have found out about them.
+	Verdicts *registrations.Verdicts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Workers is the number of runners reconciled at once. No pass waits for GitHub, so a few are enough.
@@ -91,7 +90,6 @@ type remembered struct {
 func NewController(options Options) *Controller {
 	c := &Controller{options: options, reports: mark.NewGate(options.Pool), memories: map[types.NamespacedName]*remembered{}}
 	wake := func(k calls.Key) { c.waker.Wake(k.NamespacedName) }
-	options.Removed.WhenBusy(c.waker.Wake)
 	c.marker = mark.New(mark.Options{Client: options.Client, Recorder: options.Recorder, Clock: options.Clock, Gate: c.reports,
 		JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
 	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub, Pool: options.Pool,

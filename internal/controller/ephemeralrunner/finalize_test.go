@@ -19,6 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // started brings the runner to Running.
@@ -59,7 +60,7 @@ func TestRunnerThatItsSetHadRemovedNeedsNoOtherCall(t *testing.T) {
 	for id, calls := range map[int][]string{101: nil, 100: {"remove 101"}} {
 		inBubble(t, func(f *fixture) {
 			f.started()
-			f.removed.Note("runner-uid", id)
+			f.verdicts.Give(runnerKey, registrations.Registration{Runner: "runner-uid", ID: id}, registrations.Removed)
 			f.delete()
 			f.settle()
 			f.wantCalls(calls...)

@@ -44,7 +44,7 @@ type fixture struct {
 	recorder   *events.FakeRecorder
 	controller *Controller
 	workers    *pool.Pool
-	removed    *registrations.Removals
+	verdicts   *registrations.Verdicts
 	// What is behind these may be replaced while the controller has them.
 	cache *shownClient
 	live  *shownReader
@@ -62,7 +62,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers,
-			removed: registrations.NewRemovals(clock.RealClock{})}
+			verdicts: registrations.NewVerdicts(clock.RealClock{})}
 		scheme := kinds.Scheme()
 		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(scheme).Build()}
 		f.restart()
@@ -82,7 +82,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 func (f *fixture) restart() {
 	f.cache, f.live, f.clock = &shownClient{f.api}, &shownReader{f.api}, &shownClock{clock.RealClock{}}
 	f.controller = NewController(Options{
-		Client: f.cache, Reader: f.live, Pool: f.workers, Removed: f.removed, Recorder: f.recorder, Clock: f.clock, Version: "1.2.3",
+		Client: f.cache, Reader: f.live, Pool: f.workers, Verdicts: f.verdicts, Recorder: f.recorder, Clock: f.clock, Version: "1.2.3",
 		JobMetadata: true, JobProtection: true,
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f.github, f.github.unresolved },
 	})

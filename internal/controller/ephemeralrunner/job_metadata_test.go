@@ -23,6 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // startJob reports an ordinary job, as the listener would.
@@ -132,7 +133,9 @@ func TestNoTemplateMakesAPodBusy(t *testing.T) {
 // so, to the runner's set or to this controller. The report, when it comes, adds what job it is.
 func TestARunnerThatGitHubCallsBusyIsMarked(t *testing.T) {
 	for asks, ask := range map[string]func(*fixture){
-		"its set": func(f *fixture) { f.removed.NoteBusy(runnerKey, f.runner().UID, 101) },
+		"its set": func(f *fixture) {
+			f.verdicts.Give(runnerKey, registrations.Registration{Runner: f.runner().UID, ID: 101}, registrations.Busy)
+		},
 		"this controller": func(f *fixture) {
 			f.github.remove = actions.ErrJobStillRunning
 			f.delete()

@@ -51,7 +51,7 @@ type simulation struct {
 	failed     int  // calls to GitHub in a row
 
 	turns      turns
-	removed    *registrations.Removals
+	verdicts   *registrations.Verdicts
 	setRemoved bool // the set has had GitHub remove the registration
 }
 
@@ -92,9 +92,9 @@ func (s *simulation) restart() {
 	if s.late > 0 {
 		s.late = (s.late + 1) % 3 // a report that is late by two managers would be attributed to the pod that the second one finds
 	}
-	s.removed, s.setRemoved = registrations.NewRemovals(clock.RealClock{}), false
+	s.verdicts, s.setRemoved = registrations.NewVerdicts(clock.RealClock{}), false
 	s.controller = NewController(Options{
-		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s}, Removed: s.removed,
+		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s}, Verdicts: s.verdicts,
 		JobMetadata: true, JobProtection: true,
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return s, nil },
 	})

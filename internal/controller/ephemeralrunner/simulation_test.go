@@ -10,6 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 const (
@@ -90,7 +91,7 @@ func (s *simulation) removeBySet() {
 		return
 	}
 	if s.chance(2) {
-		s.removed.Note(s.runner.UID, s.runnerID)
+		s.verdicts.Give(runnerKey, registrations.Registration{Runner: s.runner.UID, ID: s.runnerID}, registrations.Removed)
 	}
 	s.runnerID, s.setRemoved = 0, true
 }

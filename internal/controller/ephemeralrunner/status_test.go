@@ -14,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // A status that could not be written is written again; its Event is recorded once.
@@ -39,30 +40,76 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 	}, newRunner())
 }
 
-// Its set has marked a runner that succeeded without a job as failed: kstatus and readers of Events must learn that, too.
+// Its set finds out that a runner that succeeded had no job: kstatus and readers of Events must learn that, too.
 func TestRunnerThatItsSetMarksAsFailedIsStalled(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.started().setPod(exits(0))
-		f.settle()
-		f.elapse(rules.ReportGracePeriod)
-		f.settle()
-		f.setStatus(func(r *v1alpha1.EphemeralRunner) {
-			r.Status.Phase, r.Status.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
-			r.Status.Message = "it had no job"
-		})
-		f.api.sent()
-		f.settle()
-		if got := f.api.sent(); got != "patch status EphemeralRunner" {
-			t.Errorf("requests %s, want one that writes the status", got)
-		}
-		f.wantEvent(v1alpha1.ReasonRunnerExitedWithoutJob)
-		for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
-			got := meta.FindStatusCondition(f.runner().Status.Conditions, condition)
-			if got == nil || got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob || got.Message != "it had no job" {
-				t.Errorf("condition %s: %+v", condition, got)
+	for _, test := range []struct {
+		verdict registrations.Answer
+		runner  corev1.Container
+		want    string
+	}{
+		{registrations.NoJob, corev1.Container{Command: []string{"start"}}, "exited with code 0 before it got a job: check the image and its command"},
+		{registrations.NoKnownJob, corev1.Container{Args: []string{"start"}}, "neither a report nor GitHub says that it had a job: check the image"},
+		{registrations.NoJob, corev1.Container{}, "before it got a job: it has no command, and the usual image does not start the runner by itself"},
+	} {
+		inBubble(t, func(f *fixture) {
+			f.exitsIdle()
+			f.verdicts.Give(runnerKey, registrations.Registration{Runner: f.runner().UID}, test.verdict)
+			f.settle()
+			if got := f.api.sent(); got != "patch status EphemeralRunner" {
+				t.Errorf("requests %s, want one that writes the status", got)
 			}
-		}
-	}, newRunner())
+			f.wantEvent(v1alpha1.ReasonRunnerExitedWithoutJob)
+			status := f.runner().Status
+			if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonRunnerExitedWithoutJob || !strings.Contains(status.Message, test.want) {
+				t.Errorf("status %+v, want %q", status, test.want)
+			}
+			for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
+				got := meta.FindStatusCondition(status.Conditions, condition)
+				if got == nil || got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob || got.Message != status.Message {
+					t.Errorf("condition %s: %+v", condition, got)
+				}
+			}
+		}, newRunner(func(r *v1alpha1.EphemeralRunner) {
+			test.runner.Name = v1alpha1.RunnerContainerName
+			r.Spec.PodSpec.Containers = []corev1.Container{test.runner}
+		}))
+	}
+}
+
+// A report may come while the set's verdict is under way.
+func TestOnlyARunnerWithoutAJobIsMarkedAsFailed(t *testing.T) {
+	for name, change := range map[string]func(f *fixture){
+		"its job is reported": func(f *fixture) { f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobID = "1" }) },
+		"its job's end is":    func(f *fixture) { f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult = "succeeded" }) },
+		"GitHub says it has one": func(f *fixture) {
+			f.setStatus(func(r *v1alpha1.EphemeralRunner) { meta.SetStatusCondition(&r.Status.Conditions, jobByGitHub) })
+		},
+		"it is about a former one": func(f *fixture) {
+			f.verdicts.Give(runnerKey, registrations.Registration{Runner: f.runner().UID}, registrations.None)
+			f.verdicts.Give(runnerKey, registrations.Registration{Runner: "former"}, registrations.NoJob)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.exitsIdle()
+				f.verdicts.Give(runnerKey, registrations.Registration{Runner: f.runner().UID}, registrations.NoJob)
+				change(f)
+				f.settle()
+				if phase := f.runner().Status.Phase; phase != v1alpha1.EphemeralRunnerPhaseSucceeded {
+					t.Errorf("phase %s", phase)
+				}
+			}, newRunner())
+		})
+	}
+}
+
+// exitsIdle makes the runner's container exit with 0, and lets the time for a report of a job pass.
+func (f *fixture) exitsIdle() {
+	f.started().setPod(exits(0))
+	f.settle()
+	f.elapse(rules.ReportGracePeriod)
+	f.settle()
+	f.api.sent()
 }
 
 // kubectl wait uses Ready, and kstatus uses Stalled.

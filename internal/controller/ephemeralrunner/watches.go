@@ -33,6 +33,7 @@ type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	c.options.Verdicts.WhenGiven(c.waker.Wake)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunner").
 		Watches(&v1alpha1.EphemeralRunner{}, c.runnerEvents()).

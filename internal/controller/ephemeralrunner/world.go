@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // newPass returns the runner with what the controller remembers of it, after adding what is seen now.
@@ -128,7 +129,7 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 // observeFinalizing gathers what a finalization depends on.
 func (c *Controller) observeFinalizing(p *pass) *rules.Leaving {
 	m, now, removal := p.memory, c.options.Clock.Now(), c.removal(p)
-	if c.options.Removed.Has(p.UID, m.RunnerID) {
+	if c.verdict(p) == registrations.Removed {
 		removal = calls.Progress{Known: true} // at its set's request
 	}
 	pod := p.outcome
@@ -157,6 +158,11 @@ func (c *Controller) removal(p *pass) calls.Progress {
 		return last
 	}
 	return calls.Progress{Known: true, FinishedAt: last.FinishedAt}
+}
+
+// verdict returns what the runner's set has found out about its registration.
+func (c *Controller) verdict(p *pass) registrations.Answer {
+	return c.options.Verdicts.Of(registrations.Registration{Runner: p.UID, ID: p.memory.RunnerID})
 }
 
 // runnerSet returns the set that controls a runner, nil if none that lives does. What the cache lacks may just be late, so the API server

@@ -32,8 +32,8 @@ func (c *Controller) apply(ctx context.Context, p *pass) error {
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
+	c.giveVerdicts(p)
 	err := errors.Join(
-		c.failExitedIdle(ctx, p),
 		c.deleteRunners(ctx, p, p.plan.With(scaling.Delete), false),
 		c.deleteRunners(ctx, p, unregistered, true),
 	)
@@ -154,22 +154,13 @@ func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*rost
 	return err
 }
 
-// failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures. The runner's
-// own controller adds conditions and Event: this patch would replace the runner's whole list of conditions.
-func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
-	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.With(scaling.MarkFailed), func(ctx context.Context, r *roster.Runner) error {
-		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.Name}}
-		before := object.DeepCopy()
-		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
-		object.Status.Reason = v1alpha1.ReasonRunnerExitedWithoutJob
-		spec := &p.set.Spec.EphemeralRunnerSpec.PodSpec
-		if r.Template != p.specHash {
-			spec = &corev1.PodSpec{} // the runner's own isn't known
-		}
-		object.Status.Message = p.state.ExitedIdleMessage(r, spec)
-		_, err := kube.PatchStatus(ctx, c.options.Client, object, before)
-		return client.IgnoreNotFound(err)
-	})
+// giveVerdicts tells the controller of runners which of them exited without a job. It sets their phase to Failed, so that they count as
+// failures.
+func (c *Controller) giveVerdicts(p *pass) {
+	for _, r := range p.plan.With(scaling.MarkFailed) {
+		name := types.NamespacedName{Namespace: p.set.Namespace, Name: r.Name}
+		c.options.Verdicts.Give(name, registrations.Registration{Runner: r.UID}, p.state.ExitedIdleVerdict(r))
+	}
 }
 
 // sampleSuffix ends the name of a sample. It is as long as the random end of a runner's name, which never has an e.

@@ -45,9 +45,8 @@ type Options struct {
 	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
 	// Pool runs the calls to GitHub.
 	Pool *pool.Pool
-	// Removed is told which registrations GitHub has removed, so that the runners' own finalization needn't ask again. It may
-	// be nil.
-	Removed  *registrations.Removals
+	// Verdicts tells the runners' own controller what GitHub has said of their registrations, and which ran without a job.
+	Verdicts *registrations.Verdicts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Workers is the number of sets reconciled at once.
@@ -116,7 +115,7 @@ func NewController(options Options) *Controller {
 		states:       map[types.NamespacedName]*setState{},
 	}
 	asking := registrations.Options{
-		GitHub: options.GitHub, Removed: options.Removed, Reader: options.Reader,
+		GitHub: options.GitHub, Verdicts: options.Verdicts, Reader: options.Reader,
 		Pool: options.Pool, Recorder: options.Recorder, Clock: options.Clock, Wake: c.waker.Wake,
 	}
 	c.questions, c.strays = registrations.NewQuestions(asking), registrations.NewStrays(asking)

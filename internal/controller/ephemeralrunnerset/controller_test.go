@@ -22,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 var (
@@ -213,7 +214,7 @@ func TestSurplusIsRemovedWithGitHubsConsent(t *testing.T) {
 			t.Fatalf("GitHub asked %d times, %d deletions; want 2 and none yet", f.asked, f.requests["delete"])
 		}
 		for _, r := range f.runners() {
-			if !f.removed.Has(r.UID, r.Status.RunnerID) {
+			if !f.deregistered(r.UID, r.Status.RunnerID) {
 				t.Errorf("%s's own finalization would ask again", r.Name)
 			}
 		}
@@ -229,14 +230,14 @@ func TestBusyRunnerIsNotAVictim(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.remove = actions.ErrJobStillRunning
 		var told []string
-		f.removed.WhenBusy(func(runner types.NamespacedName) { told = append(told, runner.String()) })
+		f.verdicts.WhenGiven(func(runner types.NamespacedName) { told = append(told, runner.String()) })
 		f.makeSurplus()
 		for range 3 {
 			f.reconcile()
 		}
-		if r := f.runners()[0]; f.asked != 1 || f.requests["delete"] != 0 || f.removed.Has(r.UID, r.Status.RunnerID) {
+		if r := f.runners()[0]; f.asked != 1 || f.requests["delete"] != 0 || f.deregistered(r.UID, r.Status.RunnerID) {
 			t.Errorf("GitHub asked %d times, %d deletions; want 1 and none, and no removal remembered", f.asked, f.requests["delete"])
-		} else if !f.removed.Busy(r.UID, r.Status.RunnerID) || !slices.Equal(told, []string{r.Namespace + "/" + r.Name}) {
+		} else if f.verdicts.Of(registrations.Registration{Runner: r.UID, ID: r.Status.RunnerID}) != registrations.Busy || !slices.Equal(told, []string{r.Namespace + "/" + r.Name}) {
 			t.Errorf("told of %v that it has a job, want %s: its pod can be evicted until it is marked", told, r.Name)
 		}
 	}, newSet(1))

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -50,10 +48,10 @@ func TestExitedRunnerWithoutARecordIsFinished(t *testing.T) {
 		id := f.runners()[0].UID
 		f.reconcile()
 		f.wantQuestions(1)
-		if f.requests["delete"] != 1 || f.markedFailed() != 0 {
-			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.markedFailed())
+		if f.requests["delete"] != 1 || f.failed != 0 {
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.failed)
 		}
-		if !f.removed.Has(id, 7) {
+		if !f.deregistered(id, 7) {
 			t.Error("its finalization asks GitHub again")
 		}
 	}, newSet(1))
@@ -74,8 +72,8 @@ func TestExitedRunnerIsMissingTwiceWhereGitHubDoesNotSaySoItself(t *testing.T) {
 		f.reconcile()
 		f.reconcile()
 		f.wantQuestions(2)
-		if f.requests["delete"] != 1 || f.markedFailed() != 0 || f.removed.Has(id, 7) {
-			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.markedFailed())
+		if f.requests["delete"] != 1 || f.failed != 0 || f.deregistered(id, 7) {
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.failed)
 		}
 	}, newSet(1))
 }
@@ -93,8 +91,8 @@ func TestExitedRunnerWhoseRecordStaysHasFailed(t *testing.T) {
 		}
 		f.reconcile()
 		f.wantQuestions(3)
-		if got := f.runners()[0].Status; f.markedFailed() != 1 || got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob {
-			t.Errorf("status %+v, want Failed for %s", got, v1alpha1.ReasonRunnerExitedWithoutJob)
+		if got := f.runners()[0].Status; f.failed != 1 || got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Message != "it got no job" {
+			t.Errorf("status %+v, want Failed, and that GitHub has said so", got)
 		}
 	}, newSet(1))
 }
@@ -108,40 +106,29 @@ func TestExitedRunnerWhoseReportIsLateIsFinished(t *testing.T) {
 		controllertest.Elapse(askExitedAgainAfter)
 		f.reconcile()
 		f.wantQuestions(1)
-		if f.requests["delete"] != 1 || f.markedFailed() != 0 {
-			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.markedFailed())
+		if f.requests["delete"] != 1 || f.failed != 0 {
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.failed)
 		}
 	}, newSet(1))
 }
 
-// GitHub's image without a command is a shell, which exits with 0 at once: what is missing is named where people look.
+// GitHub's image without a command is a shell, which exits with 0 at once: what the runners say is missing is named where people look.
 func TestDegradedNamesTheMissingCommand(t *testing.T) {
-	for _, test := range []struct {
-		runner corev1.Container
-		named  bool
-	}{
-		{corev1.Container{Name: v1alpha1.RunnerContainerName, Image: "ghcr.io/actions/actions-runner"}, true},
-		{corev1.Container{Name: v1alpha1.RunnerContainerName, Image: "own", Args: []string{"start"}}, false},
-		{corev1.Container{Name: v1alpha1.RunnerContainerName, Image: "own", Command: []string{"start"}}, false},
-	} {
-		inBubble(t, func(f *fixture) {
-			f.reconcile()
-			for _, r := range f.runners() {
-				r.Status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
-				if err := f.api.Status().Update(t.Context(), &r); err != nil {
-					t.Fatal(err)
-				}
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		for _, r := range f.runners() {
+			r.Status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
+			if err := f.api.Status().Update(t.Context(), &r); err != nil {
+				t.Fatal(err)
 			}
-			f.reconcile()
-			controllertest.Elapse(settleAfterEnd)
-			f.publish(degradedThreshold)
-			f.reconcile()
-			f.reconcile()
-			f.wantDegraded(v1alpha1.ReasonRunnerExitedWithoutJob, map[bool]string{true: "it has no command", false: "check the image and its command"}[test.named])
-		}, newSet(degradedThreshold, func(set *v1alpha1.EphemeralRunnerSet) {
-			set.Spec.EphemeralRunnerSpec.PodSpec.Containers = []corev1.Container{test.runner}
-		}))
-	}
+		}
+		f.reconcile()
+		controllertest.Elapse(settleAfterEnd)
+		f.publish(degradedThreshold)
+		f.reconcile()
+		f.reconcile()
+		f.wantDegraded(v1alpha1.ReasonRunnerExitedWithoutJob, "it has no command")
+	}, newSet(degradedThreshold))
 }
 
 // GitHub's answer that a registration is removed says nothing about the one that the runner has got in the meantime.

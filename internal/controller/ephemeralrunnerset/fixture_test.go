@@ -60,7 +60,7 @@ type fixture struct {
 	controller           *Controller
 	watch                controllertest.RunnerWatch
 	recorder             *events.FakeRecorder
-	removed              *registrations.Removals
+	verdicts             *registrations.Verdicts
 
 	mu       sync.Mutex
 	requests map[string]int
@@ -83,6 +83,8 @@ type fixture struct {
 	// missing is GitHub's answer if it knows no runner, lookedUp is how often it was asked whether it knows one.
 	missing  error
 	lookedUp int
+	// failed is how many runners have failed because they exited without a job.
+	failed int
 	// another is the name of the runner that GitHub has under every id, empty if it is that of the runner here.
 	another string
 }
@@ -90,12 +92,12 @@ type fixture struct {
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
-		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), removed: registrations.NewRemovals(clock.RealClock{}), requests: map[string]int{}}
+		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), verdicts: registrations.NewVerdicts(clock.RealClock{}), requests: map[string]int{}}
 		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.controller = NewController(Options{
-			Client: f.api, Reader: f.api, Pool: workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{},
+			Client: f.api, Reader: f.api, Pool: workers, Verdicts: f.verdicts, Recorder: f.recorder, Clock: clock.RealClock{},
 			GitHub: func(_ context.Context, r credentials.Reference) (registrations.GitHub, error) {
 				if f.github != nil {
 					return f.github(r), nil
@@ -235,6 +237,7 @@ func (f *fixture) pass() (ctrl.Result, error) {
 	}
 	result, err := f.controller.Reconcile(f.Context(), ctrl.Request{NamespacedName: setKey})
 	synctest.Wait()
+	f.markFailed()
 	return result, err
 }
 
@@ -286,8 +289,27 @@ func (f *fixture) set() *v1alpha1.EphemeralRunnerSet {
 	return set
 }
 
-// markedFailed returns how many runners were marked as failed, because they exited without a job.
-func (f *fixture) markedFailed() int { return f.requests["patch status *v1alpha1.EphemeralRunner"] }
+// markFailed plays the runners' own controller: it sets the phase of those that exited without a job. It counts them in failed.
+func (f *fixture) markFailed() {
+	f.Helper()
+	for _, r := range f.runners() {
+		verdict := f.verdicts.Of(registrations.Registration{Runner: r.UID})
+		if verdict == registrations.None || r.Status.Phase != v1alpha1.EphemeralRunnerPhaseSucceeded {
+			continue
+		}
+		r.Status.Phase, r.Status.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
+		r.Status.Message = map[registrations.Answer]string{registrations.NoJob: "it got no job", registrations.NoKnownJob: "it has no command"}[verdict]
+		if err := f.api.Status().Update(f.Context(), &r); err != nil {
+			f.Fatal(err)
+		}
+		f.failed++
+	}
+}
+
+// deregistered reports whether the runner's own controller has been told that GitHub has removed its registration.
+func (f *fixture) deregistered(runner types.UID, id int) bool {
+	return f.verdicts.Of(registrations.Registration{Runner: runner, ID: id}) == registrations.Removed
+}
 
 // publish makes the listener write a figure.
 func (f *fixture) publish(replicas int) {

@@ -70,8 +70,8 @@ func TestMovedSetAsksOnlyWhereItsRunnersAreRegistered(t *testing.T) {
 				if !slices.Equal(asked, test.asked) {
 					t.Errorf("GitHub was asked at %q, want %q", asked, test.asked)
 				}
-				if r := f.runner(first); r.DeletionTimestamp == nil || f.removed.Has(r.UID, r.Status.RunnerID) != (len(test.asked) > 0) {
-					t.Errorf("deleted: %t, noted as removed: %t", r.DeletionTimestamp != nil, f.removed.Has(r.UID, r.Status.RunnerID))
+				if r := f.runner(first); r.DeletionTimestamp == nil || f.deregistered(r.UID, r.Status.RunnerID) != (len(test.asked) > 0) {
+					t.Errorf("deleted: %t, noted as removed: %t", r.DeletionTimestamp != nil, f.deregistered(r.UID, r.Status.RunnerID))
 				}
 			}, newSet(1, func(set *v1alpha1.EphemeralRunnerSet) {
 				set.Spec.EphemeralRunnerSpec.GitHubConfigUrl = "https://github.com/old"

@@ -152,3 +152,19 @@ func (w *World) withPod(pod Outcome) *World {
 func (w *World) deregistered() bool {
 	return !w.Runner.Status.HadJob() && w.Removal.Succeeded()
 }
+
+// ExitedIdle returns why a runner has failed that exited with code 0 without a job; certain is set if GitHub could tell. The usual image also
+// ends so if it can't write its work folder. What its container runs may be left to the image, which may be right for an image of one's own.
+func ExitedIdle(spec *corev1.PodSpec, certain bool) Decision {
+	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
+	if certain {
+		what = "the runner container exited with code 0 before it got a job"
+	}
+	runner := kube.Container(spec, v1alpha1.RunnerContainerName)
+	if runner != nil && len(runner.Command) == 0 && len(runner.Args) == 0 {
+		advice = `it has no command, and the usual image does not start the runner by itself: add command: ["/home/runner/run.sh"] to the template`
+	} else if unwritable := kube.UnwritableWork(spec, v1alpha1.RunnerContainerName); unwritable != "" {
+		advice += "; " + unwritable
+	}
+	return Decision{Step: Fail, Reason: v1alpha1.ReasonRunnerExitedWithoutJob, Message: what + ": " + advice}
+}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -226,24 +225,4 @@ func (h *History) givenUp(p *Plan) wait {
 		return wait{}
 	}
 	return h.failures.blameless
-}
-
-// ExitedIdleMessage says why the runner counts as failed. The usual image also ends with code 0 if it can't write its work folder.
-func (h *History) ExitedIdleMessage(r *roster.Runner, spec *corev1.PodSpec) string {
-	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
-	if h.historyOf(r).recordKept() {
-		what = "the runner container exited with code 0 before it got a job"
-	}
-	if lacksCommand(spec) {
-		advice = `it has no command, and the usual image does not start the runner by itself: add command: ["/home/runner/run.sh"] to the template`
-	} else if unwritable := kube.UnwritableWork(spec, v1alpha1.RunnerContainerName); unwritable != "" {
-		advice += "; " + unwritable
-	}
-	return what + ": " + advice
-}
-
-// lacksCommand reports whether what the runner's container runs is left to its image. That may be right for an image of one's own.
-func lacksCommand(spec *corev1.PodSpec) bool {
-	runner := kube.Container(spec, v1alpha1.RunnerContainerName)
-	return runner != nil && len(runner.Command) == 0 && len(runner.Args) == 0
 }

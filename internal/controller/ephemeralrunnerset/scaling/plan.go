@@ -114,7 +114,7 @@ const (
 	Deregister
 	// LookUp: ask GitHub whether it is registered.
 	LookUp
-	// MarkFailed: it exited with code 0 without ever having had a job; set its phase to Failed.
+	// MarkFailed: it exited with code 0 without ever having had a job; its own controller is told, and sets its phase to Failed.
 	MarkFailed
 )
 

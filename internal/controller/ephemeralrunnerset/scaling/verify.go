@@ -242,6 +242,7 @@ func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 		p.decide(r, Delete)
 	case !h.askable(r), past.recordKept(), !h.now.Before(timeout):
 		p.decide(r, MarkFailed)
+		p.requeueBy(h.now.Add(askAgainAfter)) // unless its status says so by then, it is said again
 	default:
 		p.unexplained = append(p.unexplained, r)
 		p.requeueBy(timeout)
@@ -251,4 +252,12 @@ func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 		}
 		h.ask(p, r, LookUp, asked, askExitedAgainAfter)
 	}
+}
+
+// ExitedIdleVerdict returns what is known of the job of a runner that is marked as failed.
+func (h *History) ExitedIdleVerdict(r *roster.Runner) registrations.Answer {
+	if h.historyOf(r).recordKept() {
+		return registrations.NoJob
+	}
+	return registrations.NoKnownJob
 }
