@@ -11,6 +11,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // Pass is one pass of one object. A kind's world embeds it.
@@ -24,9 +26,13 @@ type Pass[T client.Object, M any] struct {
 	Now time.Time
 	// Requeue is when the next pass comes even if nothing changes.
 	Requeue Earliest
+	dueAt   time.Time // the same as a moment
 	// Priority is that of the next pass if it comes by time or after an error; nil for that of the event that began this one.
 	Priority *int
 }
+
+// RequeueAt asks for another pass at a moment, or at once if that has passed. Zero means never.
+func (p *Pass[T, M]) RequeueAt(moment time.Time) { p.dueAt = kube.EarlierOf(p.dueAt, moment) }
 
 // Kind is how the objects of one kind are reconciled: T is the kind, M what is remembered of an object between passes, and W the world
 // of a pass, which is what its rules decide by. Functions may be nil unless they say otherwise.
@@ -95,6 +101,9 @@ func (r *Reconciler[T, M, W]) Reconcile(ctx context.Context, request ctrl.Reques
 		if rule := First(r.kind.Rules, world); rule != nil {
 			err = rule.Do(ctx, world)
 		}
+	}
+	if !pass.dueAt.IsZero() { // the pass may have taken a while
+		pass.Requeue.After(pass.dueAt.Sub(r.kind.Clock.Now()))
 	}
 	result, err := pass.Requeue.Result(err)
 	result.Priority = pass.Priority

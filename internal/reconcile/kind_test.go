@@ -20,6 +20,7 @@ import (
 // ledger is a kind whose passes write down what they do. Its objects are ConfigMaps.
 type ledger struct {
 	*testing.T
+	clock  *clocktesting.FakePassiveClock
 	there  map[types.NamespacedName]*corev1.ConfigMap
 	done   []string
 	broken map[string]error
@@ -37,14 +38,14 @@ var key = types.NamespacedName{Namespace: "a", Name: "object"}
 
 func newLedger(t *testing.T) *ledger {
 	t.Helper()
-	l := &ledger{T: t, there: map[types.NamespacedName]*corev1.ConfigMap{}, broken: map[string]error{}}
+	l := &ledger{T: t, clock: clocktesting.NewFakePassiveClock(time.Unix(100, 0)), there: map[types.NamespacedName]*corev1.ConfigMap{}, broken: map[string]error{}}
 	small := func(w *world) bool { return len(w.Object.Data) < 2 }
 	reported := func(step Step[*world]) Step[*world] {
 		return Reported(func(_ context.Context, _ *world, failure error) error { return errors.Join(failure, l.do("report")) }, step)
 	}
 	l.kind = Kind[*corev1.ConfigMap, memory, *world]{
 		Name: "ConfigMap", New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-		Client: l, Clock: clocktesting.NewFakePassiveClock(time.Unix(100, 0)),
+		Client: l, Clock: l.clock,
 		Begin: func(context.Context) error { return l.broken["begin"] },
 		Remember: func(object *corev1.ConfigMap) *memory {
 			l.done = append(l.done, "remember "+string(object.UID))
@@ -198,5 +199,34 @@ func TestAPassKeepsItsPriority(t *testing.T) {
 	l.passes = For(l.kind)
 	if _, result, err := l.pass(); err != nil || result.Priority == nil || *result.Priority != 7 {
 		t.Errorf("result %+v, %v; want priority 7", result, err)
+	}
+}
+
+func TestThePassAtAMomentComesThenHoweverLongThisOneTakes(t *testing.T) {
+	l := newLedger(t)
+	l.object("1")
+	for name, test := range map[string]struct {
+		moments []time.Time
+		want    time.Duration
+	}{
+		"never":            {[]time.Time{{}}, time.Hour},
+		"the earliest":     {[]time.Time{time.Unix(190, 0), time.Unix(160, 0), {}, time.Unix(170, 0)}, 50 * time.Second},
+		"after the steps'": {[]time.Time{time.Unix(100_000, 0)}, time.Hour},
+		"passed already":   {[]time.Time{time.Unix(105, 0)}, time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l.kind.Observe = func(_ context.Context, p *Pass[*corev1.ConfigMap, memory]) (*world, error) {
+				for _, moment := range test.moments {
+					p.RequeueAt(moment)
+				}
+				l.clock.SetTime(p.Now.Add(10 * time.Second))
+				return &world{p}, nil
+			}
+			l.clock.SetTime(time.Unix(100, 0))
+			l.passes = For(l.kind)
+			if _, result, err := l.pass(); err != nil || result.RequeueAfter != test.want {
+				t.Errorf("the next pass comes after %s (%v), want %s", result.RequeueAfter, err, test.want)
+			}
+		})
 	}
 }
