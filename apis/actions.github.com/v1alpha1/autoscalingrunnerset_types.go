@@ -15,7 +15,7 @@ type AutoscalingRunnerSetSpec struct {
 	// Address of the repository, organization or enterprise that the runners serve, such as https://github.com/my-org.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || self.matches('^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$')",message="must be the address of a repository (https://HOST/OWNER/REPO), an organization (https://HOST/ORG) or an enterprise (https://HOST/enterprises/NAME)"
+	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || self.matches('^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be the address of a repository (https://HOST/OWNER/REPO), an organization (https://HOST/ORG) or an enterprise (https://HOST/enterprises/NAME)"
 	GitHubConfigUrl string `json:"githubConfigUrl,omitempty"`
 
 	// Name of a Secret in the same namespace with either github_token, or github_app_id, github_app_installation_id and
@@ -125,7 +125,7 @@ type AutoscalingRunnerSetSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^(true|false|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$`
-	// +kubebuilder:validation:XValidation:rule="self in ['true', 'false'] || duration(self) > duration('0s') && duration(self) <= duration('8760h')",message="must be true, false, or a duration of more than 0s and at most 8760h, a year"
+	// +kubebuilder:validation:XValidation:rule="self in ['true', 'false'] || duration(self) > duration('0s') && duration(self) <= duration('8760h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be true, false, or a duration of more than 0s and at most 8760h, a year"
 	JobProtection string `json:"jobProtection,omitempty"`
 }
 
@@ -146,7 +146,7 @@ type RunnerTimeouts struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="must be at most 8760h, a year"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at most 8760h, a year"
 	PendingTimeout *metav1.Duration `json:"pendingTimeout,omitempty"`
 
 	// How long jobs may wait beside idle runners before one of these is replaced and the jobs are doubted. Default 10m.
@@ -154,7 +154,7 @@ type RunnerTimeouts struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="must be at most 8760h, a year"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at most 8760h, a year"
 	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
 }
 

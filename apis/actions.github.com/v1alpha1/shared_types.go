@@ -48,8 +48,8 @@ type VaultType string
 const VaultTypeAzureKeyVault VaultType = "azure_key_vault"
 
 // VaultConfig says that githubConfigSecret and the proxies' credentials are the names of secrets in a vault, not of Secrets.
-// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type.size() == 0 || self.type == 'azure_key_vault'",fieldPath=".type",message="must be azure_key_vault, the only supported vault"
-// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'azure_key_vault' || has(self.azureKeyVault)",fieldPath=".azureKeyVault",message="is required when type is azure_key_vault"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type.size() == 0 || self.type == 'azure_key_vault' || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,fieldPath=".type",message="must be azure_key_vault, the only supported vault"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'azure_key_vault' || has(self.azureKeyVault) || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,fieldPath=".azureKeyVault",message="is required when type is azure_key_vault"
 type VaultConfig struct {
 	// Kind of vault. Empty means no vault.
 	// +optional
