@@ -20,11 +20,13 @@ TESTS       = ./test/integration ./test/churn ./test/rbac ./test/tenant $(shell 
 
 .PHONY: demo
 demo: preflight ## Start a real cluster, run 20 jobs on it, tear it down (root, Debian; KEEP=1 leaves it, CLUSTER=current IMG=… uses yours)
-	@go run ./hack/demo
+	@hack/build.sh 'the demonstration' bin/demo ./hack/demo
+	@bin/demo
 
 .PHONY: demo-down
 demo-down: preflight ## Tear down what KEEP=1 left running
-	@go run ./hack/demo down
+	@hack/build.sh 'the demonstration' bin/demo ./hack/demo
+	@bin/demo down
 
 ##@ Develop
 

@@ -48,7 +48,7 @@ func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, e
 		ProductImage: recipe.LocalName, DemoImage: recipe.LocalName + recipe.DemoSuffix, PullPolicy: "Never",
 		Failed: started.Err, Down: started.Down, Leave: started.Leave, AddNode: started.AddNode,
 	}
-	err = step("images onto the node, GitHub beside it", func(io.Writer) error {
+	err = step("images onto the node, GitHub beside it", func(io.Writer) error { // the cluster has a Progress of its own
 		return local.furnish(ctx, started, images)
 	})
 	return local, err
