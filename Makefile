@@ -51,6 +51,7 @@ TEST_PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 .PHONY: test
 test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 30m $(TESTS)
+	go -C hack/images test ./...
 
 # SEED repeats one run, SEEDS makes the first so many, HOURS goes on with new ones. A run takes two to three minutes.
 SEEDS    ?= 4
@@ -126,13 +127,13 @@ pictures: preflight ## Draw the dashboards for docs/images from what Prometheus 
 ##@ Ship
 
 .PHONY: image
-image: preflight ## Build the images into dist/ without a container engine: product.tar and demo.tar
-	go run ./hack/images build dist
+image: preflight ## Build the images into dist/ without a container engine: product.tar and demo.tar (ARCH=arm64 for another architecture)
+	hack/images.sh build $(if $(ARCH),-arch $(ARCH)) dist
 
 .PHONY: push
-push: preflight ## Push the images to the registry that IMG names, with the login of `docker login`
+push: preflight ## Push the images for amd64 and arm64 (or ARCH) to the registry that IMG names, with the login of `docker login`
 	@test -n "$(IMG)" || { echo "say where to: make image push IMG=registry.example.com/team/harrier:test" >&2; exit 1; }
-	go run ./hack/images push $(IMG)
+	hack/images.sh push $(if $(ARCH),-arch $(ARCH)) $(IMG)
 
 ##@ Help
 

@@ -63,7 +63,7 @@ packages=$(wc -l <"$log.stale")
 compiling() {
   local compiled
   compiled=$(grep -vc '^go: ' "$log" || true)
-  if ((compiled < packages)); then echo "$compiled of $packages packages compiled"; else echo "$packages packages compiled, linking"; fi
+  if ((compiled < packages)); then echo "$compiled of $packages packages compiled"; else echo "linking"; fi
 }
 : >"$log"
 watch compiling go build -v -o "$output" "$@"

@@ -98,6 +98,7 @@ func (c *Cluster) awaitContainerd(ctx context.Context, n node, archives ...strin
 }
 
 func (c *Cluster) importImage(ctx context.Context, n node, archive string) error {
+	image := filepath.Base(filepath.Dir(archive))
 	file, err := os.Open(archive)
 	if err != nil {
 		return fmt.Errorf("load image onto node %s: %w", n.name, err)
@@ -108,9 +109,9 @@ func (c *Cluster) importImage(ctx context.Context, n node, archive string) error
 		return fmt.Errorf("load image onto node %s: %w", n.name, err)
 	}
 	command := exec.CommandContext(ctx, c.host.ctr, "--address", n.socket(), "--namespace", "k8s.io", "images", "import", "-")
-	command.Stdin = &metered{from: file, what: "image " + filepath.Base(archive), total: info.Size(), progress: c.progress.target}
+	command.Stdin = &metered{from: file, what: "image " + image, total: info.Size(), progress: c.progress.target}
 	if _, err := outputOf(command); err != nil {
-		return fmt.Errorf("load image %s onto node %s: %w", filepath.Base(archive), n.name, err)
+		return fmt.Errorf("load image %s onto node %s: %w", image, n.name, err)
 	}
 	return nil
 }

@@ -24,7 +24,11 @@ func (m *metered) Read(buffer []byte) (int, error) {
 	if now := time.Now(); m.read == m.total || now.Sub(m.reported) >= reportEvery {
 		m.reported = now
 		const megabyte = 1e6
-		_, _ = fmt.Fprintf(m.progress, "cluster: %s: %.0f of %.0f MB\n", m.what, float64(m.read)/megabyte, float64(m.total)/megabyte)
+		next := ""
+		if m.read == m.total {
+			next = ", unpacking"
+		}
+		_, _ = fmt.Fprintf(m.progress, "cluster: %s: %.0f of %.0f MB%s\n", m.what, float64(m.read)/megabyte, float64(m.total)/megabyte, next)
 	}
 	return count, err
 }

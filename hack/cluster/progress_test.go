@@ -20,7 +20,7 @@ func TestATransferSaysHowFarItIs(t *testing.T) {
 			}
 			<-time.After(reportEvery)
 		}
-		if want := "cluster: image a: 1 of 3 MB\ncluster: image a: 3 of 3 MB\n"; progress.String() != want {
+		if want := "cluster: image a: 1 of 3 MB\ncluster: image a: 3 of 3 MB, unpacking\n"; progress.String() != want {
 			t.Errorf("said %q, want %q", progress.String(), want)
 		}
 	})

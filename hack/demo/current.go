@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/hack/cluster"
-	"github.com/harrier-ci/harrier/hack/images/recipe"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
@@ -25,7 +24,7 @@ const githubPort = "8080"
 // through a port-forward.
 func currentSite(ctx context.Context, s *screen, set settings) (*site.Site, error) {
 	current := &site.Site{
-		Progress: noteWriter{s}, Root: set.root, ProductImage: set.image, DemoImage: set.image + recipe.DemoSuffix, PullPolicy: "Always", Leave: func() {},
+		Progress: noteWriter{s}, Root: set.root, ProductImage: set.image, DemoImage: set.image + site.DemoSuffix, PullPolicy: "Always", Leave: func() {},
 	}
 	err := s.step("kubectl and helm", func(progress io.Writer) error {
 		var err error
