@@ -120,10 +120,6 @@ docs: ## Build the documentation as a site into dist/docs (apt-get install mkdoc
 	@command -v mkdocs >/dev/null || { echo "mkdocs is missing: apt-get install mkdocs; docs/ can be read as it is, too" >&2; exit 1; }
 	mkdocs build --quiet --config-file hack/mkdocs.yml
 
-.PHONY: pictures
-pictures: preflight ## Draw the dashboards for docs/images from what Prometheus sees in four minutes of jobs (apt: prometheus)
-	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -run '^TestDashboardsAreDrawnFromWhatPrometheusSaw$$' ./test/scrape -args -pictures $(abspath docs/images)
-
 ##@ Ship
 
 .PHONY: image
