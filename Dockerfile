@@ -13,14 +13,13 @@ COPY charts charts
 COPY github github
 COPY internal internal
 COPY cmd cmd
-COPY hack/cache hack/cache
 COPY hack/images hack/images
 ARG VERSION=dev
 ARG COMMIT_SHA=dev
 ARG TARGETOS
 ARG TARGETARCH
-# The authorities that go.mod pins, not those of the builder's image.
-RUN GOOS= GOARCH= go run ./hack/images certificates >/ca-certificates.crt
+# The authorities that hack/images/go.mod pins, not those of the builder's image.
+RUN GOOS= GOARCH= go -C hack/images run . certificates >/ca-certificates.crt
 # Static, because the final image has no C library.
 ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH
 RUN flags="-s -w -X github.com/harrier-ci/harrier/internal/build.Version=${VERSION} -X github.com/harrier-ci/harrier/internal/build.CommitSHA=${COMMIT_SHA}" \

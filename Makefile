@@ -20,11 +20,13 @@ TESTS       = ./test/integration ./test/churn ./test/rbac ./test/tenant $(shell 
 
 .PHONY: demo
 demo: preflight ## Start a real cluster, run 20 jobs on it, tear it down (root, Debian; KEEP=1 leaves it, CLUSTER=current IMG=… uses yours)
-	@go run ./hack/demo
+	@hack/build.sh 'the demonstration' bin/demo ./hack/demo
+	@bin/demo
 
 .PHONY: demo-down
 demo-down: preflight ## Tear down what KEEP=1 left running
-	@go run ./hack/demo down
+	@hack/build.sh 'the demonstration' bin/demo ./hack/demo
+	@bin/demo down
 
 ##@ Develop
 
@@ -49,6 +51,7 @@ TEST_PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 .PHONY: test
 test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 30m $(TESTS)
+	go -C hack/images test ./...
 
 # SEED repeats one run, SEEDS makes the first so many, HOURS goes on with new ones. A run takes two to three minutes.
 SEEDS    ?= 4
@@ -117,20 +120,16 @@ docs: ## Build the documentation as a site into dist/docs (apt-get install mkdoc
 	@command -v mkdocs >/dev/null || { echo "mkdocs is missing: apt-get install mkdocs; docs/ can be read as it is, too" >&2; exit 1; }
 	mkdocs build --quiet --config-file hack/mkdocs.yml
 
-.PHONY: pictures
-pictures: preflight ## Draw the dashboards for docs/images from what Prometheus sees in four minutes of jobs (apt: prometheus)
-	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -run '^TestDashboardsAreDrawnFromWhatPrometheusSaw$$' ./test/scrape -args -pictures $(abspath docs/images)
-
 ##@ Ship
 
 .PHONY: image
-image: preflight ## Build the images into dist/ without a container engine: product.tar and demo.tar
-	go run ./hack/images build dist
+image: preflight ## Build the images into dist/ without a container engine: product.tar and demo.tar (ARCH=arm64 for another architecture)
+	hack/images.sh build $(if $(ARCH),-arch $(ARCH)) dist
 
 .PHONY: push
-push: preflight ## Push the images to the registry that IMG names, with the login of `docker login`
+push: preflight ## Push the images for amd64 and arm64 (or ARCH) to the registry that IMG names, with the login of `docker login`
 	@test -n "$(IMG)" || { echo "say where to: make image push IMG=registry.example.com/team/harrier:test" >&2; exit 1; }
-	go run ./hack/images push $(IMG)
+	hack/images.sh push $(if $(ARCH),-arch $(ARCH)) $(IMG)
 
 ##@ Help
 

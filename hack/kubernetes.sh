@@ -11,7 +11,6 @@ set -euo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/kubernetes" && pwd)
 programs=(etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
-progress_seconds=10
 
 say() { echo "kubernetes.sh: $*" >&2; }
 fail() { say "$@"; exit 1; }
@@ -39,24 +38,9 @@ finished() { [ -x "$result/kubernetes" ] && [ -x "$result/helm" ]; }
 # await_lock: lets one build run at a time. It tells the user about the wait, after which the other's result can be used.
 await_lock() {
   exec 9>"$cache/kubernetes.lock"
-  until flock -w "$progress_seconds" 9; do
+  until flock -w "${HARRIER_PROGRESS_SECONDS:-5}" 9; do
     say "waiting for another build, ${SECONDS} s so far"
   done
-}
-
-# build DIR: compiles into DIR and prints a line every progress_seconds.
-build() {
-  go build -ldflags "$ldflags" -o "$1/" . ./helm >"$1/build.log" 2>&1 9>&- &
-  compiler=$!
-  local next=$progress_seconds
-  while kill -0 "$compiler" 2>/dev/null; do
-    if ((SECONDS >= next)); then
-      say "building Kubernetes $version, ${SECONDS} s elapsed (6 to 9 min the first time on two cores)"
-      next=$((SECONDS + progress_seconds))
-    fi
-    sleep 0.2
-  done
-  wait "$compiler" || { tail -n 30 "$1/build.log" >&2; fail "go build failed in $source_dir, see above"; }
 }
 
 if ! finished; then
@@ -65,10 +49,13 @@ if ! finished; then
   if ! finished; then
     scratch=$(mktemp -d "$cache/.kubernetes-XXXXXX")
     compiler=
-    trap '[ -z "$compiler" ] || kill "$compiler" 2>/dev/null; rm -rf "$scratch"' EXIT
-    build "$scratch"
+    trap '[ -z "$compiler" ] || kill "$compiler" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+    # In the background, so that a signal ends the script at once, and without the lock, which must not outlive it.
+    ../build.sh "Kubernetes $version (6 to 9 min the first time on two cores)" "$scratch/" -ldflags "$ldflags" . ./helm 9>&- &
+    compiler=$!
+    wait "$compiler" || exit 1
+    compiler=
     for program in "${programs[@]}"; do ln -s kubernetes "$scratch/$program"; done
-    rm "$scratch/build.log"
     chmod 755 "$scratch"
     mv -T "$scratch" "$result"
     trap - EXIT

@@ -49,6 +49,8 @@ renders_suit_oldest_kubernetes() {
   go test -modfile=test/charts/apitypes/kubernetes-1.30.mod ./test/charts/apitypes
 }
 
+builder_of_images() { (cd hack/images && ../tool.sh golangci-lint run ./...); }
+
 # It prints each package's figures, which nobody needs who is within the limits.
 packages_keep_their_shape() { go run ./hack/shape >/dev/null; }
 
@@ -59,4 +61,5 @@ check "shape of packages" packages_keep_their_shape
 check "charts" charts_are_sound
 check "fields of rendered objects are known to Kubernetes 1.30" renders_suit_oldest_kubernetes
 check "Go" hack/tool.sh golangci-lint run ./...
+check "Go of the builder of images" builder_of_images
 exit "$failed"

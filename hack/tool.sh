@@ -18,10 +18,9 @@ hash=$( { cat "$tools/go.mod" "$tools/go.sum"; go version; } | sha256sum | cut -
 cache=${HARRIER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/harrier}/tools-$hash
 
 if [ ! -x "$cache/$name" ]; then
-  echo "tool.sh: building $name (golangci-lint takes about five minutes the first time, helm one)" >&2
   mkdir -p "$cache"
   scratch=$(mktemp -d "$cache/build.XXXXXX")
-  (cd "$tools" && CGO_ENABLED=0 go build -trimpath -o "$scratch/$name" "$package") || { rm -rf "$scratch"; exit 1; }
+  (cd "$tools" && CGO_ENABLED=0 "$hack/build.sh" "$name" "$scratch/$name" -trimpath "$package") || { rm -rf "$scratch"; exit 1; }
   mv "$scratch/$name" "$cache/$name"
   rmdir "$scratch"
 fi

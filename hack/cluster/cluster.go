@@ -7,9 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"github.com/harrier-ci/harrier/hack/cache"
-	"github.com/harrier-ci/harrier/hack/images/recipe"
 )
 
 // Cluster is a running Kubernetes cluster of one node, or two. Its processes outlive this one, so the caller must call Down, or Leave if
@@ -128,16 +125,8 @@ func (c *Cluster) build(ctx context.Context, root string) (string, error) {
 		return "", err
 	}
 	c.programs = programs
-	work, err := cache.Dir("images")
-	if err != nil {
-		return "", err
-	}
-	image, err := recipe.Pause().Build(ctx, root, work, recipe.Version{Version: "1", Commit: "1"})
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(work, "pause.tar")
-	return file, image.Save(file, pauseImage)
+	directory, err := Image(ctx, root, c.progress.target, "pause", pauseImage)
+	return filepath.Join(directory, "image.tar"), err
 }
 
 // prepare checks the machine and creates everything that has to exist before the first process starts.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -56,10 +58,10 @@ func NeedPackage(ctx context.Context, program, name string, progress io.Writer) 
 
 func installPackages(ctx context.Context, progress io.Writer, names ...string) error {
 	_, _ = fmt.Fprintf(progress, "installing packages: %s\n", strings.Join(names, " "))
-	if err := apt(ctx, "update"); err != nil {
+	if err := apt(ctx, progress, "update"); err != nil {
 		return err
 	}
-	return apt(ctx, append([]string{"install", "-y", "--no-install-recommends"}, names...)...)
+	return apt(ctx, progress, append([]string{"install", "-y", "--no-install-recommends"}, names...)...)
 }
 
 // missingPackages returns each missing package once, in the order in which its first program is looked for.
@@ -76,16 +78,45 @@ func missingPackages(look func(string) (string, error), cni func() (string, erro
 	return missing
 }
 
-// apt runs apt-get without questions. Its error has the last ten lines of output.
-func apt(ctx context.Context, arguments ...string) error {
-	command := exec.CommandContext(ctx, "apt-get", append([]string{"-q"}, arguments...)...)
+// apt runs apt-get without questions and reports how far it is. Its error has the last ten lines of output.
+func apt(ctx context.Context, progress io.Writer, arguments ...string) error {
+	status, theirs, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("apt-get %s: %w", arguments[0], err)
+	}
+	// The first extra file is the child's descriptor 3.
+	command := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "-o", "APT::Status-Fd=3"}, arguments...)...)
+	command.ExtraFiles = []*os.File{theirs}
 	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	go func() {
+		for lines := bufio.NewScanner(status); lines.Scan(); {
+			if text := aptStatus(lines.Text()); text != "" {
+				_, _ = fmt.Fprintf(progress, "apt-get %s: %s\n", arguments[0], text)
+			}
+		}
+	}()
 	output, err := command.CombinedOutput()
+	// A daemon that a package has started may keep the descriptor open, so the end of the lines is not waited for.
+	_, _ = theirs.Close(), status.Close()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 		return fmt.Errorf("apt-get %s: %w\n%s", arguments[0], err, strings.Join(lines[max(0, len(lines)-10):], "\n"))
 	}
 	return nil
+}
+
+// aptStatus returns what a status line of apt-get says, such as "dlstatus:2:41.3:Retrieving file 2 of 5 (3s remaining)" or
+// "pmstatus:runc:60:Installing runc (amd64)". Other lines say nothing.
+func aptStatus(line string) string {
+	fields := strings.SplitN(line, ":", 4)
+	if len(fields) < 4 || (fields[0] != "dlstatus" && fields[0] != "pmstatus") {
+		return ""
+	}
+	percent, err := strconv.ParseFloat(fields[2], 64)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%, %s", percent, fields[3])
 }
 
 func cniPlugins() (string, error) {

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,9 +98,20 @@ func (c *Cluster) awaitContainerd(ctx context.Context, n node, archives ...strin
 }
 
 func (c *Cluster) importImage(ctx context.Context, n node, archive string) error {
-	_, err := run(ctx, c.host.ctr, "--address", n.socket(), "--namespace", "k8s.io", "images", "import", archive)
+	image := filepath.Base(filepath.Dir(archive))
+	file, err := os.Open(archive)
 	if err != nil {
-		return fmt.Errorf("load image %s onto node %s: %w", filepath.Base(archive), n.name, err)
+		return fmt.Errorf("load image onto node %s: %w", n.name, err)
+	}
+	defer func() { _ = file.Close() }() // was only read
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("load image onto node %s: %w", n.name, err)
+	}
+	command := exec.CommandContext(ctx, c.host.ctr, "--address", n.socket(), "--namespace", "k8s.io", "images", "import", "-")
+	command.Stdin = &metered{from: file, what: "image " + image, total: info.Size(), progress: c.progress.target}
+	if _, err := outputOf(command); err != nil {
+		return fmt.Errorf("load image %s onto node %s: %w", image, n.name, err)
 	}
 	return nil
 }

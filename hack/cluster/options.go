@@ -14,7 +14,7 @@ import (
 
 // Options configure a cluster. Root is required, everything else has a default.
 type Options struct {
-	// Root is the directory with this module's go.mod, from which hack/kubernetes.sh and the pause image are built.
+	// Root is the directory with this module's go.mod, whose hack/kubernetes.sh and hack/images.sh build what is missing.
 	Root string
 	// Dir contains certificates, data, images and logs, 0.5 GiB or more. Default: "cluster" in the cache of hack/cache.
 	Dir string

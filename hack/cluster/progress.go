@@ -6,6 +6,33 @@ import (
 	"time"
 )
 
+// reportEvery is how often a transfer says how far it is.
+const reportEvery = time.Second
+
+// metered reads from a file and says how much of it has been read.
+type metered struct {
+	from        io.Reader
+	what        string
+	read, total int64
+	progress    io.Writer
+	reported    time.Time
+}
+
+func (m *metered) Read(buffer []byte) (int, error) {
+	count, err := m.from.Read(buffer)
+	m.read += int64(count)
+	if now := time.Now(); m.read == m.total || now.Sub(m.reported) >= reportEvery {
+		m.reported = now
+		const megabyte = 1e6
+		next := ""
+		if m.read == m.total {
+			next = ", unpacking"
+		}
+		_, _ = fmt.Fprintf(m.progress, "cluster: %s: %.0f of %.0f MB%s\n", m.what, float64(m.read)/megabyte, float64(m.total)/megabyte, next)
+	}
+	return count, err
+}
+
 // progress shows what is being waited for.
 type progress struct{ target io.Writer }
 

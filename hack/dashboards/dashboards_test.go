@@ -22,10 +22,3 @@ func TestResolve(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
-
-func TestLegend(t *testing.T) {
-	got := Target{LegendFormat: "{{namespace}}/{{ name }}: {{absent}}jobs"}.Legend(map[string]string{"namespace": "team", "name": "linux"})
-	if got != "team/linux: jobs" {
-		t.Errorf("legend %q", got)
-	}
-}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/hack/cluster"
-	"github.com/harrier-ci/harrier/hack/images/recipe"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
@@ -25,7 +24,7 @@ const githubPort = "8080"
 // through a port-forward.
 func currentSite(ctx context.Context, s *screen, set settings) (*site.Site, error) {
 	current := &site.Site{
-		Root: set.root, ProductImage: set.image, DemoImage: set.image + recipe.DemoSuffix, PullPolicy: "Always", Leave: func() {},
+		Progress: noteWriter{s}, Root: set.root, ProductImage: set.image, DemoImage: set.image + site.DemoSuffix, PullPolicy: "Always", Leave: func() {},
 	}
 	err := s.step("kubectl and helm", func(progress io.Writer) error {
 		var err error
@@ -103,6 +102,7 @@ func deployGitHub(ctx context.Context, s *site.Site) error {
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("start GitHub in the cluster: %w: %s", err, strings.TrimSpace(string(output)))
 	}
+	s.Report("the cluster pulls %s and starts it, for at most 3m", s.DemoImage)
 	_, err := s.Kubectl(ctx, "wait", "--namespace="+githubNamespace, "--for=condition=Ready", "pod/github", "--timeout=180s")
 	if err != nil {
 		return fmt.Errorf("the pod github in namespace %s is not ready; can the cluster pull %s? %w", githubNamespace, s.DemoImage, err)

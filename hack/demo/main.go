@@ -58,6 +58,10 @@ func start(ctx context.Context, arguments []string) error {
 	case len(arguments) > 0:
 		return errors.New("usage: go run ./hack/demo [down]")
 	}
+	// Of the lines of hack/build.sh, the screen chooses.
+	if err := os.Setenv("HARRIER_PROGRESS_SECONDS", "1"); err != nil {
+		return err
+	}
 	d := &demo{screen: s, settings: set}
 	d.introduce()
 	err = d.everything(ctx)
@@ -84,6 +88,7 @@ func (d *demo) everything(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.site.Progress = noteWriter{d.screen}
 	return d.run(ctx)
 }
 

@@ -11,7 +11,7 @@ import (
 
 const (
 	redrawEvery = 100 * time.Millisecond
-	// noteEvery is how often at most a log gets a line about the current step.
+	// noteEvery is how often a log gets a line about the current step.
 	noteEvery = 5 * time.Second
 )
 
@@ -32,7 +32,6 @@ type screen struct {
 	// drawn is how many lines are to be erased before the next drawing.
 	drawn     int
 	lastNoted time.Time
-	lastNote  string
 }
 
 // step runs do and shows its name, how long it takes, and the last line that it wrote to progress.
@@ -52,7 +51,7 @@ func (s *screen) enter(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	s.current, s.begin, s.note, s.lastNote, s.lastNoted = name, now, "", "", now
+	s.current, s.begin, s.note, s.lastNoted = name, now, "", now
 	if !s.live {
 		s.print("demo: %s", name)
 	}
@@ -125,7 +124,7 @@ func (s *screen) draw() {
 	s.drawn = len(lines)
 }
 
-// drawPlain writes a line if there is something new to say, at most one per noteEvery.
+// drawPlain writes a line about the current step every noteEvery.
 func (s *screen) drawPlain() {
 	if time.Since(s.lastNoted) < noteEvery {
 		return
@@ -134,11 +133,8 @@ func (s *screen) drawPlain() {
 	if s.table != nil {
 		note = squeeze(s.table())
 	}
-	if note == s.lastNote {
-		return
-	}
-	s.lastNote, s.lastNoted = note, time.Now()
-	s.print("demo: %s (%s): %s", s.current, seconds(time.Since(s.begin)), note)
+	s.lastNoted = time.Now()
+	s.print("%s", strings.TrimSuffix(fmt.Sprintf("demo: %s (%s): %s", s.current, seconds(time.Since(s.begin)), note), ": "))
 }
 
 // squeeze joins the lines of a table into one.

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestPlainScreenSaysWhatBeginsAndHowItEnds(t *testing.T) {
@@ -24,6 +26,25 @@ func TestPlainScreenSaysWhatBeginsAndHowItEnds(t *testing.T) {
 	if got := regexp.MustCompile(`\d+\.\d s`).ReplaceAllString(out.String(), "N s"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// A step that says nothing new must not look like one that hangs.
+func TestPlainScreenSaysAgainAndAgainWhatLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		s := &screen{out: &out}
+		_ = s.step("slow", func(progress io.Writer) error {
+			<-time.After(noteEvery + time.Second)
+			_, _ = fmt.Fprintln(progress, "1 of 3 packages compiled")
+			<-time.After(2 * noteEvery)
+			return nil
+		})
+		want := "demo: slow\ndemo: slow (5.0 s)\ndemo: slow (10.0 s): 1 of 3 packages compiled\n" +
+			"demo: slow (15.0 s): 1 of 3 packages compiled\ndemo: slow: done in 16.0 s\n"
+		if got := out.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }
 
 func TestLiveScreenErasesWhatItDrew(t *testing.T) {

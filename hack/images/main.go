@@ -1,33 +1,31 @@
-// Command images builds the project's container images without a container engine, and pushes them.
+// Command images builds the project's container images without a container engine, and pushes them. hack/images.sh compiles and runs it
+// in the project's root:
 //
-//	go run ./hack/images build DIRECTORY   writes product.tar and demo.tar, archives for "ctr images import" or "docker load"
-//	go run ./hack/images certificates      writes the public authorities that the images trust to standard output
-//	go run ./hack/images push IMAGE        pushes the product as IMAGE, and GitHub and runner of the demonstration as IMAGE-demo
+//	hack/images.sh build [-arch A] DIRECTORY   writes product.tar and demo.tar, archives for "ctr images import" or "docker load"
+//	hack/images.sh keep RECIPE NAME…           makes one image under these names and prints the directory where it is kept
+//	hack/images.sh push [-arch A,B] IMAGE      pushes the product as IMAGE, and GitHub and runner of the demonstration as IMAGE-demo
+//	hack/images.sh certificates                writes the public authorities that the images trust to standard output
 //
-// Run it in the root of the module. Credentials are those of "docker login".
+// Architectures are amd64 and arm64: by default build and keep are for this machine's, and push pushes both under one name.
+// Credentials are those of "docker login". An image is built a single time for the same inputs (see kept).
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"syscall"
-	"time"
-
-	"github.com/harrier-ci/harrier/hack/cache"
-	"github.com/harrier-ci/harrier/hack/images/archive"
-	"github.com/harrier-ci/harrier/hack/images/recipe"
-	"github.com/harrier-ci/harrier/hack/images/registry"
 )
 
-const usage = "usage: go run ./hack/images build DIRECTORY | certificates | push IMAGE (such as registry.example.com/team/harrier:test)"
-
-// uploadLimit bounds one request. 50 MB at 1 Mbit/s take 400 s.
-const uploadLimit = 10 * time.Minute
+var errUsage = errors.New("usage: hack/images.sh build [-arch A] DIRECTORY | keep RECIPE NAME… | push [-arch A,B] IMAGE " +
+	"(such as registry.example.com/team/harrier:test) | certificates")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -39,87 +37,82 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) error {
-	if len(arguments) == 1 && arguments[0] == "certificates" {
-		return recipe.WriteAuthorities(os.Stdout)
+	if len(arguments) == 0 {
+		return errUsage
 	}
-	if len(arguments) != 2 || arguments[1] == "" {
-		return errors.New(usage)
+	command, flags := arguments[0], flag.NewFlagSet(arguments[0], flag.ContinueOnError)
+	architectures := flags.String("arch", "", "architectures, separated by commas")
+	if err := flags.Parse(arguments[1:]); err != nil {
+		return err
 	}
-	switch arguments[0] {
-	case "build":
-		return buildAll(ctx, arguments[1])
-	case "push":
-		return pushAll(ctx, arguments[1])
-	default:
-		return errors.New(usage)
-	}
-}
-
-// built is an image. suffix follows the tag in its name.
-type built struct {
-	recipe recipe.Recipe
-	suffix string
-	image  *archive.Image
-}
-
-func build(ctx context.Context) ([]built, error) {
-	work, err := cache.Dir("images")
-	if err != nil {
-		return nil, err
-	}
-	version, err := recipe.VersionOf(ctx, ".")
-	if err != nil {
-		return nil, err
-	}
-	images := []built{{recipe: recipe.Product()}, {recipe: recipe.Demo(), suffix: recipe.DemoSuffix}}
-	for i := range images {
-		if images[i].image, err = images[i].recipe.Build(ctx, ".", work, version); err != nil {
-			return nil, err
-		}
-	}
-	return images, nil
-}
-
-func buildAll(ctx context.Context, directory string) error {
-	images, err := build(ctx)
+	chosen, err := parseArchitectures(*architectures)
 	if err != nil {
 		return err
 	}
+	switch rest := flags.Args(); {
+	case command == "certificates" && len(rest) == 0:
+		return writeAuthorities(os.Stdout)
+	case command == "keep" && len(rest) > 1:
+		return keepOne(ctx, rest[0], rest[1:])
+	case command == "build" && len(rest) == 1 && len(chosen) <= 1:
+		return buildAll(ctx, rest[0], append(chosen, runtime.GOARCH)[0])
+	case command == "push" && len(rest) == 1:
+		if len(chosen) == 0 {
+			chosen = supported
+		}
+		return pushAll(ctx, rest[0], chosen)
+	}
+	return errUsage
+}
+
+func keepOne(ctx context.Context, name string, names []string) error {
+	chosen, known := recipes[name]
+	if !known {
+		return fmt.Errorf("there is no recipe %q", name)
+	}
+	image, err := keep(ctx, chosen, runtime.GOARCH, names)
+	if err == nil {
+		fmt.Println(image.directory)
+	}
+	return err
+}
+
+// supported are the architectures for which there are images.
+var supported = []string{"amd64", "arm64"}
+
+func parseArchitectures(list string) ([]string, error) {
+	if list == "" {
+		return nil, nil
+	}
+	chosen := strings.Split(list, ",")
+	for _, architecture := range chosen {
+		if !slices.Contains(supported, architecture) {
+			return nil, fmt.Errorf("architecture %q: there are images for %s", architecture, strings.Join(supported, " and "))
+		}
+	}
+	return chosen, nil
+}
+
+// shipped are the images for users, in order. The suffix follows the tag in the image's name.
+var shipped = []struct{ recipe, suffix string }{{"product", ""}, {"demo", "-demo"}}
+
+// localName is the name of the product's image if no registry is involved; package hack/site says the same.
+const localName = "localhost/harrier/gha-runner-scale-set-controller:dev"
+
+func buildAll(ctx context.Context, directory, architecture string) error {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return fmt.Errorf("make directory for images: %w", err)
 	}
-	for _, each := range images {
-		file := filepath.Join(directory, each.recipe.Name+".tar")
-		if err := each.image.Save(file, recipe.LocalName+each.suffix); err != nil {
+	for _, each := range shipped {
+		image, err := keep(ctx, recipes[each.recipe], architecture, []string{localName + each.suffix})
+		if err != nil {
 			return err
 		}
-		fmt.Println(file)
-	}
-	return nil
-}
-
-func pushAll(ctx context.Context, name string) error {
-	target, err := registry.ParseReference(name)
-	if err != nil {
-		return err
-	}
-	credentials, err := registry.FindCredentials(ctx, target.Host)
-	if err != nil {
-		return err
-	}
-	images, err := build(ctx)
-	if err != nil {
-		return err
-	}
-	client := &http.Client{Timeout: uploadLimit}
-	for _, each := range images {
-		destination := target
-		destination.Tag += each.suffix
-		digest, err := registry.Push(ctx, client, each.image, destination, credentials)
-		if err != nil {
-			return fmt.Errorf("push %s to %s: %w", each.recipe.Name, destination.Host, err)
+		file := filepath.Join(directory, each.recipe+".tar")
+		if err := image.copyArchive(file); err != nil {
+			return fmt.Errorf("write %s: %w", file, err)
 		}
-		fmt.Printf("%s/%s:%s@%s\n", destination.Host, destination.Repository, destination.Tag, digest)
+		fmt.Println(file)
 	}
 	return nil
 }

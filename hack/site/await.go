@@ -17,7 +17,7 @@ const (
 
 const askEvery = 100 * time.Millisecond
 
-// Await calls ask until nothing is missing. At the deadline, the error says what ask last found missing. An error of ask ends the
+// Await calls ask until nothing is missing, and reports what is. At the deadline, the error says what ask last found missing. An error of ask ends the
 // wait.
 func (s *Site) Await(ctx context.Context, what string, limit time.Duration, ask func() (missing string, err error)) error {
 	missing := "not asked yet"
@@ -29,6 +29,9 @@ func (s *Site) Await(ctx context.Context, what string, limit time.Duration, ask 
 		}
 		var err error
 		missing, err = ask()
+		if missing != "" {
+			s.Report("%s, for at most %s", missing, limit)
+		}
 		return missing == "", err
 	})
 	switch {

@@ -65,6 +65,7 @@ func splitImage(image string) (repository, tag string) {
 // Install runs helm upgrade --install and waits until what the chart starts is ready: for the controller, that is its pod; for a
 // scale set, its condition Ready, but only if it exists already when Helm looks.
 func (s *Site) Install(ctx context.Context, release, chart, namespace string, values Values) error {
+	s.Report("helm waits until all of %s is ready, for at most %s", release, HelmLimit)
 	return s.Apply(ctx, release, chart, namespace, values, "--wait", "--timeout="+HelmLimit.String())
 }
 
@@ -97,6 +98,7 @@ func writeValues(values Values) (string, error) {
 
 // Uninstall runs helm uninstall and waits until the chart's objects are gone.
 func (s *Site) Uninstall(ctx context.Context, release, namespace string) error {
+	s.Report("helm waits until all of %s is gone, for at most %s", release, UninstallLimit)
 	_, err := s.Helm(ctx, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout="+UninstallLimit.String())
 	return err
 }

@@ -7,24 +7,29 @@ import (
 	"net"
 	"path/filepath"
 
-	"github.com/harrier-ci/harrier/hack/cache"
 	"github.com/harrier-ci/harrier/hack/cluster"
-	"github.com/harrier-ci/harrier/hack/images/recipe"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
 // Step runs do and shows its name and what it writes to progress.
 type Step func(name string, do func(progress io.Writer) error) error
 
-// built has the paths of the images' archives and of the simulated GitHub's program.
-type built struct {
-	archives   []string
-	fakeGitHub string
-}
+// Names of images. Those of the product and of the demonstration are built on this machine; hack/images says what is in them.
+const (
+	// LocalImage is the product's if no registry is involved.
+	LocalImage = "localhost/harrier/gha-runner-scale-set-controller:dev"
+	// DemoSuffix follows the product's tag in the name of the image with GitHub and runner.
+	DemoSuffix = "-demo"
+	// StandInImage is what tests of container modes run instead of the real runner's image.
+	StandInImage = LocalImage + "-stand-in"
+	// DockerImage is the full name of the chart's image for its Docker daemon.
+	DockerImage = "docker.io/library/docker:dind"
+)
 
 // Image is an image to build and to load onto the node under each of the names.
 type Image struct {
-	Recipe recipe.Recipe
+	// Recipe is the name of a recipe of hack/images.
+	Recipe string
 	Names  []string
 }
 
@@ -45,29 +50,30 @@ func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, e
 	}
 	local := &Site{
 		Root: root, Programs: started.ProgramDir(), Kubeconfig: started.Kubeconfig(), Logs: started.LogDir(),
-		ProductImage: recipe.LocalName, DemoImage: recipe.LocalName + recipe.DemoSuffix, PullPolicy: "Never",
+		ProductImage: LocalImage, DemoImage: LocalImage + DemoSuffix, PullPolicy: "Never",
 		Failed: started.Err, Down: started.Down, Leave: started.Leave, AddNode: started.AddNode,
 	}
-	err = step("images onto the node, GitHub beside it", func(io.Writer) error {
+	err = step("images onto the node, GitHub beside it", func(io.Writer) error { // the cluster has a Progress of its own
 		return local.furnish(ctx, started, images)
 	})
 	return local, err
 }
 
-// prepare does everything that takes long the first time on a machine, before anything is started.
-func prepare(ctx context.Context, root string, step Step, more []Image) (built, error) {
+// prepare does everything that takes long the first time on a machine, before anything is started. It returns the directories of the
+// images, as buildImages does.
+func prepare(ctx context.Context, root string, step Step, more []Image) ([]string, error) {
 	err := step("packages of this machine", func(progress io.Writer) error { return cluster.Preflight(ctx, progress) })
 	if err != nil {
-		return built{}, err
+		return nil, err
 	}
 	err = step("programs of Kubernetes", func(progress io.Writer) error {
 		_, err := cluster.Programs(ctx, root, progress)
 		return err
 	})
 	if err != nil {
-		return built{}, err
+		return nil, err
 	}
-	var images built
+	var images []string
 	err = step("images of this tree", func(progress io.Writer) error {
 		images, err = buildImages(ctx, root, progress, more)
 		return err
@@ -75,40 +81,23 @@ func prepare(ctx context.Context, root string, step Step, more []Image) (built, 
 	return images, err
 }
 
-func buildImages(ctx context.Context, root string, progress io.Writer, more []Image) (built, error) {
-	work, err := cache.Dir("images")
-	if err != nil {
-		return built{}, err
-	}
-	version, err := recipe.VersionOf(ctx, root)
-	if err != nil {
-		return built{}, err
-	}
-	result := built{fakeGitHub: filepath.Join(work, recipe.Demo().Name, "fakegithub")}
-	images := append([]Image{
-		{recipe.Product(), []string{recipe.LocalName}}, {recipe.Demo(), []string{recipe.LocalName + recipe.DemoSuffix}},
-	}, more...)
-	for _, each := range images {
-		_, _ = fmt.Fprintf(progress, "building the image %s\n", each.Recipe.Name)
-		image, err := each.Recipe.Build(ctx, root, work, version)
+// buildImages returns the directories of the images: first the product's, then the demonstration's.
+func buildImages(ctx context.Context, root string, progress io.Writer, more []Image) ([]string, error) {
+	var directories []string
+	for _, each := range append([]Image{{"product", []string{LocalImage}}, {"demo", []string{LocalImage + DemoSuffix}}}, more...) {
+		directory, err := cluster.Image(ctx, root, progress, each.Recipe, each.Names...)
 		if err != nil {
-			return built{}, err
+			return nil, err
 		}
-		for i, name := range each.Names {
-			archive := filepath.Join(work, fmt.Sprintf("%s-%d.tar", each.Recipe.Name, i))
-			if err := image.Save(archive, name); err != nil {
-				return built{}, err
-			}
-			result.archives = append(result.archives, archive)
-		}
+		directories = append(directories, directory)
 	}
-	return result, nil
+	return directories, nil
 }
 
 // furnish loads the images and starts GitHub at the node's address, at which pods and this process can reach it.
-func (s *Site) furnish(ctx context.Context, started *cluster.Cluster, images built) error {
-	for _, archive := range images.archives {
-		if err := started.LoadImage(ctx, archive); err != nil {
+func (s *Site) furnish(ctx context.Context, started *cluster.Cluster, images []string) error {
+	for _, directory := range images {
+		if err := started.LoadImage(ctx, filepath.Join(directory, "image.tar")); err != nil {
 			return err
 		}
 	}
@@ -116,7 +105,7 @@ func (s *Site) furnish(ctx context.Context, started *cluster.Cluster, images bui
 	if err != nil {
 		return err
 	}
-	if err := started.Start("fakegithub", images.fakeGitHub, "-addr="+address); err != nil {
+	if err := started.Start("fakegithub", filepath.Join(images[1], "fakegithub"), "-addr="+address); err != nil {
 		return err
 	}
 	s.GitHubURL = "http://" + address

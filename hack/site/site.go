@@ -6,6 +6,7 @@ package site
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,6 +42,8 @@ type Site struct {
 	Control *fakegithub.ControlClient
 	// Logs is a directory with logs for the search of a failure's cause. Empty if there is none.
 	Logs string
+	// Progress gets a line about what is being waited for; nil: none.
+	Progress io.Writer
 	// Failed returns an error if something that the site depends on has ended. If Failed is nil, that does not happen.
 	Failed func() error
 	// Down removes the site.
@@ -49,6 +52,13 @@ type Site struct {
 	Leave func()
 	// AddNode starts a second node and returns its name. It has the taint cluster.SecondNodeTaint. Nil if the site can't.
 	AddNode func(context.Context) (string, error)
+}
+
+// Report writes a line to Progress. Failures to write are ignored.
+func (s *Site) Report(format string, arguments ...any) {
+	if s.Progress != nil {
+		_, _ = fmt.Fprintf(s.Progress, format+"\n", arguments...)
+	}
 }
 
 // Kubectl runs kubectl and returns what it prints.

@@ -3,6 +3,7 @@ package site
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +22,18 @@ func TestSplitImage(t *testing.T) {
 		if got := [2]string{repository, tag}; got != want {
 			t.Errorf("%s: %v, want %v", image, got, want)
 		}
+	}
+}
+
+func TestAwaitReportsWhatIsMissing(t *testing.T) {
+	var progress strings.Builder
+	s, asked := &Site{Progress: &progress}, 0
+	err := s.Await(t.Context(), "pods", time.Minute, func() (string, error) {
+		asked++
+		return []string{"no pod", ""}[asked-1], nil
+	})
+	if want := "no pod, for at most 1m0s\n"; err != nil || progress.String() != want {
+		t.Errorf("reported %q, want %q; %v", progress.String(), want, err)
 	}
 }
 

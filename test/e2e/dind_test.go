@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/harrier-ci/harrier/hack/images/recipe"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
@@ -33,7 +32,7 @@ func TestDockerIsThereBeforeTheRunnerAndAfter(t *testing.T) {
 }
 
 // useStandIn replaces the image of the runners by the one that has what container modes need.
-func (s *scaleSet) useStandIn() { s.container()["image"] = recipe.LocalName + recipe.StandInSuffix }
+func (s *scaleSet) useStandIn() { s.container()["image"] = site.StandInImage }
 
 // expectSidecarAround: files copied, then the daemon, then the runner; at the end the other way round.
 func expectSidecarAround(t *testing.T, pod *corev1.Pod) {

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/hack/images/recipe"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
@@ -36,7 +35,7 @@ func inMode(t *testing.T, name, mode string, volumes, maxRunners int) *scaleSet 
 	s := prepare(t, serve(t, fakegithub.Options{}), name, 0, maxRunners)
 	s.values["containerMode"] = site.Values{"type": mode}
 	s.useStandIn()
-	s.setEnv("JOB_IMAGE", recipe.LocalName+recipe.StandInSuffix)
+	s.setEnv("JOB_IMAGE", site.StandInImage)
 	if mode == "kubernetes" {
 		s.provide(directory, volumes)
 		s.values["containerMode"].(site.Values)["kubernetesModeWorkVolumeClaim"] = site.Values{

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/harrier-ci/harrier/hack/images/recipe"
 	"github.com/harrier-ci/harrier/hack/site"
 )
 
@@ -45,7 +44,7 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	place, err = site.Local(ctx, root, tell, site.Image{
-		Recipe: recipe.StandIn(), Names: []string{recipe.LocalName + recipe.StandInSuffix, recipe.DockerName},
+		Recipe: "stand-in", Names: []string{site.StandInImage, site.DockerImage},
 	})
 	defer func() {
 		if place == nil {

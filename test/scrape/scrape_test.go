@@ -1,5 +1,5 @@
 // Package scrape runs jobs on the real programs, has their metrics read, by a real Prometheus where one is installed, and
-// asserts on what queries answer. With -pictures it draws the dashboards for docs/ from what that Prometheus has seen.
+// asserts on what queries answer.
 package scrape
 
 import (

@@ -1,12 +1,9 @@
-package recipe
+package main
 
 import (
-	"bytes"
 	"encoding/pem"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
@@ -14,10 +11,10 @@ import (
 // authoritiesPath is where Go's programs look for trusted certificates first.
 const authoritiesPath = "/etc/ssl/certs/ca-certificates.crt"
 
-// WriteAuthorities writes the certificates of public authorities as PEM: Mozilla's, in the version that go.mod pins. What the machine
+// writeAuthorities writes the certificates of public authorities as PEM: Mozilla's, in the version that go.mod pins. What the machine
 // trusts on which an image is built must not decide whom the image trusts. Authorities that Mozilla trusts with a condition are left
 // out, because a file can't express one.
-func WriteAuthorities(to io.Writer) error {
+func writeAuthorities(to io.Writer) error {
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {
 			continue
@@ -27,14 +24,4 @@ func WriteAuthorities(to io.Writer) error {
 		}
 	}
 	return nil
-}
-
-// authoritiesFile writes the certificates to a file in a directory and returns its path.
-func authoritiesFile(directory string) (string, error) {
-	var content bytes.Buffer
-	if err := WriteAuthorities(&content); err != nil {
-		return "", err
-	}
-	file := filepath.Join(directory, filepath.Base(authoritiesPath))
-	return file, os.WriteFile(file, content.Bytes(), 0o644)
 }

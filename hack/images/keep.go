@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// kept is an image in the cache: a directory with image.tar and the programs in it. Its name depends on everything that goes into
+// the image, so that a directory that exists needs no building, whichever clone of the project it comes from.
+type kept struct {
+	directory    string
+	recipe       recipe
+	architecture string
+	version      version
+}
+
+const archiveName = "image.tar"
+
+// keptOfEach is how many directories of a recipe stay: those of the last trees that somebody worked on.
+const keptOfEach = 4
+
+// keep returns the image of a recipe under these names, and builds it unless it is in the cache.
+func keep(ctx context.Context, r recipe, architecture string, names []string) (kept, error) {
+	image, err := find(ctx, r, architecture, names)
+	if err != nil {
+		return kept{}, fmt.Errorf("build image %s: %w", r.name, err)
+	}
+	return image, nil
+}
+
+func find(ctx context.Context, r recipe, architecture string, names []string) (kept, error) {
+	root, err := cacheDirectory()
+	if err != nil {
+		return kept{}, err
+	}
+	in, err := inputsOf(ctx, r, architecture)
+	if err != nil {
+		return kept{}, err
+	}
+	_, _ = fmt.Fprintln(in.sum, names) // a hash takes everything
+	image := kept{
+		directory: filepath.Join(root, fmt.Sprintf("%s-%s-%x", r.name, architecture, in.sum.Sum(nil)[:8])),
+		recipe:    r, architecture: architecture, version: in.version,
+	}
+	if _, err := os.Stat(image.directory); err == nil {
+		fmt.Fprintf(os.Stderr, "image %s: unchanged\n", r.name)
+		return image, nil
+	}
+	scratch, err := os.MkdirTemp(root, ".build-*")
+	if err != nil {
+		return kept{}, err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	if err := compile(ctx, r, architecture, in.version, scratch); err != nil {
+		return kept{}, err
+	}
+	built, err := makeImage(r, scratch, architecture, in.version)
+	if err != nil {
+		return kept{}, err
+	}
+	if err := save(built, filepath.Join(scratch, archiveName), names); err != nil {
+		return kept{}, err
+	}
+	if err := os.Rename(scratch, image.directory); err != nil && !errors.Is(err, os.ErrExist) { // another process was faster
+		return kept{}, err
+	}
+	return image, forgetOld(root, r.name+"-"+architecture)
+}
+
+// image makes the image of its programs. The archive has the same, in the format of Docker.
+func (k kept) image() (v1.Image, error) {
+	return makeImage(k.recipe, k.directory, k.architecture, k.version)
+}
+
+// copyArchive copies the archive to a file, which appears complete or not at all.
+func (k kept) copyArchive(target string) error {
+	content, err := os.ReadFile(filepath.Join(k.directory, archiveName))
+	if err != nil {
+		return err
+	}
+	scratch := target + ".new"
+	if err := os.WriteFile(scratch, content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(scratch, target)
+}
+
+// inputs are what an image is made of.
+type inputs struct {
+	version version
+	// sum is a hash of all inputs.
+	sum hash.Hash
+}
+
+// buildPackage has the variables for a program's version and commit.
+const buildPackage = "github.com/harrier-ci/harrier/internal/build"
+
+// inputsOf hashes the compiler, the builder with its recipes, the pins of other modules, and every file of this module that goes into the
+// recipe's programs. Version and commit count only if a program reports them.
+func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error) {
+	in := inputs{sum: sha256.New()}
+	compiler, err := goCommand(ctx, architecture, "env", "GOVERSION", "GOFLAGS").Output()
+	if err != nil {
+		return in, fmt.Errorf("ask go for its version: %w", err)
+	}
+	_, _ = fmt.Fprintf(in.sum, "%s %s\n", architecture, compiler)
+	itself, err := os.Executable()
+	if err != nil {
+		return in, err
+	}
+	files := []string{itself, "go.mod", "go.sum"}
+	listed, err := goCommand(ctx, architecture, append([]string{"list", "-deps", "-json=ImportPath,Dir,Module,GoFiles,SFiles,EmbedFiles"}, packagesOf(r)...)...).Output()
+	if err != nil {
+		return in, fmt.Errorf("list what the programs are made of: %w", complaint(err))
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(listed)); decoder.More(); {
+		var found struct {
+			ImportPath, Dir             string
+			GoFiles, SFiles, EmbedFiles []string
+			Module                      *struct{ Main bool }
+		}
+		if err := decoder.Decode(&found); err != nil {
+			return in, fmt.Errorf("list what the programs are made of: %w", err)
+		}
+		if found.Module == nil || !found.Module.Main {
+			continue
+		}
+		if found.ImportPath == buildPackage {
+			if in.version, err = versionOf(ctx); err != nil {
+				return in, err
+			}
+		}
+		for _, name := range slices.Concat(found.GoFiles, found.SFiles, found.EmbedFiles) {
+			files = append(files, filepath.Join(found.Dir, name))
+		}
+	}
+	_, _ = fmt.Fprintln(in.sum, in.version)
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return in, err
+		}
+		_, _ = fmt.Fprintf(in.sum, "%s %x\n", filepath.Base(name), sha256.Sum256(content))
+	}
+	return in, nil
+}
+
+// compile runs one go build for the whole image. With a directory for -o, it names each program after its package.
+func compile(ctx context.Context, r recipe, architecture string, v version, directory string) error {
+	flags := "-s -w"
+	if v != (version{}) {
+		flags += fmt.Sprintf(" -X %[1]s.Version=%[2]s -X %[1]s.CommitSHA=%[3]s", buildPackage, v.version, v.commit)
+	}
+	command := exec.CommandContext(ctx, filepath.Join("hack", "build.sh"), append([]string{
+		"image " + r.name + " for " + architecture, directory + string(filepath.Separator), "-trimpath", "-buildvcs=false", "-ldflags", flags,
+	}, packagesOf(r)...)...)
+	command.Env, command.Stderr = environment(architecture), os.Stderr
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	return command.Run()
+}
+
+func packagesOf(r recipe) []string {
+	return slices.Compact(slices.Sorted(maps.Values(r.programs)))
+}
+
+func goCommand(ctx context.Context, architecture string, arguments ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "go", arguments...)
+	command.Env = environment(architecture)
+	return command
+}
+
+func environment(architecture string) []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=", "GOWORK=off")
+}
+
+// makeImage makes an image of the programs in a directory.
+func makeImage(r recipe, directory, architecture string, v version) (v1.Image, error) {
+	files := make(map[string]file, len(r.programs)+1)
+	for target, packagePath := range r.programs {
+		content, err := os.ReadFile(filepath.Join(directory, path.Base(packagePath)))
+		if err != nil {
+			return nil, err
+		}
+		files[target] = file{content: content, mode: 0o755}
+	}
+	if r.trustsAuthorities {
+		var certificates bytes.Buffer
+		if err := writeAuthorities(&certificates); err != nil {
+			return nil, err
+		}
+		files[authoritiesPath] = file{content: certificates.Bytes(), mode: 0o644}
+	}
+	return imageOf(r, files, architecture, v)
+}
+
+// complaint adds what a command has written to stderr.
+func complaint(err error) error {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(failed.Stderr)))
+	}
+	return err
+}
+
+// cacheDirectory follows package hack/cache: below HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else ~/.cache/harrier.
+func cacheDirectory() (string, error) {
+	root := os.Getenv("HARRIER_CACHE")
+	if root == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("no place for images, set HARRIER_CACHE or HOME: %w", err)
+		}
+		root = filepath.Join(base, "harrier")
+	}
+	root, err := filepath.Abs(filepath.Join(root, "images"))
+	if err != nil {
+		return "", err
+	}
+	return root, os.MkdirAll(root, 0o700)
+}
+
+// forgetOld removes the directories that begin with prefix, except for those made last.
+func forgetOld(root, prefix string) error {
+	entries, err := filepath.Glob(filepath.Join(root, prefix+"-*"))
+	if err != nil {
+		return err
+	}
+	made := make(map[string]time.Time, len(entries))
+	for _, entry := range entries {
+		if info, err := os.Stat(entry); err == nil {
+			made[entry] = info.ModTime()
+		}
+	}
+	slices.SortFunc(entries, func(a, b string) int { return made[b].Compare(made[a]) })
+	for _, entry := range entries[min(keptOfEach, len(entries)):] {
+		if err := os.RemoveAll(entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// project makes a tree with the program of the pause image, and works in it.
+func project(t *testing.T) {
+	t.Helper()
+	script, err := filepath.Abs("../build.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HARRIER_CACHE", t.TempDir())
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll(pause, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(script, "hack/build.sh"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "go.mod", "module example.com/project\n\ngo 1.26.0\n")
+	write(t, "go.sum", "")
+	write(t, pause+"/main.go", "package main\n\nfunc main() {}\n")
+}
+
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func keepPause(t *testing.T, name string) kept {
+	t.Helper()
+	image, err := keep(t.Context(), recipes["pause"], "amd64", []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func TestWhatHasNotChangedIsNotBuiltAgain(t *testing.T) {
+	project(t)
+	first := keepPause(t, "localhost/pause:1")
+	// If it were built again, the mark would be gone.
+	mark := filepath.Join(first.directory, "mark")
+	write(t, mark, "")
+	write(t, pause+"/main_test.go", "package main\n") // tests are not part of the program
+	if again := keepPause(t, "localhost/pause:1"); again.directory != first.directory {
+		t.Errorf("the same inputs gave %s and %s", first.directory, again.directory)
+	}
+	if _, err := os.Stat(mark); err != nil {
+		t.Errorf("the image was built again: %v", err)
+	}
+	for change, do := range map[string]func(){
+		"the program":     func() { write(t, pause+"/main.go", "package main\n\nfunc main() { println() }\n") },
+		"a file of it":    func() { write(t, pause+"/more.go", "package main\n") },
+		"pins of modules": func() { write(t, "go.sum", "\n") },
+	} {
+		before := keepPause(t, "localhost/pause:1")
+		do()
+		if after := keepPause(t, "localhost/pause:1"); after.directory == before.directory {
+			t.Errorf("%s has changed, but the image was not built again", change)
+		}
+	}
+	if renamed := keepPause(t, "localhost/pause:2"); renamed.directory == first.directory {
+		t.Error("an image under another name has the same archive")
+	}
+}
+
+func TestOldImagesGo(t *testing.T) {
+	project(t)
+	var last kept
+	for _, tag := range []string{"1", "2", "3", "4", "5", "6"} {
+		last = keepPause(t, "localhost/pause:"+tag)
+	}
+	left, err := os.ReadDir(filepath.Dir(last.directory))
+	if err != nil || len(left) != keptOfEach {
+		t.Errorf("%d directories are left, want %d; %v", len(left), keptOfEach, err)
+	}
+	if _, err := os.Stat(filepath.Join(last.directory, archiveName)); err != nil {
+		t.Errorf("the last one: %v", err)
+	}
+}
+
+func TestABuildThatFailsLeavesNothing(t *testing.T) {
+	project(t)
+	write(t, pause+"/main.go", "package main\n\nfunc main() { nonsense }\n")
+	if image, err := keep(t.Context(), recipes["pause"], "amd64", []string{"localhost/pause:1"}); err == nil {
+		t.Errorf("got %s", image.directory)
+	}
+	if left, err := os.ReadDir(filepath.Join(os.Getenv("HARRIER_CACHE"), "images")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
