@@ -83,37 +83,37 @@ func objectMeta(listener *v1alpha1.AutoscalingListener, namespace string, meta *
 
 // applyAccess keeps the three objects as they should be. Role and RoleBinding are owned by the AutoscalingRunnerSet, in whose
 // namespace they live, so that garbage collection deletes them if the manager has lost the right to.
-func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
-	wanted, account := accessFor(p.listener, c.options.Policy), &corev1.ServiceAccount{}
+func (c *Controller) applyAccess(ctx context.Context, w *world) error {
+	wanted, account := accessFor(w.Object, c.options.Policy), &corev1.ServiceAccount{}
 	for _, owned := range []struct{ owner, object, live client.Object }{
-		{p.listener, wanted.account, account},
-		{p.set, wanted.role, &rbacv1.Role{}},
-		{p.set, wanted.binding, &rbacv1.RoleBinding{}},
+		{w.Object, wanted.account, account},
+		{w.set, wanted.role, &rbacv1.Role{}},
+		{w.set, wanted.binding, &rbacv1.RoleBinding{}},
 	} {
 		owned.object.SetOwnerReferences(kube.OwnedBy(owned.owner))
-		if err := c.applyOwned(ctx, p, owned.object, owned.live); err != nil {
+		if err := c.applyOwned(ctx, w, owned.object, owned.live); err != nil {
 			return err
 		}
 	}
-	p.accountSince = account.CreationTimestamp.Time
+	w.accountSince = account.CreationTimestamp.Time
 	return nil
 }
 
 // applyOwned applies an object of a kind that the cache has. live is an empty object of the same type.
-func (c *Controller) applyOwned(ctx context.Context, p *pass, wanted, live client.Object) error {
+func (c *Controller) applyOwned(ctx context.Context, w *world, wanted, live client.Object) error {
 	err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
 	switch {
 	case apierrors.IsNotFound(err):
-		return p.objects.Create(ctx, wanted)
+		return w.objects.Create(ctx, wanted)
 	case err != nil:
 		return fmt.Errorf("get %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
 	}
-	gone, err := p.objects.Claim(ctx, wanted, live)
+	gone, err := w.objects.Claim(ctx, wanted, live)
 	switch {
 	case err != nil:
 		return err
 	case gone:
-		return p.objects.Create(ctx, wanted)
+		return w.objects.Create(ctx, wanted)
 	}
 	if !equality.Semantic.DeepEqual(grants(wanted), grants(live)) {
 		kube.SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, "") // applied in any case: both lists are replaced as a whole
@@ -122,7 +122,7 @@ func (c *Controller) applyOwned(ctx context.Context, p *pass, wanted, live clien
 		return err
 	}
 	unwanted := kube.ForPruning // in the runners' namespace
-	if wanted.GetNamespace() == p.key.Namespace {
+	if wanted.GetNamespace() == w.Key.Namespace {
 		unwanted = kube.OfInstaller
 	}
 	return kube.DropInherited(ctx, c.options.Client, live, wanted, unwanted)
@@ -136,36 +136,6 @@ func grants(object client.Object) any {
 		return object.Rules
 	case *rbacv1.RoleBinding:
 		return object.Subjects
-	}
-	return nil
-}
-
-// revoke deletes the listener's ServiceAccount and rights, but nothing that only has their names. Forbidden means that the manager's Role in the other namespace was
-// deleted first; then garbage collection deletes the rest together with the AutoscalingRunnerSet.
-func (c *Controller) revoke(ctx context.Context, p *pass) error {
-	if p.listener.Spec.AutoscalingRunnerSetNamespace != p.setKey.Namespace {
-		return nil // somebody has edited the spec, which no longer says where the rights are; they go with the set
-	}
-	wanted, set := accessFor(p.listener, c.options.Policy), p.set
-	if set == nil { // only its name is known
-		set = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.setKey.Namespace, Name: p.setKey.Name}}
-	}
-	for _, object := range []struct{ owner, named, live client.Object }{
-		{set, wanted.binding, &rbacv1.RoleBinding{}}, {set, wanted.role, &rbacv1.Role{}}, {p.listener, wanted.account, &corev1.ServiceAccount{}},
-	} {
-		object.named.SetOwnerReferences(kube.OwnedBy(object.owner))
-		key := client.ObjectKeyFromObject(object.named)
-		switch err := c.options.Client.Get(ctx, key, object.live); {
-		case apierrors.IsNotFound(err):
-			continue
-		case err != nil:
-			return fmt.Errorf("get %T %s: %w", object.live, key, err)
-		}
-		err := p.objects.Delete(ctx, object.named, object.live)
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
-			return fmt.Errorf("delete %T %s: %w", object.live, key, err)
-		}
-		p.findKept(object.named, object.live)
 	}
 	return nil
 }
