@@ -16,9 +16,9 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
-	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -133,7 +133,7 @@ func (w *world) trouble() (reason, message string, stalled bool) {
 		return v1alpha1.ReasonListenerNameTaken, w.taken.Error(), true
 	}
 	if w.obstacle != nil {
-		return cmp.Or(credentials.Reason(w.obstacle), v1alpha1.ReasonInvalidConfiguration), w.obstacle.Error(), true
+		return causes.Of(w.obstacle).Reason, w.obstacle.Error(), true
 	}
 	// The condition Stalled reports what the API server refuses for good, and has no message while it is False.
 	stalledBefore := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionStalled)
