@@ -17,28 +17,30 @@ import (
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
-// access is what lets the listener write: a ServiceAccount in its own namespace, and rights in the runners' namespace.
-type access struct {
-	account *corev1.ServiceAccount
-	role    *rbacv1.Role
-	binding *rbacv1.RoleBinding
-}
+// owned is an object as it should be, and an empty one of the same kind to read into.
+type owned struct{ wanted, live client.Object }
 
-// accessFor returns the objects as they should be, without owners.
-func accessFor(listener *v1alpha1.AutoscalingListener, policy listenertemplate.Policy) access {
-	spec := &listener.Spec
-	return access{
-		account: &corev1.ServiceAccount{ObjectMeta: metaHere(listener, policy, spec.ServiceAccountMetadata)},
-		role: &rbacv1.Role{
-			ObjectMeta: objectMeta(listener, spec.AutoscalingRunnerSetNamespace, spec.RoleMetadata, leadBack(listener)),
-			Rules:      rules(spec.EphemeralRunnerSetName),
-		},
-		binding: &rbacv1.RoleBinding{
-			ObjectMeta: objectMeta(listener, spec.AutoscalingRunnerSetNamespace, spec.RoleBindingMetadata, leadBack(listener)),
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: listener.Name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: listener.Namespace, Name: listener.Name}},
-		},
+// access returns what lets the listener write: a ServiceAccount in its own namespace, and rights in the runners' namespace. Role and
+// RoleBinding are owned by the AutoscalingRunnerSet, in whose namespace they live, so that garbage collection deletes them if the
+// manager has lost the right to.
+func (c *Controller) access(w *world) []owned {
+	listener, spec, set := w.Object, &w.Object.Spec, w.set
+	if set == nil { // only its name is known
+		set = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.setKey.Namespace, Name: w.setKey.Name}}
 	}
+	account := &corev1.ServiceAccount{ObjectMeta: metaHere(listener, c.options.Policy, spec.ServiceAccountMetadata)}
+	role := &rbacv1.Role{
+		ObjectMeta: metaThere(listener, spec.RoleMetadata),
+		Rules:      rules(spec.EphemeralRunnerSetName),
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metaThere(listener, spec.RoleBindingMetadata),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: listener.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: listener.Namespace, Name: listener.Name}},
+	}
+	account.OwnerReferences = kube.OwnedBy(listener)
+	role.OwnerReferences, binding.OwnerReferences = kube.OwnedBy(set), kube.OwnedBy(set)
+	return []owned{{account, &corev1.ServiceAccount{}}, {role, &rbacv1.Role{}}, {binding, &rbacv1.RoleBinding{}}}
 }
 
 // rules returns the fewest rights that a listener can work with: it writes the demand to its own EphemeralRunnerSet and reads the
@@ -50,11 +52,6 @@ func rules(runnerSet string) []rbacv1.PolicyRule {
 		{APIGroups: groups, Resources: []string{"ephemeralrunnersets/status"}, ResourceNames: []string{runnerSet}, Verbs: []string{"patch"}},
 		{APIGroups: groups, Resources: []string{"ephemeralrunners/status"}, Verbs: []string{"patch"}},
 	}
-}
-
-// leadBack returns the labels by which listenerOfAccess maps an object in the other namespace back to the listener.
-func leadBack(listener *v1alpha1.AutoscalingListener) map[string]string {
-	return map[string]string{v1alpha1.LabelListenerName: listener.Name, v1alpha1.LabelListenerNamespace: listener.Namespace}
 }
 
 // metaHere returns the metadata of an object in the manager's namespace: what the policy lets through of the user's metadata and of
@@ -69,33 +66,29 @@ func metaHere(listener *v1alpha1.AutoscalingListener, policy listenertemplate.Po
 	}
 }
 
-// objectMeta returns the metadata of an object in the runners' namespace. The listener's labels override those of the user's
-// metadata, more overrides both, and ownership.Labels overrides everything.
-func objectMeta(listener *v1alpha1.AutoscalingListener, namespace string, meta *v1alpha1.ResourceMeta, more map[string]string) metav1.ObjectMeta {
+// metaThere returns the metadata of an object in the runners' namespace. The listener's labels override those of the user's metadata, those
+// by which listenerOfAccess finds the listener override both, and ownership.Labels overrides everything.
+func metaThere(listener *v1alpha1.AutoscalingListener, meta *v1alpha1.ResourceMeta) metav1.ObjectMeta {
 	labels, annotations := kube.Metadata(meta)
+	leadBack := map[string]string{v1alpha1.LabelListenerName: listener.Name, v1alpha1.LabelListenerNamespace: listener.Namespace}
 	return metav1.ObjectMeta{
-		Namespace:   namespace,
+		Namespace:   listener.Spec.AutoscalingRunnerSetNamespace,
 		Name:        listener.Name,
-		Labels:      kube.Labels(nil, labels, listener.Labels, more, ownership.Labels(listener)),
+		Labels:      kube.Labels(nil, labels, listener.Labels, leadBack, ownership.Labels(listener)),
 		Annotations: kube.Annotations(annotations),
 	}
 }
 
-// applyAccess keeps the three objects as they should be. Role and RoleBinding are owned by the AutoscalingRunnerSet, in whose
-// namespace they live, so that garbage collection deletes them if the manager has lost the right to.
+// applyAccess keeps the listener's ServiceAccount and rights as they should be.
 func (c *Controller) applyAccess(ctx context.Context, w *world) error {
-	wanted, account := accessFor(w.Object, c.options.Policy), &corev1.ServiceAccount{}
-	for _, owned := range []struct{ owner, object, live client.Object }{
-		{w.Object, wanted.account, account},
-		{w.set, wanted.role, &rbacv1.Role{}},
-		{w.set, wanted.binding, &rbacv1.RoleBinding{}},
-	} {
-		owned.object.SetOwnerReferences(kube.OwnedBy(owned.owner))
-		if err := c.applyOwned(ctx, w, owned.object, owned.live); err != nil {
+	for _, object := range c.access(w) {
+		if err := c.applyOwned(ctx, w, object.wanted, object.live); err != nil {
 			return err
 		}
+		if account, is := object.live.(*corev1.ServiceAccount); is {
+			w.accountSince = account.CreationTimestamp.Time
+		}
 	}
-	w.accountSince = account.CreationTimestamp.Time
 	return nil
 }
 

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -67,26 +64,19 @@ func (c *Controller) revoke(ctx context.Context, w *world) error {
 	if w.Object.Spec.AutoscalingRunnerSetNamespace != w.setKey.Namespace {
 		return nil // somebody has edited the spec, which no longer says where the rights are; they go with the set
 	}
-	wanted, set := accessFor(w.Object, c.options.Policy), w.set
-	if set == nil { // only its name is known
-		set = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.setKey.Namespace, Name: w.setKey.Name}}
-	}
-	for _, object := range []struct{ owner, named, live client.Object }{
-		{set, wanted.binding, &rbacv1.RoleBinding{}}, {set, wanted.role, &rbacv1.Role{}}, {w.Object, wanted.account, &corev1.ServiceAccount{}},
-	} {
-		object.named.SetOwnerReferences(kube.OwnedBy(object.owner))
-		key := client.ObjectKeyFromObject(object.named)
+	for _, object := range slices.Backward(c.access(w)) { // rights first
+		key := client.ObjectKeyFromObject(object.wanted)
 		switch err := c.options.Client.Get(ctx, key, object.live); {
 		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:
 			return fmt.Errorf("get %T %s: %w", object.live, key, err)
 		}
-		err := w.objects.Delete(ctx, object.named, object.live)
+		err := w.objects.Delete(ctx, object.wanted, object.live)
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 			return fmt.Errorf("delete %T %s: %w", object.live, key, err)
 		}
-		w.findKept(object.named, object.live)
+		w.findKept(object.wanted, object.live)
 	}
 	return nil
 }
