@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -59,6 +60,9 @@ func (e *NotAllowedError) Error() string {
 	return fmt.Sprintf("%s: %s is not allowed, because %s; use another address, or ask the administrator of the controller, who decides by %s of its chart",
 		e.Field, e.Address, e.Reason, Value)
 }
+
+// CauseReason implements causes.Named.
+func (e *NotAllowedError) CauseReason() string { return v1alpha1.ReasonAddressNotAllowed }
 
 // unlisted is the reason why an address is refused that no entry covers.
 const unlisted = "it is not below any address that " + Value + " lists"

@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
@@ -60,7 +61,7 @@ func TestAddressesOnTheMachineAreRefused(t *testing.T) {
 		_, given := f.ClientFrom(reference, &Resolved{})
 		for _, err := range []error{reading, given} {
 			var refused *addresses.NotAllowedError
-			if !errors.As(err, &refused) || refused.Field != field || !strings.Contains(err.Error(), c.URL) || Reason(err) != v1alpha1.ReasonAddressNotAllowed {
+			if !errors.As(err, &refused) || refused.Field != field || !strings.Contains(err.Error(), c.URL) || causes.Of(err).Reason != v1alpha1.ReasonAddressNotAllowed {
 				t.Errorf("%s: got %v", field, err)
 			}
 		}
@@ -114,7 +115,7 @@ func TestWhatAnUnlistedGitHubLeadsTo(t *testing.T) {
 	t.Setenv("http_proxy", github.URL)
 	t.Setenv("no_proxy", "")
 	_, err := f.mustClient(t, reference).GetRunnerScaleSetByID(t.Context(), 1)
-	if Reason(err) != v1alpha1.ReasonAddressNotAllowed || c.asked.Load() != 0 {
+	if causes.Of(err).Reason != v1alpha1.ReasonAddressNotAllowed || c.asked.Load() != 0 {
 		t.Errorf("got %v, and %d requests", err, c.asked.Load())
 	}
 }
@@ -140,7 +141,7 @@ func TestConnectionsAreChecked(t *testing.T) {
 	for what, err := range map[string]error{
 		"proxy": proxied, "vault": ask(c.URL, &ProxySettings{}), "proxy of a vault": ask("http://x.vault.azure.net", &ProxySettings{HTTP: c.URL}),
 	} {
-		if Reason(err) != v1alpha1.ReasonAddressNotAllowed {
+		if causes.Of(err).Reason != v1alpha1.ReasonAddressNotAllowed {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}

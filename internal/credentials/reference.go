@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpproxy"
@@ -13,7 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/causes"
 )
 
 // Reference says by name how GitHub is reached for one scale set. It shares no memory with the object that it was made from: a read
@@ -179,6 +180,9 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s lacks %s; add it", object, e.Key)
 }
 
+// CauseReason implements causes.Named.
+func (e *MissingError) CauseReason() string { return v1alpha1.ReasonCredentialsMissing }
+
 // InvalidError says that something exists but can't be used. It never contains a value.
 type InvalidError struct {
 	// Kind is the object's kind, or empty if a field of the AutoscalingRunnerSet itself is wrong.
@@ -208,6 +212,9 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("%s is not usable: %s", where, e.Reason)
 }
 
+// CauseReason implements causes.Named.
+func (e *InvalidError) CauseReason() string { return v1alpha1.ReasonCredentialsInvalid }
+
 // UnsupportedError says that this version lacks a requested feature.
 type UnsupportedError struct {
 	// Feature is the requested feature.
@@ -221,6 +228,9 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s is not supported by this version; %s", e.Feature, e.Instead)
 }
 
+// CauseReason implements causes.Named.
+func (e *UnsupportedError) CauseReason() string { return v1alpha1.ReasonVaultUnsupported }
+
 // VaultNotAllowedError says that the administrator's list of vaults has no entry for what a Reference names.
 type VaultNotAllowedError struct {
 	// Field is the path of the field that no entry allows, and Value what it has. Namespace is the Reference's.
@@ -233,41 +243,33 @@ func (e *VaultNotAllowedError) Error() string {
 		"and all secrets that the set reads from it; ask the cluster's administrator, who decides by vaults", e.Field, e.Value, e.Namespace)
 }
 
-// Reasons are all that Reason returns for a user's error.
-var Reasons = []string{v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported,
+// CauseReason implements causes.Named.
+func (e *VaultNotAllowedError) CauseReason() string { return v1alpha1.ReasonVaultNotAllowed }
 
-	v1alpha1.ReasonVaultNotAllowed, v1alpha1.ReasonAddressNotAllowed}
+// Reasons are those of a user's errors.
+var Reasons = []string{
+	v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported,
+	v1alpha1.ReasonVaultNotAllowed, v1alpha1.ReasonAddressNotAllowed,
+}
 
 // IsUserError reports whether the credentials themselves are wrong, or an address beside them, which only a user can fix, rather than
 // the attempt to read them.
 func IsUserError(err error) bool { return Reason(err) != "" }
+
+// Reason returns the reason of a user's error, and "" for any other error.
+func Reason(err error) string {
+	var named causes.Named
+	if errors.As(err, &named) && slices.Contains(Reasons, named.CauseReason()) {
+		return named.CauseReason()
+	}
+	return ""
+}
 
 // IsVaultNotAllowed reports whether the administrator's list of vaults refuses a Reference. Then nothing that was read for it before may
 // be used any longer.
 func IsVaultNotAllowed(err error) bool {
 	_, refused := errors.AsType[*VaultNotAllowedError](err)
 	return refused
-}
-
-// Reason returns the reason that conditions of every kind and the doctor's findings give for a user's error, and "" for any
-// other error.
-func Reason(err error) string {
-	if IsVaultNotAllowed(err) {
-		return v1alpha1.ReasonVaultNotAllowed
-	}
-	if _, missing := errors.AsType[*MissingError](err); missing {
-		return v1alpha1.ReasonCredentialsMissing
-	}
-	if _, unsupported := errors.AsType[*UnsupportedError](err); unsupported {
-		return v1alpha1.ReasonVaultUnsupported
-	}
-	if _, invalid := errors.AsType[*InvalidError](err); invalid {
-		return v1alpha1.ReasonCredentialsInvalid
-	}
-	if _, refused := errors.AsType[*addresses.NotAllowedError](err); refused {
-		return v1alpha1.ReasonAddressNotAllowed
-	}
-	return ""
 }
 
 func objectName(kind, namespace, name string) string {

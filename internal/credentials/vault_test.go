@@ -19,6 +19,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
@@ -213,7 +214,7 @@ func TestOnlyAllowedSecretsAreReadFromVaults(t *testing.T) {
 				return
 			}
 			var refused *VaultNotAllowedError
-			if !errors.As(err, &refused) || refused.Field != test.field || Reason(err) != v1alpha1.ReasonVaultNotAllowed || !IsUserError(err) {
+			if !errors.As(err, &refused) || refused.Field != test.field || causes.Of(err).Reason != v1alpha1.ReasonVaultNotAllowed || !IsUserError(err) {
 				t.Errorf("got %v, want a refusal of %s", err, test.field)
 			}
 			for _, part := range []string{test.field, "vaults", "administrator", test.namespace} {

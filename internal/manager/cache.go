@@ -264,7 +264,7 @@ func (d dependencies) addWatchedNamespace(ctx context.Context) error {
 		return fmt.Errorf("watch the manager's own RoleBinding: %w", err)
 	}
 	err = watchednamespace.NewController(watchednamespace.Options{
-		Client: d.client, Bindings: bindings, Namespace: d.options.WatchNamespace,
+		Client: d.client, Bindings: bindings, Clock: d.clock, Namespace: d.options.WatchNamespace,
 	}).SetupWithManager(d.mgr)
 	if err != nil {
 		return fmt.Errorf("set up the controller of the watched namespace: %w", err)

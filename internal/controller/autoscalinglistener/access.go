@@ -17,28 +17,30 @@ import (
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
-// access is what lets the listener write: a ServiceAccount in its own namespace, and rights in the runners' namespace.
-type access struct {
-	account *corev1.ServiceAccount
-	role    *rbacv1.Role
-	binding *rbacv1.RoleBinding
-}
+// owned is an object as it should be, and an empty one of the same kind to read into.
+type owned struct{ wanted, live client.Object }
 
-// accessFor returns the objects as they should be, without owners.
-func accessFor(listener *v1alpha1.AutoscalingListener, policy listenertemplate.Policy) access {
-	spec := &listener.Spec
-	return access{
-		account: &corev1.ServiceAccount{ObjectMeta: metaHere(listener, policy, spec.ServiceAccountMetadata)},
-		role: &rbacv1.Role{
-			ObjectMeta: objectMeta(listener, spec.AutoscalingRunnerSetNamespace, spec.RoleMetadata, leadBack(listener)),
-			Rules:      rules(spec.EphemeralRunnerSetName),
-		},
-		binding: &rbacv1.RoleBinding{
-			ObjectMeta: objectMeta(listener, spec.AutoscalingRunnerSetNamespace, spec.RoleBindingMetadata, leadBack(listener)),
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: listener.Name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: listener.Namespace, Name: listener.Name}},
-		},
+// access returns what lets the listener write: a ServiceAccount in its own namespace, and rights in the runners' namespace. Role and
+// RoleBinding are owned by the AutoscalingRunnerSet, in whose namespace they live, so that garbage collection deletes them if the
+// manager has lost the right to.
+func (c *Controller) access(w *world) []owned {
+	listener, spec, set := w.Object, &w.Object.Spec, w.set
+	if set == nil { // only its name is known
+		set = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.setKey.Namespace, Name: w.setKey.Name}}
 	}
+	account := &corev1.ServiceAccount{ObjectMeta: metaHere(listener, c.options.Policy, spec.ServiceAccountMetadata)}
+	role := &rbacv1.Role{
+		ObjectMeta: metaThere(listener, spec.RoleMetadata),
+		Rules:      rules(spec.EphemeralRunnerSetName),
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metaThere(listener, spec.RoleBindingMetadata),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: listener.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: listener.Namespace, Name: listener.Name}},
+	}
+	account.OwnerReferences = kube.OwnedBy(listener)
+	role.OwnerReferences, binding.OwnerReferences = kube.OwnedBy(set), kube.OwnedBy(set)
+	return []owned{{account, &corev1.ServiceAccount{}}, {role, &rbacv1.Role{}}, {binding, &rbacv1.RoleBinding{}}}
 }
 
 // rules returns the fewest rights that a listener can work with: it writes the demand to its own EphemeralRunnerSet and reads the
@@ -50,11 +52,6 @@ func rules(runnerSet string) []rbacv1.PolicyRule {
 		{APIGroups: groups, Resources: []string{"ephemeralrunnersets/status"}, ResourceNames: []string{runnerSet}, Verbs: []string{"patch"}},
 		{APIGroups: groups, Resources: []string{"ephemeralrunners/status"}, Verbs: []string{"patch"}},
 	}
-}
-
-// leadBack returns the labels by which listenerOfAccess maps an object in the other namespace back to the listener.
-func leadBack(listener *v1alpha1.AutoscalingListener) map[string]string {
-	return map[string]string{v1alpha1.LabelListenerName: listener.Name, v1alpha1.LabelListenerNamespace: listener.Namespace}
 }
 
 // metaHere returns the metadata of an object in the manager's namespace: what the policy lets through of the user's metadata and of
@@ -69,51 +66,47 @@ func metaHere(listener *v1alpha1.AutoscalingListener, policy listenertemplate.Po
 	}
 }
 
-// objectMeta returns the metadata of an object in the runners' namespace. The listener's labels override those of the user's
-// metadata, more overrides both, and ownership.Labels overrides everything.
-func objectMeta(listener *v1alpha1.AutoscalingListener, namespace string, meta *v1alpha1.ResourceMeta, more map[string]string) metav1.ObjectMeta {
+// metaThere returns the metadata of an object in the runners' namespace. The listener's labels override those of the user's metadata, those
+// by which listenerOfAccess finds the listener override both, and ownership.Labels overrides everything.
+func metaThere(listener *v1alpha1.AutoscalingListener, meta *v1alpha1.ResourceMeta) metav1.ObjectMeta {
 	labels, annotations := kube.Metadata(meta)
+	leadBack := map[string]string{v1alpha1.LabelListenerName: listener.Name, v1alpha1.LabelListenerNamespace: listener.Namespace}
 	return metav1.ObjectMeta{
-		Namespace:   namespace,
+		Namespace:   listener.Spec.AutoscalingRunnerSetNamespace,
 		Name:        listener.Name,
-		Labels:      kube.Labels(nil, labels, listener.Labels, more, ownership.Labels(listener)),
+		Labels:      kube.Labels(nil, labels, listener.Labels, leadBack, ownership.Labels(listener)),
 		Annotations: kube.Annotations(annotations),
 	}
 }
 
-// applyAccess keeps the three objects as they should be. Role and RoleBinding are owned by the AutoscalingRunnerSet, in whose
-// namespace they live, so that garbage collection deletes them if the manager has lost the right to.
-func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
-	wanted, account := accessFor(p.listener, c.options.Policy), &corev1.ServiceAccount{}
-	for _, owned := range []struct{ owner, object, live client.Object }{
-		{p.listener, wanted.account, account},
-		{p.set, wanted.role, &rbacv1.Role{}},
-		{p.set, wanted.binding, &rbacv1.RoleBinding{}},
-	} {
-		owned.object.SetOwnerReferences(kube.OwnedBy(owned.owner))
-		if err := c.applyOwned(ctx, p, owned.object, owned.live); err != nil {
+// applyAccess keeps the listener's ServiceAccount and rights as they should be.
+func (c *Controller) applyAccess(ctx context.Context, w *world) error {
+	for _, object := range c.access(w) {
+		if err := c.applyOwned(ctx, w, object.wanted, object.live); err != nil {
 			return err
 		}
+		if account, is := object.live.(*corev1.ServiceAccount); is {
+			w.accountSince = account.CreationTimestamp.Time
+		}
 	}
-	p.accountSince = account.CreationTimestamp.Time
 	return nil
 }
 
 // applyOwned applies an object of a kind that the cache has. live is an empty object of the same type.
-func (c *Controller) applyOwned(ctx context.Context, p *pass, wanted, live client.Object) error {
+func (c *Controller) applyOwned(ctx context.Context, w *world, wanted, live client.Object) error {
 	err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
 	switch {
 	case apierrors.IsNotFound(err):
-		return p.objects.Create(ctx, wanted)
+		return w.objects.Create(ctx, wanted)
 	case err != nil:
 		return fmt.Errorf("get %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
 	}
-	gone, err := p.objects.Claim(ctx, wanted, live)
+	gone, err := w.objects.Claim(ctx, wanted, live)
 	switch {
 	case err != nil:
 		return err
 	case gone:
-		return p.objects.Create(ctx, wanted)
+		return w.objects.Create(ctx, wanted)
 	}
 	if !equality.Semantic.DeepEqual(grants(wanted), grants(live)) {
 		kube.SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, "") // applied in any case: both lists are replaced as a whole
@@ -122,7 +115,7 @@ func (c *Controller) applyOwned(ctx context.Context, p *pass, wanted, live clien
 		return err
 	}
 	unwanted := kube.ForPruning // in the runners' namespace
-	if wanted.GetNamespace() == p.key.Namespace {
+	if wanted.GetNamespace() == w.Key.Namespace {
 		unwanted = kube.OfInstaller
 	}
 	return kube.DropInherited(ctx, c.options.Client, live, wanted, unwanted)
@@ -136,36 +129,6 @@ func grants(object client.Object) any {
 		return object.Rules
 	case *rbacv1.RoleBinding:
 		return object.Subjects
-	}
-	return nil
-}
-
-// revoke deletes the listener's ServiceAccount and rights, but nothing that only has their names. Forbidden means that the manager's Role in the other namespace was
-// deleted first; then garbage collection deletes the rest together with the AutoscalingRunnerSet.
-func (c *Controller) revoke(ctx context.Context, p *pass) error {
-	if p.listener.Spec.AutoscalingRunnerSetNamespace != p.setKey.Namespace {
-		return nil // somebody has edited the spec, which no longer says where the rights are; they go with the set
-	}
-	wanted, set := accessFor(p.listener, c.options.Policy), p.set
-	if set == nil { // only its name is known
-		set = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.setKey.Namespace, Name: p.setKey.Name}}
-	}
-	for _, object := range []struct{ owner, named, live client.Object }{
-		{set, wanted.binding, &rbacv1.RoleBinding{}}, {set, wanted.role, &rbacv1.Role{}}, {p.listener, wanted.account, &corev1.ServiceAccount{}},
-	} {
-		object.named.SetOwnerReferences(kube.OwnedBy(object.owner))
-		key := client.ObjectKeyFromObject(object.named)
-		switch err := c.options.Client.Get(ctx, key, object.live); {
-		case apierrors.IsNotFound(err):
-			continue
-		case err != nil:
-			return fmt.Errorf("get %T %s: %w", object.live, key, err)
-		}
-		err := p.objects.Delete(ctx, object.named, object.live)
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
-			return fmt.Errorf("delete %T %s: %w", object.live, key, err)
-		}
-		p.findKept(object.named, object.live)
 	}
 	return nil
 }

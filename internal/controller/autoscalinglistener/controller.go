@@ -68,9 +68,9 @@ type Options struct {
 
 // Controller reconciles AutoscalingListeners.
 type Controller struct {
-	options  Options
-	memories kube.Memories[memory]
-	ignored  *ignored.Reporter
+	options Options
+	ignored *ignored.Reporter
+	passes  *reconcile.Reconciler[*v1alpha1.AutoscalingListener, memory, *world]
 }
 
 // NewController returns a controller to be set up with a manager, or to be called through Reconcile directly.
@@ -78,9 +78,151 @@ func NewController(options Options) *Controller {
 	if len(options.Entrypoint) == 0 {
 		options.Entrypoint = []string{listenertemplate.DefaultProgram}
 	}
-	return &Controller{
+	c := &Controller{
 		options: options, ignored: ignored.NewReporter(options.Reader, options.Recorder, options.Namespace, options.WatchNamespace),
 	}
+	c.passes = reconcile.For(c.kind())
+	return c
+}
+
+// world is what a pass has observed, and what its steps found out for later ones.
+type world struct {
+	*reconcile.Pass[*v1alpha1.AutoscalingListener, memory]
+	// setKey is the scale set that the listener's labels name.
+	setKey types.NamespacedName
+	// objects are the listener's own, which are told from others that have their names.
+	objects ownership.Objects
+	// set is the AutoscalingRunnerSet, nil if it is gone. ignored is why the listener is not the set's, empty if it is.
+	set     *v1alpha1.AutoscalingRunnerSet
+	ignored string
+	// pod is the listener's own, nil if there is none. strays are other listener pods of the same scale set, which must be gone
+	// before it starts.
+	pod    *corev1.Pod
+	strays []*corev1.Pod
+
+	// resolved is what the listener needs to reach GitHub, nil if it can't be resolved because of obstacle.
+	resolved *credentials.Resolved
+	obstacle error
+	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the revision of the Secret
+	// that a running listener reads again when it changes, proxy that of the other, empty if there is no proxy.
+	secretsReady         bool
+	configuration, proxy string
+	// accountSince is when the listener's ServiceAccount was created, zero if the cache doesn't have it.
+	accountSince time.Time
+	// state is what the status says about the pod.
+	state listenerpod.State
+	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the cache was
+	// behind.
+	failure  error
+	cutShort bool
+	// blocked says which object of the listener is kept by finalizers that the manager doesn't serve, "" if none is. undecided is set
+	// while such an object has been kept for too short a time to say so.
+	blocked   string
+	undecided bool
+	// taken is the object that has a name that the listener needs, nil if there is none.
+	taken *ownership.TakenError
+	// released is set when the finalizer is gone, and possibly the object with it.
+	released bool
+}
+
+// memory is what is remembered of a listener between passes.
+type memory struct {
+	// secrets are the listener's Secrets as last written or read, by suffix.
+	secrets map[string]writtenSecret
+	// trusted is what GitHub has accepted last, or what the listener had before this process; nil before it was read.
+	trusted *credentials.Resolved
+	// ended counts the pods that ended in a row, up to the one with this UID. A pod that becomes ready resets the count.
+	ended    attempts
+	endedPod types.UID
+	// deletingSince is when each pod that is being deleted was first seen in deletion, by UID.
+	deletingSince map[types.UID]time.Time
+	// kept are the listener's own objects that are to be deleted and have finalizers of others.
+	kept kube.Kept
+	// announced is the revision of the configuration last announced on the pod, even if the patch was forbidden.
+	announced string
+	// news is the revision of a configuration that is still to be announced, first seen at newsAt.
+	news   string
+	newsAt time.Time
+	// obstruction is what keeps the pod from being created, without a reason if nothing does. obstructed counts the attempts in a
+	// row that met it.
+	obstruction listenerpod.State
+	obstructed  attempts
+	// phrasedAt is when the text of an error was last copied to the status.
+	phrasedAt time.Time
+	// publishedAddress is the GitHub address in the labels of the listener's series.
+	publishedAddress string
+}
+
+type step = reconcile.Step[*world]
+
+// kind is how a listener is brought a step closer to what its spec says. Whatever the spec names is written with the manager's rights, so
+// only a listener that the manager wrote itself counts: one in its own namespace, and the one that its scale set has.
+func (c *Controller) kind() reconcile.Kind[*v1alpha1.AutoscalingListener, memory, *world] {
+	when, otherwise, nothing := reconcile.When[*world, step], reconcile.Otherwise[*world, step], reconcile.Nothing[*world]
+	reported := func(steps ...step) step { return reconcile.Reported(c.report, reconcile.InOrder(steps...)) }
+	return reconcile.Kind[*v1alpha1.AutoscalingListener, memory, *world]{
+		Name:   "AutoscalingListener",
+		New:    func() *v1alpha1.AutoscalingListener { return &v1alpha1.AutoscalingListener{} },
+		Client: c.options.Client,
+		Clock:  c.options.Clock,
+		Remember: func(*v1alpha1.AutoscalingListener) *memory {
+			return &memory{secrets: map[string]writtenSecret{}}
+		},
+		Gone: func(ctx context.Context, listener types.NamespacedName, _ *memory) (ctrl.Result, error) {
+			unpublish(listener)
+			return ctrl.Result{}, c.deleteAbandonedPod(ctx, listener)
+		},
+		Log: func(ctx context.Context, listener *v1alpha1.AutoscalingListener) context.Context {
+			return kube.WithScaleSetLogger(ctx, kube.LabelledSet(listener))
+		},
+		Observe: c.observe,
+		Rules: []reconcile.Rule[*world, step]{
+			when("it is being deleted", func(w *world) bool { return w.Object.DeletionTimestamp != nil }, reported(c.finalize)),
+			when("its scale set is gone", orphaned, c.deleteOrphan),
+			when("it is not the listener that its scale set has", func(w *world) bool { return w.ignored != "" }, c.ignore),
+			// The manager is about to write the rest, or has yet to take it over from ARC.
+			when("the manager has not written all of it", incomplete, nothing),
+			// The listener is deleted next. What the deletion of a namespace removed must not be recreated.
+			when("its scale set is being deleted", func(w *world) bool { return w.set.DeletionTimestamp != nil }, nothing),
+			otherwise("its scale set has it", reported(c.protect, c.applyAccess, c.applySecrets, c.applyPod)),
+		},
+	}
+}
+
+// Reconcile makes one pass of a listener in the manager's namespace. Labels of others may name another one; c.ignored finds those that
+// are elsewhere.
+func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if request.Namespace != c.options.Namespace {
+		return ctrl.Result{}, nil
+	}
+	return c.passes.Reconcile(ctx, request)
+}
+
+// orphaned reports whether the manager has written the listener for a set that is gone.
+func orphaned(w *world) bool {
+	return w.set == nil && contradiction(w.Object) == "" && kube.WasServed(w.Object)
+}
+
+func incomplete(w *world) bool { return w.Object.Annotations[v1alpha1.AnnotationIntegrityHash] == "" }
+
+// protect adds the finalizer, without which the pod and its Secrets would be deleted in any order.
+func (c *Controller) protect(ctx context.Context, w *world) error {
+	return kube.AddFinalizer(ctx, c.options.Client, w.Object, v1alpha1.FinalizerAutoscalingListener)
+}
+
+// deleteOrphan deletes a listener whose scale set is gone. Garbage collection can't, because owners can't be in another namespace.
+func (c *Controller) deleteOrphan(ctx context.Context, w *world) error {
+	if err := c.options.Client.Delete(ctx, w.Object, kube.UIDPrecondition(w.Object)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete AutoscalingListener without a scale set: %w", err)
+	}
+	return nil
+}
+
+// ignore says that nothing is done for the listener.
+func (c *Controller) ignore(ctx context.Context, w *world) error {
+	unpublish(w.Key)
+	c.ignored.Tell(ctx, w.Object, w.ignored)
+	return nil
 }
 
 // listenerOfAccess maps a Role or RoleBinding, which is in another namespace, to its listener.
@@ -136,80 +278,4 @@ func ofSet(set types.NamespacedName) client.MatchingLabels {
 // metricsEnabled asks the configuration, so that manager and listener agree on what "0" means.
 func (c *Controller) metricsEnabled() bool {
 	return (&config.Config{MetricsAddr: c.options.MetricsAddr}).MetricsEnabled()
-}
-
-// pass is one reconciliation: what was observed, and what its steps found out for later ones.
-type pass struct {
-	key types.NamespacedName
-	// setKey is the scale set that the listener's labels name.
-	setKey   types.NamespacedName
-	listener *v1alpha1.AutoscalingListener
-	// objects are the listener's own, which are told from others that have their names.
-	objects ownership.Objects
-	memory  *memory
-	now     time.Time
-	// set is the AutoscalingRunnerSet, nil if it is gone. ignored is why the listener is not the set's, empty if it is.
-	set     *v1alpha1.AutoscalingRunnerSet
-	ignored string
-	// pod is the listener's own, nil if there is none. strays are other listener pods of the same scale set, which must be gone
-	// before it starts.
-	pod    *corev1.Pod
-	strays []*corev1.Pod
-
-	// resolved is what the listener needs to reach GitHub, nil if it can't be resolved because of obstacle.
-	resolved *credentials.Resolved
-	obstacle error
-	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the revision of the Secret
-	// that a running listener reads again when it changes, proxy that of the other, empty if there is no proxy.
-	secretsReady         bool
-	configuration, proxy string
-	// accountSince is when the listener's ServiceAccount was created, zero if the cache doesn't have it.
-	accountSince time.Time
-	// state is what the status says about the pod.
-	state listenerpod.State
-	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the cache was
-	// behind.
-	failure  error
-	cutShort bool
-	// blocked says which object of the listener is kept by finalizers that the manager doesn't serve, "" if none is. undecided is set
-	// while such an object has been kept for too short a time to say so.
-	blocked   string
-	undecided bool
-	// taken is the object that has a name that the listener needs, nil if there is none.
-	taken *ownership.TakenError
-	// released is set when the finalizer is gone, and possibly the object with it.
-	released bool
-
-	requeue reconcile.Earliest
-}
-
-// memory is what is remembered of a listener between passes.
-type memory struct {
-	// secrets are the listener's Secrets as last written, by suffix.
-	secrets map[string]writtenSecret
-	// trusted is what GitHub has accepted last, or what the listener had before this process; nil before it was read.
-	trusted *credentials.Resolved
-	// failures counts the pods that ended in a row. failedAt is when the last of them, failedPod, was seen to have ended.
-	// A pod that becomes ready resets the count.
-	failures  int
-	failedAt  time.Time
-	failedPod types.UID
-	// deletingSince is when each pod that is being deleted was first seen in deletion, by UID.
-	deletingSince map[types.UID]time.Time
-	// kept are the listener's own objects that are to be deleted and have finalizers of others.
-	kept kube.Kept
-	// announced is the revision of the configuration last announced on the pod, even if the patch was forbidden.
-	announced string
-	// news is the revision of a configuration that is still to be announced, first seen at newsAt.
-	news   string
-	newsAt time.Time
-	// obstruction is what keeps the pod from being created. obstructions counts the attempts in a row that met it, the last one
-	// at triedAt.
-	obstruction  listenerpod.State
-	obstructions int
-	triedAt      time.Time
-	// phrasedAt is when the text of an error was last copied to the status.
-	phrasedAt time.Time
-	// publishedAddress is the GitHub address in the labels of the listener's series.
-	publishedAddress string
 }

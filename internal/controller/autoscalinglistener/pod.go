@@ -44,84 +44,84 @@ const announceAfter = 2 * time.Second
 const annotationConfiguration = "actions.github.com/listener-config-hash"
 
 // applyPod keeps one pod as the spec wants it.
-func (c *Controller) applyPod(ctx context.Context, p *pass) error {
-	if credentials.IsVaultNotAllowed(p.obstacle) {
+func (c *Controller) applyPod(ctx context.Context, w *world) error {
+	if credentials.IsVaultNotAllowed(w.obstacle) {
 		return nil // withdraw has said what becomes of the pod
 	}
-	if !p.secretsReady {
+	if !w.secretsReady {
 		// A running pod could not be replaced, and the credentials that it has may still be valid.
-		if p.pod != nil {
-			p.state = listenerpod.Describe(p.pod)
+		if w.pod != nil {
+			w.state = listenerpod.Describe(w.pod)
 		}
 		return nil
 	}
-	if predecessors, err := c.awaitStrays(ctx, p); err != nil || predecessors {
+	if predecessors, err := c.awaitStrays(ctx, w); err != nil || predecessors {
 		return err
 	}
-	builder := listenerpod.Builder{Listener: p.listener, Proxy: p.proxy, Entrypoint: c.options.Entrypoint, Policy: c.options.Policy}
+	builder := listenerpod.Builder{Listener: w.Object, Proxy: w.proxy, Entrypoint: c.options.Entrypoint, Policy: c.options.Policy}
 	if c.metricsEnabled() {
 		builder.MetricsAddr = c.options.MetricsAddr
 	}
-	if p.pod == nil {
-		return c.start(ctx, p, builder)
+	if w.pod == nil {
+		return c.start(ctx, w, builder)
 	}
 	var err error
-	if p.state, err = c.assess(ctx, p, p.pod, listenerpod.Demand{Hash: builder.Hash(), Since: p.accountSince}); err != nil {
+	if w.state, err = c.assess(ctx, w, w.pod, listenerpod.Demand{Hash: builder.Hash(), Since: w.accountSince}); err != nil {
 		return err
 	}
-	if p.state.Ready {
-		p.memory.failures = 0
+	if w.state.Ready {
+		w.Memory.ended = attempts{}
 	}
-	if p.state.Action == listenerpod.Keep {
-		return c.announce(ctx, p)
+	if w.state.Action == listenerpod.Keep {
+		return c.announce(ctx, w)
 	}
-	return c.applyAction(ctx, p, p.pod, p.state)
+	return c.applyAction(ctx, w, w.pod, w.state)
 }
 
 // announce writes the revision of the configuration to an annotation of the pod if it has changed. The annotation means nothing to the
 // kubelet, but a kubelet syncs a changed pod at once, while it otherwise checks mounted Secrets only about once a minute. With a
 // Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
-func (c *Controller) announce(ctx context.Context, p *pass) error {
-	if p.state.RequeueAfter > 0 {
-		p.requeue.After(p.state.RequeueAfter)
+func (c *Controller) announce(ctx context.Context, w *world) error {
+	if w.state.RequeueAfter > 0 {
+		w.Requeue.After(w.state.RequeueAfter)
 	}
-	if p.pod.DeletionTimestamp != nil || p.pod.Annotations[annotationConfiguration] == p.configuration {
+	if w.pod.DeletionTimestamp != nil || w.pod.Annotations[annotationConfiguration] == w.configuration {
 		return nil
 	}
 	// The annotation alone doesn't do: a pass that sees an outdated pod in the cache, or that may not patch it, must not announce again.
-	if p.memory.announced == p.configuration {
+	if w.Memory.announced == w.configuration {
 		return nil
 	}
-	if p.memory.news != p.configuration {
-		p.memory.news, p.memory.newsAt = p.configuration, p.now
+	if w.Memory.news != w.configuration {
+		w.Memory.news, w.Memory.newsAt = w.configuration, w.Now
 	}
-	if wait := p.memory.newsAt.Add(announceAfter).Sub(p.now); wait > 0 {
-		p.requeue.After(wait)
+	if wait := w.Memory.newsAt.Add(announceAfter).Sub(w.Now); wait > 0 {
+		w.Requeue.After(wait)
 		return nil
 	}
-	after := p.pod.DeepCopy()
-	kube.SetAnnotation(after, annotationConfiguration, p.configuration)
-	_, err := kube.Patch(ctx, c.options.Client, after, p.pod)
+	after := w.pod.DeepCopy()
+	kube.SetAnnotation(after, annotationConfiguration, w.configuration)
+	_, err := kube.Patch(ctx, c.options.Client, after, w.pod)
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
-		return fmt.Errorf("announce the configuration to pod %s: %w", p.pod.Name, err)
+		return fmt.Errorf("announce the configuration to pod %s: %w", w.pod.Name, err)
 	}
-	p.memory.announced = p.configuration
+	w.Memory.announced = w.configuration
 	return nil
 }
 
 // awaitStrays deletes listener pods of the same scale set that are not this listener's, and reports whether there are any.
-func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
-	for _, stray := range p.strays {
-		state, err := c.assess(ctx, p, stray, listenerpod.Unwanted)
+func (c *Controller) awaitStrays(ctx context.Context, w *world) (bool, error) {
+	for _, stray := range w.strays {
+		state, err := c.assess(ctx, w, stray, listenerpod.Unwanted)
 		if err == nil {
-			err = c.applyAction(ctx, p, stray, state)
+			err = c.applyAction(ctx, w, stray, state)
 		}
 		if err != nil {
 			return true, err
 		}
-		p.state = listenerpod.State{Reason: reasonPredecessor, Message: fmt.Sprintf("pod %s of an earlier listener must end first", stray.Name)}
+		w.state = listenerpod.State{Reason: reasonPredecessor, Message: fmt.Sprintf("pod %s of an earlier listener must end first", stray.Name)}
 	}
-	return len(p.strays) > 0, nil
+	return len(w.strays) > 0, nil
 }
 
 // deleteAbandonedPod deletes the pod of a listener that doesn't exist, if nobody owns it: a backup has brought it back. It would hold the
@@ -142,8 +142,8 @@ func (c *Controller) deleteAbandonedPod(ctx context.Context, name types.Namespac
 
 // assess decides what to do about a pod as the cache has it. Before it is force-deleted, the live pod is read: the node may be back,
 // or the pod replaced, and then a working listener would lose its session.
-func (c *Controller) assess(ctx context.Context, p *pass, pod *corev1.Pod, wanted listenerpod.Demand) (listenerpod.State, error) {
-	state := p.assess(pod, wanted)
+func (c *Controller) assess(ctx context.Context, w *world, pod *corev1.Pod, wanted listenerpod.Demand) (listenerpod.State, error) {
+	state := w.assess(pod, wanted)
 	if state.Action != listenerpod.ForceDelete {
 		return state, nil
 	}
@@ -154,28 +154,28 @@ func (c *Controller) assess(ctx context.Context, p *pass, pod *corev1.Pod, wante
 	case live == nil:
 		return listenerpod.State{Reason: listenerpod.ReasonReplacing, Message: "the pod is gone", RequeueAfter: listenerpod.LostAfter}, nil
 	default:
-		return p.assess(live, wanted), nil
+		return w.assess(live, wanted), nil
 	}
 }
 
 // assess decides what to do about a pod by what is known in this pass.
-func (p *pass) assess(pod *corev1.Pod, wanted listenerpod.Demand) listenerpod.State {
-	deletingSince, seen := p.memory.deletingSince[pod.UID]
+func (w *world) assess(pod *corev1.Pod, wanted listenerpod.Demand) listenerpod.State {
+	deletingSince, seen := w.Memory.deletingSince[pod.UID]
 	if !seen {
-		deletingSince = p.now // read after the list, if it is being deleted at all
+		deletingSince = w.Now // read after the list, if it is being deleted at all
 	}
-	return listenerpod.Assess(pod, wanted, deletingSince, p.now)
+	return listenerpod.Assess(pod, wanted, deletingSince, w.Now)
 }
 
 // assessAsIs describes a pod without any demand on it: whether it is running.
-func (p *pass) assessAsIs(pod *corev1.Pod) listenerpod.State {
-	return p.assess(pod, listenerpod.Demand{Hash: pod.Annotations[v1alpha1.AnnotationIntegrityHash]})
+func (w *world) assessAsIs(pod *corev1.Pod) listenerpod.State {
+	return w.assess(pod, listenerpod.Demand{Hash: pod.Annotations[v1alpha1.AnnotationIntegrityHash]})
 }
 
 // applyAction carries out what was decided about a pod.
-func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, state listenerpod.State) error {
+func (c *Controller) applyAction(ctx context.Context, w *world, pod *corev1.Pod, state listenerpod.State) error {
 	if state.RequeueAfter > 0 {
-		p.requeue.After(state.RequeueAfter)
+		w.Requeue.After(state.RequeueAfter)
 	}
 	options := []client.DeleteOption{kube.UIDPrecondition(pod)}
 	switch state.Action {
@@ -184,9 +184,9 @@ func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, 
 	case listenerpod.ForceDelete:
 		options = append(options, client.GracePeriodSeconds(0))
 	case listenerpod.DeleteEnded:
-		if p.memory.failedPod != pod.UID { // counted a single time, no matter how often it is seen
-			p.memory.failures++
-			p.memory.failedAt, p.memory.failedPod = p.now, pod.UID
+		if w.Memory.endedPod != pod.UID { // counted a single time, no matter how often it is seen
+			w.Memory.ended.add(w.Now)
+			w.Memory.endedPod = pod.UID
 		}
 	}
 	if err := c.options.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
@@ -196,118 +196,114 @@ func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, 
 	if state.Action == listenerpod.ForceDelete || state.Action == listenerpod.DeleteEnded { // its node does not answer, or it has ended
 		event.Type = corev1.EventTypeWarning
 	}
-	report.RecordEvent(ctx, c.options.Recorder, p.listener, nil, event)
+	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, event)
 	return nil
 }
 
 // start creates the pod once the back-off after earlier failures is over.
-func (c *Controller) start(ctx context.Context, p *pass, builder listenerpod.Builder) error {
-	if failures := p.memory.failures; failures > 0 {
-		pause := reconcile.Backoff(successorBaseDelay, successorMaxDelay, failures)
-		if wait := p.memory.failedAt.Add(pause).Sub(p.now); wait > 0 {
-			p.requeue.After(wait)
-			p.state = listenerpod.State{Reason: reasonBackOff, Message: fmt.Sprintf("pods that ended in a row: %d; the next one starts %s after the last", failures, pause)}
-			return nil
-		}
-	}
-	if state, wait := p.memory.obstructed(p.now); wait > 0 {
-		p.requeue.After(wait)
-		p.state = state
+func (c *Controller) start(ctx context.Context, w *world, builder listenerpod.Builder) error {
+	if ended := w.Memory.ended; ended.wait(w.Now) > 0 {
+		w.Requeue.After(ended.wait(w.Now))
+		w.state = listenerpod.State{Reason: reasonBackOff, Message: fmt.Sprintf("pods that ended in a row: %d; the next one starts %s after the last", ended.number, ended.pause())}
 		return nil
 	}
-	p.state = listenerpod.State{Reason: listenerpod.ReasonStarting, Message: "the pod is being created"}
+	if wait := w.Memory.obstructed.wait(w.Now); wait > 0 {
+		w.Requeue.After(wait)
+		w.state = w.Memory.obstruction
+		return nil
+	}
+	w.state = listenerpod.State{Reason: listenerpod.ReasonStarting, Message: "the pod is being created"}
 	pod, err := builder.Pod()
 	if err != nil {
 		return err
 	}
-	kube.SetAnnotation(pod, annotationConfiguration, p.configuration)
-	pod.OwnerReferences = kube.OwnedBy(p.listener)
+	kube.SetAnnotation(pod, annotationConfiguration, w.configuration)
+	pod.OwnerReferences = kube.OwnedBy(w.Object)
 	if err := c.options.Client.Create(ctx, pod); apierrors.IsAlreadyExists(err) {
-		return c.handleNameTaken(ctx, p, err)
+		return c.handleNameTaken(ctx, w, err)
 	} else if err != nil {
 		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
-	p.memory.noteObstruction(listenerpod.State{}, p.now)
-	ctrl.LoggerFrom(ctx).Info("Created the listener pod", "image", p.listener.Spec.Image, "scaleSetID", p.listener.Spec.RunnerScaleSetID)
+	w.Memory.obstruction, w.Memory.obstructed = listenerpod.State{}, attempts{}
+	ctrl.LoggerFrom(ctx).Info("Created the listener pod", "image", w.Object.Spec.Image, "scaleSetID", w.Object.Spec.RunnerScaleSetID)
 	return nil
 }
 
 // handleNameTaken handles a pod that has the listener's name and isn't in the cache. Somebody else's pod is not ours to delete: the
 // state says so, and creation is tried again with growing pauses.
-func (c *Controller) handleNameTaken(ctx context.Context, p *pass, refusal error) error {
+func (c *Controller) handleNameTaken(ctx context.Context, w *world, refusal error) error {
 	other := &corev1.Pod{}
-	if err := c.options.Reader.Get(ctx, p.key, other); apierrors.IsNotFound(err) {
+	if err := c.options.Reader.Get(ctx, w.Key, other); apierrors.IsNotFound(err) {
 		return refusal
 	} else if err != nil {
-		return fmt.Errorf("get pod %s: %w", p.key, err)
+		return fmt.Errorf("get pod %s: %w", w.Key, err)
 	}
-	if metav1.IsControlledBy(other, p.listener) {
-		return c.relabel(ctx, p, other, refusal)
+	if metav1.IsControlledBy(other, w.Object) {
+		return c.relabel(ctx, w, other, refusal)
 	}
-	first := c.postpone(p, listenerpod.State{Reason: reasonNameTaken, Message: fmt.Sprintf(
-		"pod %s has the listener's name and belongs to somebody else; delete it and create it under another name: the listener starts within %s", p.key, successorMaxDelay)})
+	first := c.postpone(w, listenerpod.State{Reason: reasonNameTaken, Message: fmt.Sprintf(
+		"pod %s has the listener's name and belongs to somebody else; delete it and create it under another name: the listener starts within %s", w.Key, successorMaxDelay)})
 	if first {
-		report.RecordEvent(ctx, c.options.Recorder, p.listener, other, report.Warning(p.state.Reason, "CreatePod", p.state.Message))
+		report.RecordEvent(ctx, c.options.Recorder, w.Object, other, report.Warning(w.state.Reason, "CreatePod", w.state.Message))
 	}
 	return nil
 }
 
 // relabel restores labels that somebody removed from the listener's own pod, by which the cache selects it. It returns refusal if
 // the pod has its labels, so that only the cache is late.
-func (c *Controller) relabel(ctx context.Context, p *pass, own *corev1.Pod, refusal error) error {
+func (c *Controller) relabel(ctx context.Context, w *world, own *corev1.Pod, refusal error) error {
 	after := own.DeepCopy()
-	after.Labels = kube.Labels(nil, own.Labels, ownership.Labels(p.listener))
+	after.Labels = kube.Labels(nil, own.Labels, ownership.Labels(w.Object))
 	patched, err := kube.Patch(ctx, c.options.Client, after, own)
 	switch {
 	case apierrors.IsForbidden(err):
-		return c.replaceUnseen(ctx, p, own)
+		return c.replaceUnseen(ctx, w, own)
 	case apierrors.IsNotFound(err) || err == nil && !patched:
 		return refusal
 	case err != nil:
 		return fmt.Errorf("restore the labels of pod %s: %w", own.Name, err)
 	}
-	p.pod, p.state = after, p.assessAsIs(after) // the event of the patch brings the next pass
+	w.pod, w.state = after, w.assessAsIs(after) // the event of the patch brings the next pass
 	ctrl.LoggerFrom(ctx).Info("Restored labels that somebody had removed from the listener pod", "pod", own.Name)
 	return nil
 }
 
 // replaceUnseen replaces a pod that stays invisible to the cache because ARC's Role doesn't let the manager patch pods.
-func (c *Controller) replaceUnseen(ctx context.Context, p *pass, own *corev1.Pod) error {
+func (c *Controller) replaceUnseen(ctx context.Context, w *world, own *corev1.Pod) error {
 	state := listenerpod.State{Action: listenerpod.Replace, Reason: listenerpod.ReasonReplacing, Message: "somebody removed its labels, and the manager may not patch pods to restore them"}
 	if own.DeletionTimestamp == nil {
-		if err := c.applyAction(ctx, p, own, state); err != nil {
+		if err := c.applyAction(ctx, w, own, state); err != nil {
 			return err
 		}
 	}
-	c.postpone(p, state)
+	c.postpone(w, state)
 	return nil
 }
 
 // postpone tries the pod's name again after a growing pause, and reports whether the state that is the cause is new.
-func (c *Controller) postpone(p *pass, state listenerpod.State) (first bool) {
-	p.state = state
-	first = p.memory.noteObstruction(state, p.now)
-	_, wait := p.memory.obstructed(p.now)
-	p.requeue.After(wait)
+func (c *Controller) postpone(w *world, state listenerpod.State) (first bool) {
+	w.state = state
+	if first = w.Memory.obstruction.Reason != state.Reason; first {
+		w.Memory.obstructed = attempts{}
+	}
+	w.Memory.obstruction = state
+	w.Memory.obstructed.add(w.Now)
+	w.Requeue.After(w.Memory.obstructed.wait(w.Now))
 	return first
 }
 
-// noteObstruction records an attempt to create the pod that met an obstruction, or none if the state has no reason. It reports
-// whether the obstruction differs from the last one.
-func (m *memory) noteObstruction(state listenerpod.State, now time.Time) (first bool) {
-	first = m.obstruction.Reason != state.Reason
-	if first {
-		m.obstructions = 0
-	}
-	m.obstruction, m.triedAt = state, now
-	m.obstructions++
-	return first
+// attempts counts what was tried in vain, in a row.
+type attempts struct {
+	number int
+	last   time.Time
 }
 
-// obstructed returns what kept the pod from being created, and how long to wait until the next attempt.
-func (m *memory) obstructed(now time.Time) (listenerpod.State, time.Duration) {
-	if m.obstruction.Reason == "" {
-		return listenerpod.State{}, 0
-	}
-	return m.obstruction, m.triedAt.Add(reconcile.Backoff(successorBaseDelay, successorMaxDelay, m.obstructions)).Sub(now)
+func (a *attempts) add(now time.Time) { a.number, a.last = a.number+1, now }
+
+// pause is how long the next attempt comes after the last one.
+func (a attempts) pause() time.Duration {
+	return reconcile.Backoff(successorBaseDelay, successorMaxDelay, a.number)
 }
+
+// wait returns how long it is until the next attempt; zero or less means that it may come now.
+func (a attempts) wait(now time.Time) time.Duration { return a.last.Add(a.pause()).Sub(now) }

@@ -33,74 +33,74 @@ const refusedRecheckPeriod = 15 * time.Second
 
 // applySecrets keeps the Secrets with the listener's configuration and proxy in line with the spec and the credentials. A running
 // listener reads the mounted configuration again when it changes.
-func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
-	reference := credentials.ForAutoscalingListener(p.listener)
-	p.requeue.After(credentials.RereadAfter)
-	if p.refused() {
+func (c *Controller) applySecrets(ctx context.Context, w *world) error {
+	reference := credentials.ForAutoscalingListener(w.Object)
+	w.Requeue.After(credentials.RereadAfter)
+	if w.refused() {
 		c.options.Credentials.Invalidate(reference)
-		p.requeue.After(refusedRecheckPeriod)
+		w.Requeue.After(refusedRecheckPeriod)
 	}
 	resolved, err := c.options.Credentials.Resolve(ctx, reference)
 	if credentials.IsVaultNotAllowed(err) {
-		p.obstacle = err
-		return c.withdraw(ctx, p)
+		w.obstacle = err
+		return c.withdraw(ctx, w)
 	}
 	if err != nil {
-		return p.obstruct(err, fmt.Errorf("read the credentials: %w", err))
+		return w.obstruct(err, fmt.Errorf("read the credentials: %w", err))
 	}
-	resolved, err = c.trusted(ctx, p, resolved)
+	resolved, err = c.trusted(ctx, w, resolved)
 	if err != nil {
 		return fmt.Errorf("read what the listener has: %w", err)
 	}
-	p.resolved = resolved
-	content, err := c.configuration(p.listener, resolved).Encode()
+	w.resolved = resolved
+	content, err := c.configuration(w.Object, resolved).Encode()
 	if err != nil {
-		return p.obstruct(err, err)
+		return w.obstruct(err, err)
 	}
-	p.configuration, err = c.applySecret(ctx, p, credentials.ListenerConfigSuffix, p.listener.Spec.ConfigSecretMetadata, map[string][]byte{config.FileName: content})
+	w.configuration, err = c.applySecret(ctx, w, credentials.ListenerConfigSuffix, w.Object.Spec.ConfigSecretMetadata, map[string][]byte{config.FileName: content})
 	if err != nil {
 		return err
 	}
 	if resolved.Proxy == nil {
-		err = c.dropSecret(ctx, p, credentials.ListenerProxySuffix)
+		err = c.dropSecret(ctx, w, credentials.ListenerProxySuffix)
 	} else {
-		p.proxy, err = c.applySecret(ctx, p, credentials.ListenerProxySuffix, nil, resolved.Proxy.SecretData())
+		w.proxy, err = c.applySecret(ctx, w, credentials.ListenerProxySuffix, nil, resolved.Proxy.SecretData())
 	}
-	p.secretsReady = err == nil
+	w.secretsReady = err == nil
 	return err
 }
 
 // trusted returns what the listener gets of credentials, proxy and certificate authorities: what was read, or what it has already as long as GitHub has not
 // accepted what the set's present spec leads to. A listener that works must not lose its session to a mistyped token.
-func (c *Controller) trusted(ctx context.Context, p *pass, read *credentials.Resolved) (*credentials.Resolved, error) {
-	valid := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
-	if valid == nil || valid.Status == metav1.ConditionTrue && valid.ObservedGeneration == p.set.Generation {
-		p.memory.trusted = read
+func (c *Controller) trusted(ctx context.Context, w *world, read *credentials.Resolved) (*credentials.Resolved, error) {
+	valid := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
+	if valid == nil || valid.Status == metav1.ConditionTrue && valid.ObservedGeneration == w.set.Generation {
+		w.Memory.trusted = read
 		return read, nil
 	}
-	if p.memory.trusted == nil {
-		kept, err := c.options.Credentials.FromListener(ctx, p.key)
+	if w.Memory.trusted == nil {
+		kept, err := c.options.Credentials.FromListener(ctx, w.Key)
 		switch {
 		case credentials.Unusable(err):
 			return read, nil // it has none that it could lose
 		case err != nil:
 			return nil, err
 		}
-		p.memory.trusted = kept
+		w.Memory.trusted = kept
 	}
-	return p.memory.trusted, nil
+	return w.Memory.trusted, nil
 }
 
 // refused reports whether GitHub refuses the listener's credentials. The listener got the 401, so it shows only in the set's status.
-func (p *pass) refused() bool {
-	ready := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionListenerReady)
+func (w *world) refused() bool {
+	ready := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionListenerReady)
 	return ready != nil && ready.Status == metav1.ConditionFalse && actions.RefusalClass(ready.Reason).IsKnown()
 }
 
 // obstruct sets the obstacle if only a user can remove the cause. Otherwise it returns failure.
-func (p *pass) obstruct(cause, failure error) error {
+func (w *world) obstruct(cause, failure error) error {
 	if _, invalid := errors.AsType[*config.InvalidError](cause); invalid || credentials.IsUserError(cause) {
-		p.obstacle = cause
+		w.obstacle = cause
 		return nil
 	}
 	return failure
@@ -149,30 +149,16 @@ type writtenSecret struct {
 	writtenAt      time.Time
 }
 
-// secretIs returns a Secret as last written, and reports whether it was written or checked after since, and had this content.
-func (m *memory) secretIs(suffix, hash string, since time.Time) (writtenSecret, bool) {
-	written := m.secrets[suffix]
-	return written, written.hash == hash && written.writtenAt.After(since)
-}
-
-// noteSecret is called after a write, or a read that found nothing to write.
-func (m *memory) noteSecret(suffix string, written writtenSecret) {
-	if m.secrets == nil {
-		m.secrets = map[string]writtenSecret{}
-	}
-	m.secrets[suffix] = written
-}
-
 // applySecret writes one of the listener's Secrets and returns its revision. It remembers what was written last, so that a pass for
 // another reason needn't read the Secret.
 func (c *Controller) applySecret(
-	ctx context.Context, p *pass, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte,
+	ctx context.Context, w *world, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte,
 ) (revision string, err error) {
-	wanted := &corev1.Secret{ObjectMeta: metaHere(p.listener, c.options.Policy, metadata), Type: corev1.SecretTypeOpaque, Data: data}
+	wanted := &corev1.Secret{ObjectMeta: metaHere(w.Object, c.options.Policy, metadata), Type: corev1.SecretTypeOpaque, Data: data}
 	wanted.Name += suffix
-	wanted.OwnerReferences = kube.OwnedBy(p.listener)
+	wanted.OwnerReferences = kube.OwnedBy(w.Object)
 	hash := kube.Hash(wanted)
-	if written, current := p.memory.secretIs(suffix, hash, p.now.Add(-recheckPeriod)); current {
+	if written := w.Memory.secrets[suffix]; written.hash == hash && written.writtenAt.After(w.Now.Add(-recheckPeriod)) {
 		return written.revision, nil
 	}
 	live, err := c.secret(ctx, client.ObjectKeyFromObject(wanted))
@@ -180,7 +166,7 @@ func (c *Controller) applySecret(
 		return "", err
 	}
 	if live != nil {
-		gone, err := p.objects.Claim(ctx, wanted, live)
+		gone, err := w.objects.Claim(ctx, wanted, live)
 		if err != nil {
 			return "", err
 		}
@@ -198,7 +184,7 @@ func (c *Controller) applySecret(
 	if err != nil {
 		return "", err
 	}
-	p.memory.noteSecret(suffix, writtenSecret{hash: hash, revision: revision, writtenAt: p.now})
+	w.Memory.secrets[suffix] = writtenSecret{hash: hash, revision: revision, writtenAt: w.Now}
 	return revision, nil
 }
 
@@ -228,50 +214,50 @@ const noSecret = "none"
 
 // withdraw takes from a listener what it got from a vault that its set may not read, or may no longer. Other obstacles leave a running
 // listener what it has: those credentials were its own.
-func (c *Controller) withdraw(ctx context.Context, p *pass) error {
+func (c *Controller) withdraw(ctx context.Context, w *world) error {
 	for _, suffix := range []string{credentials.ListenerConfigSuffix, credentials.ListenerProxySuffix} {
-		if err := c.dropSecret(ctx, p, suffix); err != nil {
+		if err := c.dropSecret(ctx, w, suffix); err != nil {
 			return err
 		}
 	}
-	if _, err := c.awaitStrays(ctx, p); err != nil || p.pod == nil {
+	if _, err := c.awaitStrays(ctx, w); err != nil || w.pod == nil {
 		return err
 	}
-	state, err := c.assess(ctx, p, p.pod, listenerpod.Unwanted)
+	state, err := c.assess(ctx, w, w.pod, listenerpod.Unwanted)
 	if err != nil {
 		return err
 	}
 	if state.Reason != v1alpha1.ReasonPodTerminating {
-		state.Reason, state.Message = v1alpha1.ReasonVaultNotAllowed, p.obstacle.Error()
+		state.Reason, state.Message = v1alpha1.ReasonVaultNotAllowed, w.obstacle.Error()
 	}
-	p.state = state
-	return c.applyAction(ctx, p, p.pod, state)
+	w.state = state
+	return c.applyAction(ctx, w, w.pod, state)
 }
 
 // dropSecret deletes, once, a Secret that the listener no longer has, such as that of a proxy that was removed from the spec. The pod that
 // used it is about to be replaced, because the proxy is part of its hash.
-func (c *Controller) dropSecret(ctx context.Context, p *pass, suffix string) error {
-	if _, dropped := p.memory.secretIs(suffix, noSecret, time.Time{}); dropped {
+func (c *Controller) dropSecret(ctx context.Context, w *world, suffix string) error {
+	if w.Memory.secrets[suffix].hash == noSecret {
 		return nil
 	}
-	if err := c.deleteSecret(ctx, p, suffix); err != nil {
+	if err := c.deleteSecret(ctx, w, suffix); err != nil {
 		return err
 	}
-	p.memory.noteSecret(suffix, writtenSecret{hash: noSecret, writtenAt: p.now})
+	w.Memory.secrets[suffix] = writtenSecret{hash: noSecret, writtenAt: w.Now}
 	return nil
 }
 
 // deleteSecret deletes a Secret if there is one, unless it only has the name of the listener's.
-func (c *Controller) deleteSecret(ctx context.Context, p *pass, suffix string) error {
+func (c *Controller) deleteSecret(ctx context.Context, w *world, suffix string) error {
 	named := &corev1.Secret{}
-	named.Namespace, named.Name, named.OwnerReferences = p.listener.Namespace, p.listener.Name+suffix, kube.OwnedBy(p.listener)
+	named.Namespace, named.Name, named.OwnerReferences = w.Object.Namespace, w.Object.Name+suffix, kube.OwnedBy(w.Object)
 	live, err := c.secret(ctx, client.ObjectKeyFromObject(named))
 	if err != nil || live == nil {
 		return err
 	}
-	if err := p.objects.Delete(ctx, named, live); client.IgnoreNotFound(err) != nil {
+	if err := w.objects.Delete(ctx, named, live); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Secret %s: %w", named.Name, err)
 	}
-	p.findKept(named, live)
+	w.findKept(named, live)
 	return nil
 }

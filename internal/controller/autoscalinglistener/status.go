@@ -3,6 +3,7 @@ package autoscalinglistener
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,8 +16,9 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
-	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -25,25 +27,58 @@ import (
 // the status brings the next pass at once.
 const rephrasePeriod = 10 * time.Second
 
-// report writes the status if it changed, and publishes the metric.
-func (c *Controller) report(ctx context.Context, p *pass) error {
-	publishRunning(p)
-	if p.released {
-		return nil
+// takenRetry is after what time a name is tried again that somebody else's object has. No watch shows such an object.
+const takenRetry = time.Minute
+
+// report writes the status if it changed, and publishes the metric. It returns the error of the pass, and that of the write.
+func (c *Controller) report(ctx context.Context, w *world, failure error) error {
+	failure = c.describeFailure(ctx, w, failure)
+	publishRunning(w)
+	if w.released {
+		return failure
 	}
-	after := p.listener.DeepCopy()
-	after.Status.ObservedGeneration = p.listener.Generation
-	conditions := conditionsOf(p)
-	if p.failure != nil {
-		if since := p.now.Sub(p.memory.phrasedAt); since >= 0 && since < rephrasePeriod {
-			keepTexts(conditions, p.listener.Status.Conditions)
+	after := w.Object.DeepCopy()
+	after.Status.ObservedGeneration = w.Object.Generation
+	conditions := conditionsOf(w)
+	if w.failure != nil {
+		if since := w.Now.Sub(w.Memory.phrasedAt); since >= 0 && since < rephrasePeriod {
+			keepTexts(conditions, w.Object.Status.Conditions)
 		} else {
-			p.memory.phrasedAt = p.now
+			w.Memory.phrasedAt = w.Now
 		}
 	}
-	report.SetConditions(&after.Status.Conditions, p.listener.Generation, p.now, conditions...)
-	_, err := kube.PatchStatus(ctx, c.options.Client, after, p.listener)
-	return client.IgnoreNotFound(err)
+	report.SetConditions(&after.Status.Conditions, w.Object.Generation, w.Now, conditions...)
+	_, err := kube.PatchStatus(ctx, c.options.Client, after, w.Object)
+	return errors.Join(failure, client.IgnoreNotFound(err))
+}
+
+// describeFailure sets the state after a step that failed: that of the pod if there is one to keep, else the error. A cache that is
+// behind doesn't count as a failure. It returns the error unless that is a name that is taken, of which an Event tells a single time.
+func (c *Controller) describeFailure(ctx context.Context, w *world, err error) error {
+	if err == nil {
+		return nil
+	}
+	w.cutShort = true
+	if taken, is := errors.AsType[*ownership.TakenError](err); is {
+		w.taken = taken
+		w.state = listenerpod.State{Reason: v1alpha1.ReasonListenerNameTaken, Message: taken.Error()}
+		w.Requeue.After(takenRetry)
+		if before := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionReady); before == nil || before.Reason != w.state.Reason {
+			report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Warning(w.state.Reason, "Create"+taken.Kind, taken.Error()))
+		}
+		return nil
+	}
+	if w.pod != nil {
+		w.state = w.assessAsIs(w.pod)
+	}
+	if kube.IsBehind(err) {
+		return err
+	}
+	w.failure = err
+	if w.pod == nil || w.state.Action != listenerpod.Keep {
+		w.state = listenerpod.State{Reason: v1alpha1.ReasonReconcileFailed, Message: report.WithAdvice(err)}
+	}
+	return err
 }
 
 // keepTexts keeps the messages of failures that the status already reports.
@@ -58,15 +93,15 @@ func keepTexts(conditions, reported []metav1.Condition) {
 
 // conditionsOf returns the conditions that kstatus evaluates, and CredentialsValid. Ready is about the pod, which may keep running
 // while something else fails; Progressing and Stalled then say what.
-func conditionsOf(p *pass) []metav1.Condition {
-	reason, message := cmp.Or(p.state.Reason, listenerpod.ReasonStarting), p.state.Message // no reason: the pass didn't come as far as the pod
-	trouble, why, stalled := p.trouble()
-	if p.obstacle != nil {
+func conditionsOf(w *world) []metav1.Condition {
+	reason, message := cmp.Or(w.state.Reason, listenerpod.ReasonStarting), w.state.Message // no reason: the pass didn't come as far as the pod
+	trouble, why, stalled := w.trouble()
+	if w.obstacle != nil {
 		reason, message = trouble, why
 	}
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: status(p.state.Ready), Reason: reason, Message: message}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: status(w.state.Ready), Reason: reason, Message: message}
 	cause := cmp.Or(trouble, reason)
-	progressing := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: status(!p.state.Ready && !stalled), Reason: cause}
+	progressing := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: status(!w.state.Ready && !stalled), Reason: cause}
 	stuck := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: status(stalled), Reason: cause}
 	if stalled {
 		stuck.Message = why
@@ -75,17 +110,17 @@ func conditionsOf(p *pass) []metav1.Condition {
 	}
 	conditions := []metav1.Condition{ready, progressing, stuck}
 	switch {
-	case p.blocked != "":
-		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, p.blocked))
-	case p.state.Reason == v1alpha1.ReasonPodTerminating:
-		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, p.state.Reason, p.state.Message))
-	case !p.undecided && meta.FindStatusCondition(p.listener.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
+	case w.blocked != "":
+		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, w.blocked))
+	case w.state.Reason == v1alpha1.ReasonPodTerminating:
+		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, w.state.Reason, w.state.Message))
+	case !w.undecided && meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
 		conditions = append(conditions, report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no object of the listener is kept by finalizers of others"))
 	}
 	switch {
-	case p.resolved != nil:
+	case w.resolved != nil:
 		conditions = append(conditions, report.True(v1alpha1.ConditionCredentialsValid, "Complete", ""))
-	case p.obstacle != nil:
+	case w.obstacle != nil:
 		conditions = append(conditions, report.False(v1alpha1.ConditionCredentialsValid, reason, message))
 	}
 	return conditions
@@ -93,29 +128,25 @@ func conditionsOf(p *pass) []metav1.Condition {
 
 // trouble returns why the pass could not do everything that the spec asks for, and whether that is so until somebody changes
 // something. The reason is empty if the pass could.
-func (p *pass) trouble() (reason, message string, stalled bool) {
-	if p.taken != nil {
-		return v1alpha1.ReasonListenerNameTaken, p.taken.Error(), true
+func (w *world) trouble() (reason, message string, stalled bool) {
+	if w.taken != nil {
+		return v1alpha1.ReasonListenerNameTaken, w.taken.Error(), true
 	}
-	if p.obstacle != nil {
-		return cmp.Or(credentials.Reason(p.obstacle), v1alpha1.ReasonInvalidConfiguration), p.obstacle.Error(), true
+	if w.obstacle != nil {
+		return causes.Of(w.obstacle).Reason, w.obstacle.Error(), true
 	}
-	if refusal := p.refusal(); refusal != "" {
+	// The condition Stalled reports what the API server refuses for good, and has no message while it is False.
+	stalledBefore := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionStalled)
+	if refusal := report.Refusal(w.failure, w.cutShort, stalledBefore); refusal != "" {
 		return v1alpha1.ReasonReconcileFailed, refusal, true
 	}
-	if p.state.Reason == v1alpha1.ReasonPodTerminating {
-		return p.state.Reason, p.state.Message, true
+	if w.state.Reason == v1alpha1.ReasonPodTerminating {
+		return w.state.Reason, w.state.Message, true
 	}
-	if p.failure != nil {
-		return v1alpha1.ReasonReconcileFailed, report.WithAdvice(p.failure), false
+	if w.failure != nil {
+		return v1alpha1.ReasonReconcileFailed, report.WithAdvice(w.failure), false
 	}
 	return "", "", false
-}
-
-// refusal returns what the API server refuses for good; see report.Refusal. The condition Stalled reports it, and has no message
-// while it is False.
-func (p *pass) refusal() string {
-	return report.Refusal(p.failure, p.cutShort, meta.FindStatusCondition(p.listener.Status.Conditions, v1alpha1.ConditionStalled))
 }
 
 // status converts a bool to the status of a condition.
@@ -137,18 +168,18 @@ func init() { metrics.Registry.MustRegister(running) }
 
 // publishRunning sets the listener's series, and deletes the series of an earlier address, which would keep its last value. The
 // series is not deleted if the address is the same, because a scrape may come at any moment.
-func publishRunning(p *pass) {
-	runs := containerRuns(p.pod)
-	if p.listener.DeletionTimestamp != nil && !runs {
-		unpublish(p.key)
+func publishRunning(w *world) {
+	runs := containerRuns(w.pod)
+	if w.Object.DeletionTimestamp != nil && !runs {
+		unpublish(w.Key)
 		return
 	}
-	if address := p.listener.Spec.GitHubConfigUrl; address != p.memory.publishedAddress {
-		unpublish(p.key)
-		p.memory.publishedAddress = address
+	if address := w.Object.Spec.GitHubConfigUrl; address != w.Memory.publishedAddress {
+		unpublish(w.Key)
+		w.Memory.publishedAddress = address
 	}
-	labels := prometheus.Labels{"name": p.key.Name, "namespace": p.key.Namespace, "repository": "", "organization": "", "enterprise": ""}
-	if url, err := actions.ParseConfigURL(p.listener.Spec.GitHubConfigUrl); err == nil {
+	labels := prometheus.Labels{"name": w.Key.Name, "namespace": w.Key.Namespace, "repository": "", "organization": "", "enterprise": ""}
+	if url, err := actions.ParseConfigURL(w.Object.Spec.GitHubConfigUrl); err == nil {
 		labels["repository"], labels["organization"], labels["enterprise"] = url.Repository, url.Organization, url.Enterprise
 	}
 	value := 0.0

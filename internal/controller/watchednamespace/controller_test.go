@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -49,6 +51,10 @@ func (b bindings) List(ctx context.Context, list client.ObjectList, options ...c
 	return b.reader.List(ctx, list, options...)
 }
 
+func (b bindings) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return b.reader.Get(ctx, key, object, options...)
+}
+
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	f := &fixture{T: t}
@@ -61,7 +67,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	}).Build()
-	f.controller = NewController(Options{Client: f.client, Bindings: bindings{reader: f.client}, Namespace: watched})
+	f.controller = NewController(Options{Client: f.client, Bindings: bindings{reader: f.client}, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), Namespace: watched})
 	return f
 }
 
@@ -79,7 +85,7 @@ func place(namespace, name string) metav1.ObjectMeta {
 
 func (f *fixture) pass() reconcile.Result {
 	f.Helper()
-	return controllertest.Reconcile(f, f.controller, f.controller.requests()[0].NamespacedName)
+	return controllertest.Reconcile(f, f.controller, client.ObjectKeyFromObject(binding()))
 }
 
 // wantHeld fails the test unless the RoleBinding has our finalizer or, for false, has not, and still has the other one.
@@ -168,7 +174,7 @@ func TestRefusedPatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, binding(), &v1alpha1.AutoscalingRunnerSet{ObjectMeta: place(watched, "set")})
 			f.refusal = test.refusal
-			result, err := f.controller.Reconcile(t.Context(), f.controller.requests()[0])
+			result, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(binding())})
 			if (err != nil) != test.fails || (result.RequeueAfter > 0) != test.requeued {
 				t.Errorf("Reconcile() = %v, %v", result, err)
 			}
@@ -176,6 +182,17 @@ func TestRefusedPatches(t *testing.T) {
 				t.Errorf("no next step in %q", err)
 			}
 		})
+	}
+}
+
+// Whoever comes or goes brings a pass of each of the manager's RoleBindings, and of no other.
+func TestInhabitantsWakeTheBindings(t *testing.T) {
+	others := binding()
+	others.Name, others.Labels = "others", nil
+	f := newFixture(t, binding(), others)
+	got := f.controller.bindings(t.Context(), &v1alpha1.EphemeralRunner{ObjectMeta: place(watched, "runner")})
+	if want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(binding())}}; !slices.Equal(got, want) {
+		t.Errorf("requests %v, want %v", got, want)
 	}
 }
 

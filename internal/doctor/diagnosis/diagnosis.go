@@ -4,11 +4,13 @@ package diagnosis
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
@@ -37,7 +39,7 @@ func (s set) fromCondition(severity finding.Severity, c *metav1.Condition) []fin
 	if c == nil {
 		return nil
 	}
-	message := c.Message
+	message := strings.TrimSuffix(c.Message, causes.For(c.Reason).Next()) // the fix says it
 	if message == "" {
 		message = fmt.Sprintf("condition %s is %s", c.Type, c.Status)
 	}

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -250,6 +251,16 @@ func TestACauseIsToldOnce(t *testing.T) {
 		condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet"), runner("", "Unauthorized")))
 	if len(findings) != 1 {
 		t.Errorf("found %+v, want one finding", findings)
+	}
+}
+
+// A condition's message ends with what to do, if the error itself doesn't say it. The finding says so as its fix.
+func TestWhatToDoIsToldOnce(t *testing.T) {
+	const advice = "create it on GitHub, or correct runnerGroup"
+	s := healthy(condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRunnerGroupNotFound))
+	meta.FindStatusCondition(s.Sets[0].Status.Conditions, v1alpha1.ConditionScaleSetRegistered).Message = "no such group; " + advice
+	if findings := Diagnose(s); len(findings) != 1 || findings[0].Message != "no such group" || findings[0].Fix != advice {
+		t.Errorf("found %+v, want %q told once", findings, advice)
 	}
 }
 

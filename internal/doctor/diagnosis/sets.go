@@ -11,7 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -89,7 +89,7 @@ func checkCredentials(s set) []finding.Finding {
 	if s.Credentials == nil {
 		return nil
 	}
-	reason := cmp.Or(credentials.Reason(s.Credentials), v1alpha1.ReasonCredentialsInvalid)
+	reason := cmp.Or(causes.Of(s.Credentials).Reason, v1alpha1.ReasonCredentialsInvalid)
 	return []finding.Finding{s.finding(finding.Problem, reason, s.Credentials.Error(), fixOf(v1alpha1.ConditionCredentialsValid, reason))}
 }
 

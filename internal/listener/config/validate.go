@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -20,6 +21,9 @@ type InvalidError struct {
 func (e *InvalidError) Error() string {
 	return fmt.Sprintf("listener configuration: %s %s; %s", e.Key, e.Cause, e.Next)
 }
+
+// CauseReason implements causes.Named.
+func (e *InvalidError) CauseReason() string { return v1alpha1.ReasonInvalidConfiguration }
 
 // Validate checks the configuration. Its error joins an *InvalidError for each key that is wrong, and contains no secret.
 func (c *Config) Validate() error {

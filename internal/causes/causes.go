@@ -1,0 +1,126 @@
+// Package causes says what an error of GitHub, or of what is read before GitHub can be asked, means to a user: one word for it, what to
+// do about it, and who has to do that.
+//
+// Every component that reports such an error takes reason and advice from here: conditions of scale sets and listeners, the status of
+// runners and of the listener process, and the doctor, which knows an error by its reason only. So one cause has the same name and the
+// same advice wherever it is met. Errors of GitHub's client are recognized here; those of other packages name their reason themselves (see
+// Named), so that this package knows none of them.
+package causes
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// Cause is what an error means to a user.
+type Cause struct {
+	// Reason is one of the API's reasons, empty if nothing is known about the error: it is neither GitHub's nor Named.
+	Reason string
+	// Advice says what to do, or what happens by itself. It is empty for a reason that is not in this package's table.
+	Advice string
+	// Actor is who has to act.
+	Actor Actor
+	// RetryAt is when GitHub, or a gateway in its place, allows the next call; zero if it named no time.
+	RetryAt time.Time
+
+	// said is set if an error with this reason says in its own text what to do.
+	said bool
+}
+
+// Next returns what to add to the text of an error with this cause: "; " and the advice, nothing if the text has its own.
+func (c Cause) Next() string {
+	if c.said || c.Advice == "" {
+		return ""
+	}
+	return "; " + c.Advice
+}
+
+// Actor is who has to act so that a cause ends.
+type Actor int
+
+const (
+	// Nobody: it ends by itself, or nobody knows.
+	Nobody Actor = iota
+	// User: whoever wrote the AutoscalingRunnerSet or its Secret.
+	User
+	// Administrator: whoever runs the cluster or the controller.
+	Administrator
+	// GitHub: an owner or administrator there, or the owner of the token or App.
+	GitHub
+)
+
+// Named is an error that knows its reason, one of the API's.
+type Named interface {
+	error
+	CauseReason() string
+}
+
+// Of returns what an error means. Of errors that are joined or wrapped the outermost Named one counts, then the first of the table.
+func Of(err error) Cause {
+	cause := For(reasonOf(err))
+	cause.RetryAt = actions.RetryAt(err, time.Time{})
+	return cause
+}
+
+func reasonOf(err error) string {
+	var named Named
+	if errors.As(err, &named) {
+		return named.CauseReason()
+	}
+	for _, known := range clientErrors {
+		if known.is(err) {
+			return known.reason
+		}
+	}
+	if refusal, refused := actions.RefusalOf(err); refused {
+		return string(refusal.Class)
+	}
+	switch {
+	case isRejected(err):
+		return v1alpha1.ReasonRefusedByGitHub
+	case isOfGitHub(err):
+		return v1alpha1.ReasonGitHubUnavailable
+	}
+	return ""
+}
+
+// clientErrors are the errors of GitHub's client that have a reason of their own, apart from refused credentials. A rate limit is
+// first: its answer may be a refusal as well.
+var clientErrors = []struct {
+	reason string
+	is     func(error) bool
+}{
+	{v1alpha1.ReasonRateLimited, is[*actions.RateLimitedError]},
+	{v1alpha1.ReasonInsecureRedirect, is[*actions.InsecureRedirectError]},
+	{v1alpha1.ReasonInvalidConfigURL, is[*actions.InvalidConfigURLError]},
+	{v1alpha1.ReasonCredentialsInvalid, matches(actions.ErrInvalidCredentials)},
+	{v1alpha1.ReasonSessionConflict, matches(actions.ErrSessionConflict)},
+	{v1alpha1.ReasonScaleSetNotFound, matches(actions.ErrScaleSetNotFound)},
+	{v1alpha1.ReasonRunnerGroupNotFound, matches(actions.ErrRunnerGroupNotFound)},
+}
+
+func is[E error](err error) bool {
+	_, found := errors.AsType[E](err)
+	return found
+}
+
+func matches(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+// isRejected reports whether GitHub itself has answered the call last, and neither done what was asked nor failed at it: a refusal, or a
+// redirect that was not followed. 408 comes from proxies.
+func isRejected(err error) bool {
+	answer, answered := errors.AsType[*actions.Error](err)
+	return answered && !is[*actions.NetworkError](err) && !errors.Is(err, actions.ErrForeignAnswer) &&
+		answer.StatusCode < http.StatusInternalServerError && answer.StatusCode != http.StatusRequestTimeout
+}
+
+// isOfGitHub reports whether a call to GitHub has failed, rather than what comes before it.
+func isOfGitHub(err error) bool {
+	return is[*actions.Error](err) || is[*actions.NetworkError](err) || is[*actions.UnexpectedResponseError](err)
+}
