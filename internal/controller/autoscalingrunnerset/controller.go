@@ -1,17 +1,12 @@
 package autoscalingrunnerset
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,11 +55,17 @@ type Options struct {
 	RunnerPod func(*v1alpha1.AutoscalingRunnerSet, *v1alpha1.EphemeralRunnerSet) *corev1.Pod
 }
 
+type (
+	reconciler = reconcile.Reconciler[*v1alpha1.AutoscalingRunnerSet, memory, *world]
+	kind       = reconcile.Kind[*v1alpha1.AutoscalingRunnerSet, memory, *world]
+	rule       = reconcile.Rule[*world, reconcile.Step[*world]]
+)
+
 // Controller reconciles AutoscalingRunnerSets.
 type Controller struct {
+	*reconciler
 	options    Options
 	waker      reconcile.Waker
-	memories   kube.Memories[memory]
 	children   *children.Keeper
 	trials     *podtemplate.Trials
 	budgets    *disruptionbudgets.Reader
@@ -85,7 +86,45 @@ func NewController(options Options) *Controller {
 	c.syncs = pool.NewCalls[types.NamespacedName, scaleset.Result](options.Pool, options.Clock, c.waker.Wake)
 	c.deletions = pool.NewCalls[types.NamespacedName, scaleset.Deletion](options.Pool, options.Clock, c.waker.Wake)
 	c.searches = pool.NewCalls[types.NamespacedName, searchResult](options.Pool, options.Clock, c.waker.Wake)
+	c.reconciler = reconcile.For(kind{
+		Name: "AutoscalingRunnerSet", New: func() *v1alpha1.AutoscalingRunnerSet { return &v1alpha1.AutoscalingRunnerSet{} },
+		Client: options.Client, Clock: options.Clock,
+		Forget: c.forget,
+		Log: func(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) context.Context {
+			return kube.WithScaleSetLogger(ctx, client.ObjectKeyFromObject(set))
+		},
+		Observe: c.observe,
+		Rules:   c.rules(),
+	})
 	return c
+}
+
+// rules are the situations of a set. Whatever is done in one, the status is written after it.
+func (c *Controller) rules() []rule {
+	rules := []rule{
+		reconcile.When("it is being deleted, and the manager has released it", (*world).wasReleased, reconcile.Nothing[*world]),
+		reconcile.When("it is being deleted, and its listener has not stopped", (*world).isListening, c.stopListeners),
+		reconcile.When("it is being deleted, and it has runners", (*world).hasRunners, c.drainRunnerSets),
+		reconcile.When("it is being deleted, and a call may still create its scale set", (*world).isCreating, reconcile.Nothing[*world]),
+		reconcile.When("it is being deleted, and nothing uses its scale sets", (*world).Deleting, c.leave),
+		reconcile.Otherwise[*world]("it is to run", reconcile.InOrder(
+			c.protect, c.resolve, c.releaseIfHeld, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer,
+			c.applyRunnerSet, c.tryTemplate, c.applyListener, c.readBudgets,
+		)),
+	}
+	for i := range rules {
+		rules[i].Do = reconcile.Reported(c.report, rules[i].Do)
+	}
+	return rules
+}
+
+// forget drops what GitHub and the API server answered about a set that is gone, and the metrics of what the answers said.
+func (c *Controller) forget(set types.NamespacedName, _ *memory) {
+	c.syncs.Forget(set)
+	c.deletions.Forget(set)
+	c.searches.Forget(set)
+	c.trials.Forget(set)
+	conditions.Unpublish(set)
 }
 
 // setOfListener maps a listener, which can't have an owner in another namespace, to its set.
@@ -112,197 +151,67 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Complete(c)
 }
 
-// Reconcile brings one AutoscalingRunnerSet a step closer to what its spec says.
-func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	set := &v1alpha1.AutoscalingRunnerSet{}
-	if err := c.options.Client.Get(ctx, request.NamespacedName, set); err != nil {
-		if apierrors.IsNotFound(err) {
-			c.memories.Forget(request.NamespacedName)
-			c.forgetCalls(request.NamespacedName)
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("get AutoscalingRunnerSet: %w", err)
-	}
-	ctx = kube.WithScaleSetLogger(ctx, request.NamespacedName)
-	p, err := c.observe(ctx, set)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	steps := []func(context.Context, *pass) error{
-		c.protect, c.resolve, c.releaseIfHeld, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer, c.applyRunnerSet, c.tryTemplate,
-		c.applyListener, c.readBudgets,
-	}
-	if p.Deleting() {
-		steps = []func(context.Context, *pass) error{c.finalize}
-	}
-	err = kube.InOrder(ctx, p, steps...)
-	p.CutShort = err != nil
-	if !kube.IsBehind(err) {
-		p.Failure = err
-	}
-	return p.requeue.Result(errors.Join(err, c.protection.Strip(ctx, p.Set, &p.memory.stripped), c.report(ctx, p)))
-}
-
-// forgetCalls drops what GitHub and the API server answered about a set, and the metrics of what the answers said.
-func (c *Controller) forgetCalls(key types.NamespacedName) {
-	c.syncs.Forget(key)
-	c.deletions.Forget(key)
-	c.searches.Forget(key)
-	c.trials.Forget(key)
-	conditions.Unpublish(key)
-}
-
-// memory is what is remembered of a set between passes.
-type memory struct {
-	// statusWrittenAt is when the status was last written. A pass that changes nothing doesn't delay the next write.
-	statusWrittenAt time.Time
-	// deregistrationStart is when the deregistration began, zero while there is none.
-	deregistrationStart time.Time
-	// lostJobs is the highest count of lost jobs that a runner set had; it may be gone before the count is written.
-	lostJobs int
-	// size is the set's size as last recorded, nil if it has not been recorded.
-	size *scaling
-	// shown is what the metrics show.
-	shown conditions.Shown
-	// revision is the spec's word for the content of the credentials that was last read at its bidding, nil before the first read.
-	revision *string
-	// accepted identifies the credentials that GitHub last accepted, and confirmed the scale set that it last agreed to; see
-	// pass.credentialsHash and scaleset.Result. They are empty until it has, or after it has refused.
-	accepted, confirmed string
-	// begunHere is set if only this process has ever asked GitHub for anything on behalf of the set.
-	begunHere bool
-	// kept are the objects that only finalizers of others keep.
-	kept kube.Kept
-	// template is what has become of pods of the present template.
-	template podtemplate.Memory
-	// stripped is the last release of the chart whose objects have lost ARC's finalizer.
-	stripped cleanupprotection.Release
-}
-
-// pass is one reconciliation: what was observed, and what its steps found out for later ones and for the status.
-type pass struct {
-	conditions.Findings
-	key    types.NamespacedName
-	memory *memory
-	// holders are the other AutoscalingRunnerSets that hold the registered scale set, or that of the last answer, by its id.
-	holders ledger.Holders
-	// credentialsHash identifies the credentials in Findings.RequestHash, and where they go. It is empty if that is.
-	credentialsHash string
-	// released is set when the finalizer is gone, and possibly the object with it.
-	released bool
-
-	requeue reconcile.Earliest
-}
-
-// group returns the set's group in the pool. Groups take turns, so no set's calls keep another's waiting.
-func (p *pass) group() string { return p.key.String() }
-
-// observe reads the objects of the set, all of them from the cache.
-func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (*pass, error) {
-	p := &pass{key: client.ObjectKeyFromObject(set)}
-	p.Set, p.Now, p.Ceiling = set, c.options.Clock.Now(), c.options.MaxRunnersPerSet
-	var fresh bool
-	if p.memory, fresh = c.memories.Of(set); fresh {
-		c.forgetCalls(p.key) // their answers may be about a former set of this name
-	}
-	p.Accepted = c.options.ListenerPolicy.Accept(&set.Spec)
-	p.Registration = ledger.RegistrationOf(set)
-	p.Unconfirmed = p.Registration != nil && set.Status.Registration == nil
-	var err error
-	if p.Found, err = c.children.Find(ctx, set); err != nil {
-		return nil, err
-	}
-	p.findBlocked()
-	return p, nil
-}
-
-// findBlocked finds out whether the set's deletion, or that of an object that belongs to it, is held up by finalizers of others. The
-// controllers of these objects look at what they own themselves, and say what they find in conditions. The first finding is the one to report.
-func (p *pass) findBlocked() {
-	p.memory.kept.Begin()
-	look := func(kind string, object client.Object, told []metav1.Condition) {
-		if keepers := kube.Keepers(object); len(keepers) > 0 {
-			p.Awaited = cmp.Or(p.Awaited, kube.WhyKept(kind, client.ObjectKeyFromObject(object), keepers))
-			if wait := p.memory.kept.Look(object.GetUID(), p.Now); wait > 0 {
-				p.requeue.After(wait)
-			} else {
-				p.Blocked = cmp.Or(p.Blocked, p.Awaited)
-			}
-		}
-		if c := meta.FindStatusCondition(told, v1alpha1.ConditionDeletionBlocked); c != nil && c.Status == metav1.ConditionTrue {
-			p.Blocked = cmp.Or(p.Blocked, c.Message)
-		}
-	}
-	for i := range p.RunnerSets {
-		look("EphemeralRunnerSet", &p.RunnerSets[i], p.RunnerSets[i].Status.Conditions)
-	}
-	for i := range p.Listeners {
-		look("AutoscalingListener", &p.Listeners[i], p.Listeners[i].Status.Conditions)
-	}
-	look("AutoscalingRunnerSet", p.Set, nil)
-}
-
 // protect adds the finalizer, without which the set would be gone before the scale set is deleted on GitHub.
-func (c *Controller) protect(ctx context.Context, p *pass) error {
-	if slices.Contains(p.Set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
+func (c *Controller) protect(ctx context.Context, w *world) error {
+	if slices.Contains(w.Set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
 		return nil
 	}
-	if err := kube.AddFinalizer(ctx, c.options.Client, p.Set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
+	if err := kube.AddFinalizer(ctx, c.options.Client, w.Set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
 		return err
 	}
-	p.memory.begunHere = true
+	w.Memory.begunHere = true
 	return nil
 }
 
 // wanted returns what the set's objects are made from. It is registered at the spec's address.
-func (p *pass) wanted() children.Wanted {
-	return children.Wanted{Set: p.Set, Registration: *p.Registration, Accepted: p.Accepted, Ceiling: p.Ceiling, Found: &p.Found}
+func (w *world) wanted() children.Wanted {
+	return children.Wanted{Set: w.Set, Registration: *w.Registration, Accepted: w.Accepted, Ceiling: w.Ceiling, Found: &w.Found}
 }
 
 // applyRunnerSet keeps the EphemeralRunnerSet as the spec wants it.
-func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) (err error) {
-	if p.RegisteredHere() {
-		p.RunnerSpecHash, err = c.children.ApplyRunnerSet(ctx, p.wanted())
+func (c *Controller) applyRunnerSet(ctx context.Context, w *world) (err error) {
+	if w.RegisteredHere() {
+		w.RunnerSpecHash, err = c.children.ApplyRunnerSet(ctx, w.wanted())
 	}
 	return err
 }
 
 // tryTemplate finds out whether the API server would admit the pod of a runner.
-func (c *Controller) tryTemplate(ctx context.Context, p *pass) (err error) {
-	if !p.RegisteredHere() {
+func (c *Controller) tryTemplate(ctx context.Context, w *world) (err error) {
+	if !w.RegisteredHere() {
 		return nil
 	}
-	p.Template, err = c.trials.Try(ctx, podtemplate.Question{
-		Set: p.Set, Pod: c.options.RunnerPod(p.Set, c.children.RunnerSet(p.wanted())), SpecHash: p.RunnerSpecHash,
-		PodsForbidden: p.PodsForbidden(), Now: p.Now,
-	}, &p.memory.template, &p.requeue)
+	w.Template, err = c.trials.Try(ctx, podtemplate.Question{
+		Set: w.Set, Pod: c.options.RunnerPod(w.Set, c.children.RunnerSet(w.wanted())), SpecHash: w.RunnerSpecHash,
+		PodsForbidden: w.PodsForbidden(), Now: w.Now,
+	}, &w.Memory.template, &w.Requeue)
 	return err
 }
 
 // applyListener keeps the AutoscalingListener as the spec wants it. It needs an EphemeralRunnerSet to scale.
-func (c *Controller) applyListener(ctx context.Context, p *pass) (err error) {
-	if !p.RegisteredHere() || !p.HasRunnerSet() {
+func (c *Controller) applyListener(ctx context.Context, w *world) (err error) {
+	if !w.RegisteredHere() || !w.HasRunnerSet() {
 		return nil
 	}
-	if p.TakenNames, err = c.children.ApplyListener(ctx, p.wanted(), !p.Unconfirmed); len(p.TakenNames) > 0 {
-		p.requeue.After(takenRetry)
+	if w.TakenNames, err = c.children.ApplyListener(ctx, w.wanted(), !w.Unconfirmed); len(w.TakenNames) > 0 {
+		w.Requeue.After(takenRetry)
 	}
 	return err
 }
 
 // readBudgets finds out whether the runners are protected.
-func (c *Controller) readBudgets(ctx context.Context, p *pass) error {
+func (c *Controller) readBudgets(ctx context.Context, w *world) error {
 	var freshFor time.Duration
-	if p.Budgets, freshFor = c.budgets.Read(ctx, p.Set, p.Now); p.Budgets != nil {
-		p.requeue.After(freshFor)
+	if w.Budgets, freshFor = c.budgets.Read(ctx, w.Set, w.Now); w.Budgets != nil {
+		w.Requeue.After(freshFor)
 	}
 	return nil
 }
 
 // recordFarewell records the Event for the listener, too: if the set's namespace is being deleted, no Event can be created there.
-func (c *Controller) recordFarewell(ctx context.Context, p *pass, event report.Event) {
-	report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, event)
-	if listener := p.Listener(); listener != nil {
-		report.RecordEvent(ctx, c.options.Recorder, listener, p.Set, event)
+func (c *Controller) recordFarewell(ctx context.Context, w *world, event report.Event) {
+	report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, event)
+	if listener := w.Listener(); listener != nil {
+		report.RecordEvent(ctx, c.options.Recorder, listener, w.Set, event)
 	}
 }

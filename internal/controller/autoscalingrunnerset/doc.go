@@ -11,7 +11,7 @@
 //
 // # Rooms
 //
-// The controller decides what is to be done next and remembers what was asked. What that takes is in packages below it, each of which can be
+// The controller is a list of rules, in controller.go: in which situation of a set what is done. It remembers what was asked. What that takes is in packages below it, each of which can be
 // read alone:
 //
 //   - ledger: what a set says of its scale sets, which addresses are the same, and which of several sets holds a scale set

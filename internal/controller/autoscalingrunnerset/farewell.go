@@ -18,47 +18,37 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// finalize takes the next step of the deletion that the package comment describes. Watch events bring the pass after it.
-func (c *Controller) finalize(ctx context.Context, p *pass) error {
-	if !slices.Contains(p.Set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
-		p.released = len(kube.Keepers(p.Set)) == 0 // otherwise the status says who keeps it
-		return nil
-	}
-	stopped, err := c.children.StopListeners(ctx, &p.Found)
-	if err != nil || !stopped {
-		return err
-	}
-	drained, err := c.children.DrainRunnerSets(ctx, &p.Found)
-	if err != nil || !drained {
-		return err
-	}
-	for _, step := range []func(context.Context, *pass) (done bool, err error){c.awaitSync, c.search, c.deregister} {
-		if done, err := step(ctx, p); err != nil || !done {
-			return err
-		}
-	}
-	if len(p.Listeners) > 0 {
-		return nil
-	}
-	return c.release(ctx, p)
+// stopListeners deletes the listeners. The event that they have stopped brings the next pass.
+func (c *Controller) stopListeners(ctx context.Context, w *world) error {
+	return c.children.StopListeners(ctx, &w.Found)
 }
 
-// awaitSync waits for a call that is still running, so that nothing is created on GitHub after the deletion. It adopts a registration
-// that GitHub has answered and that is not recorded yet. If there is none, search looks at the spec's address.
-func (c *Controller) awaitSync(ctx context.Context, p *pass) (done bool, err error) {
-	last, _ := c.syncs.Last(p.key)
-	if last.Running() {
-		p.Creating = true
-		return false, nil
-	}
-	if (p.Registration == nil || p.Unconfirmed) && last.Result.Set != nil {
-		p.Registration, p.Unconfirmed = last.Result.Registration(), false
+// drainRunnerSets deletes the runner sets. Busy runners finish their jobs first; the event that the last is gone brings the next pass.
+func (c *Controller) drainRunnerSets(ctx context.Context, w *world) error {
+	return c.children.DrainRunnerSets(ctx, &w.Found)
+}
+
+// leave deletes what the set has on GitHub, and then releases the set. It adopts a registration that GitHub has answered and that is not
+// recorded yet. If there is none, search looks at the spec's address.
+func (c *Controller) leave(ctx context.Context, w *world) error {
+	last, _ := c.syncs.Last(w.Key)
+	if (w.Registration == nil || w.Unconfirmed) && last.Result.Set != nil {
+		w.Registration, w.Unconfirmed = last.Result.Registration(), false
 	}
 	searched := ""
-	if p.Registration == nil {
-		searched = p.Set.Spec.GitHubConfigUrl
+	if w.Registration == nil {
+		searched = w.Set.Spec.GitHubConfigUrl
 	}
-	return true, c.leaveUnrecorded(ctx, p, searched)
+	if err := c.leaveUnrecorded(ctx, w, searched); err != nil {
+		return err
+	}
+	if done, err := c.search(ctx, w); err != nil || !done {
+		return err
+	}
+	if done, err := c.deregister(ctx, w); err != nil || !done || len(w.Listeners) > 0 {
+		return err
+	}
+	return c.release(ctx, w)
 }
 
 // searchResult is the result of a call that looks for a scale set.
@@ -72,44 +62,44 @@ type searchResult struct {
 // search finds a scale set that was created but not recorded, because GitHub's answer was lost or the manager was killed before it
 // could write it. It also checks whether the scale set that ARC's annotation names is ours. It is done when the scale set has become
 // the registration, if there is none, or if GitHub can't be asked.
-func (c *Controller) search(ctx context.Context, p *pass) (done bool, err error) {
-	desired, err := scaleset.DesiredOf(p.Set)
-	if err != nil || !c.mayBeUnrecorded(p) {
+func (c *Controller) search(ctx context.Context, w *world) (done bool, err error) {
+	desired, err := scaleset.DesiredOf(w.Set)
+	if err != nil || !c.mayBeUnrecorded(w) {
 		return true, nil // with such a spec GitHub was never asked
 	}
-	last, known := c.searches.Last(p.key)
+	last, known := c.searches.Last(w.Key)
 	if known && !last.Running() {
 		deadline := last.Result.startedAt.Add(scaleset.DeregisterTimeout)
 		switch {
 		case last.Err == nil:
-			return true, c.adopt(ctx, p, last.Result.found)
-		case scaleset.CredentialsRefused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, p.Now) || !p.Now.Before(deadline):
+			return true, c.adopt(ctx, w, last.Result.found)
+		case scaleset.CredentialsRefused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, w.Now) || !w.Now.Before(deadline):
 			// The Event says what may be left, unless the credentials were never valid and so can't have created anything.
-			neverValid := meta.IsStatusConditionFalse(p.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
-			if err := c.forgetRegistration(ctx, p); err != nil {
+			neverValid := meta.IsStatusConditionFalse(w.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
+			if err := c.forgetRegistration(ctx, w); err != nil {
 				return false, err
 			}
 			if !scaleset.CredentialsRefused(last.Err) || !neverValid {
-				c.recordPerhapsLeft(ctx, p, desired, last.Err)
+				c.recordPerhapsLeft(ctx, w, desired, last.Err)
 			}
 			return true, nil
 		}
-		if wait := min(scaleset.RetryAt(last).Sub(p.Now), deadline.Sub(p.Now)); wait > 0 {
-			p.Searching = true
-			p.requeue.After(wait)
+		if wait := min(scaleset.RetryAt(last).Sub(w.Now), deadline.Sub(w.Now)); wait > 0 {
+			w.Searching = true
+			w.Requeue.After(wait)
 			return false, nil
 		}
 	}
-	p.Searching = true
+	w.Searching = true
 	startedAt := last.Result.startedAt
-	kube.SetIfZero(&startedAt, p.Now)
-	lastSync, _ := c.syncs.Last(p.key)
+	kube.SetIfZero(&startedAt, w.Now)
+	lastSync, _ := c.syncs.Last(w.Key)
 	lost := scaleset.Unrecorded{
-		Desired: desired, Reference: credentials.ForAutoscalingRunnerSet(p.Set), Listener: p.listenerAt(desired.URL),
-		Unanswered: lastSync.Result.Unanswered, Annotated: p.Registration.DeepCopy(), CreatedAt: p.Set.CreationTimestamp.Time,
+		Desired: desired, Reference: credentials.ForAutoscalingRunnerSet(w.Set), Listener: w.listenerAt(desired.URL),
+		Unanswered: lastSync.Result.Unanswered, Annotated: w.Registration.DeepCopy(), CreatedAt: w.Set.CreationTimestamp.Time,
 	}
-	c.searches.Go(p.group(), p.key, func(ctx context.Context) (searchResult, error) {
-		found, err := scaleset.Search(kube.WithScaleSetLogger(ctx, p.key), c.options.Connections, lost)
+	c.searches.Go(w.group(), w.Key, func(ctx context.Context) (searchResult, error) {
+		found, err := scaleset.Search(kube.WithScaleSetLogger(ctx, w.Key), c.options.Connections, lost)
 		return searchResult{startedAt: startedAt, found: found}, err
 	})
 	return false, nil
@@ -117,96 +107,96 @@ func (c *Controller) search(ctx context.Context, p *pass) (done bool, err error)
 
 // mayBeUnrecorded reports whether GitHub may have a scale set that is recorded nowhere. If only this process has ever served the set,
 // there is none unless this process requested it.
-func (c *Controller) mayBeUnrecorded(p *pass) bool {
-	if p.Unconfirmed {
+func (c *Controller) mayBeUnrecorded(w *world) bool {
+	if w.Unconfirmed {
 		return true
 	}
-	if p.Registration != nil || ledger.IsDeregistered(p.Set) {
+	if w.Registration != nil || ledger.IsDeregistered(w.Set) {
 		return false
 	}
-	last, _ := c.syncs.Last(p.key)
-	return last.Result.Posted || !p.memory.begunHere
+	last, _ := c.syncs.Last(w.Key)
+	return last.Result.Posted || !w.Memory.begunHere
 }
 
 // adopt takes the scale set that was found as the registration, unless another AutoscalingRunnerSet holds it.
-func (c *Controller) adopt(ctx context.Context, p *pass, found *v1alpha1.ScaleSetRegistration) error {
-	p.Registration, p.Unconfirmed = nil, false
+func (c *Controller) adopt(ctx context.Context, w *world, found *v1alpha1.ScaleSetRegistration) error {
+	w.Registration, w.Unconfirmed = nil, false
 	if found == nil {
 		return nil
 	}
-	own, err := c.heldByNobodyElse(ctx, p, []v1alpha1.ScaleSetRegistration{*found})
+	own, err := c.heldByNobodyElse(ctx, w, []v1alpha1.ScaleSetRegistration{*found})
 	if err == nil && len(own) > 0 {
-		p.Registration = found
+		w.Registration = found
 	}
 	return err
 }
 
 // deregister deletes the set's scale sets on GitHub: the former ones, and the present one unless it is only in the status. It is done when
 // none of them is left, or after scaleset.DeregisterTimeout.
-func (c *Controller) deregister(ctx context.Context, p *pass) (done bool, err error) {
-	registrations := ledger.Registrations(ledger.FormerOf(p.Set))
+func (c *Controller) deregister(ctx context.Context, w *world) (done bool, err error) {
+	registrations := ledger.Registrations(ledger.FormerOf(w.Set))
 	unproven := false
-	if p.Registration != nil {
-		if _, proven := ledger.ReferenceAt(c.knownReferences(p), p.Registration.URL); proven {
-			registrations = slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return ledger.SameScaleSet(r, *p.Registration) })
-			registrations = append(registrations, *p.Registration)
+	if w.Registration != nil {
+		if _, proven := ledger.ReferenceAt(c.knownReferences(w), w.Registration.URL); proven {
+			registrations = slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return ledger.SameScaleSet(r, *w.Registration) })
+			registrations = append(registrations, *w.Registration)
 		} else {
 			unproven = true
 		}
 	}
-	registrations, err = c.heldByNobodyElse(ctx, p, registrations)
+	registrations, err = c.heldByNobodyElse(ctx, w, registrations)
 	if err != nil {
 		return false, err
 	}
-	progress := c.deleteAll(p, registrations)
+	progress := c.deleteAll(w, registrations)
 	if !progress.Over {
-		p.Unanswered = progress.Cause
+		w.Unanswered = progress.Cause
 		return false, nil
 	}
-	if p.Registration == nil && len(registrations) == 0 && p.Set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] == "" {
+	if w.Registration == nil && len(registrations) == 0 && w.Set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] == "" {
 		return true, nil
 	}
 	if unproven {
-		c.recordUnproven(ctx, p, *p.Registration)
+		c.recordUnproven(ctx, w, *w.Registration)
 	}
-	if err := c.forgetRegistration(ctx, p); err != nil {
+	if err := c.forgetRegistration(ctx, w); err != nil {
 		return false, err
 	}
-	c.recordDeletion(ctx, p, progress)
+	c.recordDeletion(ctx, w, progress)
 	return true, nil
 }
 
 // forgetRegistration clears everything that records where the scale set is. After that the controller of listeners deletes the
 // listener's Secrets.
-func (c *Controller) forgetRegistration(ctx context.Context, p *pass) error {
-	before := p.Set.DeepCopy()
-	ledger.Deregister(p.Set)
-	if _, err := kube.Patch(ctx, c.options.Client, p.Set, before); client.IgnoreNotFound(err) != nil {
+func (c *Controller) forgetRegistration(ctx context.Context, w *world) error {
+	before := w.Set.DeepCopy()
+	ledger.Deregister(w.Set)
+	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("forget the registration: %w", err)
 	}
-	before = p.Set.DeepCopy()
-	p.Set.Status.Registration = nil
-	if _, err := kube.PatchStatus(ctx, c.options.Client, p.Set, before); client.IgnoreNotFound(err) != nil {
+	before = w.Set.DeepCopy()
+	w.Set.Status.Registration = nil
+	if _, err := kube.PatchStatus(ctx, c.options.Client, w.Set, before); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("forget the registration: %w", err)
 	}
-	p.Registration, p.Unconfirmed = nil, false
-	c.syncs.Forget(p.key)
-	c.searches.Forget(p.key)
+	w.Registration, w.Unconfirmed = nil, false
+	c.syncs.Forget(w.Key)
+	c.searches.Forget(w.Key)
 	return nil
 }
 
 // release removes ARC's cleanup-protection from the chart's objects and then the set's finalizer.
-func (c *Controller) release(ctx context.Context, p *pass) error {
-	left, err := c.protection.StripLast(ctx, p.Set)
+func (c *Controller) release(ctx context.Context, w *world) error {
+	left, err := c.protection.StripLast(ctx, w.Set)
 	if err != nil {
 		return err
 	}
-	if err := kube.RemoveFinalizers(ctx, c.options.Client, p.Set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
+	if err := kube.RemoveFinalizers(ctx, c.options.Client, w.Set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
 		return err
 	}
 	if len(left) > 0 {
-		report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, c.protection.LeftEvent(left))
+		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, c.protection.LeftEvent(left))
 	}
-	p.released = true
+	w.released = true
 	return nil
 }

@@ -145,6 +145,17 @@ func (f *fixture) reconcile() reconcile.Result {
 	return result
 }
 
+// observe returns what a pass would begin with.
+func (f *fixture) observe() *world {
+	f.Helper()
+	set := f.set()
+	w, err := f.controller.observe(f.Context(), &Pass{Key: setKey, Object: set, Memory: f.controller.MemoryOf(set), Now: time.Now()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return w
+}
+
 // settle runs enough passes for each to see the effects of those before it, more than a second apart, so that each may write
 // the status.
 func (f *fixture) settle() {

@@ -22,17 +22,17 @@ const formerCheckPeriod = 30 * time.Second
 
 // knownReferences say how GitHub was reached at the addresses at which anything but the status, which can be edited by hand, shows that the
 // set was or is. Listener and runners have the former address until the set is registered at the new one.
-func (c *Controller) knownReferences(p *pass) []credentials.Reference {
-	known := []credentials.Reference{credentials.ForAutoscalingRunnerSet(p.Set)}
-	if listener := p.Listener(); listener != nil {
+func (c *Controller) knownReferences(w *world) []credentials.Reference {
+	known := []credentials.Reference{credentials.ForAutoscalingRunnerSet(w.Set)}
+	if listener := w.Listener(); listener != nil {
 		reference := credentials.ForAutoscalingListener(listener)
-		reference.Namespace = p.Set.Namespace // whatever somebody may have written into its spec
+		reference.Namespace = w.Set.Namespace // whatever somebody may have written into its spec
 		known = append(known, reference)
 	}
-	if runnerSet := p.RunnerSet(); runnerSet != nil {
+	if runnerSet := w.RunnerSet(); runnerSet != nil {
 		known = append(known, credentials.ForEphemeralRunnerSet(runnerSet))
 	}
-	if last, asked := c.syncs.Last(p.key); asked && last.Result.Set != nil {
+	if last, asked := c.syncs.Last(w.Key); asked && last.Result.Set != nil {
 		known = append(known, last.Result.Reference)
 	}
 	return known
@@ -40,9 +40,9 @@ func (c *Controller) knownReferences(p *pass) []credentials.Reference {
 
 // recordUnproven records an Event about a registration that is only in the status, where it may be written by hand, unless it is listed as a
 // former one: then it was proven when it was listed.
-func (c *Controller) recordUnproven(ctx context.Context, p *pass, registration v1alpha1.ScaleSetRegistration) {
-	if !ledger.IsFormer(p.Set, registration) {
-		c.recordFarewell(ctx, p, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
+func (c *Controller) recordUnproven(ctx context.Context, w *world, registration v1alpha1.ScaleSetRegistration) {
+	if !ledger.IsFormer(w.Set, registration) {
+		c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
 			fmt.Sprintf("Not deleted: scale set %q (id %d) at %s, which the status named. Neither the listener nor the runners of this set use that address, so no credentials "+
 				"are sent there; delete it on GitHub if it was this set's", registration.Name, registration.ID, registration.URL)))
 	}
@@ -50,125 +50,125 @@ func (c *Controller) recordUnproven(ctx context.Context, p *pass, registration v
 
 // leaveUnrecorded handles what the last call created at an address that the set left before the answer was recorded: it becomes a
 // former registration or, if the answer was lost, an Event says what may be left. except is an address that is handled elsewhere.
-func (c *Controller) leaveUnrecorded(ctx context.Context, p *pass, except string) error {
-	last, _ := c.syncs.Last(p.key)
+func (c *Controller) leaveUnrecorded(ctx context.Context, w *world, except string) error {
+	last, _ := c.syncs.Last(w.Key)
 	asked := last.Result
 	if last.Running() || !asked.Posted || ledger.MayBeOneAddress(asked.Desired.URL, except) {
 		return nil
 	}
-	if r := p.Registration; r != nil && ledger.SameURL(r.URL, asked.Desired.URL) && (asked.Set == nil || asked.Set.ID == r.ID) {
+	if r := w.Registration; r != nil && ledger.SameURL(r.URL, asked.Desired.URL) && (asked.Set == nil || asked.Set.ID == r.ID) {
 		return nil
 	}
 	if asked.Set == nil {
-		c.recordPerhapsLeft(ctx, p, asked.Desired, last.Err)
+		c.recordPerhapsLeft(ctx, w, asked.Desired, last.Err)
 	} else {
-		before := p.Set.DeepCopy()
-		ledger.AddFormer(p.Set, *asked.Registration(), asked.Reference)
-		if _, err := kube.Patch(ctx, c.options.Client, p.Set, before); err != nil {
+		before := w.Set.DeepCopy()
+		ledger.AddFormer(w.Set, *asked.Registration(), asked.Reference)
+		if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
 			return fmt.Errorf("record a former registration: %w", err)
 		}
 	}
-	c.syncs.Forget(p.key)
+	c.syncs.Forget(w.Key)
 	return nil
 }
 
 // recordPerhapsLeft records the last Event about a scale set that may or may not exist.
-func (c *Controller) recordPerhapsLeft(ctx context.Context, p *pass, desired scaleset.Desired, cause error) {
-	c.recordFarewell(ctx, p, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
+func (c *Controller) recordPerhapsLeft(ctx context.Context, w *world, desired scaleset.Desired, cause error) {
+	c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
 		fmt.Sprintf("Perhaps left on GitHub: scale set %q at %s, because a request to create it got no answer; if it exists, delete it there. GitHub could not be asked: %v",
 			desired.Name, desired.URL, cause)))
 }
 
 // deregisterFormer deletes the scale sets at former addresses whose runners are gone, unless another set holds them.
-func (c *Controller) deregisterFormer(ctx context.Context, p *pass) error {
-	former := ledger.FormerOf(p.Set)
+func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
+	former := ledger.FormerOf(w.Set)
 	if len(former) == 0 {
-		c.abandonDeletion(p)
+		c.abandonDeletion(w)
 		return nil
 	}
-	p.requeue.After(formerCheckPeriod)
+	w.Requeue.After(formerCheckPeriod)
 	var runners v1alpha1.EphemeralRunnerList
-	err := c.options.Client.List(ctx, &runners, client.InNamespace(p.Set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: p.Set.Name})
+	err := c.options.Client.List(ctx, &runners, client.InNamespace(w.Set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: w.Set.Name})
 	if err != nil {
 		return fmt.Errorf("list EphemeralRunners: %w", err)
 	}
 	unused := slices.DeleteFunc(ledger.Registrations(former), func(r v1alpha1.ScaleSetRegistration) bool {
-		return p.mayReturnTo(r) || p.listensTo(r) || slices.ContainsFunc(runners.Items, func(runner v1alpha1.EphemeralRunner) bool {
-			return p.uses(&runner, r)
+		return w.mayReturnTo(r) || w.listensTo(r) || slices.ContainsFunc(runners.Items, func(runner v1alpha1.EphemeralRunner) bool {
+			return w.uses(&runner, r)
 		})
 	})
-	unused, err = c.heldByNobodyElse(ctx, p, unused)
+	unused, err = c.heldByNobodyElse(ctx, w, unused)
 	if err != nil {
 		return err
 	}
 	if len(unused) == 0 {
-		c.abandonDeletion(p)
+		c.abandonDeletion(w)
 		return nil
 	}
-	progress := c.deleteAll(p, unused)
+	progress := c.deleteAll(w, unused)
 	if !progress.Over {
 		return nil
 	}
-	before := p.Set.DeepCopy()
-	ledger.SetFormer(p.Set, slices.DeleteFunc(former, func(f ledger.Former) bool { return slices.Contains(unused, f.ScaleSetRegistration) }))
-	if _, err := kube.Patch(ctx, c.options.Client, p.Set, before); err != nil {
+	before := w.Set.DeepCopy()
+	ledger.SetFormer(w.Set, slices.DeleteFunc(former, func(f ledger.Former) bool { return slices.Contains(unused, f.ScaleSetRegistration) }))
+	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
 		return fmt.Errorf("forget former registrations: %w", err)
 	}
-	c.recordDeletion(ctx, p, progress)
+	c.recordDeletion(ctx, w, progress)
 	return nil
 }
 
 // mayReturnTo reports whether a registration is in use again, or may be: the set is on its way back to the address, and which scale set
 // it will find there is not known yet.
-func (p *pass) mayReturnTo(r v1alpha1.ScaleSetRegistration) bool {
-	if p.Registration != nil && p.isPresent(r, *p.Registration) {
+func (w *world) mayReturnTo(r v1alpha1.ScaleSetRegistration) bool {
+	if w.Registration != nil && w.isPresent(r, *w.Registration) {
 		return true
 	}
-	return ledger.MayBeOneAddress(r.URL, p.Desired.URL) && (p.Registration == nil || !ledger.SameURL(p.Registration.URL, p.Desired.URL))
+	return ledger.MayBeOneAddress(r.URL, w.Desired.URL) && (w.Registration == nil || !ledger.SameURL(w.Registration.URL, w.Desired.URL))
 }
 
 // uses reports whether a runner is registered with a former scale set. Its spec has the address of the time when it was created, under
 // which the scale set may have been known before.
-func (p *pass) uses(runner *v1alpha1.EphemeralRunner, former v1alpha1.ScaleSetRegistration) bool {
+func (w *world) uses(runner *v1alpha1.EphemeralRunner, former v1alpha1.ScaleSetRegistration) bool {
 	address := runner.Spec.GitHubConfigUrl
-	isPresent := p.Registration != nil && ledger.MayBeOneAddress(address, p.Registration.URL)
+	isPresent := w.Registration != nil && ledger.MayBeOneAddress(address, w.Registration.URL)
 	return runner.Spec.RunnerScaleSetID == former.ID &&
 		(ledger.SameURL(address, former.URL) || !isPresent && ledger.MayLeadToOnePlace(address, former.URL))
 }
 
 // listensTo reports whether the spec of the listener or of the runners still has the registration.
-func (p *pass) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
-	listener, runnerSet := p.Listener(), p.RunnerSet()
+func (w *world) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
+	listener, runnerSet := w.Listener(), w.RunnerSet()
 	return listener != nil && listener.Spec.RunnerScaleSetID == registration.ID && ledger.SameURL(listener.Spec.GitHubConfigUrl, registration.URL) ||
 		runnerSet != nil && runnerSet.Spec.EphemeralRunnerSpec.RunnerScaleSetID == registration.ID &&
 			ledger.SameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, registration.URL)
 }
 
 // deleteAll deletes the scale sets by calls in the pool, with retries, and returns the progress. It asks for the pass that goes on with it.
-func (c *Controller) deleteAll(p *pass, registrations []v1alpha1.ScaleSetRegistration) scaleset.Progress {
+func (c *Controller) deleteAll(w *world, registrations []v1alpha1.ScaleSetRegistration) scaleset.Progress {
 	if len(registrations) == 0 {
 		return scaleset.Progress{Over: true}
 	}
-	last, known := c.deletions.Last(p.key)
+	last, known := c.deletions.Last(w.Key)
 	if known && !last.Running() && !last.Result.Covers(registrations) {
-		c.abandonDeletion(p)
+		c.abandonDeletion(w)
 		known = false
 	}
-	kube.SetIfZero(&p.memory.deregistrationStart, p.Now)
-	progress := scaleset.ProgressOf(last, known, registrations, p.memory.deregistrationStart, p.Now, p.Deleting())
+	kube.SetIfZero(&w.Memory.deregistrationStart, w.Now)
+	progress := scaleset.ProgressOf(last, known, registrations, w.Memory.deregistrationStart, w.Now, w.Deleting())
 	switch {
 	case progress.Over:
-		c.abandonDeletion(p)
+		c.abandonDeletion(w)
 	case progress.RetryAfter > 0:
-		p.requeue.After(progress.RetryAfter)
+		w.Requeue.After(progress.RetryAfter)
 	default:
-		known := c.knownReferences(p)
+		known := c.knownReferences(w)
 		targets := make([]scaleset.Target, 0, len(registrations))
 		for _, r := range registrations {
-			targets = append(targets, scaleset.Target{Registration: r, References: ledger.ReferencesTo(p.Set, r, known), Listener: p.listenerAt(r.URL)})
+			targets = append(targets, scaleset.Target{Registration: r, References: ledger.ReferencesTo(w.Set, r, known), Listener: w.listenerAt(r.URL)})
 		}
-		c.deletions.Go(p.group(), p.key, func(ctx context.Context) (scaleset.Deletion, error) { // does nothing while a call runs
-			return scaleset.DeleteAll(kube.WithScaleSetLogger(ctx, p.key), c.options.Connections, targets)
+		c.deletions.Go(w.group(), w.Key, func(ctx context.Context) (scaleset.Deletion, error) { // does nothing while a call runs
+			return scaleset.DeleteAll(kube.WithScaleSetLogger(ctx, w.Key), c.options.Connections, targets)
 		})
 	}
 	return progress
@@ -176,25 +176,25 @@ func (c *Controller) deleteAll(p *pass, registrations []v1alpha1.ScaleSetRegistr
 
 // abandonDeletion forgets the attempts and the deadline, so that the next deregistration starts afresh. A running call can't be
 // taken back: it is forgotten by the pass that its end brings.
-func (c *Controller) abandonDeletion(p *pass) {
-	if last, _ := c.deletions.Last(p.key); !last.Running() {
-		c.deletions.Forget(p.key)
-		p.memory.deregistrationStart = time.Time{}
+func (c *Controller) abandonDeletion(w *world) {
+	if last, _ := c.deletions.Last(w.Key); !last.Running() {
+		c.deletions.Forget(w.Key)
+		w.Memory.deregistrationStart = time.Time{}
 	}
 }
 
 // listenerAt returns the key of the listener whose credentials may be sent to an address, empty if there is none.
-func (p *pass) listenerAt(address string) client.ObjectKey {
-	if live := p.Listener(); live != nil && ledger.SameServer(live.Spec.GitHubConfigUrl, address) {
+func (w *world) listenerAt(address string) client.ObjectKey {
+	if live := w.Listener(); live != nil && ledger.SameServer(live.Spec.GitHubConfigUrl, address) {
 		return client.ObjectKeyFromObject(live)
 	}
 	return client.ObjectKey{}
 }
 
 // recordDeletion records Events about what was deleted and what was left, with everything that is needed to delete that by hand.
-func (c *Controller) recordDeletion(ctx context.Context, p *pass, progress scaleset.Progress) {
+func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scaleset.Progress) {
 	for _, r := range progress.Deleted {
-		report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, report.Normal("ScaleSetDeleted", "Deregister",
+		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, report.Normal("ScaleSetDeleted", "Deregister",
 			fmt.Sprintf("Scale set %d was deleted from %s", r.ID, r.URL)))
 	}
 	if len(progress.Left) == 0 {
@@ -204,6 +204,6 @@ func (c *Controller) recordDeletion(ctx context.Context, p *pass, progress scale
 	for _, r := range progress.Left {
 		names = append(names, fmt.Sprintf("%q (id %d) at %s", r.Name, r.ID, r.URL))
 	}
-	c.recordFarewell(ctx, p, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
+	c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
 		fmt.Sprintf("Left on GitHub: scale set %s; delete it there. It could not be deleted: %v", strings.Join(names, ", "), progress.Cause)))
 }

@@ -173,13 +173,13 @@ func TestWayBackKeepsTheScaleSet(t *testing.T) {
 
 // TestLiveScaleSetThatIsListedAsFormerStays: earlier versions wrote such lists.
 func TestLiveScaleSetThatIsListedAsFormerStays(t *testing.T) {
-	p := &pass{}
-	p.Registration = &v1alpha1.ScaleSetRegistration{URL: address + "/", ID: 1, Name: "renamed"}
-	if !p.mayReturnTo(v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}) {
+	w := &world{Pass: new(Pass)}
+	w.Registration = &v1alpha1.ScaleSetRegistration{URL: address + "/", ID: 1, Name: "renamed"}
+	if !w.mayReturnTo(v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}) {
 		t.Error("the live scale set counts as unused")
 	}
-	p.Desired.URL = address
-	if p.mayReturnTo(v1alpha1.ScaleSetRegistration{URL: address, ID: 2}) {
+	w.Desired.URL = address
+	if w.mayReturnTo(v1alpha1.ScaleSetRegistration{URL: address, ID: 2}) {
 		t.Error("one that a former group had there is kept for ever")
 	}
 }

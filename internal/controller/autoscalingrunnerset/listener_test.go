@@ -178,13 +178,10 @@ func TestReferenceOfAListenerIsInTheSetsNamespace(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
 		f.settle()
-		p, err := f.controller.observe(t.Context(), f.set())
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := f.observe()
 		const former = "https://github.com/former"
-		p.Listeners[0].Spec.GitHubConfigUrl, p.Listeners[0].Spec.AutoscalingRunnerSetNamespace = former, "tenant-b"
-		if reference, known := ledger.ReferenceAt(f.controller.knownReferences(p), former); !known || reference.Namespace != setNamespace {
+		w.Listeners[0].Spec.GitHubConfigUrl, w.Listeners[0].Spec.AutoscalingRunnerSetNamespace = former, "tenant-b"
+		if reference, known := ledger.ReferenceAt(f.controller.knownReferences(w), former); !known || reference.Namespace != setNamespace {
 			t.Errorf("reference %+v", reference)
 		}
 	})

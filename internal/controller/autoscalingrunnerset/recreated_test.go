@@ -49,12 +49,9 @@ func TestRecreatedSetStartsWithoutTheFormersMemory(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		f.recreate()
-		p, err := f.controller.observe(t.Context(), f.set())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p.memory.begunHere || !p.memory.statusWrittenAt.IsZero() {
-			t.Errorf("it remembers %+v", *p.memory)
+		w := f.observe()
+		if w.Memory.begunHere || !w.Memory.statusWrittenAt.IsZero() {
+			t.Errorf("it remembers %+v", *w.Memory)
 		}
 		if _, known := f.controller.syncs.Last(setKey); known {
 			t.Error("it has the former one's last call")

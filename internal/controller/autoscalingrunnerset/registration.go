@@ -20,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
@@ -43,114 +44,114 @@ const (
 )
 
 // resolve determines what to request from GitHub and with which credentials, or the obstacle to that.
-func (c *Controller) resolve(ctx context.Context, p *pass) error {
-	p.Desired, p.Obstacle = scaleset.DesiredOf(p.Set)
-	if p.Obstacle != nil {
+func (c *Controller) resolve(ctx context.Context, w *world) error {
+	w.Desired, w.Obstacle = scaleset.DesiredOf(w.Set)
+	if w.Obstacle != nil {
 		return nil
 	}
-	resolved, err := c.options.Connections.Resolve(ctx, credentials.ForAutoscalingRunnerSet(p.Set), p.mustReread())
-	p.requeue.After(credentials.RereadAfter)
-	if p.CredentialsRefused() {
-		p.requeue.After(refusedRereadPeriod)
+	resolved, err := c.options.Connections.Resolve(ctx, credentials.ForAutoscalingRunnerSet(w.Set), w.mustReread())
+	w.Requeue.After(credentials.RereadAfter)
+	if w.CredentialsRefused() {
+		w.Requeue.After(refusedRereadPeriod)
 	}
 	switch {
 	case err == nil: // hashes of secrets are kept only in memory
-		p.RequestHash = kube.Hash(struct {
+		w.RequestHash = kube.Hash(struct {
 			Desired  scaleset.Desired
 			Resolved *credentials.Resolved
-		}{p.Desired, resolved})
-		p.credentialsHash = kube.Hash(struct {
+		}{w.Desired, resolved})
+		w.credentialsHash = kube.Hash(struct {
 			URL      string
 			Resolved *credentials.Resolved
-		}{p.Desired.URL, resolved})
+		}{w.Desired.URL, resolved})
 	case credentials.IsUserError(err):
-		p.Obstacle = err
+		w.Obstacle = err
 	default:
 		return fmt.Errorf("read the credentials: %w", err)
 	}
-	p.memory.revision = new(p.Set.Spec.GitHubConfigSecretRevision)
+	w.Memory.revision = new(w.Set.Spec.GitHubConfigSecretRevision)
 	return nil
 }
 
 // mustReread reports whether the credentials are read whatever is remembered of them: the spec says that they have changed, or the set
 // is new, and the Secret may have the name of one that was deleted with another set.
-func (p *pass) mustReread() bool {
-	if p.memory.revision == nil {
-		return p.Now.Sub(p.Set.CreationTimestamp.Time) < credentials.RereadAfter
+func (w *world) mustReread() bool {
+	if w.Memory.revision == nil {
+		return w.Now.Sub(w.Set.CreationTimestamp.Time) < credentials.RereadAfter
 	}
-	return *p.memory.revision != p.Set.Spec.GitHubConfigSecretRevision
+	return *w.Memory.revision != w.Set.Spec.GitHubConfigSecretRevision
 }
 
 // syncWhenDue starts a call to GitHub if one is due.
-func (c *Controller) syncWhenDue(ctx context.Context, p *pass) error {
-	if p.HasValidURL() {
-		if err := c.leaveUnrecorded(ctx, p, p.Desired.URL); err != nil {
+func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
+	if w.HasValidURL() {
+		if err := c.leaveUnrecorded(ctx, w, w.Desired.URL); err != nil {
 			return err
 		}
 	}
-	if p.Obstacle != nil {
+	if w.Obstacle != nil {
 		return nil
 	}
-	if deletion, _ := c.deletions.Last(p.key); deletion.Running() && p.hasReturned() {
+	if deletion, _ := c.deletions.Last(w.Key); deletion.Running() && w.hasReturned() {
 		return nil // what is found there may be gone a moment later; the end of that call brings the next pass
 	}
-	last, known := c.syncs.Last(p.key)
-	if wait := due(p, last, known); wait > 0 {
-		p.requeue.After(wait)
+	last, known := c.syncs.Last(w.Key)
+	if wait := due(w, last, known); wait > 0 {
+		w.Requeue.After(wait)
 		return nil
 	}
-	holders, err := c.holders(ctx, p)
+	holders, err := c.holders(ctx, w)
 	if err != nil {
 		return err
 	}
 	request := scaleset.Request{
-		Desired: p.Desired, Reference: credentials.ForAutoscalingRunnerSet(p.Set), Hash: p.RequestHash,
-		Registered: p.Registration.DeepCopy(), Unconfirmed: p.Unconfirmed, Holders: holders,
+		Desired: w.Desired, Reference: credentials.ForAutoscalingRunnerSet(w.Set), Hash: w.RequestHash,
+		Registered: w.Registration.DeepCopy(), Unconfirmed: w.Unconfirmed, Holders: holders,
 	}
-	c.syncs.Go(p.group(), p.key, func(ctx context.Context) (scaleset.Result, error) {
-		return scaleset.Ensure(kube.WithScaleSetLogger(ctx, p.key), c.options.Connections, request, last.Result)
+	c.syncs.Go(w.group(), w.Key, func(ctx context.Context) (scaleset.Result, error) {
+		return scaleset.Ensure(kube.WithScaleSetLogger(ctx, w.Key), c.options.Connections, request, last.Result)
 	})
 	return nil
 }
 
 // hasReturned reports whether the set is back at an address that it had left, and where its former scale set has not been deleted.
-func (p *pass) hasReturned() bool {
-	return slices.ContainsFunc(ledger.FormerOf(p.Set), func(f ledger.Former) bool { return ledger.MayBeOneAddress(f.URL, p.Desired.URL) })
+func (w *world) hasReturned() bool {
+	return slices.ContainsFunc(ledger.FormerOf(w.Set), func(f ledger.Former) bool { return ledger.MayBeOneAddress(f.URL, w.Desired.URL) })
 }
 
 // due returns how long to wait until GitHub is asked again, zero or less if it is time.
-func due(p *pass, last pool.Call[scaleset.Result], known bool) time.Duration {
+func due(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
 	answer := last.Result.Set
 	switch {
 	case !known:
 		return 0
 	case last.Running():
 		return checkPeriod // its end brings a pass
-	case last.Result.RequestHash != p.RequestHash:
+	case last.Result.RequestHash != w.RequestHash:
 		return 0
 	case last.Err != nil:
-		if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused && !p.holders.Hold(inUse.ID, inUse.Name) {
+		if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused && !w.holders.Hold(inUse.ID, inUse.Name) {
 			return 0 // that set no longer holds it
 		}
-		return scaleset.RetryAt(last).Sub(p.Now)
-	case answer != nil && p.holders.Hold(answer.ID, answer.Name):
+		return scaleset.RetryAt(last).Sub(w.Now)
+	case answer != nil && w.holders.Hold(answer.ID, answer.Name):
 		return 0 // another set has recorded it in the meantime
-	case p.lostSince(last.Started):
-		return last.Finished.Add(recheckAfter).Sub(p.Now)
-	case answer != nil && p.holders.HoldOtherwise(answer.ID, answer.Name):
-		return last.Finished.Add(contestedAfter).Sub(p.Now)
+	case w.lostSince(last.Started):
+		return last.Finished.Add(recheckAfter).Sub(w.Now)
+	case answer != nil && w.holders.HoldOtherwise(answer.ID, answer.Name):
+		return last.Finished.Add(contestedAfter).Sub(w.Now)
 	}
 	// Up to a tenth more or less: always the same for one set, different between sets.
 	hash := fnv.New32a()
-	hash.Write([]byte(p.Set.UID))
+	hash.Write([]byte(w.Set.UID))
 	fraction := float64(hash.Sum32()) / float64(1<<32)
-	return last.Finished.Add(time.Duration(float64(checkPeriod) * (0.9 + 0.2*fraction))).Sub(p.Now)
+	return last.Finished.Add(time.Duration(float64(checkPeriod) * (0.9 + 0.2*fraction))).Sub(w.Now)
 }
 
 // lostSince reports whether the listener has reported the scale set as gone since it was last checked. The listener's time has whole
 // seconds, so it is rounded up.
-func (p *pass) lostSince(looked time.Time) bool {
-	runnerSet := p.RunnerSet()
+func (w *world) lostSince(looked time.Time) bool {
+	runnerSet := w.RunnerSet()
 	if runnerSet == nil || runnerSet.Status.Listener == nil || runnerSet.Status.Listener.Since == nil {
 		return false
 	}
@@ -160,62 +161,62 @@ func (p *pass) lostSince(looked time.Time) bool {
 
 // readSync reads the state of the last call: its result, or that it is still running. What GitHub has accepted is remembered, so that a
 // change of something else doesn't put it in question.
-func (c *Controller) readSync(_ context.Context, p *pass) error {
-	if p.Obstacle != nil {
+func (c *Controller) readSync(_ context.Context, w *world) error {
+	if w.Obstacle != nil {
 		return nil
 	}
-	p.LastSync, p.Asked = c.syncs.Last(p.key)
-	p.Asked = p.Asked && (p.LastSync.Running() || p.LastSync.Result.RequestHash == p.RequestHash)
-	if p.Asked && p.LastSync.Running() && p.Registration == nil {
-		p.requeue.After(max(conditions.SilentAfter-p.Now.Sub(p.LastSync.Started), statusPeriod))
+	w.LastSync, w.Asked = c.syncs.Last(w.Key)
+	w.Asked = w.Asked && (w.LastSync.Running() || w.LastSync.Result.RequestHash == w.RequestHash)
+	if w.Asked && w.LastSync.Running() && w.Registration == nil {
+		w.Requeue.After(max(conditions.SilentAfter-w.Now.Sub(w.LastSync.Started), statusPeriod))
 	}
-	m, err := p.memory, p.LastSync.Err
+	m, err := w.Memory, w.LastSync.Err
 	switch {
-	case !p.Answered():
+	case !w.Answered():
 	case err == nil:
-		m.accepted, m.confirmed = p.credentialsHash, p.LastSync.Result.DesiredHash
+		m.accepted, m.confirmed = w.credentialsHash, w.LastSync.Result.DesiredHash
 	case scaleset.RejectsDesired(err):
-		m.accepted, m.confirmed = p.credentialsHash, ""
+		m.accepted, m.confirmed = w.credentialsHash, ""
 	case errors.Is(err, actions.ErrUnauthorized) || scaleset.RefusedByUs(err) != "":
 		m.accepted = ""
 	}
-	p.CredentialsKnown, p.ScaleSetKnown = m.accepted == p.credentialsHash, m.confirmed == kube.Hash(p.Desired)
+	w.CredentialsKnown, w.ScaleSetKnown = m.accepted == w.credentialsHash, m.confirmed == kube.Hash(w.Desired)
 	return nil
 }
 
 // recordRegistration writes where the scale set is, according to GitHub's answer, to the annotations that ARC knows, and to the pass
 // for status.registration. A registration at another address becomes a former one, which stays until its runners have finished.
-func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
-	if !p.Answered() || p.LastSync.Err != nil {
+func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
+	if !w.Answered() || w.LastSync.Err != nil {
 		return nil
 	}
-	now := *p.LastSync.Result.Registration()
-	before := p.Set.DeepCopy()
-	previous := p.Registration
+	now := *w.LastSync.Result.Registration()
+	before := w.Set.DeepCopy()
+	previous := w.Registration
 	moved := previous != nil && !ledger.SameURL(previous.URL, now.URL)
-	renamed := moved && p.isKnownAs(*previous, now)
+	renamed := moved && w.isKnownAs(*previous, now)
 	if moved && !renamed {
-		if reference, proven := ledger.ReferenceAt(c.knownReferences(p), previous.URL); proven {
-			ledger.AddFormer(p.Set, *previous, reference)
+		if reference, proven := ledger.ReferenceAt(c.knownReferences(w), previous.URL); proven {
+			ledger.AddFormer(w.Set, *previous, reference)
 		} else {
-			c.recordUnproven(ctx, p, *previous)
+			c.recordUnproven(ctx, w, *previous)
 		}
 	}
-	ledger.DropFormer(p.Set, func(former v1alpha1.ScaleSetRegistration) bool { return p.isPresent(former, now) })
-	ledger.Register(p.Set, now)
-	wrote, err := kube.Patch(ctx, c.options.Client, p.Set, before)
+	ledger.DropFormer(w.Set, func(former v1alpha1.ScaleSetRegistration) bool { return w.isPresent(former, now) })
+	ledger.Register(w.Set, now)
+	wrote, err := kube.Patch(ctx, c.options.Client, w.Set, before)
 	if err != nil {
 		return fmt.Errorf("record the registration: %w", err)
 	}
-	if p.Unconfirmed && previous.ID != now.ID {
+	if w.Unconfirmed && previous.ID != now.ID {
 		previous = nil // the scale set that the annotation names is not ours, or is gone
 	}
-	p.Registration, p.Unconfirmed = &now, false
+	w.Registration, w.Unconfirmed = &now, false
 	if wrote {
-		p.requeue.After(holdersSeenAfter)
+		w.Requeue.After(holdersSeenAfter)
 	}
 	if event := registrationEvent(previous, now, renamed); event != nil && (wrote || renamed) {
-		report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, *event)
+		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, *event)
 	}
 	return nil
 }
@@ -223,15 +224,15 @@ func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 // isKnownAs reports whether the last call found, under another address, the scale set that was registered before. The same id, and
 // that nothing was created, is the best proof there is. If it were treated as a second scale set, the deletion of the first would
 // delete the one in use. If either is a former registration, there are two.
-func (p *pass) isKnownAs(before, now v1alpha1.ScaleSetRegistration) bool {
-	return !p.LastSync.Result.Posted && now.ID == before.ID && ledger.MayLeadToOnePlace(before.URL, now.URL) &&
-		!ledger.MayBeFormer(p.Set, before) && !ledger.MayBeFormer(p.Set, now)
+func (w *world) isKnownAs(before, now v1alpha1.ScaleSetRegistration) bool {
+	return !w.LastSync.Result.Posted && now.ID == before.ID && ledger.MayLeadToOnePlace(before.URL, now.URL) &&
+		!ledger.MayBeFormer(w.Set, before) && !ledger.MayBeFormer(w.Set, now)
 }
 
 // isPresent reports whether a former registration is the present one, perhaps in another spelling of its address. Only what was just
 // created is a second scale set then.
-func (p *pass) isPresent(former, present v1alpha1.ScaleSetRegistration) bool {
-	return ledger.SameScaleSet(former, present) || !p.LastSync.Result.Posted && ledger.MayBeOneScaleSet(former, present)
+func (w *world) isPresent(former, present v1alpha1.ScaleSetRegistration) bool {
+	return ledger.SameScaleSet(former, present) || !w.LastSync.Result.Posted && ledger.MayBeOneScaleSet(former, present)
 }
 
 // registrationEvent returns the Event for the change from before to now, nil if nothing changed. renamed says that only the address is another.
@@ -257,94 +258,91 @@ func registrationEvent(before *v1alpha1.ScaleSetRegistration, now v1alpha1.Scale
 // releaseIfHeld finds out whether another set holds the scale set that this set has registered or received in the last answer. A set that
 // registered it at the same time as its holder releases it, together with its listener and runners, because GitHub grants a scale
 // set a single session. Busy runners finish their jobs.
-func (c *Controller) releaseIfHeld(ctx context.Context, p *pass) (err error) {
-	last, _ := c.syncs.Last(p.key)
+func (c *Controller) releaseIfHeld(ctx context.Context, w *world) (err error) {
+	last, _ := c.syncs.Last(w.Key)
 	var ids []int // in question
-	if p.Registration != nil {
-		ids = append(ids, p.Registration.ID)
+	if w.Registration != nil {
+		ids = append(ids, w.Registration.ID)
 	}
 	if last.Result.Set != nil {
 		ids = append(ids, last.Result.Set.ID)
 	}
 	if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused {
-		p.requeue.After(holderProvenAfter) // nothing else brings a pass once the holder is gone
+		w.Requeue.After(holderProvenAfter) // nothing else brings a pass once the holder is gone
 		ids = append(ids, inUse.ID)
 	}
-	if !p.HasValidURL() || len(ids) == 0 {
+	if !w.HasValidURL() || len(ids) == 0 {
 		return nil
 	}
-	if p.holders, err = c.holders(ctx, p, ids...); err != nil || p.Unconfirmed || !p.RegisteredHere() || last.Result.Replaces(*p.Registration) {
+	if w.holders, err = c.holders(ctx, w, ids...); err != nil || w.Unconfirmed || !w.RegisteredHere() || last.Result.Replaces(*w.Registration) {
 		return err
 	}
-	holder, held := p.holders.HolderOf(p.Registration.ID, p.Registration.Name)
+	holder, held := w.holders.HolderOf(w.Registration.ID, w.Registration.Name)
 	if !held {
 		return nil
 	}
-	if !c.isProvenHolder(p, holder) {
-		p.requeue.After(holderProvenAfter)
+	if !c.isProvenHolder(w, holder) {
+		w.Requeue.After(holderProvenAfter)
 		return nil
 	}
-	if _, err := c.children.StopListeners(ctx, &p.Found); err != nil {
+	if err := reconcile.InOrder(c.stopListeners, c.drainRunnerSets)(ctx, w); err != nil {
 		return err
 	}
-	if _, err := c.children.DrainRunnerSets(ctx, &p.Found); err != nil {
-		return err
-	}
-	before := p.Set.DeepCopy()
-	ledger.Release(p.Set)
-	if _, err := kube.Patch(ctx, c.options.Client, p.Set, before); err != nil {
+	before := w.Set.DeepCopy()
+	ledger.Release(w.Set)
+	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
 		return fmt.Errorf("give up the registration: %w", err)
 	}
-	p.Registration = nil
+	w.Registration = nil
 	return nil
 }
 
 // isProvenHolder reports whether GitHub has confirmed to this process that the registered scale set is the holder's. A status alone
 // proves nothing: anybody who may write it could cause the deletion of another set's listener and runners.
-func (c *Controller) isProvenHolder(p *pass, holder types.NamespacedName) bool {
+func (c *Controller) isProvenHolder(w *world, holder types.NamespacedName) bool {
 	last, _ := c.syncs.Last(holder)
 	if last.Result.Set == nil {
 		return false
 	}
 	answered := last.Result.Registration()
-	return ledger.MayBeOneScaleSet(*answered, *p.Registration) && ledger.MayBeOneName(answered.Name, p.Registration.Name)
+	return ledger.MayBeOneScaleSet(*answered, *w.Registration) && ledger.MayBeOneName(answered.Name, w.Registration.Name)
 }
 
 // holders returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. With ids it returns only the holders
 // of these, which is cheap enough for every pass.
-func (c *Controller) holders(ctx context.Context, p *pass, ids ...int) (ledger.Holders, error) {
-	others, err := c.otherSets(ctx, p, p.Desired.URL)
+func (c *Controller) holders(ctx context.Context, w *world, ids ...int) (ledger.Holders, error) {
+	others, err := c.otherSets(ctx, w, w.Desired.URL)
 	if err != nil {
 		return nil, err
 	}
-	position := ledger.Position{Set: p.Set, Address: p.Desired.URL, Unconfirmed: p.Unconfirmed}
-	if p.RegisteredHere() {
-		position.Registered = p.Registration
+	position := ledger.Position{Set: w.Set, Address: w.Desired.URL, Unconfirmed: w.Unconfirmed}
+	if w.RegisteredHere() {
+		position.Registered = w.Registration
 	}
 	return position.Holders(others, ids...), nil
 }
 
 // otherSets returns the AutoscalingRunnerSets, but the pass's own, that hold or want a scale set at an address, or at what may be the
 // same. They are the cache's, so they must not be changed. A pass costs nothing for the sets elsewhere, of which there may be thousands.
-func (c *Controller) otherSets(ctx context.Context, p *pass, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
+func (c *Controller) otherSets(ctx context.Context, w *world, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
 	var sets v1alpha1.AutoscalingRunnerSetList
 	there := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(address)}
 	if err := c.options.Client.List(ctx, &sets, there, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
 	}
-	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == p.Set.UID }), nil
+	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID }), nil
 }
 
 // heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet also holds, and so still needs.
 func (c *Controller) heldByNobodyElse(
-	ctx context.Context, p *pass, registrations []v1alpha1.ScaleSetRegistration,
+	ctx context.Context, w *world, registrations []v1alpha1.ScaleSetRegistration,
 ) (free []v1alpha1.ScaleSetRegistration, err error) {
 	for _, r := range registrations {
-		others, err := c.otherSets(ctx, p, r.URL)
+		others, err := c.otherSets(ctx, w, r.URL)
 		if err != nil {
 			return nil, err
 		}
-		if !ledger.HeldByAny(others, p.Set, r) {
+		if !ledger.HeldByAny(others, w.Set, r) {
 			free = append(free, r)
 		}
 	}

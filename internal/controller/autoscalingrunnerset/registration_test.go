@@ -47,15 +47,15 @@ func TestDue(t *testing.T) {
 		"missed right after": {last: done(time.Second, 0, nil), known: true, requestHash: "q", lost: time.Millisecond, atLeast: recheckAfter - time.Second, atMost: recheckAfter - time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pass{}
-			p.Set, p.Now, p.RequestHash = newSet(), now, test.requestHash
+			w := &world{Pass: new(Pass)}
+			w.Set, w.Now, w.RequestHash = newSet(), now, test.requestHash
 			if test.lost > 0 {
 				since := metav1.NewTime(now.Add(-test.lost))
-				p.RunnerSets = []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
+				w.RunnerSets = []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
 					Listener: &v1alpha1.ListenerStatus{Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since},
 				}}}
 			}
-			if got := max(due(p, test.last, test.known), 0); got < test.atLeast || got > test.atMost {
+			if got := max(due(w, test.last, test.known), 0); got < test.atLeast || got > test.atMost {
 				t.Errorf("due() = %s, want between %s and %s", got, test.atLeast, test.atMost)
 			}
 		})
@@ -65,9 +65,9 @@ func TestDue(t *testing.T) {
 func TestSetsDoNotAskTogether(t *testing.T) {
 	seen, now := map[time.Duration]bool{}, time.Now()
 	for _, uid := range []types.UID{"a", "b", "c", "d"} {
-		p := &pass{}
-		p.Set, p.Now = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}, now
-		seen[due(p, pool.Call[scaleset.Result]{Started: now, Finished: now}, true)] = true
+		w := &world{Pass: new(Pass)}
+		w.Set, w.Now = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}, now
+		seen[due(w, pool.Call[scaleset.Result]{Started: now, Finished: now}, true)] = true
 	}
 	if len(seen) < 4 {
 		t.Errorf("4 sets ask at %d different times", len(seen))

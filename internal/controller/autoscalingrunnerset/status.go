@@ -2,6 +2,7 @@ package autoscalingrunnerset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,45 +15,55 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// report writes the status, at most once in statusPeriod, and publishes the metrics. A new registration is written at once: otherwise
+// report ends each pass: it removes ARC's finalizer from the objects of the set's chart, whatever became of the pass, and then writes the
+// status. It returns the error of the pass, with its own.
+func (c *Controller) report(ctx context.Context, w *world, failure error) error {
+	w.CutShort = failure != nil
+	if !kube.IsBehind(failure) {
+		w.Failure = failure
+	}
+	return errors.Join(failure, c.protection.Strip(ctx, w.Set, &w.Memory.stripped), c.writeStatus(ctx, w))
+}
+
+// writeStatus writes the status, at most once in statusPeriod, and publishes the metrics. A new registration is written at once: otherwise
 // the next pass would treat the former address as the present one, and move once more.
-func (c *Controller) report(ctx context.Context, p *pass) error {
-	if p.released {
+func (c *Controller) writeStatus(ctx context.Context, w *world) error {
+	if w.released {
 		return nil
 	}
-	c.recordScaling(ctx, p)
-	if p.Template.HeldFor > 0 && !p.Moved() {
-		p.requeue.After(p.Template.HeldFor)
+	c.recordScaling(ctx, w)
+	if w.Template.HeldFor > 0 && !w.Moved() {
+		w.Requeue.After(w.Template.HeldFor)
 		return nil
 	}
-	p.memory.lostJobs = max(p.memory.lostJobs, p.LostJobs())
-	if wait := p.memory.statusWrittenAt.Add(statusPeriod).Sub(p.Now); wait > 0 && !p.Moved() {
-		p.requeue.After(wait)
+	w.Memory.lostJobs = max(w.Memory.lostJobs, w.LostJobs())
+	if wait := w.Memory.statusWrittenAt.Add(statusPeriod).Sub(w.Now); wait > 0 && !w.Moved() {
+		w.Requeue.After(wait)
 		return nil
 	}
-	after := p.Set.DeepCopy()
-	after.Status = p.Status(c.options.Version)
-	after.Status.LostJobs = p.memory.lostJobs
-	p.memory.shown.Show(p.key, after.Status.Conditions, p.Deleting())
-	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.Set)
+	after := w.Set.DeepCopy()
+	after.Status = w.Status(c.options.Version)
+	after.Status.LostJobs = w.Memory.lostJobs
+	w.Memory.shown.Show(w.Key, after.Status.Conditions, w.Deleting())
+	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, w.Set)
 	if wrote {
-		p.memory.statusWrittenAt = p.Now
-		c.recordTransitions(ctx, p, after)
+		w.Memory.statusWrittenAt = w.Now
+		c.recordTransitions(ctx, w, after)
 	}
 	return client.IgnoreNotFound(err)
 }
 
 // recordTransitions records Events about changed conditions. While the set is being deleted, which is meant to end them, there is only
 // one about what keeps it.
-func (c *Controller) recordTransitions(ctx context.Context, p *pass, after *v1alpha1.AutoscalingRunnerSet) {
-	if p.Deleting() {
-		if p.Blocked != "" && !meta.IsStatusConditionTrue(p.Set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) {
-			c.recordFarewell(ctx, p, report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete", p.Blocked))
+func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1alpha1.AutoscalingRunnerSet) {
+	if w.Deleting() {
+		if w.Blocked != "" && !meta.IsStatusConditionTrue(w.Set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) {
+			c.recordFarewell(ctx, w, report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete", w.Blocked))
 		}
 		return
 	}
-	for _, event := range conditions.Transitions(p.Set.Status.Conditions, after.Status.Conditions) {
-		report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, event)
+	for _, event := range conditions.Transitions(w.Set.Status.Conditions, after.Status.Conditions) {
+		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, event)
 	}
 }
 
@@ -67,26 +78,26 @@ type scaling struct {
 }
 
 // recordScaling records an Event if the number of runners that the listener asks for has changed.
-func (c *Controller) recordScaling(ctx context.Context, p *pass) {
-	runnerSet := p.RunnerSet()
-	if runnerSet == nil || p.Deleting() {
+func (c *Controller) recordScaling(ctx context.Context, w *world) {
+	runnerSet := w.RunnerSet()
+	if runnerSet == nil || w.Deleting() {
 		return
 	}
-	last, spec := p.memory.size, &runnerSet.Spec
+	last, spec := w.Memory.size, &runnerSet.Spec
 	if last == nil {
 		// The previous manager recorded the Event about what this one finds when it starts.
-		p.memory.size = &scaling{runners: spec.Replicas}
+		w.Memory.size = &scaling{runners: spec.Replicas}
 		return
 	}
 	if last.runners == spec.Replicas {
 		return
 	}
-	if wait := last.recordedAt.Add(scalingEventPeriod).Sub(p.Now); wait > 0 {
-		p.requeue.After(wait)
+	if wait := last.recordedAt.Add(scalingEventPeriod).Sub(w.Now); wait > 0 {
+		w.Requeue.After(wait)
 		return
 	}
-	p.memory.size = &scaling{runners: spec.Replicas, recordedAt: p.Now}
-	report.RecordEvent(ctx, c.options.Recorder, p.Set, nil, scaledFrom(last.runners, spec))
+	w.Memory.size = &scaling{runners: spec.Replicas, recordedAt: w.Now}
+	report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, scaledFrom(last.runners, spec))
 }
 
 // scaledFrom returns the Event about the change from a number of runners to the spec's, for the spec's number of jobs.

@@ -108,30 +108,32 @@ func (k *Keeper) Find(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (
 	return found, nil
 }
 
-// StopListeners deletes the listeners. It is done when no listener pod of the set is left.
-func (k *Keeper) StopListeners(ctx context.Context, found *Found) (done bool, err error) {
+// IsStopped reports whether no listener has a pod, nor will get one. A condition from before a listener's deletion doesn't count.
+func (f *Found) IsStopped() bool {
+	return !slices.ContainsFunc(f.Listeners, func(listener v1alpha1.AutoscalingListener) bool {
+		condition := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
+		return listener.DeletionTimestamp == nil || condition == nil || condition.Reason != v1alpha1.ReasonListenerStopped
+	})
+}
+
+// StopListeners deletes the listeners, which then stop.
+func (k *Keeper) StopListeners(ctx context.Context, found *Found) error {
 	for i := range found.Listeners {
 		if err := k.remove(ctx, &found.Listeners[i]); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return !slices.ContainsFunc(found.Listeners, func(l v1alpha1.AutoscalingListener) bool { return !IsStopped(&l) }), nil
+	return nil
 }
 
-// IsStopped reports whether the listener's pod is gone for good. A condition from before the listener's deletion doesn't count.
-func IsStopped(listener *v1alpha1.AutoscalingListener) bool {
-	condition := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
-	return listener.DeletionTimestamp != nil && condition != nil && condition.Reason == v1alpha1.ReasonListenerStopped
-}
-
-// DrainRunnerSets deletes the EphemeralRunnerSets. It is done when no runner is left; busy ones may finish their jobs.
-func (k *Keeper) DrainRunnerSets(ctx context.Context, found *Found) (done bool, err error) {
+// DrainRunnerSets deletes the EphemeralRunnerSets, which are gone when no runner is left: busy ones may finish their jobs.
+func (k *Keeper) DrainRunnerSets(ctx context.Context, found *Found) error {
 	for i := range found.RunnerSets {
 		if err := k.remove(ctx, &found.RunnerSets[i]); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return len(found.RunnerSets) == 0, nil
+	return nil
 }
 
 // remove deletes an object, unless it is being deleted, with background propagation: its finalizer keeps it until the objects that belong

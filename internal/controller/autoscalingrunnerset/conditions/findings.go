@@ -43,7 +43,8 @@ const (
 // Findings are what a pass has found out about a set. What is zero was not found out, or not yet.
 type Findings struct {
 	Set *v1alpha1.AutoscalingRunnerSet
-	Now time.Time
+	// ObservedAt is when the pass began.
+	ObservedAt time.Time
 	// Ceiling is the manager's limit on the runners of each set, 0 if there is none.
 	Ceiling int
 	// Found are the set's objects in the cluster.
@@ -150,9 +151,9 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	}
 	status.IdleRunners = max(0, status.RunningEphemeralRunners-status.BusyRunners)
 	for _, condition := range f.conditions(version) {
-		report.SetConditions(&status.Conditions, f.Set.Generation, f.Now, condition)
+		report.SetConditions(&status.Conditions, f.Set.Generation, f.ObservedAt, condition)
 	}
-	report.SetConditions(&status.Conditions, f.Set.Generation, f.Now, f.summary(status.Conditions)...)
+	report.SetConditions(&status.Conditions, f.Set.Generation, f.ObservedAt, f.summary(status.Conditions)...)
 	switch { // the column that ARC has; conditions say more
 	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnerOutdated):
 		status.Phase = v1alpha1.AutoscalingRunnerSetPhaseOutdated
@@ -172,7 +173,7 @@ func (f *Findings) conditions(version string) []metav1.Condition {
 		credentialsCondition(f), registeredCondition(f), labelsCondition(f),
 		runnersCondition(f, v1alpha1.ConditionDegraded), runnersCondition(f, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(f, v1alpha1.ConditionQuotaExceeded), runnersCondition(f, v1alpha1.ConditionRunnersPending),
-		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful), disruptionbudgets.Condition(f.Set, f.Budgets, f.Now), blockedCondition(f),
+		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful), disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f),
 		f.Template.Condition,
 	} {
 		if optional != nil {

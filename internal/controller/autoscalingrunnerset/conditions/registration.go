@@ -149,7 +149,7 @@ func unanswered(f *Findings) metav1.Condition {
 	switch {
 	case !f.Asked && f.Failure != nil:
 		return report.Unknown(conditionType, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+report.WithAdvice(f.Failure))
-	case f.Asked && f.Now.Sub(f.LastSync.Started) >= SilentAfter:
+	case f.Asked && f.ObservedAt.Sub(f.LastSync.Started) >= SilentAfter:
 		return report.False(conditionType, reason, fmt.Sprintf("%s has not answered for %s%s", f.Desired.URL, SilentAfter, nextSteps[reason]))
 	case f.Obstacle != nil:
 		return report.Unknown(conditionType, reasonRegistering, "GitHub can't be asked without credentials: see CredentialsValid")

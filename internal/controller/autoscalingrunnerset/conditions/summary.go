@@ -39,8 +39,7 @@ func (f *Findings) summary(conditions []metav1.Condition) []metav1.Condition {
 
 // deletionStage returns what a deletion waits for.
 func (f *Findings) deletionStage() (reason, message string) {
-	stopping := slices.ContainsFunc(f.Listeners, func(l v1alpha1.AutoscalingListener) bool { return !children.IsStopped(&l) })
-	trouble := f.listenerTrouble()
+	stopping, trouble := !f.IsStopped(), f.listenerTrouble()
 	switch {
 	case stopping && trouble != nil:
 		return trouble.Reason, trouble.Message

@@ -34,7 +34,7 @@ func healthy(change func(*Findings)) *Findings {
 	}
 	set.Status.Conditions = append(condition(v1alpha1.ConditionScaleSetRegistered), condition(v1alpha1.ConditionCredentialsValid)...)
 	f := &Findings{
-		Set: set, Now: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC),
+		Set: set, ObservedAt: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC),
 		Registration: &v1alpha1.ScaleSetRegistration{URL: address, Name: "set", Group: "Default", ID: 1},
 		Found: children.Found{RunnerSets: []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
 			CurrentReplicas: 3, RunningEphemeralRunners: 2, FailedEphemeralRunners: 1,
@@ -78,13 +78,13 @@ func TestSummary(t *testing.T) {
 		}, metav1.ConditionFalse, "SessionConflict", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"request failed":         {func(f *Findings) { f.Listeners, f.Failure = nil, errors.New("forbidden") }, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed, false, v1alpha1.AutoscalingRunnerSetPhasePending},
 		"failure while all runs": {func(f *Findings) { f.Failure = errors.New("timeout") }, metav1.ConditionTrue, reasonReady, false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
-		"deleted":                {func(f *Findings) { at := metav1.NewTime(f.Now); f.Set.DeletionTimestamp = &at }, metav1.ConditionFalse, "StoppingListener", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
+		"deleted":                {func(f *Findings) { at := metav1.NewTime(f.ObservedAt); f.Set.DeletionTimestamp = &at }, metav1.ConditionFalse, "StoppingListener", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"deleted, no listener": {func(f *Findings) {
-			at := metav1.NewTime(f.Now)
+			at := metav1.NewTime(f.ObservedAt)
 			f.Set.DeletionTimestamp, f.Listeners = &at, nil
 		}, metav1.ConditionFalse, "DrainingRunners", false, v1alpha1.AutoscalingRunnerSetPhasePending},
 		"runner set deleted": {func(f *Findings) {
-			at := metav1.NewTime(f.Now)
+			at := metav1.NewTime(f.ObservedAt)
 			f.RunnerSets[0].DeletionTimestamp = &at
 		}, metav1.ConditionFalse, reasonWaitingForRunnerSets, false, v1alpha1.AutoscalingRunnerSetPhasePending},
 	} {
@@ -116,7 +116,7 @@ func TestListenersFailureIsSaid(t *testing.T) {
 		f.RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonUnauthorized}
 	}
 	passing := failing(v1alpha1.ConditionProgressing, metav1.ConditionFalse)
-	deleted := func(f *Findings) { f.Set.DeletionTimestamp = &metav1.Time{Time: f.Now} }
+	deleted := func(f *Findings) { f.Set.DeletionTimestamp = &metav1.Time{Time: f.ObservedAt} }
 	for name, test := range map[string]struct {
 		change []func(*Findings)
 		ready  metav1.ConditionStatus
@@ -149,7 +149,7 @@ func TestListenersFailureIsSaid(t *testing.T) {
 
 // stopped changes the listener as its controller does once its pod is gone.
 func stopped(f *Findings) {
-	f.Listeners[0].DeletionTimestamp = &metav1.Time{Time: f.Now}
+	f.Listeners[0].DeletionTimestamp = &metav1.Time{Time: f.ObservedAt}
 	f.Listeners[0].Status.Conditions[0].Status, f.Listeners[0].Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonListenerStopped
 }
 
