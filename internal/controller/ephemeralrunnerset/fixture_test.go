@@ -232,6 +232,10 @@ func (f *fixture) GetRunner(_ context.Context, id int) (*actions.RunnerReference
 	return found, nil
 }
 
+func (f *fixture) GetRunnerByName(context.Context, string) (*actions.RunnerReference, error) {
+	return nil, actions.ErrRunnerNotFound // it is only asked for a copy
+}
+
 func runnerKey(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: setKey.Namespace, Name: name}
 }
