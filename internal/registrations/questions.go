@@ -140,8 +140,10 @@ type Subject struct {
 	Name string
 	// HasJob is set if the runner is believed to have a job, so that not every answer may cost it its pod.
 	HasJob bool
-	// Ended is set if its container has ended for good.
+	// Ended is set if its container has ended for good: it has no pod that would prove that the id is its own.
 	Ended bool
+	// Own is set if the id is no copy's: the runner was created by this process.
+	Own bool
 }
 
 // question identifies a question about one registration of a runner of a set.
@@ -217,22 +219,22 @@ func (q *Questions) Forget(set types.NamespacedName, over ...Registration) {
 	}
 }
 
-// deregisterRunner asks GitHub to remove a runner's registration. That of a runner that has ended is looked at first: it has no pod that
-// would prove that the id is its own.
+// deregisterRunner asks GitHub to remove a runner's registration. It is looked for first if nothing proves that the id is the runner's own.
 func deregisterRunner(ctx context.Context, github GitHub, about Subject) (Answer, error) {
-	if !about.Ended {
-		return removeRegistration(ctx, github, about.ID, about.HasJob)
+	id := about.ID
+	if about.Ended || !about.Own {
+		found, said, err := findRunner(ctx, github, about)
+		switch said {
+		case Missing:
+			return Removed, nil
+		case PerhapsMissing:
+			return PerhapsRemoved, nil
+		case None:
+			return None, err
+		}
+		id = found
 	}
-	switch said, err := lookUpRunner(ctx, github, about); said {
-	case Registered:
-		return removeRegistration(ctx, github, about.ID, about.HasJob)
-	case Missing:
-		return Removed, nil
-	case PerhapsMissing:
-		return PerhapsRemoved, nil
-	default:
-		return said, err
-	}
+	return removeRegistration(ctx, github, id, about.HasJob)
 }
 
 func removeRegistration(ctx context.Context, github GitHub, id int, hasJob bool) (Answer, error) {
@@ -248,17 +250,30 @@ func removeRegistration(ctx context.Context, github GitHub, id int, hasJob bool)
 	}
 }
 
-// lookUpRunner asks GitHub whether it has the runner. An id under which it has another one is not the runner's; an answer without a name proves nothing.
+// lookUpRunner asks GitHub whether it has the runner.
 func lookUpRunner(ctx context.Context, github GitHub, about Subject) (Answer, error) {
-	switch found, err := github.GetRunner(ctx, about.ID); {
-	case err == nil && found.Name != "" && !strings.EqualFold(found.Name, about.Name):
-		return Missing, nil
+	_, said, err := findRunner(ctx, github, about)
+	return said, err
+}
+
+// findRunner returns the id under which GitHub has the runner. Under the recorded one it may have another: the record is a copy's, or GitHub
+// was itself restored from a backup. Then the name decides, which nobody else gets; but that GitHub has none of that name costs no runner
+// its job. An answer without a name proves nothing.
+func findRunner(ctx context.Context, github GitHub, about Subject) (id int, said Answer, err error) {
+	found, err := github.GetRunner(ctx, about.ID)
+	isAnother := err == nil && found.Name != "" && !strings.EqualFold(found.Name, about.Name)
+	if isAnother {
+		found, err = github.GetRunnerByName(ctx, about.Name)
+	}
+	switch {
 	case err == nil:
-		return Registered, nil
+		return found.ID, Registered, nil
+	case isAnother && !about.HasJob && errors.Is(err, actions.ErrRunnerNotFound):
+		return 0, Missing, nil // a list without the runner is GitHub's own answer
 	case isGone(err, about.HasJob):
-		return sureOr(err, Missing, PerhapsMissing), nil
+		return 0, sureOr(err, Missing, PerhapsMissing), nil
 	default:
-		return None, err
+		return 0, None, err
 	}
 }
 

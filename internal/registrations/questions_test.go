@@ -3,6 +3,7 @@ package registrations
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -66,7 +68,7 @@ func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 		"without a name, idle":    {unnamed, false, PerhapsRemoved, PerhapsMissing, false},
 		"without a name, working": {unnamed, true, None, None, true},
 	} {
-		github, about := answering{err: test.err}, Subject{HasJob: test.protected}
+		github, about := answering{err: test.err}, Subject{HasJob: test.protected, Own: true}
 		if removed, err := deregisterRunner(t.Context(), github, about); removed != test.removed || (err != nil) != test.fails {
 			t.Errorf("%s: the removal is %v, %v", name, removed, err)
 		}
@@ -76,17 +78,69 @@ func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 	}
 }
 
+// A backup tool restores a runner's status under another name, people edit copies, and a GitHub that is restored gives ids again.
 func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
-	github := naming{name: "original"}
-	if said, err := lookUpRunner(t.Context(), github, Subject{Name: "copy", HasJob: true}); said != Missing || err != nil {
-		t.Errorf("a copy: %v, %v", said, err)
+	for name, test := range map[string]struct {
+		github  *registry
+		about   Subject
+		looked  Answer
+		fails   bool
+		asked   Answer // what follows if it is to be removed
+		removed int    // the registration that is
+	}{
+		"its own":                              {&registry{7: "runner"}, Subject{}, Registered, false, Removed, 7},
+		"its own, in capitals":                 {&registry{7: "RUNNER"}, Subject{HasJob: true}, Registered, false, Removed, 7},
+		"one without a name":                   {&registry{7: ""}, Subject{HasJob: true}, Registered, false, Removed, 7},
+		"another's":                            {&registry{7: "original"}, Subject{}, Missing, false, Removed, 0},
+		"another's, and it has ended":          {&registry{7: "original"}, Subject{Ended: true}, Missing, false, Removed, 0},
+		"another's, and it has a job":          {&registry{7: "original"}, Subject{HasJob: true}, None, true, None, 0},
+		"another's, and it has one of its own": {&registry{7: "original", 8: "runner"}, Subject{HasJob: true}, Registered, false, Removed, 8},
+		// To look for it first would cost every surplus runner another call.
+		"of a runner that this process created": {&registry{7: "as it asks nobody"}, Subject{Own: true}, Missing, false, Removed, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.about.Name, test.about.ID = "runner", 7
+			if said, err := lookUpRunner(t.Context(), test.github, test.about); said != test.looked || (err != nil) != test.fails {
+				t.Errorf("the question: %v, %v", said, err)
+			}
+			before := maps.Clone(*test.github)
+			if said, err := deregisterRunner(t.Context(), test.github, test.about); said != test.asked || (err != nil) != test.fails {
+				t.Errorf("the removal: %v, %v", said, err)
+			}
+			delete(before, test.removed)
+			if diff := cmp.Diff(before, *test.github); diff != "" {
+				t.Errorf("removed, or left: %s", diff)
+			}
+		})
 	}
-	if said, err := lookUpRunner(t.Context(), github, Subject{Name: "Original", HasJob: true}); said != Registered || err != nil {
-		t.Errorf("the runner itself, whose name GitHub has in small letters: %v, %v", said, err)
+}
+
+// registry is a GitHub that has runners by id.
+type registry map[int]string
+
+func (r *registry) RemoveRunner(_ context.Context, id int) error {
+	delete(*r, id)
+	return nil
+}
+
+func (r *registry) GetRunner(_ context.Context, id int) (*actions.RunnerReference, error) {
+	if name, known := (*r)[id]; known {
+		return &actions.RunnerReference{ID: id, Name: name}, nil
 	}
-	if said, err := lookUpRunner(t.Context(), naming{}, Subject{Name: "original", HasJob: true}); said != Registered || err != nil {
-		t.Errorf("an answer without a name: %v, %v", said, err)
+	return nil, errRunnerNotFound
+}
+
+func (r *registry) GetRunnerByName(_ context.Context, name string) (*actions.RunnerReference, error) {
+	for id, known := range *r {
+		if known == name {
+			return &actions.RunnerReference{ID: id, Name: name}, nil
+		}
 	}
+	return nil, actions.ErrRunnerNotFound
+}
+
+func (r *registry) ListOfflineRunners(context.Context, time.Duration) (*actions.OfflineRunners, error) {
+	return nil, errNoAnswer
 }
 
 // answering is a GitHub that answers everything with one error.
@@ -99,16 +153,6 @@ func (a answering) RemoveRunner(context.Context, int) error { return a.err }
 
 func (a answering) GetRunner(context.Context, int) (*actions.RunnerReference, error) {
 	return nil, a.err
-}
-
-// naming is a GitHub that has a runner of one name under every id.
-type naming struct {
-	GitHub
-	name string
-}
-
-func (n naming) GetRunner(_ context.Context, id int) (*actions.RunnerReference, error) {
-	return &actions.RunnerReference{ID: id, Name: n.name}, nil
 }
 
 func TestRetryAt(t *testing.T) {

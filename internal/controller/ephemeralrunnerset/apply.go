@@ -24,85 +24,64 @@ import (
 )
 
 // apply carries out the plan: first questions to GitHub, which are only queued, then writes to the API server, in parallel.
-func (c *Controller) apply(ctx context.Context, p *pass) error {
-	s := p.state
-	asked := c.ask(p)
-	unregistered := s.WithoutRecentlyDeleted(p.plan.With(scaling.DeleteUnregistered), c.options.Clock.Now())
-	create := s.CreateLimit(p.plan)
+func (c *Controller) apply(ctx context.Context, w *world) error {
+	m := w.Memory
+	asked := c.ask(w)
+	c.giveVerdicts(w)
+	unregistered := m.WithoutRecentlyDeleted(w.plan.With(scaling.DeleteUnregistered), w.Now)
+	create := m.CreateLimit(w.plan)
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
-	c.giveVerdicts(p)
 	err := errors.Join(
-		c.deleteRunners(ctx, p, p.plan.With(scaling.Delete), false),
-		c.deleteRunners(ctx, p, unregistered, true),
+		c.deleteRunners(ctx, w, w.plan.With(scaling.Delete), false),
+		c.deleteRunners(ctx, w, unregistered, true),
 	)
 	if create > 0 {
-		err = errors.Join(err, c.create(ctx, p, create))
-	} else if p.plan.Tally.Starting > 0 && !s.Creations.Closed {
-		_, secretErr := c.ensureProxySecret(ctx, p) // somebody may have deleted it
+		err = errors.Join(err, c.create(ctx, w, create))
+	} else if w.plan.Tally.Starting > 0 && !m.Creations.Closed {
+		_, secretErr := c.ensureProxySecret(ctx, w) // somebody may have deleted it
 		err = errors.Join(err, secretErr)
 	}
-	return errors.Join(err, c.dropProxySecret(ctx, p))
+	w.RequeueAt(m.Creations.ListDueAt())
+	return errors.Join(err, c.dropProxySecret(ctx, w))
 }
 
 // ask asks GitHub what is planned, except about runners with a question already under way. It returns how many removals it requested.
-func (c *Controller) ask(p *pass) int {
-	deregister, lookUp := p.plan.With(scaling.Deregister), p.plan.With(scaling.LookUp)
+func (c *Controller) ask(w *world) int {
+	deregister, lookUp := w.plan.With(scaling.Deregister), w.plan.With(scaling.LookUp)
 	if len(deregister)+len(lookUp) == 0 {
 		return 0
 	}
-	set, removals := p.set.DeepCopy(), 0 // the calls outlast the pass, which goes on to write the set's status
+	set, removals := w.Object.DeepCopy(), 0 // the calls outlast the pass, which goes on to write the set's status
 	for _, r := range deregister {
-		if c.questions.Remove(set, p.state.Subject(r)) {
-			p.state.NoteAsked(r, true)
+		if c.questions.Remove(set, w.Memory.Subject(r)) {
+			w.Memory.NoteAsked(r, true)
 			removals++
 		}
 	}
 	for _, r := range lookUp {
-		if c.questions.LookUp(set, p.state.Subject(r)) {
-			p.state.NoteAsked(r, false)
+		if c.questions.LookUp(set, w.Memory.Subject(r)) {
+			w.Memory.NoteAsked(r, false)
 		}
 	}
 	return removals
 }
 
-// noteAnswers moves the answers that have arrived into the history. Failures are logged once for all runners: they seldom concern a
-// single one.
-func (c *Controller) noteAnswers(ctx context.Context, h *scaling.History, set types.NamespacedName, runners []*roster.Runner) {
-	failed, cause := 0, error(nil)
-	for _, r := range runners {
-		if !h.Asked(r) {
-			continue
-		}
-		call, answered := c.questions.Take(set, registrations.Registration{Runner: r.UID, ID: r.RegistrationID})
-		if !answered {
-			continue
-		}
-		h.NoteAnswer(r, call)
-		if call.Err != nil {
-			failed, cause = failed+1, call.Err
-		}
-	}
-	if cause != nil {
-		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
-	}
-}
-
 // create creates n runners, unless there are some that the plan did not count.
-func (c *Controller) create(ctx context.Context, p *pass, n int) error {
-	requested := p.state.Creations
-	inherited, err := c.inherit(ctx, p)
+func (c *Controller) create(ctx context.Context, w *world, n int) error {
+	requested := w.Memory.Creations
+	inherited, err := c.inherit(ctx, w)
 	if inherited > 0 {
-		p.requeueBy(c.options.Clock.Now()) // the plan did not count them
+		w.RequeueAt(c.options.Clock.Now()) // the plan did not count them
 		return nil
 	}
 	var proxySecret string
 	if err == nil {
-		proxySecret, err = c.ensureProxySecret(ctx, p) // the runners need it
+		proxySecret, err = c.ensureProxySecret(ctx, w) // the runners need it
 	}
 	if err == nil {
-		err = c.createRunners(ctx, p, n, proxySecret)
+		err = c.createRunners(ctx, w, n, proxySecret)
 	}
 	if requested.Settle(err, c.options.Clock.Now()); requested.Closed {
 		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are created in it")
@@ -112,28 +91,28 @@ func (c *Controller) create(ctx context.Context, p *pass, n int) error {
 }
 
 // createRunners creates n runners under names chosen here.
-func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySecret string) error {
-	tries := p.state.Creations.Begin(n, p.views, func() string { return kube.RunnerName(p.set.Name) })
-	labels := inheritedLabels(p.set, p.origin)
+func (c *Controller) createRunners(ctx context.Context, w *world, n int, proxySecret string) error {
+	tries := w.Memory.Creations.Begin(n, w.views, func() string { return kube.RunnerName(w.Object.Name) })
+	labels := inheritedLabels(w.Object, w.origin)
 	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *creations.Try) error {
-		t.Asked, t.Err = true, c.options.Client.Create(ctx, newRunner(p.set, labels, t.Name, p.specHash, proxySecret))
+		t.Asked, t.Err = true, c.options.Client.Create(ctx, newRunner(w.Object, labels, t.Name, w.specHash, proxySecret))
 		if creations.Made(t.Err) {
 			return nil
 		}
 		return fmt.Errorf("create runner %s: %w", t.Name, t.Err)
 	})
-	p.state.Creations.End(tries)
+	w.Memory.Creations.End(tries)
 	return err
 }
 
 // deleteRunners deletes runners; if they must be unchanged, only those that nobody has written to since they were seen. One that got a
 // registration or a job in the meantime stays.
-func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*roster.Runner, unchanged bool) error {
+func (c *Controller) deleteRunners(ctx context.Context, w *world, runners []*roster.Runner, unchanged bool) error {
 	now := c.options.Clock.Now()
-	remaining := p.state.WithoutRecentlyDeleted(runners, now)
+	remaining := w.Memory.WithoutRecentlyDeleted(runners, now)
 	deleted := make(chan types.UID, len(remaining))
 	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *roster.Runner) error {
-		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.Name, UID: r.UID}}
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: w.Object.Namespace, Name: r.Name, UID: r.UID}}
 		precondition := kube.UIDPrecondition(object)
 		if unchanged {
 			precondition.ResourceVersion = &r.ResourceVersion
@@ -149,17 +128,17 @@ func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*rost
 	})
 	close(deleted)
 	for uid := range deleted {
-		p.state.NoteDeleted(uid, now)
+		w.Memory.NoteDeleted(uid, now)
 	}
 	return err
 }
 
 // giveVerdicts tells the controller of runners which of them exited without a job. It sets their phase to Failed, so that they count as
 // failures.
-func (c *Controller) giveVerdicts(p *pass) {
-	for _, r := range p.plan.With(scaling.MarkFailed) {
-		name := types.NamespacedName{Namespace: p.set.Namespace, Name: r.Name}
-		c.options.Verdicts.Give(name, registrations.Registration{Runner: r.UID}, p.state.ExitedIdleVerdict(r))
+func (c *Controller) giveVerdicts(w *world) {
+	for _, r := range w.plan.With(scaling.MarkFailed) {
+		name := types.NamespacedName{Namespace: w.Object.Namespace, Name: r.Name}
+		c.options.Verdicts.Give(name, registrations.Registration{Runner: r.UID}, w.Memory.ExitedIdleVerdict(r))
 	}
 }
 
@@ -214,8 +193,8 @@ const proxyReapplyPeriod = time.Minute
 
 // ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty if the set has no
 // proxy. An unchanged Secret is written again after proxyReapplyPeriod.
-func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, error) {
-	set, s := p.set, p.state
+func (c *Controller) ensureProxySecret(ctx context.Context, w *world) (string, error) {
+	set, m := w.Object, w.Memory
 	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
 		return "", nil
 	}
@@ -236,13 +215,13 @@ func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, er
 	}
 	hash := kube.Hash(secret)
 	now := c.options.Clock.Now()
-	if hash == s.proxyHash && now.Sub(s.proxyAppliedAt) < proxyReapplyPeriod {
+	if hash == m.proxyHash && now.Sub(m.proxyAppliedAt) < proxyReapplyPeriod {
 		return secret.Name, nil
 	}
 	if _, err := kube.Apply(ctx, c.options.Client, secret, nil); err != nil {
 		return "", err
 	}
-	s.proxyHash, s.proxyAppliedAt = hash, now
+	m.proxyHash, m.proxyAppliedAt = hash, now
 	return secret.Name, nil
 }
 
@@ -252,23 +231,23 @@ const noProxySecret = "none"
 // dropProxySecret deletes, once, the Secret of a proxy that is no longer in the spec, unless a runner that may still get a
 // pod needs it. It does not check first whether the Secret exists, so that a manager that has just started sends one request
 // per set.
-func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
-	set, s, now := p.set, p.state, c.options.Clock.Now()
-	if set.Spec.EphemeralRunnerSpec.Proxy != nil || s.proxyHash == noProxySecret {
+func (c *Controller) dropProxySecret(ctx context.Context, w *world) error {
+	set, m, now := w.Object, w.Memory, w.Now
+	if set.Spec.EphemeralRunnerSpec.Proxy != nil || m.proxyHash == noProxySecret {
 		return nil
 	}
-	if p.unseen.Expected > 0 || slices.ContainsFunc(p.views, (*roster.Runner).NeedsProxySecret) {
+	if w.unseen.Expected > 0 || slices.ContainsFunc(w.views, (*roster.Runner).NeedsProxySecret) {
 		return nil
 	}
-	if now.Before(s.proxyDropAt) {
-		p.requeueBy(s.proxyDropAt)
+	if now.Before(m.proxyDropAt) {
+		w.RequeueAt(m.proxyDropAt)
 		return nil
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: kube.RunnerProxySecretName(set.Name, set.Namespace)}}
 	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-		s.proxyDropAt = now.Add(proxyReapplyPeriod)
+		m.proxyDropAt = now.Add(proxyReapplyPeriod)
 		return fmt.Errorf("delete Secret %s of a proxy that is no longer in the spec: %w", secret.Name, err)
 	}
-	s.proxyHash = noProxySecret
+	m.proxyHash = noProxySecret
 	return nil
 }

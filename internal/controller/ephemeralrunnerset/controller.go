@@ -2,18 +2,14 @@ package ephemeralrunnerset
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
@@ -23,7 +19,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -59,8 +54,16 @@ type Options struct {
 	WatchNodes bool
 }
 
+type (
+	reconciler = reconcile.Reconciler[*v1alpha1.EphemeralRunnerSet, memory, *world]
+	kind       = reconcile.Kind[*v1alpha1.EphemeralRunnerSet, memory, *world]
+	rule       = reconcile.Rule[*world, step]
+	step       = reconcile.Step[*world]
+)
+
 // Controller reconciles EphemeralRunnerSets.
 type Controller struct {
+	*reconciler
 	options      Options
 	roster       *roster.Roster
 	jobPods      *jobpods.Pods
@@ -70,25 +73,59 @@ type Controller struct {
 	strays       *registrations.Strays
 	// waker requeues a set when a question to GitHub about one of its runners has been answered.
 	waker reconcile.Waker
-
-	mu     sync.Mutex
-	states map[types.NamespacedName]*setState
 }
 
-// setState is everything that the controller remembers of one set between passes. A set is reconciled by one worker at a
-// time, so only the map that holds it needs a lock.
-type setState struct {
+// NewController returns a controller that does nothing until SetupWithManager has registered it.
+func NewController(options Options) *Controller {
+	c := &Controller{
+		options: options, roster: roster.New(), jobPods: jobpods.New(options.Clock), departures: departures.New(),
+		expectations: kube.NewExpectations(options.Clock),
+	}
+	asking := registrations.Options{
+		GitHub: options.GitHub, Verdicts: options.Verdicts, Reader: options.Reader,
+		Pool: options.Pool, Recorder: options.Recorder, Clock: options.Clock, Wake: c.waker.Wake,
+	}
+	c.questions, c.strays = registrations.NewQuestions(asking), registrations.NewStrays(asking)
+	c.reconciler = reconcile.For(kind{
+		Name: "EphemeralRunnerSet", New: func() *v1alpha1.EphemeralRunnerSet { return &v1alpha1.EphemeralRunnerSet{} },
+		Client: options.Client, Clock: options.Clock,
+		Remember: c.remember, Forget: c.forget,
+		Log: func(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) context.Context {
+			return kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set))
+		},
+		Observe: c.observe,
+		Rules:   c.rules(),
+	})
+	return c
+}
+
+// rules are the situations of a set. Lost jobs are counted in each, and no step but the finalizer's keeps another one from being taken.
+func (c *Controller) rules() []rule {
+	served := func(do step) step { return reconcile.InOrder(c.protect, reconcile.Each(c.countLost, do)) }
+	return []rule{
+		reconcile.When("it is being deleted, and has runners or may have some", (*world).drains, reconcile.Each(c.countLost, c.drain, c.report)),
+		reconcile.When("it is being deleted, and has none", (*world).deleting, c.release),
+		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned, served(c.abandon)),
+		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
+		reconcile.Otherwise[*world]("its runners follow the jobs", served(reconcile.Each(
+			c.countBeside, c.makePlan, c.apply, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.report,
+		))),
+	}
+}
+
+// memory is everything that the controller remembers of one set between passes.
+type memory struct {
 	*scaling.History
-	uid types.UID
-	// scaleSet is the scale set to which the runners belong; metrics carry its name. A set that ARC created has another name.
+	// scaleSet is the scale set to which the runners belong; metrics carry its name. A set that ARC created has another name. It never
+	// changes.
 	scaleSet types.NamespacedName
 	strays   registrations.StrayMemory
 	// kept are the runners that only finalizers of others keep.
 	kept kube.Kept
 	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
 	toldJobsAt time.Time
-	// lostToldAt is when lost jobs were last counted.
-	lostToldAt time.Time
+	// lostCountedAt is when lost jobs were last counted.
+	lostCountedAt time.Time
 	// toldMoved has, by node, the departures that an Event has told.
 	toldMoved map[string]int
 	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
@@ -104,239 +141,164 @@ type setState struct {
 	proxyAppliedAt, proxyDropAt time.Time
 }
 
-// NewController returns a controller that does nothing until SetupWithManager has registered it.
-func NewController(options Options) *Controller {
-	c := &Controller{
-		options:      options,
-		roster:       roster.New(),
-		jobPods:      jobpods.New(options.Clock),
-		departures:   departures.New(),
-		expectations: kube.NewExpectations(options.Clock),
-		states:       map[types.NamespacedName]*setState{},
-	}
-	asking := registrations.Options{
-		GitHub: options.GitHub, Verdicts: options.Verdicts, Reader: options.Reader,
-		Pool: options.Pool, Recorder: options.Recorder, Clock: options.Clock, Wake: c.waker.Wake,
-	}
-	c.questions, c.strays = registrations.NewQuestions(asking), registrations.NewStrays(asking)
-	return c
-}
-
-// Reconcile brings one set's runners to what its spec asks for.
-func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	set := &v1alpha1.EphemeralRunnerSet{}
-	if err := c.options.Client.Get(ctx, request.NamespacedName, set); err != nil {
-		if apierrors.IsNotFound(err) {
-			c.forget(request.NamespacedName)
-			return ctrl.Result{}, nil
+// remember returns the memory of a set that is new here.
+func (c *Controller) remember(set *v1alpha1.EphemeralRunnerSet) *memory {
+	m := &memory{History: scaling.New(creations.New(client.ObjectKeyFromObject(set), c.expectations)), scaleSet: kube.ScaleSetOf(set)}
+	if c.options.PublishMetrics {
+		for _, cause := range v1alpha1.LostCauses { // the rise from no series to 1 would be none to Prometheus
+			jobsLost.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, string(cause))
 		}
-		return ctrl.Result{}, fmt.Errorf("get EphemeralRunnerSet: %w", err)
 	}
-	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set))
-	p := &pass{set: set, views: c.roster.Of(set.UID)}
-	if !set.DeletionTimestamp.IsZero() {
-		return c.finalize(ctx, p)
-	}
-	if err := kube.AddFinalizer(ctx, c.options.Client, set, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet); err != nil {
-		return ctrl.Result{}, kube.IgnoreOvertaken(err)
-	}
-
-	origin, err := c.originOf(ctx, set)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	p.state = c.setStateOf(set)
-	lostErr := c.tellLost(ctx, p)
-	if origin == nil {
-		result, err := c.abandon(ctx, p)
-		return result, errors.Join(lostErr, err)
-	}
-	if !isAsGiven(set, origin) {
-		result, err := c.hold(ctx, p, "its runner spec is not that of AutoscalingRunnerSet "+origin.Name)
-		return result, errors.Join(lostErr, err)
-	}
-	p.origin = origin
-
-	listErr := c.observe(ctx, p)
-	p.makePlan(c.options.MaxRunnersPerSet)
-	applyErr := c.apply(ctx, p)
-	p.requeueBy(c.strays.Remove(ctx, p.set, &p.state.strays))
-	c.tellUnknownJobs(ctx, p)
-	c.tellMoved(ctx, p)
-	if err := errors.Join(lostErr, listErr, applyErr, c.report(ctx, p)); err != nil {
-		return ctrl.Result{}, err // an error requeues the set
-	}
-	p.requeueBy(p.state.Creations.ListDueAt())
-	return reconcile.At(p.requeueAt, c.options.Clock.Now()), nil
+	return m
 }
 
-// observe updates what is remembered of the set from its runners and GitHub's answers about them. It returns an error if the
-// API server did not say which unseen runners exist; a plan can be made even so.
-func (c *Controller) observe(ctx context.Context, p *pass) error {
-	key := client.ObjectKeyFromObject(p.set)
-	p.specHash = templateHash(p.set)
-	p.state.differsSince = time.Time{}
-	p.departing = c.departures.Of(p.set.Namespace, p.views)
-	jobWaits, due := c.jobPods.Of(p.set.Namespace, p.views)
-	p.requeueBy(due)
-	over := p.state.Note(scaling.Seen{
-		Now: c.options.Clock.Now(), Runners: p.views, PatchID: p.set.Spec.PatchID, Template: p.specHash,
-		ConfigURL: roster.ConfigURLOf(&p.set.Spec.EphemeralRunnerSpec), Departing: p.departing, JobWaits: jobWaits,
+// forget drops everything about a set that is gone, and its metrics, unless another set serves the same scale set now.
+func (c *Controller) forget(set types.NamespacedName, m *memory) {
+	c.questions.Forget(set, m.Registrations()...)
+	c.strays.Forget(set, &m.strays)
+	c.expectations.Forget(set)
+	if !c.isReplaced(m) {
+		setmetrics.Delete(m.scaleSet)
+	}
+}
+
+// isReplaced reports whether another set than the one remembered serves its scale set.
+func (c *Controller) isReplaced(m *memory) (replaced bool) {
+	c.EachMemory(func(_ types.NamespacedName, other *memory) {
+		replaced = replaced || other != m && other.scaleSet == m.scaleSet
 	})
-	c.questions.Forget(key, over...)
-	c.noteAnswers(ctx, p.state.History, key, p.views)
-	return errors.Join(c.countUnseen(ctx, p), c.countBeside(ctx, p))
+	return replaced
 }
 
-// pass is one reconciliation of a set: what was observed and what to do.
-type pass struct {
-	set *v1alpha1.EphemeralRunnerSet
-	// origin is the AutoscalingRunnerSet that controls the set, nil while the set is being deleted.
-	origin *v1alpha1.AutoscalingRunnerSet
+// world is what a pass sees of a set, and what it has decided.
+type world struct {
+	*reconcile.Pass[*v1alpha1.EphemeralRunnerSet, memory]
+	// origin is the AutoscalingRunnerSet that controls the set, nil if there is none. A set that is being deleted goes on if it can't be
+	// read: originErr says why.
+	origin    *v1alpha1.AutoscalingRunnerSet
+	originErr error
+	// abandoned says why no AutoscalingRunnerSet will take a set back that has none, "" if one may.
+	abandoned string
+	// difference says why the set is not what its AutoscalingRunnerSet gives it, "" if it is.
+	difference string
 	// views are the set's runners, oldest first.
 	views []*roster.Runner
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departures.Departure
-	// unseen counts the set's other runners, which exist or may exist.
-	unseen creations.Unseen
-	state  *setState
-	// specHash identifies the template from which runners are created. Like plan it is empty while the set is being deleted.
+	// unseen counts the set's other runners, which exist or may exist. listErr is why the API server did not say which do; a plan can be
+	// made even so.
+	unseen  creations.Unseen
+	listErr error
+	// specHash identifies the template from which runners are created.
 	specHash string
 	plan     *scaling.Plan
-	// requeueAt is when to reconcile the set again even if nothing changes; zero is never.
-	requeueAt time.Time
 }
 
-// makePlan plans the pass, with the limit on the runners of each set, and remembers what follows from the plan alone.
-func (p *pass) makePlan(ceiling int) {
-	p.plan = p.state.Plan(p.views, scaling.DemandOf(&p.set.Spec, ceiling).Within(&p.origin.Spec), p.unseen)
-	p.state.Follow(p.plan)
-	p.state.Creations.Keep(p.plan.Repeat)
-	p.requeueBy(p.plan.RequeueAt)
-}
+func (w *world) deleting() bool { return w.Object.DeletionTimestamp != nil }
 
-// requeueBy requeues the set at t at the latest; zero is never.
-func (p *pass) requeueBy(t time.Time) { p.requeueAt = kube.EarlierOf(p.requeueAt, t) }
+func (w *world) drains() bool { return w.deleting() && len(w.views)+w.unseen.Expected > 0 }
 
-// setStateOf returns what the controller remembers of the set. Whatever belonged to an earlier set of the same name is
-// forgotten.
-func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
-	key := client.ObjectKeyFromObject(set)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s, known := c.states[key]; known && s.uid == set.UID {
-		return s
+func (w *world) isAbandoned() bool { return w.abandoned != "" }
+
+func (w *world) differs() bool { return w.difference != "" }
+
+// observe finds out whose the set is and which runners it has. It adds to what is remembered whatever of these, and of GitHub's answers about
+// them, is seen for the first time.
+func (c *Controller) observe(ctx context.Context, p *reconcile.Pass[*v1alpha1.EphemeralRunnerSet, memory]) (*world, error) {
+	set, m := p.Object, p.Memory
+	w := &world{Pass: p, views: c.roster.Of(set.UID), specHash: templateHash(set)}
+	origin := &v1alpha1.AutoscalingRunnerSet{}
+	owned, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin)
+	if w.originErr = err; owned && err == nil {
+		w.origin = origin
 	}
-	c.forgetLocked(key)
-	s := &setState{History: scaling.New(creations.New(key, c.expectations)), uid: set.UID, scaleSet: kube.ScaleSetOf(set)}
-	c.states[key] = s
-	if c.options.PublishMetrics {
-		for _, cause := range v1alpha1.LostCauses { // the rise from no series to 1 would be none to Prometheus
-			jobsLost.WithLabelValues(s.scaleSet.Name, s.scaleSet.Namespace, string(cause))
+	switch {
+	case w.deleting():
+		m.Creations.Abandon()
+		c.countUnseen(ctx, w)
+		return w, nil
+	case err != nil:
+		return nil, err
+	case !owned:
+		w.difference = "it belongs to no AutoscalingRunnerSet"
+		w.abandoned, err = c.whyAbandoned(ctx, set)
+		return w, err
+	case !isAsGiven(set, w.origin):
+		w.difference = "its runner spec is not that of AutoscalingRunnerSet " + w.origin.Name
+		return w, nil
+	}
+	m.differsSince = time.Time{}
+	w.departing = c.departures.Of(set.Namespace, w.views)
+	jobWaits, due := c.jobPods.Of(set.Namespace, w.views)
+	w.RequeueAt(due)
+	over := m.Note(scaling.Seen{
+		Now: w.Now, Runners: w.views, PatchID: set.Spec.PatchID, Template: w.specHash,
+		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec), Departing: w.departing, JobWaits: jobWaits,
+	})
+	c.questions.Forget(w.Key, over...)
+	c.noteAnswers(ctx, m.History, w.Key, w.views)
+	c.countUnseen(ctx, w)
+	return w, nil
+}
+
+// noteAnswers moves the answers that have arrived into the history. Failures are logged once for all runners: they seldom concern a
+// single one.
+func (c *Controller) noteAnswers(ctx context.Context, h *scaling.History, set types.NamespacedName, runners []*roster.Runner) {
+	failed, cause := 0, error(nil)
+	for _, r := range runners {
+		if !h.Asked(r) {
+			continue
+		}
+		call, answered := c.questions.Take(set, registrations.Registration{Runner: r.UID, ID: r.RegistrationID})
+		if !answered {
+			continue
+		}
+		h.NoteAnswer(r, call)
+		if call.Err != nil {
+			failed, cause = failed+1, call.Err
 		}
 	}
-	return s
-}
-
-// forget drops everything remembered of a set that is gone, and its metrics, unless another set serves the same scale set
-// now.
-func (c *Controller) forget(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	gone, found := c.states[key]
-	c.forgetLocked(key)
-	if found && !c.served(gone.scaleSet, gone) {
-		deleteMetrics(gone.scaleSet)
+	if cause != nil {
+		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
 	}
 }
 
-// served reports whether another set than the given one serves the scale set. The caller holds the lock.
-func (c *Controller) served(scaleSet types.NamespacedName, except *setState) bool {
-	for _, s := range c.states {
-		if s != except && s.scaleSet == scaleSet {
-			return true
-		}
-	}
-	return false
+// protect adds the finalizer, without which the set would be gone before its runners. It replaces those that ARC and earlier builds used.
+func (c *Controller) protect(ctx context.Context, w *world) error {
+	return kube.AddFinalizer(ctx, c.options.Client, w.Object, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet)
 }
 
-// forgetLocked drops what is remembered under a set's name. The caller holds the lock.
-func (c *Controller) forgetLocked(key types.NamespacedName) {
-	if s, known := c.states[key]; known {
-		c.questions.Forget(key, s.Registrations()...)
-		c.strays.Forget(key, &s.strays)
-	}
-	delete(c.states, key)
-	c.expectations.Forget(key)
-}
-
-// deleteMetrics deletes the series of a scale set that is gone.
-func deleteMetrics(scaleSet types.NamespacedName) {
-	deleteCounts(scaleSet)
-	setmetrics.Delete(scaleSet)
+// release removes the finalizers. The set owns the proxy Secret, which is garbage collected.
+func (c *Controller) release(ctx context.Context, w *world) error {
+	return kube.RemoveFinalizers(ctx, c.options.Client, w.Object, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet)
 }
 
 // unseenPause is how long to wait for an event of the runners created last before looking again without one.
 const unseenPause = time.Second
 
-// finalize deletes the set's runners, and removes the set's finalizer when the last of them is gone. That includes runners
-// that were created last and are not visible yet. A runner with a job finishes it first: its own finalization sees to that.
-// The set owns the proxy Secret, which is garbage collected.
-func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
-	p.state = c.setStateOf(p.set)
-	p.state.Creations.Abandon()
-	listErr := errors.Join(c.countUnseen(ctx, p), c.tellLost(ctx, p))
-	switch {
-	case len(p.views) > 0:
-		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *roster.Runner) bool { return r.Deleting })
-		err := c.deleteRunners(ctx, p, remaining, false)
-		requeueAt, reportErr := c.reportLeft(ctx, p)
-		if err = errors.Join(listErr, err, reportErr); err != nil {
-			return ctrl.Result{}, err // an error requeues the set
-		}
-		p.requeueBy(requeueAt)
-		p.requeueBy(p.state.Creations.ListDueAt())
-		return reconcile.At(p.requeueAt, c.options.Clock.Now()), nil
-	case p.unseen.Expected > 0:
-		_, reportErr := c.reportLeft(ctx, p)
-		if err := errors.Join(listErr, reportErr); err != nil {
-			return ctrl.Result{}, err
-		}
-		return ctrl.Result{RequeueAfter: unseenPause}, nil
-	default:
-		return ctrl.Result{}, kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet)
+// drain deletes the runners of a set that is being deleted. That includes runners that were created last and are not visible yet. A runner
+// with a job finishes it first: its own finalization sees to that.
+func (c *Controller) drain(ctx context.Context, w *world) error {
+	if len(w.views) == 0 {
+		w.Requeue.After(unseenPause)
 	}
+	w.RequeueAt(w.Memory.Creations.ListDueAt())
+	remaining := slices.DeleteFunc(slices.Clone(w.views), func(r *roster.Runner) bool { return r.Deleting })
+	return c.deleteRunners(ctx, w, remaining, false)
 }
 
-// reportLeft keeps the counts in the status correct while the set drains. Its AutoscalingRunnerSet shows how many runners it
-// is waiting for, and lets the set that replaces this one use the room of runners that are gone. It returns when to call it
-// again, zero if it has done its work.
-func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error) {
-	now := c.options.Clock.Now()
-	kept, lookAt := c.tellKept(ctx, p, now)
-	if due := p.state.reportedAt.Add(reportPeriod); now.Before(due) {
-		return kube.EarlierOf(due, lookAt), nil
-	}
-	before := p.set.DeepCopy()
-	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, kept...)
-	scaling.CountWithDeleting(&p.set.Status, p.views)
-	p.set.Status.Capacity = new(p.set.Status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
-	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.Creations.UnseenWhileDeleted(p.set)...)
-	c.publishLeft(p)
-	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
-	if wrote {
-		p.state.reportedAt = now
-	}
-	return lookAt, client.IgnoreNotFound(err)
+// makePlan plans the pass, with the limit on the runners of each set, and remembers what follows from the plan alone.
+func (c *Controller) makePlan(_ context.Context, w *world) error {
+	m := w.Memory
+	w.plan = m.Plan(w.views, scaling.DemandOf(&w.Object.Spec, c.options.MaxRunnersPerSet).Within(&w.origin.Spec), w.unseen)
+	m.Follow(w.plan)
+	m.Creations.Keep(w.plan.Repeat)
+	w.RequeueAt(w.plan.RequeueAt)
+	return nil
 }
 
-// publishLeft keeps the metrics correct, too, unless another set has replaced this one: then the metrics belong to that set.
-func (c *Controller) publishLeft(p *pass) {
-	c.mu.Lock()
-	replaced := c.served(p.state.scaleSet, p.state)
-	c.mu.Unlock()
-	if c.options.PublishMetrics && !replaced {
-		p.state.publishCounts(p.set)
-		p.state.publishStates(p.set, p.views)
-	}
+// removeStrays has registrations removed that have no runner.
+func (c *Controller) removeStrays(ctx context.Context, w *world) error {
+	w.RequeueAt(c.strays.Remove(ctx, w.Object, &w.Memory.strays))
+	return nil
 }

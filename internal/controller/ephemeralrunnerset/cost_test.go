@@ -47,7 +47,7 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 }
 
 // onePass does everything that a pass does with the runners of a set, except for requests to the API server.
-func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
+func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *memory) {
 	views := c.roster.Of(set.UID)
 	s.Note(scaling.Seen{
 		Now: start, Runners: views, PatchID: set.Spec.PatchID, Template: "template", ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec),
@@ -66,7 +66,7 @@ func BenchmarkPass(b *testing.B) {
 	for _, n := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			c, set, _ := populate(n)
-			s := c.setStateOf(set)
+			s := c.MemoryOf(set)
 			b.ReportAllocs()
 			for b.Loop() {
 				onePass(c, set, s)
@@ -117,7 +117,7 @@ func TestAllocationsOfARunnerEvent(t *testing.T) {
 func TestAllocationsOfAPass(t *testing.T) {
 	allocations := func(n int) float64 {
 		c, set, _ := populate(n)
-		s := c.setStateOf(set)
+		s := c.MemoryOf(set)
 		onePass(c, set, s)
 		return testing.AllocsPerRun(10, func() { onePass(c, set, s) })
 	}

@@ -1,8 +1,8 @@
 // Package ephemeralrunnerset keeps as many runners as the listener asks for: replicas in, EphemeralRunners out.
 //
-// Reconcile observes, plans, applies and reports. observe takes the set's runners from the roster, which the watch keeps up
-// to date, and adds to the set's history whatever is seen for the first time: when things happened, and what GitHub answered.
-// scaling decides from runners and history. apply carries its plan out in parallel, and report writes the status once.
+// Start with the rules in controller.go: a set's situations, and what is done in each. observe takes the set's runners from the roster,
+// which the watch keeps up to date, and adds to the set's history whatever is seen for the first time: when things happened, and what GitHub
+// answered. scaling decides from runners and history. apply carries its plan out in parallel, and report writes the status once.
 //
 // The rooms below know one thing each:
 //   - roster: every runner that the watch has shown, by set, and what decisions need to know of it.

@@ -64,9 +64,7 @@ func TestDeletedSetIsRemovedAfterItsRunners(t *testing.T) {
 			t.Error("the set is left")
 		}
 		f.reconcile()
-		if len(f.controller.states) != 0 {
-			t.Error("the set is remembered though it is gone")
-		}
+		f.controller.EachMemory(func(types.NamespacedName, *memory) { t.Error("the set is remembered though it is gone") })
 	}, newSet(2))
 }
 
@@ -134,7 +132,7 @@ func TestNamesakeIsAnotherSet(t *testing.T) {
 		f.refuse = errNoAnswer
 		_, _ = f.pass()
 		namesake := newSet(1, func(set *v1alpha1.EphemeralRunnerSet) { set.UID = types.UID("namesake") })
-		s := f.controller.setStateOf(namesake)
+		s := f.controller.MemoryOf(namesake)
 		if repeated, shelved := s.Creations.Uncertain(); len(repeated)+len(shelved) != 0 || !s.Creations.Allowed(time.Now()) {
 			t.Errorf("state %+v", s)
 		}

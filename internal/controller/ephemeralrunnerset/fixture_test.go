@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -57,6 +58,7 @@ type fixture struct {
 	registrations.GitHub                                                  // what a test is about; the fixture itself has the questions about runners by ID
 	github               func(credentials.Reference) registrations.GitHub // whom the controller asks, the fixture if it is nil
 	api                  client.WithWatch
+	cache                *shownCache
 	controller           *Controller
 	watch                controllertest.RunnerWatch
 	recorder             *events.FakeRecorder
@@ -96,8 +98,9 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
 			WithInterceptorFuncs(f.interceptors()).Build()
+		f.cache = &shownCache{WithWatch: f.api}
 		f.controller = NewController(Options{
-			Client: f.api, Reader: f.api, Pool: workers, Verdicts: f.verdicts, Recorder: f.recorder, Clock: clock.RealClock{},
+			Client: f.cache, Reader: f.api, Pool: workers, Verdicts: f.verdicts, Recorder: f.recorder, Clock: clock.RealClock{},
 			GitHub: func(_ context.Context, r credentials.Reference) (registrations.GitHub, error) {
 				if f.github != nil {
 					return f.github(r), nil
@@ -111,6 +114,25 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 		f.watch.Handler = f.controller.RunnerEvents()
 		test(f)
 	})
+}
+
+// shownCache is what the manager reads from. It may show another state of the set, or none.
+type shownCache struct {
+	client.WithWatch
+	set  *v1alpha1.EphemeralRunnerSet
+	gone bool
+}
+
+func (c *shownCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	set, is := object.(*v1alpha1.EphemeralRunnerSet)
+	switch {
+	case is && c.gone:
+		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("ephemeralrunnersets").GroupResource(), key.Name)
+	case is && c.set != nil:
+		c.set.DeepCopyInto(set)
+		return nil
+	}
+	return c.WithWatch.Get(ctx, key, object, options...)
 }
 
 func (f *fixture) count(request string) {
@@ -210,6 +232,10 @@ func (f *fixture) GetRunner(_ context.Context, id int) (*actions.RunnerReference
 	return found, nil
 }
 
+func (f *fixture) GetRunnerByName(context.Context, string) (*actions.RunnerReference, error) {
+	return nil, actions.ErrRunnerNotFound // it is only asked for a copy
+}
+
 func runnerKey(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: setKey.Namespace, Name: name}
 }
@@ -260,7 +286,7 @@ func (f *fixture) runners() []v1alpha1.EphemeralRunner {
 	return list.Items
 }
 
-func (f *fixture) state() *setState { return f.controller.setStateOf(f.set()) }
+func (f *fixture) state() *memory { return f.controller.MemoryOf(f.set()) }
 
 func (f *fixture) wantRunners(want int) {
 	f.Helper()

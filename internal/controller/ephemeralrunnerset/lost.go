@@ -23,11 +23,9 @@ import (
 // the resourceVersion that was seen, raises lostJobs and adds the runners to lostRunners. A runner's object doesn't go before that,
 // so neither a restart nor a stale cache makes a job count twice or never.
 
-const (
-	// lostEventsAtOnce is how many lost jobs have an Event of their own if many are lost together, as with a zone; another Event has
-	// the number of the others.
-	lostEventsAtOnce = 10
-)
+// lostEventsAtOnce is how many lost jobs have an Event of their own if many are lost together, as with a zone; another Event has the
+// number of the others.
+const lostEventsAtOnce = 10
 
 // reasonJobLost is the reason of the Event about a lost job.
 const reasonJobLost = "JobLost"
@@ -35,14 +33,14 @@ const reasonJobLost = "JobLost"
 var jobsLost = setmetrics.Counter("jobs_lost_total",
 	"Jobs that were lost, by cause: their pods ended before GitHub had a result from the runner.", "cause")
 
-// tellLost counts the lost jobs that have not been counted yet, and then tells them by metric and Event. The count goes on from the
+// countLost counts the lost jobs that have not been counted yet, and then tells them by metric and Event. The count goes on from the
 // AutoscalingRunnerSet's, which outlives a runner set.
-func (c *Controller) tellLost(ctx context.Context, p *pass) error {
-	set, s, now := p.set, p.state, c.options.Clock.Now()
+func (c *Controller) countLost(ctx context.Context, w *world) error {
+	set, m := w.Object, w.Memory
 	counted := sets.New(set.Status.LostRunners...)
 	var lost []*roster.Runner
 	var still []types.UID
-	for _, r := range p.views {
+	for _, r := range w.views {
 		switch {
 		case counted.Has(r.UID):
 			still = append(still, r.UID)
@@ -53,18 +51,17 @@ func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 	if len(lost) == 0 && len(still) == len(set.Status.LostRunners) {
 		return nil
 	}
-	if due := s.lostToldAt.Add(reportPeriod); now.Before(due) {
-		p.requeueBy(due)
+	if due := m.lostCountedAt.Add(reportPeriod); w.Now.Before(due) {
+		w.RequeueAt(due)
 		return nil
 	}
-	origin, err := c.originOf(ctx, set)
-	if err != nil {
-		return err
+	if w.originErr != nil {
+		return w.originErr
 	}
 	before := set.DeepCopy()
 	set.Status.LostJobs += len(lost)
-	if origin != nil {
-		set.Status.LostJobs = max(before.Status.LostJobs, origin.Status.LostJobs) + len(lost)
+	if w.origin != nil {
+		set.Status.LostJobs = max(before.Status.LostJobs, w.origin.Status.LostJobs) + len(lost)
 	}
 	for _, r := range lost {
 		still = append(still, r.UID)
@@ -73,35 +70,35 @@ func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.options.Client.Status().Patch(ctx, set, patch); err != nil {
 		before.DeepCopyInto(set)
-		p.requeueBy(now.Add(reportPeriod))
+		w.RequeueAt(w.Now.Add(reportPeriod))
 		if kube.IgnoreOvertaken(err) == nil {
 			return nil
 		}
 		return fmt.Errorf("count lost jobs: %w", err)
 	}
-	s.lostToldAt = now
-	c.recordLost(ctx, p, origin, lost)
+	m.lostCountedAt = c.options.Clock.Now()
+	c.recordLost(ctx, w, lost)
 	return nil
 }
 
 // recordLost tells about lost jobs that have just been counted, on the AutoscalingRunnerSet, because that is where a user looks.
-func (c *Controller) recordLost(ctx context.Context, p *pass, origin *v1alpha1.AutoscalingRunnerSet, lost []*roster.Runner) {
-	var about runtime.Object = p.set
-	if origin != nil {
-		about = origin
+func (c *Controller) recordLost(ctx context.Context, w *world, lost []*roster.Runner) {
+	var about runtime.Object = w.Object
+	if w.origin != nil {
+		about = w.origin
 	}
 	for i, r := range lost {
-		jobsLost.WithLabelValues(p.state.scaleSet.Name, p.state.scaleSet.Namespace, string(r.LostCause)).Inc()
+		jobsLost.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, string(r.LostCause)).Inc()
 		runner := &v1alpha1.EphemeralRunner{}
-		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: p.set.Namespace, Name: r.Name}, runner) != nil {
+		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: w.Object.Namespace, Name: r.Name}, runner) != nil {
 			continue // the last Event counts it
 		}
 		report.RecordEvent(ctx, c.options.Recorder, about, runner, report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.LostCause)))
 	}
 	if more := len(lost) - lostEventsAtOnce; more > 0 {
-		report.RecordEvent(ctx, c.options.Recorder, about, p.set, report.Warning(reasonJobLost, "RunJobs", fmt.Sprintf(
+		report.RecordEvent(ctx, c.options.Recorder, about, w.Object, report.Warning(reasonJobLost, "RunJobs", fmt.Sprintf(
 			"%d more jobs were lost at the same time: kubectl get ephemeralrunners -n %s lists the latest with their causes for an hour; "+
-				"run them again on GitHub", more, p.set.Namespace)))
+				"run them again on GitHub", more, w.Object.Namespace)))
 	}
 }
 

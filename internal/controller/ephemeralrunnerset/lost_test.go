@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 // lose makes the runners lose their jobs, as their own controller would say it.
@@ -88,20 +89,6 @@ func TestLostJobIsToldASingleTime(t *testing.T) {
 	}))
 }
 
-// oldSet is a cache that shows the set as it was.
-type oldSet struct {
-	client.Client
-	set *v1alpha1.EphemeralRunnerSet
-}
-
-func (c oldSet) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if set, is := object.(*v1alpha1.EphemeralRunnerSet); is {
-		c.set.DeepCopyInto(set)
-		return nil
-	}
-	return c.Client.Get(ctx, key, object, options...)
-}
-
 func TestLateCacheCountsNoJobTwice(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -112,12 +99,12 @@ func TestLateCacheCountsNoJobTwice(t *testing.T) {
 		f.settle()
 		controllertest.Events(f.recorder)
 		f.restart() // another manager takes over, with a cache that is late
-		f.controller.options.Client = oldSet{f.api, shown}
+		f.cache.set = shown
 		f.settle()
 		if status := f.set().Status; status.LostJobs != 1 || f.event(reasonJobLost) {
 			t.Errorf("status %+v, want one lost job, told before", status)
 		}
-		f.controller.options.Client = f.api
+		f.cache.set = nil
 		f.settle()
 		if status := f.set().Status; status.LostJobs != 1 || f.event(reasonJobLost) {
 			t.Errorf("status %+v, want one lost job, told before", status)
@@ -300,7 +287,7 @@ func TestLostJobsAreMeasuredByCause(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.controller.options.PublishMetrics = true
 		set := setKey
-		deleteMetrics(set)
+		setmetrics.Delete(set)
 		f.settle()
 		f.bringUp()
 		f.settle()
@@ -321,7 +308,7 @@ func TestLostJobsAreMeasuredByCause(t *testing.T) {
 				t.Errorf("%g runners %v, want %g", got, state, want)
 			}
 		}
-		deleteMetrics(set)
+		setmetrics.Delete(set)
 		if got := testutil.CollectAndCount(jobsLost); got != 0 {
 			t.Errorf("%d series of a set that is gone", got)
 		}

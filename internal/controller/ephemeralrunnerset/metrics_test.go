@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 func TestRunnersAreCountedByStateAndReason(t *testing.T) {
@@ -25,7 +26,7 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 	value := func(state, reason string) float64 {
 		return testutil.ToFloat64(runnersByState.WithLabelValues("states", "ns", state, reason))
 	}
-	s := &setState{}
+	s := &memory{}
 	s.publishStates(set, []*roster.Runner{
 		{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "ImagePullBackOff"},
 		{Phase: v1alpha1.EphemeralRunnerPhaseOutdated, Reason: "Outdated"},
@@ -49,7 +50,7 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 	if got := value("pending", "QuotaExceeded"); got != 0 {
 		t.Errorf("%g runners wait for quota, want none", got)
 	}
-	deleteMetrics(types.NamespacedName{Namespace: "ns", Name: "states"})
+	setmetrics.Delete(types.NamespacedName{Namespace: "ns", Name: "states"})
 	if runnersByState.DeleteLabelValues("states", "ns", "idle", "") {
 		t.Error("a series of a deleted set was still there")
 	}
@@ -58,26 +59,33 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 // A set that ARC created has its own name, and one that it replaced may drain beside it. The series belong to the scale set,
 // and end with the last of its sets.
 func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
-	c := NewController(Options{Clock: clock.RealClock{}})
 	// series reports whether there were any, and deletes them.
 	series := func() bool { return runnersByState.DeletePartialMatch(prometheus.Labels{"name": "taken-over"}) > 0 }
-	takenOver := func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "taken-over" }
-	var keys []types.NamespacedName
-	for _, name := range []string{"taken-over-abcde", "taken-over-fghij"} {
-		set := newSet(0, takenOver)
-		set.Name = name
-		keys = append(keys, client.ObjectKeyFromObject(set))
-		c.setStateOf(set).publishStates(set, nil)
+	takenOver := func(name string) *v1alpha1.EphemeralRunnerSet {
+		return newSet(0, func(set *v1alpha1.EphemeralRunnerSet) {
+			set.Name, set.UID, set.Labels[v1alpha1.LabelScaleSetName] = name, types.UID(name), "taken-over"
+		})
 	}
-	c.forget(keys[0])
-	if !series() {
-		t.Error("the series went with a set that had a successor")
-	}
-	c.states[keys[1]].publishStates(newSet(0, takenOver), nil)
-	c.forget(keys[1])
-	if series() {
-		t.Error("series of a scale set that is gone were still there")
-	}
+	former, present := takenOver("taken-over-abcde"), takenOver("taken-over-fghij")
+	inBubble(t, func(f *fixture) {
+		c := f.controller
+		gone := func(set *v1alpha1.EphemeralRunnerSet) {
+			if _, err := c.Reconcile(f.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err != nil {
+				t.Error(err)
+			}
+		}
+		c.MemoryOf(former).publishStates(former, nil)
+		c.MemoryOf(present).publishStates(present, nil)
+		gone(former)
+		if !series() {
+			t.Error("the series went with a set that had a successor")
+		}
+		c.MemoryOf(present).publishStates(present, nil)
+		gone(present)
+		if series() {
+			t.Error("series of a scale set that is gone were still there")
+		}
+	})
 }
 
 // A dashboard that adds up the series of a scale set would otherwise count the runners of the former address forever.
@@ -88,13 +96,13 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 			set.Status.RunningEphemeralRunners = 2
 		})
 	}
-	defer deleteMetrics(kube.ScaleSetOf(at("")))
+	defer setmetrics.Delete(kube.ScaleSetOf(at("")))
 	there := func(organization string) bool {
 		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
 	}
-	newcomer := func() *setState { return &setState{History: scaling.New(&creations.Memory{})} }
+	newcomer := func() *memory { return &memory{History: scaling.New(&creations.Memory{})} }
 	same := newcomer()
-	for name, second := range map[string]*setState{"the same set": same, "its replacement": newcomer()} {
+	for name, second := range map[string]*memory{"the same set": same, "its replacement": newcomer()} {
 		t.Run(name, func(t *testing.T) {
 			same.publishCounts(at("old"))
 			second.publishCounts(at("new"))
@@ -114,7 +122,7 @@ func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 		controllertest.Elapse(2 * reportPeriod)
 		f.reconcile()
 		scaleSet := kube.ScaleSetOf(f.set())
-		defer deleteMetrics(scaleSet)
+		defer setmetrics.Delete(scaleSet)
 		pending := func() float64 {
 			return testutil.ToFloat64(runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, roster.Pending, ""))
 		}
@@ -134,9 +142,9 @@ func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 // A listener may write the status of runners: 10,000 reasons make no more series than one.
 func TestUnknownReasonsShareASeries(t *testing.T) {
 	set := newSet(0, func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "forged" })
-	defer deleteMetrics(kube.ScaleSetOf(set))
+	defer setmetrics.Delete(kube.ScaleSetOf(set))
 	others := testutil.CollectAndCount(runnersByState)
-	s := &setState{}
+	s := &memory{}
 	for i := range 10_000 {
 		failed, waits := roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed}, roster.Runner{}
 		failed.Reason, waits.Reason = fmt.Sprint("Forged", i), fmt.Sprint("Forged", i)

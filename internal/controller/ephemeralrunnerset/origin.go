@@ -21,7 +21,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // A listener writes the demand into its EphemeralRunnerSet, and Kubernetes has no right that covers some fields only. So what the
@@ -34,15 +33,6 @@ const (
 	// differsRecheck is after what time a runner set that differs is looked at again without an event.
 	differsRecheck = 10 * time.Second
 )
-
-// originOf returns the AutoscalingRunnerSet that controls a runner set, nil if there is none.
-func (c *Controller) originOf(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (*v1alpha1.AutoscalingRunnerSet, error) {
-	origin := &v1alpha1.AutoscalingRunnerSet{}
-	if found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin); err != nil || !found {
-		return nil, err
-	}
-	return origin, nil
-}
 
 // isAsGiven reports whether a runner set differs in nothing that decides who runs what from what its AutoscalingRunnerSet gives it; how
 // many is cut, see scaling.Demand. Its runner spec must be what the AutoscalingRunnerSet's spec gives or, while that asks for an address
@@ -81,25 +71,23 @@ func inheritedLabels(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.Autoscal
 }
 
 // hold leaves the runners of a set that differs as they are, and says why. The AutoscalingRunnerSet's pass restores the set.
-func (c *Controller) hold(ctx context.Context, p *pass, difference string) (ctrl.Result, error) {
-	s, now := c.setStateOf(p.set), c.options.Clock.Now()
-	if kube.SetIfZero(&s.differsSince, now) {
-		log.FromContext(ctx).Info("No runners are created while the set differs from its AutoscalingRunnerSet", "difference", difference)
+func (c *Controller) hold(ctx context.Context, w *world) error {
+	set := w.Object
+	if kube.SetIfZero(&w.Memory.differsSince, w.Now) {
+		log.FromContext(ctx).Info("No runners are created while the set differs from its AutoscalingRunnerSet", "difference", w.difference)
 	}
-	if reportAt := s.differsSince.Add(differsGrace); now.Before(reportAt) {
-		return reconcile.At(reportAt, now), nil
+	if reportAt := w.Memory.differsSince.Add(differsGrace); w.Now.Before(reportAt) {
+		w.RequeueAt(reportAt)
+		return nil
 	}
-	before := p.set.DeepCopy()
+	w.RequeueAt(w.Now.Add(differsRecheck))
+	before := set.DeepCopy()
 	message := fmt.Sprintf("EphemeralRunnerSet %s is not what the manager wrote: %s; no runner is created until the manager has restored it. "+
-		"If it stays so, the conditions of the AutoscalingRunnerSet say why it can't", p.set.Name, difference)
-	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now,
+		"If it stays so, the conditions of the AutoscalingRunnerSet say why it can't", set.Name, w.difference)
+	report.SetConditions(&set.Status.Conditions, set.Generation, w.Now,
 		append(report.Unready(v1alpha1.ReasonRunnerSpecDiffers, message, false),
 			report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnerSpecDiffers, message))...)
-	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
-	if wrote {
-		c.recordEvents(ctx, before, p.set)
-	}
-	return reconcile.At(now.Add(differsRecheck), now), client.IgnoreNotFound(err)
+	return c.writeStatus(ctx, w, before)
 }
 
 // runnerSetsOf maps an AutoscalingRunnerSet to its runner sets, which may have waited for what it gives.
@@ -133,32 +121,27 @@ var givesOtherwise = predicate.Funcs{
 // made or changed by hand. If its labels name an AutoscalingRunnerSet that has no runner set, that takes it back. Otherwise it is deleted:
 // its idle runners are removed, and those with a job finish it.
 
-// abandon deletes a runner set that nobody will take back, and leaves any other as it is. While its AutoscalingRunnerSet might come, as the
-// one that a restore brings next, nothing is decided.
-func (c *Controller) abandon(ctx context.Context, p *pass) (ctrl.Result, error) {
-	now := c.options.Clock.Now()
-	why, err := c.whyAbandoned(ctx, p.set)
-	if err != nil {
-		return ctrl.Result{}, err
+// abandon deletes a runner set that nobody will take back. While its AutoscalingRunnerSet might come, as the one that a restore brings next,
+// nothing is decided.
+func (c *Controller) abandon(ctx context.Context, w *world) error {
+	kube.SetIfZero(&w.Memory.differsSince, w.Now)
+	if due := w.Memory.differsSince.Add(differsGrace); w.Now.Before(due) {
+		w.RequeueAt(due)
+		return nil
 	}
-	if why == "" {
-		return c.hold(ctx, p, "it belongs to no AutoscalingRunnerSet")
+	w.RequeueAt(w.Now.Add(differsRecheck))
+	unchanged := kube.UnchangedPrecondition(w.Object) // somebody may be giving it an owner
+	err := c.options.Client.Delete(ctx, w.Object.DeepCopy(), unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	switch {
+	case kube.IgnoreOvertaken(err) != nil:
+		return fmt.Errorf("delete EphemeralRunnerSet without an owner: %w", err)
+	case err != nil:
+		return nil
 	}
-	kube.SetIfZero(&p.state.differsSince, now)
-	if due := p.state.differsSince.Add(differsGrace); now.Before(due) {
-		return reconcile.At(due, now), nil
-	}
-	unchanged := kube.UnchangedPrecondition(p.set) // somebody may be giving it an owner
-	err = c.options.Client.Delete(ctx, p.set.DeepCopy(), unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if kube.IgnoreOvertaken(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("delete EphemeralRunnerSet without an owner: %w", err)
-	}
-	if err == nil {
-		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Warning(v1alpha1.ReasonOwnerless, "ScaleRunners", fmt.Sprintf(
-			"EphemeralRunnerSet %s is removed: %s, as after a restore from a backup; runners with a job finish it. Only the manager creates runner sets: "+
-				"leave EphemeralRunnerSets out of backups and manifests", p.set.Name, why)))
-	}
-	return reconcile.At(now.Add(differsRecheck), now), nil
+	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Warning(v1alpha1.ReasonOwnerless, "ScaleRunners", fmt.Sprintf(
+		"EphemeralRunnerSet %s is removed: %s, as after a restore from a backup; runners with a job finish it. Only the manager creates runner sets: "+
+			"leave EphemeralRunnerSets out of backups and manifests", w.Object.Name, w.abandoned)))
+	return nil
 }
 
 // whyAbandoned says why no AutoscalingRunnerSet will take the runner set back, "" if one may.

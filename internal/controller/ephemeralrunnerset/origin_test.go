@@ -92,6 +92,8 @@ func TestNoRunnerIsCreatedFromARunnerSetThatWasChanged(t *testing.T) {
 				}
 				f.reconcile()
 				f.wantRunners(2)
+				controllertest.Elapse(reportPeriod)
+				f.reconcile()
 				if meta.IsStatusConditionTrue(f.set().Status.Conditions, v1alpha1.ConditionDegraded) {
 					t.Error("still Degraded after it was restored")
 				}

@@ -2,6 +2,7 @@ package ephemeralrunnerset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
@@ -30,42 +30,53 @@ const (
 	unknownJobsAge = 10 * time.Minute
 )
 
-// report writes the status if it has changed, at most once a second, and then records the Events that go with it.
-func (c *Controller) report(ctx context.Context, p *pass) error {
-	set, s, now := p.set, p.state, c.options.Clock.Now()
+// report says what was seen and decided, in the status and by metrics. The counts stay correct while the set drains: its
+// AutoscalingRunnerSet shows how many runners it is waiting for, and lets the set that replaces this one use the room of runners that are
+// gone. The metrics then belong to that set. The pass fails, too, if the API server did not say which runners exist.
+func (c *Controller) report(ctx context.Context, w *world) error {
+	set, m := w.Object, w.Memory
 	before := set.DeepCopy()
-	s.Describe(&set.Status, set, p.views, p.plan)
-	kept, lookAt := c.tellKept(ctx, p, now)
-	report.SetConditions(&set.Status.Conditions, set.Generation, now, kept...)
-	p.requeueBy(lookAt)
-	if c.options.PublishMetrics {
-		s.publishCounts(set)
-		s.publishStates(set, p.views)
+	if w.deleting() {
+		m.DescribeLeft(&set.Status, set, w.views, w.Now)
+	} else {
+		m.Describe(&set.Status, set, w.views, w.plan)
 	}
-	if equality.Semantic.DeepEqual(before.Status, set.Status) {
+	report.SetConditions(&set.Status.Conditions, set.Generation, w.Now, c.kept(ctx, w)...)
+	if c.options.PublishMetrics && !(w.deleting() && c.isReplaced(m)) {
+		m.publishCounts(set)
+		m.publishStates(set, w.views)
+	}
+	return errors.Join(w.listErr, c.writeStatus(ctx, w, before))
+}
+
+// writeStatus writes the status if it has changed, at most once a second, and then records the Events that go with it.
+func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1.EphemeralRunnerSet) error {
+	if equality.Semantic.DeepEqual(before.Status, w.Object.Status) {
 		return nil
 	}
-	if due := s.reportedAt.Add(reportPeriod); now.Before(due) {
-		p.requeueBy(due)
+	if due := w.Memory.reportedAt.Add(reportPeriod); w.Now.Before(due) {
+		w.RequeueAt(due)
 		return nil
 	}
-	if _, err := kube.PatchStatus(ctx, c.options.Client, set, before); err != nil {
+	if _, err := kube.PatchStatus(ctx, c.options.Client, w.Object, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	s.reportedAt = now
-	c.recordEvents(ctx, before, set)
+	w.Memory.reportedAt = c.options.Clock.Now() // the pass may have taken longer than a period
+	if !w.deleting() {
+		c.recordEvents(ctx, before, w.Object)
+	}
 	return nil
 }
 
 // tellMoved records an Event about each node from which the set's runners are moved, once for each of its signs.
-func (c *Controller) tellMoved(ctx context.Context, p *pass) {
+func (c *Controller) tellMoved(ctx context.Context, w *world) error {
 	counts := map[departures.Departure]int{}
-	for _, r := range p.plan.Moved {
-		counts[p.departing[r.UID]]++
+	for _, r := range w.plan.Moved {
+		counts[w.departing[r.UID]]++
 	}
 	told := map[string]int{}
-	for _, departure := range p.departing {
-		if arrivals, known := p.state.toldMoved[departure.Node]; known && arrivals == departure.Arrivals {
+	for _, departure := range w.departing {
+		if arrivals, known := w.Memory.toldMoved[departure.Node]; known && arrivals == departure.Arrivals {
 			told[departure.Node] = arrivals
 		}
 	}
@@ -74,38 +85,39 @@ func (c *Controller) tellMoved(ctx context.Context, p *pass) {
 			continue
 		}
 		told[departure.Node] = departure.Arrivals
-		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
+		report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
 			"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others take their places on other nodes; "+
 				"runners with a job finish it", departure.Node, departure.Signs, count)))
 	}
-	p.state.toldMoved = told
+	w.Memory.toldMoved = told
+	return nil
 }
 
-// tellKept returns the condition that says how many of the set's runners can't be deleted because finalizers of others keep them or their
-// pods, and who keeps the first one, and when to look again: no event of a runner tells what becomes of its pod. A condition that was
+// kept returns the condition that says how many of the set's runners can't be deleted because finalizers of others keep them or their
+// pods, and who keeps the first one. No event of a runner tells what becomes of its pod, so the set is looked at again. A condition that was
 // never true is left out.
-func (c *Controller) tellKept(ctx context.Context, p *pass, now time.Time) (conditions []metav1.Condition, lookAt time.Time) {
-	kept := &p.state.kept
+func (c *Controller) kept(ctx context.Context, w *world) []metav1.Condition {
+	kept := &w.Memory.kept
 	kept.Begin()
 	blocked, first := 0, ""
-	for _, r := range p.views {
+	for _, r := range w.views {
 		if !r.Deleting && !r.Ended() && (r.Up() || r.Reason == "") {
 			continue // nothing of it is being deleted
 		}
 		kind, keepers := "EphemeralRunner", strings.Fields(r.Keepers)
-		if pod := c.podOf(ctx, p.set.Namespace, r); len(keepers) == 0 && pod != nil {
-			lookAt = kube.EarlierOf(lookAt, now.Add(kube.KeptAfter))
+		if pod := c.podOf(ctx, w.Object.Namespace, r); len(keepers) == 0 && pod != nil {
+			w.Requeue.After(kube.KeptAfter)
 			kind, keepers = "Pod", kube.PodKeepers(pod)
 		}
 		if len(keepers) == 0 {
 			continue
 		}
-		if wait := kept.Look(r.UID+types.UID(kind), now); wait > 0 {
-			lookAt = kube.EarlierOf(lookAt, now.Add(wait))
+		if wait := kept.Look(r.UID+types.UID(kind), w.Now); wait > 0 {
+			w.Requeue.After(wait)
 			continue
 		}
 		if blocked++; blocked == 1 {
-			first = kube.WhyKept(kind, types.NamespacedName{Namespace: p.set.Namespace, Name: r.Name}, keepers)
+			first = kube.WhyKept(kind, types.NamespacedName{Namespace: w.Object.Namespace, Name: r.Name}, keepers)
 		}
 	}
 	if blocked > 1 {
@@ -113,11 +125,11 @@ func (c *Controller) tellKept(ctx context.Context, p *pass, now time.Time) (cond
 	}
 	switch {
 	case blocked > 0:
-		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, first))
-	case meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
-		conditions = append(conditions, report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no runner is kept by finalizers of others"))
+		return []metav1.Condition{report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, first)}
+	case meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
+		return []metav1.Condition{report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no runner is kept by finalizers of others")}
 	}
-	return conditions, lookAt
+	return nil
 }
 
 // podOf returns a runner's pod as the cache has it, nil if there is none.
@@ -132,20 +144,21 @@ func (c *Controller) podOf(ctx context.Context, namespace string, r *roster.Runn
 
 // tellUnknownJobs records an Event about jobs that ended without success on runners that don't exist, if the listener has reported
 // another one.
-func (c *Controller) tellUnknownJobs(ctx context.Context, p *pass) {
-	listener := p.set.Status.Listener
+func (c *Controller) tellUnknownJobs(ctx context.Context, w *world) error {
+	listener := w.Object.Status.Listener
 	if listener == nil || listener.UnknownRunnerJobs == nil {
-		return
+		return nil
 	}
-	jobs, told := listener.UnknownRunnerJobs, p.state.toldJobsAt
-	if !jobs.LastAt.After(told) || c.options.Clock.Since(jobs.LastAt.Time) > unknownJobsAge {
-		return
+	jobs := listener.UnknownRunnerJobs
+	if !jobs.LastAt.After(w.Memory.toldJobsAt) || w.Now.Sub(jobs.LastAt.Time) > unknownJobsAge {
+		return nil
 	}
-	p.state.toldJobsAt = jobs.LastAt.Time
-	report.RecordEvent(ctx, c.options.Recorder, p.set, nil, report.Warning("UnknownRunnerJob", "ReportJobs", fmt.Sprintf(
+	w.Memory.toldJobsAt = jobs.LastAt.Time
+	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Warning("UnknownRunnerJob", "ReportJobs", fmt.Sprintf(
 		"%d jobs since the listener started have ended without success on runners that don't exist here; the last: %s; "+
 			"if the cluster was restored from a backup, or the runner was deleted by force, the job was lost with it: run it again on GitHub",
 		jobs.Count, jobs.Last)))
+	return nil
 }
 
 // recordEvents records an Event for each condition that became true or false between two states of a set.
@@ -162,31 +175,25 @@ func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.E
 	}
 }
 
-// labelNames are ARC's, so that dashboards keep working. name and namespace are those of the scale set.
-var labelNames = []string{"name", "namespace", "repository", "organization", "enterprise"}
-
 // runnersByState has a series for each state and reason that a runner has been in. Reasons are known ones, or Other.
 var runnersByState = setmetrics.Gauge("runners",
 	"Runners by state (pending, idle, busy, finishing, failed, lost); pending, failed and lost ones also by reason.", "state", "reason")
 
+// The names and labels of these are ARC's, so that dashboards keep working.
 var (
-	pendingRunners = gauge("pending_ephemeral_runners", "Number of ephemeral runners in a pending state.")
-	runningRunners = gauge("running_ephemeral_runners", "Number of ephemeral runners in a running state.")
-	failedRunners  = gauge("failed_ephemeral_runners", "Number of ephemeral runners in a failed state.")
+	pendingRunners = countGauge("pending_ephemeral_runners", "Number of ephemeral runners in a pending state.")
+	runningRunners = countGauge("running_ephemeral_runners", "Number of ephemeral runners in a running state.")
+	failedRunners  = countGauge("failed_ephemeral_runners", "Number of ephemeral runners in a failed state.")
 )
 
-func init() {
-	metrics.Registry.MustRegister(pendingRunners, runningRunners, failedRunners)
-}
-
-func gauge(name, help string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "gha_controller", Name: name, Help: help}, labelNames)
+func countGauge(name, help string) *prometheus.GaugeVec {
+	return setmetrics.Gauge(name, help, "repository", "organization", "enterprise")
 }
 
 // publishStates publishes how many runners are in each state. A state that had a runner and has none now shows 0.
-func (s *setState) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner) {
+func (m *memory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner) {
 	counts := map[roster.State]int{{Name: roster.Pending}: 0, {Name: roster.Idle}: 0, {Name: roster.Busy}: 0, {Name: roster.Finishing}: 0}
-	for state := range s.published {
+	for state := range m.published {
 		counts[state] = 0
 	}
 	for _, r := range runners {
@@ -196,32 +203,27 @@ func (s *setState) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*ro
 	for state, count := range counts {
 		runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, state.Name, state.Reason).Set(float64(count))
 	}
-	s.published = counts
+	m.published = counts
 }
 
-// seriesLabels are the values of labelNames.
+// seriesLabels are the values of the labels of the series that count runners the way ARC does.
 type seriesLabels [5]string
 
 // publishCounts publishes the counts in the set's status. Series with an earlier address would keep their last value forever,
 // so it deletes them first. It also does so for a set that is new here, because it may replace a set that had other labels.
-func (s *setState) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
+func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
 	scaleSet := kube.ScaleSetOf(set)
 	labels := seriesLabels{
 		scaleSet.Name, scaleSet.Namespace,
 		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization], set.Labels[v1alpha1.LabelEnterprise],
 	}
-	if s.labels != labels {
-		deleteCounts(scaleSet)
-		s.labels = labels
+	for vector, count := range map[*prometheus.GaugeVec]int{
+		pendingRunners: set.Status.PendingEphemeralRunners, runningRunners: set.Status.RunningEphemeralRunners, failedRunners: set.Status.FailedEphemeralRunners,
+	} {
+		if m.labels != labels {
+			vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})
+		}
+		vector.WithLabelValues(labels[:]...).Set(float64(count))
 	}
-	pendingRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.PendingEphemeralRunners))
-	runningRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.RunningEphemeralRunners))
-	failedRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.FailedEphemeralRunners))
-}
-
-// deleteCounts deletes the counts of a scale set, whatever address their other labels name.
-func deleteCounts(scaleSet types.NamespacedName) {
-	for _, vector := range []*prometheus.GaugeVec{pendingRunners, runningRunners, failedRunners} {
-		vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})
-	}
+	m.labels = labels
 }

@@ -237,7 +237,9 @@ func TestStraysOfASetThatIsGoneAreForgotten(t *testing.T) {
 		g.offline = []string{"set-runner-aaaaa"}
 		f.reconcile()
 		synctest.Wait()
-		f.controller.forget(setKey)
+		f.cache.gone = true
+		f.reconcile()
+		f.cache.gone = false
 		f.reconcile()
 		if g.lists != 2 {
 			t.Errorf("%d lists, want another one, because the answer to the first is not kept", g.lists)

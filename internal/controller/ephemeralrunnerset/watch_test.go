@@ -98,7 +98,7 @@ func TestNamesakeHasNoneOfTheFormerSetsRunners(t *testing.T) {
 // A runner is seen between the moments at which a pass reads the roster and the expectations: it must count once.
 func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
 	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
-	s := c.setStateOf(set)
+	s := c.MemoryOf(set)
 	c.expectations.Expect(setKey, runners[0].Name)
 	before := c.roster.Of(set.UID)
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}

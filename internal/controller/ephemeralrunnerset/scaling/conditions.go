@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,13 @@ func (h *History) Describe(
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
 	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtConditions(status.Conditions, set)...)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
+}
+
+// DescribeLeft fills the status of a set that is being deleted with what is left of it.
+func (h *History) DescribeLeft(status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, now time.Time) {
+	countWithDeleting(status, runners)
+	status.Capacity = new(status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
+	report.SetConditions(&status.Conditions, set.Generation, now, h.Creations.UnseenWhileDeleted(set)...)
 }
 
 func (h *History) conditions(set *v1alpha1.EphemeralRunnerSet, p *Plan) []metav1.Condition {
@@ -114,9 +122,9 @@ func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runn
 	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting })
 }
 
-// CountWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
+// countWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
 // runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
-func CountWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
+func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
 	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting && !r.Alive() })
 }
 

@@ -58,7 +58,7 @@ func TestEndedRunnersOfADeletedSetAreNotCounted(t *testing.T) {
 		{Deleting: true},
 	}
 	status := &v1alpha1.EphemeralRunnerSetStatus{}
-	if CountWithDeleting(status, runners); status.CurrentReplicas != 2 {
+	if countWithDeleting(status, runners); status.CurrentReplicas != 2 {
 		t.Errorf("%d runners of a set being deleted counted, want 2", status.CurrentReplicas)
 	}
 	if countLive(status, runners); status.CurrentReplicas != 0 {
@@ -76,7 +76,7 @@ func TestKeptRunnersTakeNoRoom(t *testing.T) {
 			t.Errorf("%s: create %d, want 2", name, p.create)
 		}
 		var status v1alpha1.EphemeralRunnerSetStatus
-		if CountWithDeleting(&status, s.runners); status.CurrentReplicas != 0 {
+		if countWithDeleting(&status, s.runners); status.CurrentReplicas != 0 {
 			t.Errorf("%s: %d runners are left, want none", name, status.CurrentReplicas)
 		}
 	}

@@ -69,7 +69,7 @@ func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Deman
 func (h *History) Subject(r *roster.Runner) registrations.Subject {
 	return registrations.Subject{
 		Registration: registrations.Registration{Runner: r.UID, ID: r.RegistrationID}, Name: r.Name,
-		HasJob: !r.Completed && h.slotOf(r) == slotWorking, Ended: r.Ended(),
+		HasJob: !r.Completed && h.slotOf(r) == slotWorking, Ended: r.Ended(), Own: r.Arrival != 0,
 	}
 }
 
