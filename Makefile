@@ -48,6 +48,10 @@ lint: preflight ## Check style, generated files, scripts and charts
 # little more than half a core each and wait the rest of their time.
 TEST_PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 
+.PHONY: path
+path: preflight ## Count the files from a new runner's first pass to its pod
+	hack/shape/path.sh $(MOST)
+
 .PHONY: test
 test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 30m $(TESTS)

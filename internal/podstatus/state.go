@@ -120,6 +120,11 @@ func HasEnded(pod *corev1.Pod, container string) bool {
 	return status != nil && status.State.Terminated != nil
 }
 
+// IsFinished reports whether all containers of the pod have ended for good.
+func IsFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 // IsBlocked reports whether something keeps the kubelet from starting the named container, or an init container before it.
 func IsBlocked(pod *corev1.Pod, container string) bool {
 	_, found := blocked(pod, kube.ContainerStatus(pod, container))

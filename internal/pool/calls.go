@@ -22,49 +22,39 @@ type Call[R any] struct {
 // Running reports whether the call was requested and has not returned yet.
 func (c Call[R]) Running() bool { return !c.Started.IsZero() && c.Finished.IsZero() }
 
-// Calls remembers, by key, the calls that reconcilers requested and how they ended. It is kept only in memory: after a restart
-// everything is requested again, so every call must be safe to repeat.
-type Calls[K comparable, R any] struct {
-	pool  *Pool
-	clock clock.PassiveClock
-	done  func(K)
-
-	mu    sync.Mutex
-	calls map[K]*Call[R]
+// Last remembers the last call of one kind about one object, and how it ended. It is kept only in memory: after a restart everything is
+// requested again, so every call must be safe to repeat. The zero value remembers none. Safe for concurrent use.
+type Last[R any] struct {
+	mu   sync.Mutex
+	call *Call[R]
 }
 
-// NewCalls returns an empty memory of calls that run in the pool. After each call, done is called with its key, so that the
-// controller reconciles the object again. done must not block.
-func NewCalls[K comparable, R any](pool *Pool, clk clock.PassiveClock, done func(K)) *Calls[K, R] {
-	return &Calls[K, R]{pool: pool, clock: clk, done: done, calls: map[K]*Call[R]{}}
-}
-
-// Go requests a call on behalf of a group (a scale set). While a call for the same key is in progress, it requests nothing and
-// returns false.
-func (c *Calls[K, R]) Go(group string, key K, call func(context.Context) (R, error)) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	next := &Call[R]{Started: c.clock.Now()}
-	if last, known := c.calls[key]; known {
-		if last.Running() {
+// Go requests a call that runs in the pool on behalf of a group (a scale set). While the last one is in progress, it requests nothing and
+// returns false. After the call, done is called, which must not block, so that the controller reconciles the object again.
+func (l *Last[R]) Go(pool *Pool, clk clock.PassiveClock, group string, call func(context.Context) (R, error), done func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := &Call[R]{Started: clk.Now()}
+	if l.call != nil {
+		if l.call.Running() {
 			return false
 		}
-		next.Failures = last.Failures
+		next.Failures = l.call.Failures
 	}
-	c.calls[key] = next
-	c.pool.Go(group, func(ctx context.Context) {
+	l.call = next
+	pool.Go(group, func(ctx context.Context) {
 		result, err := call(ctx)
-		c.finish(next, result, err)
-		c.done(key)
+		l.finish(next, result, err, clk.Now())
+		done()
 	})
 	return true
 }
 
-// finish records how a call ended. A call that was forgotten in the meantime is no longer in the map, so nobody sees the record.
-func (c *Calls[K, R]) finish(call *Call[R], result R, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	call.Result, call.Err, call.Finished = result, err, c.clock.Now()
+// finish records how a call ended. Nobody sees the record of a call that was forgotten in the meantime.
+func (l *Last[R]) finish(call *Call[R], result R, err error, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	call.Result, call.Err, call.Finished = result, err, now
 	if err != nil {
 		call.Failures++
 	} else {
@@ -72,12 +62,56 @@ func (c *Calls[K, R]) finish(call *Call[R], result R, err error) {
 	}
 }
 
+// Get returns the last call, and whether there was one.
+func (l *Last[R]) Get() (Call[R], bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.call == nil {
+		return Call[R]{}, false
+	}
+	return *l.call, true
+}
+
+// Forget drops the last call. If it is in progress it continues, but its result is not kept.
+func (l *Last[R]) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.call = nil
+}
+
+// Calls remembers by key what reconcilers requested and how it ended.
+type Calls[K comparable, R any] struct {
+	pool  *Pool
+	clock clock.PassiveClock
+	done  func(K)
+
+	mu   sync.Mutex
+	last map[K]*Last[R]
+}
+
+// NewCalls returns an empty memory of calls that run in the pool. After each call, done is called with its key, so that the
+// controller reconciles the object again. done must not block.
+func NewCalls[K comparable, R any](pool *Pool, clk clock.PassiveClock, done func(K)) *Calls[K, R] {
+	return &Calls[K, R]{pool: pool, clock: clk, done: done, last: map[K]*Last[R]{}}
+}
+
+// Go requests a call on behalf of a group (a scale set). While a call for the same key is in progress, it requests nothing and
+// returns false.
+func (c *Calls[K, R]) Go(group string, key K, call func(context.Context) (R, error)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last[key] == nil {
+		c.last[key] = &Last[R]{}
+	}
+	return c.last[key].Go(c.pool, c.clock, group, call, func() { c.done(key) })
+}
+
 // Last returns the last call for the key, and whether there was one.
 func (c *Calls[K, R]) Last(key K) (Call[R], bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if call, known := c.calls[key]; known {
-		return *call, true
+	if last := c.last[key]; last != nil {
+		return last.Get()
 	}
 	return Call[R]{}, false
 }
@@ -87,5 +121,5 @@ func (c *Calls[K, R]) Last(key K) (Call[R], bool) {
 func (c *Calls[K, R]) Forget(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.calls, key)
+	delete(c.last, key)
 }

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -18,15 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/deregister"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
@@ -34,7 +28,7 @@ import (
 )
 
 // GitHub is the part of the Actions service that this controller uses.
-type GitHub = calls.GitHub
+type GitHub = launch.GitHub
 
 // Options are what the controller needs from outside.
 type Options struct {
@@ -64,139 +58,103 @@ type Options struct {
 
 // Controller reconciles EphemeralRunners.
 type Controller struct {
-	options     Options
-	launcher    *launch.Launcher
-	deregistrar *deregister.Remover
-	marker      *mark.Marker
-	reports     *mark.Gate
-	remains     *remains.Remover
-	waker       reconcile.Waker
-	removedPods removedPods
+	options    Options
+	reconciler *reconcile.Reconciler[*v1alpha1.EphemeralRunner, memory, *world]
+	launcher   *launch.Launcher
+	marker     *mark.Marker
+	reports    *mark.Gate
+	remains    *remains.Remover
+	waker      reconcile.Waker
+	gone       gone
 
-	mu       sync.Mutex
-	memories map[types.NamespacedName]*remembered
+	mu sync.Mutex
 	// beganAt is the time of the first pass; there is none while another manager leads. It never changes, and no pass
 	// continues before it is set, so passes read it without the lock.
 	beganAt time.Time
 }
 
-// remembered is what the controller remembers of a runner between passes.
-type remembered struct {
-	*memory.Memory
-	waiting *waiting // nil if no pod is waiting to run
-}
-
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
-	c := &Controller{options: options, reports: mark.NewGate(options.Pool), memories: map[types.NamespacedName]*remembered{}}
-	wake := func(k calls.Key) { c.waker.Wake(k.NamespacedName) }
+	c := &Controller{options: options, reports: mark.NewGate(options.Pool)}
 	c.marker = mark.New(mark.Options{Client: options.Client, Recorder: options.Recorder, Clock: options.Clock, Gate: c.reports,
 		JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
 	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub, Pool: options.Pool,
-		Clock: options.Clock, Version: options.Version, Wake: wake, Created: c.marker.Untrack})
-	c.deregistrar = deregister.New(deregister.Options{GitHub: options.GitHub, Pool: options.Pool, Clock: options.Clock, Wake: wake,
-		Counted: c.isCounted})
+		Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Created: c.marker.Untrack, Counted: c.isCounted})
 	c.remains = remains.New(remains.Options{Client: options.Client, Reader: options.Reader, DeleteSecret: c.launcher.DeleteAbandonedSecret,
 		Recorder: options.Recorder, Clock: options.Clock})
+	c.reconciler = reconcile.For(reconcile.Kind[*v1alpha1.EphemeralRunner, memory, *world]{
+		Name: "EphemeralRunner", New: func() *v1alpha1.EphemeralRunner { return &v1alpha1.EphemeralRunner{} },
+		Client: options.Client, Clock: options.Clock,
+		Begin: c.begin, Remember: newMemory, Forget: c.forget, Gone: c.removeRemains,
+		Log: func(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
+			return kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), launch.LogValues(runner)...)
+		},
+		Observe: c.observe,
+		Rules: []reconcile.Rule[*world, reconcile.Step[*world]]{
+			reconcile.When("it is being deleted", deleting, c.step(c.finalize)),
+			reconcile.When("the cache is older than what was written last", behind, c.step(waitForCache)),
+			reconcile.When("nobody can tell whose it is", setUnknown, c.step(failUnknown)),
+			reconcile.When("it has no set that lives", abandoned, c.step(c.removeAbandoned)),
+			reconcile.When("it is done", done, c.step(c.cleanUp)),
+			reconcile.Otherwise[*world]("it lives", c.step(c.live)),
+		},
+	})
 	return c
 }
 
-// isCounted reports whether a runner belongs to a set that an AutoscalingRunnerSet owns.
-func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRunner) (bool, error) {
-	set, err := c.runnerSet(ctx, runner)
-	if err != nil || set == nil {
-		return false, err
-	}
-	origin, err := c.origin(ctx, set)
-	return origin != nil, err
-}
-
-// pass is one reconciliation: the runner, its pod if it has one, and what the controller remembers of it.
-type pass struct {
-	key calls.Key
-	*v1alpha1.EphemeralRunner
-	// runnerSet is the set that controls the runner, the cache's own. It is nil in a runner's finalization.
-	runnerSet *v1alpha1.EphemeralRunnerSet
-	pod       *corev1.Pod
-	// outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
-	outcome rules.Outcome
-	memory  *remembered
-	// provisioning is read once, so that its result and its end belong to the same call.
-	provisioning calls.Progress
-}
-
-// Reconcile takes the next step in one runner's life.
-func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	if err := c.begin(ctx); err != nil {
-		return ctrl.Result{}, err
-	}
-	name := request.NamespacedName
-	defer c.reports.Handled(name)
-	runner := &v1alpha1.EphemeralRunner{}
-	err := c.options.Client.Get(ctx, name, runner)
-	switch {
-	case apierrors.IsNotFound(err):
-		result, err := c.remains.RemoveOf(ctx, name, c.hasVanished(name))
-		if err == nil {
-			c.forget(name)
-			c.removedPods.drop(name)
-		}
-		return result, err
-	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("get EphemeralRunner: %w", err)
-	}
-	m := c.memoryOf(runner)
-	m.MayVanish = !slices.ContainsFunc(runner.Finalizers, isOurs)
-	pod, err := c.readPod(ctx, runner, m.Memory)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	p := c.newPass(runner, pod, m)
-	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), calls.LogValues(runner)...)
-	markAt, markErr := c.markJob(ctx, p) // first, because it protects the job
-	requeueAt, err := c.step(ctx, p)
-	return c.result(p, kube.EarlierOf(requeueAt, markAt), errors.Join(err, markErr))
-}
-
-// isOurs reports whether the finalizer belongs to this controller or to ARC's.
-func isOurs(finalizer string) bool {
-	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
-}
-
-// result ends a pass. The runner is reconciled again at requeueAt or when its pod must be treated as lost, whichever is
-// earlier; after an error the queue's rate limiter decides when.
-func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Result, error) {
-	var result ctrl.Result
-	if err == nil {
-		result = reconcile.At(kube.EarlierOf(requeueAt, c.podLostAt(p)), c.options.Clock.Now())
-	}
-	result.Priority = new(p.priority()) // otherwise it would keep the priority of the event that began the pass
-	return result, err
-}
-
-// priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must still be
-// deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
-func (p *pass) priority() int {
-	unmarked := p.pod != nil && p.Status.JobRunning() && !p.memory.Pod.Marked.Busy && p.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
-	if unmarked || p.podStays() && podstatus.HasEnded(p.pod, v1alpha1.RunnerContainerName) {
-		return priorityHigh
-	}
-	return priorityLow
-}
+func deleting(w *world) bool   { return !w.DeletionTimestamp.IsZero() }
+func behind(w *world) bool     { return w.Memory.isBehind(w.EphemeralRunner) }
+func setUnknown(w *world) bool { return w.setErr != nil }
+func abandoned(w *world) bool  { return w.set == nil }
+func done(w *world) bool       { return w.Status.Done() }
 
 // staleRequeueAfter is when to reconcile a runner again if the cache shows an older status than the one last written, in case
 // the watch never delivers it.
 const staleRequeueAfter = 2 * time.Second
 
+func waitForCache(_ context.Context, w *world) error {
+	w.Requeue.After(staleRequeueAfter)
+	return nil
+}
+
+func failUnknown(_ context.Context, w *world) error { return w.setErr }
+
+// Reconcile takes the next step in one runner's life.
+func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	defer c.reports.Handled(request.NamespacedName)
+	return c.reconciler.Reconcile(ctx, request)
+}
+
+// step returns what every pass of a runner has around what a rule does: before it, the job is written on the pod, because that protects
+// the job. The runner is reconciled again when its pod must be treated as lost, at the latest.
+func (c *Controller) step(do reconcile.Step[*world]) reconcile.Step[*world] {
+	return func(ctx context.Context, w *world) error {
+		markErr := c.markJob(ctx, w)
+		err := errors.Join(do(ctx, w), markErr)
+		w.RequeueAt(w.podLostAt())
+		w.Priority = new(w.priority()) // otherwise it would keep the priority of the event that began the pass
+		return err
+	}
+}
+
+// priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must still be
+// deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
+func (w *world) priority() int {
+	unmarked := w.pod != nil && w.Status.JobRunning() && !w.Memory.pod.marked.Busy && w.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
+	if unmarked || w.podStays() && podstatus.HasEnded(w.pod, v1alpha1.RunnerContainerName) {
+		return priorityHigh
+	}
+	return priorityLow
+}
+
 // podLostAt returns when the runner's pod, which is being deleted, must be treated as lost with its node. It returns zero if
 // that moment has passed or will not come.
-func (c *Controller) podLostAt(p *pass) time.Time {
-	if p.pod == nil || p.pod.DeletionTimestamp == nil {
+func (w *world) podLostAt() time.Time {
+	if w.pod == nil || w.pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	now := c.options.Clock.Now()
-	if left := p.pod.DeletionTimestamp.Add(podstatus.StuckAfter).Sub(p.memory.APIServerTime(p.pod, now)); left > 0 {
-		return now.Add(left)
+	if left := w.pod.DeletionTimestamp.Add(podstatus.StuckAfter).Sub(w.Memory.apiServerTime(w.pod, w.Now)); left > 0 {
+		return w.Now.Add(left)
 	}
 	return time.Time{}
 }
@@ -214,100 +172,134 @@ func (c *Controller) begin(ctx context.Context) error {
 		return fmt.Errorf("list EphemeralRunners: %w", err)
 	}
 	for i := range there.Items {
-		c.memoryOfLocked(&there.Items[i]).Inherited = true
+		c.reconciler.MemoryOf(&there.Items[i]).inherited = true
 	}
 	c.beganAt = c.options.Clock.Now()
 	return nil
 }
 
-// memoryOf returns what the controller remembers of a runner. Whatever belonged to an earlier runner of the same name is
-// forgotten.
-func (c *Controller) memoryOf(runner *v1alpha1.EphemeralRunner) *remembered {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.memoryOfLocked(runner)
-}
-
-// memoryOfLocked is memoryOf for a caller that holds the lock.
-func (c *Controller) memoryOfLocked(runner *v1alpha1.EphemeralRunner) *remembered {
-	name := client.ObjectKeyFromObject(runner)
-	m := c.memories[name]
-	if m == nil || m.UID != runner.UID {
-		c.forgetLocked(name)
-		m = &remembered{Memory: memory.New(runner)}
-		c.memories[name] = m
-	}
-	return m
-}
-
-// hasVanished reports whether a runner went without its finalization. Only what has no owner outlives it.
-func (c *Controller) hasVanished(name types.NamespacedName) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.memories[name]
-	return m != nil && m.MayVanish && !m.FinalizersRemoved
-}
-
-// forget drops what the controller remembers of a runner that is gone.
-func (c *Controller) forget(name types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forgetLocked(name)
-}
-
-// forgetLocked forgets everything about the runner of that name, if there was one. The caller holds the lock.
-func (c *Controller) forgetLocked(name types.NamespacedName) {
-	m := c.memories[name]
-	if m == nil {
-		return
-	}
-	m.Launch.Abandon()
+// forget ends what is under way for a runner that is gone.
+func (c *Controller) forget(_ types.NamespacedName, m *memory) {
+	m.launch.Abandon()
 	m.waiting.end(c.options.Clock.Now())
-	delete(c.memories, name)
-	k := calls.Key{NamespacedName: name, UID: m.UID}
-	c.launcher.Forget(k)
-	c.deregistrar.Forget(k)
 }
 
-// removedPods holds the last state of pods that are gone, by their runners, until the next pass: the cache no longer has them, and
-// several events may lead to one pass. Safe for concurrent use.
-type removedPods struct {
-	mu   sync.Mutex
-	pods map[types.NamespacedName]*corev1.Pod
-}
-
-// keep keeps the last state of a runner's pod.
-func (r *removedPods) keep(object client.Object) {
-	pod, isPod := object.(*corev1.Pod)
-	owner := metav1.GetControllerOfNoCopy(object)
-	if !isPod || !isRunner(owner) {
-		return // nobody would take it
+// removeRemains removes what a runner that is gone has left behind. If it went without its finalization, only what has no owner outlives it.
+func (c *Controller) removeRemains(ctx context.Context, name types.NamespacedName, m *memory) (ctrl.Result, error) {
+	vanished := c.gone.hasVanished(name) || m != nil && m.mayVanish
+	result, err := c.remains.RemoveOf(ctx, name, vanished && (m == nil || !m.finalizersRemoved))
+	if err == nil {
+		c.gone.drop(name)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.pods == nil {
-		r.pods = map[types.NamespacedName]*corev1.Pod{}
-	}
-	r.pods[types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}] = pod
+	return result, err
 }
 
-// take returns the last state of the runner's pod and forgets it. It returns nil if one is present, or if that pod was deleted
-// at the controller's request.
-func (r *removedPods) take(runner *v1alpha1.EphemeralRunner, present *corev1.Pod, known *memory.LastPod) *corev1.Pod {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	name := client.ObjectKeyFromObject(runner)
-	pod := r.pods[name]
-	delete(r.pods, name)
-	if pod == nil || present != nil || !metav1.IsControlledBy(pod, runner) || known.Deleted || known.UID != "" && known.UID != pod.UID {
-		return nil
-	}
-	return pod
+// live decides what a runner that is neither done nor being deleted needs next, and does it.
+func (c *Controller) live(ctx context.Context, w *world) error {
+	c.endNotedAttempt(ctx, w)
+	return c.apply(ctx, w, rules.Plan(c.plannable(w)))
 }
 
-// drop forgets the pod of a runner that is gone.
-func (r *removedPods) drop(runner types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.pods, runner)
+// apply takes the step that was decided on.
+func (c *Controller) apply(ctx context.Context, w *world, d rules.Decision) error {
+	w.RequeueAt(d.RequeueAt)
+	switch d.Step {
+	case rules.Launch:
+		return c.launchCounted(ctx, w)
+	case rules.Deregister:
+		c.deregister(w)
+	case rules.ReportRunning:
+		return c.reportRunning(ctx, w)
+	case rules.ReportPending:
+		return c.reportPending(ctx, w, d)
+	case rules.ReportSidecar:
+		// Only the runner's own end decides, but a job's failure may have this cause.
+		w.Memory.SidecarReported = true
+		c.record(ctx, w, report.Warning(d.Reason, actionRun, d.Message))
+		w.Requeue.After(0) // so that the next pass plans for the pod itself
+	case rules.DeleteFailedPod:
+		return c.deletePod(ctx, w)
+	case rules.Retry, rules.Reregister:
+		return c.retry(ctx, w, d)
+	case rules.Exited:
+		w.Memory.ExitedAt = w.Now
+		return c.deletePod(ctx, w)
+	case rules.Succeed:
+		return c.finish(ctx, w, v1alpha1.EphemeralRunnerPhaseSucceeded, rules.Decision{}, nil)
+	case rules.Fail:
+		return c.finish(ctx, w, v1alpha1.EphemeralRunnerPhaseFailed, d, []report.Event{runnerFailed(d)})
+	case rules.FailBusy:
+		return c.finish(ctx, w, v1alpha1.EphemeralRunnerPhaseFailed, d, []report.Event{runnerFailed(d)}, jobByGitHub)
+	case rules.Outdate:
+		return c.finish(ctx, w, v1alpha1.EphemeralRunnerPhaseOutdated, d, []report.Event{report.Warning(d.Reason, actionRun, d.Message)})
+	case rules.DeleteRunner, rules.Replace:
+		return c.deleteRunner(ctx, w, d)
+	case rules.Wait:
+	}
+	return nil
+}
+
+// uncountedRecheck is when to look again at a runner that its set doesn't count, or has no room for. A set that doesn't is restored in a
+// second, or deleted with its runners in half a minute.
+const uncountedRecheck = 5 * time.Second
+
+// Why a runner waits that its set doesn't count.
+var (
+	errSetOwnerless = &rules.Failure{Reason: v1alpha1.ReasonOwnerless, Message: "its EphemeralRunnerSet belongs to no AutoscalingRunnerSet; the manager takes the set back, or removes it"}
+	errNoRoom       = &rules.Failure{Reason: v1alpha1.ReasonMaxRunnersReached, Message: "its EphemeralRunnerSet has as many runners as maxRunners allows, without this one; those that nobody needs are removed"}
+)
+
+// launchCounted starts an attempt of a runner that its set counts: the set belongs to an AutoscalingRunnerSet, which decides how many
+// runners there are, and has room for this one. A set creates no more than it has room for; others may. Any other runner waits, and says so.
+func (c *Controller) launchCounted(ctx context.Context, w *world) error {
+	origin, err := c.origin(ctx, w.set)
+	if err != nil {
+		return err
+	}
+	why := errSetOwnerless
+	if origin != nil {
+		most := origin.Spec.EffectiveMaxRunners()
+		if w.set.Spec.MaxRunners != nil {
+			most = min(most, *w.set.Spec.MaxRunners)
+		}
+		if c.options.Admit == nil || c.options.Admit(w.set.UID, w.Key, most) {
+			// No copy of the runner: a pass that launches writes no status.
+			c.launcher.Launch(w.EphemeralRunner, w.Memory.runnerID, &w.Memory.launch)
+			return nil
+		}
+		why = errNoRoom
+	}
+	return c.apply(ctx, w, rules.PlanReport(&rules.World{Runner: w.EphemeralRunner, Now: w.Now, Attempt: w.Memory.Attempt}, why, w.Now.Add(uncountedRecheck)))
+}
+
+// isCounted reports whether a runner belongs to a set that an AutoscalingRunnerSet owns.
+func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRunner) (bool, error) {
+	set, err := c.runnerSet(ctx, runner)
+	if err != nil || set == nil {
+		return false, err
+	}
+	origin, err := c.origin(ctx, set)
+	return origin != nil, err
+}
+
+// runnerSet returns the set that controls a runner, nil if none that lives does. What the cache lacks may just be late, so the API server
+// is asked before a runner is called abandoned.
+func (c *Controller) runnerSet(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*v1alpha1.EphemeralRunnerSet, error) {
+	for _, reader := range []client.Reader{c.options.Client, c.options.Reader} {
+		set := &v1alpha1.EphemeralRunnerSet{}
+		if found, err := kube.ReadController(ctx, reader, runner, "EphemeralRunnerSet", set, client.UnsafeDisableDeepCopy); err != nil || found {
+			return set, err
+		}
+	}
+	return nil, nil
+}
+
+// origin returns the AutoscalingRunnerSet that a set belongs to, nil if none that lives.
+func (c *Controller) origin(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (*v1alpha1.AutoscalingRunnerSet, error) {
+	origin := &v1alpha1.AutoscalingRunnerSet{}
+	found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin, client.UnsafeDisableDeepCopy)
+	if err != nil || !found {
+		return nil, err
+	}
+	return origin, nil
 }

@@ -6,8 +6,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
@@ -60,7 +58,7 @@ func TestJITConfigWhoseRemovalFailedIsNotUsedAgain(t *testing.T) {
 		f.setPod(evict)
 		f.settle()
 		f.github.remove = nil
-		f.elapse(calls.MinRetryAfter)
+		f.elapse(rules.MinRetryAfter)
 		f.settle()
 		f.wantAttempts(1, "Evicted")
 		f.wantCalls("jit", "remove 101", "remove 101")
@@ -76,7 +74,7 @@ func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 		f.setPod(evict)
 		answer()
 		f.wantEvent("Evicted")
-		if !new(memory.Memory).MayHaveJob(&f.runner().Status) {
+		if !new(memory).mayHaveJob(&f.runner().Status) {
 			t.Errorf("status %+v, want a job by GitHub's word", f.runner().Status)
 		}
 		f.wantCalls("jit", "remove 101")
@@ -132,7 +130,7 @@ func TestNotFoundIsNotConsentWhileAJobRuns(t *testing.T) {
 		f.started().setStatus(startJob)
 		f.delete()
 		f.settle()
-		f.elapse(calls.MinRetryAfter)
+		f.elapse(rules.MinRetryAfter)
 		f.settle()
 		f.wantCalls("remove 101", "remove 101")
 		f.elapse(2 * rules.AnswerTimeout)

@@ -15,8 +15,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -37,7 +35,7 @@ func (f *fixture) wantGone() {
 	if f.runner() != nil || f.pod() != nil || f.secret() != nil {
 		f.Error("runner, pod or Secret is left")
 	}
-	if len(f.controller.memories) != 0 {
+	if f.remembered() != 0 {
 		f.Error("the runner is remembered though it is gone")
 	}
 }
@@ -94,7 +92,7 @@ func TestBusyRunnerDrains(t *testing.T) {
 		f.settle()
 		f.wantCalls("remove 101")
 		f.wantEvent(v1alpha1.ConditionDraining)
-		f.elapse(calls.BusyRetryAfter)
+		f.elapse(rules.BusyRetryAfter)
 		f.settle()
 		f.wantCalls("remove 101")
 
@@ -169,7 +167,7 @@ func TestRunnerThatWasNeverRegisteredNeedsNoGitHub(t *testing.T) {
 	runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name, r.UID = "another", "another" })
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
-		f.elapse(2 * memory.ClockSkew)
+		f.elapse(2 * clockSkew)
 		f.create(newRunner())
 		f.delete()
 		f.settle()
@@ -305,12 +303,12 @@ func newNamesake() *v1alpha1.EphemeralRunner {
 func TestNamesakeIsAnotherRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
-		f.controller.memoryOf(newNamesake())
-		if got := len(f.controller.memories); got != 1 {
-			t.Errorf("%d runners remembered, want 1", got)
-		}
-		if launched, _ := f.controller.launcher.Last(calls.Key{NamespacedName: runnerKey, UID: "runner-uid"}); launched.Known {
+		former := f.controller.reconciler.MemoryOf(f.runner())
+		if f.controller.reconciler.MemoryOf(newNamesake()) == former {
 			t.Error("the former runner's registration is remembered")
+		}
+		if got := f.remembered(); got != 1 {
+			t.Errorf("%d runners remembered, want 1", got)
 		}
 	}, newRunner())
 }
@@ -321,7 +319,7 @@ func TestNamesakeEndsTheRegistrationOfTheFormerRunner(t *testing.T) {
 		f.github.hold = make(chan struct{})
 		f.reconcile()
 		f.replaceBy(newNamesake())
-		f.controller.memoryOf(f.runner())
+		f.controller.reconciler.MemoryOf(f.runner())
 		f.api.sent()
 		close(f.github.hold)
 		synctest.Wait()

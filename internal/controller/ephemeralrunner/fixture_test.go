@@ -134,10 +134,16 @@ func (f *fixture) reconcile() reconcile.Result {
 }
 
 // newPass begins a pass.
-func (f *fixture) newPass() *pass {
+func (f *fixture) newPass() *world {
 	f.Helper()
 	runner := f.runner()
-	return f.controller.newPass(runner, f.pod(), f.controller.memoryOf(runner))
+	return f.controller.newWorld(&pass{Key: runnerKey, Object: runner, Memory: f.controller.reconciler.MemoryOf(runner), Now: f.clock.Now()}, f.pod())
+}
+
+// remembered returns how many runners the controller remembers.
+func (f *fixture) remembered() (count int) {
+	f.controller.reconciler.EachMemory(func(client.ObjectKey, *memory) { count++ })
+	return count
 }
 
 // settle runs passes without letting time pass.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 )
 
 // What Events tell a user who wrote an impossible template: which object, why, and what to do.
@@ -84,7 +83,7 @@ func TestImpossibleTemplatesAreExplained(t *testing.T) {
 func TestTemplateWithoutARunnerCostsGitHubNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
-		f.elapse(2 * memory.ClockSkew)
+		f.elapse(2 * clockSkew)
 		f.create(newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.PodSpec.Containers[0].Name = "main" }))
 		f.settle()
 		f.delete()

@@ -21,7 +21,6 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -303,9 +302,8 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want one try", got)
 				}
-				retryAt, err := f.controller.markJob(t.Context(), f.newPass())
-				if wait := time.Until(retryAt); err != nil || wait <= 0 || wait > mark.ForbiddenRetryAfter {
-					t.Errorf("tried again after %s, %v: nothing else may bring the runner back", wait, err)
+				if wait := f.reconcile().RequeueAfter; wait <= 0 || wait > mark.ForbiddenRetryAfter {
+					t.Errorf("tried again after %s: nothing else may bring the runner back", wait)
 				}
 				f.elapse(mark.ForbiddenRetryAfter)
 				f.settle()
@@ -337,7 +335,7 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 			f.setStatus(startJob)
 			f.api.refuse = map[string]error{"patch Pod": test.err}
 			p := f.newPass()
-			if _, err := f.controller.markJob(t.Context(), p); (err != nil) != test.fails {
+			if err := f.controller.markJob(t.Context(), p); (err != nil) != test.fails {
 				t.Errorf("markJob() = %v, fails %t wanted", err, test.fails)
 			}
 		}, newRunner())
@@ -356,8 +354,8 @@ func TestOnlyALivingPodIsMarked(t *testing.T) {
 	} {
 		inBubble(t, func(f *fixture) {
 			pod := podWith(corev1.PodRunning, running, test.change)
-			p := &pass{EphemeralRunner: newRunner(startJob), pod: pod, outcome: rules.OutcomeOf(pod, noon), memory: &remembered{Memory: &memory.Memory{}}}
-			if _, err := f.controller.markJob(t.Context(), p); err != nil {
+			p := &world{pass: &pass{Memory: &memory{}}, EphemeralRunner: newRunner(startJob), pod: pod, outcome: rules.OutcomeOf(pod, noon)}
+			if err := f.controller.markJob(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			if got := f.api.sent(); got != test.want {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -48,7 +47,7 @@ func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
 		f.wantEvent("Draining")
 		f.github.remove = nil
 		f.setPod(exits(0))
-		f.elapse(calls.BusyRetryAfter)
+		f.elapse(rules.BusyRetryAfter)
 		f.settle()
 		f.wantGone()
 	}, newRunner())

@@ -285,7 +285,7 @@ func TestSecretOfARunnerThatNoPassHasSeenGoes(t *testing.T) {
 		if f.secret() != nil {
 			t.Error("the Secret is still there")
 		}
-		if len(f.controller.memories) > 0 {
+		if f.remembered() > 0 {
 			t.Error("the runner is remembered")
 		}
 	}, runner, secret)
@@ -299,7 +299,7 @@ func TestSecretOfARunnerThatVanishesIsLeftIfItMayNotBeRead(t *testing.T) {
 		if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}); err != nil {
 			t.Error(err)
 		}
-		if len(f.controller.memories) > 0 {
+		if f.remembered() > 0 {
 			t.Error("the runner is remembered")
 		}
 	}, newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil }))

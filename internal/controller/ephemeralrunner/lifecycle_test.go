@@ -68,7 +68,7 @@ func TestLifeOfARunnerThatWorks(t *testing.T) {
 		if len(f.recorder.Events) != 0 {
 			t.Errorf("Event for a runner that simply succeeded: %s", <-f.recorder.Events)
 		}
-		if len(f.controller.memories) != 0 {
+		if f.remembered() != 0 {
 			t.Error("the runner is remembered though it is gone")
 		}
 	}, newRunner())

@@ -193,14 +193,14 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 				podForced(f)
 				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer q.ShutDown()
-				podEvents(f.controller.reports, &f.controller.removedPods).Delete(t.Context(), event.DeleteEvent{Object: last}, q)
+				f.controller.podEvents().Delete(t.Context(), event.DeleteEvent{Object: last}, q)
 				f.settle()
 				f.elapse(rules.SilentGracePeriod)
 				f.settle()
 				if status := f.runner().Status; status.LostCause != test.want || status.Done() != test.done {
 					t.Errorf("status %+v, want the job lost to %q", status, test.want)
 				}
-				if left := len(f.controller.removedPods.pods); left != 0 {
+				if left := len(f.controller.gone.pods); left != 0 {
 					t.Errorf("%d pods are kept", left)
 				}
 			}, newRunner())
@@ -296,8 +296,8 @@ func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
 // Pods of other owners of the same kind are kept for nobody.
 func TestOnlyPodsOfRunnersAreKept(t *testing.T) {
 	for version, want := range map[string]int{v1alpha1.GroupVersion.String(): 1, "example.com/v1": 0} {
-		var removed removedPods
-		removed.keep(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+		var removed gone
+		removed.keepPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: version, Kind: "EphemeralRunner", Name: "r", Controller: new(true)},
 		}}})
 		if got := len(removed.pods); got != want {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -68,7 +67,7 @@ func TestCorruptedJITSecretIsReplaced(t *testing.T) {
 		f.settle()
 		f.elapse(rules.RetryBackoff[0])
 		f.settle() // the name is taken: by ourselves, as GitHub says
-		f.elapse(calls.MinRetryAfter)
+		f.elapse(rules.MinRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {

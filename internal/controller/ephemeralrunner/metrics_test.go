@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
@@ -75,7 +74,7 @@ func TestOnlyTheFirstStartIsMeasured(t *testing.T) {
 			before := testutil.CollectAndCount(startupSeconds)
 			runner := measured("starts " + title)
 			runner.Status.Failures = test.failures
-			countStart(&pass{EphemeralRunner: runner}, noon)
+			countStart(&world{EphemeralRunner: runner}, noon)
 			if got := testutil.CollectAndCount(startupSeconds) - before; got != test.want {
 				t.Errorf("%d series were added, want %d", got, test.want)
 			}
@@ -105,11 +104,12 @@ func TestAPodThatIsGoneWaitsNoMore(t *testing.T) {
 // Whoever may write the status of pods can't create any number of series.
 func TestUnknownReasonsOfWaitsShareASeries(t *testing.T) {
 	before := testutil.CollectAndCount(pendingPods)
-	m, p := &remembered{Memory: &memory.Memory{}}, &pass{EphemeralRunner: measured("forges"), pod: &corev1.Pod{}}
+	m := &memory{}
+	p := &world{pass: &pass{Memory: m, Now: noon}, EphemeralRunner: measured("forges"), pod: &corev1.Pod{}}
 	defer setmetrics.Delete(types.NamespacedName{Namespace: p.Labels[v1alpha1.LabelScaleSetNamespace], Name: "forges"})
 	for i := range 10_000 {
 		p.outcome = rules.Outcome{State: podstatus.State{Phase: podstatus.Pending, Reason: fmt.Sprint("Forged", i)}}
-		m.measure(p, noon)
+		m.measure(p)
 	}
 	if count := testutil.CollectAndCount(pendingPods) - before; count != 1 {
 		t.Errorf("%d series were added, want one", count)

@@ -324,7 +324,7 @@ func TestRunnerThatWasChangedSinceItWasReadIsLookedAtAgain(t *testing.T) {
 		if err := f.api.WithWatch.Update(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.controller.removeAbandoned(t.Context(), p); err != nil {
+		if err := f.controller.removeAbandoned(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 		if f.runner() == nil || f.runner().DeletionTimestamp != nil {

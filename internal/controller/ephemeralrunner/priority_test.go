@@ -9,8 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 )
 
 // podOf returns the runner's pod with its runner container in the given state.
@@ -40,10 +38,10 @@ func TestWhatAJobOrAMachineWaitsForHasHighPriority(t *testing.T) {
 			NewController(Options{}).runnerEvents().Delete(t.Context(), event.DeleteEvent{Object: newRunner()}, q)
 		}, priorityLow},
 		"a new pod": {func(q queue) {
-			podEvents(mark.NewGate(nil), new(removedPods)).Create(t.Context(), event.CreateEvent{Object: goingAway}, q)
+			NewController(Options{}).podEvents().Create(t.Context(), event.CreateEvent{Object: goingAway}, q)
 		}, priorityLow},
 		"a pod that is gone": {func(q queue) {
-			podEvents(mark.NewGate(nil), new(removedPods)).Delete(t.Context(), event.DeleteEvent{Object: goingAway}, q)
+			NewController(Options{}).podEvents().Delete(t.Context(), event.DeleteEvent{Object: goingAway}, q)
 		}, priorityLow},
 		"one that goes away": {func(q queue) { podUpdated(t, q, goingAway) }, priorityLow},
 	} {
@@ -70,7 +68,7 @@ func podUpdated(t *testing.T, q queue, pod *corev1.Pod) {
 	t.Helper()
 	before := pod.DeepCopy()
 	before.ResourceVersion = "1"
-	podEvents(mark.NewGate(nil), new(removedPods)).Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: pod}, q)
+	NewController(Options{}).podEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: pod}, q)
 }
 
 // A pod that has ended occupies its machine even if the watch of runners is late.
@@ -81,7 +79,7 @@ func TestAPodThatWaitsForALateCacheKeepsHighPriority(t *testing.T) {
 		f.settle()
 		f.setStatus(jobDone)
 		f.setPod(exits(0))
-		written := &f.controller.memories[runnerKey].WrittenVersion
+		written := &f.controller.reconciler.MemoryOf(f.runner()).writtenVersion
 		now := *written
 		*written = "1000000"
 		if result := f.reconcile(); result.RequeueAfter != staleRequeueAfter || *result.Priority != priorityHigh {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
@@ -38,7 +38,7 @@ func TestRegistrationOfAFormerManagerIsNotUsed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
 		f.settle()
-		f.elapse(calls.MinRetryAfter)
+		f.elapse(rules.MinRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "find", "remove 42", "jit")
 		if got := f.pod().Annotations[v1alpha1.AnnotationRunnerID]; got != "101" {
@@ -70,9 +70,9 @@ func TestNameTakenByOurselvesWithoutASecret(t *testing.T) {
 		if f.pod() != nil {
 			t.Fatal("a pod without a registration")
 		}
-		f.elapse(calls.MinRetryAfter)
+		f.elapse(rules.MinRetryAfter)
 		f.settle()
-		f.elapse(2 * calls.MinRetryAfter)
+		f.elapse(2 * rules.MinRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -143,12 +143,12 @@ func TestRegistrationIsRepeatedWithPauses(t *testing.T) {
 		pause   time.Duration
 		reason  string
 	}{
-		"5xx":          {errGitHubAway, calls.MinRetryAfter, "RegistrationFailed"},
+		"5xx":          {errGitHubAway, rules.MinRetryAfter, "RegistrationFailed"},
 		"429":          {limited, time.Hour, "RateLimited"},
 		"maintenance":  {maintained, 5 * time.Minute, "RegistrationFailed"},
-		"refused":      {actions.ErrUnauthorized, calls.MinRetryAfter, v1alpha1.ReasonUnauthorized},
-		"no scale set": {actions.ErrScaleSetNotFound, calls.MinRetryAfter, "ScaleSetNotFound"},
-		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, calls.MinRetryAfter, "CredentialsMissing"},
+		"refused":      {actions.ErrUnauthorized, rules.MinRetryAfter, v1alpha1.ReasonUnauthorized},
+		"no scale set": {actions.ErrScaleSetNotFound, rules.MinRetryAfter, "ScaleSetNotFound"},
+		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, rules.MinRetryAfter, "CredentialsMissing"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -183,7 +183,7 @@ func TestOtherWordsForTheSameReasonAreNotReported(t *testing.T) {
 		for i := range 4 {
 			f.github.jit = errors.New(strings.Repeat("x", i+1))
 			f.settle()
-			f.elapse(calls.MaxRetryAfter)
+			f.elapse(rules.MaxRetryAfter)
 		}
 		f.wantEvent("RegistrationFailed")
 		if got := strings.Count(f.api.sent(), "patch status"); got != 1 {
@@ -223,7 +223,7 @@ func TestRefusedPods(t *testing.T) {
 				}
 				f.wantCalls(test.calls...)
 				f.api.refuse = nil
-				f.elapse(calls.MinRetryAfter)
+				f.elapse(rules.MinRetryAfter)
 				f.settle()
 				f.wantCalls() // what is registered is not registered again
 				if made := f.pod() != nil; made != test.retries {
@@ -239,13 +239,13 @@ func TestPodIsCreatedWithinSecondsOfTheAPIServersReturn(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Pod": errors.New("connection refused")}
 		for range 30 {
-			f.elapse(calls.MaxAwayRetryAfter)
+			f.elapse(rules.MaxAwayRetryAfter)
 			f.settle()
 		}
 		f.api.refuse = nil
-		f.elapse(calls.MaxAwayRetryAfter)
+		f.elapse(rules.MaxAwayRetryAfter)
 		if f.settle(); f.pod() == nil {
-			t.Errorf("no pod %s after the API server's return", calls.MaxAwayRetryAfter)
+			t.Errorf("no pod %s after the API server's return", rules.MaxAwayRetryAfter)
 		}
 	}, newRunner())
 }

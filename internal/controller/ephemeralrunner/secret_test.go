@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
@@ -36,7 +35,7 @@ func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 				f.api.refuse = map[string]error{"create Secret": test.refusal}
 				for range 8 {
 					f.settle()
-					f.elapse(calls.MaxRetryAfter)
+					f.elapse(rules.MaxRetryAfter)
 				}
 				status := f.runner().Status
 				quota := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionQuotaExceeded)
@@ -46,7 +45,7 @@ func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 				f.wantCalls("jit")
 				f.wantEvent(test.reason)
 				f.api.refuse = nil
-				f.elapse(calls.MaxRetryAfter)
+				f.elapse(rules.MaxRetryAfter)
 				f.settle()
 				f.wantCalls()
 				f.wantPodOf("101")
@@ -72,7 +71,7 @@ func TestRegistrationThatWasKeptServesOneStart(t *testing.T) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
 		f.settle()
 		f.api.refuse = nil
-		f.elapse(calls.MinRetryAfter)
+		f.elapse(rules.MinRetryAfter)
 		f.settle()
 		f.setPod(runs)
 		f.settle()
@@ -89,7 +88,7 @@ func TestRegistrationIsNotKeptBesideItsSecret(t *testing.T) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
 		f.settle()
 		f.api.refuse = nil
-		f.elapse(calls.MinRetryAfter)
+		f.elapse(rules.MinRetryAfter)
 		f.settle()
 		if err := f.api.WithWatch.Delete(t.Context(), f.secret()); err != nil {
 			t.Fatal(err)

@@ -25,24 +25,24 @@ const (
 )
 
 // reportRunning writes the only status patch of a runner that simply works.
-func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
-	before := p.EphemeralRunner.DeepCopy()
-	status := &p.Status
+func (c *Controller) reportRunning(ctx context.Context, w *world) error {
+	before := w.EphemeralRunner.DeepCopy()
+	status := &w.Status
 	starts := status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
-	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, p.outcome.Ready
-	status.RunnerID, status.RunnerName = p.memory.RunnerID, p.Name
+	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, w.outcome.Ready
+	status.RunnerID, status.RunnerName = w.Memory.runnerID, w.Name
 	status.Reason, status.Message = "", ""
 	// Conditions that have reported a failure turn to their good state. A runner that never failed has none.
 	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPodStarted) != nil {
-		c.setConditions(p, report.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
+		c.setConditions(w, report.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
 	}
 	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionQuotaExceeded) != nil {
-		c.setConditions(p, report.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
+		c.setConditions(w, report.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
 	}
 	defer c.reports.Enter()()
-	wrote, err := c.writeStatus(ctx, p, before)
+	wrote, err := c.writeStatus(ctx, w, before)
 	if wrote && starts {
-		countStart(p, p.memory.StartedAt) // not earlier: a write that fails is repeated
+		countStart(w, w.Memory.StartedAt) // not earlier: a write that fails is repeated
 	}
 	return err
 }
@@ -69,20 +69,20 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 }
 
 // reportPending writes to the status, and records as an Event once, why the runner does not run yet.
-func (c *Controller) reportPending(ctx context.Context, p *pass, d rules.Decision) error {
-	before := p.EphemeralRunner.DeepCopy()
-	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
+func (c *Controller) reportPending(ctx context.Context, w *world, d rules.Decision) error {
+	before := w.EphemeralRunner.DeepCopy()
+	if w.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 		// A runner that ran stays Running until GitHub's answer decides what follows: that it ran must not be forgotten.
-		p.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
+		w.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
 	}
-	p.Status.Reason, p.Status.Message = d.Reason, d.Message
+	w.Status.Reason, w.Status.Message = d.Reason, d.Message
 	if d.Reason == v1alpha1.ReasonQuotaExceeded {
-		c.setConditions(p, report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.Message))
+		c.setConditions(w, report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.Message))
 	}
-	c.setConditions(p, report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
-	p.memory.PendingReportedAt = c.options.Clock.Now()
+	c.setConditions(w, report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
+	w.Memory.PendingReportedAt = w.Now
 	// The Event is recorded once per reason, and again later if the message has changed.
-	return c.patchStatus(ctx, p, before, report.Warning(d.Reason, actionRun, "the runner waits: "+d.Message))
+	return c.patchStatus(ctx, w, before, report.Warning(d.Reason, actionRun, "the runner waits: "+d.Message))
 }
 
 // runnerFailed is the last Event of a runner that has failed for good.
@@ -91,32 +91,32 @@ func runnerFailed(d rules.Decision) report.Event {
 }
 
 // patchStatus writes the status and then records the Events. A write that fails is repeated; its Events must not be.
-func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) error {
-	_, err := c.writeStatus(ctx, p, before, events...)
+func (c *Controller) patchStatus(ctx context.Context, w *world, before *v1alpha1.EphemeralRunner, events ...report.Event) error {
+	_, err := c.writeStatus(ctx, w, before, events...)
 	return err
 }
 
 // writeStatus is patchStatus for callers that need to know whether something was written.
-func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) (bool, error) {
-	p.Status.ObservedGeneration = p.Generation
-	c.setConditions(p, readiness(&p.Status)...)
-	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.EphemeralRunner, before)
+func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1.EphemeralRunner, events ...report.Event) (bool, error) {
+	w.Status.ObservedGeneration = w.Generation
+	c.setConditions(w, readiness(&w.Status)...)
+	wrote, err := kube.PatchStatus(ctx, c.options.Client, w.EphemeralRunner, before)
 	if wrote {
-		p.memory.WrittenVersion = p.ResourceVersion
+		w.Memory.writtenVersion = w.ResourceVersion
 		for _, event := range events {
-			c.record(ctx, p, event)
+			c.record(ctx, w, event)
 		}
 	}
 	return wrote, client.IgnoreNotFound(err)
 }
 
-func (c *Controller) setConditions(p *pass, conditions ...metav1.Condition) {
-	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
+func (c *Controller) setConditions(w *world, conditions ...metav1.Condition) {
+	report.SetConditions(&w.Status.Conditions, w.Generation, w.Now, conditions...)
 }
 
 // record records an Event about the runner and logs it. A runner that simply succeeds gets none.
-func (c *Controller) record(ctx context.Context, p *pass, event report.Event) {
-	report.RecordEvent(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
+func (c *Controller) record(ctx context.Context, w *world, event report.Event) {
+	report.RecordEvent(ctx, c.options.Recorder, w.EphemeralRunner, nil, event)
 }
 
 var (
@@ -136,21 +136,21 @@ type waiting struct {
 }
 
 // measure notes what the pod waits for now, and updates the metrics if that has changed.
-func (m *remembered) measure(p *pass, now time.Time) {
+func (m *memory) measure(w *world) {
 	reason := ""
-	if p.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&p.Status, p.pod.UID) {
-		reason = report.KnownReason(p.outcome.Reason)
+	if w.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&w.Status, w.pod.UID) {
+		reason = report.KnownReason(w.outcome.Reason)
 	}
 	if m.waiting != nil && m.waiting.reason == reason {
 		return
 	}
-	m.waiting.end(now)
+	m.waiting.end(w.Now)
 	m.waiting = nil
 	if reason == "" {
 		return
 	}
-	set := kube.ScaleSetOf(p)
-	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: now}
+	set := kube.ScaleSetOf(w)
+	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: w.Now}
 	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
 }
 
@@ -165,10 +165,10 @@ func (w *waiting) end(now time.Time) {
 
 // countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
 // days.
-func countStart(p *pass, now time.Time) {
-	if rules.AttemptsNoted(&p.Status) > 0 {
+func countStart(w *world, now time.Time) {
+	if rules.AttemptsNoted(&w.Status) > 0 {
 		return
 	}
-	set := kube.ScaleSetOf(p)
-	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(p.CreationTimestamp.Time).Seconds()))
+	set := kube.ScaleSetOf(w)
+	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(w.CreationTimestamp.Time).Seconds()))
 }

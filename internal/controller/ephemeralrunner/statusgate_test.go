@@ -17,18 +17,19 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // Reports wait until pods that have ended are handled, and while enough passes are writing.
 func TestStatusGateHoldsReportsBack(t *testing.T) {
-	inBubble(t, func(f *fixture) { testGate(t, mark.NewGate(f.workers)) })
+	inBubble(t, func(f *fixture) { testGate(t, f.controller) })
 }
 
-func testGate(t *testing.T, gate *mark.Gate) {
+func testGate(t *testing.T, c *Controller) {
+	gate := c.reports
 	closed := func() bool { return gate.Defers(newRunner(), 0) }
 	if closed() {
 		t.Error("the gate is closed for nothing")
@@ -36,7 +37,7 @@ func testGate(t *testing.T, gate *mark.Gate) {
 	q := priorityqueue.New[ctrl.Request]("test")
 	defer q.ShutDown()
 	ended := podOf(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
-	podEvents(gate, new(removedPods)).Create(t.Context(), event.CreateEvent{Object: ended}, q)
+	c.podEvents().Create(t.Context(), event.CreateEvent{Object: ended}, q)
 	if !closed() {
 		t.Error("the gate is open though a pod has ended")
 	}
@@ -79,7 +80,7 @@ func TestASetWhoseGitHubHangsDelaysNoOther(t *testing.T) {
 		said  bool
 	}{
 		"another set hangs": {group: "arc-runners/other", said: true},
-		"its own set waits": {group: calls.GroupOf(newRunner())},
+		"its own set waits": {group: kube.ScaleSetOf(newRunner()).String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {

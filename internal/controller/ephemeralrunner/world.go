@@ -1,52 +1,148 @@
 package ephemeralrunner
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/memory"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// newPass returns the runner with what the controller remembers of it, after adding what is seen now.
-func (c *Controller) newPass(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, m *remembered) *pass {
-	p := &pass{key: calls.KeyOf(runner), EphemeralRunner: runner, pod: pod, memory: m}
-	now := c.options.Clock.Now()
+type pass = reconcile.Pass[*v1alpha1.EphemeralRunner, memory]
+
+// world is what a pass sees of a runner, and what is remembered of it.
+type world struct {
+	*pass
+	*v1alpha1.EphemeralRunner // the pass's object
+	pod                       *corev1.Pod
+	// outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
+	outcome rules.Outcome
+	// launched is the last launch. It is read once, so that its result and its end belong to the same call.
+	launched rules.Progress
+	// set is the set that controls the runner, the cache's own, nil if none that lives does; setErr is why nobody can tell. They are not
+	// asked for if the runner is being deleted or the cache is older than what was written last.
+	set    *v1alpha1.EphemeralRunnerSet
+	setErr error
+}
+
+// memory is what is remembered of one runner between passes. A restart loses it, which costs requests but no job: the pod's annotation and
+// GitHub then tell what was done. Times are by the manager's own clock.
+type memory struct {
+	inherited bool // the runner existed when this manager took over, so another manager may have registered it
+	runnerID  int  // id on GitHub, 0 if not known
+
+	rules.Attempt
+	rules.Deletion
+
+	pod                lastPod
+	failed             *failedAttempt // attempt whose failure may have been written although no answer came, else nil
+	unansweredReported bool           // an Event says why GitHub has not removed the registration yet
+	writtenVersion     string         // resourceVersion of the last status written
+
+	// What has been deleted, so that a stale cache doesn't have it deleted again.
+	secretDeleted     bool
+	hooked            remains.Hooked // what container hooks created
+	runnerDeleted     bool           // the EphemeralRunner object
+	abandoned         bool           // the same, because it has no set
+	mayVanish         bool           // it had no finalizer of ours when it was last seen
+	finalizersRemoved bool           // of the EphemeralRunner object
+
+	waiting  *waiting  // nil if no pod is waiting to run
+	deniedAt time.Time // when a policy or webhook last denied patching the pod
+	busy     bool      // GitHub has refused to remove the registration because of a job
+
+	launch launch.Memory // shared with the calls in the pool; all else belongs to the one worker that reconciles the runner at the time
+}
+
+// lastPod is what is remembered of the last pod seen. All of it is forgotten when another pod is seen.
+type lastPod struct {
+	uid        types.UID // empty if no pod has been seen
+	deletingAt time.Time // first seen with a deletionTimestamp
+	deleted    bool      // at the controller's request
+	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
+	left       bool      // the controller may not delete it: garbage collection does once the runner is gone
+	// ending is what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by the next pass.
+	ending podstatus.Ending
+	marked mark.Written
+}
+
+// failedAttempt is an attempt that failed: why, and the key in the status under which the failure was to be noted.
+type failedAttempt struct {
+	key string
+	rules.Decision
+}
+
+// newMemory returns the memory of a runner that has not been seen before. Its id on GitHub is not taken from a status in which it may be
+// outdated: while a runner waits for a pod, another registration may have been requested and its answer lost. Nobody knows whether a JIT
+// config left by another manager was used, so such a runner is registered again.
+func newMemory(runner *v1alpha1.EphemeralRunner) *memory {
+	m := &memory{}
+	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
+		m.runnerID = runner.Status.RunnerID
+	}
+	return m
+}
+
+// observe adds what is seen now to what is remembered of a runner. Before anything else it reads the runner's pod.
+func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
+	p.Memory.mayVanish = !slices.ContainsFunc(p.Object.Finalizers, isOurs)
+	pod, err := c.readPod(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	w := c.newWorld(p, pod)
+	if !deleting(w) && !behind(w) {
+		w.set, w.setErr = c.runnerSet(ctx, w.EphemeralRunner)
+	}
+	return w, nil
+}
+
+// isOurs reports whether the finalizer belongs to this controller or to ARC's.
+func isOurs(finalizer string) bool {
+	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
+}
+
+func (c *Controller) newWorld(p *pass, pod *corev1.Pod) *world {
+	w := &world{pass: p, EphemeralRunner: p.Object, pod: pod}
+	m := p.Memory
 	var registered int
-	p.provisioning, registered = c.launcher.Last(p.key)
-	if m.Launch.TakeAsked() {
-		m.RunnerID = 0
+	w.launched, registered = m.launch.Launched()
+	if m.launch.TakeAsked() {
+		m.runnerID = 0
 	}
-	p.outcome = m.See(runner, pod, c.removedPods.take(runner, pod, &m.Pod), now)
-	m.measure(p, now)
+	w.outcome = m.see(p.Object, pod, c.gone.takePod(p.Object, pod, &m.pod), p.Now)
+	m.measure(w)
 	if registered != 0 {
-		m.RunnerID = registered
+		m.runnerID = registered
 	}
-	return p
+	return w
 }
 
 // readPod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale cache would
 // cost a job.
-func (c *Controller) readPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, m *memory.Memory) (*corev1.Pod, error) {
-	pod, err := launch.OwnPod(ctx, c.options.Client, runner)
+func (c *Controller) readPod(ctx context.Context, p *pass) (*corev1.Pod, error) {
+	pod, err := launch.OwnPod(ctx, c.options.Client, p.Object)
 	switch {
 	case err != nil:
 		return nil, err
-	case pod == nil && m.MissesPod(runner):
-		return c.missedPod(ctx, runner)
-	case pod != nil && needsLivePod(runner, pod, m.APIServerTime(pod, c.options.Clock.Now())):
+	case pod == nil && p.Memory.missesPod(p.Object):
+		return c.missedPod(ctx, p.Object)
+	case pod != nil && needsLivePod(p.Object, pod, p.Memory.apiServerTime(pod, p.Now)):
 		return kube.LivePod(ctx, c.options.Client, pod)
 	default:
 		return pod, nil
@@ -79,37 +175,221 @@ func (c *Controller) missedPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	return nil, nil
 }
 
-// observe gathers what a decision depends on.
-func (c *Controller) observe(p *pass) *rules.World {
-	m, now := p.memory, c.options.Clock.Now()
-	o := &rules.World{
-		Runner: p.EphemeralRunner, Pod: p.outcome, Now: now,
-		Attempt: m.Attempt, RunnerID: m.RunnerID, PodEnding: m.Pod.Ending,
-		HadPod: m.HadPod(&p.Status), PodDueAt: m.PodDueAt(p.EphemeralRunner, p.pod, now),
-		Provisioning: p.provisioning, Removal: c.removal(p),
+// see notes what a pass sees for the first time, and returns the state of the pod, which may be nil. removed is the pod as it was when it was
+// removed, nil if there is a pod or that is not known.
+func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time) rules.Outcome {
+	status := &runner.Status
+	if removed != nil && !rules.FailureNoted(status, removed.UID) {
+		m.pod.see(removed, now)
+		m.Attempt.SeeEnd(status, rules.OutcomeOf(removed, now), now)
+		m.pod.seeEnding(removed, status, false)
 	}
-	if p.pod != nil {
-		o.EndDueAt = mark.PodDueToEnd(&p.Status)
-		if c.reports.Defers(p.EphemeralRunner, now.Sub(m.StartedAt)) {
-			o.DeferredUntil = mark.RecheckAt(p.EphemeralRunner, now)
+	m.pod.see(pod, now)
+	m.seeStart(runner, pod, now)
+	serverTime := m.apiServerTime(pod, now)
+	seen := rules.OutcomeOf(pod, serverTime)
+	if pod == nil || !rules.FailureNoted(status, pod.UID) {
+		m.Attempt.SeeEnd(status, seen, now)
+	}
+	if pod != nil {
+		m.pod.seeEnding(pod, status, podstatus.Stuck(pod, serverTime))
+	} else {
+		m.seeGone(status)
+	}
+	if !runner.DeletionTimestamp.IsZero() {
+		m.launch.Abandon()
+		m.Deletion.See(seen.Phase == podstatus.Running, pod == nil || m.pod.passedOver(), now)
+	}
+	return seen
+}
+
+// seeStart notes what the pod says about the start of the present attempt, unless the failure of that pod is already noted.
+func (m *memory) seeStart(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) {
+	if pod == nil || rules.FailureNoted(&runner.Status, pod.UID) || m.isBehind(runner) {
+		return
+	}
+	// A pod without the annotation is ARC's, which writes the status before it creates the pod.
+	m.runnerID = launch.RunnerIDOf(pod, cmp.Or(m.runnerID, runner.Status.RunnerID))
+	m.Attempt.SeeStart(pod, now)
+}
+
+// isBehind reports whether the cache shows an older runner than the one whose status was written last.
+func (m *memory) isBehind(runner *v1alpha1.EphemeralRunner) bool {
+	return kube.IsStale(runner, m.writtenVersion)
+}
+
+// see notes which pod exists, and since when it is being deleted.
+func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
+	if pod != nil && l.uid != pod.UID {
+		*l = lastPod{uid: pod.UID}
+	}
+	if pod == nil || pod.DeletionTimestamp == nil {
+		l.deletingAt = time.Time{}
+		return
+	}
+	kube.SetIfZero(&l.deletingAt, now)
+}
+
+// seeEnding remembers what ends the pod, unless the end of the job was reported before. It forgets an eviction that was withdrawn.
+func (l *lastPod) seeEnding(pod *corev1.Pod, status *v1alpha1.EphemeralRunnerStatus, nodeSilent bool) {
+	seen := podstatus.EndingOf(pod, v1alpha1.RunnerContainerName, podstatus.Seen{NodeSilent: nodeSilent, DeletedByUs: l.deleted})
+	switch {
+	case status.JobCompleted() && !reportedAfter(status, seen):
+	case seen.Cause == "" && podstatus.Runs(pod, v1alpha1.RunnerContainerName):
+		l.ending = podstatus.Ending{}
+	case seen.Clearer(l.ending):
+		l.ending = seen
+	}
+}
+
+// seeGone remembers that the pod vanished while its job ran, if a pass has seen it run or it was goneUnseen.
+func (m *memory) seeGone(status *v1alpha1.EphemeralRunnerStatus) {
+	vanished := m.pod.uid != "" && !m.pod.deleted && m.Attempt.Ending == podstatus.Missing && !status.JobCompleted()
+	if (vanished || m.goneUnseen(status)) && rules.UnseenEnding.Clearer(m.pod.ending) {
+		m.pod.ending = rules.UnseenEnding
+	}
+}
+
+// reportedAfter reports whether the end of the job was reported after the first sign of the pod's end, as far as it is dated. What
+// comes from outside is rarely undated, and then only at the end of the pod.
+func reportedAfter(status *v1alpha1.EphemeralRunnerStatus, ending podstatus.Ending) bool {
+	dated := ending.Cause != "" && status.FinishedAt != nil && (ending.Outside || !ending.At.IsZero())
+	return dated && !status.FinishedAt.Time.Before(ending.At)
+}
+
+// passedOver reports whether a runner that is being deleted need not wait until the cache shows no pod.
+func (l *lastPod) passedOver() bool { return l.left || l.removed }
+
+// hadPod reports whether a pod of the present attempt has been seen.
+func (m *memory) hadPod(status *v1alpha1.EphemeralRunnerStatus) bool {
+	return m.pod.uid != "" && !rules.FailureNoted(status, m.pod.uid)
+}
+
+// goneUnseen reports whether this manager has found the runner with a canceled job and, if there is none, never with a pod. The pod of
+// a job that a person cancels exits with 0 and stays until a manager deletes it, with the runner; so something else took the pod
+// while no manager led, as a node drain does that moves the manager, too.
+func (m *memory) goneUnseen(status *v1alpha1.EphemeralRunnerStatus) bool {
+	return m.inherited && m.pod.uid == "" && !m.launch.WasAsked() && rules.GivenUp(status.JobResult)
+}
+
+// missesPod reports whether, according to the cache, a runner at work has lost its pod without this manager having deleted
+// it. Runners and pods arrive on separate watches, so a manager that has just become the leader may see one before the other.
+// A pod that has lost the label by which the cache selects is never in it. A runner that is being deleted is also at work if
+// GitHub says so.
+func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
+	status := &runner.Status
+	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() || m.busy && !runner.DeletionTimestamp.IsZero()
+	if !atWork || status.Done() || status.JobCompleted() && !m.goneUnseen(status) {
+		return false
+	}
+	return m.ExitedAt.IsZero() && !m.pod.left && !m.pod.deleted
+}
+
+// apiServerTime estimates the API server's current time from the pod's deletionTimestamp; it returns now if the pod isn't
+// being deleted. By the API server's clock the deletion began at deletionTimestamp minus the grace period; by ours it was
+// first seen at pod.deletingAt. Our clock may be wrong or be adjusted, and that must not cost a busy runner, whose pod may
+// have an hour to end, its job.
+func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
+	if pod == nil || pod.DeletionTimestamp == nil {
+		return now
+	}
+	deletingAt := now
+	if m.pod.uid == pod.UID && !m.pod.deletingAt.IsZero() {
+		deletingAt = m.pod.deletingAt
+	}
+	return pod.DeletionTimestamp.Add(now.Sub(deletingAt) - kube.GracePeriod(pod))
+}
+
+// podDueAt returns the deadline, by our clock, for an ended pod to disappear: PendingTimeout after its deletion or after its
+// failure was noted, and no earlier than the end of its grace period plus podstatus.StuckAfter. It returns zero for a pod that isn't
+// being deleted. By the time a failure is noted, the deletion may have lasted for long, or the cache may still show a pod
+// that was force-deleted a moment ago. A failure dated later than now was noted by another clock and is ignored.
+func (m *memory) podDueAt(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) time.Time {
+	if pod == nil || pod.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	start := m.pod.deletingAt
+	if at, found := rules.Noted(&runner.Status, string(pod.UID)); found && !at.After(now) {
+		start = at.Time
+	}
+	return kube.LaterOf(start.Add(rules.PendingTimeout(runner)), m.pod.deletingAt.Add(kube.GracePeriod(pod)+podstatus.StuckAfter))
+}
+
+// newAttempt forgets what was seen of the attempt that failed, and its registration if that is gone too.
+func (m *memory) newAttempt(reregister bool) {
+	m.Attempt = rules.Attempt{}
+	if reregister {
+		m.runnerID, m.secretDeleted = 0, false
+	}
+}
+
+// clockSkew is how far the API server's clock, which dates objects, may differ from ours.
+const clockSkew = time.Minute
+
+// unregistered reports whether GitHub can't have a registration: nobody has requested one since the runner was created. It is
+// false for a runner that another manager may have seen; began is when this one took over.
+func (m *memory) unregistered(runner *v1alpha1.EphemeralRunner, began time.Time) bool {
+	return m.runnerID == 0 && !m.launch.WasAsked() && !m.inherited && runner.CreationTimestamp.After(began.Add(clockSkew))
+}
+
+// mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub mentioned
+// one.
+func (m *memory) mayHaveJob(status *v1alpha1.EphemeralRunnerStatus) bool {
+	return status.JobRunning() || m.busy || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)
+}
+
+// hadItsJob reports whether the registration has had its one job. A report of the job's end may be late and belong to an earlier
+// registration of the same name, so it counts only if there was none: no attempt has ended, and either no other manager can
+// have registered the runner, or this one found it with a pod and has requested no registration itself.
+func (m *memory) hadItsJob(status *v1alpha1.EphemeralRunnerStatus) bool {
+	alone := !m.inherited || m.hadPod(status) && !m.launch.WasAsked()
+	return status.JobCompleted() && rules.AttemptsNoted(status) == 0 && alone
+}
+
+// diedSilently reports whether the runner ended without exiting with 0, or lost its pod to somebody else. It then had no chance to
+// tell GitHub, which may keep its record for a day even though the job has ended.
+func (m *memory) diedSilently(status *v1alpha1.EphemeralRunnerStatus, pod rules.Outcome) bool {
+	switch {
+	case m.Attempt.Ending == podstatus.Succeeded || status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
+		return false
+	case m.Attempt.Ending != podstatus.Missing || status.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
+		return true
+	default:
+		return pod.Phase == podstatus.Missing && m.pod.uid != "" && !m.pod.deleted
+	}
+}
+
+// plannable returns what a decision about a living runner depends on.
+func (c *Controller) plannable(w *world) *rules.World {
+	m, now := w.Memory, w.Now
+	o := &rules.World{
+		Runner: w.EphemeralRunner, Pod: w.outcome, Now: now,
+		Attempt: m.Attempt, RunnerID: m.runnerID, PodEnding: m.pod.ending,
+		HadPod: m.hadPod(&w.Status), PodDueAt: m.podDueAt(w.EphemeralRunner, w.pod, now),
+		Provisioning: w.launched, Removal: w.removal(),
+	}
+	if w.pod != nil {
+		o.EndDueAt = mark.PodDueToEnd(&w.Status)
+		if c.reports.Defers(w.EphemeralRunner, now.Sub(m.StartedAt)) {
+			o.DeferredUntil = mark.RecheckAt(w.EphemeralRunner, now)
 		}
-		o.FailureNoted = rules.FailureNoted(&p.Status, m.Pod.UID)
-		o.Bound = p.pod.Spec.NodeName != ""
-		o.StartableAt = startableSince(p.pod, o.Provisioning)
-		o.DeletionDueAt, o.Finalizers = terminationOf(p.pod)
+		o.FailureNoted = rules.FailureNoted(&w.Status, m.pod.uid)
+		o.Bound = w.pod.Spec.NodeName != ""
+		o.StartableAt = startableSince(w.pod, o.Provisioning)
+		o.DeletionDueAt, o.Finalizers = terminationOf(w.pod)
 	}
 	if o.HadPod {
-		o.Pod.Outside, o.Pod.Fault = m.Pod.Ending.Outside, m.Pod.Ending.Fault
+		o.Pod.Outside, o.Pod.Fault = m.pod.ending.Outside, m.pod.ending.Fault
 	}
 	if o.Pod.Outside && o.Pod.Reason == "" {
-		o.Pod.Reason, o.Pod.Message = v1alpha1.ReasonPodLost, m.Pod.Ending.Message
+		o.Pod.Reason, o.Pod.Message = v1alpha1.ReasonPodLost, m.pod.ending.Message
 	}
 	return o
 }
 
 // startableSince returns podstatus.StartableSince by our own clock if the pod was created by the last launch: the API server's clock may
 // differ from ours by more than a pod may take to start.
-func startableSince(pod *corev1.Pod, launched calls.Progress) time.Time {
+func startableSince(pod *corev1.Pod, launched rules.Progress) time.Time {
 	started := podstatus.StartableSince(pod)
 	if !launched.Known || launched.Running {
 		return started
@@ -126,98 +406,19 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	return pod.DeletionTimestamp.Time, pod.Finalizers
 }
 
-// observeFinalizing gathers what a finalization depends on.
-func (c *Controller) observeFinalizing(p *pass) *rules.Leaving {
-	m, now, removal := p.memory, c.options.Clock.Now(), c.removal(p)
-	if c.verdict(p) == registrations.Removed {
-		removal = calls.Progress{Known: true} // at its set's request
-	}
-	pod := p.outcome
-	if m.Pod.PassedOver() {
-		pod.Phase = podstatus.Missing
-	}
-	status := &p.Status
-	return &rules.Leaving{
-		Pod: pod, Bound: p.pod != nil && p.pod.Spec.NodeName != "", MayHaveJob: m.MayHaveJob(status),
-		Completed:  m.HadItsJob(status) && !m.DiedSilently(status, p.outcome),
-		Registered: !m.Unregistered(p.EphemeralRunner, c.beganAt), Provisioning: p.provisioning.Running,
-		Unseen: p.provisioning.Succeeded() && !m.HadPod(status) &&
-			now.Before(p.provisioning.FinishedAt.Add(rules.UnseenFinalizingTimeout)),
-		Removal: removal, PodDueAt: m.PodDueAt(p.EphemeralRunner, p.pod, now), Deletion: m.Deletion, Now: now,
-		KeptReported: status.Done() && status.Reason == v1alpha1.ReasonPodTerminating,
-	}
-}
-
 // removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
 // removal, except while a runner with a job is alive: the 404 may have come from a proxy or gateway in front of GitHub, and
 // would cost the job. That is decided when the answer is used, because the job may have been reported since GitHub was asked.
-func (c *Controller) removal(p *pass) calls.Progress {
-	last := c.deregistrar.Last(p.key)
-	lives := p.pod != nil && !p.outcome.Over()
-	if last.Failure == nil || last.Failure.Kind != calls.NotFound || lives && p.memory.MayHaveJob(&p.Status) {
+func (w *world) removal() rules.Progress {
+	last := w.Memory.launch.Removal()
+	lives := w.pod != nil && !w.outcome.Over()
+	if last.Failure == nil || last.Failure.Kind != rules.NotFound || lives && w.Memory.mayHaveJob(&w.Status) {
 		return last
 	}
-	return calls.Progress{Known: true, FinishedAt: last.FinishedAt}
+	return rules.Progress{Known: true, FinishedAt: last.FinishedAt}
 }
 
 // verdict returns what the runner's set has found out about its registration.
-func (c *Controller) verdict(p *pass) registrations.Answer {
-	return c.options.Verdicts.Of(registrations.Registration{Runner: p.UID, ID: p.memory.RunnerID})
+func (c *Controller) verdict(w *world) registrations.Answer {
+	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
 }
-
-// runnerSet returns the set that controls a runner, nil if none that lives does. What the cache lacks may just be late, so the API server
-// is asked before a runner is called abandoned.
-func (c *Controller) runnerSet(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*v1alpha1.EphemeralRunnerSet, error) {
-	for _, reader := range []client.Reader{c.options.Client, c.options.Reader} {
-		set := &v1alpha1.EphemeralRunnerSet{}
-		found, err := kube.ReadController(ctx, reader, runner, "EphemeralRunnerSet", set, client.UnsafeDisableDeepCopy)
-		switch {
-		case err != nil:
-			return nil, err
-		case found:
-			return set, nil
-		}
-	}
-	return nil, nil
-}
-
-// uncountedRecheck is when to look again at a runner that its set doesn't count, or has no room for. A set that doesn't is restored in a
-// second, or deleted with its runners in half a minute.
-const uncountedRecheck = 5 * time.Second
-
-// uncounted returns why a runner may not get a registration and a pod yet, nil if it may: its set belongs to an AutoscalingRunnerSet, which
-// decides how many runners there are, and has room for this one. A set creates no more than it has room for; others may.
-func (c *Controller) uncounted(ctx context.Context, p *pass) (*calls.Failure, error) {
-	set := p.runnerSet
-	origin, err := c.origin(ctx, set)
-	switch {
-	case err != nil:
-		return nil, err
-	case origin == nil:
-		return errSetOwnerless, nil
-	}
-	most := origin.Spec.EffectiveMaxRunners()
-	if set.Spec.MaxRunners != nil {
-		most = min(most, *set.Spec.MaxRunners)
-	}
-	if c.options.Admit != nil && !c.options.Admit(set.UID, p.key.NamespacedName, most) {
-		return errNoRoom, nil
-	}
-	return nil, nil
-}
-
-// origin returns the AutoscalingRunnerSet that a set belongs to, nil if none that lives.
-func (c *Controller) origin(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (*v1alpha1.AutoscalingRunnerSet, error) {
-	origin := &v1alpha1.AutoscalingRunnerSet{}
-	found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin, client.UnsafeDisableDeepCopy)
-	if err != nil || !found {
-		return nil, err
-	}
-	return origin, nil
-}
-
-// Why a runner waits that its set doesn't count.
-var (
-	errSetOwnerless = &calls.Failure{Reason: v1alpha1.ReasonOwnerless, Message: "its EphemeralRunnerSet belongs to no AutoscalingRunnerSet; the manager takes the set back, or removes it"}
-	errNoRoom       = &calls.Failure{Reason: v1alpha1.ReasonMaxRunnersReached, Message: "its EphemeralRunnerSet has as many runners as maxRunners allows, without this one; those that nobody needs are removed"}
-)

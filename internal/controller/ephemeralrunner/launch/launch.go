@@ -1,5 +1,5 @@
-// Package launch registers a runner, and creates its Secret and its pod, in the pool. It alone knows JIT configs, whose a Secret is, and
-// what is in a runner's pod.
+// Package launch asks GitHub about one runner, in the pool: it registers the runner and creates its Secret and its pod, and it has the
+// registration removed. It alone knows JIT configs, whose a Secret is, and what is in a runner's pod.
 //
 // A JIT config is good for one start of the runner container, so one whose container may have started is never given to a second pod.
 // Nothing is created for a runner after its Memory is told to Abandon it.
@@ -8,7 +8,7 @@ package launch
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,14 +22,26 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // writeTimeout bounds a request to the API server that is sent from the pool.
 const writeTimeout = 30 * time.Second
+
+// GitHub is the part of the Actions service that is asked about one runner.
+type GitHub interface {
+	// GenerateJITConfig registers a runner. It fails with actions.ErrRunnerExists if the name is taken.
+	GenerateJITConfig(ctx context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error)
+	// GetRunnerByName fails with actions.ErrRunnerNotFound if GitHub has no runner of that name.
+	GetRunnerByName(ctx context.Context, name string) (*actions.RunnerReference, error)
+	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if GitHub no longer has the
+	// runner, but fails with actions.ErrRunnerNotFound if that answer may have come from a proxy or gateway in between.
+	RemoveRunner(ctx context.Context, id int) error
+}
 
 // jitSeconds has no scale set in its labels: what slows it down is GitHub, or its limits for the whole organization.
 var jitSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -47,36 +59,33 @@ type Options struct {
 	Client client.Client
 	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
-	GitHub func(context.Context, credentials.Reference) (calls.GitHub, error)
+	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	Pool   *pool.Pool
 	Clock  clock.PassiveClock
 	// Version is the manager's. Every runner sends it to GitHub as part of its user agent.
 	Version string
-	// Wake is called at the end of each launch.
-	Wake func(calls.Key)
+	// Wake is called with the runner's name at the end of each call.
+	Wake func(types.NamespacedName)
+	// Counted reports whether the runner belongs to a set that an AutoscalingRunnerSet owns. Whatever the status of any other says, and
+	// whatever GitHub has under its name, may be a runner's that works in another cluster.
+	Counted func(context.Context, *v1alpha1.EphemeralRunner) (bool, error)
 	// Created is called with each pod that was created. What it does must not fail the launch.
 	Created func(context.Context, *corev1.Pod)
 }
 
-// Launcher starts launches and knows how far they are. Safe for concurrent use.
-type Launcher struct {
-	options  Options
-	launches *pool.Calls[calls.Key, int]
-}
+// Launcher makes the calls about runners. What becomes of them is in each runner's Memory. Safe for concurrent use.
+type Launcher struct{ options Options }
 
 // New returns a Launcher.
-func New(options Options) *Launcher {
-	return &Launcher{options: options, launches: pool.NewCalls[calls.Key, int](options.Pool, options.Clock, options.Wake)}
-}
+func New(options Options) *Launcher { return &Launcher{options} }
 
-// Start registers the runner and creates its Secret and pod, in the pool; it does nothing while that is under way. reuse is the id of a
+// Launch registers the runner and creates its Secret and pod, in the pool; it does nothing while that is under way. reuse is the id of a
 // registration whose JIT config is unused, 0 if none is known: it is taken from the Secret if it is there. The runner must not change.
-func (l *Launcher) Start(runner *v1alpha1.EphemeralRunner, reuse int, memory *Memory) {
-	l.launches.Go(calls.GroupOf(runner), calls.KeyOf(runner), func(ctx context.Context) (int, error) {
+func (l *Launcher) Launch(runner *v1alpha1.EphemeralRunner, reuse int, memory *Memory) {
+	start(l, &memory.launch, runner, func(ctx context.Context) (int, error) {
 		if memory.abandoned.Load() {
 			return 0, errAbandoned
 		}
-		ctx = calls.WithLogger(ctx, runner)
 		registered, err := l.register(ctx, memory, runner, reuse)
 		if err != nil {
 			return 0, err
@@ -94,14 +103,64 @@ func (l *Launcher) Start(runner *v1alpha1.EphemeralRunner, reuse int, memory *Me
 	})
 }
 
-// Last returns how far the runner's last launch is, and the id of the registration that it has brought, 0 if none.
-func (l *Launcher) Last(key calls.Key) (progress calls.Progress, runnerID int) {
-	call, known := l.launches.Last(key)
-	return calls.ProgressOf(call, known), call.Result
+// registration is a runner's id on GitHub and its JIT config.
+type registration struct {
+	id     int
+	config string
+	stored bool // the Secret has it already
 }
 
-// Forget forgets the runner's last launch.
-func (l *Launcher) Forget(key calls.Key) { l.launches.Forget(key) }
+// register returns a registration whose JIT config was never used, or the registration that the runner's pod already uses.
+func (l *Launcher) register(ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, reuse int) (*registration, error) {
+	if reuse != 0 {
+		if unused, err := l.unusedRegistration(ctx, memory, runner, reuse); err != nil || unused != nil {
+			return unused, err
+		}
+	}
+	github, err := l.options.GitHub(ctx, credentials.ForEphemeralRunner(runner))
+	if err != nil {
+		return nil, notRegistered(err)
+	}
+	memory.asked.Store(true)
+	memory.askedSinceLastPass.Store(true)
+	config, err := l.generate(ctx, github, runner)
+	if errors.Is(err, actions.ErrRunnerExists) {
+		if used, err := l.resolveConflict(ctx, github, runner, err); err != nil || used != nil {
+			return used, err
+		}
+		config, err = l.generate(ctx, github, runner)
+	}
+	if err != nil {
+		return nil, notRegistered(err)
+	}
+	return &registration{id: config.Runner.ID, config: config.EncodedJITConfig}, nil
+}
+
+// generate asks GitHub for a registration, and measures how long the answer takes.
+func (l *Launcher) generate(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*actions.JITConfig, error) {
+	asked := l.options.Clock.Now()
+	defer func() { jitSeconds.Observe(l.options.Clock.Since(asked).Seconds()) }()
+	return github.GenerateJITConfig(ctx, runner.Spec.RunnerScaleSetID, actions.JITConfigRequest{
+		Name: runner.Name, WorkFolder: workFolder(&runner.Spec.PodSpec),
+	})
+}
+
+// workFolder returns the runner's work folder: its container's working directory, empty if the user gave none.
+func workFolder(spec *corev1.PodSpec) string {
+	if container := kube.Container(spec, v1alpha1.RunnerContainerName); container != nil {
+		return container.WorkingDir
+	}
+	return ""
+}
+
+// start makes a call on behalf of the runner's scale set, with the same log values that controller-runtime and the controller give to a pass.
+func start[R any](l *Launcher, last *pool.Last[R], runner *v1alpha1.EphemeralRunner, call func(context.Context) (R, error)) {
+	set := kube.ScaleSetOf(runner)
+	last.Go(l.options.Pool, l.options.Clock, set.String(), func(ctx context.Context) (R, error) {
+		values := append(LogValues(runner), "namespace", runner.Namespace, "name", runner.Name)
+		return call(kube.WithScaleSetLogger(ctx, set, values...))
+	}, func() { l.options.Wake(client.ObjectKeyFromObject(runner)) })
+}
 
 // Memory is the part of a runner's memory that is shared with its calls in the pool. A call under way keeps it even
 // if the runner is forgotten in the meantime. The zero value is that of a new runner. Safe for concurrent use.
@@ -109,6 +168,9 @@ type Memory struct {
 	abandoned          atomic.Bool // no Secret or Pod may follow a registration that is under way
 	asked              atomic.Bool // this manager has asked GitHub for a registration
 	askedSinceLastPass atomic.Bool // so the registration known before is void
+
+	launch  pool.Last[int] // its result is the id of the registration that it has brought, 0 if none
+	removal pool.Last[struct{}]
 
 	mu       sync.Mutex
 	secret   types.UID     // UID of the Secret that is known to be the runner's, empty if none is
@@ -127,101 +189,92 @@ func (m *Memory) WasAsked() bool { return m.asked.Load() }
 // TakeAsked reports, once, that GitHub was asked for a registration since the last pass.
 func (m *Memory) TakeAsked() bool { return m.askedSinceLastPass.Swap(false) }
 
+// Launched returns how far the last launch is, and the id of the registration that it has brought, 0 if none.
+func (m *Memory) Launched() (progress rules.Progress, runnerID int) {
+	call, known := m.launch.Get()
+	return progressOf(call, known), call.Result
+}
+
+// Removal returns how far the last removal of the registration is.
+func (m *Memory) Removal() rules.Progress { return progressOf(m.removal.Get()) }
+
+// ForgetCalls forgets the last launch and the last removal: they belong to an attempt that has ended.
+func (m *Memory) ForgetCalls() {
+	m.launch.Forget()
+	m.removal.Forget()
+}
+
+// noteSecret remembers the UID of the runner's Secret, empty if it is not known or there is none.
+func (m *Memory) noteSecret(secret types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.secret, m.unstored = secret, nil
+}
+
+// knownSecret returns the UID of the runner's Secret, empty if it is not known.
+func (m *Memory) knownSecret() types.UID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.secret
+}
+
+// keepUnstored remembers a registration for which no Secret could be created. No pod is created without a Secret, so the JIT
+// config remains unused, and each new registration would cost four calls to GitHub.
+func (m *Memory) keepUnstored(registered *registration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unstored = registered
+}
+
+// unstoredWith returns the registration with that id if no Secret could be created for it, otherwise nil.
+func (m *Memory) unstoredWith(id int) *registration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unstored == nil || m.unstored.id != id {
+		return nil
+	}
+	return m.unstored
+}
+
+// progressOf returns the state of a call in the pool; known says whether there was one.
+func progressOf[R any](call pool.Call[R], known bool) rules.Progress {
+	p := rules.Progress{Known: known, Running: call.Running(), FinishedAt: call.Finished}
+	if call.Err == nil || p.Running {
+		return p
+	}
+	if !errors.As(call.Err, &p.Failure) {
+		p.Failure = &rules.Failure{Reason: "CallFailed", Message: call.Err.Error()}
+	}
+	longest := rules.MaxRetryAfter
+	if p.Failure.Kind == rules.Away {
+		longest = rules.MaxAwayRetryAfter
+	}
+	p.RetryAt = call.Finished.Add(reconcile.Backoff(rules.MinRetryAfter, longest, call.Failures))
+	if p.Busy() {
+		p.RetryAt = call.Finished.Add(rules.BusyRetryAfter)
+	}
+	p.RetryAt = kube.LaterOf(p.RetryAt, p.Failure.AllowedAt)
+	return p
+}
+
 // errAbandoned ends the launch of a runner that is being deleted. Only its finalization reads it.
-var errAbandoned = &calls.Failure{Kind: calls.Closed, Reason: "Deleted", Message: "the runner is being deleted"}
+var errAbandoned = &rules.Failure{Kind: rules.Closed, Reason: "Deleted", Message: "the runner is being deleted"}
 
 // errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be created there any more.
-var errNamespaceClosed = &calls.Failure{Kind: calls.Closed, Reason: "NamespaceTerminating", Message: "the namespace is being deleted"}
+var errNamespaceClosed = &rules.Failure{Kind: rules.Closed, Reason: "NamespaceTerminating", Message: "the namespace is being deleted"}
 
-// registration is a runner's id on GitHub and its JIT config.
-type registration struct {
-	id     int
-	config string
-	stored bool // the Secret has it already
+// LogValues returns the log values of a runner's job, nil if it has no job.
+func LogValues(runner *v1alpha1.EphemeralRunner) []any {
+	if !runner.Status.HadJob() {
+		return nil
+	}
+	return []any{"jobID", JobID(&runner.Status)}
 }
 
-// register returns a registration whose JIT config was never used, or the registration that the runner's pod already uses.
-func (l *Launcher) register(ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, reuse int) (*registration, error) {
-	if reuse != 0 {
-		if unused, err := l.unusedRegistration(ctx, memory, runner, reuse); err != nil || unused != nil {
-			return unused, err
-		}
+// JobID returns GitHub's id of the job, or the number of its request if the server sends no id.
+func JobID(status *v1alpha1.EphemeralRunnerStatus) string {
+	if status.JobID == "" && status.JobRequestID != 0 {
+		return strconv.FormatInt(status.JobRequestID, 10)
 	}
-	github, err := l.options.GitHub(ctx, credentials.ForEphemeralRunner(runner))
-	if err != nil {
-		return nil, calls.NotRegistered(err)
-	}
-	memory.asked.Store(true)
-	memory.askedSinceLastPass.Store(true)
-	config, err := l.generate(ctx, github, runner)
-	if errors.Is(err, actions.ErrRunnerExists) {
-		if used, err := l.resolveConflict(ctx, github, runner, err); err != nil || used != nil {
-			return used, err
-		}
-		config, err = l.generate(ctx, github, runner)
-	}
-	if err != nil {
-		return nil, calls.NotRegistered(err)
-	}
-	return &registration{id: config.Runner.ID, config: config.EncodedJITConfig}, nil
-}
-
-// generate asks GitHub for a registration, and measures how long the answer takes.
-func (l *Launcher) generate(ctx context.Context, github calls.GitHub, runner *v1alpha1.EphemeralRunner) (*actions.JITConfig, error) {
-	asked := l.options.Clock.Now()
-	defer func() { jitSeconds.Observe(l.options.Clock.Since(asked).Seconds()) }()
-	return github.GenerateJITConfig(ctx, runner.Spec.RunnerScaleSetID, actions.JITConfigRequest{
-		Name: runner.Name, WorkFolder: workFolder(&runner.Spec.PodSpec),
-	})
-}
-
-// workFolder returns the runner's work folder: its container's working directory, empty if the user gave none.
-func workFolder(spec *corev1.PodSpec) string {
-	if container := kube.Container(spec, v1alpha1.RunnerContainerName); container != nil {
-		return container.WorkingDir
-	}
-	return ""
-}
-
-// resolveConflict frees a name that is taken, or returns the registration that the runner's pod uses. Usually the runner
-// itself has the name: the answer to an earlier call was lost, or the manager was restarted. Its Secret may exist, but only
-// GitHub can tell whether a container has started with it. If GitHub agrees to remove the registration, it has no job; if
-// GitHub refuses, its job has lost the pod.
-func (l *Launcher) resolveConflict(ctx context.Context, github calls.GitHub, runner *v1alpha1.EphemeralRunner, taken error) (*registration, error) {
-	holder, err := github.GetRunnerByName(ctx, runner.Name)
-	switch {
-	case errors.Is(err, actions.ErrRunnerNotFound):
-		return nil, &calls.Failure{Reason: v1alpha1.ReasonRunnerNameTaken, Message: fmt.Sprintf(
-			"%v, yet GitHub finds no runner named %s: trying again", taken, runner.Name)}
-	case err != nil:
-		return nil, calls.NotRegistered(err)
-	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
-		return nil, &calls.Failure{Kind: calls.NameTaken, Reason: v1alpha1.ReasonRunnerNameTaken, Message: fmt.Sprintf(
-			"runner %s exists on GitHub in scale set %d: another runner takes this one's place", runner.Name, holder.RunnerScaleSetID)}
-	}
-	if used, err := l.usedRegistration(ctx, runner, holder.ID); err != nil || used != nil {
-		return used, err
-	}
-	err = github.RemoveRunner(ctx, holder.ID)
-	if errors.Is(err, actions.ErrRunnerNotFound) {
-		return nil, nil // no pod could have a job; asking for a registration shows whether the name is free
-	}
-	return nil, calls.NotRemoved(err)
-}
-
-// usedRegistration returns the registration with that id if the runner's pod was created with it, otherwise nil. It asks the
-// API server: a stale cache does not show a pod that another manager created just before it stopped, and that pod may have a
-// job by now.
-func (l *Launcher) usedRegistration(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) (*registration, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	pod, err := OwnPod(ctx, l.options.Reader, runner)
-	switch {
-	case err != nil:
-		return nil, podUnreadable(runner, err)
-	case pod == nil || pod.DeletionTimestamp != nil || RunnerIDOf(pod, id) != id:
-		return nil, nil
-	default:
-		return &registration{id: id, stored: true}, nil
-	}
+	return status.JobID
 }

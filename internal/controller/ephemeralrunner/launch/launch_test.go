@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
@@ -167,7 +167,7 @@ func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := l.checkExistingPod(t.Context(), runner)
-	if refusal, ok := errors.AsType[*calls.Failure](err); !ok || refusal.Kind != calls.Temporary {
+	if refusal, ok := errors.AsType[*rules.Failure](err); !ok || refusal.Kind != rules.Temporary {
 		t.Errorf("own pod that is being deleted: %v, want to wait", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -155,7 +155,7 @@ func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[stri
 		v1alpha1.AnnotationJobWorkflow:   workflow,
 		v1alpha1.AnnotationJobRef:        ref,
 		v1alpha1.AnnotationJobRunID:      runID,
-		v1alpha1.AnnotationJobID:         calls.JobID(status),
+		v1alpha1.AnnotationJobID:         launch.JobID(status),
 		v1alpha1.AnnotationJobName:       status.JobDisplayName,
 		v1alpha1.AnnotationJobResult:     status.JobResult,
 	} {
@@ -166,7 +166,7 @@ func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[stri
 	for key, value := range map[string]string{
 		v1alpha1.LabelJobRepository: strings.Replace(status.JobRepositoryName, "/", "_", 1),
 		v1alpha1.LabelJobRunID:      runID,
-		v1alpha1.LabelJobID:         calls.JobID(status),
+		v1alpha1.LabelJobID:         launch.JobID(status),
 	} {
 		if value != "" && len(validation.IsValidLabelValue(value)) == 0 {
 			labels[key] = value

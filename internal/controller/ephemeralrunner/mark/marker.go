@@ -5,6 +5,7 @@ package mark
 import (
 	"context"
 	"encoding/json"
+	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
@@ -12,13 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/pool"
 )
 
 // The record of who wrote which field of a pod (managedFields) is more than a third of it. It makes each report of the pod's
@@ -106,4 +110,84 @@ func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, erro
 		metadata["managedFields"] = kube.ClearedManagedFields()
 	}
 	return json.Marshal(map[string]any{"metadata": metadata})
+}
+
+const (
+	// MaxWrites limits concurrent writes that only report something. The limit is approximate, since check and enter
+	// are not atomic. An API server that gets as many of these writes as it can take delivers its watches late: with 32 at
+	// once on two cores, the end of a pod was seen 5 s after the fact.
+	MaxWrites = 4
+	// MaxDelay is how long after the start of a runner container the reports that it runs, and which job, make way for
+	// everything else. After that they only wait for each other, because jobs that began together are overdue together, often
+	// when they end; after twice as long for nothing. A deferred report is reconsidered every one to two
+	// recheckPeriods: each time costs a pass of 0.1 ms, 70 ms of every second for 1,000 runners.
+	MaxDelay      = 10 * time.Second
+	recheckPeriod = time.Second
+)
+
+// Gate holds back writes that only report something while ended pods wait to be deleted, or while MaxWrites
+// passes are already writing. Safe for concurrent use.
+type Gate struct {
+	pool *pool.Pool
+
+	mu      sync.Mutex
+	ended   sets.Set[types.NamespacedName] // runners whose pods have ended and that have had no pass since
+	writing int                            // passes
+}
+
+// NewGate returns a gate that also holds back writes while calls of the runner's own set wait in the pool.
+func NewGate(pool *pool.Pool) *Gate {
+	return &Gate{pool: pool, ended: sets.New[types.NamespacedName]()}
+}
+
+// PodEnded notes that the runner's pod has ended and must still be deleted.
+func (g *Gate) PodEnded(runner types.NamespacedName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended.Insert(runner)
+}
+
+// Handled notes that a pass of the runner has ended.
+func (g *Gate) Handled(runner types.NamespacedName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended.Delete(runner)
+}
+
+// Enter counts a pass that writes, until leave is called. It never waits: see Defers.
+func (g *Gate) Enter() (leave func()) {
+	count := func(change int) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.writing += change
+	}
+	count(1)
+	return func() { count(-1) }
+}
+
+// Defers reports whether writes that only report something about a runner must wait, whose container started so long
+// ago. Calls that register and create runners, the deletion of ended pods and these writes compete for the API server.
+func (g *Gate) Defers(runner *v1alpha1.EphemeralRunner, up time.Duration) bool {
+	if up < MaxDelay && g.pool.Waiting(kube.ScaleSetOf(runner).String()) {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch full := g.writing >= MaxWrites; {
+	case up >= 2*MaxDelay:
+		return false
+	case up >= MaxDelay:
+		return full
+	default:
+		return full || g.ended.Len() > 0
+	}
+}
+
+// RecheckAt returns when to reconsider a deferred report of the runner. Runners that were started together come back
+// apart, so that some find the gate open at any time.
+func RecheckAt(runner *v1alpha1.EphemeralRunner, now time.Time) time.Time {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(runner.UID)) // never fails
+	spread := time.Duration(hash.Sum32()%1000) * recheckPeriod / 1000
+	return now.Add(recheckPeriod + spread)
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -126,9 +125,9 @@ type World struct {
 	// RunnerID is the runner's id on GitHub, 0 if not known.
 	RunnerID int
 	// Provisioning is the state of the last registration in this process.
-	Provisioning calls.Progress
+	Provisioning Progress
 	// Removal is the state of the last call to remove the registration.
-	Removal calls.Progress
+	Removal Progress
 	// EndDueAt is until when the pod of a completed job is expected to end.
 	EndDueAt time.Time
 	// DeferredUntil is until when writes that only report something must wait, zero if they need not.

@@ -3,7 +3,6 @@ package rules
 import (
 	"time"
 
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -77,7 +76,7 @@ type Leaving struct {
 	Registered   bool // GitHub may have a registration
 	Provisioning bool // a registration is under way; its pod may still be created
 	Unseen       bool // a pod was just created and has not been seen yet
-	Removal      calls.Progress
+	Removal      Progress
 	PodDueAt     time.Time // when the pod must be gone once it has ended, zero if it is not being deleted
 	KeptReported bool      // the status says that somebody keeps the pod
 	Now          time.Time

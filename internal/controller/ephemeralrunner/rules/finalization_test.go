@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -22,9 +21,9 @@ func finalizingOf(state podstatus.Phase, change ...func(*Leaving)) *Leaving {
 
 func lateBy(d time.Duration) func(*Leaving) { return func(o *Leaving) { o.Now = noon.Add(d) } }
 
-func refused(kind calls.Kind, due time.Duration) func(*Leaving) {
+func refused(kind Kind, due time.Duration) func(*Leaving) {
 	return func(o *Leaving) {
-		o.Removal = calls.Progress{Known: true, Failure: &calls.Failure{Kind: kind, Message: "no"}, RetryAt: noon.Add(due)}
+		o.Removal = Progress{Known: true, Failure: &Failure{Kind: kind, Message: "no"}, RetryAt: noon.Add(due)}
 	}
 }
 
@@ -44,8 +43,8 @@ func runFinalizationCases(t *testing.T, cases map[string]finalizationCase) {
 }
 
 var (
-	removedOnGitHub = func(o *Leaving) { o.Removal = calls.Progress{Known: true} }
-	beingRemoved    = func(o *Leaving) { o.Removal = calls.Progress{Known: true, Running: true} }
+	removedOnGitHub = func(o *Leaving) { o.Removal = Progress{Known: true} }
+	beingRemoved    = func(o *Leaving) { o.Removal = Progress{Known: true, Running: true} }
 	jobEnded        = func(o *Leaving) { o.MayHaveJob, o.Completed = true, true }
 )
 
@@ -71,15 +70,15 @@ func TestPlanFinalizationWithoutAPod(t *testing.T) {
 		"no pod, removed":       {finalizingOf(podstatus.Missing, removedOnGitHub), Finalization{DeleteChildren: true, RemoveFinalizers: true}},
 		"no pod, job completed": {finalizingOf(podstatus.Missing, jobEnded), Finalization{DeleteChildren: true, RemoveFinalizers: true}},
 		"no pod, GitHub away": {
-			finalizingOf(podstatus.Missing, refused(calls.Temporary, time.Second)),
+			finalizingOf(podstatus.Missing, refused(Temporary, time.Second)),
 			Finalization{DeleteChildren: true, RequeueAt: in(time.Second)},
 		},
 		"no pod, GitHub away for 5 min": {
-			finalizingOf(podstatus.Missing, refused(calls.Temporary, 6*time.Minute), lateBy(5*time.Minute)),
+			finalizingOf(podstatus.Missing, refused(Temporary, 6*time.Minute), lateBy(5*time.Minute)),
 			Finalization{DeleteChildren: true, RemoveFinalizers: true, LeftBehind: "no", RequeueAt: in(6 * time.Minute)},
 		},
 		"no pod, killed without an answer": {
-			finalizingOf(podstatus.Missing, refused(calls.Temporary, time.Second), forced),
+			finalizingOf(podstatus.Missing, refused(Temporary, time.Second), forced),
 			Finalization{DeleteChildren: true, RemoveFinalizers: true, LeftBehind: "no", RequeueAt: in(time.Second)},
 		},
 	})
@@ -105,18 +104,18 @@ func TestPlanFinalization(t *testing.T) {
 		"not started on its node":          {finalizingOf(podstatus.Pending), Finalization{Deregister: true, RequeueAt: in(AnswerTimeout)}},
 		"not started on its node, removed": {finalizingOf(podstatus.Pending, removedOnGitHub), Finalization{DeleteChildren: true}},
 		"not started, GitHub away for 5 min": {
-			finalizingOf(podstatus.Pending, refused(calls.Temporary, time.Second), lateBy(5*time.Minute)),
+			finalizingOf(podstatus.Pending, refused(Temporary, time.Second), lateBy(5*time.Minute)),
 			Finalization{Deregister: true, DeleteChildren: true, Forced: true},
 		},
 		"image can't be pulled":   {finalizingOf(podstatus.Blocked), Finalization{Deregister: true, RequeueAt: in(AnswerTimeout)}},
 		"ended before it started": {finalizingOf(podstatus.NeverStarted), Finalization{DeleteChildren: true, Deregister: true}},
 		"ended, busy before": {
-			finalizingOf(podstatus.Succeeded, job, refused(calls.Busy, calls.BusyRetryAfter), stoppedAfterAnswer),
+			finalizingOf(podstatus.Succeeded, job, refused(Busy, BusyRetryAfter), stoppedAfterAnswer),
 			Finalization{DeleteChildren: true, Deregister: true},
 		},
 		"ended, still busy": {
-			finalizingOf(podstatus.Succeeded, job, refused(calls.Busy, calls.BusyRetryAfter)),
-			Finalization{DeleteChildren: true, RequeueAt: in(calls.BusyRetryAfter)},
+			finalizingOf(podstatus.Succeeded, job, refused(Busy, BusyRetryAfter)),
+			Finalization{DeleteChildren: true, RequeueAt: in(BusyRetryAfter)},
 		},
 		"ended":               {finalizingOf(podstatus.Succeeded), Finalization{DeleteChildren: true, Deregister: true}},
 		"failed with a job":   {finalizingOf(podstatus.Failed, job), Finalization{DeleteChildren: true, Deregister: true}},
@@ -135,27 +134,27 @@ func TestPlanFinalization(t *testing.T) {
 		"ended, pod stays, said":         {finalizingOf(podstatus.Failed, jobEnded, terminating, late, reported), Finalization{DeleteChildren: true}},
 		"runs on, its pod being deleted": {finalizingOf(podstatus.Running, jobEnded, terminating, late), Finalization{DeleteChildren: true}},
 		"runs, busy": {
-			finalizingOf(podstatus.Running, refused(calls.Busy, calls.BusyRetryAfter)),
-			Finalization{ReportDraining: true, RequeueAt: in(calls.BusyRetryAfter)},
+			finalizingOf(podstatus.Running, refused(Busy, BusyRetryAfter)),
+			Finalization{ReportDraining: true, RequeueAt: in(BusyRetryAfter)},
 		},
 		"runs, busy, half a minute later": {
-			finalizingOf(podstatus.Running, refused(calls.Busy, calls.BusyRetryAfter), lateBy(calls.BusyRetryAfter)),
+			finalizingOf(podstatus.Running, refused(Busy, BusyRetryAfter), lateBy(BusyRetryAfter)),
 			Finalization{ReportDraining: true, Deregister: true},
 		},
 		"runs, busy for an hour": {
-			finalizingOf(podstatus.Running, refused(calls.Busy, time.Hour), lateBy(time.Hour)),
+			finalizingOf(podstatus.Running, refused(Busy, time.Hour), lateBy(time.Hour)),
 			Finalization{ReportDraining: true, Deregister: true},
 		},
 		"runs, GitHub away": {
-			finalizingOf(podstatus.Running, refused(calls.Temporary, time.Second)),
+			finalizingOf(podstatus.Running, refused(Temporary, time.Second)),
 			Finalization{RequeueAt: in(time.Second)},
 		},
 		"runs, GitHub away for 5 min": {
-			finalizingOf(podstatus.Running, refused(calls.Temporary, time.Second), lateBy(5*time.Minute)),
+			finalizingOf(podstatus.Running, refused(Temporary, time.Second), lateBy(5*time.Minute)),
 			Finalization{Deregister: true, DeleteChildren: true, Forced: true},
 		},
 		"runs a job, GitHub away for an hour": {
-			finalizingOf(podstatus.Running, job, refused(calls.Temporary, time.Hour), lateBy(time.Hour)),
+			finalizingOf(podstatus.Running, job, refused(Temporary, time.Hour), lateBy(time.Hour)),
 			Finalization{ReportDraining: true, Deregister: true},
 		},
 	})

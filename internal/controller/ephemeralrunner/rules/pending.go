@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -62,7 +61,7 @@ func planStarting(w *World, due time.Time) Decision {
 	if early := w.StartableAt.Add(ExplainAfter); w.Now.Before(early) {
 		return Decision{RequeueAt: kube.EarlierOf(early, due)}
 	}
-	return PlanReport(w, &calls.Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, due)
+	return PlanReport(w, &Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, due)
 }
 
 // planUnbound keeps an unschedulable pod for as long as it takes, because a new pod would make node autoscalers start over.
@@ -71,7 +70,7 @@ func planUnbound(w *World, due time.Time) Decision {
 	if early := kube.EarlierOf(w.StartableAt.Add(ExplainAfter), due); w.Now.Before(early) {
 		return Decision{RequeueAt: early}
 	}
-	return PlanReport(w, &calls.Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, time.Time{})
+	return PlanReport(w, &Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, time.Time{})
 }
 
 // planBlocked gives up a pod that its kubelet can't start: another pod, perhaps on another node, has a better chance. GitHub

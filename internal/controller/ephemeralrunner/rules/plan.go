@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -127,13 +126,13 @@ func planProvision(w *World) Decision {
 		return planUnseen(w) // the call has succeeded: the pod exists or existed
 	case refusal == nil:
 		return Decision{Step: Launch}
-	case refusal.Kind == calls.Invalid:
+	case refusal.Kind == Invalid:
 		return Decision{Step: Fail, Reason: refusal.Reason, Message: refusal.Message}
-	case refusal.Kind == calls.NameTaken:
+	case refusal.Kind == NameTaken:
 		return Decision{Step: Replace, Reason: refusal.Reason, Message: refusal.Message}
-	case refusal.Kind == calls.Busy:
+	case refusal.Kind == Busy:
 		return w.lostBusy(Decision{Step: FailBusy, Reason: v1alpha1.ReasonPodLost, Message: "the runner has a job on GitHub, and its pod is gone"})
-	case refusal.Kind == calls.Closed:
+	case refusal.Kind == Closed:
 		return Decision{} // its deletion comes next
 	case w.Now.Before(w.Provisioning.RetryAt):
 		return PlanReport(w, refusal, w.Provisioning.RetryAt)
@@ -153,7 +152,7 @@ func nextAttemptAt(w *World) time.Time {
 }
 
 // PlanReport has the status state the cause, unless it already does, and requeues the runner at requeueAt.
-func PlanReport(w *World, cause *calls.Failure, requeueAt time.Time) Decision {
+func PlanReport(w *World, cause *Failure, requeueAt time.Time) Decision {
 	status := &w.Runner.Status
 	if status.Reason == cause.Reason && (status.Message == cause.Message || w.Now.Before(w.PendingReportedAt.Add(rewordPeriod))) {
 		return Decision{RequeueAt: requeueAt}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -34,15 +33,15 @@ func failedTimes(n int, last time.Time) func(*World) {
 	}
 }
 
-func provisioningFailed(kind calls.Kind, due time.Time) func(*World) {
+func provisioningFailed(kind Kind, due time.Time) func(*World) {
 	return func(o *World) {
-		o.Provisioning = calls.Progress{Known: true, Failure: &calls.Failure{Kind: kind, Reason: "Refused", Message: "no"}, FinishedAt: noon, RetryAt: due}
+		o.Provisioning = Progress{Known: true, Failure: &Failure{Kind: kind, Reason: "Refused", Message: "no"}, FinishedAt: noon, RetryAt: due}
 	}
 }
 
-func removalFailed(kind calls.Kind, due time.Time) func(*World) {
+func removalFailed(kind Kind, due time.Time) func(*World) {
 	return func(o *World) {
-		o.Removal = calls.Progress{Known: true, Failure: &calls.Failure{Kind: kind, Reason: "Refused", Message: "no"}, RetryAt: due}
+		o.Removal = Progress{Known: true, Failure: &Failure{Kind: kind, Reason: "Refused", Message: "no"}, RetryAt: due}
 	}
 }
 
@@ -51,10 +50,10 @@ var (
 	completed            = func(o *World) { o.Runner.Status.JobID, o.Runner.Status.JobResult = "job", "succeeded" }
 	runningReported      = func(o *World) { o.Runner.Status.Phase = v1alpha1.EphemeralRunnerPhaseRunning }
 	allReported          = func(o *World) { runningReported(o); o.Runner.Status.Ready, o.Runner.Status.RunnerID = true, 7 }
-	agreed               = func(o *World) { o.Removal = calls.Progress{Known: true} }
-	asking               = func(o *World) { o.Removal = calls.Progress{Known: true, Running: true} }
-	provisioning         = func(o *World) { o.Provisioning = calls.Progress{Known: true, Running: true} }
-	provisioned          = func(o *World) { o.Provisioning = calls.Progress{Known: true, FinishedAt: noon} }
+	agreed               = func(o *World) { o.Removal = Progress{Known: true} }
+	asking               = func(o *World) { o.Removal = Progress{Known: true, Running: true} }
+	provisioning         = func(o *World) { o.Provisioning = Progress{Known: true, Running: true} }
+	provisioned          = func(o *World) { o.Provisioning = Progress{Known: true, FinishedAt: noon} }
 	failureIsNoted       = func(o *World) { o.FailureNoted = true }
 	hadPod               = func(o *World) { o.HadPod = true }
 	seenUp               = func(o *World) { o.StartedAt = noon.Add(-time.Minute) }
@@ -98,17 +97,17 @@ func TestPlanProvision(t *testing.T) {
 		"pod failed before the answer":   {given(podstatus.Failed, provisioning, agreed), Wait, 0},
 		"pod made, not seen":             {given(podstatus.Missing, provisioned), Wait, UnseenTimeout},
 		"pod made, never seen":           {given(podstatus.Missing, provisioned, after(UnseenTimeout)), Deregister, 0},
-		"refused, reported":              {given(podstatus.Missing, provisioningFailed(calls.Temporary, noon.Add(time.Second)), reported), Wait, time.Second},
-		"refused, new":                   {given(podstatus.Missing, provisioningFailed(calls.Temporary, noon.Add(time.Second))), ReportPending, time.Second},
-		"refused in other words":         {given(podstatus.Missing, provisioningFailed(calls.Temporary, noon.Add(time.Second)), reportedInOtherWords, reportedAt(noon)), Wait, time.Second},
-		"refused in other words, long":   {given(podstatus.Missing, provisioningFailed(calls.Temporary, noon.Add(time.Second)), reportedInOtherWords, reportedAt(noon.Add(-rewordPeriod))), ReportPending, time.Second},
-		"refused, pause over":            {given(podstatus.Missing, unregistered, provisioningFailed(calls.Temporary, noon)), Launch, 0},
-		"refused after registration":     {given(podstatus.Missing, provisioningFailed(calls.Temporary, noon)), Launch, 0},
-		"pod is not valid":               {given(podstatus.Missing, provisioningFailed(calls.Invalid, noon)), Fail, 0},
-		"name is somebody else's":        {given(podstatus.Missing, provisioningFailed(calls.NameTaken, noon)), Replace, 0},
-		"lost its pod, has a job":        {given(podstatus.Missing, unregistered, provisioningFailed(calls.Busy, noon.Add(time.Minute))), FailBusy, 0},
+		"refused, reported":              {given(podstatus.Missing, provisioningFailed(Temporary, noon.Add(time.Second)), reported), Wait, time.Second},
+		"refused, new":                   {given(podstatus.Missing, provisioningFailed(Temporary, noon.Add(time.Second))), ReportPending, time.Second},
+		"refused in other words":         {given(podstatus.Missing, provisioningFailed(Temporary, noon.Add(time.Second)), reportedInOtherWords, reportedAt(noon)), Wait, time.Second},
+		"refused in other words, long":   {given(podstatus.Missing, provisioningFailed(Temporary, noon.Add(time.Second)), reportedInOtherWords, reportedAt(noon.Add(-rewordPeriod))), ReportPending, time.Second},
+		"refused, pause over":            {given(podstatus.Missing, unregistered, provisioningFailed(Temporary, noon)), Launch, 0},
+		"refused after registration":     {given(podstatus.Missing, provisioningFailed(Temporary, noon)), Launch, 0},
+		"pod is not valid":               {given(podstatus.Missing, provisioningFailed(Invalid, noon)), Fail, 0},
+		"name is somebody else's":        {given(podstatus.Missing, provisioningFailed(NameTaken, noon)), Replace, 0},
+		"lost its pod, has a job":        {given(podstatus.Missing, unregistered, provisioningFailed(Busy, noon.Add(time.Minute))), FailBusy, 0},
 		"after a restart and a failure":  {given(podstatus.Missing, unregistered, failedTimes(1, noon.Add(-time.Hour))), Launch, 0},
-		"namespace is being deleted":     {given(podstatus.Missing, provisioningFailed(calls.Closed, noon)), Wait, 0},
+		"namespace is being deleted":     {given(podstatus.Missing, provisioningFailed(Closed, noon)), Wait, 0},
 		"after a failure, pause":         {given(podstatus.Missing, failedTimes(2, noon)), Wait, 10 * time.Second},
 		"after a failure, pause over":    {given(podstatus.Missing, failedTimes(2, noon), after(10*time.Second)), Launch, 0},
 		"failure dated in the future":    {given(podstatus.Missing, failedTimes(2, noon), after(-3*time.Hour)), Launch, 0},
@@ -121,7 +120,7 @@ func TestPlanProvision(t *testing.T) {
 		"restart: pod of a running one":  {given(podstatus.Missing, runningReported), Deregister, 0},
 		"restart: pod of one with a job": {given(podstatus.Missing, withJob), Fail, 0},
 		"job seen before its pod":        {given(podstatus.Missing, provisioned, withJob), Wait, UnseenTimeout},
-		"job seen, answer to pod lost":   {given(podstatus.Missing, provisioningFailed(calls.Temporary, noon), withJob), Wait, UnseenTimeout},
+		"job seen, answer to pod lost":   {given(podstatus.Missing, provisioningFailed(Temporary, noon), withJob), Wait, UnseenTimeout},
 		"no container to be the runner":  {given(podstatus.Missing, unregistered, withoutRunner), Fail, 0},
 		"job seen, its pod never":        {given(podstatus.Missing, provisioned, withJob, after(UnseenTimeout)), Fail, 0},
 	})
@@ -134,18 +133,18 @@ func TestPlanOutcomes(t *testing.T) {
 		"exit 0, reported":                     {given(podstatus.Missing, exitedAt(noon), completed), DeleteRunner, 0},
 		"exit 0, GitHub is asked":              {given(podstatus.Missing, exitedAt(noon), asking, after(ReportGracePeriod)), Wait, 0},
 		"exit 0, then deregistered":            {given(podstatus.Missing, exitedAt(noon), agreed), Reregister, 0},
-		"exit 0, GitHub is away":               {given(podstatus.Missing, exitedAt(noon), removalFailed(calls.Temporary, noon), after(ReportGracePeriod)), Succeed, 0},
+		"exit 0, GitHub is away":               {given(podstatus.Missing, exitedAt(noon), removalFailed(Temporary, noon), after(ReportGracePeriod)), Succeed, 0},
 		"exit 0, reported before":              {given(podstatus.Succeeded, completed), DeleteRunner, 0},
 		"exit 0, no report":                    {given(podstatus.Missing, exitedAt(noon), after(ReportGracePeriod)), Succeed, 0},
 		"exit 0, evicted":                      {given(podstatus.Succeeded, drained), Deregister, 0},
 		"exit 0, evicted, GitHub agreed":       {given(podstatus.Succeeded, drained, agreed), Reregister, 0},
-		"exit 0, evicted, GitHub says busy":    {given(podstatus.Succeeded, drained, removalFailed(calls.Busy, noon.Add(calls.BusyRetryAfter))), FailBusy, 0},
+		"exit 0, evicted, GitHub says busy":    {given(podstatus.Succeeded, drained, removalFailed(Busy, noon.Add(BusyRetryAfter))), FailBusy, 0},
 		"exit 0, evicted, has a job":           {given(podstatus.Succeeded, drained, withJob), Exited, ReportGracePeriod},
 		"exit 7":                               {given(podstatus.Failed, outdated), Outdate, 0},
 		"blocked":                              {given(podstatus.Blocked), Deregister, 0},
 		"blocked, GitHub is asked":             {given(podstatus.Blocked, asking), Wait, 0},
 		"blocked, deregistered":                {given(podstatus.Blocked, agreed), Reregister, 0},
-		"blocked, busy by GitHub's word":       {given(podstatus.Blocked, removalFailed(calls.Busy, noon.Add(calls.BusyRetryAfter))), ReportPending, calls.BusyRetryAfter},
+		"blocked, busy by GitHub's word":       {given(podstatus.Blocked, removalFailed(Busy, noon.Add(BusyRetryAfter))), ReportPending, BusyRetryAfter},
 		"blocked by the pod's late status":     {given(podstatus.Blocked, withJob), Wait, 0},
 		"not created yet":                      {given(podstatus.Blocked, passing), Wait, CreateContainerTimeout},
 		"not created for long":                 {given(podstatus.Blocked, passing, after(CreateContainerTimeout)), Deregister, 0},
@@ -157,8 +156,8 @@ func TestPlanOutcomes(t *testing.T) {
 		"never started, sixth time":            {given(podstatus.NeverStarted, failedTimes(5, noon)), Fail, 0},
 		"never started, GitHub is asked":       {given(podstatus.NeverStarted, asking), Wait, 0},
 		"never started, deregistered":          {given(podstatus.NeverStarted, agreed), Reregister, 0},
-		"never started, busy by GitHub's word": {given(podstatus.NeverStarted, removalFailed(calls.Busy, noon.Add(calls.BusyRetryAfter))), FailBusy, 0},
-		"never started, GitHub was away":       {given(podstatus.NeverStarted, removalFailed(calls.Temporary, noon)), Deregister, 0},
+		"never started, busy by GitHub's word": {given(podstatus.NeverStarted, removalFailed(Busy, noon.Add(BusyRetryAfter))), FailBusy, 0},
+		"never started, GitHub was away":       {given(podstatus.NeverStarted, removalFailed(Temporary, noon)), Deregister, 0},
 		"says never started, was seen up":      {given(podstatus.NeverStarted, seenUp), Deregister, 0},
 		"says never started, has a job":        {given(podstatus.NeverStarted, withJob), Fail, 0},
 		"says never started, job completed":    {given(podstatus.NeverStarted, completed), DeleteRunner, 0},
@@ -172,9 +171,9 @@ func TestPlanOutcomes(t *testing.T) {
 		"past its deadline early, sixth time":  {given(podstatus.Failed, agreed, overdue, seenUp, endedAt(noon.Add(-time.Second)), failedTimes(5, noon)), Fail, 0},
 		"past its deadline later, sixth time":  {given(podstatus.Failed, agreed, overdue, seenUp, endedAt(noon), failedTimes(5, noon)), Reregister, 0},
 		"crashed after long, sixth time":       {given(podstatus.Failed, agreed, seenUp, endedAt(noon), failedTimes(5, noon)), Fail, 0},
-		"failed, GitHub says busy":             {given(podstatus.Failed, removalFailed(calls.Busy, noon.Add(calls.BusyRetryAfter))), FailBusy, 0},
-		"failed, GitHub is away":               {given(podstatus.Failed, removalFailed(calls.Temporary, noon.Add(time.Second))), ReportPending, time.Second},
-		"failed, GitHub was away":              {given(podstatus.Failed, removalFailed(calls.Temporary, noon)), Deregister, 0},
+		"failed, GitHub says busy":             {given(podstatus.Failed, removalFailed(Busy, noon.Add(BusyRetryAfter))), FailBusy, 0},
+		"failed, GitHub is away":               {given(podstatus.Failed, removalFailed(Temporary, noon.Add(time.Second))), ReportPending, time.Second},
+		"failed, GitHub was away":              {given(podstatus.Failed, removalFailed(Temporary, noon)), Deregister, 0},
 		"failed with a job":                    {given(podstatus.Failed, withJob), Fail, 0},
 		"failed, job completed":                {given(podstatus.Failed, completed), DeleteRunner, 0},
 		"runs, not said":                       {given(podstatus.Running), ReportRunning, 0},
@@ -194,7 +193,7 @@ func TestPlanOutcomes(t *testing.T) {
 		"a sidecar crashes, reported":          {given(podstatus.Pending, after(ExplainAfter), because("Refused"), reported, reportedAt(noon)), Wait, DefaultPendingTimeout},
 		"pending too long":                     {given(podstatus.Pending, after(DefaultPendingTimeout)), Deregister, 0},
 		"pending too long, agreed":             {given(podstatus.Pending, after(DefaultPendingTimeout), agreed), Reregister, 0},
-		"pending too long, busy":               {given(podstatus.Pending, after(DefaultPendingTimeout), removalFailed(calls.Busy, noon.Add(time.Hour)), reported), Wait, time.Hour},
+		"pending too long, busy":               {given(podstatus.Pending, after(DefaultPendingTimeout), removalFailed(Busy, noon.Add(time.Hour)), reported), Wait, time.Hour},
 		"pending too long, has a job":          {given(podstatus.Pending, after(DefaultPendingTimeout), withJob), Wait, 0},
 		"unschedulable too long":               {given(podstatus.Pending, after(DefaultPendingTimeout), unbound), ReportPending, 0},
 		"pending, timeout of its own":          {given(podstatus.Pending, because("ContainerCreating"), timeoutOf(time.Minute)), Wait, time.Minute},

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/calls"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -39,9 +38,9 @@ func anyObservation(random *rand.Rand) *World {
 	}
 	anyProgress := []func(*World){
 		func(*World) {}, provisioning, provisioned, agreed, asking,
-		removalFailed(calls.Busy, noon.Add(time.Minute)), removalFailed(calls.Temporary, noon.Add(time.Minute)),
-		provisioningFailed(calls.Temporary, noon.Add(time.Minute)), provisioningFailed(calls.Invalid, noon),
-		provisioningFailed(calls.NameTaken, noon),
+		removalFailed(Busy, noon.Add(time.Minute)), removalFailed(Temporary, noon.Add(time.Minute)),
+		provisioningFailed(Temporary, noon.Add(time.Minute)), provisioningFailed(Invalid, noon),
+		provisioningFailed(NameTaken, noon),
 	}
 	anyProgress[random.IntN(len(anyProgress))](o)
 	if chance(5) {
@@ -135,7 +134,7 @@ func anyFinalizing(random *rand.Rand) *Leaving {
 	case 2:
 		removedOnGitHub(o)
 	default:
-		refused(calls.Kind(random.IntN(int(calls.NotFound)+1)), due)(o)
+		refused(Kind(random.IntN(int(NotFound)+1)), due)(o)
 	}
 	return o
 }
@@ -144,7 +143,7 @@ func anyFinalizing(random *rand.Rand) *Leaving {
 // has a job that no report has mentioned.
 func mayEnd(o *Leaving) bool {
 	agreed := o.Removal.Known && !o.Removal.Running && o.Removal.Failure == nil
-	busy := o.MayHaveJob || o.Removal.Failure != nil && o.Removal.Failure.Kind == calls.Busy
+	busy := o.MayHaveJob || o.Removal.Failure != nil && o.Removal.Failure.Kind == Busy
 	late := !busy && !o.Now.Before(noon.Add(AnswerTimeout))
 	return agreed || late || o.Completed || !o.Registered
 }
@@ -193,10 +192,10 @@ func carryOut(o *World, d Decision) bool {
 	case Wait, ReportSidecar, ReportPending, ReportRunning:
 		return waitOn(o, d)
 	case Launch:
-		o.Provisioning, o.RunnerID = calls.Progress{Known: true, FinishedAt: o.Now}, 8
+		o.Provisioning, o.RunnerID = Progress{Known: true, FinishedAt: o.Now}, 8
 		o.Pod, o.HadPod, o.Bound = Outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}}, true, true
 	case Deregister:
-		o.Removal = calls.Progress{Known: true}
+		o.Removal = Progress{Known: true}
 	case Retry, Reregister:
 		noteFailure(o)
 	case DeleteFailedPod:
@@ -216,9 +215,9 @@ func waitOn(o *World, d Decision) bool {
 	case d.Step == ReportRunning:
 		o.Runner.Status.Phase, o.Runner.Status.Ready, o.Runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, o.Pod.Ready, o.RunnerID
 	case o.Provisioning.Running:
-		o.Provisioning = calls.Progress{Known: true, Failure: &calls.Failure{}, RetryAt: o.Now}
+		o.Provisioning = Progress{Known: true, Failure: &Failure{}, RetryAt: o.Now}
 	case o.Removal.Running:
-		o.Removal = calls.Progress{Known: true}
+		o.Removal = Progress{Known: true}
 	case d.RequeueAt.After(o.Now):
 		o.Now = d.RequeueAt
 	case o.Pod.Phase == podstatus.Running:
@@ -226,7 +225,7 @@ func waitOn(o *World, d Decision) bool {
 	case o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked:
 		o.Pod.Phase, o.Bound = podstatus.NeverStarted, true
 	default:
-		return d.RequeueAt.IsZero() && o.Provisioning.Failure != nil && o.Provisioning.Failure.Kind == calls.Closed
+		return d.RequeueAt.IsZero() && o.Provisioning.Failure != nil && o.Provisioning.Failure.Kind == Closed
 	}
 	return false
 }
@@ -234,5 +233,5 @@ func waitOn(o *World, d Decision) bool {
 func noteFailure(o *World) {
 	o.Runner.Status.Failures[fmt.Sprint(len(o.Runner.Status.Failures))] = metav1.NewTime(o.Now)
 	o.Runner.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
-	o.Provisioning, o.Removal, o.Attempt, o.HadPod, o.Pod = calls.Progress{}, calls.Progress{}, Attempt{}, false, Outcome{}
+	o.Provisioning, o.Removal, o.Attempt, o.HadPod, o.Pod = Progress{}, Progress{}, Attempt{}, false, Outcome{}
 }

@@ -1,4 +1,4 @@
-package calls
+package launch
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 		"says until when": {&actions.RateLimitedError{Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}, ""},
 	} {
 		wrapped := fmt.Errorf("register: %w", test.err)
-		if got := NotRegistered(wrapped).Message; !strings.HasPrefix(got, wrapped.Error()) || !strings.HasSuffix(got, test.next) {
+		if got := notRegistered(wrapped).Message; !strings.HasPrefix(got, wrapped.Error()) || !strings.HasSuffix(got, test.next) {
 			t.Errorf("%s: %q does not end in %q", name, got, test.next)
 		}
 	}
@@ -41,7 +41,7 @@ func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 
 // A removal may have been the last attempt, so the message of its failure does not promise another.
 func TestARemovalThatFailedPromisesNothing(t *testing.T) {
-	if got := NotRemoved(errGitHubAway).Error(); strings.Contains(got, "tried again") {
+	if got := notRemoved(errGitHubAway).Error(); strings.Contains(got, "tried again") {
 		t.Errorf("%q promises another try", got)
 	}
 }

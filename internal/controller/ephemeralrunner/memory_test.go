@@ -1,4 +1,4 @@
-package memory
+package ephemeralrunner
 
 import (
 	"testing"
@@ -11,11 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-var (
-	noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	// beginning is the API server's time when it is noon by ours.
-	beginning = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-)
+// serverNoon is the API server's time when it is noon by ours.
+var serverNoon = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestPodDueAt(t *testing.T) {
 	const long = time.Hour
@@ -35,18 +32,18 @@ func TestPodDueAt(t *testing.T) {
 		"failure noted by a fast clock": {timeout: long, deleting: noon.Add(-time.Minute), noted: noon.Add(2 * long), want: noon.Add(long - time.Minute)},
 	} {
 		t.Run(title, func(t *testing.T) {
-			m := &Memory{Pod: LastPod{UID: "pod", DeletingAt: test.deleting}}
+			m := &memory{pod: lastPod{uid: "pod", deletingAt: test.deleting}}
 			runner, pod := &v1alpha1.EphemeralRunner{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}
 			runner.Spec.PendingTimeout = &metav1.Duration{Duration: test.timeout}
 			if !test.deleting.IsZero() {
 				// By the API server's clock, whose date does not matter.
-				pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(beginning)), new(int64(test.grace.Seconds()))
+				pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(serverNoon)), new(int64(test.grace.Seconds()))
 			}
 			if !test.noted.IsZero() {
 				runner.Status.Failures = map[string]metav1.Time{string(pod.UID): metav1.NewTime(test.noted)}
 			}
-			if got := m.PodDueAt(runner, pod, noon); !got.Equal(test.want) {
-				t.Errorf("PodDueAt() = %s, want %s", got, test.want)
+			if got := m.podDueAt(runner, pod, noon); !got.Equal(test.want) {
+				t.Errorf("podDueAt() = %s, want %s", got, test.want)
 			}
 		})
 	}
@@ -55,17 +52,17 @@ func TestPodDueAt(t *testing.T) {
 // What is remembered of an earlier pod's deletion says nothing about another pod.
 func TestAPIServerTimeIsThatOfTheSamePod(t *testing.T) {
 	const grace = time.Minute
-	m := &Memory{Pod: LastPod{UID: "seen", DeletingAt: noon.Add(-time.Hour)}}
+	m := &memory{pod: lastPod{uid: "seen", deletingAt: noon.Add(-time.Hour)}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "seen"}}
-	if got := m.APIServerTime(pod, noon); got != noon {
+	if got := m.apiServerTime(pod, noon); got != noon {
 		t.Errorf("%s by a pod that is not being deleted, want our own time, %s", got, noon)
 	}
-	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(beginning.Add(grace))), new(int64(grace.Seconds()))
-	if got, want := m.APIServerTime(pod, noon), beginning.Add(time.Hour); got != want {
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(serverNoon.Add(grace))), new(int64(grace.Seconds()))
+	if got, want := m.apiServerTime(pod, noon), serverNoon.Add(time.Hour); got != want {
 		t.Errorf("%s by a pod whose deletion was first seen an hour ago, want %s", got, want)
 	}
 	pod.UID = "another"
-	if got := m.APIServerTime(pod, noon); got != beginning {
-		t.Errorf("%s by a pod whose deletion is first seen now, want %s", got, beginning)
+	if got := m.apiServerTime(pod, noon); got != serverNoon {
+		t.Errorf("%s by a pod whose deletion is first seen now, want %s", got, serverNoon)
 	}
 }

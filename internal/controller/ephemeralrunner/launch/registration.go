@@ -1,0 +1,190 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// Deregister has GitHub remove the runner's registration, in the pool; it does nothing while that is under way. Consent proves that the
+// runner will not get a job. certain says that the id comes from the runner's own pod, or that this process has registered the runner:
+// otherwise only its status says so, and GitHub is asked for the registration by the runner's name. A runner of which nothing is certain,
+// and that no set counts, has no registration.
+func (l *Launcher) Deregister(runner *v1alpha1.EphemeralRunner, id int, certain bool, memory *Memory) {
+	runner = runner.DeepCopy() // the call outlasts the pass, which may go on to write the runner's status
+	start(l, &memory.removal, runner, func(ctx context.Context) (struct{}, error) {
+		if !certain {
+			if counted, err := l.options.Counted(ctx, runner); err != nil || !counted {
+				return struct{}{}, notRemoved(err)
+			}
+		}
+		github, err := l.options.GitHub(ctx, credentials.ForEphemeralRunner(runner))
+		if err != nil {
+			return struct{}{}, registrationFailure(err)
+		}
+		found, err := registrationOf(ctx, github, runner, id, certain)
+		if err == nil && found != 0 {
+			err = github.RemoveRunner(ctx, found)
+		}
+		return struct{}{}, notRemoved(err)
+	})
+}
+
+// resolveConflict frees a name that is taken, or returns the registration that the runner's pod uses. Usually the runner
+// itself has the name: the answer to an earlier call was lost, or the manager was restarted. Its Secret may exist, but only
+// GitHub can tell whether a container has started with it. If GitHub agrees to remove the registration, it has no job; if
+// GitHub refuses, its job has lost the pod.
+func (l *Launcher) resolveConflict(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, taken error) (*registration, error) {
+	holder, err := github.GetRunnerByName(ctx, runner.Name)
+	switch {
+	case errors.Is(err, actions.ErrRunnerNotFound):
+		return nil, &rules.Failure{Reason: v1alpha1.ReasonRunnerNameTaken, Message: fmt.Sprintf(
+			"%v, yet GitHub finds no runner named %s: trying again", taken, runner.Name)}
+	case err != nil:
+		return nil, notRegistered(err)
+	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
+		return nil, &rules.Failure{Kind: rules.NameTaken, Reason: v1alpha1.ReasonRunnerNameTaken, Message: fmt.Sprintf(
+			"runner %s exists on GitHub in scale set %d: another runner takes this one's place", runner.Name, holder.RunnerScaleSetID)}
+	}
+	if used, err := l.usedRegistration(ctx, runner, holder.ID); err != nil || used != nil {
+		return used, err
+	}
+	err = github.RemoveRunner(ctx, holder.ID)
+	if errors.Is(err, actions.ErrRunnerNotFound) {
+		return nil, nil // no pod could have a job; asking for a registration shows whether the name is free
+	}
+	return nil, notRemoved(err)
+}
+
+// usedRegistration returns the registration with that id if the runner's pod was created with it, otherwise nil. It asks the
+// API server: a stale cache does not show a pod that another manager created just before it stopped, and that pod may have a
+// job by now.
+func (l *Launcher) usedRegistration(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) (*registration, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	pod, err := OwnPod(ctx, l.options.Reader, runner)
+	switch {
+	case err != nil:
+		return nil, podUnreadable(runner, err)
+	case pod == nil || pod.DeletionTimestamp != nil || RunnerIDOf(pod, id) != id:
+		return nil, nil
+	default:
+		return &registration{id: id, stored: true}, nil
+	}
+}
+
+// registrationOf returns the id of the registration that the runner has on GitHub, 0 if it has none or certainly none of its own. An id
+// that isn't certain may be a copy of another runner's or from another time: then the registration is that of the runner's name, which
+// nobody else gets here.
+func registrationOf(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, known int, certain bool) (int, error) {
+	if certain && known != 0 {
+		return known, nil
+	}
+	found, err := github.GetRunnerByName(ctx, runner.Name)
+	if err != nil || found.RunnerScaleSetID != runner.Spec.RunnerScaleSetID {
+		return 0, err
+	}
+	return found.ID, nil
+}
+
+// notRegistered returns what keeps a runner from being registered, and what happens next.
+func notRegistered(err error) *rules.Failure {
+	f := registrationFailure(err)
+	switch f.Reason {
+	case v1alpha1.ReasonScaleSetNotFound:
+		f.Message += "; the manager recreates the scale set: see the AutoscalingRunnerSet"
+	case v1alpha1.ReasonRegistrationFailed:
+		f.Message += "; it is retried" + whatToCheck(err)
+	}
+	return f
+}
+
+// notRemoved returns why a registration could not be removed, nil if it was.
+func notRemoved(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, actions.ErrJobStillRunning):
+		return &rules.Failure{Kind: rules.Busy, Reason: "JobRunning", Message: "GitHub does not remove the runner while it runs a job"}
+	default:
+		f := registrationFailure(err)
+		f.Message = fmt.Sprintf("remove the registration: %s", f.Message)
+		if errors.Is(err, actions.ErrRunnerNotFound) {
+			f.Kind = rules.NotFound
+		}
+		return f
+	}
+}
+
+// whatToCheck returns advice according to who has answered: GitHub, something in front of it, or nobody. An error that
+// occurred before GitHub was asked already says what to do.
+func whatToCheck(err error) string {
+	_, answered := errors.AsType[*actions.Error](err)
+	_, unexpected := errors.AsType[*actions.UnexpectedResponseError](err)
+	_, unreached := errors.AsType[*actions.NetworkError](err)
+	switch {
+	case actions.IsRejected(err):
+		return "; correct what GitHub names"
+	case answered || unexpected || unreached:
+		return "; if it keeps failing, check proxy and githubConfigUrl of the AutoscalingRunnerSet"
+	}
+	return ""
+}
+
+// registrationFailure returns why a call about a runner's registration failed.
+func registrationFailure(err error) *rules.Failure {
+	f := &rules.Failure{Reason: v1alpha1.ReasonRegistrationFailed, Message: err.Error(), AllowedAt: actions.RetryAt(err, time.Time{})}
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
+	refusal, refused := actions.RefusalOf(err)
+	switch {
+	case limited:
+		f.Reason = v1alpha1.ReasonRateLimited
+	case credentials.Reason(err) == v1alpha1.ReasonAddressNotAllowed:
+		f.Reason = v1alpha1.ReasonAddressNotAllowed
+	case insecure:
+		f.Reason = v1alpha1.ReasonInsecureRedirect
+	case refused:
+		f.Reason = string(refusal.Class)
+	case errors.Is(err, actions.ErrScaleSetNotFound):
+		f.Reason = v1alpha1.ReasonScaleSetNotFound
+	case credentials.IsVaultNotAllowed(err):
+		f.Reason = v1alpha1.ReasonVaultNotAllowed
+	case credentials.Gone(err):
+		f.Reason = v1alpha1.ReasonCredentialsMissing
+	}
+	return f
+}
+
+// requestFailure returns the failure of a request that will be repeated. The reason is for one that the API server has answered.
+func requestFailure(reason, request string, err error) *rules.Failure {
+	f := &rules.Failure{Reason: reason, Message: fmt.Sprintf("%s: %v", request, err)}
+	if kube.IsUnanswered(err) {
+		f.Kind, f.Reason = rules.Away, v1alpha1.ReasonAPIServerUnavailable
+	}
+	return f
+}
+
+// DeletionFailure returns nil for errors of a deletion that leave nothing to do for the runner: the object is gone (NotFound) or
+// is another one (Conflict). While the runner is being deleted Forbidden counts too: Helm has taken the permission away, and
+// garbage collection deletes the object, which the runner owns. As long as the runner stays, nothing is collected; the API
+// server may just have started and not loaded its Roles yet, so the deletion is retried.
+func DeletionFailure(runner *v1alpha1.EphemeralRunner, what string, err error) error {
+	switch {
+	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return nil
+	case apierrors.IsForbidden(err) && !runner.DeletionTimestamp.IsZero():
+		return nil
+	default:
+		return fmt.Errorf("%s: %w", what, err)
+	}
+}
