@@ -101,6 +101,8 @@ const (
 // Decision is what was decided, and why.
 type Decision struct {
 	State
+	// Limit is what would be announced if every change of it were, and Cause why it is not the maximum.
+	Limit int
 	Cause Cause
 	// Placed, Waiting and Stuck count pods: those with a node, those without, and those whose wait says nothing about room.
 	Placed, Waiting, Stuck int
@@ -126,9 +128,10 @@ func (m *Memory) Decide(seen Seen) Decision {
 	r := m.look(seen)
 	m.setMark(r)
 	m.setWindow(r)
-	m.announce(r, m.limit(r))
+	r.Limit = m.limit(r)
+	m.announce(r)
 	r.State = m.state
-	if r.Announced >= seen.Max {
+	if r.Limit >= seen.Max && r.Announced >= seen.Max {
 		r.Cause = Everything
 	}
 	return r.Decision
@@ -186,26 +189,29 @@ func (m *Memory) setMark(r *round) {
 		m.state = State{Mark: held, Window: min(firstWindow, max(1, r.Max)), ReachedAt: r.Now}
 		m.goal = m.state.Mark + m.state.Window
 	}
-	for m.state.Mark > held && r.reached(m.state.ReachedAt.Add(markPeriod)) {
-		m.state.Mark = max(held, m.state.Mark-(m.state.Mark+7)/8)
-		m.state.ReachedAt = m.state.ReachedAt.Add(markPeriod)
-		m.goal = m.state.Mark + m.state.Window
-	}
-	if held >= m.state.Mark {
-		m.state.Mark, m.state.ReachedAt = held, r.Now
-	}
+	s := &m.state
+	s.Mark = max(s.Mark, held)
 	if r.Failed {
-		m.state.Mark = min(m.state.Mark, r.recent)
+		s.Mark = min(s.Mark, r.recent)
+	}
+	for s.Mark > held && r.reached(s.ReachedAt.Add(markPeriod)) {
+		s.Mark = max(held, s.Mark-(s.Mark+7)/8)
+		s.ReachedAt = s.ReachedAt.Add(markPeriod)
+		m.goal = s.Mark + s.Window
+	}
+	if held >= s.Mark {
+		s.ReachedAt = r.Now
 	}
 }
 
 // setWindow widens the window if the whole of it has become additional placed pods, which turnover alone never does.
 func (m *Memory) setWindow(r *round) {
 	s := &m.state
-	switch {
-	case r.Failed:
+	if r.Failed {
 		s.Window, m.goal = 1, s.Mark+1
-	case s.Mark >= m.goal:
+		return
+	}
+	if s.Mark >= m.goal {
 		if m.longestWait >= lateAfter { // an autoscaler delivers
 			s.Window *= deliveryGrowth
 		} else { // nodes were there: a round costs seconds
@@ -214,7 +220,8 @@ func (m *Memory) setWindow(r *round) {
 		s.Window = min(s.Window, max(1, r.Max))
 		m.goal, m.grewAt = s.Mark+s.Window, r.Now
 		m.longestWait, m.waitsFrom = 0, r.Now
-	case s.Window > firstWindow && r.reached(m.grewAt.Add(widePeriod)):
+	}
+	if s.Window > firstWindow && r.reached(m.grewAt.Add(widePeriod)) {
 		s.Window, m.goal = firstWindow, s.Mark+firstWindow
 	}
 }
@@ -244,8 +251,8 @@ func (m *Memory) limit(r *round) int {
 }
 
 // announce announces the limit if that matters now: each change costs the listener a poll.
-func (m *Memory) announce(r *round, limit int) {
-	announced := m.state.Announced
+func (m *Memory) announce(r *round) {
+	limit, announced := r.Limit, m.state.Announced
 	urgent := announced == 0 || announced < min(r.Working+1, r.Max) || announced > r.Max
 	matters := 4*max(limit-announced, announced-limit) > m.state.Mark ||
 		(limit > announced && r.Assigned >= announced-m.state.Window) ||

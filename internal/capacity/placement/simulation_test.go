@@ -20,7 +20,7 @@ const (
 
 const (
 	hour       = 3600
-	mostSimule = 400 // maxRunners of each set
+	maxRunners = 400 // of each set, unless it says otherwise
 )
 
 var epoch = time.Unix(1_800_000_000, 0)
@@ -38,13 +38,22 @@ type simulation struct {
 	queue  []*job
 	sets   []*set
 	open   int // jobs that have not ended
+	choice choice
 }
 
+// choice is how GitHub chooses among the sets that have room, which nobody outside knows.
+type choice int
+
+const (
+	roomiest choice = iota
+	anyOne
+	firstOne
+)
+
 type job struct {
-	arrives, duration    int
-	assigned, starts     int
-	started, isStranded  bool
-	timedOut, isAssigned bool
+	arrives, duration   int
+	assigned, starts    int
+	started, isStranded bool
 }
 
 // cluster is where a set's pods find nodes, or don't.
@@ -63,8 +72,10 @@ type set struct {
 	sim  *simulation
 	mode string
 	cluster
+	max      int // maxRunners
 	memory   *placement.Memory
 	decision placement.Decision
+	changes  int // of the announced number
 	changed  bool
 
 	assigned     int    // jobs that GitHub has given to it, and that have not ended
@@ -95,7 +106,7 @@ func newSimulation(seed uint64) *simulation {
 }
 
 func (s *simulation) add(mode string, c cluster) *set {
-	one := &set{sim: s, mode: mode, cluster: c, due: map[int][]func(){}, live: map[types.UID]placement.Pod{}, memory: placement.Remember(nil, moment(0)), changed: true}
+	one := &set{sim: s, mode: mode, max: maxRunners, cluster: c, due: map[int][]func(){}, live: map[types.UID]placement.Pod{}, memory: placement.Remember(nil, moment(0)), changed: true}
 	s.sets = append(s.sets, one)
 	return one
 }
@@ -124,24 +135,32 @@ func (s *simulation) run(end int) {
 	}
 }
 
-// assign gives queued jobs to the set that has the most room, as far as it is known.
+// assign gives queued jobs to sets that have room, as far as their listeners have told.
 func (s *simulation) assign() {
 	for len(s.queue) > 0 {
-		var roomiest *set
+		var fitting []*set
 		for _, one := range s.sets {
-			if room := one.polled - one.assigned; room > 0 && one.awayUntil <= s.second && (roomiest == nil || room > roomiest.polled-roomiest.assigned) {
-				roomiest = one
+			if one.polled > one.assigned && one.awayUntil <= s.second {
+				fitting = append(fitting, one)
 			}
 		}
-		if roomiest == nil {
+		if len(fitting) == 0 {
 			return
+		}
+		chosen := fitting[0]
+		switch s.choice {
+		case roomiest:
+			chosen = slices.MaxFunc(fitting, func(a, b *set) int { return (a.polled - a.assigned) - (b.polled - b.assigned) })
+		case anyOne:
+			chosen = fitting[s.random.IntN(len(fitting))]
+		case firstOne:
 		}
 		next := s.queue[0]
 		s.queue = s.queue[1:]
-		next.isAssigned, next.assigned = true, s.second
-		roomiest.assigned++
-		roomiest.changed = true
-		roomiest.waitingJobs = append(roomiest.waitingJobs, next)
+		next.assigned = s.second
+		chosen.assigned++
+		chosen.changed = true
+		chosen.waitingJobs = append(chosen.waitingJobs, next)
 	}
 }
 
@@ -172,7 +191,7 @@ func (s *set) holds() int {
 	if s.quota > 0 {
 		most = min(most, s.quota)
 	}
-	return min(most, mostSimule)
+	return min(most, s.max)
 }
 
 // step lets a second pass in a set and its cluster.
@@ -208,7 +227,7 @@ func (s *set) after(seconds int, do func()) {
 
 // create creates a runner for each job that has none, as far as the quota allows.
 func (s *set) create() {
-	for s.pods < min(s.assigned, mostSimule) {
+	for s.pods < min(s.assigned, s.max) {
 		if s.quota > 0 && s.pods >= s.quota {
 			if s.refusedSince == 0 {
 				s.refusedSince, s.changed = s.sim.second, true
@@ -303,11 +322,14 @@ func (s *set) decide() {
 	if s.mode != ruled || !s.changed && !due {
 		return
 	}
-	seen := placement.Seen{Now: now, Working: s.working, Assigned: s.assigned, Max: mostSimule, Timeout: placement.DefaultTimeout}
+	seen := placement.Seen{Now: now, Working: s.working, Assigned: s.assigned, Max: s.max, Timeout: placement.DefaultTimeout}
 	if s.refusedSince != 0 {
 		seen.RefusedSince = moment(s.refusedSince)
 	}
-	s.decision = s.memory.Decide(seen)
+	before := s.decision.Announced
+	if s.decision = s.memory.Decide(seen); s.decision.Announced != before {
+		s.changes++
+	}
 }
 
 func (s *set) announced() int {
@@ -317,7 +339,7 @@ func (s *set) announced() int {
 	case oracle:
 		return s.holds()
 	default:
-		return mostSimule
+		return s.max
 	}
 }
 
