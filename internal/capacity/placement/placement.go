@@ -1,0 +1,263 @@
+// Package placement decides how many jobs a set announces room for, if it is to announce what its cluster can place instead of maxRunners:
+// what the cluster has been seen to hold, and a little more to learn. It is pure: Pods counts what the watch of pods shows, Memory
+// remembers what the last decisions were, and Decide makes the next one. It knows no node, no quota and no autoscaler.
+package placement
+
+import (
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// The numbers were chosen by simulation, with two clusters on one label and with one, against announcing maxRunners and against placeholder
+// pods; scenarios_test.go repeats what decided.
+const (
+	// firstWindow is how many jobs a cluster that has shown nothing is given.
+	firstWindow = 10
+	// lateAfter is how long a pod waits before nothing more is let in, and lateRefusal how long the API server refuses pods before that
+	// counts like one that can't be placed.
+	lateAfter   = time.Minute
+	lateRefusal = 20 * time.Second
+	// deliveryGrowth is by how much the window grows after an autoscaler has delivered the whole of the last one: a round costs minutes.
+	deliveryGrowth = 4
+	// widePeriod is for how long a window that has grown may go unused.
+	widePeriod = 10 * time.Minute
+	// markPeriod is for how long the mark is believed without being reached, before an eighth is taken off.
+	markPeriod = 24 * time.Hour
+	// changePeriod is how long the announced number stays at least.
+	changePeriod = 5 * time.Second
+	// DefaultTimeout is how long a pod may be without a node before it counts as one that can't be placed, unless the set says otherwise.
+	DefaultTimeout = 10 * time.Minute
+)
+
+// State is what has to survive a restart, in the status of the runner set.
+type State struct {
+	// Mark is how many pods the cluster has held at the same time and is believed to hold, Window how many more may be tried, and
+	// ReachedAt when the mark was reached last.
+	Mark, Window int
+	ReachedAt    time.Time
+	// Announced is the number that GitHub is told; 0 if it was never told one, or nothing may be let in.
+	Announced int
+}
+
+// Memory is what is remembered of one set. What is not in its State may be lost: then less is announced for a while.
+type Memory struct {
+	Pods
+	state State
+	// fresh: there is no mark yet.
+	fresh bool
+	// goal is the mark at which the window has become placed pods, grewAt when the window was last changed, and announcedAt when the
+	// announced number was.
+	goal                int
+	grewAt, announcedAt time.Time
+}
+
+// Remember returns the memory of a set whose status says that; nil if it says nothing. The pods that there are have to be seen before the
+// first decision.
+func Remember(saved *State, now time.Time) *Memory {
+	m := &Memory{fresh: saved == nil, grewAt: now, announcedAt: now}
+	m.waitsFrom = now
+	if saved != nil { // anybody with rights in the namespace may have written it
+		inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
+		m.state = State{Mark: inRange(saved.Mark), Window: max(1, inRange(saved.Window)), ReachedAt: saved.ReachedAt, Announced: inRange(saved.Announced)}
+		if saved.ReachedAt.IsZero() || saved.ReachedAt.After(now) {
+			m.state.ReachedAt = now
+		}
+		m.goal = m.state.Mark + m.state.Window
+	}
+	return m
+}
+
+// Seen is what a decision follows from, beside the pods.
+type Seen struct {
+	Now time.Time
+	// Working is how many runners have a job, Assigned how many jobs GitHub has given to the set, Spare how many runners there are to be
+	// beside those, and Max how many at most.
+	Working, Assigned, Spare, Max int
+	// Timeout is how long a pod may be without a node.
+	Timeout time.Duration
+	// RefusedSince is since when a quota has refused pods, or runners have waited for a claim; zero if nothing is refused.
+	RefusedSince time.Time
+	// Failing says that the set's runners fail or are outdated, and Rejected that the API server rejects them.
+	Failing, Rejected bool
+}
+
+// Cause is why fewer jobs are announced than the set may have runners.
+type Cause int
+
+const (
+	// Everything is announced.
+	Everything Cause = iota
+	// RunnersFail: what is let in would only fail.
+	RunnersFail
+	// PodsRefused: a quota refuses pods, or there are no claims.
+	PodsRefused
+	// PodsWait: pods are without a node for long.
+	PodsWait
+	// Unproven: nothing waits; the cluster has yet to show that it holds more.
+	Unproven
+)
+
+// Decision is what was decided, and why.
+type Decision struct {
+	State
+	// Limit is what would be announced if every change of it were, and Cause why it is not the maximum.
+	Limit int
+	Cause Cause
+	// Placed, Waiting and Stuck count pods: those with a node, those without, and those whose wait says nothing about room.
+	Placed, Waiting, Stuck int
+	// Failed says that the cluster places nothing more. ProbeAt is when one more job is let in nevertheless; zero if that is not planned.
+	Failed  bool
+	ProbeAt time.Time
+	// Next is when to decide again even if nothing happens; zero means never.
+	Next time.Time
+}
+
+// round is one decision in the making.
+type round struct {
+	Seen
+	Decision
+	recent int
+	// oldest and youngest are the ages of the waiting pods.
+	oldest, youngest time.Duration
+	refused, late    bool
+}
+
+// Decide decides again. It may be called as often as one likes: nothing follows from how often.
+func (m *Memory) Decide(seen Seen) Decision {
+	r := m.look(seen)
+	m.setMark(r)
+	m.setWindow(r)
+	r.Limit = m.limit(r)
+	m.announce(r)
+	r.State = m.state
+	if r.Limit >= seen.Max && r.Announced >= seen.Max {
+		r.Cause = Everything
+	}
+	return r.Decision
+}
+
+// look takes in what there is.
+func (m *Memory) look(seen Seen) *round {
+	r := &round{Seen: seen}
+	r.Spare = max(0, seen.Spare)
+	r.Placed, r.Stuck = m.placed, m.stuck()
+	waiting := m.waiting[r.Stuck:]
+	r.Waiting = len(waiting)
+	var falls time.Time
+	r.recent, falls = m.recent(seen.Now)
+	r.by(falls)
+	if r.Waiting > 0 {
+		r.oldest, r.youngest = r.Now.Sub(waiting[0]), r.Now.Sub(waiting[len(waiting)-1])
+		r.late = r.reached(waiting[0].Add(lateAfter))
+		r.Failed = r.reached(waiting[0].Add(r.Timeout))
+	}
+	if r.refused = !seen.RefusedSince.IsZero(); r.refused && r.reached(seen.RefusedSince.Add(lateRefusal)) {
+		r.Failed = true
+	}
+	r.late = r.late || r.Failed
+	if r.Failed && !r.refused { // what waits may be the odd ones: one more after 1, 2, 4, 8 … timeouts
+		oldest, youngest := waiting[0], waiting[len(waiting)-1]
+		r.ProbeAt = youngest.Add(max(r.Timeout, youngest.Sub(oldest)))
+	}
+	return r
+}
+
+// by has the next decision made at t at the latest; zero means never.
+func (r *round) by(t time.Time) {
+	if !t.IsZero() && (r.Next.IsZero() || t.Before(r.Next)) {
+		r.Next = t
+	}
+}
+
+// reached reports whether t has come. If it hasn't, it is decided again then.
+func (r *round) reached(t time.Time) bool {
+	if r.Now.Before(t) {
+		r.by(t)
+		return false
+	}
+	return true
+}
+
+// setMark has the mark follow what the cluster holds at the same time: upwards at once, downwards if it places nothing more or wasn't full
+// for a day.
+func (m *Memory) setMark(r *round) {
+	held := max(m.peak, r.Placed)
+	m.peak = r.Placed
+	if m.fresh {
+		m.fresh = false
+		m.state = State{Mark: held, Window: min(firstWindow, max(1, r.Max)), ReachedAt: r.Now}
+		m.goal = m.state.Mark + m.state.Window
+	}
+	s := &m.state
+	s.Mark = max(s.Mark, held)
+	if r.Failed {
+		s.Mark = min(s.Mark, r.recent)
+	}
+	for s.Mark > held && r.reached(s.ReachedAt.Add(markPeriod)) {
+		s.Mark = max(held, s.Mark-(s.Mark+7)/8)
+		s.ReachedAt = s.ReachedAt.Add(markPeriod)
+		m.goal = s.Mark + s.Window
+	}
+	if held >= s.Mark {
+		s.ReachedAt = r.Now
+	}
+}
+
+// setWindow widens the window if the whole of it has become additional placed pods, which turnover alone never does.
+func (m *Memory) setWindow(r *round) {
+	s := &m.state
+	if r.Failed {
+		s.Window, m.goal = 1, s.Mark+1
+		return
+	}
+	if s.Mark >= m.goal {
+		if m.longestWait >= lateAfter { // an autoscaler delivers
+			s.Window *= deliveryGrowth
+		} else { // nodes were there: a round costs seconds
+			s.Window = max(s.Window, min(2*s.Window, max(firstWindow, s.Mark/4)))
+		}
+		s.Window = min(s.Window, max(1, r.Max))
+		m.goal, m.grewAt = s.Mark+s.Window, r.Now
+		m.longestWait, m.waitsFrom = 0, r.Now
+	}
+	if s.Window > firstWindow && r.reached(m.grewAt.Add(widePeriod)) {
+		s.Window, m.goal = firstWindow, s.Mark+firstWindow
+	}
+}
+
+// limit returns how many jobs may be let in.
+func (m *Memory) limit(r *round) int {
+	mark, window, held := m.state.Mark, m.state.Window, r.Placed+r.Waiting-r.Spare
+	limit := min(mark+window, r.Placed+max(window, mark/2)) // never the whole mark at once: the cluster may have changed
+	r.Cause = Unproven
+	if r.late { // nothing more comes in while a pod waits
+		limit, r.Cause = min(limit, held), PodsWait
+	}
+	if !r.ProbeAt.IsZero() && r.reached(r.ProbeAt) {
+		limit = max(limit, held+1)
+	}
+	if r.refused {
+		r.Cause = PodsRefused
+	}
+	limit = max(limit, r.recent+1, r.Working+1) + r.Stuck
+	if r.Rejected {
+		limit, r.Cause = min(limit, r.Working+r.Waiting+1), RunnersFail
+	}
+	if r.Failing {
+		limit, r.Cause = r.Working+1, RunnersFail
+	}
+	return min(limit, r.Max)
+}
+
+// announce announces the limit if that matters now: each change costs the listener a poll.
+func (m *Memory) announce(r *round) {
+	limit, announced := r.Limit, m.state.Announced
+	urgent := announced == 0 || announced < min(r.Working+1, r.Max) || announced > r.Max
+	matters := 4*max(limit-announced, announced-limit) > m.state.Mark ||
+		(limit > announced && r.Assigned >= announced-m.state.Window) ||
+		(limit < announced && r.Placed+r.Waiting >= limit)
+	if limit != announced && (urgent || (matters && r.reached(m.announcedAt.Add(changePeriod)))) {
+		m.state.Announced, m.announcedAt = limit, r.Now
+	}
+}

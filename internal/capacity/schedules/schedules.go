@@ -1,0 +1,140 @@
+// Package schedules says which numbers of runners the schedules of a set put in force at a moment, and until when. It is pure: the numbers
+// follow from the schedules and the moment alone, so a manager that starts within a window finds it open.
+package schedules
+
+import (
+	"fmt"
+	"time"
+
+	_ "time/tzdata" // the images have no time zones
+)
+
+const (
+	// maxSchedules is how many a set may have: one more costs a microsecond or two at each edge.
+	maxSchedules = 32
+	// maxDuration is how long a window may be: longer than a year, a window is the spec.
+	maxDuration = 366 * 24 * time.Hour
+	// maxNameLength is that of a DNS label, as for the names of containers.
+	maxNameLength = 63
+	// maxFollowing is how many openings within the open window are followed to find when it closes. A window that opens every minute for an
+	// hour never closes, and is looked at again after as many openings.
+	maxFollowing = 100
+)
+
+// Schedule opens a window of a set at the times of a cron expression, for a duration.
+type Schedule struct {
+	Name string
+	// Expression is cron's, of five fields, in the time zone of that IANA name, UTC if it is empty.
+	Expression, TimeZone string
+	Duration             time.Duration
+	// MinRunners and MaxRunners replace the spec's while the window is open; nil leaves that number to other windows and the spec.
+	MinRunners, MaxRunners *int
+}
+
+// Refused says what is wrong with a schedule. Such a schedule has no windows; the others are in force.
+type Refused struct {
+	// Index is the schedule's in the list, Name its name, and Field the one that has to be changed, as it is called in the spec.
+	Index       int
+	Name, Field string
+	Problem     string
+}
+
+// Error names the schedule, the field and the problem.
+func (r *Refused) Error() string {
+	return fmt.Sprintf("schedules[%d] (%q): %s %s", r.Index, r.Name, r.Field, r.Problem)
+}
+
+// Numbers are how many runners a set keeps idle, and how many it has at most.
+type Numbers struct{ Min, Max int }
+
+// Effective is what is in force at a moment.
+type Effective struct {
+	Numbers
+	// Open names the schedules whose windows are open, in the order of the list.
+	Open []string
+	// Until is when a window opens or closes next, so that the numbers may change; zero means never. If a window opens again and again
+	// while it is open, it may be earlier.
+	Until time.Time
+}
+
+// Plan has the windows of a set. It never changes, and is safe for concurrent use.
+type Plan struct{ windows []window }
+
+// New returns the plan of those schedules that can be followed, and what is wrong with the others.
+func New(schedules []Schedule) (*Plan, []*Refused) {
+	plan, names := &Plan{}, map[string]bool{}
+	var refused []*Refused
+	for i, s := range schedules {
+		w, field, problem := newWindow(s)
+		switch {
+		case problem != "":
+		case i >= maxSchedules:
+			field, problem = "name", fmt.Sprintf("is beyond the %d schedules that a set may have", maxSchedules)
+		case names[s.Name]:
+			field, problem = "name", "is that of an earlier schedule: each needs its own"
+		}
+		if problem != "" {
+			refused = append(refused, &Refused{Index: i, Name: shortened(s.Name), Field: field, Problem: problem})
+			continue
+		}
+		names[s.Name] = true
+		plan.windows = append(plan.windows, w)
+	}
+	return plan, refused
+}
+
+// At returns what is in force at that moment, given the spec's numbers. Of several open windows the highest minimum and the lowest maximum
+// count; a number that no open window has is the spec's; and the minimum is never above the maximum.
+func (p *Plan) At(now time.Time, spec Numbers) Effective {
+	var highestMin, lowestMax *int
+	effective := Effective{Numbers: spec}
+	for i := range p.windows {
+		w := &p.windows[i]
+		open, edge := w.at(now)
+		if !edge.IsZero() && (effective.Until.IsZero() || edge.Before(effective.Until)) {
+			effective.Until = edge
+		}
+		if !open {
+			continue
+		}
+		effective.Open = append(effective.Open, w.Name)
+		if w.MinRunners != nil && (highestMin == nil || *w.MinRunners > *highestMin) {
+			highestMin = w.MinRunners
+		}
+		if w.MaxRunners != nil && (lowestMax == nil || *w.MaxRunners < *lowestMax) {
+			lowestMax = w.MaxRunners
+		}
+	}
+	if highestMin != nil {
+		effective.Min = *highestMin
+	}
+	if lowestMax != nil {
+		effective.Max = *lowestMax
+	}
+	effective.Min = min(effective.Min, effective.Max)
+	return effective
+}
+
+// at says whether the window is open, and when that changes next at the earliest; zero means never.
+func (w *window) at(now time.Time) (open bool, edge time.Time) {
+	opening := w.next(now.Add(-w.Duration)) // one that began earlier has closed
+	if opening.IsZero() || opening.After(now) {
+		return false, opening
+	}
+	for range maxFollowing {
+		edge = opening.Add(w.Duration)
+		opening = w.next(opening)
+		if opening.IsZero() || opening.After(edge) {
+			break
+		}
+	}
+	return true, edge
+}
+
+// shortened returns a name that can be quoted: it is whatever somebody wrote.
+func shortened(name string) string {
+	if len(name) > maxNameLength {
+		return name[:maxNameLength]
+	}
+	return name
+}
