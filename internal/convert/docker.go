@@ -20,6 +20,8 @@ func (c *conversion) containerMode() {
 	given := c.config.Text("containerMode")
 	beside := c.config.Flag("dockerEnabled", true)
 	inRunner := c.config.Flag("dockerdWithinRunnerContainer", false)
+	selector, _ := c.pod.Peek("nodeSelector").(map[string]any)
+	c.onWindows = selector["kubernetes.io/os"] == "windows"
 	settings := map[string]any{}
 	switch {
 	case given == modeKubernetes:
@@ -27,7 +29,7 @@ func (c *conversion) containerMode() {
 		c.Became(hooks[0], "containerMode.type")
 		c.NotNeeded("there is no Docker in mode kubernetes", docker...)
 		c.hooksVolume(settings)
-	case c.onWindows():
+	case c.onWindows:
 		c.NotNeeded("runners on Windows have no container mode", append(docker, hooks...)...)
 	default:
 		c.dockerInRunner = inRunner
@@ -44,12 +46,6 @@ func (c *conversion) containerMode() {
 		settings["type"] = c.mode
 		c.values["containerMode"] = settings
 	}
-}
-
-// onWindows reports whether the runner's nodes have Windows.
-func (c *conversion) onWindows() bool {
-	selector, _ := c.pod.Peek("nodeSelector").(map[string]any)
-	return selector["kubernetes.io/os"] == "windows"
 }
 
 // hooksVolume is the volume that runner and job pods share in mode kubernetes.

@@ -14,8 +14,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
-// runnerImage is GitHub's image, in place of ARC's.
-const runnerImage = "ghcr.io/actions/actions-runner:latest"
+// runnerImage is GitHub's image, in place of ARC's. GitHub has none for Windows, where windowsDirectory has the runner.
+const (
+	runnerImage      = "ghcr.io/actions/actions-runner:latest"
+	windowsDirectory = `C:\actions-runner`
+)
 
 var (
 	// runnerPodFields are the fields of a pod that RunnerDeployments and Runners have beside those of its containers and volumes.
@@ -161,16 +164,20 @@ func (c *conversion) image() {
 	case !githubImage.MatchString(image):
 		c.ownImage = true
 		c.Became(path, runnerPath+".image")
-		c.NeedsHand("ImageToRebuild", "an image that is based on ARC's starts with ARC's script, which a scale set has no use for; the runner has to be in /home/runner",
-			report.Advice{Whose: report.Builder, Fix: "build it from " + runnerImage + ", or one like it"}, path)
+		directory, base := "/home/runner", "build it from "+runnerImage
+		if c.onWindows {
+			directory, base = windowsDirectory, "build it"
+		}
+		c.NeedsHand("ImageToRebuild", "an image made for ARC starts with a script that registers the runner, which a scale set has no use for",
+			report.Advice{Whose: report.Builder, Fix: base + " with the runner in " + directory + ", or see that it is there already"}, path)
 	default:
 		c.Became(path, runnerPath+".image")
 	}
 	c.runner["image"] = image
 	if c.runner["command"] == nil && c.runner["args"] == nil {
 		c.runner["command"] = []any{"/home/runner/run.sh"}
-		if c.onWindows() {
-			c.runner["command"] = []any{"cmd.exe", "/c", `C:\actions-runner\run.cmd`}
+		if c.onWindows {
+			c.runner["command"] = []any{"cmd.exe", "/c", windowsDirectory + `\run.cmd`}
 		}
 	} else {
 		c.NeedsLook("NoCounterpart", "the container runner has a command or arguments of its own", report.Advice{Whose: report.Builder, Fix: "see that it ends in /home/runner/run.sh"})

@@ -26,6 +26,8 @@ type conversion struct {
 	// mode is the container mode, dockerInRunner whether the daemon ran in the runner's container.
 	mode           string
 	dockerInRunner bool
+	// onWindows: the runner's nodes have Windows.
+	onWindows bool
 	// daemon are variables of ARC's image for a daemon in the runner's container, with their values.
 	daemon map[string]string
 	// ownImage: the runner's image is one that ARC doesn't publish. rootless: it is one of those with Docker without root.
@@ -146,8 +148,10 @@ func ofTools(key string) bool {
 // untaken names what ARC has no such field of.
 func (c *conversion) untaken() {
 	if left := c.fields.Untaken(); len(left) > 0 {
-		c.NeedsHand("UnknownField", "a "+c.kind+" has no such field, so ARC didn't use it either",
-			report.Advice{Whose: report.Installer, Fix: "if it is meant for the runner's pod, add it to template.spec in the values"}, left...)
+		c.NeedsHand("UnknownField", "a "+c.kind+" has no such field, so ARC didn't use it either", report.Advice{
+			Whose: report.Installer,
+			Fix:   "if it is a field of the runner, move it below " + c.config.Place() + " and convert again; if it is one of the pod, add it to template.spec in the values",
+		}, left...)
 	}
 }
 
