@@ -1,5 +1,5 @@
-// Command manager runs the controllers of runner scale sets. `manager doctor` and `manager validate` are commands of the program
-// harrier, which stands beside it.
+// Command manager runs the controllers of runner scale sets. `manager doctor`, `manager validate` and `manager convert` are commands of
+// the program harrier, which stands beside it.
 package main
 
 import (
@@ -23,7 +23,7 @@ const (
 )
 
 // operatorCommands are those of its commands that the manager hands over.
-var operatorCommands = []string{"doctor", "validate"}
+var operatorCommands = []string{"doctor", "validate", "convert"}
 
 func main() {
 	if len(os.Args) > 1 && slices.Contains(operatorCommands, os.Args[1]) {

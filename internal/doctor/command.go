@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/convert"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/doctor/validation"
 )
@@ -24,10 +25,11 @@ const (
 const timeout = time.Minute
 
 // Commands are the first arguments that Main understands.
-var Commands = []string{"doctor", "validate"}
+var Commands = []string{"doctor", "validate", "convert"}
 
 const usage = `Usage: manager doctor [flags] [scale set]    explain why jobs wait
        manager validate -f FILE [flags]     check values and manifests before they are applied
+       manager convert -f FILE [flags]      make values from manifests of ARC's legacy mode
 
 --help after a command lists its flags. The program harrier beside the manager has the same commands.
 `
@@ -45,6 +47,8 @@ func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int
 		err = doctorCommand(ctx, arguments[1:], stdout, stderr)
 	case "validate":
 		err = validateCommand(ctx, arguments[1:], stdout, stderr)
+	case "convert":
+		err = convertCommand(ctx, arguments[1:], stdout, stderr)
 	case "-h", "-help", "--help", "help":
 		fmt.Fprint(stdout, usage)
 		return ExitFine
@@ -136,4 +140,28 @@ func validateCommand(ctx context.Context, arguments []string, stdout, stderr io.
 		return err
 	}
 	return options.Run(ctx, flags.Args(), stdout)
+}
+
+const convertUsage = `Usage: manager convert -f FILE [-f FILE]... [-d DIRECTORY] [-n NAMESPACE] [--github-url URL] [--github-config-secret NAME] [-o json]
+
+Makes values of the chart gha-runner-scale-set from RunnerDeployments, RunnerReplicaSets, RunnerSets and Runners of ARC's legacy mode, with
+the HorizontalRunnerAutoscalers that scale them, and reports what became of each field: which value it is now, or why there is none, what
+to do instead, and whose step that is. It asks neither a cluster nor GitHub.
+
+Exit codes: %d everything is converted, %d something has to be done by hand, which the report says first, %d nothing could be converted: a
+file doesn't exist or is not YAML, there is no such object in it, a file of values is there already and says something else, or it
+has taken a minute.
+
+  manager convert -f runners.yaml -d values
+  kubectl get runnerdeployments,runnersets,horizontalrunnerautoscalers -A -o yaml | manager convert -f - -d values
+
+`
+
+func convertCommand(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("convert", flag.ContinueOnError)
+	options := convert.NewOptions(flags)
+	if err := parse(flags, arguments, convertUsage, stderr); err != nil {
+		return err
+	}
+	return options.Run(ctx, flags.Args(), stdout, stderr)
 }

@@ -93,20 +93,21 @@ type podPart struct {
 
 // podParts are those below a pod template, and those for which the controller's values have names of their own.
 var podParts = sync.OnceValues(func() (template, controller []podPart) {
-	ofPod, ofContainer := jsonFields(reflect.TypeFor[corev1.PodSecurityContext]()), jsonFields(reflect.TypeFor[corev1.SecurityContext]())
-	resources := jsonFields(reflect.TypeFor[corev1.ResourceRequirements]())
+	ofPod, ofContainer := FieldNames(reflect.TypeFor[corev1.PodSecurityContext]()), FieldNames(reflect.TypeFor[corev1.SecurityContext]())
+	resources := FieldNames(reflect.TypeFor[corev1.ResourceRequirements]())
 	template = []podPart{
 		{"metadata", []string{"labels", "annotations"}},
-		{"spec", jsonFields(reflect.TypeFor[corev1.PodSpec]())},
+		{"spec", FieldNames(reflect.TypeFor[corev1.PodSpec]())},
 		{"spec.securityContext", ofPod},
-		{"spec.containers[]", jsonFields(reflect.TypeFor[corev1.Container]())},
+		{"spec.containers[]", FieldNames(reflect.TypeFor[corev1.Container]())},
 		{"spec.containers[].securityContext", ofContainer},
 		{"spec.containers[].resources", resources},
 	}
 	return template, []podPart{{"podSecurityContext", ofPod}, {"securityContext", ofContainer}, {"resources", resources}}
 })
 
-func jsonFields(of reflect.Type) (names []string) {
+// FieldNames returns the names that the fields of a type of the API have in JSON.
+func FieldNames(of reflect.Type) (names []string) {
 	for _, field := range reflect.VisibleFields(of) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		names = append(names, name)

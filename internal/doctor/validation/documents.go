@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/doctor/files"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/gitops"
 	"github.com/harrier-ci/harrier/internal/doctor/tenants"
@@ -37,12 +38,6 @@ type controller struct {
 	tenants tenants.Entries
 	// namespace is that of values, and of objects that name none.
 	namespace string
-}
-
-// input is a file of YAML documents.
-type input struct {
-	name    string
-	content []byte
 }
 
 // validated is the result of checking files of YAML documents.
@@ -68,7 +63,7 @@ type plainDocument struct {
 }
 
 // validate checks files of documents, and values that the command line sets. beside is the chart that the first file lies in.
-func validate(inputs []input, set settings, beside parent, known controller) (*validated, error) {
+func validate(inputs []files.Input, set settings, beside parent, known controller) (*validated, error) {
 	if known.addresses == nil {
 		var err error
 		if known.addresses, err = addresses.New(nil); err != nil {
@@ -77,11 +72,11 @@ func validate(inputs []input, set settings, beside parent, known controller) (*v
 	}
 	v := &validated{controller: known, parent: beside}
 	for _, file := range inputs {
-		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.content)))
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Content)))
 		for number := 1; ; number++ {
 			place := fmt.Sprintf("document %d", number)
 			if len(inputs) > 1 {
-				place += " of " + file.name
+				place += " of " + file.Name
 			}
 			document, err := documents.Read()
 			if errors.Is(err, io.EOF) {

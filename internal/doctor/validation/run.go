@@ -8,19 +8,16 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/doctor/files"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/tenants"
+	"github.com/harrier-ci/harrier/internal/dryrun"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
-
-// timeout limits a check.
-const timeout = time.Minute
 
 // ErrNothingChecked says that the input has neither values nor a scale set.
 var ErrNothingChecked = errors.New("nothing was checked")
@@ -83,7 +80,7 @@ func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) erro
 		return fmt.Errorf("--listener-template-policy=%q is unknown; use %s", o.policy, strings.Join(listenertemplate.Names, " or "))
 	}
 	o.listeners.Unrestricted = o.policy == listenertemplate.Unrestricted
-	inputs, err := readInputs(o.paths)
+	inputs, err := files.ReadInputs(o.paths)
 	if err != nil {
 		return err
 	}
@@ -95,7 +92,7 @@ func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) erro
 	}
 	var entries tenants.Entries
 	if o.controllerValues != "" {
-		content, err := readFile(o.controllerValues, maxInput)
+		content, err := files.Read(o.controllerValues, files.MaxInput)
 		if err != nil {
 			return err
 		}
@@ -109,40 +106,16 @@ func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) erro
 	}
 	var names []string
 	for _, file := range inputs {
-		names = append(names, file.name)
+		names = append(names, file.Name)
 	}
 	place := cmp.Or(strings.Join(names, ", "), "the command line")
-	v, err := validateInTime(ctx, func() (*validated, error) {
+	v, err := dryrun.InTime(ctx, func() (*validated, error) {
 		return validate(inputs, o.set, beside, controller{listeners: o.listeners, addresses: addressPolicy, tenants: entries, namespace: o.namespace})
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", place, err)
 	}
 	return v.report(output, place, o.format)
-}
-
-// errTooLong: templates have no limit of their own, and values can be made so that one doesn't end in a day.
-var errTooLong = fmt.Errorf("the check has not ended within %v: validate fewer values at a time, or smaller ones", timeout)
-
-// validateInTime ends when the check does, or when its time does. What is left of the check ends with the program.
-func validateInTime(ctx context.Context, check func() (*validated, error)) (*validated, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooLong)
-	defer cancel()
-	type result struct {
-		validation *validated
-		err        error
-	}
-	ended := make(chan result, 1)
-	go func() {
-		v, err := check()
-		ended <- result{v, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case found := <-ended:
-		return found.validation, found.err
-	}
 }
 
 // Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List; values of both charts,
@@ -157,7 +130,7 @@ func Validate(content, controllerValues []byte, namespace string) ([]finding.Fin
 		return nil, err
 	}
 	known := controller{tenants: entries, namespace: namespace}
-	v, err := validate([]input{{content: content}}, nil, parent{}, known)
+	v, err := validate([]files.Input{{Content: content}}, nil, parent{}, known)
 	if err != nil {
 		return nil, err
 	}
@@ -211,43 +184,4 @@ func (v *validated) others() string {
 	}
 	slices.Sort(v.skipped)
 	return "only content that is not checked: " + strings.Join(slices.Compact(v.skipped), ", ")
-}
-
-// maxInput is the size of a file that is read: a thousand scale sets of a cluster have some 20 MB.
-const maxInput = 64 << 20
-
-// readInputs reads files, with the name to use for each in messages.
-func readInputs(paths []string) (inputs []input, err error) {
-	for _, path := range paths {
-		file := input{name: path}
-		if path == "-" {
-			file.name = "standard input"
-			file.content, err = readAll(os.Stdin, file.name, maxInput)
-		} else {
-			file.content, err = readFile(path, maxInput)
-		}
-		if err != nil {
-			return nil, err
-		}
-		inputs = append(inputs, file)
-	}
-	return inputs, nil
-}
-
-func readAll(from io.Reader, name string, limit int64) ([]byte, error) {
-	content, err := io.ReadAll(io.LimitReader(from, limit+1))
-	if int64(len(content)) > limit {
-		return nil, fmt.Errorf("%s has more than %d MiB, which is more than is read", name, limit>>20)
-	}
-	return content, err
-}
-
-// readFile reads a file of the caller's up to a size.
-func readFile(path string, limit int64) ([]byte, error) {
-	file, err := os.Open(path) //nolint:gosec // the caller's own file
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return readAll(file, path, limit)
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/charts"
+	"github.com/harrier-ci/harrier/internal/doctor/files"
 	"github.com/harrier-ci/harrier/internal/doctor/gitops"
 	"github.com/harrier-ci/harrier/internal/dryrun"
 )
@@ -62,7 +63,7 @@ const maxParent = 8 << 20
 // dependencies.
 func parentOf(file string) (parent, error) {
 	directory := filepath.Dir(file)
-	content, err := readFile(filepath.Join(directory, "Chart.yaml"), maxParent)
+	content, err := files.Read(filepath.Join(directory, "Chart.yaml"), maxParent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return parent{}, nil
 	}
@@ -86,7 +87,7 @@ func parentOf(file string) (parent, error) {
 	if len(found.charts) == 0 || filepath.Base(file) == "values.yaml" {
 		return found, nil
 	}
-	content, err = readFile(own, maxParent)
+	content, err = files.Read(own, maxParent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return found, nil
 	}
@@ -218,7 +219,7 @@ var settingFlags = []*settingFlag{
 	{"set-string", "the same, of which every value is a string", strvals.ParseIntoString},
 	{"set-file", "value as helm's flag of that name takes it: KEY=FILE; may be repeated", func(text string, values map[string]any) error {
 		return strvals.ParseIntoFile(text, values, func(path []rune) (any, error) {
-			content, err := readFile(string(path), maxParent)
+			content, err := files.Read(string(path), maxParent)
 			return string(content), err
 		})
 	}},

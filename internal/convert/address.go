@@ -1,0 +1,163 @@
+package convert
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/convert/legacy"
+	"github.com/harrier-ci/harrier/internal/convert/report"
+)
+
+// Placeholders that somebody has to replace: the values are complete with them, so that everything else can be checked.
+const (
+	placeholderURL    = "https://github.com/CHANGE-ME"
+	placeholderSecret = "github-credentials"
+)
+
+// address is where the runners register, with which credentials, in which group.
+func (c *conversion) address() {
+	places := []struct{ field, below string }{{"organization", ""}, {"repository", ""}, {"enterprise", "enterprises/"}}
+	var given []string
+	url, isRepository := "", false
+	for _, place := range places { // in the order in which ARC's runners prefer them
+		path := c.config.Path(place.field)
+		name := c.config.Text(place.field)
+		if name == "" {
+			continue
+		}
+		if given = append(given, path); len(given) > 1 {
+			continue
+		}
+		url, isRepository = c.options.githubURL+"/"+place.below+name, place.field == "repository"
+		c.Became(path, "githubConfigUrl")
+	}
+	correct := report.Advice{Whose: report.Installer, Fix: "set githubConfigUrl to the repository, organization or enterprise"}
+	switch _, err := actions.ParseConfigURL(url); {
+	case url == "":
+		c.NeedsHand("NoAddress", "it names no repository, organization or enterprise, so githubConfigUrl is a placeholder", correct, c.config.Place())
+		url = placeholderURL
+	case err != nil:
+		c.NeedsHand("NoAddress", err.Error()+"; githubConfigUrl is a placeholder", correct, given[0])
+		url = placeholderURL
+	case len(given) > 1:
+		c.NeedsHand("NoAddress", "it names more than one of repository, organization and enterprise, which ARC refuses; the first one is used", correct, given...)
+	}
+	c.values["githubConfigUrl"] = url
+	if group := c.config.Path("group"); c.config.Has("group") {
+		name := c.config.Text("group")
+		if isRepository {
+			c.NotNeeded("a repository has no runner groups", group)
+		} else if name != "" {
+			c.Became(group, "runnerGroup")
+			c.values["runnerGroup"] = name
+		}
+	}
+	c.credentials()
+}
+
+func (c *conversion) credentials() {
+	reference := c.config.Object("githubAPICredentialsFrom").Object("secretRef")
+	secret := reference.Text("name")
+	switch {
+	case secret != "":
+		c.Became(reference.Path("name"), "githubConfigSecret")
+	case c.options.secret != "":
+		secret = c.options.secret
+	default:
+		secret = placeholderSecret
+		c.NeedsHand("CredentialsNeeded", "ARC's controller had the credentials; each scale set names a Secret in its own namespace, here "+secret,
+			report.Advice{Whose: report.Installer, Fix: "create that Secret with the keys of ARC's Secret controller-manager (github_token, or github_app_id, " +
+				"github_app_installation_id and github_app_private_key), or convert with --github-config-secret NAME"}, c.config.Path("githubAPICredentialsFrom"))
+	}
+	c.values["githubConfigSecret"] = secret
+}
+
+// Limits of labels, as the chart has them.
+const (
+	maxLabels      = 100
+	maxLabelLength = 255
+)
+
+// labels become labels of the scale set beside its name. self-hosted, which GitHub gives to every other runner, is none of a scale set's.
+func (c *conversion) labels(set *report.Set) {
+	set.RunsOn = report.RunsOn{Old: []string{"self-hosted"}, New: set.Name}
+	path := c.config.Path("labels")
+	for _, text := range c.config.Texts("labels") {
+		for label := range strings.SplitSeq(text, ",") { // ARC passes them on as one text
+			label = strings.TrimSpace(label)
+			switch {
+			case label == "" || len(label) > maxLabelLength || len(set.RunsOn.Labels) == maxLabels:
+				c.NeedsHand("InvalidField", fmt.Sprintf("a label has 1 to %d characters, and a scale set up to %d labels; what is beyond is left out", maxLabelLength, maxLabels),
+					report.Advice{Whose: report.Installer, Fix: "correct scaleSetLabels"}, path)
+			case strings.EqualFold(label, "self-hosted") || slices.Contains(set.RunsOn.Old, label):
+			default:
+				set.RunsOn.Old = append(set.RunsOn.Old, label)
+				if !strings.EqualFold(label, set.Name) {
+					set.RunsOn.Labels = append(set.RunsOn.Labels, label)
+				}
+			}
+		}
+	}
+	step := report.Advice{Whose: report.Author, Fix: "write runs-on: " + set.Name}
+	if len(set.RunsOn.Labels) == 0 {
+		c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name; self-hosted is no label of a scale set", step)
+		return
+	}
+	var labels []any
+	for _, label := range set.RunsOn.Labels {
+		labels = append(labels, label)
+	}
+	c.values["scaleSetLabels"] = labels
+	c.Became(path, "scaleSetLabels")
+	step.Fix += ", or only labels among [" + strings.Join(set.RunsOn.Labels, ", ") + "], without self-hosted. " +
+		"To move workflows one by one, by the name alone, install without scaleSetLabels"
+	c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name or its labels; self-hosted is none of them. GitHub may give it jobs that ask only for these labels as soon as it is installed", step, path)
+}
+
+const (
+	// maxName leaves room for what the chart appends to the name of a scale set.
+	maxName = 45
+	// nameless is what a scale set is called whose object has no name.
+	nameless = "runners"
+)
+
+var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
+
+// validName makes a name of a scale set and of a Helm release from any text. A longer one has eight digits of a hash in place of its end.
+func validName(text string) string {
+	var parts []string
+	for part := range strings.SplitSeq(notInNames.ReplaceAllString(strings.ToLower(text), "-"), ".") {
+		if part = strings.Trim(part, "-"); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	name := cmp.Or(strings.Join(parts, "."), nameless)
+	if len(name) > maxName {
+		digest := sha256.Sum256([]byte(text))
+		name = strings.Trim(name[:maxName-9], "-.") + "-" + hex.EncodeToString(digest[:4])
+	}
+	return name
+}
+
+// names chooses names for scale sets: those of the objects as far as possible, each once.
+type names map[string]bool
+
+// choose returns the first name that no other scale set has.
+func (n names) choose(object *legacy.Object) string {
+	candidates := []string{object.Name, object.Name + "-" + object.Namespace, object.Name + "-" + object.Kind}
+	name := ""
+	for number := 1; name == ""; number++ {
+		candidates = append(candidates, fmt.Sprintf("%s-%d", object.Name, number+1))
+		if i := slices.IndexFunc(candidates, func(candidate string) bool { return !n[validName(candidate)] }); i >= 0 {
+			name = validName(candidates[i])
+		}
+	}
+	n[name] = true
+	return name
+}

@@ -1,0 +1,154 @@
+// Package legacy reads objects of ARC's legacy mode as they were written: RunnerDeployments, RunnerReplicaSets, RunnerSets, Runners and
+// HorizontalRunnerAutoscalers, alone or in lists. It knows which of their fields nobody has looked at yet.
+package legacy
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/internal/doctor/files"
+)
+
+// The kinds that become scale sets, and the one that says how many runners they have.
+const (
+	Deployment = "RunnerDeployment"
+	ReplicaSet = "RunnerReplicaSet"
+	Set        = "RunnerSet"
+	Runner     = "Runner"
+	Autoscaler = "HorizontalRunnerAutoscaler"
+)
+
+const (
+	group      = "actions.summerwind.dev"
+	listSuffix = "List"
+)
+
+// maxObjects is how many objects are read: ten times what clusters with a thousand sets have.
+const maxObjects = 20_000
+
+// ErrTooMany says that there are more objects than are read.
+var ErrTooMany = fmt.Errorf("there are more than %d objects: convert fewer at a time", maxObjects)
+
+// Object is one of the kinds above.
+type Object struct {
+	Kind, Namespace, Name string
+	// Place is the document that it is in.
+	Place string
+	// Fields are all of its fields, with the types that JSON has.
+	Fields map[string]any
+}
+
+// String names the object for people.
+func (o *Object) String() string {
+	if o.Name == "" {
+		return o.Kind + " in " + o.Place
+	}
+	return o.Kind + " " + strings.TrimPrefix(o.Namespace+"/"+o.Name, "/")
+}
+
+// Objects is what files have.
+type Objects struct {
+	Runners, Autoscalers []*Object
+	// Owned are objects that another one has made, which says the same.
+	Owned []*Object
+	// Others are kinds that stay as they are, with names.
+	Others []string
+	// Doubts are keys that a document has twice, by its place.
+	Doubts []Doubt
+}
+
+// Doubt is what may not be meant so in a document.
+type Doubt struct{ Place, Text string }
+
+// Read reads all documents of the files. namespace is that of objects that name none. It fails if a document is not YAML, or with ErrTooMany.
+func Read(inputs []files.Input, namespace string) (*Objects, error) {
+	found := &Objects{}
+	for _, file := range inputs {
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Content)))
+		for number := 1; ; number++ {
+			place := fmt.Sprintf("document %d of %s", number, file.Name)
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", place, err)
+			}
+			if err := found.document(document, place, namespace); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+func (o *Objects) document(document []byte, place, namespace string) error {
+	var fields map[string]any
+	if err := yaml.Unmarshal(document, &fields); err != nil {
+		return fmt.Errorf("%s is not YAML: %w", place, err)
+	}
+	if err := yaml.UnmarshalStrict(document, &map[string]any{}); err != nil { // a key that comes twice, of which the last one counts
+		o.Doubts = append(o.Doubts, Doubt{place, err.Error()})
+	}
+	if fields == nil { // comments only
+		return nil
+	}
+	return o.add(fields, "", place, namespace)
+}
+
+// add sorts an object, or each entry of a list. An entry without a kind is of the kind that the list's own kind names.
+func (o *Objects) add(fields map[string]any, listKind, place, namespace string) error {
+	kind, _ := fields["kind"].(string)
+	kind = cmp.Or(kind, listKind)
+	if items, is := fields["items"].([]any); is && strings.HasSuffix(kind, listSuffix) {
+		for i, item := range items {
+			entry, _ := item.(map[string]any)
+			if err := o.add(entry, strings.TrimSuffix(kind, listSuffix), fmt.Sprintf("%s, item %d", place, i+1), namespace); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	metadata, _ := fields["metadata"].(map[string]any)
+	object := &Object{Kind: kind, Namespace: namespace, Place: place, Fields: fields}
+	object.Name, _ = metadata["name"].(string)
+	if given, _ := metadata["namespace"].(string); given != "" {
+		object.Namespace = given
+	}
+	version, _ := fields["apiVersion"].(string)
+	ours := version == "" || strings.HasPrefix(version, group+"/") // examples leave it out
+	switch {
+	case ours && kind == Autoscaler:
+		o.Autoscalers = append(o.Autoscalers, object)
+	case !ours || !slices.Contains([]string{Deployment, ReplicaSet, Set, Runner}, kind):
+		object.Kind = cmp.Or(kind, "something without a kind")
+		o.Others = append(o.Others, object.String())
+	case madeByAnother(metadata):
+		o.Owned = append(o.Owned, object)
+	default:
+		o.Runners = append(o.Runners, object)
+	}
+	if len(o.Autoscalers)+len(o.Others)+len(o.Owned)+len(o.Runners) > maxObjects {
+		return ErrTooMany
+	}
+	return nil
+}
+
+// madeByAnother reports whether one of these kinds owns an object.
+func madeByAnother(metadata map[string]any) bool {
+	owners, _ := metadata["ownerReferences"].([]any)
+	return slices.ContainsFunc(owners, func(owner any) bool {
+		reference, _ := owner.(map[string]any)
+		version, _ := reference["apiVersion"].(string)
+		return strings.HasPrefix(version, group+"/")
+	})
+}

@@ -1,0 +1,208 @@
+package convert
+
+import (
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/internal/convert/legacy"
+	"github.com/harrier-ci/harrier/internal/convert/report"
+	"github.com/harrier-ci/harrier/internal/dryrun"
+)
+
+// runnerImage is GitHub's image, in place of ARC's. GitHub has none for Windows, where windowsDirectory has the runner.
+const (
+	runnerImage      = "ghcr.io/actions/actions-runner:latest"
+	windowsDirectory = `C:\actions-runner`
+)
+
+var (
+	// runnerPodFields are the fields of a pod that RunnerDeployments and Runners have beside those of its containers and volumes.
+	runnerPodFields = []string{
+		"affinity", "automountServiceAccountToken", "dnsConfig", "dnsPolicy", "enableServiceLinks", "hostAliases", "imagePullSecrets", "nodeSelector",
+		"priorityClassName", "runtimeClassName", "securityContext", "terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints",
+	}
+	// setPodFields are those of RunnerSets, which have a pod of Kubernetes.
+	setPodFields = slices.DeleteFunc(dryrun.FieldNames(reflect.TypeFor[corev1.PodSpec]()), func(name string) bool {
+		return slices.Contains([]string{"containers", "initContainers", "ephemeralContainers", "volumes", "restartPolicy", "serviceAccount", "serviceAccountName"}, name)
+	})
+	volumeFields = dryrun.FieldNames(reflect.TypeFor[corev1.Volume]())
+)
+
+// podParts are the runner's pod. The fields come before the containers, some of which are about these.
+func (c *conversion) podParts(object *legacy.Object) {
+	c.podFields()
+	c.ownLabel(object)
+	seen := map[string]bool{}
+	for _, container := range c.pod.Objects("containers") {
+		name := container.Text("name")
+		switch again := seen[name]; {
+		case name == "runner" && !again:
+			c.container(container, runnerPath, c.runner)
+		case name == "docker" && c.mode != modeDind:
+			c.drop(container, "there is no Docker in the pod")
+		case name == "docker" && !again:
+			c.container(container, dockerPath, c.docker)
+		default:
+			c.further(container, name, "containers")
+		}
+		seen[name] = true
+	}
+	if c.kind != legacy.Set {
+		for _, container := range c.pod.Objects("sidecarContainers") {
+			c.further(container, container.Text("name"), "containers")
+		}
+		c.besideContainers()
+	}
+	for _, container := range c.pod.Objects("initContainers") {
+		c.further(container, container.Text("name"), "initContainers")
+	}
+	c.image()
+	c.claims()
+	for _, volume := range c.pod.Objects("volumes") {
+		name := volume.Text("name")
+		if name == "" || c.hasVolume(name) {
+			c.NeedsHand("InvalidField", "a volume needs a name of its own; it is left out", report.Advice{Whose: report.Installer, Fix: "correct template.spec.volumes"}, volume.Place())
+			volume.Drop()
+			continue
+		}
+		c.volumes = append(c.volumes, c.known(volume, volumeFields, "template.spec.volumes["+name+"]", map[string]any{"name": name}))
+	}
+	c.volumeOwner()
+}
+
+// known takes the fields that Kubernetes has. Others are left, to be named as unknown.
+func (c *conversion) known(part *legacy.Fields, names []string, target string, into map[string]any) map[string]any {
+	for _, key := range part.Keys() {
+		if slices.Contains(names, key) && key != "" {
+			c.Became(part.Path(key), target+"."+key)
+			into[key] = part.Any(key)
+		}
+	}
+	return into
+}
+
+func (c *conversion) drop(part *legacy.Fields, why string) {
+	c.NotNeeded(why, part.Place())
+	part.Drop()
+}
+
+// podFields are those that a pod template has under the same names.
+func (c *conversion) podFields() {
+	names := runnerPodFields
+	if c.kind == legacy.Set {
+		names = setPodFields
+	}
+	c.known(c.pod, names, "template.spec", c.spec)
+	for _, from := range []struct {
+		part *legacy.Fields
+		key  string
+	}{{c.config, "serviceAccountName"}, {c.pod, "serviceAccountName"}, {c.pod, "serviceAccount"}} {
+		path := from.part.Path(from.key)
+		if !from.part.Has(from.key) || from.key == "serviceAccount" && c.kind != legacy.Set {
+			continue
+		}
+		account := from.part.Text(from.key)
+		if c.spec["serviceAccountName"] == nil && account != "" {
+			c.Became(path, "template.spec.serviceAccountName")
+			c.spec["serviceAccountName"] = account
+		} else {
+			c.NotNeeded("the account is given elsewhere, or empty", path)
+		}
+	}
+	if c.kind == legacy.Set {
+		c.pod.NotNeeded("a runner starts once", "restartPolicy")
+	}
+	if path := c.pod.Path("ephemeralContainers"); c.pod.Has("ephemeralContainers") {
+		c.pod.Any("ephemeralContainers")
+		c.NeedsHand("NoCounterpart", "the API server takes no ephemeral containers in a new pod",
+			report.Advice{Whose: report.Installer, Fix: "add them to template.spec.containers, or use kubectl debug"}, path)
+	}
+}
+
+// ownLabel keeps the label by which ARC's pods of an object are found, where a rule about their places asks for it.
+func (c *conversion) ownLabel(object *legacy.Object) {
+	key := map[string]string{legacy.Deployment: "runner-deployment-name", legacy.Set: "runnerset-name"}[c.kind]
+	placement, err := json.Marshal([]any{c.spec["affinity"], c.spec["topologySpreadConstraints"]})
+	if key == "" || object.Name == "" || err != nil || !strings.Contains(string(placement), `"`+key+`"`) {
+		return
+	}
+	labels, _ := c.metadata["labels"].(map[string]any)
+	if labels == nil {
+		labels = map[string]any{}
+	}
+	if labels[key] == nil {
+		labels[key] = object.Name
+		c.Became("metadata.name", "template.metadata.labels."+key)
+	}
+	c.metadata["labels"] = labels
+}
+
+var (
+	// arcImage matches images that ARC published for its legacy mode, and githubImage GitHub's, or a mirror.
+	arcImage    = regexp.MustCompile(`(^|/)(summerwind|actions-runner-controller)/actions-runner(-dind)?(-rootless)?([:@]|$)`)
+	githubImage = regexp.MustCompile(`(^|/)actions/actions-runner([:@]|$)`)
+)
+
+// image is the runner's. ARC's own starts with variables that no scale set gives it, and so does one that is based on it.
+func (c *conversion) image() {
+	path := c.config.Path("image")
+	image := c.config.Text("image")
+	if own, is := c.runner["image"].(string); is && image == "" {
+		image, path = own, runnerPath+".image"
+	}
+	c.rootless = strings.Contains(image, "rootless")
+	switch {
+	case image == "" || arcImage.MatchString(image):
+		image = runnerImage
+		c.NeedsLook("ImageReplaced", "ARC's image can't run in a scale set; GitHub's takes its place, which has fewer tools",
+			report.Advice{Whose: report.Builder, Fix: "if jobs need more than it has, build an image from " + runnerImage}, path)
+	case !githubImage.MatchString(image):
+		c.ownImage = true
+		c.Became(path, runnerPath+".image")
+		directory, base := "/home/runner", "build it from "+runnerImage
+		if c.onWindows {
+			directory, base = windowsDirectory, "build it"
+		}
+		c.NeedsHand("ImageToRebuild", "an image made for ARC starts with a script that registers the runner, which a scale set has no use for",
+			report.Advice{Whose: report.Builder, Fix: base + " with the runner in " + directory + ", or see that it is there already"}, path)
+	default:
+		c.Became(path, runnerPath+".image")
+	}
+	c.runner["image"] = image
+	if c.runner["command"] == nil && c.runner["args"] == nil {
+		c.runner["command"] = []any{"/home/runner/run.sh"}
+		if c.onWindows {
+			c.runner["command"] = []any{"cmd.exe", "/c", windowsDirectory + `\run.cmd`}
+		}
+	} else {
+		c.NeedsLook("NoCounterpart", "the container runner has a command or arguments of its own", report.Advice{Whose: report.Builder, Fix: "see that it ends in /home/runner/run.sh"})
+	}
+}
+
+// claims of a RunnerSet are handed from runner to runner by ARC. Here each runner has a new one.
+func (c *conversion) claims() {
+	for _, claim := range c.fields.Object("spec").Objects("volumeClaimTemplates") {
+		metadata := claim.Object("metadata")
+		name := metadata.Text("name")
+		if name == "" || c.hasVolume(name) {
+			c.NeedsHand("InvalidField", "a claim needs a name of its own; it is left out", report.Advice{Whose: report.Installer, Fix: "correct it and convert again"}, claim.Place())
+			claim.Drop()
+			continue
+		}
+		template := map[string]any{"spec": claim.Any("spec")}
+		if kept := c.known(metadata, []string{"labels", "annotations"}, "template.spec.volumes["+name+"].ephemeral.volumeClaimTemplate.metadata", map[string]any{}); len(kept) > 0 {
+			template["metadata"] = kept
+		}
+		metadata.NotNeeded("Kubernetes names the claims, and deletes them with their pods", metadata.Keys()...)
+		claim.NotNeeded("the API server writes it", "apiVersion", "kind", "status")
+		c.Became(claim.Path("spec"), "template.spec.volumes["+name+"].ephemeral.volumeClaimTemplate.spec")
+		c.volumes = append(c.volumes, map[string]any{"name": name, "ephemeral": map[string]any{"volumeClaimTemplate": template}})
+		c.NeedsHand("NoCounterpart", "ARC hands the volume "+name+" from runner to runner; here each runner gets a new one, which is empty",
+			report.Advice{Whose: report.Installer, Fix: "if it is a cache, mount one claim with access mode ReadWriteMany in its place, use actions/cache, or a registry mirror for Docker's layers"}, claim.Place())
+	}
+}

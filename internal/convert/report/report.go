@@ -1,0 +1,166 @@
+// Package report tells what has become of the fields of ARC's legacy objects: the value that each is now, or why there is none, what to
+// do instead, and whose step that is.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+)
+
+// Report is the answer to a conversion. It has names, labels and paths of fields, and no value of a variable.
+type Report struct {
+	Sets     []*Set    `json:"scaleSets"`
+	Findings []Finding `json:"findings"`
+}
+
+// Set is a scale set to install, and what it was made from.
+type Set struct {
+	// Name is that of the scale set and of its Helm release. Namespace is empty if the object names none.
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+	// File has the values, empty if they are written to standard output.
+	File string `json:"file,omitempty"`
+	// From names the object as KIND NAMESPACE/NAME.
+	From      string       `json:"from"`
+	RunsOn    RunsOn       `json:"runsOn"`
+	Converted []Conversion `json:"converted"`
+}
+
+// Header returns comments that say whose values follow, and how to install them.
+func (s *Set) Header() string {
+	namespace := s.Namespace
+	if namespace == "" {
+		namespace = "NAMESPACE"
+	}
+	lines := []string{
+		"Values of the chart gha-runner-scale-set, made by manager convert of " + s.From + ".",
+		"runs-on: " + bracketed(s.RunsOn.Old) + " becomes runs-on: " + s.RunsOn.New,
+		"helm install " + s.Name + " charts/gha-runner-scale-set --namespace " + namespace + " --values " + s.Name + ".yaml",
+	}
+	var header strings.Builder
+	for _, line := range lines {
+		header.WriteString("# " + finding.OneLine(line) + "\n")
+	}
+	return header.String()
+}
+
+// RunsOn says what workflows write.
+type RunsOn struct {
+	// Old are the labels of the legacy runners: workflows ask for all of these or some.
+	Old []string `json:"old"`
+	// New is the name of the scale set, which workflows may write instead of all labels.
+	New string `json:"new"`
+	// Labels are those that stay, for workflows that ask for several.
+	Labels []string `json:"labels,omitempty"`
+}
+
+// Conversion is a field of the legacy object, and the value that it is now.
+type Conversion struct {
+	Field string `json:"field"`
+	Value string `json:"value"`
+}
+
+// Who takes the next step.
+const (
+	Installer     = "whoever installs the scale set"
+	Author        = "whoever writes the workflows"
+	Builder       = "whoever builds the runner image"
+	Administrator = "whoever administers the cluster"
+)
+
+// Finding is what has not become a value as it stands. A Problem needs somebody's hand, a Warning somebody's look, an Info nothing.
+type Finding struct {
+	finding.Finding
+	// Fields are the paths that it is about.
+	Fields []string `json:"fields,omitempty"`
+	// Whose is who takes the step in Fix.
+	Whose string `json:"whose,omitempty"`
+}
+
+// Write writes the report in the format json, or else as text.
+func (r *Report) Write(output io.Writer, format string) error {
+	if r.Sets == nil {
+		r.Sets = []*Set{} // empty lists, not null
+	}
+	if r.Findings == nil {
+		r.Findings = []Finding{}
+	}
+	if format != "json" {
+		_, err := io.WriteString(output, r.text())
+		return err
+	}
+	encoder := json.NewEncoder(output)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// NeedsHand reports whether somebody has to do something before the scale sets do what the legacy objects did.
+func (r *Report) NeedsHand() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == finding.Problem })
+}
+
+// Sort puts what needs a hand first, then what needs a look. Within these, the order of the input stays.
+func (r *Report) Sort() {
+	order := []finding.Severity{finding.Problem, finding.Warning, finding.Info}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return slices.Index(order, a.Severity) - slices.Index(order, b.Severity)
+	})
+}
+
+// text returns the report for people. Whatever comes from the input stays on its line.
+func (r *Report) text() string {
+	var text strings.Builder
+	for _, set := range r.Sets {
+		line := fmt.Sprintf("%s is now the scale set %s", set.From, set.Name)
+		if set.File != "" {
+			line += ", values in " + set.File
+		}
+		fmt.Fprintln(&text, finding.OneLine(line))
+		for _, one := range set.Converted {
+			fmt.Fprintln(&text, "   "+finding.OneLine(one.Field+" -> "+one.Value))
+		}
+	}
+	if len(r.Sets) > 0 {
+		fmt.Fprintln(&text, "\nWhat workflows write after runs-on:")
+	}
+	for _, set := range r.Sets {
+		line := fmt.Sprintf("   %s, or some of these -> %s", bracketed(set.RunsOn.Old), set.RunsOn.New)
+		if len(set.RunsOn.Labels) > 0 {
+			line += ", or labels among " + bracketed(set.RunsOn.Labels)
+		}
+		fmt.Fprintln(&text, finding.OneLine(line))
+	}
+	for i := range r.Findings {
+		fmt.Fprintf(&text, "\n%d. %s", i+1, r.Findings[i].text())
+	}
+	if !r.NeedsHand() {
+		fmt.Fprintln(&text, "\nNothing is left to do by hand.")
+	}
+	return text.String()
+}
+
+// maxNamed is how many fields of a finding the text names; the JSON has all.
+const maxNamed = 12
+
+func (f *Finding) text() string {
+	text := strings.ToUpper(string(f.Severity)) + " " + f.Reason
+	if f.Object != "" {
+		text += " (" + finding.OneLine(f.Object) + ")"
+	}
+	text += "\n"
+	if len(f.Fields) > 0 {
+		text += "   " + finding.OneLine(finding.Listed(f.Fields, maxNamed)) + "\n"
+	}
+	text += "   " + finding.OneLine(f.Message) + "\n"
+	if f.Fix != "" {
+		text += "   To do (" + f.Whose + "): " + finding.OneLine(f.Fix) + "\n"
+	}
+	return text
+}
+
+func bracketed(labels []string) string { return "[" + strings.Join(labels, ", ") + "]" }

@@ -1,0 +1,193 @@
+package convert
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/convert/legacy"
+	"github.com/harrier-ci/harrier/internal/convert/report"
+)
+
+// autoscaler is a HorizontalRunnerAutoscaler, and what it scales.
+type autoscaler struct {
+	object       *legacy.Object
+	kind, target string
+	// used: it names an object among those that are converted.
+	used bool
+}
+
+func newAutoscaler(object *legacy.Object) *autoscaler {
+	spec, _ := object.Fields["spec"].(map[string]any)
+	reference, _ := spec["scaleTargetRef"].(map[string]any)
+	found := &autoscaler{object: object, kind: legacy.Deployment}
+	found.target, _ = reference["name"].(string)
+	if kind, _ := reference["kind"].(string); kind != "" {
+		found.kind = kind
+	}
+	return found
+}
+
+// scales reports whether the autoscaler names an object as its target. An object without a namespace may be in any.
+func (a *autoscaler) scales(object *legacy.Object) bool {
+	return a.kind == object.Kind && a.target == object.Name && a.target != "" &&
+		(a.object.Namespace == object.Namespace || a.object.Namespace == "" || object.Namespace == "")
+}
+
+// scaling is how many runners there are. ARC counts all of them; minRunners are idle ones, in addition to those that run a job.
+func (c *conversion) scaling(spec *legacy.Fields, autoscalers []*autoscaler) {
+	if path := c.config.Present("ephemeral"); !c.config.Flag("ephemeral", true) {
+		c.NeedsHand("NoCounterpart", "a runner serves one job, then its pod is replaced; with ephemeral: false it served many", report.Advice{
+			Whose: report.Author, Fix: "let jobs not rely on what earlier jobs left on the runner: use actions/cache, or have a shared volume added to template.spec.volumes",
+		}, path...)
+	} else if path != nil {
+		c.NotNeeded("every runner serves one job", path...)
+	}
+	if len(autoscalers) > 0 {
+		if c.kind != legacy.Runner {
+			spec.NotNeeded("the autoscaler decides", "replicas")
+		}
+		c.autoscaling(autoscalers[0])
+		for _, other := range autoscalers[1:] {
+			c.NeedsHand("TwoAutoscalers", fmt.Sprintf("%s and %s scale it; the first one is converted", autoscalers[0].object, other.object),
+				report.Advice{Whose: report.Installer, Fix: "compare minRunners and maxRunners with the other one"})
+		}
+		return
+	}
+	count := runsOne
+	path := "spec"
+	if c.kind != legacy.Runner {
+		path = spec.Path("replicas")
+		if given := spec.Count("replicas"); given != nil {
+			count = *given
+		}
+	}
+	c.Became(path, fmt.Sprintf("minRunners: %d, maxRunners: %d", count, count))
+	c.values["minRunners"], c.values["maxRunners"] = count, count
+}
+
+// autoscaling converts an autoscaler, whose fields it takes.
+func (c *conversion) autoscaling(from *autoscaler) {
+	notes := &report.Notes{Object: from.object.String()}
+	all := legacy.NewFields(from.object.Fields, notes)
+	for _, key := range []string{"apiVersion", "kind"} {
+		all.Any(key)
+	}
+	all.NotNeeded("an autoscaler needs no object of its own: its numbers are the scale set's", "metadata")
+	all.NotNeeded("ARC wrote it", "status")
+	spec := all.Object("spec")
+	target := spec.Object("scaleTargetRef")
+	target.Any("kind")
+	target.Any("name")
+	least, most := spec.Count("minReplicas"), spec.Count("maxReplicas")
+	if most != nil {
+		c.values["maxRunners"] = *most
+		notes.Became(spec.Path("maxReplicas"), "maxRunners")
+	} else {
+		notes.NeedsHand("NoLimit", "the autoscaler gives no maxReplicas, without which ARC doesn't scale; the scale set has no limit",
+			report.Advice{Whose: report.Installer, Fix: "set maxRunners"}, spec.Path("maxReplicas"))
+	}
+	if least != nil {
+		if most != nil && *least > *most {
+			notes.NeedsHand("InvalidField", "minReplicas is greater than maxReplicas; minRunners is cut to it",
+				report.Advice{Whose: report.Installer, Fix: "correct minRunners and maxRunners"}, spec.Path("minReplicas"))
+			least = most
+		}
+		c.values["minRunners"] = *least
+		notes.Became(spec.Path("minReplicas"), "minRunners")
+	}
+	spec.NotNeeded("runners serve one job each; an idle one beyond minRunners is removed after 30 s", "scaleDownDelaySecondsAfterScaleOut")
+	spec.NotNeeded("GitHub's queue tells the listener of each job; remove the webhook server, its ingress and its secret once no legacy runner is left", "scaleUpTriggers")
+	spec.NotNeeded("the webhook server wrote them for jobs that waited; to hold runners ready, raise minRunners", "capacityReservations")
+	metrics(spec, notes)
+	schedules(spec, least, notes)
+	reference := spec.Object("githubAPICredentialsFrom").Object("secretRef")
+	path := reference.Path("name")
+	if secret := reference.Text("name"); secret != "" && secret != c.values["githubConfigSecret"] {
+		notes.NeedsHand("CredentialsDiffer", "the autoscaler has other credentials than the runners; the scale set has one Secret for both",
+			report.Advice{Whose: report.Installer, Fix: "see that githubConfigSecret may register runners; permissions to read workflow runs are not needed"}, path)
+	} else if secret != "" {
+		notes.Became(path, "githubConfigSecret")
+	}
+	if left := all.Untaken(); len(left) > 0 {
+		notes.NeedsHand("UnknownField", "a "+legacy.Autoscaler+" has no such field, so ARC didn't use it either",
+			report.Advice{Whose: report.Installer, Fix: "see whether it is a slip of the pen for another one"}, left...)
+	}
+	c.Findings = append(c.Findings, notes.Findings...)
+	for _, one := range notes.Converted {
+		c.Became(from.object.String()+": "+one.Field, one.Value)
+	}
+}
+
+// metrics asked GitHub's REST API how many runners are wanted.
+func metrics(spec *legacy.Fields, notes *report.Notes) {
+	for _, metric := range spec.Objects("metrics") {
+		kind := metric.Path("type")
+		switch given := metric.Text("type"); given {
+		case "TotalNumberOfQueuedAndInProgressWorkflowRuns":
+			notes.NotNeeded("GitHub's queue says how many jobs there are, of all repositories that may use the runners", kind)
+			metric.NotNeeded("which repositories may use the runners is the choice of the runner group, or of githubConfigUrl", "repositoryNames")
+		case "PercentageRunnersBusy":
+			notes.NeedsLook("NoCounterpart", "the number of runners follows GitHub's queue, so it isn't guessed from how many are busy; beyond minRunners no idle runner is kept in proportion to busy ones",
+				report.Advice{Whose: report.Installer, Fix: "if jobs must not wait for a pod to start in a burst, raise minRunners"}, kind)
+		default:
+			notes.NeedsHand("InvalidField", "ARC knows no such metric", report.Advice{Whose: report.Installer, Fix: "nothing replaces it: the number of runners follows GitHub's queue"}, kind)
+		}
+		metric.NotNeeded("it belongs to a metric that GitHub's queue replaces", "repositoryNames", "scaleUpThreshold", "scaleDownThreshold", "scaleUpFactor", "scaleDownFactor",
+			"scaleUpAdjustment", "scaleDownAdjustment")
+	}
+}
+
+// schedules have no counterpart: the report says which CronJobs do the same.
+func schedules(spec *legacy.Fields, usual *int, notes *report.Notes) {
+	for _, override := range spec.Objects("scheduledOverrides") {
+		rule := override.Object("recurrenceRule")
+		paths := append(override.Present("startTime", "endTime", "minReplicas"), rule.Present("frequency", "untilTime")...)
+		start, err := time.Parse(time.RFC3339, override.Text("startTime"))
+		end, endErr := time.Parse(time.RFC3339, override.Text("endTime"))
+		least := override.Count("minReplicas")
+		frequency, until := rule.Text("frequency"), rule.Text("untilTime")
+		if least == nil {
+			notes.NotNeeded("an override without minReplicas changes nothing", append(paths, override.Place())...)
+			continue
+		}
+		from, known := cron(start, frequency)
+		to, _ := cron(end, frequency)
+		if err != nil || endErr != nil || !known {
+			notes.NeedsHand("InvalidField", "an override has a startTime and an endTime, such as 2026-06-01T07:00:00+02:00, and recurs Daily, Weekly, Monthly, Yearly or not at all",
+				report.Advice{Whose: report.Installer, Fix: cronJobs}, append(paths, override.Place())...)
+			continue
+		}
+		normal := 0
+		if usual != nil {
+			normal = *usual
+		}
+		message := fmt.Sprintf("a scale set has no schedule of its own. A CronJob that sets minRunners to %d at %q, and one that sets it to %d at %q, both with timeZone Etc/UTC, do the same",
+			*least, from, normal, to)
+		if frequency == "" {
+			message += ", this one time: suspend them afterwards"
+		}
+		if until != "" {
+			message += "; delete them after " + until
+		}
+		notes.NeedsHand("NoCounterpart", message, report.Advice{Whose: report.Administrator, Fix: cronJobs}, paths...)
+	}
+}
+
+const cronJobs = `create CronJobs as "More runners at certain hours" in docs/scaling.md shows, and leave minRunners out of the values then`
+
+// cron returns when a CronJob starts, in UTC, that does so at a time and at the same time of each further day, week, month or year.
+func cron(at time.Time, frequency string) (schedule string, known bool) {
+	at = at.UTC()
+	clock := fmt.Sprintf("%d %d ", at.Minute(), at.Hour())
+	switch frequency {
+	case "Daily":
+		return clock + "* * *", true
+	case "Weekly":
+		return clock + fmt.Sprintf("* * %d", at.Weekday()), true
+	case "Monthly":
+		return clock + fmt.Sprintf("%d * *", at.Day()), true
+	case "Yearly", "":
+		return clock + fmt.Sprintf("%d %d *", at.Day(), at.Month()), true
+	}
+	return "", false
+}

@@ -1,0 +1,179 @@
+package convert
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/harrier-ci/harrier/internal/convert/legacy"
+	"github.com/harrier-ci/harrier/internal/convert/report"
+)
+
+// conversion is one legacy object on its way to values of a scale set.
+type conversion struct {
+	report.Notes
+	kind   string
+	fields *legacy.Fields
+	// config has the fields of the runner's registration, and pod those of its pod: in most kinds they stand in one object.
+	config, pod *legacy.Fields
+	values      map[string]any
+	// metadata and spec are those of the template, without the parts below.
+	metadata, spec map[string]any
+	// runner and docker are the containers runner and dind; docker's has an effect in mode dind only.
+	runner, docker             map[string]any
+	containers, initContainers []any
+	volumes                    []any
+	// mode is the container mode, dockerInRunner whether the daemon ran in the runner's container.
+	mode           string
+	dockerInRunner bool
+	// onWindows: the runner's nodes have Windows.
+	onWindows bool
+	// daemon are variables of ARC's image for a daemon in the runner's container, with their values.
+	daemon map[string]string
+	// ownImage: the runner's image is one that ARC doesn't publish. rootless: it is one of those with Docker without root.
+	ownImage, rootless bool
+	// workDirectory is where the legacy runner worked.
+	workDirectory string
+	options       *Options
+}
+
+// Where the values of the two containers are.
+const (
+	runnerPath = "template.spec.containers[runner]"
+	dockerPath = "template.spec.initContainers[dind]"
+)
+
+// runsOne: without an autoscaler and replicas, ARC runs one runner.
+const runsOne = 1
+
+// convert makes values of an object. autoscalers are those that name it as their target, name is that of the scale set.
+func convert(object *legacy.Object, autoscalers []*autoscaler, name string, options *Options) (*conversion, *report.Set) {
+	c := &conversion{
+		Notes: report.Notes{Object: object.String()}, kind: object.Kind, options: options,
+		values: map[string]any{}, metadata: map[string]any{}, spec: map[string]any{}, runner: map[string]any{}, docker: map[string]any{}, daemon: map[string]string{},
+	}
+	c.fields = legacy.NewFields(object.Fields, &c.Notes)
+	spec := c.fields.Object("spec")
+	switch c.kind {
+	case legacy.Runner:
+		c.config, c.pod = spec, spec
+	case legacy.Set:
+		c.config, c.pod = spec, spec.Object("template").Object("spec")
+	default:
+		c.config = spec.Object("template").Object("spec")
+		c.pod = c.config
+	}
+	set := &report.Set{Name: name, Namespace: object.Namespace, From: object.String()}
+	c.identity(object, name)
+	c.address()
+	c.labels(set)
+	c.scaling(spec, autoscalers)
+	c.containerMode()
+	c.directory()
+	c.podParts(object)
+	c.dockerDaemon()
+	c.workVolume()
+	c.untaken()
+	c.assemble()
+	set.Converted = c.Converted
+	return c, set
+}
+
+// identity is what an object says of itself. Bookkeeping of ARC and of Kubernetes has nothing to say about a scale set.
+func (c *conversion) identity(object *legacy.Object, name string) {
+	for _, key := range []string{"apiVersion", "kind"} {
+		c.fields.Any(key)
+	}
+	metadata := c.fields.Object("metadata")
+	metadata.Any("namespace")
+	metadata.Any("name")
+	c.Became(metadata.Path("name"), "runnerScaleSetName")
+	c.values["runnerScaleSetName"] = name
+	switch {
+	case object.Name == "":
+		c.NeedsLook("NameChanged", "it has no name of its own, so the scale set is called "+name,
+			report.Advice{Whose: report.Installer, Fix: "choose a name: rename the file, and change runnerScaleSetName in it"}, metadata.Path("name"))
+	case object.Name != name:
+		c.NeedsLook("NameChanged", "the scale set is called "+name+": a name has up to 45 lower-case letters, digits, - and ., and no other scale set may have it",
+			report.Advice{Whose: report.Installer, Fix: "keep it, or choose another: rename the file, and change runnerScaleSetName in it"}, metadata.Path("name"))
+	}
+	if c.kind == legacy.Runner { // whose pod has its labels and annotations
+		c.podMetadata(metadata)
+	}
+	metadata.NotNeeded("labels and annotations of the object itself are for other tools; values of their own are resourceMeta.autoscalingRunnerSet.labels and annotations", "labels", "annotations")
+	metadata.NotNeeded("Kubernetes wrote it", metadata.Keys()...)
+	c.fields.NotNeeded("ARC wrote it, about runners that exist", "status")
+	spec := c.fields.Object("spec")
+	spec.NotNeeded("ARC wrote it", "effectiveTime")
+	if c.kind != legacy.Runner {
+		spec.NotNeeded("a scale set finds its runners by itself, and replaces idle ones when its template changes", "selector", "serviceName", "updateStrategy",
+			"podManagementPolicy", "revisionHistoryLimit", "minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy")
+		template := spec.Object("template")
+		c.podMetadata(template.Object("metadata"))
+	}
+}
+
+// podMetadata is what pods of runners have as labels and annotations, other than what ARC wrote for itself.
+func (c *conversion) podMetadata(metadata *legacy.Fields) {
+	for _, kind := range []string{"labels", "annotations"} {
+		part := metadata.Object(kind)
+		kept := map[string]any{}
+		for _, key := range part.Keys() {
+			if ofTools(key) {
+				part.NotNeeded("a tool wrote it for its own object", key)
+				continue
+			}
+			c.Became(part.Path(key), "template.metadata."+kind+"."+key)
+			kept[key] = part.Text(key)
+		}
+		if len(kept) > 0 {
+			c.metadata[kind] = kept
+		}
+	}
+	if c.kind != legacy.Runner {
+		metadata.NotNeeded("the controller names pods, and has a finalizer of its own", metadata.Keys()...)
+	}
+}
+
+// toolKeys begin the keys that tools, ARC among them, write on what is theirs.
+var toolKeys = []string{
+	"kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/", "app.kubernetes.io/managed-by", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/",
+	"helm.toolkit.fluxcd.io/", "actions-runner-controller", "actions-runner", "runner-template-hash", "pod-template-hash",
+}
+
+func ofTools(key string) bool {
+	return slices.ContainsFunc(toolKeys, func(begin string) bool { return strings.HasPrefix(key, begin) })
+}
+
+// untaken names what ARC has no such field of.
+func (c *conversion) untaken() {
+	if left := c.fields.Untaken(); len(left) > 0 {
+		c.NeedsHand("UnknownField", "a "+c.kind+" has no such field, so ARC didn't use it either", report.Advice{
+			Whose: report.Installer,
+			Fix:   "if it is a field of the runner, move it below " + c.config.Place() + " and convert again; if it is one of the pod, add it to template.spec in the values",
+		}, left...)
+	}
+}
+
+// assemble puts the parts of the template together.
+func (c *conversion) assemble() {
+	c.runner["name"] = "runner"
+	containers := append([]any{c.runner}, c.containers...)
+	if len(c.docker) > 0 && c.mode == modeDind {
+		c.docker["name"] = "dind"
+		c.initContainers = append([]any{c.docker}, c.initContainers...)
+	}
+	spec := maps.Clone(c.spec)
+	spec["containers"] = containers
+	if len(c.initContainers) > 0 {
+		spec["initContainers"] = c.initContainers
+	}
+	if len(c.volumes) > 0 {
+		spec["volumes"] = c.volumes
+	}
+	template := map[string]any{"spec": spec}
+	if len(c.metadata) > 0 {
+		template["metadata"] = c.metadata
+	}
+	c.values["template"] = template
+}

@@ -1,0 +1,24 @@
+package dryrun
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Work that isn't done when its time is over says so.
+func TestWorkEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		began := time.Now()
+		_, err := InTime(t.Context(), func() (int, error) {
+			<-end
+			return 0, nil
+		})
+		if took := time.Since(began); !errors.Is(err, ErrTooLong) || took != timeout {
+			t.Errorf("ends after %v with %v", took, err)
+		}
+		close(end)
+	})
+}
