@@ -133,6 +133,10 @@ func (r *Reconciler[T, M, W]) MemoryOf(object T) *M {
 	return memory
 }
 
+// Known returns what is remembered of the object of that name, nil if no pass has seen it. A pass may be using it: that part may be read
+// that never changes or has a lock of its own.
+func (r *Reconciler[T, M, W]) Known(key types.NamespacedName) *M { return r.memories.get(key) }
+
 // EachMemory calls do with what is remembered of each object. Passes may be using it: do may only read what they never change. It must not
 // call the Reconciler.
 func (r *Reconciler[T, M, W]) EachMemory(do func(types.NamespacedName, *M)) { r.memories.each(do) }

@@ -141,6 +141,9 @@ func TestAMemoryIsOfOneObjectUntilThatIsGone(t *testing.T) {
 			t.Errorf("%d passes are remembered, want 2", m.passes)
 		}
 	})
+	if known := l.passes.Known(key); known == nil || known.passes != 2 {
+		t.Errorf("under its name %+v is remembered, want 2 passes", known)
+	}
 	l.object("2") // it was deleted and created again between two passes
 	l.want(time.Hour, "remember 2", "forget", "first", "second", "report")
 	delete(l.there, key)
