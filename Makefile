@@ -48,12 +48,15 @@ lint: preflight ## Check style, generated files, scripts and charts
 # little more than half a core each and wait the rest of their time.
 TEST_PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 
+# newest or oldest: of the versions of Kubernetes that are supported. hack/kubernetes.sh reads it.
+export KUBERNETES ?= newest
+
 .PHONY: path
 path: preflight ## Count the files from a new runner's first pass to its pod
 	hack/shape/path.sh $(MOST)
 
 .PHONY: test
-test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector
+test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector (KUBERNETES=oldest: on the oldest supported version)
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 30m $(TESTS)
 	go -C hack/images test ./...
 
@@ -89,7 +92,8 @@ fuzz: preflight ## Feed nonsense to whatever reads what others wrote, FUZZTIME=3
 	done
 
 .PHONY: nightly
-nightly: ## What is too long for the gate: attacks on every path, a restore, an hour of new chaos seeds, the soak, two hours of fuzzing (6 h)
+nightly: ## What is too long for the gate: the oldest Kubernetes, attacks on every path, a restore, an hour of new chaos seeds, the soak, two hours of fuzzing (7 h)
+	$(MAKE) test KUBERNETES=oldest
 	$(MAKE) tenant-nightly
 	$(MAKE) restore
 	$(MAKE) chaos HOURS=1
@@ -105,7 +109,7 @@ soak: preflight ## Half an hour of runners and an hour of messages, both simulat
 E2E_PARALLEL ?= 4
 
 .PHONY: e2e
-e2e: preflight ## Install the charts on a real cluster, run jobs, upgrade, uninstall (root, Debian)
+e2e: preflight ## Install the charts on a real cluster, run jobs, upgrade, uninstall (root, Debian; KUBERNETES=oldest)
 	go test -count 1 -timeout 24m -parallel $(E2E_PARALLEL) -v $(ROOT_TESTS)
 
 SCENARIO  ?= burst

@@ -5,11 +5,19 @@
 #
 #   export PATH="$(hack/kubernetes.sh):$PATH"
 #
+# With KUBERNETES=oldest it builds the oldest Kubernetes that is supported (hack/kubernetes-oldest) instead of the newest, beside the same
+# helm.
+#
 # The directory is in HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else ~/.cache/harrier. Its name depends on everything that goes
-# into the binaries, so that a clean clone finds what another one has built. Versions are pinned only in hack/kubernetes/go.mod.
+# into the binaries, so that a clean clone finds what another one has built. Versions are pinned only in the go.mod of either.
 set -euo pipefail
 
-source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/kubernetes" && pwd)
+hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+case "${KUBERNETES:-newest}" in
+newest) source_dir=$hack/kubernetes ;;
+oldest) source_dir=$hack/kubernetes-oldest ;;
+*) echo "kubernetes.sh: KUBERNETES is newest or oldest, not $KUBERNETES" >&2; exit 2 ;;
+esac
 programs=(etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 
 say() { echo "kubernetes.sh: $*" >&2; }
@@ -24,14 +32,16 @@ cache=${HARRIER_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/harrier}
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false" GOWORK=off
 cd "$source_dir"
 # Inside of the module, so that Go itself fails if it is older than go.mod requires and can't fetch a newer one.
-go_version=$(go version) || fail "this Go can't build hack/kubernetes; install Go $(awk '$1 == "go" {print $2}' go.mod) or newer"
+go_version=$(go version) || fail "this Go can't build $source_dir; install Go $(awk '$1 == "go" {print $2}' go.mod) or newer"
 version=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v/ {print $2}' go.mod)
 minor=${version#v1.}
 package=k8s.io/component-base/version
 ldflags="-s -w -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*}"
 ldflags+=" -X $package.gitTreeState=clean -X $package.gitCommit=proxy"
 
-hash=$( { cat main.go helm/main.go go.mod go.sum; echo "$go_version $ldflags ${programs[*]}"; } | sha256sum | cut -c 1-16)
+helm=
+[ "$source_dir" = "$hack/kubernetes" ] || helm=$(KUBERNETES=newest "$hack/kubernetes.sh")/helm
+hash=$( { cat main.go kubelet.go go.mod go.sum; [ -n "$helm" ] || cat helm/main.go; echo "$go_version $ldflags ${programs[*]} $helm"; } | sha256sum | cut -c 1-16)
 result=$cache/kubernetes-$hash
 finished() { [ -x "$result/kubernetes" ] && [ -x "$result/helm" ]; }
 
@@ -51,10 +61,16 @@ if ! finished; then
     compiler=
     trap '[ -z "$compiler" ] || kill "$compiler" 2>/dev/null || true; rm -rf "$scratch"' EXIT
     # In the background, so that a signal ends the script at once, and without the lock, which must not outlive it.
-    ../build.sh "Kubernetes $version (6 to 9 min the first time on two cores)" "$scratch/" -ldflags "$ldflags" . ./helm 9>&- &
+    packages=(. ./helm)
+    [ -z "$helm" ] || packages=(.)
+    "$hack/build.sh" "Kubernetes $version (6 to 9 min the first time on two cores)" "$scratch/" -ldflags "$ldflags" "${packages[@]}" 9>&- &
     compiler=$!
     wait "$compiler" || exit 1
     compiler=
+    if [ -n "$helm" ]; then
+      mv "$scratch/kubernetes-oldest" "$scratch/kubernetes"
+      ln -s "$helm" "$scratch/helm"
+    fi
     for program in "${programs[@]}"; do ln -s kubernetes "$scratch/$program"; done
     chmod 755 "$scratch"
     mv -T "$scratch" "$result"

@@ -1,0 +1,8 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+)
+
+func newKubelet() *cobra.Command { return kubelet.NewKubeletCommand() }
