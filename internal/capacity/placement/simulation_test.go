@@ -120,8 +120,10 @@ func (s *simulation) burst(second, jobs, shortest, longest int) {
 
 // run lets time pass until all jobs have ended, or the end.
 func (s *simulation) run(end int) {
-	slices.SortStableFunc(s.jobs, func(a, b *job) int { return a.arrives - b.arrives })
-	s.open = len(s.jobs)
+	if s.second == 0 {
+		slices.SortStableFunc(s.jobs, func(a, b *job) int { return a.arrives - b.arrives })
+		s.open = len(s.jobs)
+	}
 	for ; s.second < end && s.open > 0; s.second++ {
 		for s.next < len(s.jobs) && s.jobs[s.next].arrives <= s.second {
 			s.queue = append(s.queue, s.jobs[s.next])
@@ -374,10 +376,11 @@ func (a *autoscaler) step(s *set) {
 	}
 }
 
-// outcome is what became of the jobs of a run.
-type outcome struct{ wait, stranded float64 }
+// outcome is what became of the jobs of a run: the 95th percentile of their wait in seconds, how many were stranded, and how often a set
+// announced another number, in an hour.
+type outcome struct{ wait, stranded, changes float64 }
 
-// result returns the 95th percentile of the wait of jobs that arrived from then on, and how many were stranded.
+// result returns what became of the jobs that arrived between two seconds.
 func (s *simulation) result(from, until int) outcome {
 	var waits []int
 	var o outcome
@@ -393,6 +396,9 @@ func (s *simulation) result(from, until int) outcome {
 		if j.isStranded {
 			o.stranded++
 		}
+	}
+	for _, one := range s.sets {
+		o.changes += float64(one.changes) * hour / float64(s.second*len(s.sets))
 	}
 	slices.Sort(waits)
 	o.wait = float64(waits[(len(waits)*95+99)/100-1])
