@@ -1,0 +1,36 @@
+// Package demand decides how many runners a set is to have, how fast it may get them, when it has had too many for long enough, and which
+// idle one is too old. It is pure: what has to be remembered between decisions is passed in, and a manager that has lost it only waits longer.
+package demand
+
+// Headroom is how many runners are kept idle in proportion to the running jobs. The zero value keeps none.
+type Headroom struct {
+	// Percent is of the running jobs, rounded up. Max is how many at most; 0 means any number.
+	Percent, Max int
+}
+
+// Asked is what asks for runners.
+type Asked struct {
+	// Assigned is how many jobs GitHub has given to the set, and Running how many of them have a runner that works on them.
+	Assigned, Running int
+	// Min and Max are the numbers in force: how many runners are kept idle at least, and how many there are at most.
+	Min, Max int
+	Headroom Headroom
+	// Drained: the set takes no further jobs, and runs those that it has.
+	Drained bool
+}
+
+// Idle returns how many runners are wanted beside those for assigned jobs.
+func (a Asked) Idle() int {
+	if a.Drained {
+		return 0
+	}
+	running := max(0, min(a.Running, a.Assigned)) // a job that has ended may still be seen to run
+	headroom := (running*max(0, a.Headroom.Percent) + 99) / 100
+	if a.Headroom.Max > 0 {
+		headroom = min(headroom, a.Headroom.Max)
+	}
+	return max(0, a.Min, headroom)
+}
+
+// Wanted returns how many runners there are to be. A job that is assigned can't be given back, so it has its runner in a drained set, too.
+func (a Asked) Wanted() int { return max(0, min(max(0, a.Assigned)+a.Idle(), a.Max)) }
