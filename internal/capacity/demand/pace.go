@@ -24,7 +24,7 @@ func (p *Pace) Start(n int, at, now time.Time) {
 	if !counts(second, now) {
 		return
 	}
-	entry := &p.starts[uint64(second)%paceSeconds]
+	entry := &p.starts[(second%paceSeconds+paceSeconds)%paceSeconds]
 	if entry.second != second {
 		entry.second, entry.n = second, 0
 	}

@@ -1,6 +1,7 @@
 package demand_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -149,20 +150,8 @@ func TestSlots(t *testing.T) {
 		for range 3000 {
 			created, removed := len(s.starts), s.removed
 			s.step(false)
-			created, removed = len(s.starts)-created, s.removed-removed
-			if created > 0 && s.tooMany[len(s.tooMany)-1] > 0 {
-				t.Fatalf("seed %d, second %d: %d runners are created, and there are too many", seed, s.second, created)
-			}
-			if n := len(s.starts); s.limit > 0 && n > s.limit && s.starts[n-1]-s.starts[n-1-s.limit] < 60 {
-				t.Fatalf("seed %d, second %d: more than %d starts in a minute", seed, s.second, s.limit)
-			}
-			for _, before := range s.tooMany[max(0, len(s.tooMany)-1-s.delay):] {
-				if removed > max(0, before) {
-					t.Fatalf("seed %d, second %d: %d runners go, and within %d s there were %d too many", seed, s.second, removed, s.delay, before)
-				}
-			}
-			if s.live() > s.asked.Max {
-				t.Fatalf("seed %d, second %d: %d runners, at most %d are allowed", seed, s.second, s.live(), s.asked.Max)
+			if broken := s.broken(len(s.starts)-created, s.removed-removed); broken != "" {
+				t.Fatalf("seed %d, second %d: %s", seed, s.second, broken)
 			}
 		}
 		s.maxIdle = 0
@@ -177,6 +166,23 @@ func TestSlots(t *testing.T) {
 			t.Fatalf("seed %d: nothing changes, and %d runners start and %d go; there are %d of %d", seed, len(s.starts)-started, s.removed-removed, s.live(), s.asked.Wanted())
 		}
 	}
+}
+
+// broken says what is wrong with the creations and removals of the last second.
+func (s *slots) broken(created, removed int) string {
+	if created > 0 && s.tooMany[len(s.tooMany)-1] > 0 {
+		return fmt.Sprintf("%d runners are created, and there are too many", created)
+	}
+	if n := len(s.starts); s.limit > 0 && n > s.limit && s.starts[n-1]-s.starts[n-1-s.limit] < 60 {
+		return fmt.Sprintf("more than %d starts in a minute", s.limit)
+	}
+	if least := slices.Min(s.tooMany[max(0, len(s.tooMany)-1-s.delay):]); removed > max(0, least) {
+		return fmt.Sprintf("%d runners go, and within %d s there were %d too many", removed, s.delay, least)
+	}
+	if s.live() > s.asked.Max {
+		return fmt.Sprintf("%d runners, at most %d are allowed", s.live(), s.asked.Max)
+	}
+	return ""
 }
 
 // TestReplacement: idle runners are replaced one by one, and none stays much longer than it may.

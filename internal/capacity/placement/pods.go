@@ -10,6 +10,8 @@ import (
 const (
 	// recently is for how long the highest number of placed pods counts: a job's end and the next placement lie seconds apart.
 	recently = 30 * time.Second
+	// recentSeconds is in how many seconds of the clock that may have been.
+	recentSeconds = int64(recently/time.Second) + 1
 	// overtakingAge is how much younger a pod has to be that overtakes another: pods of one burst are placed in any order.
 	overtakingAge = time.Minute
 	// leastOvertakers is how many pods must have overtaken another, in a small set, before its wait says nothing about the others.
@@ -33,7 +35,7 @@ type Pods struct {
 	waiting, overtakers []time.Time
 	// highs has, for each of the last seconds in which it changed, the highest number of placed pods, and peak is that since the last
 	// decision.
-	highs [1 + recently/time.Second]high
+	highs [recentSeconds]high
 	peak  int
 	// longestWait is that of the pods placed since waitsFrom.
 	longestWait time.Duration
@@ -89,7 +91,7 @@ func (p *Pods) change(by int, now time.Time) {
 	second, before := now.Unix(), p.placed
 	p.placed += by
 	p.peak = max(p.peak, before, p.placed)
-	entry := &p.highs[uint64(second)%uint64(len(p.highs))]
+	entry := &p.highs[(second%recentSeconds+recentSeconds)%recentSeconds]
 	if entry.second != second {
 		*entry = high{second: second}
 	}

@@ -77,7 +77,6 @@ type set struct {
 	idle         []*runner
 	due          map[int][]func()
 	refusedSince int // 0: not refused
-	tryAgain     int
 	made         int
 	awayUntil    int // of the listener
 	live         map[types.UID]placement.Pod

@@ -31,8 +31,8 @@ type Schedule struct {
 	MinRunners, MaxRunners *int
 }
 
-// Refused says what is wrong with a schedule. Such a schedule has no windows; the others are in force.
-type Refused struct {
+// RefusedError says what is wrong with a schedule. Such a schedule has no windows; the others are in force.
+type RefusedError struct {
 	// Index is the schedule's in the list, Name its name, and Field the one that has to be changed, as it is called in the spec.
 	Index       int
 	Name, Field string
@@ -40,7 +40,7 @@ type Refused struct {
 }
 
 // Error names the schedule, the field and the problem.
-func (r *Refused) Error() string {
+func (r *RefusedError) Error() string {
 	return fmt.Sprintf("schedules[%d] (%q): %s %s", r.Index, r.Name, r.Field, r.Problem)
 }
 
@@ -61,9 +61,9 @@ type Effective struct {
 type Plan struct{ windows []window }
 
 // New returns the plan of those schedules that can be followed, and what is wrong with the others.
-func New(schedules []Schedule) (*Plan, []*Refused) {
+func New(schedules []Schedule) (*Plan, []*RefusedError) {
 	plan, names := &Plan{}, map[string]bool{}
-	var refused []*Refused
+	var refused []*RefusedError
 	for i, s := range schedules {
 		w, field, problem := newWindow(s)
 		switch {
@@ -74,7 +74,7 @@ func New(schedules []Schedule) (*Plan, []*Refused) {
 			field, problem = "name", "is that of an earlier schedule: each needs its own"
 		}
 		if problem != "" {
-			refused = append(refused, &Refused{Index: i, Name: shortened(s.Name), Field: field, Problem: problem})
+			refused = append(refused, &RefusedError{Index: i, Name: shortened(s.Name), Field: field, Problem: problem})
 			continue
 		}
 		names[s.Name] = true

@@ -170,3 +170,19 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%d of 100 empty schedules are refused", len(refused))
 	}
 }
+
+// BenchmarkAt has as many schedules as a set may have, of the kind that takes longest: their windows open every minute.
+func BenchmarkAt(b *testing.B) {
+	for name, expression := range map[string]string{"office": "0 7 * * 1-5", "every minute": "* * * * *", "leap day": "0 0 29 2 *"} {
+		b.Run(name, func(b *testing.B) {
+			all := make([]schedules.Schedule, 32)
+			for i := range all {
+				all[i] = schedules.Schedule{Name: strings.Repeat("x", i+1), Expression: expression, TimeZone: "Europe/Berlin", Duration: 8 * time.Hour, MinRunners: new(1)}
+			}
+			plan, _ := schedules.New(all)
+			for b.Loop() {
+				plan.At(time.Unix(1_800_000_000, 0), spec)
+			}
+		})
+	}
+}

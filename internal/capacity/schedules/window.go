@@ -12,7 +12,7 @@ import (
 const maxSearchYears = 8
 
 // parser reads cron's five fields, with days as in a CronJob: if both the day of the month and that of the week are given, either will do.
-var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).WithMaxSearchYears(maxSearchYears)
+var parser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).WithMaxSearchYears(maxSearchYears)
 
 // window is a schedule that can be followed.
 //
@@ -53,7 +53,7 @@ func newWindow(s Schedule) (w window, field, problem string) {
 	if w.times, problem = parse(s.Expression); problem != "" {
 		return w, "schedule", problem
 	}
-	w.everyHour = strings.HasPrefix(strings.Fields(s.Expression)[1], "*")
+	w.everyHour = strings.ContainsAny(strings.Fields(s.Expression)[1][:1], "*?")
 	if w.zone, problem = load(s.TimeZone); problem != "" {
 		return w, "timeZone", problem
 	}
