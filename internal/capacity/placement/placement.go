@@ -117,10 +117,10 @@ type Decision struct {
 type round struct {
 	Seen
 	Decision
+	// recent is how many pods were placed at once of late.
 	recent int
-	// oldest and youngest are the ages of the waiting pods.
-	oldest, youngest time.Duration
-	refused, late    bool
+	// refused: the API server refuses pods. late: a pod has waited, or was refused, for so long that nothing more is to come in.
+	refused, late bool
 }
 
 // Decide decides again. It may be called as often as one likes: nothing follows from how often.
@@ -141,25 +141,28 @@ func (m *Memory) Decide(seen Seen) Decision {
 func (m *Memory) look(seen Seen) *round {
 	r := &round{Seen: seen}
 	r.Spare = max(0, seen.Spare)
-	r.Placed, r.Stuck = m.placed, m.stuck()
+	if enough := m.enoughOvertakers(); len(m.overtakers) >= enough {
+		// The oldest pods are stuck: enough others that are much younger have been given a node.
+		r.Stuck = after(m.waiting, m.overtakers[len(m.overtakers)-enough].Add(-overtakingAge))
+	}
 	waiting := m.waiting[r.Stuck:]
-	r.Waiting = len(waiting)
+	r.Placed, r.Waiting = m.placed, len(waiting)
 	var falls time.Time
 	r.recent, falls = m.recent(seen.Now)
 	r.by(falls)
+	if r.refused = !seen.RefusedSince.IsZero(); r.refused {
+		r.Failed = r.reached(seen.RefusedSince.Add(lateRefusal))
+	}
+	r.late = r.Failed
 	if r.Waiting > 0 {
-		r.oldest, r.youngest = r.Now.Sub(waiting[0]), r.Now.Sub(waiting[len(waiting)-1])
-		r.late = r.reached(waiting[0].Add(lateAfter))
-		r.Failed = r.reached(waiting[0].Add(r.Timeout))
+		oldest, youngest := waiting[0], waiting[r.Waiting-1]
+		r.late = r.reached(oldest.Add(lateAfter)) || r.late
+		r.Failed = r.reached(oldest.Add(r.Timeout)) || r.Failed
+		if r.Failed && !r.refused { // what waits may be the odd ones: one more after 1, 2, 4, 8 … timeouts
+			r.ProbeAt = youngest.Add(max(r.Timeout, youngest.Sub(oldest)))
+		}
 	}
-	if r.refused = !seen.RefusedSince.IsZero(); r.refused && r.reached(seen.RefusedSince.Add(lateRefusal)) {
-		r.Failed = true
-	}
-	r.late = r.late || r.Failed
-	if r.Failed && !r.refused { // what waits may be the odd ones: one more after 1, 2, 4, 8 … timeouts
-		oldest, youngest := waiting[0], waiting[len(waiting)-1]
-		r.ProbeAt = youngest.Add(max(r.Timeout, youngest.Sub(oldest)))
-	}
+	r.late = r.late || r.Failed // a timeout may be shorter than a minute
 	return r
 }
 

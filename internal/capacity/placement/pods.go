@@ -117,16 +117,6 @@ func (p *Pods) recent(now time.Time) (highest int, falls time.Time) {
 // enoughOvertakers is how many pods have to overtake another one to make it stuck.
 func (p *Pods) enoughOvertakers() int { return max(leastOvertakers, p.placed) }
 
-// stuck returns how many of the waiting pods, the oldest, are stuck: enough pods that are much younger have been given a node.
-func (p *Pods) stuck() int {
-	enough := p.enoughOvertakers()
-	if len(p.overtakers) < enough {
-		return 0
-	}
-	youngest := p.overtakers[len(p.overtakers)-enough].Add(-overtakingAge)
-	return after(p.waiting, youngest)
-}
-
 // inserted returns the sorted times with another one. Most are the latest.
 func inserted(sorted []time.Time, t time.Time) []time.Time {
 	return slices.Insert(sorted, after(sorted, t), t)

@@ -133,8 +133,8 @@ func compare(t *testing.T, plan *schedules.Plan, zone *time.Location, day time.T
 			return
 		}
 		if due := !first && !last.Until.IsZero() && !now.Before(last.Until); first || due {
-			// Only a window that has opened a hundred times meanwhile may be as it was.
-			if before := last.Min == 1; due && before == open && (!before || now.Sub(since) < 100*time.Minute) {
+			// Only a window that has opened thirty times meanwhile may be as it was.
+			if before := last.Min == 1; due && before == open && (!before || now.Sub(since) < 30*time.Minute) {
 				t.Errorf("at %s: %+v, and nothing changes", now.In(zone), last)
 			}
 			last, since, first = plan.At(now, schedules.Numbers{Max: 5}), now, false

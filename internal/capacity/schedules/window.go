@@ -82,7 +82,7 @@ func parse(expression string) (times cron.Schedule, problem string) {
 	}
 	times, err := parser.Parse(expression)
 	if err != nil {
-		return nil, "is no cron expression: " + err.Error()
+		return nil, fmt.Sprintf("is no cron expression: %.200s", err.Error()) // which may quote all of it
 	}
 	if times.Next(time.Unix(0, 0).UTC()).IsZero() {
 		return nil, "names a day that never comes"
