@@ -154,7 +154,7 @@ func TestFigures(t *testing.T) {
 			if rule.wait > c.wait || rule.stranded > c.stranded {
 				t.Errorf("wait %.0f s, stranded %.1f: want at most %.0f s, %.1f", rule.wait, rule.stranded, c.wait, c.stranded)
 			}
-			if c.stranded > 0 && (naive.stranded < 5*c.stranded || best.stranded > c.stranded/2) {
+			if c.stranded > 0 && (naive.stranded < 3*c.stranded || best.stranded > c.stranded/2) {
 				t.Errorf("stranded %.1f by the maximum and %.1f by who knows everything: that is no scenario", naive.stranded, best.stranded)
 			}
 		})
