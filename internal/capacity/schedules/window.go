@@ -16,8 +16,9 @@ var parser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month 
 
 // window is a schedule that can be followed.
 //
-// A clock that is put forward skips times, and one that is put back shows times twice. The library is therefore asked in UTC only, for
-// times as a clock on the wall shows them, and next finds when the clock of the zone does:
+// A clock that is put forward skips times, and one that is put back shows times twice. Asked in a zone, the library leaves out a day whose
+// midnight is skipped, and a time in a gap of half an hour, and counts others twice. So it is asked in UTC only, for times as a clock on the
+// wall shows them, and next finds when the clock of the zone does:
 //   - A time that is skipped is reached when the clock has passed it: the window opens at the end of the gap.
 //   - A time that is shown twice is meant the first time. If the hour is *, as in "every ten minutes", it is meant both times, or an hour
 //     would have no openings.
