@@ -64,13 +64,12 @@ type (
 // Controller reconciles EphemeralRunnerSets.
 type Controller struct {
 	*reconciler
-	options      Options
-	roster       *roster.Roster
-	jobPods      *jobpods.Pods
-	departures   *departures.Departures
-	expectations *kube.Expectations
-	questions    *registrations.Questions
-	strays       *registrations.Strays
+	options    Options
+	roster     *roster.Roster
+	jobPods    *jobpods.Pods
+	departures *departures.Departures
+	questions  *registrations.Questions
+	strays     *registrations.Strays
 	// waker requeues a set when a question to GitHub about one of its runners has been answered.
 	waker reconcile.Waker
 }
@@ -79,7 +78,6 @@ type Controller struct {
 func NewController(options Options) *Controller {
 	c := &Controller{
 		options: options, roster: roster.New(), jobPods: jobpods.New(options.Clock), departures: departures.New(),
-		expectations: kube.NewExpectations(options.Clock),
 	}
 	asking := registrations.Options{
 		GitHub: options.GitHub, Verdicts: options.Verdicts, Reader: options.Reader,
@@ -143,7 +141,7 @@ type memory struct {
 
 // remember returns the memory of a set that is new here.
 func (c *Controller) remember(set *v1alpha1.EphemeralRunnerSet) *memory {
-	m := &memory{History: scaling.New(creations.New(client.ObjectKeyFromObject(set), c.expectations)), scaleSet: kube.ScaleSetOf(set)}
+	m := &memory{History: scaling.New(creations.New(c.options.Clock)), scaleSet: kube.ScaleSetOf(set)}
 	if c.options.PublishMetrics {
 		for _, cause := range v1alpha1.LostCauses { // the rise from no series to 1 would be none to Prometheus
 			jobsLost.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, string(cause))
@@ -156,7 +154,6 @@ func (c *Controller) remember(set *v1alpha1.EphemeralRunnerSet) *memory {
 func (c *Controller) forget(set types.NamespacedName, m *memory) {
 	c.questions.Forget(set, m.Registrations()...)
 	c.strays.Forget(set, &m.strays)
-	c.expectations.Forget(set)
 	if !c.isReplaced(m) {
 		setmetrics.Delete(m.scaleSet)
 	}

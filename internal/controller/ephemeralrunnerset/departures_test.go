@@ -112,7 +112,7 @@ func TestWhereRunnersAre(t *testing.T) {
 func TestReplacementOnTheSameNodeStays(t *testing.T) {
 	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
 	place := func(r *v1alpha1.EphemeralRunner) {
-		c.expectations.Expect(setKey, r.Name)
+		c.MemoryOf(set).Creations.Expect(r.Name)
 		c.RunnerEvents().Create(t.Context(), event.CreateEvent{Object: r}, &controllertest.Queue{})
 		c.PodEvents().Create(t.Context(), event.CreateEvent{Object: podOn("n", r)}, &controllertest.Queue{})
 	}

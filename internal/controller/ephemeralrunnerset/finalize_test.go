@@ -16,6 +16,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -133,11 +134,8 @@ func TestNamesakeIsAnotherSet(t *testing.T) {
 		_, _ = f.pass()
 		namesake := newSet(1, func(set *v1alpha1.EphemeralRunnerSet) { set.UID = types.UID("namesake") })
 		s := f.controller.MemoryOf(namesake)
-		if repeated, shelved := s.Creations.Uncertain(); len(repeated)+len(shelved) != 0 || !s.Creations.Allowed(time.Now()) {
-			t.Errorf("state %+v", s)
-		}
-		if pending := f.controller.expectations.Pending(setKey); len(pending) != 0 {
-			t.Errorf("expected still: %v", pending)
+		if unseen := s.Creations.Unseen(time.Now()); unseen != (creations.Unseen{}) || !s.Creations.Allowed(time.Now()) {
+			t.Errorf("expected still: %+v", unseen)
 		}
 	}, newSet(1))
 }

@@ -74,7 +74,7 @@ func TestEventsThatEnqueueASet(t *testing.T) {
 // The watch was broken while a runner changed and was deleted: the event that follows has the state that the watch saw last.
 func TestRunnerWhoseDeletionWasMissedIsForgotten(t *testing.T) {
 	c, set, runners := populate(2)
-	c.expectations.Expect(setKey, runners[0].Name)
+	c.MemoryOf(set).Creations.Expect(runners[0].Name)
 	queue := &controllertest.Queue{}
 	last := runners[0].DeepCopy()
 	last.OwnerReferences, last.UID = nil, "former"
@@ -82,7 +82,7 @@ func TestRunnerWhoseDeletionWasMissedIsForgotten(t *testing.T) {
 	if got := names(c.roster.Of(set.UID)); !slices.Equal(got, []string{runners[1].Name}) || len(queue.Requests) != 1 {
 		t.Errorf("left: %v, and %d sets enqueued; want the other runner, and one", got, len(queue.Requests))
 	}
-	if len(c.expectations.Pending(setKey)) > 0 {
+	if len(c.MemoryOf(set).Creations.Pending()) > 0 {
 		t.Error("it is expected still")
 	}
 }
@@ -99,7 +99,7 @@ func TestNamesakeHasNoneOfTheFormerSetsRunners(t *testing.T) {
 func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
 	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
 	s := c.MemoryOf(set)
-	c.expectations.Expect(setKey, runners[0].Name)
+	s.Creations.Expect(runners[0].Name)
 	before := c.roster.Of(set.UID)
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(t.Context(), runners)

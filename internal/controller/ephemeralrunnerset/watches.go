@@ -62,7 +62,7 @@ func (c *Controller) runnerChanged(object client.Object, q queue) {
 	}
 	set := roster.OwnerOf(runner)
 	view := roster.Of(runner)
-	if c.expectations.Expects(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}, runner.Name) {
+	if m := c.Known(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}); m != nil && m.Creations.Expects(runner.Name) {
 		view.Arrival = c.departures.Arrive()
 	}
 	former, news := c.roster.Put(client.ObjectKeyFromObject(runner), set, view)
@@ -79,7 +79,9 @@ func (c *Controller) runnerChanged(object client.Object, q queue) {
 func (c *Controller) runnerDeleted(object client.Object, q queue) {
 	key := client.ObjectKeyFromObject(object)
 	set := c.roster.Remove(key)
-	c.expectations.Met(types.NamespacedName{Namespace: key.Namespace, Name: set.Name}, key.Name)
+	if m := c.Known(types.NamespacedName{Namespace: key.Namespace, Name: set.Name}); m != nil {
+		m.Creations.Met(key.Name)
+	}
 	enqueue(q, key.Namespace, set)
 }
 

@@ -5,15 +5,17 @@ package creations
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -44,9 +46,10 @@ const (
 // Memory has the set's runners that were requested and that the watch has not shown yet. A pass observes them, keeps those
 // that its plan repeats, and may then begin, end and settle creations.
 type Memory struct {
-	set types.NamespacedName
-	// expected holds the requested names of all sets. The watch's handler removes names from it, too.
-	expected *kube.Expectations
+	clock clock.PassiveClock
+	// expected has the requested names, and when each was noted. The watch's handler removes names from it, too, and so it has a lock.
+	mu       sync.Mutex
+	expected map[string]time.Time
 	// unanswered are the names of runners whose creation got no answer; they are tried again. shelved are names that nobody
 	// wants at present: their runners may exist, so they are expected for a while, but not tried again.
 	unanswered, shelved []string
@@ -86,9 +89,40 @@ type Try struct {
 	Err   error
 }
 
-// New returns the memory of a set of which nothing is known yet. expected is shared by all sets.
-func New(set types.NamespacedName, expected *kube.Expectations) *Memory {
-	return &Memory{set: set, expected: expected, unlisted: true}
+// New returns the memory of a set of which nothing is known yet.
+func New(clk clock.PassiveClock) *Memory {
+	return &Memory{clock: clk, expected: map[string]time.Time{}, unlisted: true}
+}
+
+// Expect notes names before their creation is requested, because the watch may show a runner before the request is answered.
+func (c *Memory) Expect(names ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range names {
+		c.expected[name] = c.clock.Now()
+	}
+}
+
+// Met drops a name: the watch has shown the runner or its deletion, or the server has refused it for good.
+func (c *Memory) Met(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.expected, name)
+}
+
+// Pending returns the names that are still expected and when each was noted.
+func (c *Memory) Pending() map[string]time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.expected)
+}
+
+// Expects reports whether a name is still expected.
+func (c *Memory) Expects(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, expected := c.expected[name]
+	return expected
 }
 
 // Listed reports whether the API server has listed the set's runners for this process.
@@ -100,11 +134,11 @@ func (c *Memory) Uncertain() (repeated, shelved []string) { return c.unanswered,
 // Observe forgets the runners that the watch has shown, which are the given ones. Take the list of runners before calling
 // Pending: a name that is met in between belongs to a runner that has been deleted since.
 func (c *Memory) Observe(runners []*roster.Runner) {
-	c.expected.Expect(c.set, c.unanswered...) // as long as they are tried again
-	pending := c.expected.Pending(c.set)
+	c.Expect(c.unanswered...) // as long as they are tried again
+	pending := c.Pending()
 	for _, r := range runners {
 		if _, expected := pending[r.Name]; expected {
-			c.expected.Met(c.set, r.Name)
+			c.Met(r.Name)
 		}
 	}
 }
@@ -116,7 +150,7 @@ func (c *Memory) Overdue(now time.Time) []string {
 		return nil
 	}
 	var names []string
-	for name, since := range c.expected.Pending(c.set) {
+	for name, since := range c.Pending() {
 		if isOverdue(since, now) {
 			names = append(names, name)
 		}
@@ -135,11 +169,11 @@ func (c *Memory) NoteListed(overdue []string, existing sets.Set[string], err err
 	}
 	names := sets.New(overdue...)
 	for name := range names.Difference(existing) {
-		c.expected.Met(c.set, name)
+		c.Met(name)
 	}
 	// The wait for those that exist begins anew, unless the watch has shown their deletion in the meantime. They are no longer uncertain.
-	late := names.Intersection(existing).Intersection(sets.KeySet(c.expected.Pending(c.set)))
-	c.expected.Expect(c.set, late.UnsortedList()...)
+	late := names.Intersection(existing).Intersection(sets.KeySet(c.Pending()))
+	c.Expect(late.UnsortedList()...)
 	c.late = append(slices.DeleteFunc(c.late, late.Has), late.UnsortedList()...)
 	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
@@ -152,13 +186,13 @@ func (c *Memory) Inherit(existing sets.Set[string], runners []*roster.Runner) in
 	for _, r := range runners {
 		existing.Delete(r.Name)
 	}
-	c.expected.Expect(c.set, existing.UnsortedList()...)
+	c.Expect(existing.UnsortedList()...)
 	return len(existing)
 }
 
 // Unseen counts the runners that are still expected after Observe and NoteListed, and drops what is remembered of the others.
 func (c *Memory) Unseen(now time.Time) Unseen {
-	pending, overdue := c.expected.Pending(c.set), false
+	pending, overdue := c.Pending(), false
 	for _, since := range pending {
 		overdue = overdue || isOverdue(since, now)
 	}
@@ -174,7 +208,7 @@ func (c *Memory) Unseen(now time.Time) Unseen {
 // ListDueAt returns when to ask the API server about the runners that have not been seen by then, zero if none is expected.
 func (c *Memory) ListDueAt() time.Time {
 	var oldest time.Time
-	for _, since := range c.expected.Pending(c.set) {
+	for _, since := range c.Pending() {
 		oldest = kube.EarlierOf(oldest, since)
 	}
 	if oldest.IsZero() {
@@ -212,14 +246,14 @@ func (c *Memory) Failing() bool { return c.failures >= failingThreshold }
 // used name is answered with AlreadyExists, which counts as success, and as long as jobs keep ending nothing would show that
 // a runner is missing.
 func (c *Memory) Begin(n int, runners []*roster.Runner, pick func() string) []*Try {
-	used := sets.KeySet(c.expected.Pending(c.set))
+	used := sets.KeySet(c.Pending())
 	for _, r := range runners {
 		used.Insert(r.Name)
 	}
 	tries := make([]*Try, 0, n)
 	add := func(name string, repeated bool) {
 		used.Insert(name)
-		c.expected.Expect(c.set, name)
+		c.Expect(name)
 		tries = append(tries, &Try{Name: name, repeated: repeated})
 	}
 	for _, name := range c.unanswered {
@@ -245,7 +279,7 @@ func (c *Memory) End(tries []*Try) {
 		case t.Asked && !notCreated(t.Err), t.repeated: // no answer, now or before
 			c.unanswered = append(c.unanswered, t.Name)
 		default: // there is no such runner
-			c.expected.Met(c.set, t.Name)
+			c.Met(t.Name)
 		}
 	}
 }

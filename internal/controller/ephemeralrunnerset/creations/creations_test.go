@@ -12,17 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
-	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 var (
 	start        = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	setKey       = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 	errNoAnswer  = errors.New("connection reset")
 	runnersGroup = schema.GroupResource{Group: "actions.github.com", Resource: "ephemeralrunners"}
 	errOverQuota = apierrors.NewForbidden(runnersGroup, "", errors.New("exceeded quota"))
@@ -32,7 +29,9 @@ var errExists = apierrors.NewAlreadyExists(runnersGroup, "")
 
 // newCreations returns the creations of a set in which the given names got no answer.
 func newCreations(unanswered ...string) *Memory {
-	return &Memory{set: setKey, expected: kube.NewExpectations(clocktesting.NewFakePassiveClock(start)), unanswered: unanswered}
+	c := New(clocktesting.NewFakePassiveClock(start))
+	c.unanswered = unanswered
+	return c
 }
 
 // namespaceTerminates returns the answer to a creation in a namespace that is being deleted.
@@ -66,7 +65,7 @@ func TestAnswersToCreations(t *testing.T) {
 			}
 			c.End(tries)
 			got := map[string]string{"new": not, "repeated": not}
-			for name := range c.expected.Pending(setKey) {
+			for name := range c.Pending() {
 				got[name] = certainly
 			}
 			for _, name := range c.unanswered {
@@ -125,7 +124,7 @@ type lateCreations struct {
 
 func newLateCreations(t *testing.T, unanswered ...string) lateCreations {
 	l := lateCreations{t, newCreations(unanswered...), clocktesting.NewFakePassiveClock(start)}
-	l.expected = kube.NewExpectations(l.clock)
+	l.Memory.clock = l.clock
 	return l
 }
 
@@ -215,7 +214,7 @@ func TestRunnerThatIsDeletedDuringTheListIsNotExpected(t *testing.T) {
 	c.Observe(nil)
 	c.Abandon()
 	c.wantOverdue(expectationTimeout, "a")
-	c.expected.Met(setKey, "a")
+	c.Met("a")
 	c.NoteListed([]string{"a"}, sets.New("a"), nil, c.clock.Now())
 	if c.wantUnseen(Unseen{}); c.HasUnseen() {
 		t.Errorf("late are %v", c.late)
@@ -230,7 +229,7 @@ func TestNamesAreChosenThatNobodyHas(t *testing.T) {
 		return name
 	}
 	c := newCreations("tried")
-	c.expected.Expect(setKey, "expected")
+	c.Expect("expected")
 	var got []Try
 	for _, try := range c.Begin(3, []*roster.Runner{{Name: "seen"}}, pick) {
 		got = append(got, *try)
@@ -239,10 +238,24 @@ func TestNamesAreChosenThatNobodyHas(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Try{})); diff != "" {
 		t.Errorf("tries (-want +got):\n%s", diff)
 	}
-	pending := c.expected.Pending(setKey)
+	pending := c.Pending()
 	for _, name := range []string{"tried", "expected", "new-1", "new-2"} {
 		if _, expected := pending[name]; !expected {
 			t.Errorf("%s is not expected", name)
 		}
+	}
+}
+
+// The watch's handler asks while a pass notes further names.
+func TestNamesAreExpectedUntilTheyAreMet(t *testing.T) {
+	c := newCreations()
+	c.Expect("a", "b")
+	if got := c.Pending(); len(got) != 2 || !got["a"].Equal(start) {
+		t.Errorf("pending %v", got)
+	}
+	c.Met("a")
+	c.Met("never expected")
+	if c.Expects("a") || !c.Expects("b") || len(c.Pending()) != 1 {
+		t.Errorf("pending %v, want b", c.Pending())
 	}
 }

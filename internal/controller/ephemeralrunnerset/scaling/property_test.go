@@ -156,7 +156,7 @@ func (sim *simulation) pass(t *testing.T) *Plan {
 func (sim *simulation) checkExpected(t *testing.T) {
 	t.Helper()
 	repeated, shelved := sim.state.Creations.Uncertain()
-	for name := range sim.expectations.Pending(setKey) {
+	for name := range sim.state.Creations.Pending() {
 		if !sim.decided[name] && !slices.Contains(repeated, name) && !slices.Contains(shelved, name) {
 			t.Errorf("%s is waited for, and not tried again, although it was never created", name)
 		}

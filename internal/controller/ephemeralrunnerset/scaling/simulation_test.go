@@ -13,7 +13,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
-	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -40,15 +39,14 @@ type simulation struct {
 	restarted int
 
 	// What the controller sees, and what it remembers.
-	seen         published
-	frozen       bool             // the watch of runners shows nothing
-	cache        []*roster.Runner // what the roster holds
-	roster       *roster.Roster
-	departures   *departures.Departures
-	expectations *kube.Expectations
-	state        *History
-	inFlight     map[types.UID]func(*simulatedRunner) registrations.Answer
-	answers      map[types.UID]pool.Call[registrations.Answer]
+	seen       published
+	frozen     bool             // the watch of runners shows nothing
+	cache      []*roster.Runner // what the roster holds
+	roster     *roster.Roster
+	departures *departures.Departures
+	state      *History
+	inFlight   map[types.UID]func(*simulatedRunner) registrations.Answer
+	answers    map[types.UID]pool.Call[registrations.Answer]
 }
 
 // published are what the listener writes, and the user's maxRunners.
@@ -97,8 +95,8 @@ func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 // restartManager loses everything that is remembered; calls that were under way may have taken effect. The next
 // manager's cache may be late: it may be a second one that has been waiting.
 func (sim *simulation) restartManager() {
-	sim.roster, sim.departures, sim.expectations = roster.New(), departures.New(), kube.NewExpectations(sim.clock)
-	sim.state = New(creations.New(setKey, sim.expectations))
+	sim.roster, sim.departures = roster.New(), departures.New()
+	sim.state = New(creations.New(sim.clock))
 	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) registrations.Answer{}, map[types.UID]pool.Call[registrations.Answer]{}
 	sim.frozen = false
 	sim.made++
@@ -275,7 +273,7 @@ func (sim *simulation) showRunners(all bool) {
 
 // observe makes the watch show a runner.
 func (sim *simulation) observe(view roster.Runner) {
-	if sim.expectations.Expects(setKey, view.Name) {
+	if sim.state.Creations.Expects(view.Name) {
 		view.Arrival = sim.departures.Arrive()
 	}
 	sim.roster.Put(runnerKey(view.Name), simulatedSet, view)
