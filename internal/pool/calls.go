@@ -116,6 +116,21 @@ func (c *Calls[K, R]) Last(key K) (Call[R], bool) {
 	return Call[R]{}, false
 }
 
+// Take returns the last call for the key if it has ended, and drops it.
+func (c *Calls[K, R]) Take(key K) (call Call[R], ended bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.last[key]
+	if last == nil {
+		return Call[R]{}, false
+	}
+	if call, _ = last.Get(); call.Running() {
+		return Call[R]{}, false
+	}
+	delete(c.last, key)
+	return call, true
+}
+
 // Forget drops what is remembered for the key, which must be done when its object is gone. A call in progress continues, but its
 // result is not kept.
 func (c *Calls[K, R]) Forget(key K) {

@@ -21,11 +21,20 @@ func TestCallsRunOncePerKey(t *testing.T) {
 		if last, known := calls.Last("a"); !known || !last.Running() {
 			t.Errorf("Last() = %+v, %t while the call runs", last, known)
 		}
+		if _, ended := calls.Take("a"); ended {
+			t.Error("a call that runs is taken")
+		}
 		<-time.After(2 * time.Second)
 		synctest.Wait()
 		last, _ := calls.Last("a")
 		if last.Running() || last.Result != 7 || last.Err != nil || len(done) != 1 {
 			t.Errorf("Last() = %+v, done = %v", last, done)
+		}
+		if taken, ended := calls.Take("a"); !ended || taken.Result != 7 {
+			t.Errorf("Take() = %+v, %t", taken, ended)
+		}
+		if _, again := calls.Take("a"); again {
+			t.Error("an answer is taken twice")
 		}
 	})
 }

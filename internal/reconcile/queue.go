@@ -30,7 +30,7 @@ func ControllerOptions(workers int) controller.Options {
 }
 
 // newQueue returns controller-runtime's priority queue, which stopQueue lets stop.
-func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
+func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[ctrl.Request]) Queue {
 	return &stopQueue{
 		queue: priorityqueue.New(controller, func(o *priorityqueue.Opts[ctrl.Request]) {
 			o.Log = ctrl.Log.WithValues("controller", controller)
@@ -40,16 +40,19 @@ func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[ctrl.Req
 	}
 }
 
+// Queue is what the handler of a watch is given for requests to reconcile.
+type Queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+
 // Waker requeues objects from outside a pass, such as at the end of a call to GitHub. It is a source for one controller. Before
 // that controller has started there is nothing to wake, because it begins with all objects. Unlike a channel it never blocks,
 // even if nobody listens any more.
 type Waker struct {
 	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
+	queue Queue
 }
 
 // Start stores the controller's queue. It implements controller-runtime's Source.
-func (w *Waker) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (w *Waker) Start(_ context.Context, queue Queue) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = queue
