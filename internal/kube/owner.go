@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,22 @@ func ReadController(
 		return false, fmt.Errorf("get %s %s: %w", kind, reference.Name, err)
 	}
 	return controller.GetUID() == reference.UID, nil
+}
+
+// listTimeout is how long the API server may take to list objects. It leaves most of a pass's minute for what can be done without the
+// answer, and for reporting that there is none.
+const listTimeout = 10 * time.Second
+
+// ListMetadata returns the metadata of objects of a kind of ours, which costs little however large they are.
+func ListMetadata(ctx context.Context, reader client.Reader, kind string, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
+	if err := reader.List(ctx, &list, options...); err != nil {
+		return nil, fmt.Errorf("list %ss: %w", kind, err)
+	}
+	return list.Items, nil
 }
 
 // Standing says whose an object is that has the name of one we need.

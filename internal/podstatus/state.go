@@ -285,3 +285,21 @@ func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, messag
 	}
 	return v1alpha1.ReasonPending, "the pod has not started yet"
 }
+
+// WhyUnable returns what keeps a pending pod from running, in whichever container, "" if it is just starting or being deleted.
+func WhyUnable(pod *corev1.Pod) (reason, message string) {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodPending {
+		return "", ""
+	}
+	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return scheduled.Reason, scheduled.Message
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if waiting := statuses[i].State.Waiting; waiting != nil && !IsUsual(waiting.Reason) {
+				return waiting.Reason, cmp.Or(waiting.Message, waiting.Reason)
+			}
+		}
+	}
+	return "", ""
+}

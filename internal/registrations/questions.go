@@ -155,17 +155,13 @@ type question struct {
 // Questions asks GitHub about runners in the background and keeps the answers until the next pass. At most one question about a
 // registration is under way.
 type Questions struct {
-	github   func(context.Context, credentials.Reference) (GitHub, error)
-	verdicts *Verdicts
-	calls    *pool.Calls[question, Answer]
+	options Options
+	calls   *pool.Calls[question, Answer]
 }
 
 // NewQuestions returns Questions, none of which is asked.
 func NewQuestions(options Options) *Questions {
-	return &Questions{
-		github: options.GitHub, verdicts: options.Verdicts,
-		calls: pool.NewCalls[question, Answer](options.Pool, options.Clock, func(q question) { options.Wake(q.set) }),
-	}
+	return &Questions{options, pool.NewCalls[question, Answer](options.Pool, options.Clock, func(q question) { options.Wake(q.set) })}
 }
 
 // Remove asks GitHub to remove a registration. It reports whether it has asked: it does not if a question about it is under way. The
@@ -185,7 +181,7 @@ func (q *Questions) ask(
 	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
 	return q.calls.Go(key.String(), question{key, about.Registration}, func(ctx context.Context) (Answer, error) {
 		ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set), "runner", about.Name)
-		github, err := q.github(ctx, reference)
+		github, err := q.options.GitHub(ctx, reference)
 		if err != nil {
 			return None, fmt.Errorf("ask GitHub about runner %s: %w", about.Name, err)
 		}
@@ -195,7 +191,7 @@ func (q *Questions) ask(
 			verdict = Removed
 		}
 		if verdict == Removed || verdict == Busy {
-			q.verdicts.Give(types.NamespacedName{Namespace: key.Namespace, Name: about.Name}, about.Registration, verdict)
+			q.options.Verdicts.Give(types.NamespacedName{Namespace: key.Namespace, Name: about.Name}, about.Registration, verdict)
 		}
 		return said, err
 	})
@@ -203,13 +199,7 @@ func (q *Questions) ask(
 
 // Take returns the answer to the last question about a registration, or its error, a single time.
 func (q *Questions) Take(set types.NamespacedName, about Registration) (call pool.Call[Answer], answered bool) {
-	key := question{set, about}
-	call, asked := q.calls.Last(key)
-	if !asked || call.Running() {
-		return call, false
-	}
-	q.calls.Forget(key)
-	return call, true
+	return q.calls.Take(question{set, about})
 }
 
 // Forget drops the questions about registrations that are over.

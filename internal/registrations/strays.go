@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,8 +41,6 @@ const (
 	strayListAge = time.Minute
 	// strayRefusedPause follows after GitHub has refused the list: somebody has to change the credentials.
 	strayRefusedPause = time.Hour
-	// strayListTimeout is how long the API server may take to list the runners of a namespace.
-	strayListTimeout = 10 * time.Second
 	// mostStraysRemoved bounds the calls of one list. The next one finds the others.
 	mostStraysRemoved = 1000
 )
@@ -91,11 +88,11 @@ func NewStrays(options Options) *Strays {
 // call it again without an answer, zero if there is no such time.
 func (s *Strays) Remove(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *StrayMemory) (again time.Time) {
 	key, now := client.ObjectKeyFromObject(set), s.options.Clock.Now()
-	if call, ended := s.take(strayCall{set: key}); ended {
+	if call, ended := s.calls.Take(strayCall{set: key}); ended {
 		s.noteList(ctx, set, m, call)
 	}
 	for name := range m.removing {
-		if call, ended := s.take(strayCall{key, name}); ended {
+		if call, ended := s.calls.Take(strayCall{key, name}); ended {
 			m.noteRemoval(name, call)
 		}
 	}
@@ -115,16 +112,6 @@ func (s *Strays) Remove(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m
 	return time.Time{}
 }
 
-// take returns a call that has ended, and forgets it.
-func (s *Strays) take(key strayCall) (call pool.Call[strayAnswer], ended bool) {
-	call, known := s.calls.Last(key)
-	if !known || call.Running() {
-		return call, false
-	}
-	s.calls.Forget(key)
-	return call, true
-}
-
 // list returns which offline runners on GitHub have a name of the set's and no runner in the cluster. Runners are listed after
 // registrations: a runner exists before it is registered.
 func (s *Strays) list(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (strayAnswer, error) {
@@ -136,17 +123,14 @@ func (s *Strays) list(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (st
 	if err != nil {
 		return strayAnswer{}, fmt.Errorf("find registrations without a runner: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, strayListTimeout)
-	defer cancel()
 	// By the namespace alone: whatever became of a runner's labels, it is none of the strays.
-	var runners metav1.PartialObjectMetadataList
-	runners.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EphemeralRunnerList"))
-	if err := s.options.Reader.List(ctx, &runners, client.InNamespace(set.Namespace)); err != nil {
-		return strayAnswer{}, fmt.Errorf("list EphemeralRunners: %w", err)
+	runners, err := kube.ListMetadata(ctx, s.options.Reader, "EphemeralRunner", client.InNamespace(set.Namespace))
+	if err != nil {
+		return strayAnswer{}, err
 	}
 	existing := sets.New[string]()
-	for i := range runners.Items {
-		existing.Insert(runners.Items[i].Name)
+	for i := range runners {
+		existing.Insert(runners[i].Name)
 	}
 	return strayAnswer{found: straysAmong(offline.Names, set.Name, existing), listedAt: offline.ListedAt}, nil
 }
@@ -174,7 +158,10 @@ func (s *Strays) noteList(ctx context.Context, set *v1alpha1.EphemeralRunnerSet,
 	for _, name := range m.noteFound(call.Result.found, call.Result.listedAt, now) {
 		key := strayCall{client.ObjectKeyFromObject(set), name}
 		m.removing.Insert(name)
-		s.calls.Go(key.set.String(), key, func(ctx context.Context) (strayAnswer, error) { return s.removeOne(ctx, set, name) })
+		s.calls.Go(key.set.String(), key, func(ctx context.Context) (strayAnswer, error) {
+			outcome, err := s.removeOne(ctx, set, name)
+			return strayAnswer{outcome: outcome}, err // an error is not logged: the next list has the stray again
+		})
 	}
 }
 
@@ -223,25 +210,21 @@ func (m *StrayMemory) noteFound(found []string, listedAt, now time.Time) (confir
 }
 
 // removeOne asks GitHub to remove a stray, after a last look at whose it is.
-func (s *Strays) removeOne(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, name string) (strayAnswer, error) {
+func (s *Strays) removeOne(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, name string) (outcome Answer, err error) {
 	github, err := s.options.GitHub(ctx, credentials.ForEphemeralRunnerSet(set))
 	if err != nil {
-		return strayAnswer{}, fmt.Errorf("remove registration %s: %w", name, err)
+		return None, err
 	}
 	registered, err := github.GetRunnerByName(ctx, name)
 	switch {
 	case errors.Is(err, actions.ErrRunnerNotFound):
-		return strayAnswer{outcome: Missing}, nil
+		return Missing, nil
 	case err != nil:
-		return strayAnswer{}, fmt.Errorf("remove registration %s: %w", name, err)
+		return None, err
 	case registered.RunnerScaleSetID != set.Spec.EphemeralRunnerSpec.RunnerScaleSetID:
-		return strayAnswer{outcome: Registered}, nil // another scale set's
+		return Registered, nil // another scale set's
 	}
-	outcome, err := removeRegistration(ctx, github, registered.ID, false)
-	if err != nil {
-		err = fmt.Errorf("remove registration %s: %w", name, err)
-	}
-	return strayAnswer{outcome: outcome}, err
+	return removeRegistration(ctx, github, registered.ID, false)
 }
 
 // noteRemoval notes what became of a stray. If GitHub did not answer, the next list has it again.

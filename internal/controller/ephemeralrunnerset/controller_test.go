@@ -366,3 +366,20 @@ func TestDoubtedJobsAreTold(t *testing.T) {
 		}
 	}, newSet(4))
 }
+
+// While the API server is slow, passes take longer than a period. The next one begins at once, and what it sees is news of a moment.
+func TestAStatusIsWrittenAtMostOnceAPeriodWhilePassesAreSlow(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		const patch = "patch status *v1alpha1.EphemeralRunnerSet"
+		f.slow = 2 * reportPeriod
+		f.reconcile()
+		f.publish(2)
+		again := f.reconcile().RequeueAfter
+		if f.requests["create"] != 2 || f.requests[patch] != 1 || again != time.Millisecond {
+			t.Fatalf("requests %v, and the next pass after %s; want 2 creations, a status, and another pass at once", f.requests, again)
+		}
+		if f.reconcile(); f.requests[patch] != 2 {
+			t.Errorf("requests %v, want the status written", f.requests)
+		}
+	}, newSet(1))
+}

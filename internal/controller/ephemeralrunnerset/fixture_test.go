@@ -71,6 +71,8 @@ type fixture struct {
 	refuse   error
 	made     bool
 	refusals int
+	// slow is how long a creation takes.
+	slow time.Duration
 	// refuseDrop is the error of deleting a Secret.
 	refuseDrop error
 	// refuseList is the error of listing the runners' metadata.
@@ -171,6 +173,7 @@ func (f *fixture) interceptors() interceptor.Funcs {
 		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			f.count("create")
+			<-time.After(f.slow)
 			object.SetUID(uuid.NewUUID())
 			object.SetCreationTimestamp(metav1.Now())
 			refuse := f.refusal()

@@ -171,15 +171,12 @@ func (c *Controller) whyAbandoned(ctx context.Context, set *v1alpha1.EphemeralRu
 // confirmGone asks the API server, because the cache may be late, whether the AutoscalingRunnerSet that would take the set back is gone, and
 // the one that its owner reference names. It lists, because the manager may not get one.
 func (c *Controller) confirmGone(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, name string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	var origins metav1.PartialObjectMetadataList
-	origins.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSetList"))
-	if err := c.options.Reader.List(ctx, &origins, client.InNamespace(set.Namespace)); err != nil {
-		return "", fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+	origins, err := kube.ListMetadata(ctx, c.options.Reader, "AutoscalingRunnerSet", client.InNamespace(set.Namespace))
+	if err != nil {
+		return "", err
 	}
-	for i := range origins.Items {
-		if origins.Items[i].Name == name || metav1.IsControlledBy(set, &origins.Items[i]) {
+	for i := range origins {
+		if origins[i].Name == name || metav1.IsControlledBy(set, &origins[i]) {
 			return "", nil
 		}
 	}

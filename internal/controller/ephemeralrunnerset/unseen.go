@@ -16,10 +16,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// listTimeout is how long the API server may take to list a set's runners. It leaves most of a pass's minute for what can be
-// done without the answer, and for reporting that there is none.
-const listTimeout = 10 * time.Second
-
 // countUnseen counts the set's runners that the watch has not shown. It asks the API server about runners that should have
 // been seen by now: if the watch is broken or refused, they would otherwise be created again every minute, without end.
 func (c *Controller) countUnseen(ctx context.Context, w *world) {
@@ -36,23 +32,19 @@ func (c *Controller) countUnseen(ctx context.Context, w *world) {
 // existing returns the names of the set's runners that the API server has, including those being deleted. Runners with
 // another owner or label are left out: the watch would not show them.
 func (c *Controller) existing(ctx context.Context, w *world) (sets.Set[string], error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
 	// The set's own label names the scale set, too, but others may write that; it serves only a set whose AutoscalingRunnerSet is gone.
 	scaleSet := kube.ScaleSetOf(w.Object).Name
 	if w.origin != nil {
 		scaleSet = w.origin.Name
 	}
-	var runners metav1.PartialObjectMetadataList
-	runners.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EphemeralRunnerList"))
-	err := c.options.Reader.List(ctx, &runners, client.InNamespace(w.Object.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: scaleSet})
+	runners, err := kube.ListMetadata(ctx, c.options.Reader, "EphemeralRunner", client.InNamespace(w.Object.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: scaleSet})
 	if err != nil {
-		return nil, fmt.Errorf("list EphemeralRunners: %w", err)
+		return nil, err
 	}
 	names := sets.New[string]()
-	for i := range runners.Items {
-		if roster.OwnerOf(&runners.Items[i]).UID == w.Object.UID {
-			names.Insert(runners.Items[i].Name)
+	for i := range runners {
+		if roster.OwnerOf(&runners[i]).UID == w.Object.UID {
+			names.Insert(runners[i].Name)
 		}
 	}
 	return names, nil

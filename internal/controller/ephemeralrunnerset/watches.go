@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,22 +39,20 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // a change of the set itself is, and isn't delayed.
 const gatherPeriod = 100 * time.Millisecond
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-
 // RunnerEvents returns the handler for the watch of runners. It keeps the roster up to date, and enqueues a set when one of
 // its runners has changed in a way that matters. It is exported for tests that simulate the watch.
 func (c *Controller) RunnerEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) {
 			c.runnerChanged(e.Object, q)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.runnerChanged(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.runnerDeleted(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { c.runnerChanged(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { c.runnerDeleted(e.Object, q) },
 	}
 }
 
 // runnerChanged stores a runner as it is now. If the runner has left a set, that set is enqueued as well.
-func (c *Controller) runnerChanged(object client.Object, q queue) {
+func (c *Controller) runnerChanged(object client.Object, q reconcile.Queue) {
 	runner, is := object.(*v1alpha1.EphemeralRunner)
 	if !is {
 		return
@@ -76,7 +73,7 @@ func (c *Controller) runnerChanged(object client.Object, q queue) {
 }
 
 // runnerDeleted removes a runner that is gone. It is no longer expected, even if no pass has seen it.
-func (c *Controller) runnerDeleted(object client.Object, q queue) {
+func (c *Controller) runnerDeleted(object client.Object, q reconcile.Queue) {
 	key := client.ObjectKeyFromObject(object)
 	set := c.roster.Remove(key)
 	if m := c.Known(types.NamespacedName{Namespace: key.Namespace, Name: set.Name}); m != nil {
@@ -85,7 +82,7 @@ func (c *Controller) runnerDeleted(object client.Object, q queue) {
 	enqueue(q, key.Namespace, set)
 }
 
-func enqueue(q queue, namespace string, set roster.Owner) {
+func enqueue(q reconcile.Queue, namespace string, set roster.Owner) {
 	if set.Name != "" {
 		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.Name}}, gatherPeriod)
 	}
@@ -110,5 +107,7 @@ func (c *Controller) PodEvents() handler.EventHandler { return c.departures.PodE
 // JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is enqueued then. It is
 // exported for tests that simulate the watch.
 func (c *Controller) JobPodEvents() handler.EventHandler {
-	return c.jobPods.Events(func(q queue, runner types.NamespacedName) { enqueue(q, runner.Namespace, c.roster.SetOf(runner)) })
+	return c.jobPods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
+		enqueue(q, runner.Namespace, c.roster.SetOf(runner))
+	})
 }

@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
+	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // Departures knows which nodes are about to go away, and which runners have their pods there. The watches' handlers keep it up to
@@ -32,9 +32,6 @@ type Departures struct {
 	placed map[types.NamespacedName]placement
 	on     map[string]sets.Set[types.NamespacedName]
 }
-
-// queue is what the handler is given for requests to reconcile.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // Departure is a node that is about to go away.
 type Departure struct {
@@ -168,18 +165,17 @@ func (d *Departures) PodEvents(wake func(runner types.NamespacedName)) handler.E
 			return
 		}
 		owner := metav1.GetControllerOfNoCopy(pod)
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		key := client.ObjectKeyFromObject(pod)
-		if owner == nil || owner.Kind != "EphemeralRunner" || ended {
+		if owner == nil || owner.Kind != "EphemeralRunner" || podstatus.IsFinished(pod) {
 			d.Place(key, "", "")
 		} else if d.Place(key, owner.UID, pod.Spec.NodeName) {
 			wake(key)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { changed(e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { changed(e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ reconcile.Queue) { changed(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ reconcile.Queue) { changed(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ reconcile.Queue) {
 			d.Place(client.ObjectKeyFromObject(e.Object), "", "")
 		},
 	}

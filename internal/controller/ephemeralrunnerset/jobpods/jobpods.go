@@ -10,15 +10,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
@@ -40,9 +40,6 @@ type Pods struct {
 	waiting map[types.NamespacedName]map[string]Wait
 }
 
-// queue is what the handler is given for requests to reconcile.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
 // Wait is a job's pod that can't run, and why.
 type Wait struct {
 	Pod, Reason, Message string
@@ -58,8 +55,8 @@ func New(clock clock.PassiveClock) *Pods {
 func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, news bool) {
 	runner = types.NamespacedName{Namespace: pod.Namespace, Name: kube.RunnerOfJobPod(pod)}
 	now := Wait{Pod: pod.Name, since: j.clock.Now()}
-	if !gone && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending {
-		now.Reason, now.Message = whyNotRunning(pod)
+	if !gone {
+		now.Reason, now.Message = podstatus.WhyUnable(pod)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -84,25 +81,9 @@ func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, new
 	return runner, true
 }
 
-// whyNotRunning returns what keeps a pod from running that is not just starting, "" if nothing does.
-func whyNotRunning(pod *corev1.Pod) (reason, message string) {
-	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		return scheduled.Reason, scheduled.Message
-	}
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			waiting := statuses[i].State.Waiting
-			if waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
-				return waiting.Reason, cmp.Or(waiting.Message, waiting.Reason)
-			}
-		}
-	}
-	return "", ""
-}
-
 // Events returns the handler for the watch of pods. changed is called with the runner of each pod that waits otherwise than before.
-func (j *Pods) Events(changed func(q queue, runner types.NamespacedName)) handler.EventHandler {
-	note := func(object client.Object, q queue, gone bool) {
+func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
+	note := func(object client.Object, q reconcile.Queue, gone bool) {
 		pod, is := object.(*corev1.Pod)
 		if !is || !kube.IsJobPod(pod) {
 			return
@@ -112,9 +93,9 @@ func (j *Pods) Events(changed func(q queue, runner types.NamespacedName)) handle
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { note(e.Object, q, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { note(e.ObjectNew, q, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { note(e.Object, q, true) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { note(e.Object, q, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { note(e.ObjectNew, q, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { note(e.Object, q, true) },
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // jobPodOf returns a pod of container hooks that has no node.
@@ -26,7 +27,7 @@ func jobPodOf(runner string) *corev1.Pod {
 // Neither runners nor listeners are taken for pods of jobs, whatever their labels.
 func TestOtherPodsAreNotThoseOfJobs(t *testing.T) {
 	pods, q := New(clock.RealClock{}), &controllertest.Queue{}
-	events := pods.Events(func(queue, types.NamespacedName) {})
+	events := pods.Events(func(reconcile.Queue, types.NamespacedName) {})
 	for _, kind := range []string{"EphemeralRunner", "AutoscalingListener", "ReplicaSet"} {
 		pod := jobPodOf("set-runner-abcde")
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: new(true)}}
@@ -40,7 +41,7 @@ func TestOtherPodsAreNotThoseOfJobs(t *testing.T) {
 // A workflow may create as many pods under its runner's label as it likes.
 func TestWaitingPodsOfARunnerAreLimited(t *testing.T) {
 	pods, q := New(clock.RealClock{}), &controllertest.Queue{}
-	events := pods.Events(func(queue, types.NamespacedName) {})
+	events := pods.Events(func(reconcile.Queue, types.NamespacedName) {})
 	for i := range 3 * jobPodsPerRunner {
 		pod := jobPodOf("set-runner-abcde")
 		pod.Name = fmt.Sprintf("pod-%d", i)
@@ -55,7 +56,7 @@ func TestWaitingPodsOfARunnerAreLimited(t *testing.T) {
 
 func TestJobPodsForgetWhatIsGone(t *testing.T) {
 	pods, q := New(clock.RealClock{}), &controllertest.Queue{}
-	events, pod := pods.Events(func(queue, types.NamespacedName) {}), jobPodOf("set-runner-abcde")
+	events, pod := pods.Events(func(reconcile.Queue, types.NamespacedName) {}), jobPodOf("set-runner-abcde")
 	events.Create(t.Context(), event.CreateEvent{Object: pod}, q)
 	if len(pods.waiting) != 1 {
 		t.Fatalf("kept: %v, want the pod that waits", pods.waiting)
