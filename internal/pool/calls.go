@@ -72,6 +72,17 @@ func (l *Last[R]) Get() (Call[R], bool) {
 	return *l.call, true
 }
 
+// Take returns the last call if it has ended, and drops it.
+func (l *Last[R]) Take() (call Call[R], ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.call == nil || l.call.Running() {
+		return Call[R]{}, false
+	}
+	call, l.call = *l.call, nil
+	return call, true
+}
+
 // Forget drops the last call. If it is in progress it continues, but its result is not kept.
 func (l *Last[R]) Forget() {
 	l.mu.Lock()
@@ -120,15 +131,12 @@ func (c *Calls[K, R]) Last(key K) (Call[R], bool) {
 func (c *Calls[K, R]) Take(key K) (call Call[R], ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := c.last[key]
-	if last == nil {
-		return Call[R]{}, false
+	if last := c.last[key]; last != nil {
+		if call, ended = last.Take(); ended {
+			delete(c.last, key)
+		}
 	}
-	if call, _ = last.Get(); call.Running() {
-		return Call[R]{}, false
-	}
-	delete(c.last, key)
-	return call, true
+	return call, ended
 }
 
 // Forget drops what is remembered for the key, which must be done when its object is gone. A call in progress continues, but its

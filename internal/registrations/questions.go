@@ -144,44 +144,31 @@ type Subject struct {
 	Ended bool
 	// Own is set if the id is no copy's: the runner was created by this process.
 	Own bool
+	// Question is the last one about the registration. Another is asked when it has been answered.
+	Question *pool.Last[Answer]
 }
 
-// question identifies a question about one registration of a runner of a set.
-type question struct {
-	set types.NamespacedName
-	Registration
-}
-
-// Questions asks GitHub about runners in the background and keeps the answers until the next pass. At most one question about a
-// registration is under way.
-type Questions struct {
-	options Options
-	calls   *pool.Calls[question, Answer]
-}
-
-// NewQuestions returns Questions, none of which is asked.
-func NewQuestions(options Options) *Questions {
-	return &Questions{options, pool.NewCalls[question, Answer](options.Pool, options.Clock, func(q question) { options.Wake(q.set) })}
-}
+// Questions asks GitHub about runners in the background. Whoever asks keeps the answers.
+type Questions struct{ Options }
 
 // Remove asks GitHub to remove a registration. It reports whether it has asked: it does not if a question about it is under way. The
 // set must not change afterwards, because the call outlasts the pass.
-func (q *Questions) Remove(set *v1alpha1.EphemeralRunnerSet, about Subject) bool {
+func (q Questions) Remove(set *v1alpha1.EphemeralRunnerSet, about Subject) bool {
 	return q.ask(set, about, deregisterRunner)
 }
 
 // LookUp asks GitHub whether a registration exists. It is like remove otherwise.
-func (q *Questions) LookUp(set *v1alpha1.EphemeralRunnerSet, about Subject) bool {
+func (q Questions) LookUp(set *v1alpha1.EphemeralRunnerSet, about Subject) bool {
 	return q.ask(set, about, lookUpRunner)
 }
 
-func (q *Questions) ask(
+func (q Questions) ask(
 	set *v1alpha1.EphemeralRunnerSet, about Subject, do func(context.Context, GitHub, Subject) (Answer, error),
 ) bool {
 	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
-	return q.calls.Go(key.String(), question{key, about.Registration}, func(ctx context.Context) (Answer, error) {
+	return about.Question.Go(q.Pool, q.Clock, key.String(), func(ctx context.Context) (Answer, error) {
 		ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set), "runner", about.Name)
-		github, err := q.options.GitHub(ctx, reference)
+		github, err := q.GitHub(ctx, reference)
 		if err != nil {
 			return None, fmt.Errorf("ask GitHub about runner %s: %w", about.Name, err)
 		}
@@ -191,22 +178,10 @@ func (q *Questions) ask(
 			verdict = Removed
 		}
 		if verdict == Removed || verdict == Busy {
-			q.options.Verdicts.Give(types.NamespacedName{Namespace: key.Namespace, Name: about.Name}, about.Registration, verdict)
+			q.Verdicts.Give(types.NamespacedName{Namespace: key.Namespace, Name: about.Name}, about.Registration, verdict)
 		}
 		return said, err
-	})
-}
-
-// Take returns the answer to the last question about a registration, or its error, a single time.
-func (q *Questions) Take(set types.NamespacedName, about Registration) (call pool.Call[Answer], answered bool) {
-	return q.calls.Take(question{set, about})
-}
-
-// Forget drops the questions about registrations that are over.
-func (q *Questions) Forget(set types.NamespacedName, over ...Registration) {
-	for _, registration := range over {
-		q.calls.Forget(question{set: set, Registration: registration})
-	}
+	}, func() { q.Wake(key) })
 }
 
 // deregisterRunner asks GitHub to remove a runner's registration. It is looked for first if nothing proves that the id is the runner's own.

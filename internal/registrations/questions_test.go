@@ -39,13 +39,13 @@ func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 		defer cancel()
 		workers := pool.New(1, clock.RealClock{})
 		go func() { _ = workers.Start(ctx) }()
-		q := NewQuestions(Options{Pool: workers, Clock: clock.RealClock{}, GitHub: func(ctx context.Context, _ credentials.Reference) (GitHub, error) {
+		q := Questions{Options{Pool: workers, Clock: clock.RealClock{}, GitHub: func(ctx context.Context, _ credentials.Reference) (GitHub, error) {
 			log.FromContext(ctx).Info("asked")
 			return nil, context.Canceled
-		}, Wake: func(types.NamespacedName) {}})
+		}, Wake: func(types.NamespacedName) {}}}
 		q.Remove(&v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: map[string]string{
 			v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "runners",
-		}}}, Subject{Name: "linux-x7k2p-runner-abcde"})
+		}}}, Subject{Name: "linux-x7k2p-runner-abcde", Question: &pool.Last[Answer]{}})
 		synctest.Wait()
 		if all := strings.Join(logged, "\n"); !strings.Contains(all, `"scaleSet"="runners/linux" "runner"="linux-x7k2p-runner-abcde"`) {
 			t.Errorf("logged %s", all)

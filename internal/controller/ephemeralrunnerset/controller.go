@@ -68,7 +68,7 @@ type Controller struct {
 	roster     *roster.Roster
 	jobPods    *jobpods.Pods
 	departures *departures.Departures
-	questions  *registrations.Questions
+	questions  registrations.Questions
 	strays     *registrations.Strays
 	// waker requeues a set when a question to GitHub about one of its runners has been answered.
 	waker reconcile.Waker
@@ -83,7 +83,7 @@ func NewController(options Options) *Controller {
 		GitHub: options.GitHub, Verdicts: options.Verdicts, Reader: options.Reader,
 		Pool: options.Pool, Recorder: options.Recorder, Clock: options.Clock, Wake: c.waker.Wake,
 	}
-	c.questions, c.strays = registrations.NewQuestions(asking), registrations.NewStrays(asking)
+	c.questions, c.strays = registrations.Questions{Options: asking}, registrations.NewStrays(asking)
 	c.reconciler = reconcile.For(kind{
 		Name: "EphemeralRunnerSet", New: func() *v1alpha1.EphemeralRunnerSet { return &v1alpha1.EphemeralRunnerSet{} },
 		Client: options.Client, Clock: options.Clock,
@@ -152,7 +152,6 @@ func (c *Controller) remember(set *v1alpha1.EphemeralRunnerSet) *memory {
 
 // forget drops everything about a set that is gone, and its metrics, unless another set serves the same scale set now.
 func (c *Controller) forget(set types.NamespacedName, m *memory) {
-	c.questions.Forget(set, m.Registrations()...)
 	c.strays.Forget(set, &m.strays)
 	if !c.isReplaced(m) {
 		setmetrics.Delete(m.scaleSet)
@@ -228,36 +227,15 @@ func (c *Controller) observe(ctx context.Context, p *reconcile.Pass[*v1alpha1.Ep
 	w.departing = c.departures.Of(set.Namespace, w.views)
 	jobWaits, due := c.jobPods.Of(set.Namespace, w.views)
 	w.RequeueAt(due)
-	over := m.Note(scaling.Seen{
+	m.Note(scaling.Seen{
 		Now: w.Now, Runners: w.views, PatchID: set.Spec.PatchID, Template: w.specHash,
 		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec), Departing: w.departing, JobWaits: jobWaits,
 	})
-	c.questions.Forget(w.Key, over...)
-	c.noteAnswers(ctx, m.History, w.Key, w.views)
-	c.countUnseen(ctx, w)
-	return w, nil
-}
-
-// noteAnswers moves the answers that have arrived into the history. Failures are logged once for all runners: they seldom concern a
-// single one.
-func (c *Controller) noteAnswers(ctx context.Context, h *scaling.History, set types.NamespacedName, runners []*roster.Runner) {
-	failed, cause := 0, error(nil)
-	for _, r := range runners {
-		if !h.Asked(r) {
-			continue
-		}
-		call, answered := c.questions.Take(set, registrations.Registration{Runner: r.UID, ID: r.RegistrationID})
-		if !answered {
-			continue
-		}
-		h.NoteAnswer(r, call)
-		if call.Err != nil {
-			failed, cause = failed+1, call.Err
-		}
-	}
-	if cause != nil {
+	if failed, cause := m.NoteAnswers(w.views); cause != nil { // logged once for all runners: it seldom concerns a single one
 		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
 	}
+	c.countUnseen(ctx, w)
+	return w, nil
 }
 
 // protect adds the finalizer, without which the set would be gone before its runners. It replaces those that ARC and earlier builds used.

@@ -52,7 +52,7 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *memory) {
 	s.Note(scaling.Seen{
 		Now: start, Runners: views, PatchID: set.Spec.PatchID, Template: "template", ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec),
 	})
-	c.noteAnswers(context.Background(), s.History, setKey, views)
+	s.NoteAnswers(views)
 	s.Creations.Observe(views)
 	p := s.Plan(views, scaling.DemandOf(&set.Spec, 0), s.Creations.Unseen(start))
 	s.Follow(p)

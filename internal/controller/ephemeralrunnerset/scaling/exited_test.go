@@ -68,7 +68,7 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 					t.Fatalf("question %d is not asked", i+1)
 				}
 				s.historyOf(r).AskedAt = s.now
-				s.NoteAnswer(r, call)
+				s.noteAnswer(r, call)
 				p = s.pass()
 			}
 			if got := exitOutcome(p); got != test.want {
@@ -109,7 +109,7 @@ func TestRunnerWithoutARecordHadAJob(t *testing.T) {
 	s.add(3, failedOne)
 	r := s.exitOne()
 	s.pass()
-	s.NoteAnswer(r, answered(registrations.Missing))
+	s.noteAnswer(r, answered(registrations.Missing))
 	if p := s.pass(); s.failures.count != 0 || p.create != 5 {
 		t.Errorf("%d failures, create %d; want none, and 5", s.failures.count, p.create)
 	}

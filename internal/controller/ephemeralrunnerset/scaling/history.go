@@ -94,8 +94,9 @@ type runnerHistory struct {
 	// runner was created.
 	registeredSince time.Time
 
-	// The answers are about this registration. They are dropped when another one replaces it.
+	// The question and the answers are about this registration. They are dropped when another one replaces it.
 	registrationID int
+	question       *pool.Last[registrations.Answer]
 	registrations.Answers
 
 	wasted     bool // it was surplus before it had a job
@@ -107,14 +108,6 @@ type runnerHistory struct {
 // New returns the history of a set of which nothing is known yet, with the account of its requested runners.
 func New(c *creations.Memory) *History {
 	return &History{runners: map[types.UID]*runnerHistory{}, deleted: map[types.UID]time.Time{}, Creations: c}
-}
-
-// Registrations returns those that the runners had when they were seen last.
-func (h *History) Registrations() (all []registrations.Registration) {
-	for uid, past := range h.runners {
-		all = append(all, registrations.Registration{Runner: uid, ID: past.registrationID})
-	}
-	return all
 }
 
 // historyOf returns what is remembered of the runner, an empty record if Note has not seen it.
@@ -139,9 +132,8 @@ func (past *runnerHistory) failedAt(now time.Time) time.Time {
 	return past.exitedAt
 }
 
-// Note adds what this pass sees for the first time, and forgets the runners that are gone. It returns the registrations that
-// are over: their runners are gone or have another one.
-func (h *History) Note(s Seen) (over []registrations.Registration) {
+// Note adds what this pass sees for the first time, and forgets the runners that are gone.
+func (h *History) Note(s Seen) {
 	now, runners := s.Now, s.Runners
 	if h.patchSeenAt.IsZero() || s.PatchID != h.patchID {
 		h.patchSeenAt = now
@@ -154,7 +146,7 @@ func (h *History) Note(s Seen) (over []registrations.Registration) {
 	for _, r := range runners {
 		past, known := h.runners[r.UID]
 		if !known {
-			past = &runnerHistory{registrationID: r.RegistrationID, registeredSince: r.CreatedAt}
+			past = &runnerHistory{registrationID: r.RegistrationID, registeredSince: r.CreatedAt, question: &pool.Last[registrations.Answer]{}}
 			if r.FailedAt.Before(now) {
 				past.endedAt = r.FailedAt // before this manager began; one that is kept as evidence must not hold a slot again
 			}
@@ -162,8 +154,8 @@ func (h *History) Note(s Seen) (over []registrations.Registration) {
 		}
 		past.seenInPass = h.passes
 		if past.registrationID != r.RegistrationID {
-			over = append(over, registrations.Registration{Runner: r.UID, ID: past.registrationID})
-			past.registrationID, past.registeredSince, past.Answers = r.RegistrationID, now, registrations.Answers{}
+			past.registrationID, past.registeredSince = r.RegistrationID, now
+			past.question, past.Answers = &pool.Last[registrations.Answer]{}, registrations.Answers{}
 		}
 		h.noteRunner(r, past)
 	}
@@ -172,13 +164,11 @@ func (h *History) Note(s Seen) (over []registrations.Registration) {
 			break // nobody is gone, or the last one has been found
 		}
 		if past.seenInPass != h.passes {
-			over = append(over, registrations.Registration{Runner: uid, ID: past.registrationID})
 			delete(h.runners, uid)
 		}
 	}
 	old := func(t time.Time) bool { return now.Sub(t) >= completionWindow }
 	h.completions, h.starts = slices.DeleteFunc(h.completions, old), slices.DeleteFunc(h.starts, old)
-	return over
 }
 
 func (h *History) noteRunner(r *roster.Runner, past *runnerHistory) {
@@ -202,8 +192,28 @@ func (h *History) noteRunner(r *roster.Runner, past *runnerHistory) {
 	h.noteOutcome(r, past)
 }
 
-// NoteAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
-func (h *History) NoteAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
+// NoteAnswers records what GitHub has answered since the last pass. It returns how many questions got no answer, and why the last one did
+// not.
+func (h *History) NoteAnswers(runners []*roster.Runner) (failed int, cause error) {
+	for _, r := range runners {
+		past := h.historyOf(r)
+		if past.AskedAt.IsZero() {
+			continue
+		}
+		call, answered := past.question.Take()
+		if !answered {
+			continue
+		}
+		h.noteAnswer(r, call)
+		if call.Err != nil {
+			failed, cause = failed+1, call.Err
+		}
+	}
+	return failed, cause
+}
+
+// noteAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
+func (h *History) noteAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
 	past := h.historyOf(r)
 	past.Note(call, h.now)
 	if limited, is := errors.AsType[*actions.RateLimitedError](call.Err); is {

@@ -166,17 +166,20 @@ func (sim *simulation) checkExpected(t *testing.T) {
 // planned does what Reconcile does up to the plan.
 func (sim *simulation) planned() *Plan {
 	s := sim.state
-	for _, over := range s.Note(Seen{
+	for uid, past := range s.runners { // what it asks about a registration that is over is never answered
+		if !slices.ContainsFunc(sim.cache, func(r *roster.Runner) bool { return r.UID == uid && r.RegistrationID == past.registrationID }) {
+			delete(sim.inFlight, uid)
+			delete(sim.answers, uid)
+		}
+	}
+	s.Note(Seen{
 		Now: sim.now(), Runners: sim.cache, PatchID: sim.seen.patchID, Template: fmt.Sprint(sim.template), ConfigURL: sim.configURL,
 		Departing: sim.departures.Of(setKey.Namespace, sim.cache),
-	}) {
-		delete(sim.inFlight, over.Runner)
-		delete(sim.answers, over.Runner)
-	}
+	})
 	for _, r := range sim.cache {
 		if call, known := sim.answers[r.UID]; known {
 			delete(sim.answers, r.UID)
-			s.NoteAnswer(r, call)
+			s.noteAnswer(r, call)
 		}
 	}
 	p := s.Plan(sim.cache, sim.seen.Demand, sim.unseen())

@@ -68,6 +68,7 @@ func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Deman
 // Subject describes the runner to whoever asks GitHub about it.
 func (h *History) Subject(r *roster.Runner) registrations.Subject {
 	return registrations.Subject{
+		Question:     h.historyOf(r).question,
 		Registration: registrations.Registration{Runner: r.UID, ID: r.RegistrationID}, Name: r.Name,
 		HasJob: !r.Completed && h.slotOf(r) == slotWorking, Ended: r.Ended(), Own: r.Arrival != 0,
 	}
@@ -78,9 +79,6 @@ func (h *History) NoteAsked(r *roster.Runner, removal bool) {
 	past := h.historyOf(r)
 	past.AskedAt, past.Removing = h.now, past.Removing || removal
 }
-
-// Asked reports whether GitHub has been asked about the runner's present registration.
-func (h *History) Asked(r *roster.Runner) bool { return !h.historyOf(r).AskedAt.IsZero() }
 
 // askable reports whether the set's GitHub can be asked about the runner.
 func (h *History) askable(r *roster.Runner) bool {

@@ -130,7 +130,7 @@ func TestGitHubsLimitHoldsAllQuestionsUp(t *testing.T) {
 	r := s.add(100, idle)
 	s.pass()
 	limited := &actions.RateLimitedError{Until: s.now.Add(limit), Err: &actions.Error{StatusCode: http.StatusForbidden}}
-	s.NoteAnswer(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
+	s.noteAnswer(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
 	for s.now.Before(start.Add(limit - time.Second)) {
 		if p := s.later(time.Second).pass(); len(p.With(LookUp)) > 0 {
 			t.Fatalf("asked about %v, %s before the limit ends", names(p.With(LookUp)), limited.Until.Sub(s.now))
