@@ -1,5 +1,6 @@
 // Package registrations asks GitHub about the registrations of runners, outside of reconcile workers: about those of a set's runners
-// (Questions), and which ones no runner has any more (Strays). What GitHub has answered about one registration are its Answers.
+// (Questions), and which ones no runner has any more (Strays). What GitHub has answered about one registration are its Answers; what a set has
+// found out about a runner for the runner's own controller is a verdict (Verdicts).
 package registrations
 
 import (
