@@ -42,7 +42,7 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 		m.Describe(&set.Status, set, w.views, w.plan)
 	}
 	report.SetConditions(&set.Status.Conditions, set.Generation, w.Now, c.kept(ctx, w)...)
-	if c.options.PublishMetrics && !(w.deleting() && c.isReplaced(m)) {
+	if c.options.PublishMetrics && (!w.deleting() || !c.isReplaced(m)) {
 		m.publishCounts(set)
 		m.publishStates(set, w.views)
 	}
