@@ -254,8 +254,7 @@ type ScaleSetRegistration struct {
 }
 
 // MaxRegistrationRecords limits how many scale sets are recorded at a time. A record has an address of at most 2 KiB, which the API
-// server checks in the spec, names, and what the spec says of proxy, certificate authorities and vault: a few KiB at most, and so far less
-// than the 1.5 MiB that an object may have.
+// server checks in the spec, names, and a reference of at most 8 KiB: together that is far less than the 1.5 MiB that an object may have.
 const MaxRegistrationRecords = 16
 
 // RegistrationState is how far a scale set is.
@@ -281,29 +280,14 @@ type RegistrationRecord struct {
 	// Wanted, Asked, Current or Leaving.
 	// +kubebuilder:validation:Enum=Wanted;Asked;Current;Leaving
 	State RegistrationState `json:"state"`
-	// How GitHub was reached at the address, if that is not what the spec says now.
+	// How GitHub was reached at the address, as JSON: what the spec said of Secret, proxy, certificate authorities and vault. It has names,
+	// no credentials.
 	// +optional
-	Reference *RegistrationReference `json:"reference,omitempty"`
+	// +kubebuilder:validation:MaxLength=8192
+	Reference string `json:"reference,omitempty"`
 	// Since when the scale set has been in this state.
 	// +optional
 	Since metav1.Time `json:"since"`
-}
-
-// RegistrationReference says how GitHub is reached at the address of a record. It has names, not values, of objects in the namespace of the
-// AutoscalingRunnerSet.
-type RegistrationReference struct {
-	// As spec.githubConfigSecret.
-	// +optional
-	GitHubConfigSecret string `json:"githubConfigSecret,omitempty"`
-	// As spec.proxy.
-	// +optional
-	Proxy *ProxyConfig `json:"proxy,omitempty"`
-	// As spec.githubServerTLS.
-	// +optional
-	GitHubServerTLS *TLSConfig `json:"githubServerTLS,omitempty"`
-	// As spec.vaultConfig.
-	// +optional
-	VaultConfig *VaultConfig `json:"vaultConfig,omitempty"`
 }
 
 // AutoscalingRunnerSet is a set of self-hosted runners that grows and shrinks with the jobs GitHub assigns to it.

@@ -39,11 +39,11 @@ func formerOf(set *v1alpha1.AutoscalingRunnerSet) (records Records) {
 		r := Record{UID: set.UID, ScaleSetRegistration: f.ScaleSetRegistration, State: v1alpha1.RegistrationLeaving}
 		switch {
 		case f.Credentials != nil:
-			r.Reference = bounded(*f.Credentials)
+			r.Reference = textOf(*f.Credentials)
 		case f.Secret != "":
 			reference := credentials.ForAutoscalingRunnerSet(set)
 			reference.GitHubConfigSecret = f.Secret
-			r.Reference = bounded(reference)
+			r.Reference = textOf(reference)
 		}
 		records = append(records, r)
 	}
@@ -58,11 +58,7 @@ func setFormer(set *v1alpha1.AutoscalingRunnerSet, leaving Records) {
 	}
 	listed := make([]former, 0, len(leaving))
 	for _, r := range leaving {
-		f := former{ScaleSetRegistration: r.ScaleSetRegistration, UID: r.UID}
-		if r.Reference != nil {
-			f.Credentials = new(referenceOf(set, &r))
-		}
-		listed = append(listed, f)
+		listed = append(listed, former{ScaleSetRegistration: r.ScaleSetRegistration, UID: r.UID, Credentials: referenceOf(set, &r)})
 	}
 	text, _ := json.Marshal(listed) //nolint:gosec // the Secret's name, not its content; strings and numbers can't fail to encode
 	kube.SetAnnotation(set, annotationFormer, string(text))

@@ -18,8 +18,8 @@ import (
 // deleted, or where credentials are sent: a record counts if the metadata vouches for it. Who may write that may as well change the spec.
 const annotationVouched = "actions.github.com/leaving-registrations"
 
-// maxReferenceSize limits what a record says of how GitHub was reached, in bytes of JSON: a list of hosts without proxy can have any length.
-// 16 records are then smaller than 200 KiB, and their annotations than the 256 KiB that an object may have.
+// maxReferenceSize limits what a record says of how GitHub was reached, in bytes, as the CRD does in characters: a list of hosts without proxy
+// can have any length. 16 records are then smaller than 200 KiB, and their annotations than the 256 KiB that an object may have.
 const maxReferenceSize = 8 << 10
 
 // Record is one line of a set's ledger.
@@ -55,7 +55,7 @@ func digest(r *Record) string {
 	return kube.Hash(struct {
 		UID          string
 		Registration v1alpha1.ScaleSetRegistration
-		Reference    *v1alpha1.RegistrationReference
+		Reference    string
 	}{string(r.UID), r.ScaleSetRegistration, r.Reference})
 }
 
@@ -104,28 +104,29 @@ func (rs Records) Leave(set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetR
 		return rs
 	}
 	leaving := newRecord(set, r, v1alpha1.RegistrationLeaving, now)
-	leaving.Reference = bounded(reached)
+	leaving.Reference = textOf(reached)
 	return append(slices.Clone(rs), leaving)
 }
 
-// bounded returns what a record says of a reference, nil if that is too large.
-func bounded(reached credentials.Reference) *v1alpha1.RegistrationReference {
-	reference := &v1alpha1.RegistrationReference{
-		GitHubConfigSecret: reached.GitHubConfigSecret, Proxy: reached.Proxy, GitHubServerTLS: reached.TLS, VaultConfig: reached.Vault,
+// textOf returns what a record says of a reference, "" if that is too long.
+func textOf(reached credentials.Reference) string {
+	reached.Namespace, reached.GitHubConfigURL = "", "" // they are the set's and the record's
+	text, err := json.Marshal(reached)
+	if err != nil || len(text) > maxReferenceSize {
+		return ""
 	}
-	if text, err := json.Marshal(reference); err != nil || len(text) > maxReferenceSize {
-		return nil
-	}
-	return reference
+	return string(text)
 }
 
-// referenceOf returns how the scale set of a record was reached: at the record's own address, with what is in the set's namespace, whatever
-// somebody may have written into it.
-func referenceOf(set *v1alpha1.AutoscalingRunnerSet, r *Record) credentials.Reference {
-	return credentials.Reference{
-		Namespace: set.Namespace, GitHubConfigURL: r.URL, GitHubConfigSecret: r.Reference.GitHubConfigSecret,
-		Proxy: r.Reference.Proxy, TLS: r.Reference.GitHubServerTLS, Vault: r.Reference.VaultConfig,
+// referenceOf returns how the scale set of a record was reached, nil if that is not known: at the record's own address, with what is in the
+// set's namespace, whatever somebody may have written into it.
+func referenceOf(set *v1alpha1.AutoscalingRunnerSet, r *Record) *credentials.Reference {
+	reference := &credentials.Reference{}
+	if json.Unmarshal([]byte(r.Reference), reference) != nil {
+		return nil
 	}
+	reference.Namespace, reference.GitHubConfigURL = set.Namespace, r.URL
+	return reference
 }
 
 // Ask notes that GitHub may be asked to create a scale set.
@@ -216,8 +217,8 @@ func (rs Records) ReferencesTo(
 	present := credentials.ForAutoscalingRunnerSet(set)
 	then, isKnown := ReferenceAt(known, registration.URL)
 	for _, r := range rs {
-		if isLeaving(r) && r.ScaleSetRegistration == registration && r.Reference != nil {
-			then, isKnown = referenceOf(set, &r), true
+		if reference := referenceOf(set, &r); isLeaving(r) && r.ScaleSetRegistration == registration && reference != nil {
+			then, isKnown = *reference, true
 		}
 	}
 	if isKnown {
