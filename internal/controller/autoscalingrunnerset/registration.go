@@ -234,11 +234,7 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	moved := previous != nil && !ledger.SameURL(previous.URL, now.URL)
 	renamed := moved && w.isKnownAs(*previous, now)
 	if moved && !renamed {
-		if reference, proven := ledger.ReferenceAt(c.knownReferences(w), previous.URL); proven {
-			w.Records = w.Records.Leave(w.Set, *previous, reference, w.Now)
-		} else {
-			c.recordUnproven(ctx, w, *previous)
-		}
+		c.leaveRegistered(ctx, w, *previous)
 	}
 	w.Records = w.Records.Answered(now.URL).Without(func(r ledger.Record) bool {
 		return r.State == v1alpha1.RegistrationLeaving && w.isPresent(r.ScaleSetRegistration, now)
@@ -260,6 +256,15 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, *event)
 	}
 	return nil
+}
+
+// leaveRegistered has a registration deleted that the set has left, if it is proven to be the set's.
+func (c *Controller) leaveRegistered(ctx context.Context, w *world, registration v1alpha1.ScaleSetRegistration) {
+	if reference, proven := ledger.ReferenceAt(c.knownReferences(w), registration.URL); proven {
+		w.Records = w.Records.Leave(w.Set, registration, reference, w.Now)
+		return
+	}
+	c.recordUnproven(ctx, w, registration)
 }
 
 // isKnownAs reports whether the last call found, under another address, the scale set that was registered before. The same id, and
