@@ -20,7 +20,7 @@ import (
 // requiredFields are fields that ARC's CRDs lack, so that the API server would silently drop what we write to them. One field is
 // enough for spec or status of a kind, because a CRD is of one version.
 var requiredFields = map[string][]string{
-	"AutoscalingRunnerSet": {"status.registration", "status.conditions", "status.runnerSpecHash", "status.lostJobs"},
+	"AutoscalingRunnerSet": {"status.registration", "status.registrations", "status.conditions", "status.runnerSpecHash", "status.lostJobs"},
 	"AutoscalingListener":  {"status.conditions"},
 	"EphemeralRunnerSet":   {"spec.assignedJobs", "status.listener", "status.lostRunners"},
 	"EphemeralRunner":      {"status.jobPatchID", "status.lostCause", "status.disruptions"},

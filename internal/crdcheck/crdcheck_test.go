@@ -48,7 +48,7 @@ func TestCheckSchemas(t *testing.T) {
 	}
 	want := []string{
 		"AutoscalingListener.status.conditions",
-		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.lostJobs", "AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.runnerSpecHash",
+		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.lostJobs", "AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.registrations", "AutoscalingRunnerSet.status.runnerSpecHash",
 		"EphemeralRunner",
 		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.status.listener", "EphemeralRunnerSet.status.lostRunners",
 	}

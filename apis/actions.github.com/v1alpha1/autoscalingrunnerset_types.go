@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // MaxRunnersUnlimited is the effective maximum of a set whose maxRunners is unset: the largest 32-bit integer, which is
@@ -218,6 +219,13 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	Registration *ScaleSetRegistration `json:"registration,omitempty"`
 
+	// The scale sets that GitHub has, or may have, for this object: each is recorded before GitHub is asked to create it, and until it is
+	// deleted there. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Registrations []RegistrationRecord `json:"registrations,omitempty"`
+
 	// Identifies the runner spec that the EphemeralRunnerSet was last given. No runner is created from another one.
 	// +optional
 	RunnerSpecHash string `json:"runnerSpecHash,omitempty"`
@@ -243,6 +251,43 @@ type ScaleSetRegistration struct {
 	// Id of the scale set on GitHub.
 	// +optional
 	ID int `json:"id,omitempty"`
+}
+
+// MaxRegistrationRecords limits how many scale sets are recorded at a time. A record has an address of at most 2 KiB, which the API
+// server checks in the spec, names, and a reference of at most 8 KiB: together that is far less than the 1.5 MiB that an object may have.
+const MaxRegistrationRecords = 16
+
+// RegistrationState is how far a scale set is.
+type RegistrationState string
+
+// States of a scale set.
+const (
+	// RegistrationWanted means that GitHub was asked whether it has the scale set, and was not asked to create it.
+	RegistrationWanted RegistrationState = "Wanted"
+	// RegistrationAsked means that GitHub may have been asked to create the scale set, and has not answered yet.
+	RegistrationAsked RegistrationState = "Asked"
+	// RegistrationCurrent means that GitHub has the scale set, and that listener and runners use it.
+	RegistrationCurrent RegistrationState = "Current"
+	// RegistrationLeaving means that the scale set is deleted when its last runner is gone.
+	RegistrationLeaving RegistrationState = "Leaving"
+)
+
+// RegistrationRecord is what is known of one scale set.
+type RegistrationRecord struct {
+	// UID of the AutoscalingRunnerSet. A record with another one was copied or restored, and proves nothing.
+	UID                  types.UID `json:"uid"`
+	ScaleSetRegistration `json:",inline"`
+	// Wanted, Asked, Current or Leaving.
+	// +kubebuilder:validation:Enum=Wanted;Asked;Current;Leaving
+	State RegistrationState `json:"state"`
+	// How GitHub was reached at the address, as JSON: what the spec said of Secret, proxy, certificate authorities and vault. It has names,
+	// no credentials.
+	// +optional
+	// +kubebuilder:validation:MaxLength=8192
+	Reference string `json:"reference,omitempty"`
+	// Since when the scale set has been in this state.
+	// +optional
+	Since metav1.Time `json:"since"`
 }
 
 // AutoscalingRunnerSet is a set of self-hosted runners that grows and shrinks with the jobs GitHub assigns to it.

@@ -1,12 +1,16 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -103,9 +107,12 @@ func NewController(options Options) *Controller {
 func (c *Controller) rules() []rule {
 	rules := []rule{
 		reconcile.When("it is being deleted, and the manager has released it", (*world).wasReleased, reconcile.Nothing[*world]),
-		reconcile.When("it is being deleted, and its listener has not stopped", (*world).isListening, c.stopListeners),
-		reconcile.When("it is being deleted, and it has runners", (*world).hasRunners, c.drainRunnerSets),
-		reconcile.When("it is being deleted, and a call may still create its scale set", (*world).isCreating, reconcile.Nothing[*world]),
+		reconcile.When("it is being deleted, and its listener has not stopped",
+			func(w *world) bool { return w.Deleting() && !w.IsStopped() }, c.stopListeners),
+		reconcile.When("it is being deleted, and it has runners",
+			func(w *world) bool { return w.Deleting() && len(w.RunnerSets) > 0 }, c.drainRunnerSets),
+		reconcile.When("it is being deleted, and a call may still create its scale set",
+			func(w *world) bool { return w.Creating }, reconcile.Nothing[*world]),
 		reconcile.When("it is being deleted, and nothing uses its scale sets", (*world).Deleting, c.leave),
 		reconcile.Otherwise[*world]("it is to run", reconcile.InOrder(
 			c.protect, c.resolve, c.releaseIfHeld, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer,
@@ -116,6 +123,16 @@ func (c *Controller) rules() []rule {
 		rules[i].Do = reconcile.Reported(c.report, rules[i].Do)
 	}
 	return rules
+}
+
+// report ends each pass: it removes ARC's finalizer from the objects of the set's chart, whatever became of the pass, and then writes the
+// status. It returns the error of the pass, with its own.
+func (c *Controller) report(ctx context.Context, w *world, failure error) error {
+	w.CutShort = failure != nil
+	if !kube.IsBehind(failure) {
+		w.Failure = failure
+	}
+	return errors.Join(failure, c.protection.Strip(ctx, w.Set, &w.Memory.stripped), c.writeStatus(ctx, w))
 }
 
 // forget drops what GitHub and the API server answered about a set that is gone, and the metrics of what the answers said.
@@ -151,16 +168,114 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Complete(c)
 }
 
+// memory is what is remembered of a set between passes.
+type memory struct {
+	// statusWrittenAt is when the status was last written. A pass that changes nothing doesn't delay the next write.
+	statusWrittenAt time.Time
+	// deregistrationStart is when the deregistration began, zero while there is none.
+	deregistrationStart time.Time
+	// lostJobs is the highest count of lost jobs that a runner set had; it may be gone before the count is written.
+	lostJobs int
+	// size is the set's size as last recorded, nil if it has not been recorded.
+	size *scaling
+	// shown is what the metrics show.
+	shown conditions.Shown
+	// revision is the spec's word for the content of the credentials that was last read at its bidding, nil before the first read.
+	revision *string
+	// accepted identifies the credentials that GitHub last accepted, and confirmed the scale set that it last agreed to; see
+	// world.credentialsHash and scaleset.Result. They are empty until it has, or after it has refused.
+	accepted, confirmed string
+	// records and recordedAs are the ledger as it was last written, and the resource version that the set got by that.
+	records    ledger.Records
+	recordedAs string
+	// kept are the objects that only finalizers of others keep.
+	kept kube.Kept
+	// template is what has become of pods of the present template.
+	template podtemplate.Memory
+	// stripped is the last release of the chart whose objects have lost ARC's finalizer.
+	stripped cleanupprotection.Release
+}
+
+// Pass is one pass of one set.
+type Pass = reconcile.Pass[*v1alpha1.AutoscalingRunnerSet, memory]
+
+// world is what a pass has observed, and what its steps have found out for later ones and for the status.
+type world struct {
+	*Pass
+	conditions.Findings
+	// holders are the other AutoscalingRunnerSets that hold the registered scale set, or that of the last answer, by its id.
+	holders ledger.Holders
+	// credentialsHash identifies the credentials in Findings.RequestHash, and where they go. It is empty if that is.
+	credentialsHash string
+	// released is set when the finalizer is gone, and possibly the object with it.
+	released bool
+}
+
+// observe reads the objects of the set, all of them from the cache.
+func (c *Controller) observe(ctx context.Context, pass *Pass) (*world, error) {
+	set := pass.Object
+	w := &world{Pass: pass, Findings: conditions.Findings{
+		Set: set, ObservedAt: pass.Now, Ceiling: c.options.MaxRunnersPerSet,
+		Accepted: c.options.ListenerPolicy.Accept(&set.Spec), Registration: ledger.RegistrationOf(set),
+	}}
+	w.Unconfirmed = w.Registration != nil && set.Status.Registration == nil
+	if w.Records = ledger.RecordsOf(set); kube.IsStale(set, w.Memory.recordedAs) && !ledger.IsDeregistered(set) {
+		w.Records = w.Memory.records
+	}
+	last, _ := c.syncs.Last(w.Key)
+	if !last.Running() && last.Err != nil && !last.Result.MayExist {
+		w.Records = w.Records.NotAsked(last.Result.Desired.Registration())
+	}
+	w.Creating = w.Deleting() && last.Running()
+	w.released = w.wasReleased() && len(kube.Keepers(set)) == 0 // otherwise the status says who keeps it
+	var err error
+	if w.Found, err = c.children.Find(ctx, set); err != nil {
+		return nil, err
+	}
+	w.findBlocked()
+	return w, nil
+}
+
+// findBlocked finds out whether the set's deletion, or that of an object that belongs to it, is held up by finalizers of others. The
+// controllers of these objects look at what they own themselves, and say what they find in conditions. The first finding is the one to report.
+func (w *world) findBlocked() {
+	w.Memory.kept.Begin()
+	look := func(kind string, object client.Object, told []metav1.Condition) {
+		if keepers := kube.Keepers(object); len(keepers) > 0 {
+			w.Awaited = cmp.Or(w.Awaited, kube.WhyKept(kind, client.ObjectKeyFromObject(object), keepers))
+			if wait := w.Memory.kept.Look(object.GetUID(), w.Now); wait > 0 {
+				w.Requeue.After(wait)
+			} else {
+				w.Blocked = cmp.Or(w.Blocked, w.Awaited)
+			}
+		}
+		if c := meta.FindStatusCondition(told, v1alpha1.ConditionDeletionBlocked); c != nil && c.Status == metav1.ConditionTrue {
+			w.Blocked = cmp.Or(w.Blocked, c.Message)
+		}
+	}
+	for i := range w.RunnerSets {
+		look("EphemeralRunnerSet", &w.RunnerSets[i], w.RunnerSets[i].Status.Conditions)
+	}
+	for i := range w.Listeners {
+		look("AutoscalingListener", &w.Listeners[i], w.Listeners[i].Status.Conditions)
+	}
+	look("AutoscalingRunnerSet", w.Set, nil)
+}
+
+// group returns the set's group in the pool. Groups take turns, so no set's calls keep another's waiting.
+func (w *world) group() string { return w.Key.String() }
+
+// wasReleased reports whether a set that is being deleted has lost the manager's finalizer.
+func (w *world) wasReleased() bool {
+	return w.Deleting() && !slices.Contains(w.Set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet)
+}
+
 // protect adds the finalizer, without which the set would be gone before the scale set is deleted on GitHub.
 func (c *Controller) protect(ctx context.Context, w *world) error {
 	if slices.Contains(w.Set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
 		return nil
 	}
-	if err := kube.AddFinalizer(ctx, c.options.Client, w.Set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
-		return err
-	}
-	w.Memory.begunHere = true
-	return nil
+	return kube.AddFinalizer(ctx, c.options.Client, w.Set, v1alpha1.FinalizerAutoscalingRunnerSet)
 }
 
 // wanted returns what the set's objects are made from. It is registered at the spec's address.

@@ -1,8 +1,8 @@
 package autoscalingrunnerset
 
 import (
-	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
@@ -133,15 +132,12 @@ func TestARCsScaleSetIsDeletedBeforeItWasConfirmed(t *testing.T) {
 }
 
 // copiedFormer creates a second set, with an annotation that lists the scale set of the first as a former one.
-func (f *fixture) copiedFormer(former ledger.Former) {
+func (f *fixture) copiedFormer(id int, uid string) {
 	f.Helper()
-	text, err := json.Marshal([]ledger.Former{former})
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := fmt.Sprintf(`[{"url":%q,"id":%d,"name":"set","uid":%q}]`, address, id, uid)
 	f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Name, s.UID, s.CreationTimestamp = "copy", "copy-uid", metav1.NewTime(time.Now().Add(time.Hour))
-		s.Annotations = map[string]string{"actions.github.com/former-registrations": string(text)}
+		s.Annotations = map[string]string{"actions.github.com/former-registrations": text}
 	}))
 	key := types.NamespacedName{Namespace: setNamespace, Name: "copy"}
 	for range 5 {
@@ -152,7 +148,7 @@ func (f *fixture) copiedFormer(former ledger.Former) {
 
 // TestCopiedListOfFormerScaleSetsDeletesNothing: neither the one that another set uses, nor one that its busy runners need.
 func TestCopiedListOfFormerScaleSetsDeletesNothing(t *testing.T) {
-	for name, uid := range map[string]types.UID{"of this version": "set-uid", "of an earlier version": ""} {
+	for name, uid := range map[string]string{"of this version": "set-uid", "of an earlier version": ""} {
 		for state, moved := range map[string]bool{"in use": false, "left": true} {
 			t.Run(name+", "+state, func(t *testing.T) {
 				inBubble(t, func(f *fixture) {
@@ -163,8 +159,7 @@ func TestCopiedListOfFormerScaleSetsDeletesNothing(t *testing.T) {
 						f.move(newAddress)
 						f.settle()
 					}
-					listed := ledger.Former{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}, UID: uid}
-					f.copiedFormer(listed)
+					f.copiedFormer(1, uid)
 					if calls := f.github.Made(); slices.Contains(calls, "delete 1") {
 						t.Errorf("calls %q: another set's scale set was deleted", calls)
 					}
@@ -184,7 +179,7 @@ func TestCopiedListOfFormerScaleSetsDeletesNothing(t *testing.T) {
 // TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing: which sets of the other cluster hold a scale set is not known here.
 func TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.copiedFormer(ledger.Former{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: address, ID: 7, Name: "set"}, UID: "set-uid"})
+		f.copiedFormer(7, "set-uid")
 		if calls := f.github.Made(); slices.Contains(calls, "delete 7") {
 			t.Errorf("calls %q: another cluster's scale set was deleted", calls)
 		}

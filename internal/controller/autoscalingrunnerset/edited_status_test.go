@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 )
 
 // elsewhere is an address at which the set never was.
@@ -25,8 +24,8 @@ func (f *fixture) wantNothingElsewhere() {
 	if asked := f.github.Sets[elsewhere]; asked != nil {
 		f.Errorf("credentials were sent to %s", elsewhere)
 	}
-	if len(ledger.FormerOf(f.set())) > 0 {
-		f.Errorf("former registrations %v, want none", ledger.FormerOf(f.set()))
+	if len(f.leaving()) > 0 {
+		f.Errorf("former registrations %v, want none", f.leaving())
 	}
 	told := f.events()
 	if !strings.Contains(strings.Join(told, "\n"), "ScaleSetLeftOnGitHub Not deleted: ") {

@@ -31,15 +31,22 @@ func (c *Controller) drainRunnerSets(ctx context.Context, w *world) error {
 // leave deletes what the set has on GitHub, and then releases the set. It adopts a registration that GitHub has answered and that is not
 // recorded yet. If there is none, search looks at the spec's address.
 func (c *Controller) leave(ctx context.Context, w *world) error {
-	last, _ := c.syncs.Last(w.Key)
-	if (w.Registration == nil || w.Unconfirmed) && last.Result.Set != nil {
-		w.Registration, w.Unconfirmed = last.Result.Registration(), false
+	w.LastSync, _ = c.syncs.Last(w.Key)
+	switch answer := w.LastSync.Result; {
+	case answer.Set == nil:
+	case w.Registration == nil || w.Unconfirmed:
+		w.Registration, w.Unconfirmed = answer.Registration(), false
+		w.Records = w.Records.Answered(w.Registration.URL)
+	case !ledger.SameScaleSet(*w.Registration, *answer.Registration()):
+		if err := c.recordRegistration(ctx, w); err != nil {
+			return err
+		}
 	}
 	searched := ""
-	if w.Registration == nil {
+	if w.Registration == nil || ledger.MayBeOneAddress(w.Registration.URL, w.Set.Spec.GitHubConfigUrl) {
 		searched = w.Set.Spec.GitHubConfigUrl
 	}
-	if err := c.leaveUnrecorded(ctx, w, searched); err != nil {
+	if err := c.leaveAsked(ctx, w, searched); err != nil {
 		return err
 	}
 	if done, err := c.search(ctx, w); err != nil || !done {
@@ -64,7 +71,7 @@ type searchResult struct {
 // the registration, if there is none, or if GitHub can't be asked.
 func (c *Controller) search(ctx context.Context, w *world) (done bool, err error) {
 	desired, err := scaleset.DesiredOf(w.Set)
-	if err != nil || !c.mayBeUnrecorded(w) {
+	if err != nil || !w.mayBeUnrecorded() {
 		return true, nil // with such a spec GitHub was never asked
 	}
 	last, known := c.searches.Last(w.Key)
@@ -80,7 +87,7 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 				return false, err
 			}
 			if !scaleset.CredentialsRefused(last.Err) || !neverValid {
-				c.recordPerhapsLeft(ctx, w, desired, last.Err)
+				c.recordPerhapsLeft(ctx, w, desired.Registration(), last.Err)
 			}
 			return true, nil
 		}
@@ -93,10 +100,12 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 	w.Searching = true
 	startedAt := last.Result.startedAt
 	kube.SetIfZero(&startedAt, w.Now)
-	lastSync, _ := c.syncs.Last(w.Key)
 	lost := scaleset.Unrecorded{
 		Desired: desired, Reference: credentials.ForAutoscalingRunnerSet(w.Set), Listener: w.listenerAt(desired.URL),
-		Unanswered: lastSync.Result.Unanswered, Annotated: w.Registration.DeepCopy(), CreatedAt: w.Set.CreationTimestamp.Time,
+		MayBeNamed: namesOf(w.Records.AskedAt(desired.URL)), CreatedAt: w.Set.CreationTimestamp.Time,
+	}
+	if w.Unconfirmed {
+		lost.Annotated = w.Registration.DeepCopy()
 	}
 	c.searches.Go(w.group(), w.Key, func(ctx context.Context) (searchResult, error) {
 		found, err := scaleset.Search(kube.WithScaleSetLogger(ctx, w.Key), c.options.Connections, lost)
@@ -105,22 +114,25 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 	return false, nil
 }
 
-// mayBeUnrecorded reports whether GitHub may have a scale set that is recorded nowhere. If only this process has ever served the set,
-// there is none unless this process requested it.
-func (c *Controller) mayBeUnrecorded(w *world) bool {
-	if w.Unconfirmed {
+// mayBeUnrecorded reports whether GitHub may have a scale set that has not become the registration: it was asked for one at the spec's address.
+// So it may have been by a release before 0.1, which kept no ledger, and by ARC.
+func (w *world) mayBeUnrecorded() bool {
+	switch {
+	case w.Unconfirmed || len(w.Records.AskedAt(w.Set.Spec.GitHubConfigUrl)) > 0:
 		return true
-	}
-	if w.Registration != nil || ledger.IsDeregistered(w.Set) {
+	case w.Registration != nil || ledger.IsDeregistered(w.Set):
 		return false
 	}
-	last, _ := c.syncs.Last(w.Key)
-	return last.Result.Posted || !w.Memory.begunHere
+	return len(w.Records) == 0
 }
 
-// adopt takes the scale set that was found as the registration, unless another AutoscalingRunnerSet holds it.
+// adopt takes the scale set that was found as the registration, unless another AutoscalingRunnerSet holds it. One that was registered before
+// is gone: GitHub was asked to replace it.
 func (c *Controller) adopt(ctx context.Context, w *world, found *v1alpha1.ScaleSetRegistration) error {
-	w.Registration, w.Unconfirmed = nil, false
+	if w.Unconfirmed {
+		w.Registration, w.Unconfirmed = nil, false
+	}
+	w.Records = w.Records.Answered(w.Set.Spec.GitHubConfigUrl)
 	if found == nil {
 		return nil
 	}
@@ -134,7 +146,7 @@ func (c *Controller) adopt(ctx context.Context, w *world, found *v1alpha1.ScaleS
 // deregister deletes the set's scale sets on GitHub: the former ones, and the present one unless it is only in the status. It is done when
 // none of them is left, or after scaleset.DeregisterTimeout.
 func (c *Controller) deregister(ctx context.Context, w *world) (done bool, err error) {
-	registrations := ledger.Registrations(ledger.FormerOf(w.Set))
+	registrations := w.Records.Leaving()
 	unproven := false
 	if w.Registration != nil {
 		if _, proven := ledger.ReferenceAt(c.knownReferences(w), w.Registration.URL); proven {
@@ -175,7 +187,7 @@ func (c *Controller) forgetRegistration(ctx context.Context, w *world) error {
 		return fmt.Errorf("forget the registration: %w", err)
 	}
 	before = w.Set.DeepCopy()
-	w.Set.Status.Registration = nil
+	w.Set.Status.Registration, w.Set.Status.Registrations, w.Records = nil, nil, nil
 	if _, err := kube.PatchStatus(ctx, c.options.Client, w.Set, before); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("forget the registration: %w", err)
 	}

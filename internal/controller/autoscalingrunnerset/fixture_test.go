@@ -156,6 +156,12 @@ func (f *fixture) observe() *world {
 	return w
 }
 
+// leaving returns the scale sets that the set has left, and that are to be deleted.
+func (f *fixture) leaving() []v1alpha1.ScaleSetRegistration {
+	f.Helper()
+	return ledger.RecordsOf(f.set()).Leaving()
+}
+
 // settle runs enough passes for each to see the effects of those before it, more than a second apart, so that each may write
 // the status.
 func (f *fixture) settle() {

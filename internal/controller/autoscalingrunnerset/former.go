@@ -41,48 +41,66 @@ func (c *Controller) knownReferences(w *world) []credentials.Reference {
 // recordUnproven records an Event about a registration that is only in the status, where it may be written by hand, unless it is listed as a
 // former one: then it was proven when it was listed.
 func (c *Controller) recordUnproven(ctx context.Context, w *world, registration v1alpha1.ScaleSetRegistration) {
-	if !ledger.IsFormer(w.Set, registration) {
+	if !w.Records.IsLeaving(registration) {
 		c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
 			fmt.Sprintf("Not deleted: scale set %q (id %d) at %s, which the status named. Neither the listener nor the runners of this set use that address, so no credentials "+
 				"are sent there; delete it on GitHub if it was this set's", registration.Name, registration.ID, registration.URL)))
 	}
 }
 
-// leaveUnrecorded handles what the last call created at an address that the set left before the answer was recorded: it becomes a
-// former registration or, if the answer was lost, an Event says what may be left. except is an address that is handled elsewhere.
-func (c *Controller) leaveUnrecorded(ctx context.Context, w *world, except string) error {
+// mostAsked is how many scale sets a set may have asked for at one address without an answer before the first of them is given up.
+const mostAsked = 7
+
+// leaveAsked handles what GitHub may have created at an address that the set left before that was recorded: it is to be deleted if the
+// last call has answered or, if the answer was lost, an Event says what may be left. except is an address that is handled elsewhere.
+func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) error {
 	last, _ := c.syncs.Last(w.Key)
-	asked := last.Result
-	if last.Running() || !asked.Posted || ledger.MayBeOneAddress(asked.Desired.URL, except) {
+	if last.Running() {
 		return nil
 	}
-	if r := w.Registration; r != nil && ledger.SameURL(r.URL, asked.Desired.URL) && (asked.Set == nil || asked.Set.ID == r.ID) {
-		return nil
-	}
-	if asked.Set == nil {
-		c.recordPerhapsLeft(ctx, w, asked.Desired, last.Err)
-	} else {
-		before := w.Set.DeepCopy()
-		ledger.AddFormer(w.Set, *asked.Registration(), asked.Reference)
-		if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
-			return fmt.Errorf("record a former registration: %w", err)
+	answered, created, known := last.Result, false, len(w.Records)
+	asked := w.Records.AskedAt(except)
+	w.Records = w.Records.Without(func(r ledger.Record) bool {
+		left := !ledger.MayBeOneAddress(r.URL, except) || len(asked) > mostAsked && r.ScaleSetRegistration == asked[0]
+		switch {
+		case r.State == v1alpha1.RegistrationLeaving || !left:
+			return false
+		case r.State != v1alpha1.RegistrationAsked:
+		case answered.Set != nil && ledger.MayBeOneAddress(answered.Desired.URL, r.URL):
+			created = answered.Posted
+		default:
+			c.recordPerhapsLeft(ctx, w, r.ScaleSetRegistration, last.Err)
 		}
+		return true
+	})
+	if len(w.Records) < known {
+		c.syncs.Forget(w.Key)
 	}
-	c.syncs.Forget(w.Key)
+	if !created {
+		return nil
+	}
+	before := w.Set.DeepCopy()
+	w.Records = w.Records.Leave(w.Set, *answered.Registration(), answered.Reference, w.Now)
+	w.Records.Vouch(w.Set)
+	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
+		return fmt.Errorf("record a scale set that is to be deleted: %w", err)
+	}
 	return nil
 }
 
-// recordPerhapsLeft records the last Event about a scale set that may or may not exist.
-func (c *Controller) recordPerhapsLeft(ctx context.Context, w *world, desired scaleset.Desired, cause error) {
-	c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
-		fmt.Sprintf("Perhaps left on GitHub: scale set %q at %s, because a request to create it got no answer; if it exists, delete it there. GitHub could not be asked: %v",
-			desired.Name, desired.URL, cause)))
+// recordPerhapsLeft records the last Event about a scale set that may or may not exist. There is no cause if the manager was killed meanwhile.
+func (c *Controller) recordPerhapsLeft(ctx context.Context, w *world, asked v1alpha1.ScaleSetRegistration, cause error) {
+	text := fmt.Sprintf("Perhaps left on GitHub: scale set %q at %s, because a request to create it got no answer; if it exists, delete it there", asked.Name, asked.URL)
+	if cause != nil {
+		text += fmt.Sprintf(". GitHub could not be asked: %v", cause)
+	}
+	c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister", text))
 }
 
 // deregisterFormer deletes the scale sets at former addresses whose runners are gone, unless another set holds them.
 func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
-	former := ledger.FormerOf(w.Set)
-	if len(former) == 0 {
+	unused := w.Records.Leaving()
+	if len(unused) == 0 {
 		c.abandonDeletion(w)
 		return nil
 	}
@@ -92,7 +110,7 @@ func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
 	if err != nil {
 		return fmt.Errorf("list EphemeralRunners: %w", err)
 	}
-	unused := slices.DeleteFunc(ledger.Registrations(former), func(r v1alpha1.ScaleSetRegistration) bool {
+	unused = slices.DeleteFunc(unused, func(r v1alpha1.ScaleSetRegistration) bool {
 		return w.mayReturnTo(r) || w.listensTo(r) || slices.ContainsFunc(runners.Items, func(runner v1alpha1.EphemeralRunner) bool {
 			return w.uses(&runner, r)
 		})
@@ -110,7 +128,10 @@ func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
 		return nil
 	}
 	before := w.Set.DeepCopy()
-	ledger.SetFormer(w.Set, slices.DeleteFunc(former, func(f ledger.Former) bool { return slices.Contains(unused, f.ScaleSetRegistration) }))
+	w.Records = w.Records.Without(func(r ledger.Record) bool {
+		return r.State == v1alpha1.RegistrationLeaving && slices.Contains(unused, r.ScaleSetRegistration)
+	})
+	w.Records.Vouch(w.Set)
 	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
 		return fmt.Errorf("forget former registrations: %w", err)
 	}
@@ -165,7 +186,7 @@ func (c *Controller) deleteAll(w *world, registrations []v1alpha1.ScaleSetRegist
 		known := c.knownReferences(w)
 		targets := make([]scaleset.Target, 0, len(registrations))
 		for _, r := range registrations {
-			targets = append(targets, scaleset.Target{Registration: r, References: ledger.ReferencesTo(w.Set, r, known), Listener: w.listenerAt(r.URL)})
+			targets = append(targets, scaleset.Target{Registration: r, References: w.Records.ReferencesTo(w.Set, r, known), Listener: w.listenerAt(r.URL)})
 		}
 		c.deletions.Go(w.group(), w.Key, func(ctx context.Context) (scaleset.Deletion, error) { // does nothing while a call runs
 			return scaleset.DeleteAll(kube.WithScaleSetLogger(ctx, w.Key), c.options.Connections, targets)

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
@@ -55,8 +54,8 @@ func TestNewAddressMovesTheScaleSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		if len(f.github.Sets[address]) != 0 || len(ledger.FormerOf(f.set())) > 0 {
-			t.Errorf("old scale sets %+v, remembered %v", f.github.Sets[address], ledger.FormerOf(f.set()))
+		if len(f.github.Sets[address]) != 0 || len(f.leaving()) > 0 {
+			t.Errorf("old scale sets %+v, remembered %v", f.github.Sets[address], f.leaving())
 		}
 		wantEvent(t, f.events(), "ScaleSetDeleted")
 	})
@@ -84,7 +83,7 @@ func TestDeletionTakesFormerRegistrationsAlong(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
-			ledger.SetFormer(s, []ledger.Former{{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 77}}})
+			s.Annotations = map[string]string{"actions.github.com/former-registrations": `[{"url":"` + newAddress + `","id":77}]`} // of an earlier version
 		})
 		f.drained()
 		f.settle()
@@ -163,8 +162,8 @@ func TestWayBackKeepsTheScaleSet(t *testing.T) {
 				if calls := f.github.Made(); slices.Contains(calls, "delete 1") {
 					t.Errorf("calls %q: the live scale set was deleted", calls)
 				}
-				if got := f.set().Status.Registration; got.URL != address || got.ID != 1 || len(ledger.FormerOf(f.set())) > 0 {
-					t.Errorf("registration %+v, former %v", got, ledger.FormerOf(f.set()))
+				if got := f.set().Status.Registration; got.URL != address || got.ID != 1 || len(f.leaving()) > 0 {
+					t.Errorf("registration %+v, former %v", got, f.leaving())
 				}
 			})
 		})
@@ -222,8 +221,8 @@ func TestFormerScaleSetIsDeletedWithItsOwnSecret(t *testing.T) {
 		})
 		f.settle()
 		f.settle()
-		if len(f.github.Sets[address]) > 0 || len(ledger.FormerOf(f.set())) > 0 {
-			t.Errorf("old scale sets %+v, remembered %v", f.github.Sets[address], ledger.FormerOf(f.set()))
+		if len(f.github.Sets[address]) > 0 || len(f.leaving()) > 0 {
+			t.Errorf("old scale sets %+v, remembered %v", f.github.Sets[address], f.leaving())
 		}
 	})
 }

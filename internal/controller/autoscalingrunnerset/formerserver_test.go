@@ -57,8 +57,8 @@ func TestFormerServerIsNotSentTheNewCredentials(t *testing.T) {
 		if got := strings.Join(slices.Compact(sent), ", "); got != "former to "+formerServer+", present to "+address {
 			t.Errorf("credentials were sent: %s", got)
 		}
-		if events := strings.Join(f.events(), "\n"); !strings.Contains(events, formerServer) || len(ledger.FormerOf(f.set())) > 0 {
-			t.Errorf("former registrations %+v, events %q; want it given up and told", ledger.FormerOf(f.set()), events)
+		if events := strings.Join(f.events(), "\n"); !strings.Contains(events, formerServer) || len(f.leaving()) > 0 {
+			t.Errorf("former registrations %+v, events %q; want it given up and told", f.leaving(), events)
 		}
 	})
 }
@@ -133,7 +133,7 @@ func TestHopelessDeletionDoesNotEndTheOthers(t *testing.T) {
 		f.github.Sets[address] = map[int]actions.RunnerScaleSet{2: labelled(2, "set", 1, "set")}
 		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
-			ledger.AddFormer(s, gone, credentials.Reference{GitHubConfigSecret: "former"})
+			ledger.Records(nil).Leave(s, gone, credentials.Reference{GitHubConfigSecret: "former"}, time.Now()).Vouch(s)
 		})
 		f.create(set)
 		set.Status.Registration = &good

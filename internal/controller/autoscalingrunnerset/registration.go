@@ -85,7 +85,7 @@ func (w *world) mustReread() bool {
 // syncWhenDue starts a call to GitHub if one is due.
 func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 	if w.HasValidURL() {
-		if err := c.leaveUnrecorded(ctx, w, w.Desired.URL); err != nil {
+		if err := c.leaveAsked(ctx, w, w.Desired.URL); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,16 @@ func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 	}
 	request := scaleset.Request{
 		Desired: w.Desired, Reference: credentials.ForAutoscalingRunnerSet(w.Set), Hash: w.RequestHash,
-		Registered: w.Registration.DeepCopy(), Unconfirmed: w.Unconfirmed, Holders: holders,
+		Registered: w.Registration.DeepCopy(), Unconfirmed: w.Unconfirmed, Holders: holders, MayBeNamed: namesOf(w.Records.AskedAt(w.Desired.URL)),
+	}
+	wanted := w.Desired.Registration()
+	state := w.Records.StateOf(wanted)
+	request.MayExist = state == v1alpha1.RegistrationAsked
+	request.MayCreate = request.MayExist || state == "" && !w.RegisteredHere() || errors.Is(last.Err, scaleset.ErrAbsent)
+	if request.MayCreate && !request.MayExist {
+		if err := c.recordAsked(ctx, w, wanted); err != nil {
+			return err
+		}
 	}
 	c.syncs.Go(w.group(), w.Key, func(ctx context.Context) (scaleset.Result, error) {
 		return scaleset.Ensure(kube.WithScaleSetLogger(ctx, w.Key), c.options.Connections, request, last.Result)
@@ -114,9 +123,36 @@ func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 	return nil
 }
 
+// recordAsked writes to the ledger that GitHub may be asked to create a scale set, before it is asked: a manager that is killed meanwhile
+// has to find it, or say that it may be left. At an address that the set is new to, GitHub is asked in one go whether it has the scale set
+// and, if not, to create it; otherwise that it isn't there is found out first, so that no check writes anything.
+func (c *Controller) recordAsked(ctx context.Context, w *world, wanted v1alpha1.ScaleSetRegistration) error {
+	before := w.Set.DeepCopy()
+	w.Records = w.Records.Ask(w.Set, wanted, w.Now)
+	w.Set.Status.Registrations = w.Ledger()
+	if _, err := kube.PatchStatus(ctx, c.options.Client, w.Set, before); err != nil {
+		return fmt.Errorf("record which scale set GitHub is asked for: %w", err)
+	}
+	w.rememberLedger(w.Set)
+	return nil
+}
+
+// rememberLedger remembers what was written, for a pass that the cache does not show it yet.
+func (w *world) rememberLedger(written *v1alpha1.AutoscalingRunnerSet) {
+	w.Memory.records, w.Memory.recordedAs = w.Records, written.ResourceVersion
+}
+
+// namesOf returns the names of scale sets.
+func namesOf(registrations []v1alpha1.ScaleSetRegistration) (names []scaleset.Name) {
+	for _, r := range registrations {
+		names = append(names, scaleset.Name{Group: r.Group, Name: r.Name})
+	}
+	return names
+}
+
 // hasReturned reports whether the set is back at an address that it had left, and where its former scale set has not been deleted.
 func (w *world) hasReturned() bool {
-	return slices.ContainsFunc(ledger.FormerOf(w.Set), func(f ledger.Former) bool { return ledger.MayBeOneAddress(f.URL, w.Desired.URL) })
+	return slices.ContainsFunc(w.Records.Leaving(), func(r v1alpha1.ScaleSetRegistration) bool { return ledger.MayBeOneAddress(r.URL, w.Desired.URL) })
 }
 
 // due returns how long to wait until GitHub is asked again, zero or less if it is time.
@@ -129,6 +165,8 @@ func due(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
 		return checkPeriod // its end brings a pass
 	case last.Result.RequestHash != w.RequestHash:
 		return 0
+	case errors.Is(last.Err, scaleset.ErrAbsent):
+		return 0 // which is now to be created
 	case last.Err != nil:
 		if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused && !w.holders.Hold(inUse.ID, inUse.Name) {
 			return 0 // that set no longer holds it
@@ -166,7 +204,7 @@ func (c *Controller) readSync(_ context.Context, w *world) error {
 		return nil
 	}
 	w.LastSync, w.Asked = c.syncs.Last(w.Key)
-	w.Asked = w.Asked && (w.LastSync.Running() || w.LastSync.Result.RequestHash == w.RequestHash)
+	w.Asked = w.Asked && (w.LastSync.Running() || w.LastSync.Result.RequestHash == w.RequestHash && !errors.Is(w.LastSync.Err, scaleset.ErrAbsent))
 	if w.Asked && w.LastSync.Running() && w.Registration == nil {
 		w.Requeue.After(max(conditions.SilentAfter-w.Now.Sub(w.LastSync.Started), statusPeriod))
 	}
@@ -187,7 +225,7 @@ func (c *Controller) readSync(_ context.Context, w *world) error {
 // recordRegistration writes where the scale set is, according to GitHub's answer, to the annotations that ARC knows, and to the pass
 // for status.registration. A registration at another address becomes a former one, which stays until its runners have finished.
 func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
-	if !w.Answered() || w.LastSync.Err != nil {
+	if (!w.Answered() && !w.Deleting()) || w.LastSync.Err != nil {
 		return nil
 	}
 	now := *w.LastSync.Result.Registration()
@@ -196,13 +234,12 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	moved := previous != nil && !ledger.SameURL(previous.URL, now.URL)
 	renamed := moved && w.isKnownAs(*previous, now)
 	if moved && !renamed {
-		if reference, proven := ledger.ReferenceAt(c.knownReferences(w), previous.URL); proven {
-			ledger.AddFormer(w.Set, *previous, reference)
-		} else {
-			c.recordUnproven(ctx, w, *previous)
-		}
+		c.leaveRegistered(ctx, w, *previous)
 	}
-	ledger.DropFormer(w.Set, func(former v1alpha1.ScaleSetRegistration) bool { return w.isPresent(former, now) })
+	w.Records = w.Records.Answered(now.URL).Without(func(r ledger.Record) bool {
+		return r.State == v1alpha1.RegistrationLeaving && w.isPresent(r.ScaleSetRegistration, now)
+	})
+	w.Records.Vouch(w.Set)
 	ledger.Register(w.Set, now)
 	wrote, err := kube.Patch(ctx, c.options.Client, w.Set, before)
 	if err != nil {
@@ -221,12 +258,21 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	return nil
 }
 
+// leaveRegistered has a registration deleted that the set has left, if it is proven to be the set's.
+func (c *Controller) leaveRegistered(ctx context.Context, w *world, registration v1alpha1.ScaleSetRegistration) {
+	if reference, proven := ledger.ReferenceAt(c.knownReferences(w), registration.URL); proven {
+		w.Records = w.Records.Leave(w.Set, registration, reference, w.Now)
+		return
+	}
+	c.recordUnproven(ctx, w, registration)
+}
+
 // isKnownAs reports whether the last call found, under another address, the scale set that was registered before. The same id, and
 // that nothing was created, is the best proof there is. If it were treated as a second scale set, the deletion of the first would
 // delete the one in use. If either is a former registration, there are two.
 func (w *world) isKnownAs(before, now v1alpha1.ScaleSetRegistration) bool {
 	return !w.LastSync.Result.Posted && now.ID == before.ID && ledger.MayLeadToOnePlace(before.URL, now.URL) &&
-		!ledger.MayBeFormer(w.Set, before) && !ledger.MayBeFormer(w.Set, now)
+		!w.Records.MayBeLeaving(before) && !w.Records.MayBeLeaving(now)
 }
 
 // isPresent reports whether a former registration is the present one, perhaps in another spelling of its address. Only what was just

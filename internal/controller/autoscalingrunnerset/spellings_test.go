@@ -8,7 +8,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 )
 
 // respelt leads to the same place as address.
@@ -24,7 +23,7 @@ func (f *fixture) oneServer() {
 func (f *fixture) wantKept() {
 	f.Helper()
 	if calls := f.github.Made(); slices.Contains(calls, "delete 1") || len(f.github.Sets[address]) == 0 {
-		f.Errorf("calls %q, former registrations %+v; want scale set 1 kept", calls, ledger.FormerOf(f.set()))
+		f.Errorf("calls %q, former registrations %+v; want scale set 1 kept", calls, f.leaving())
 	}
 }
 

@@ -2,7 +2,6 @@ package autoscalingrunnerset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,16 +13,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
-
-// report ends each pass: it removes ARC's finalizer from the objects of the set's chart, whatever became of the pass, and then writes the
-// status. It returns the error of the pass, with its own.
-func (c *Controller) report(ctx context.Context, w *world, failure error) error {
-	w.CutShort = failure != nil
-	if !kube.IsBehind(failure) {
-		w.Failure = failure
-	}
-	return errors.Join(failure, c.protection.Strip(ctx, w.Set, &w.Memory.stripped), c.writeStatus(ctx, w))
-}
 
 // writeStatus writes the status, at most once in statusPeriod, and publishes the metrics. A new registration is written at once: otherwise
 // the next pass would treat the former address as the present one, and move once more.
@@ -48,6 +37,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, w.Set)
 	if wrote {
 		w.Memory.statusWrittenAt = w.Now
+		w.rememberLedger(after)
 		c.recordTransitions(ctx, w, after)
 	}
 	return client.IgnoreNotFound(err)

@@ -8,6 +8,7 @@ package conditions
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,6 +62,8 @@ type Findings struct {
 	Registration *v1alpha1.ScaleSetRegistration
 	// Unconfirmed is set while only ARC's annotation names the registration and GitHub has not been asked about it.
 	Unconfirmed bool
+	// Records are the rest of the set's ledger.
+	Records ledger.Records
 	// Unanswered is why GitHub has not deleted the scale set of a set that is being deleted, nil until it has been asked.
 	Unanswered error
 	// Searching is set while the deletion waits for GitHub to say whether it has a scale set that was never recorded.
@@ -115,16 +118,24 @@ func (f *Findings) RegisteredHere() bool {
 // Answered reports whether GitHub has answered the request that the present spec and credentials make.
 func (f *Findings) Answered() bool { return f.Asked && !f.LastSync.Running() }
 
-// Moved reports whether the registration differs from the one in the status.
-func (f *Findings) Moved() bool {
-	recorded := f.Set.Status.Registration
-	switch {
-	case f.Unconfirmed:
-		return false
-	case f.Registration == nil || recorded == nil:
-		return recorded != f.Registration
+// Confirmed returns the registration, nil while only ARC's annotation names it.
+func (f *Findings) Confirmed() *v1alpha1.ScaleSetRegistration {
+	if f.Unconfirmed {
+		return nil
 	}
-	return *recorded != *f.Registration
+	return f.Registration
+}
+
+// Ledger returns what the status is to say of the set's scale sets.
+func (f *Findings) Ledger() []v1alpha1.RegistrationRecord {
+	return f.Records.WithPresent(f.Set, f.Confirmed(), f.ObservedAt)
+}
+
+// Moved reports whether the registration or the ledger differs from the one in the status.
+func (f *Findings) Moved() bool {
+	status := &f.Set.Status
+	return (!f.Unconfirmed && !equality.Semantic.DeepEqual(f.Registration, status.Registration)) ||
+		!equality.Semantic.DeepEqual(f.Ledger(), status.Registrations)
 }
 
 // Status returns the status with what the pass has found out. Everything else stays as it was.
@@ -133,6 +144,7 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	if !f.Unconfirmed {
 		status.Registration = f.Registration
 	}
+	status.Registrations = f.Ledger()
 	if f.RunnerSpecHash != "" && f.Template.Reached {
 		status.RunnerSpecHash = f.RunnerSpecHash // otherwise it may not have been written
 	}

@@ -31,30 +31,22 @@ func withoutPrefix(host string) string { return strings.TrimPrefix(strings.ToLow
 
 // MayBeOneAddress reports whether two addresses differ only in scheme, "www.", the scheme's own port, and what SameURL ignores. It is
 // for deciding that a scale set may still be in use; what may be taken or sent is decided by SameURL and SameServer.
-func MayBeOneAddress(a, b string) bool {
-	return a == b || compare(a, b, func(left, right *actions.ConfigURL) bool {
-		return withoutScheme(left) == withoutScheme(right)
-	})
-}
-
-func withoutScheme(address *actions.ConfigURL) string {
-	host, port := withoutPrefix(address.URL.Hostname()), address.URL.Port()
-	if port == "" || address.URL.Scheme == "https" && port == "443" || address.URL.Scheme == "http" && port == "80" {
-		return host + strings.ToLower(address.URL.Path)
-	}
-	return net.JoinHostPort(host, port) + strings.ToLower(address.URL.Path)
-}
+func MayBeOneAddress(a, b string) bool { return a == b || AddressKey(a) == AddressKey(b) }
 
 // IndexByAddress names the cache's index of AutoscalingRunnerSets by the addresses at which they hold or want a scale set.
 const IndexByAddress = "address"
 
 // AddressKey returns what addresses have in common that MayBeOneAddress or SameURL takes for one. An invalid address is only like itself.
 func AddressKey(address string) string {
-	url, err := actions.ParseConfigURL(address)
+	parsed, err := actions.ParseConfigURL(address)
 	if err != nil {
-		return address
+		return "invalid " + address // no valid one has a space
 	}
-	return withoutScheme(url)
+	host, port, path := withoutPrefix(parsed.URL.Hostname()), parsed.URL.Port(), strings.ToLower(parsed.URL.Path)
+	if port == "" || (parsed.URL.Scheme == "https" && port == "443") || (parsed.URL.Scheme == "http" && port == "80") {
+		return host + path
+	}
+	return net.JoinHostPort(host, port) + path
 }
 
 // AddressKeysOf returns the keys of all addresses at which a set holds, held or wants a scale set, for IndexByAddress.
@@ -67,8 +59,8 @@ func AddressKeysOf(object client.Object) []string {
 	if registration := RegistrationOf(set); registration != nil {
 		keys.Insert(AddressKey(registration.URL))
 	}
-	for _, former := range FormerOf(set) {
-		keys.Insert(AddressKey(former.URL))
+	for _, r := range RecordsOf(set) {
+		keys.Insert(AddressKey(r.URL))
 	}
 	return keys.UnsortedList()
 }

@@ -118,7 +118,7 @@ func HeldByAny(others []v1alpha1.AutoscalingRunnerSet, set *v1alpha1.Autoscaling
 		if held != nil && (SameScaleSet(*held, r) || MayBeOneScaleSet(*held, r) && strings.EqualFold(held.Name, r.Name)) {
 			return other.DeletionTimestamp == nil || set.DeletionTimestamp == nil || precedes(&other, set)
 		}
-		return precedes(&other, set) && IsFormer(&other, r)
+		return precedes(&other, set) && RecordsOf(&other).IsLeaving(r)
 	})
 }
 

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,19 +15,21 @@ const address = "https://github.com/my-org"
 
 func TestUnreadableMemoryOfFormerRegistrationsIsNone(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotationFormer: "{"}}}
-	if former := FormerOf(set); former != nil {
-		t.Errorf("FormerOf() = %v", former)
+	if former := RecordsOf(set); former != nil {
+		t.Errorf("RecordsOf() = %v", former)
 	}
 }
 
 func TestFormerRegistrationIsRememberedOnce(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "set"}}
 	first, second := v1alpha1.ScaleSetRegistration{URL: address, ID: 1}, v1alpha1.ScaleSetRegistration{URL: address, ID: 2}
+	var records Records
 	for _, registration := range []v1alpha1.ScaleSetRegistration{first, second, second, first} {
-		AddFormer(set, registration, credentials.Reference{})
+		records = records.Leave(set, registration, credentials.Reference{}, time.Now())
 	}
-	if former := FormerOf(set); len(former) != 2 {
-		t.Errorf("former registrations %v, want two", former)
+	records.Vouch(set)
+	if former := RecordsOf(set); len(records) != 2 || len(former) != 2 {
+		t.Errorf("former registrations %v, read back %v, want two", records, former)
 	}
 }
 
@@ -34,12 +37,13 @@ func TestUnknownFormerSecretIsThePresentOne(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
 		Annotations: map[string]string{annotationFormer: `[{"url":"` + address + `","name":"set","id":1}]`}, // of an earlier version
 	}}
-	former := FormerOf(set)
+	former := RecordsOf(set)
 	if len(former) != 1 || former[0].ID != 1 {
 		t.Fatalf("former registrations %+v", former)
 	}
-	if reference, known := formerReference(set, former[0].ScaleSetRegistration); known {
-		t.Errorf("it was reached as %+v, want that not known", reference)
+	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret = address, "present"
+	if references := former.ReferencesTo(set, former[0].ScaleSetRegistration, nil); len(references) != 1 || references[0].GitHubConfigSecret != "present" {
+		t.Errorf("it is reached as %+v, want as the spec says", references)
 	}
 }
 
@@ -47,12 +51,11 @@ func TestUnknownFormerSecretIsThePresentOne(t *testing.T) {
 func TestFormerReferenceStaysInItsNamespace(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "set"}}
 	registration := v1alpha1.ScaleSetRegistration{URL: address, ID: 7}
-	AddFormer(set, registration, credentials.Reference{
+	records := Records(nil).Leave(set, registration, credentials.Reference{
 		Namespace: "kube-system", GitHubConfigURL: "https://example.com/x", GitHubConfigSecret: "then",
-	})
-	got, known := formerReference(set, registration)
-	want := credentials.Reference{Namespace: "arc-runners", GitHubConfigURL: address, GitHubConfigSecret: "then"}
-	if diff := cmp.Diff(want, got); diff != "" || !known {
-		t.Errorf("reference, known %t (-want +got):\n%s", known, diff)
+	}, time.Now())
+	want := []credentials.Reference{{Namespace: "arc-runners", GitHubConfigURL: address, GitHubConfigSecret: "then"}}
+	if diff := cmp.Diff(want, records.ReferencesTo(set, registration, nil)); diff != "" {
+		t.Errorf("references (-want +got):\n%s", diff)
 	}
 }

@@ -51,6 +51,11 @@ func DesiredOf(set *v1alpha1.AutoscalingRunnerSet) (Desired, error) {
 	return desired, nil
 }
 
+// Registration returns what the set's ledger says of a scale set that has no id yet.
+func (d Desired) Registration() v1alpha1.ScaleSetRegistration {
+	return v1alpha1.ScaleSetRegistration{URL: d.URL, Group: d.Group, Name: d.Name}
+}
+
 // body returns the request body that creates the scale set.
 func (d Desired) body(groupID int) *actions.RunnerScaleSet {
 	set := &actions.RunnerScaleSet{Name: d.Name, RunnerGroupID: groupID, RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +25,10 @@ type Request struct {
 	// Registered is what is recorded, nil if nothing is. Unconfirmed is set while only ARC's annotation names it.
 	Registered  *v1alpha1.ScaleSetRegistration
 	Unconfirmed bool
+	// MayCreate is set if the set's ledger says that GitHub may be asked to create the scale set, and MayExist if an earlier call may have
+	// done so. MayBeNamed are other names under which earlier calls may have created one.
+	MayCreate, MayExist bool
+	MayBeNamed          []Name
 	// Holders are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
 	Holders ledger.Holders
 }
@@ -39,23 +42,25 @@ type Result struct {
 	Desired     Desired
 	// Reference says how GitHub was reached.
 	Reference credentials.Reference
-	// Posted is set if this or an earlier call may have created a scale set at the same address, even if no answer arrived.
+	// Posted is set if this or an earlier call of this process may have created a scale set at the same address, even if no answer arrived.
 	Posted bool
-	// Unanswered are the scale sets that calls without an answer may have created there.
-	Unanswered []Name
+	// MayExist is set if the call failed and GitHub may have the scale set all the same.
+	MayExist bool
 	// Set is GitHub's answer, nil if the call failed.
 	Set *actions.RunnerScaleSet
 }
 
 // Ensure finds or creates the scale set, and updates it. last is the result of the call before, zero if there was none. It fails with
-// actions.ErrRunnerGroupNotFound, *InUseError, or an error of the methods of Connections and GitHub; the result then says what may have been
-// created.
+// actions.ErrRunnerGroupNotFound, *InUseError, ErrAbsent, or an error of the methods of Connections and GitHub; the result then says what may
+// have been created.
 func Ensure(ctx context.Context, connections Connections, request Request, last Result) (Result, error) {
 	result := Result{
 		RequestHash: request.Hash, DesiredHash: kube.Hash(request.Desired), Desired: request.Desired, Reference: request.Reference,
+		MayExist: request.MayExist,
 	}
-	result.inherit(last, request.Registered == nil)
-	work := sync{desired: request.Desired, holders: request.Holders, unanswered: result.Unanswered}
+	result.Posted = last.Posted && (ledger.SameURL(last.Desired.URL, request.Desired.URL) ||
+		request.Registered == nil && ledger.MayBeOneAddress(last.Desired.URL, request.Desired.URL))
+	work := sync{desired: request.Desired, holders: request.Holders, mayCreate: request.MayCreate, mayBeNamed: request.MayBeNamed}
 	work.identify(request.Registered, request.Unconfirmed, last)
 	if last.DesiredHash == result.DesiredHash {
 		work.lastAnswer = last.Set
@@ -66,7 +71,9 @@ func Ensure(ctx context.Context, connections Connections, request Request, last 
 	}
 	work.github = github
 	result.Set, err = work.run(ctx)
-	result.noteCreated(work, err)
+	_, inUse := errors.AsType[*InUseError](err) // what has the name is another set's
+	result.Posted = (result.Posted || work.posted) && !inUse
+	result.MayExist = err != nil && !inUse && (result.MayExist || work.created || work.uncertain)
 	return result, err
 }
 
@@ -80,32 +87,6 @@ func (r Result) Registration() *v1alpha1.ScaleSetRegistration {
 // Replaces reports whether the answer names another scale set at the registration's address, which is to replace the registered one.
 func (r Result) Replaces(registered v1alpha1.ScaleSetRegistration) bool {
 	return r.Set != nil && r.Set.ID != registered.ID && ledger.SameURL(r.Desired.URL, registered.URL)
-}
-
-// inherit keeps what earlier calls may have created at the same address, or, before the first registration, at another spelling of it.
-func (r *Result) inherit(last Result, unregistered bool) {
-	switch {
-	case ledger.SameURL(last.Desired.URL, r.Desired.URL):
-		r.Posted, r.Unanswered = last.Posted, last.Unanswered
-	case unregistered && ledger.MayBeOneAddress(last.Desired.URL, r.Desired.URL):
-		r.Posted, r.Unanswered = last.Posted, last.Unanswered
-		if last.Set != nil {
-			r.Unanswered = append(slices.Clone(r.Unanswered), Name{last.Set.RunnerGroupName, last.Set.Name})
-		}
-	}
-}
-
-// noteCreated records what the call may have created.
-func (r *Result) noteCreated(work sync, err error) {
-	_, inUse := errors.AsType[*InUseError](err)
-	r.Posted = (r.Posted || work.posted) && !inUse // what has the name is another set's
-	asked := Name{work.desired.Group, work.desired.Name}
-	switch {
-	case err == nil:
-		r.Unanswered = nil
-	case (work.created || work.uncertain) && !slices.Contains(r.Unanswered, asked):
-		r.Unanswered = append(slices.Clone(r.Unanswered), asked)
-	}
 }
 
 // identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration. It leaves out
@@ -138,8 +119,8 @@ type Unrecorded struct {
 	Reference credentials.Reference
 	// Listener is the one whose credentials may be used, too, empty if there is none.
 	Listener client.ObjectKey
-	// Unanswered are other names that it may have; see Result.
-	Unanswered []Name
+	// MayBeNamed are other names that it may have; see Request.
+	MayBeNamed []Name
 	// Annotated is what ARC's annotations say, nil if they say nothing.
 	Annotated *v1alpha1.ScaleSetRegistration
 	// CreatedAt is when the AutoscalingRunnerSet was created.
@@ -152,7 +133,7 @@ const maxClockSkew = time.Minute
 // Search looks for the id in ARC's annotation or, if there is none, for group and name, as Ensure does after an answer was lost. It returns
 // nil if GitHub has none, or only one that is older than the set: that belongs to somebody else, in another cluster.
 func Search(ctx context.Context, connections Connections, lost Unrecorded) (found *v1alpha1.ScaleSetRegistration, err error) {
-	work := sync{desired: lost.Desired, unanswered: lost.Unanswered}
+	work := sync{desired: lost.Desired, mayBeNamed: lost.MayBeNamed}
 	work.identify(lost.Annotated, true, Result{})
 	earliest := lost.CreatedAt.Add(-maxClockSkew)
 	if lost.Annotated != nil {

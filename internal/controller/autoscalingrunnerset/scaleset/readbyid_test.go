@@ -42,7 +42,7 @@ func TestScaleSetSyncWithoutReadByID(t *testing.T) {
 			for _, set := range test.there {
 				github.Sets[address][set.ID] = set
 			}
-			got, err := (&sync{github: github.At(address), desired: test.desired, id: 4, knownAs: test.knownAs}).run(t.Context())
+			got, err := (&sync{mayCreate: true, github: github.At(address), desired: test.desired, id: 4, knownAs: test.knownAs}).run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestOutageOfReadByIDAsksNothingElse(t *testing.T) {
 	for _, err := range []error{&actions.NetworkError{Err: errors.New("refused")}, &actions.Error{StatusCode: http.StatusBadGateway}} {
 		github := controllertest.NewScaleSets()
 		github.Failure = err
-		work := sync{github: github.At(address), desired: Desired{Name: "set"}, id: 4, knownAs: []Name{{"", "set"}}}
+		work := sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set"}, id: 4, knownAs: []Name{{"", "set"}}}
 		if _, got := work.run(t.Context()); !errors.Is(got, err) {
 			t.Errorf("run() = %v, want %v", got, err)
 		}

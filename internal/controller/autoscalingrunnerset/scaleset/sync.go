@@ -31,6 +31,9 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("scale set %d on GitHub already belongs to AutoscalingRunnerSet %s; choose another runnerScaleSetName or runnerGroup", e.ID, e.Owner)
 }
 
+// ErrAbsent is returned if GitHub does not have the scale set and the ledger does not say that it may be created.
+var ErrAbsent = errors.New("GitHub does not have the scale set; it is created by the next request")
+
 // Name identifies a scale set if its id can't be used.
 type Name struct{ Group, Name string }
 
@@ -48,8 +51,10 @@ type sync struct {
 	// lastAnswer is GitHub's last answer to the same desired scale set, nil if there is none. GitHub would answer the same again,
 	// so what it did not accept then is not requested a second time.
 	lastAnswer *actions.RunnerScaleSet
-	// unanswered are scale sets that earlier calls, for another group or name, may have created without an answer.
-	unanswered []Name
+	// mayCreate is set if a scale set that isn't there may be created, and mayBeNamed are the names of scale sets that earlier calls, for
+	// another group or name, may have created without an answer.
+	mayCreate  bool
+	mayBeNamed []Name
 	// holders are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
 	holders ledger.Holders
 
@@ -65,6 +70,9 @@ type sync struct {
 func (s *sync) run(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	current, err := s.find(ctx)
 	if errors.Is(err, actions.ErrScaleSetNotFound) {
+		if !s.mayCreate {
+			return nil, ErrAbsent
+		}
 		current, err = s.create(ctx)
 	}
 	if err != nil {
@@ -107,7 +115,10 @@ func (s *sync) isForeign(name string) bool {
 // findUnanswered looks for a scale set that was created under another name or in another group without an answer, and else returns
 // notFound.
 func (s *sync) findUnanswered(ctx context.Context, notFound error) (*actions.RunnerScaleSet, error) {
-	for _, asked := range s.unanswered {
+	for _, asked := range s.mayBeNamed {
+		if (asked == Name{s.desired.Group, s.desired.Name}) {
+			continue // found already, if it were there
+		}
 		current, err := s.findByName(ctx, asked)
 		switch {
 		case errors.Is(err, actions.ErrScaleSetNotFound) || errors.Is(err, actions.ErrRunnerGroupNotFound):

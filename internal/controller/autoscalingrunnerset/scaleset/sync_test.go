@@ -60,7 +60,7 @@ func TestScaleSetSync(t *testing.T) {
 			for _, set := range test.there {
 				github.Sets[address][set.ID] = set
 			}
-			work := sync{github: github.At(address), desired: test.desired, id: test.id, lastAnswer: test.lastAnswer}
+			work := sync{mayCreate: true, github: github.At(address), desired: test.desired, id: test.id, lastAnswer: test.lastAnswer}
 			got, err := work.run(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +79,7 @@ func TestScaleSetSync(t *testing.T) {
 func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 	github := controllertest.NewScaleSets()
 	github.Sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "other")}
-	work := sync{github: github.At(address), desired: Desired{Name: "set", Labels: []string{"set"}}, holders: ledger.Holders{{
+	work := sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set", Labels: []string{"set"}}, holders: ledger.Holders{{
 		Key: types.NamespacedName{Namespace: "elsewhere", Name: "set"}, Registration: v1alpha1.ScaleSetRegistration{ID: 4},
 	}}}
 	_, err := work.run(t.Context())
@@ -95,7 +95,7 @@ func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 func TestScaleSetThatExistsAndIsNotFoundIsToldInGitHubsWords(t *testing.T) {
 	github := controllertest.NewScaleSets()
 	github.Hidden = true
-	_, err := (&sync{github: github.At(address), desired: Desired{Name: "set"}}).run(t.Context())
+	_, err := (&sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set"}}).run(t.Context())
 	if !errors.Is(err, actions.ErrScaleSetExists) || !strings.Contains(err.Error(), "there is none of that name") {
 		t.Errorf("run() = %v, want GitHub's refusal", err)
 	}
@@ -130,7 +130,7 @@ func TestScaleSetSyncConverges(t *testing.T) {
 		if desired.Labels[1] == "set" || desired.Labels[1] == "Set" {
 			desired.Labels = desired.Labels[:1]
 		}
-		first, err := (&sync{github: github.At(address), desired: desired, id: random.IntN(4)}).run(t.Context())
+		first, err := (&sync{mayCreate: true, github: github.At(address), desired: desired, id: random.IntN(4)}).run(t.Context())
 		if err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, i, err)
 		}
@@ -138,7 +138,7 @@ func TestScaleSetSyncConverges(t *testing.T) {
 			t.Fatalf("seed %d, round %d: %+v is not %+v", seed, i, first, desired)
 		}
 		github.Made()
-		if _, err := (&sync{github: github.At(address), desired: desired, id: first.ID}).run(t.Context()); err != nil {
+		if _, err := (&sync{mayCreate: true, github: github.At(address), desired: desired, id: first.ID}).run(t.Context()); err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, i, err)
 		}
 		if diff := cmp.Diff([]string{"get"}, github.Made()); diff != "" {
