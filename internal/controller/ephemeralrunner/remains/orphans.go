@@ -18,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // abandonedPodRetry is when to try again to delete a pod that the manager may not delete. The right comes from a scale set's Role.
@@ -79,7 +80,7 @@ func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanis
 // MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. One that runs a job, and whose
 // owner somebody has taken away (kubectl delete --cascade=orphan), ends it first: a restored one ends at once, for want of a registration.
 func MayBeAbandoned(pod *corev1.Pod) bool {
-	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && pod.Status.Phase == corev1.PodRunning {
+	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && podstatus.IsRunning(pod) {
 		return false
 	}
 	return pod.Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(pod) == nil && pod.DeletionTimestamp == nil
