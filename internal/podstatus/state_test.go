@@ -6,16 +6,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/testkube/runnerpods"
 )
 
 // Pods and their states, as the tests name them.
 var (
-	noon, running                   = controllertest.Noon, controllertest.Running
-	podWith, deletedAt, unscheduled = controllertest.PodWith, controllertest.DeletedAt, controllertest.Unscheduled
-	exited, unstarted, waitingFor   = controllertest.Exited, controllertest.Unstarted, controllertest.WaitingFor
-	initWaits                       = controllertest.InitWaits
+	noon, running                   = runnerpods.Noon, runnerpods.Running
+	podWith, deletedAt, unscheduled = runnerpods.With, runnerpods.DeletedAt, runnerpods.Unscheduled
+	exited, unstarted, waitingFor   = runnerpods.Exited, runnerpods.Unstarted, runnerpods.WaitingFor
+	initWaits                       = runnerpods.InitWaits
 )
 
 var (

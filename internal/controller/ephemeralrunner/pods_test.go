@@ -7,17 +7,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/testkube/runnerpods"
 )
 
 // Pods and their states, as the tests name them.
 var (
-	noon, running                   = controllertest.Noon, controllertest.Running
-	podWith, deletedAt, unscheduled = controllertest.PodWith, controllertest.DeletedAt, controllertest.Unscheduled
-	exited, unstarted, waitingFor   = controllertest.Exited, controllertest.Unstarted, controllertest.WaitingFor
-	initWaits                       = controllertest.InitWaits
+	noon, running                   = runnerpods.Noon, runnerpods.Running
+	podWith, deletedAt, unscheduled = runnerpods.With, runnerpods.DeletedAt, runnerpods.Unscheduled
+	exited, unstarted, waitingFor   = runnerpods.Exited, runnerpods.Unstarted, runnerpods.WaitingFor
+	initWaits                       = runnerpods.InitWaits
 )
 
 // Keys of the Secret that holds a runner's registration.

@@ -1,4 +1,5 @@
-package controllertest
+// Package runnerpods has the pods that the tests of podstatus and of runners are about.
+package runnerpods
 
 import (
 	"time"
@@ -15,8 +16,8 @@ var Noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // Running is the state of a container that runs.
 var Running = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(Noon)}}
 
-// PodWith returns a pod whose runner container has the given state.
-func PodWith(phase corev1.PodPhase, state corev1.ContainerState, change ...func(*corev1.Pod)) *corev1.Pod {
+// With returns a pod whose runner container has the given state.
+func With(phase corev1.PodPhase, state corev1.ContainerState, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "set-runner-abcde", UID: "pod-uid", CreationTimestamp: metav1.NewTime(Noon)},
 		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}},
