@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -120,6 +121,9 @@ func HasEnded(pod *corev1.Pod, container string) bool {
 	return status != nil && status.State.Terminated != nil
 }
 
+// IsRunning reports whether a container of the pod has started, and not all have ended.
+func IsRunning(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
+
 // IsFinished reports whether all containers of the pod have ended for good.
 func IsFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
@@ -138,6 +142,11 @@ func StartableSince(pod *corev1.Pod) time.Time {
 		return scheduled.LastTransitionTime.Time
 	}
 	return pod.CreationTimestamp.Time
+}
+
+// AcceptedAt returns when the pod's kubelet accepted it, in whole seconds; until then, when it was created.
+func AcceptedAt(pod *corev1.Pod) time.Time {
+	return ptr.Deref(pod.Status.StartTime, pod.CreationTimestamp).Time
 }
 
 // Stuck reports whether the pod hangs in its deletion. now is by the clock that dated the deletion.

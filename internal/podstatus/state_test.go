@@ -5,61 +5,28 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/testkube/runnerpods"
 )
 
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// podWith returns a pod whose runner container has the given state.
-func podWith(phase corev1.PodPhase, state corev1.ContainerState, change ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "pod-uid", CreationTimestamp: metav1.NewTime(noon)},
-		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "runner", Image: "runner:1"}}},
-		Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "runner", State: state}, {Name: "dind"},
-		}},
-	}
-	for _, c := range change {
-		c(pod)
-	}
-	return pod
-}
-
-func exited(code int32, reason string) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(noon), FinishedAt: metav1.NewTime(noon.Add(time.Minute))}}
-}
-
-func unstarted(code int32, reason string, started time.Time) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(started)}}
-}
-
-func waitingFor(reason string) corev1.ContainerState {
-	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
-}
+// Pods and their states, as the tests name them.
+var (
+	noon, running                   = runnerpods.Noon, runnerpods.Running
+	podWith, deletedAt, unscheduled = runnerpods.With, runnerpods.DeletedAt, runnerpods.Unscheduled
+	exited, unstarted, waitingFor   = runnerpods.Exited, runnerpods.Unstarted, runnerpods.WaitingFor
+	initWaits                       = runnerpods.InitWaits
+)
 
 var (
-	running  = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}
 	noStatus = func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }
 	evicted  = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "Evicted", "no memory" }
 	deadline = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "DeadlineExceeded", "6 h" }
 )
 
-func deletedAt(at time.Time) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(at)) }
-}
-
 // grace is how many seconds before its deletionTimestamp a pod was deleted.
 func grace(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(seconds) }
-}
-
-func unscheduled(p *corev1.Pod) {
-	p.Spec.NodeName = ""
-	p.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
 }
 
 // disrupted sets who has ended the pod.
@@ -78,13 +45,6 @@ func failedInit(restart *corev1.ContainerRestartPolicy, rules ...corev1.Containe
 }
 
 var anyRule = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart}
-
-// initWaits adds a sidecar that is waiting, after an init container that has finished.
-func initWaits(reason string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(0, "Completed")}, {Name: "dind", State: waitingFor(reason)}}
-	}
-}
 
 func TestOutcomeOf(t *testing.T) {
 	for title, test := range map[string]struct {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -147,7 +146,10 @@ func (c *Controller) retry(ctx context.Context, w *world, d rules.Decision) erro
 
 // endAttempt forgets the attempt whose failure is now in the status.
 func (c *Controller) endAttempt(w *world) {
-	w.Memory.newAttempt(w.Memory.failed.Step == rules.Reregister)
+	w.Memory.Attempt = rules.Attempt{}
+	if w.Memory.failed.Step == rules.Reregister {
+		w.Memory.runnerID, w.Memory.secretDeleted = 0, false // the registration is gone, too
+	}
 	w.Memory.failed = nil
 	w.Memory.launch.ForgetCalls()
 	w.launched = rules.Progress{}
@@ -162,19 +164,6 @@ func attemptEnded(d rules.Decision, status *v1alpha1.EphemeralRunnerStatus) repo
 	}
 	return report.Warning(d.Reason, actionRun,
 		fmt.Sprintf("attempt %d of %d failed: %s", len(status.Failures), len(rules.RetryBackoff)+1, d.Message))
-}
-
-// endNotedAttempt ends an attempt whose failure was written to the status although the answer to that write was lost.
-// Otherwise what is known of its pod would be attributed to the next attempt, which would seem to have lost its pod.
-func (c *Controller) endNotedAttempt(ctx context.Context, w *world) {
-	failed := w.Memory.failed
-	if failed == nil {
-		return
-	}
-	if _, written := rules.Noted(&w.Status, failed.key); written {
-		c.endAttempt(w)
-		c.record(ctx, w, attemptEnded(failed.Decision, &w.Status))
-	}
 }
 
 // deletePod deletes the runner's pod unless it is already being deleted. A pod whose containers have all ended, or whose node
@@ -269,20 +258,4 @@ func (c *Controller) removeFinalizers(ctx context.Context, w *world, leftBehind 
 			"the registration is left on GitHub, which removes it after a day: "+leftBehind))
 	}
 	return nil
-}
-
-// markJob writes the job on the runner's pod, unless something is about to end the pod, as far as is seen.
-func (c *Controller) markJob(ctx context.Context, w *world) error {
-	m := w.Memory
-	if w.pod == nil || w.pod.DeletionTimestamp != nil || w.Status.Done() || m.pod.deleted || w.outcome.Over() {
-		return nil
-	}
-	// A job was reported, or GitHub has refused to remove the registration because of one.
-	busy := m.mayHaveJob(&w.Status) || w.removal().Busy() || c.verdict(w) == registrations.Busy
-	at, err := c.marker.Mark(ctx, &mark.Job{
-		Runner: w.EphemeralRunner, Pod: w.pod, Busy: busy, Up: w.Now.Sub(m.StartedAt),
-		Written: &m.pod.marked, DeniedAt: &m.deniedAt,
-	})
-	w.RequeueAt(at)
-	return err
 }

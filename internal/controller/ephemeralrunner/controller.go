@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -65,7 +66,6 @@ type Controller struct {
 	reports    *mark.Gate
 	remains    *remains.Remover
 	waker      reconcile.Waker
-	gone       gone
 
 	mu sync.Mutex
 	// beganAt is the time of the first pass; there is none while another manager leads. It never changes, and no pass
@@ -85,7 +85,11 @@ func NewController(options Options) *Controller {
 	c.reconciler = reconcile.For(reconcile.Kind[*v1alpha1.EphemeralRunner, memory, *world]{
 		Name: "EphemeralRunner", New: func() *v1alpha1.EphemeralRunner { return &v1alpha1.EphemeralRunner{} },
 		Client: options.Client, Clock: options.Clock,
-		Begin: c.begin, Remember: newMemory, Forget: c.forget, Gone: c.removeRemains,
+		Begin: c.begin, Remember: remember, Forget: c.forget,
+		Gone: func(ctx context.Context, name types.NamespacedName, m *memory) (ctrl.Result, error) {
+			finalized := m != nil && m.finalizersRemoved
+			return c.remains.RemoveOf(ctx, name, m != nil && m.mayVanish, finalized)
+		},
 		Log: func(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
 			return kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), launch.LogValues(runner)...)
 		},
@@ -137,6 +141,22 @@ func (c *Controller) step(do reconcile.Step[*world]) reconcile.Step[*world] {
 	}
 }
 
+// markJob writes the job on the runner's pod, unless something is about to end the pod, as far as is seen.
+func (c *Controller) markJob(ctx context.Context, w *world) error {
+	m := w.Memory
+	if w.pod == nil || w.pod.DeletionTimestamp != nil || w.Status.Done() || m.pod.deleted || w.outcome.Over() {
+		return nil
+	}
+	// A job was reported, or GitHub has refused to remove the registration because of one.
+	busy := m.mayHaveJob(&w.Status) || w.removal().Busy() || c.verdict(w) == registrations.Busy
+	at, err := c.marker.Mark(ctx, &mark.Job{
+		Runner: w.EphemeralRunner, Pod: w.pod, Busy: busy, Up: w.Now.Sub(m.StartedAt),
+		Written: &m.pod.marked, DeniedAt: &m.deniedAt,
+	})
+	w.RequeueAt(at)
+	return err
+}
+
 // priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must still be
 // deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
 func (w *world) priority() int {
@@ -178,26 +198,72 @@ func (c *Controller) begin(ctx context.Context) error {
 	return nil
 }
 
+// remember returns the memory of a runner that has not been seen before. Its id on GitHub is not taken from a status in which it may be
+// outdated: while a runner waits for a pod, another registration may have been requested and its answer lost. Nobody knows whether a JIT
+// config left by another manager was used, so such a runner is registered again.
+func remember(runner *v1alpha1.EphemeralRunner) *memory {
+	m := &memory{}
+	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
+		m.runnerID = runner.Status.RunnerID
+	}
+	return m
+}
+
 // forget ends what is under way for a runner that is gone.
 func (c *Controller) forget(_ types.NamespacedName, m *memory) {
 	m.launch.Abandon()
 	m.waiting.end(c.options.Clock.Now())
 }
 
-// removeRemains removes what a runner that is gone has left behind. If it went without its finalization, only what has no owner outlives it.
-func (c *Controller) removeRemains(ctx context.Context, name types.NamespacedName, m *memory) (ctrl.Result, error) {
-	vanished := c.gone.hasVanished(name) || m != nil && m.mayVanish
-	result, err := c.remains.RemoveOf(ctx, name, vanished && (m == nil || !m.finalizersRemoved))
-	if err == nil {
-		c.gone.drop(name)
+// live decides what a runner that is neither done nor being deleted needs next, and does it. Before that it ends an attempt whose failure
+// was written to the status although the answer to that write was lost. Otherwise what is known of its pod would be attributed to the next
+// attempt, which would seem to have lost its pod.
+func (c *Controller) live(ctx context.Context, w *world) error {
+	if failed := w.Memory.failed; failed != nil {
+		if _, written := rules.Noted(&w.Status, failed.key); written {
+			c.endAttempt(w)
+			c.record(ctx, w, attemptEnded(failed.Decision, &w.Status))
+		}
 	}
-	return result, err
+	return c.apply(ctx, w, rules.Plan(c.plannable(w)))
 }
 
-// live decides what a runner that is neither done nor being deleted needs next, and does it.
-func (c *Controller) live(ctx context.Context, w *world) error {
-	c.endNotedAttempt(ctx, w)
-	return c.apply(ctx, w, rules.Plan(c.plannable(w)))
+// plannable returns what a decision about a living runner depends on.
+func (c *Controller) plannable(w *world) *rules.World {
+	m, now := w.Memory, w.Now
+	o := &rules.World{
+		Runner: w.EphemeralRunner, Pod: w.outcome, Now: now,
+		Attempt: m.Attempt, RunnerID: m.runnerID, PodEnding: m.pod.ending,
+		HadPod: m.hadPod(&w.Status), PodDueAt: m.podDueAt(w.EphemeralRunner, w.pod, now),
+		Provisioning: w.launched, Removal: w.removal(),
+	}
+	if w.pod != nil {
+		o.EndDueAt = mark.PodDueToEnd(&w.Status)
+		if c.reports.Defers(w.EphemeralRunner, now.Sub(m.StartedAt)) {
+			o.DeferredUntil = mark.RecheckAt(w.EphemeralRunner, now)
+		}
+		o.FailureNoted = rules.FailureNoted(&w.Status, m.pod.uid)
+		o.Bound = w.pod.Spec.NodeName != ""
+		o.StartableAt = startableSince(w.pod, o.Provisioning)
+		o.DeletionDueAt, o.Finalizers = terminationOf(w.pod)
+	}
+	if o.HadPod {
+		o.Pod.Outside, o.Pod.Fault = m.pod.ending.Outside, m.pod.ending.Fault
+	}
+	if o.Pod.Outside && o.Pod.Reason == "" {
+		o.Pod.Reason, o.Pod.Message = v1alpha1.ReasonPodLost, m.pod.ending.Message
+	}
+	return o
+}
+
+// startableSince returns podstatus.StartableSince by our own clock if the pod was created by the last launch: the API server's clock may
+// differ from ours by more than a pod may take to start.
+func startableSince(pod *corev1.Pod, launched rules.Progress) time.Time {
+	started := podstatus.StartableSince(pod)
+	if !launched.Known || launched.Running {
+		return started
+	}
+	return launched.FinishedAt.Add(started.Sub(pod.CreationTimestamp.Time))
 }
 
 // apply takes the step that was decided on.

@@ -84,6 +84,27 @@ func (c *Controller) leaving(w *world) *rules.Leaving {
 	}
 }
 
+// hadItsJob reports whether the registration has had its one job. A report of the job's end may be late and belong to an earlier
+// registration of the same name, so it counts only if there was none: no attempt has ended, and either no other manager can
+// have registered the runner, or this one found it with a pod and has requested no registration itself.
+func (m *memory) hadItsJob(status *v1alpha1.EphemeralRunnerStatus) bool {
+	alone := !m.inherited || m.hadPod(status) && !m.launch.WasAsked()
+	return status.JobCompleted() && rules.AttemptsNoted(status) == 0 && alone
+}
+
+// diedSilently reports whether the runner ended without exiting with 0, or lost its pod to somebody else. It then had no chance to
+// tell GitHub, which may keep its record for a day even though the job has ended.
+func (m *memory) diedSilently(status *v1alpha1.EphemeralRunnerStatus, pod rules.Outcome) bool {
+	switch {
+	case m.Attempt.Ending == podstatus.Succeeded || status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
+		return false
+	case m.Attempt.Ending != podstatus.Missing || status.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
+		return true
+	default:
+		return pod.Phase == podstatus.Missing && m.pod.uid != "" && !m.pod.deleted
+	}
+}
+
 // noteBusy remembers, for MayHaveJob, that GitHub has refused to remove the registration because of a job: the next call
 // replaces the one that was refused.
 func (c *Controller) noteBusy(w *world) {

@@ -200,8 +200,8 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 				if status := f.runner().Status; status.LostCause != test.want || status.Done() != test.done {
 					t.Errorf("status %+v, want the job lost to %q", status, test.want)
 				}
-				if left := len(f.controller.gone.pods); left != 0 {
-					t.Errorf("%d pods are kept", left)
+				if f.controller.remains.TakePod(runnerKey) != nil {
+					t.Error("the pod is still kept")
 				}
 			}, newRunner())
 		})
@@ -295,13 +295,15 @@ func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
 
 // Pods of other owners of the same kind are kept for nobody.
 func TestOnlyPodsOfRunnersAreKept(t *testing.T) {
-	for version, want := range map[string]int{v1alpha1.GroupVersion.String(): 1, "example.com/v1": 0} {
-		var removed gone
-		removed.keepPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+	for version, want := range map[string]bool{v1alpha1.GroupVersion.String(): true, "example.com/v1": false} {
+		c := NewController(Options{})
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer q.ShutDown()
+		c.podEvents().Delete(t.Context(), event.DeleteEvent{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: version, Kind: "EphemeralRunner", Name: "r", Controller: new(true)},
-		}}})
-		if got := len(removed.pods); got != want {
-			t.Errorf("%s: %d pods are kept, want %d", version, got, want)
+		}}}}, q)
+		if got := c.remains.TakePod(client.ObjectKey{Name: "r"}) != nil; got != want {
+			t.Errorf("%s: a pod is kept: %t, want %t", version, got, want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package ephemeralrunner
 
 import (
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,56 +9,16 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/testkube/runnerpods"
 )
 
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// podWith returns a pod whose runner container has the given state.
-func podWith(phase corev1.PodPhase, state corev1.ContainerState, change ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "pod-uid", CreationTimestamp: metav1.NewTime(noon)},
-		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}},
-		Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{
-			{Name: v1alpha1.RunnerContainerName, State: state}, {Name: "dind"},
-		}},
-	}
-	for _, c := range change {
-		c(pod)
-	}
-	return pod
-}
-
-func exited(code int32, reason string) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(noon), FinishedAt: metav1.NewTime(noon.Add(time.Minute))}}
-}
-
-func unstarted(code int32, reason string, started time.Time) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(started)}}
-}
-
-func waitingFor(reason string) corev1.ContainerState {
-	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
-}
-
-var running = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}
-
-func deletedAt(at time.Time) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(at)) }
-}
-
-func unscheduled(p *corev1.Pod) {
-	p.Spec.NodeName = ""
-	p.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
-}
-
-// initWaits adds a sidecar that is waiting, after an init container that has finished.
-func initWaits(reason string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(0, "Completed")}, {Name: "dind", State: waitingFor(reason)}}
-	}
-}
+// Pods and their states, as the tests name them.
+var (
+	noon, running                   = runnerpods.Noon, runnerpods.Running
+	podWith, deletedAt, unscheduled = runnerpods.With, runnerpods.DeletedAt, runnerpods.Unscheduled
+	exited, unstarted, waitingFor   = runnerpods.Exited, runnerpods.Unstarted, runnerpods.WaitingFor
+	initWaits                       = runnerpods.InitWaits
+)
 
 // Keys of the Secret that holds a runner's registration.
 const (

@@ -13,7 +13,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -119,49 +118,8 @@ func (c *Controller) record(ctx context.Context, w *world, event report.Event) {
 	report.RecordEvent(ctx, c.options.Recorder, w.EphemeralRunner, nil, event)
 }
 
-var (
-	pendingPods = setmetrics.Gauge("pending_pods",
-		"Runner pods that were created and don't run yet, by the scheduler's or kubelet's reason.", "reason")
-	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
-		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
-	startupSeconds = setmetrics.Histogram("runner_startup_seconds",
-		"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
-)
-
-// waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
-type waiting struct {
-	name, namespace string
-	reason          string
-	since           time.Time
-}
-
-// measure notes what the pod waits for now, and updates the metrics if that has changed.
-func (m *memory) measure(w *world) {
-	reason := ""
-	if w.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&w.Status, w.pod.UID) {
-		reason = report.KnownReason(w.outcome.Reason)
-	}
-	if m.waiting != nil && m.waiting.reason == reason {
-		return
-	}
-	m.waiting.end(w.Now)
-	m.waiting = nil
-	if reason == "" {
-		return
-	}
-	set := kube.ScaleSetOf(w)
-	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: w.Now}
-	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
-}
-
-// end counts a wait that is over.
-func (w *waiting) end(now time.Time) {
-	if w == nil {
-		return
-	}
-	pendingPods.WithLabelValues(w.name, w.namespace, w.reason).Dec()
-	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
-}
+var startupSeconds = setmetrics.Histogram("runner_startup_seconds",
+	"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
 
 // countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
 // days.

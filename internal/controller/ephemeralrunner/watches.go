@@ -2,12 +2,10 @@ package ephemeralrunner
 
 import (
 	"context"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,7 +62,7 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			if runner, isRunner := e.Object.(*v1alpha1.EphemeralRunner); isRunner && runner.DeletionTimestamp.IsZero() {
-				c.gone.keepRunner(runner)
+				c.remains.NoteVanished(client.ObjectKeyFromObject(runner))
 			}
 			enqueue(q, e.Object, e.Object.GetName(), priorityLow)
 		},
@@ -75,16 +73,13 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 // of a pod that is gone is kept for the next pass.
 func (c *Controller) podEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.enqueueOwner(q, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.enqueueOwner(q, e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			c.gone.keepPod(e.Object)
-			c.enqueueOwner(q, e.Object)
-		},
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.enqueueOwner(q, e.Object, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.enqueueOwner(q, e.ObjectNew, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.enqueueOwner(q, e.Object, true) },
 	}
 }
 
-func (c *Controller) enqueueOwner(q queue, object client.Object) {
+func (c *Controller) enqueueOwner(q queue, object client.Object, removed bool) {
 	owner := metav1.GetControllerOf(object)
 	pod, isPod := object.(*corev1.Pod)
 	if isPod && remains.MayBeAbandoned(pod) {
@@ -93,10 +88,14 @@ func (c *Controller) enqueueOwner(q queue, object client.Object) {
 	if !isPod || !isRunner(owner) {
 		return
 	}
+	runner := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
+	if removed {
+		c.remains.KeepPod(runner, pod)
+	}
 	priority := priorityLow
 	if podstatus.HasEnded(pod, v1alpha1.RunnerContainerName) && pod.DeletionTimestamp == nil {
 		priority = priorityHigh
-		c.reports.PodEnded(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
+		c.reports.PodEnded(runner)
 	}
 	enqueue(q, object, owner.Name, priority)
 }
@@ -114,68 +113,4 @@ func enqueue(q queue, object client.Object, runner string, priority int) {
 		return
 	}
 	q.Add(request)
-}
-
-// gone holds what the watches have shown of objects that are gone, by their runners, until the next pass: the cache no longer has them, and
-// several events may lead to one pass. Safe for concurrent use; the zero value is empty.
-type gone struct {
-	mu sync.Mutex
-	// pods are the last states of runners' pods.
-	pods map[types.NamespacedName]*corev1.Pod
-	// runners went without having been deleted first, and so without their finalization.
-	runners sets.Set[types.NamespacedName]
-}
-
-// keepPod keeps the last state of a runner's pod.
-func (g *gone) keepPod(object client.Object) {
-	pod, isPod := object.(*corev1.Pod)
-	owner := metav1.GetControllerOfNoCopy(object)
-	if !isPod || !isRunner(owner) {
-		return // nobody would take it
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.pods == nil {
-		g.pods = map[types.NamespacedName]*corev1.Pod{}
-	}
-	g.pods[types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}] = pod
-}
-
-// takePod returns the last state of the runner's pod and forgets it. It returns nil if one is present, or if that pod was deleted
-// at the controller's request.
-func (g *gone) takePod(runner *v1alpha1.EphemeralRunner, present *corev1.Pod, known *lastPod) *corev1.Pod {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	name := client.ObjectKeyFromObject(runner)
-	pod := g.pods[name]
-	delete(g.pods, name)
-	if pod == nil || present != nil || !metav1.IsControlledBy(pod, runner) || known.deleted || known.uid != "" && known.uid != pod.UID {
-		return nil
-	}
-	return pod
-}
-
-// keepRunner notes that a runner vanished.
-func (g *gone) keepRunner(runner *v1alpha1.EphemeralRunner) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.runners == nil {
-		g.runners = sets.New[types.NamespacedName]()
-	}
-	g.runners.Insert(client.ObjectKeyFromObject(runner))
-}
-
-// hasVanished reports whether the runner of that name vanished.
-func (g *gone) hasVanished(runner types.NamespacedName) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.runners.Has(runner)
-}
-
-// drop forgets a runner that is gone, and its pod.
-func (g *gone) drop(runner types.NamespacedName) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.pods, runner)
-	g.runners.Delete(runner)
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -18,9 +19,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 type pass = reconcile.Pass[*v1alpha1.EphemeralRunner, memory]
@@ -87,17 +90,6 @@ type failedAttempt struct {
 	rules.Decision
 }
 
-// newMemory returns the memory of a runner that has not been seen before. Its id on GitHub is not taken from a status in which it may be
-// outdated: while a runner waits for a pod, another registration may have been requested and its answer lost. Nobody knows whether a JIT
-// config left by another manager was used, so such a runner is registered again.
-func newMemory(runner *v1alpha1.EphemeralRunner) *memory {
-	m := &memory{}
-	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
-		m.runnerID = runner.Status.RunnerID
-	}
-	return m
-}
-
 // observe adds what is seen now to what is remembered of a runner. Before anything else it reads the runner's pod.
 func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
 	p.Memory.mayVanish = !slices.ContainsFunc(p.Object.Finalizers, isOurs)
@@ -125,12 +117,21 @@ func (c *Controller) newWorld(p *pass, pod *corev1.Pod) *world {
 	if m.launch.TakeAsked() {
 		m.runnerID = 0
 	}
-	w.outcome = m.see(p.Object, pod, c.gone.takePod(p.Object, pod, &m.pod), p.Now)
+	w.outcome = m.see(p.Object, pod, c.removedPod(w), p.Now)
 	m.measure(w)
 	if registered != 0 {
 		m.runnerID = registered
 	}
 	return w
+}
+
+// removedPod returns the last state of the runner's pod if that was removed since the last pass, and not at the controller's request.
+func (c *Controller) removedPod(w *world) *corev1.Pod {
+	removed, known := c.remains.TakePod(w.Key), &w.Memory.pod
+	if removed == nil || w.pod != nil || !metav1.IsControlledBy(removed, w) || known.deleted || known.uid != "" && known.uid != removed.UID {
+		return nil
+	}
+	return removed
 }
 
 // readPod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale cache would
@@ -315,14 +316,6 @@ func (m *memory) podDueAt(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now
 	return kube.LaterOf(start.Add(rules.PendingTimeout(runner)), m.pod.deletingAt.Add(kube.GracePeriod(pod)+podstatus.StuckAfter))
 }
 
-// newAttempt forgets what was seen of the attempt that failed, and its registration if that is gone too.
-func (m *memory) newAttempt(reregister bool) {
-	m.Attempt = rules.Attempt{}
-	if reregister {
-		m.runnerID, m.secretDeleted = 0, false
-	}
-}
-
 // clockSkew is how far the API server's clock, which dates objects, may differ from ours.
 const clockSkew = time.Minute
 
@@ -336,65 +329,6 @@ func (m *memory) unregistered(runner *v1alpha1.EphemeralRunner, began time.Time)
 // one.
 func (m *memory) mayHaveJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	return status.JobRunning() || m.busy || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)
-}
-
-// hadItsJob reports whether the registration has had its one job. A report of the job's end may be late and belong to an earlier
-// registration of the same name, so it counts only if there was none: no attempt has ended, and either no other manager can
-// have registered the runner, or this one found it with a pod and has requested no registration itself.
-func (m *memory) hadItsJob(status *v1alpha1.EphemeralRunnerStatus) bool {
-	alone := !m.inherited || m.hadPod(status) && !m.launch.WasAsked()
-	return status.JobCompleted() && rules.AttemptsNoted(status) == 0 && alone
-}
-
-// diedSilently reports whether the runner ended without exiting with 0, or lost its pod to somebody else. It then had no chance to
-// tell GitHub, which may keep its record for a day even though the job has ended.
-func (m *memory) diedSilently(status *v1alpha1.EphemeralRunnerStatus, pod rules.Outcome) bool {
-	switch {
-	case m.Attempt.Ending == podstatus.Succeeded || status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
-		return false
-	case m.Attempt.Ending != podstatus.Missing || status.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
-		return true
-	default:
-		return pod.Phase == podstatus.Missing && m.pod.uid != "" && !m.pod.deleted
-	}
-}
-
-// plannable returns what a decision about a living runner depends on.
-func (c *Controller) plannable(w *world) *rules.World {
-	m, now := w.Memory, w.Now
-	o := &rules.World{
-		Runner: w.EphemeralRunner, Pod: w.outcome, Now: now,
-		Attempt: m.Attempt, RunnerID: m.runnerID, PodEnding: m.pod.ending,
-		HadPod: m.hadPod(&w.Status), PodDueAt: m.podDueAt(w.EphemeralRunner, w.pod, now),
-		Provisioning: w.launched, Removal: w.removal(),
-	}
-	if w.pod != nil {
-		o.EndDueAt = mark.PodDueToEnd(&w.Status)
-		if c.reports.Defers(w.EphemeralRunner, now.Sub(m.StartedAt)) {
-			o.DeferredUntil = mark.RecheckAt(w.EphemeralRunner, now)
-		}
-		o.FailureNoted = rules.FailureNoted(&w.Status, m.pod.uid)
-		o.Bound = w.pod.Spec.NodeName != ""
-		o.StartableAt = startableSince(w.pod, o.Provisioning)
-		o.DeletionDueAt, o.Finalizers = terminationOf(w.pod)
-	}
-	if o.HadPod {
-		o.Pod.Outside, o.Pod.Fault = m.pod.ending.Outside, m.pod.ending.Fault
-	}
-	if o.Pod.Outside && o.Pod.Reason == "" {
-		o.Pod.Reason, o.Pod.Message = v1alpha1.ReasonPodLost, m.pod.ending.Message
-	}
-	return o
-}
-
-// startableSince returns podstatus.StartableSince by our own clock if the pod was created by the last launch: the API server's clock may
-// differ from ours by more than a pod may take to start.
-func startableSince(pod *corev1.Pod, launched rules.Progress) time.Time {
-	started := podstatus.StartableSince(pod)
-	if !launched.Known || launched.Running {
-		return started
-	}
-	return launched.FinishedAt.Add(started.Sub(pod.CreationTimestamp.Time))
 }
 
 // terminationOf returns when a pod that is being deleted should be gone, and the finalizers that it waits for. It returns
@@ -421,4 +355,46 @@ func (w *world) removal() rules.Progress {
 // verdict returns what the runner's set has found out about its registration.
 func (c *Controller) verdict(w *world) registrations.Answer {
 	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
+}
+
+var (
+	pendingPods = setmetrics.Gauge("pending_pods",
+		"Runner pods that were created and don't run yet, by the scheduler's or kubelet's reason.", "reason")
+	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
+		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
+)
+
+// waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
+type waiting struct {
+	name, namespace string
+	reason          string
+	since           time.Time
+}
+
+// measure notes what the pod waits for now, and updates the metrics if that has changed.
+func (m *memory) measure(w *world) {
+	reason := ""
+	if w.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&w.Status, w.pod.UID) {
+		reason = report.KnownReason(w.outcome.Reason)
+	}
+	if m.waiting != nil && m.waiting.reason == reason {
+		return
+	}
+	m.waiting.end(w.Now)
+	m.waiting = nil
+	if reason == "" {
+		return
+	}
+	set := kube.ScaleSetOf(w)
+	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: w.Now}
+	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
+}
+
+// end counts a wait that is over.
+func (w *waiting) end(now time.Time) {
+	if w == nil {
+		return
+	}
+	pendingPods.WithLabelValues(w.name, w.namespace, w.reason).Dec()
+	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
 }

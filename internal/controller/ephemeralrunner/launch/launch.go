@@ -204,38 +204,6 @@ func (m *Memory) ForgetCalls() {
 	m.removal.Forget()
 }
 
-// noteSecret remembers the UID of the runner's Secret, empty if it is not known or there is none.
-func (m *Memory) noteSecret(secret types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.secret, m.unstored = secret, nil
-}
-
-// knownSecret returns the UID of the runner's Secret, empty if it is not known.
-func (m *Memory) knownSecret() types.UID {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.secret
-}
-
-// keepUnstored remembers a registration for which no Secret could be created. No pod is created without a Secret, so the JIT
-// config remains unused, and each new registration would cost four calls to GitHub.
-func (m *Memory) keepUnstored(registered *registration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.unstored = registered
-}
-
-// unstoredWith returns the registration with that id if no Secret could be created for it, otherwise nil.
-func (m *Memory) unstoredWith(id int) *registration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.unstored == nil || m.unstored.id != id {
-		return nil
-	}
-	return m.unstored
-}
-
 // progressOf returns the state of a call in the pool; known says whether there was one.
 func progressOf[R any](call pool.Call[R], known bool) rules.Progress {
 	p := rules.Progress{Known: known, Running: call.Running(), FinishedAt: call.Finished}

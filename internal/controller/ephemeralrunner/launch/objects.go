@@ -144,28 +144,6 @@ func (l *Launcher) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunn
 	}
 }
 
-// checkExistingPod returns nil if the pod that already has the runner's name is its own, usually created by an earlier call
-// whose answer was lost.
-func (l *Launcher) checkExistingPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) error {
-	pod := &corev1.Pod{}
-	err := l.options.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
-	switch {
-	case err != nil:
-		return podUnreadable(runner, err)
-	case !metav1.IsControlledBy(pod, runner):
-		return &rules.Failure{Kind: rules.NameTaken, Reason: v1alpha1.ReasonPodNameTaken, Message: fmt.Sprintf(
-			"a pod %s exists that is not the runner's: another runner takes this one's place", runner.Name)}
-	case pod.DeletionTimestamp != nil:
-		return &rules.Failure{Reason: v1alpha1.ReasonPodTerminating, Message: fmt.Sprintf("the previous pod %s is still being deleted", runner.Name)}
-	default:
-		return nil
-	}
-}
-
-func podUnreadable(runner *v1alpha1.EphemeralRunner, err error) *rules.Failure {
-	return requestFailure("PodUnreadable", "read pod "+runner.Name, err)
-}
-
 // OwnPod reads the runner's pod. It returns nil if there is none or it belongs to somebody else.
 func OwnPod(ctx context.Context, reader client.Reader, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
@@ -366,4 +344,36 @@ func (l *Launcher) DeleteAbandonedSecret(ctx context.Context, name types.Namespa
 func isAbandonedSecret(secret *corev1.Secret, runner string) bool {
 	return metav1.GetControllerOfNoCopy(secret) == nil && secret.Labels[v1alpha1.LabelScaleSetName] != "" &&
 		string(secret.Data[secretKeyRunnerName]) == runner && len(secret.Data[secretKeyJITConfig]) > 0
+}
+
+// noteSecret remembers the UID of the runner's Secret, empty if it is not known or there is none.
+func (m *Memory) noteSecret(secret types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.secret, m.unstored = secret, nil
+}
+
+// knownSecret returns the UID of the runner's Secret, empty if it is not known.
+func (m *Memory) knownSecret() types.UID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.secret
+}
+
+// keepUnstored remembers a registration for which no Secret could be created. No pod is created without a Secret, so the JIT
+// config remains unused, and each new registration would cost four calls to GitHub.
+func (m *Memory) keepUnstored(registered *registration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unstored = registered
+}
+
+// unstoredWith returns the registration with that id if no Secret could be created for it, otherwise nil.
+func (m *Memory) unstoredWith(id int) *registration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unstored == nil || m.unstored.id != id {
+		return nil
+	}
+	return m.unstored
 }

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -187,4 +190,26 @@ func DeletionFailure(runner *v1alpha1.EphemeralRunner, what string, err error) e
 	default:
 		return fmt.Errorf("%s: %w", what, err)
 	}
+}
+
+// checkExistingPod returns nil if the pod that already has the runner's name is its own, usually created by an earlier call
+// whose answer was lost.
+func (l *Launcher) checkExistingPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) error {
+	pod := &corev1.Pod{}
+	err := l.options.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
+	switch {
+	case err != nil:
+		return podUnreadable(runner, err)
+	case !metav1.IsControlledBy(pod, runner):
+		return &rules.Failure{Kind: rules.NameTaken, Reason: v1alpha1.ReasonPodNameTaken, Message: fmt.Sprintf(
+			"a pod %s exists that is not the runner's: another runner takes this one's place", runner.Name)}
+	case pod.DeletionTimestamp != nil:
+		return &rules.Failure{Reason: v1alpha1.ReasonPodTerminating, Message: fmt.Sprintf("the previous pod %s is still being deleted", runner.Name)}
+	default:
+		return nil
+	}
+}
+
+func podUnreadable(runner *v1alpha1.EphemeralRunner, err error) *rules.Failure {
+	return requestFailure("PodUnreadable", "read pod "+runner.Name, err)
 }

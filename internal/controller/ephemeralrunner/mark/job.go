@@ -18,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 const (
@@ -212,11 +213,7 @@ func doNotDisruptFor(protection string, pod *corev1.Pod, now time.Time) string {
 	if err != nil || duration <= 0 {
 		return cmp.Or(protection, "true")
 	}
-	started := pod.CreationTimestamp
-	if pod.Status.StartTime != nil {
-		started = *pod.Status.StartTime
-	}
-	protected := max(now.Sub(started.Time), 0) + duration
+	protected := max(now.Sub(podstatus.AcceptedAt(pod)), 0) + duration
 	return (protected + time.Second - 1).Truncate(time.Second).String()
 }
 

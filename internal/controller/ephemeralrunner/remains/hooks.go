@@ -37,10 +37,13 @@ type Options struct {
 }
 
 // Remover removes remains. Safe for concurrent use.
-type Remover struct{ options Options }
+type Remover struct {
+	options Options
+	gone    gone
+}
 
 // New returns a Remover.
-func New(options Options) *Remover { return &Remover{options} }
+func New(options Options) *Remover { return &Remover{options: options} }
 
 // Hooked remembers what has become of the objects that container hooks created for one runner's job.
 type Hooked struct {

@@ -3,12 +3,14 @@ package remains
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // abandonedPodRetry is when to try again to delete a pod that the manager may not delete. The right comes from a scale set's Role.
@@ -24,8 +27,22 @@ const abandonedPodRetry = 5 * time.Minute
 // RemoveOf deletes what has the name of a runner that doesn't exist, and was a runner's, and has no owner: a backup has brought it back.
 // The registration is used up or another's, and nobody counts the pod. It is read once more: what the cache keeps of a pod doesn't tell a
 // runner's from one that only has its label. The Secret goes first, because the pod leads to it. If the runner has vanished, without its
-// finalization, its Secret may be left alone.
-func (r *Remover) RemoveOf(ctx context.Context, name types.NamespacedName, vanished bool) (ctrl.Result, error) {
+// finalization, its Secret may be left alone: mayVanish says that it had no finalizer any more, and finalized that it was finalized.
+func (r *Remover) RemoveOf(ctx context.Context, name types.NamespacedName, mayVanish, finalized bool) (ctrl.Result, error) {
+	r.gone.mu.Lock()
+	vanished := !finalized && (mayVanish || r.gone.runners.Has(name))
+	r.gone.mu.Unlock()
+	result, err := r.removeOf(ctx, name, vanished)
+	if err == nil {
+		r.gone.mu.Lock()
+		defer r.gone.mu.Unlock()
+		delete(r.gone.pods, name)
+		r.gone.runners.Delete(name)
+	}
+	return result, err
+}
+
+func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanished bool) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
 	err := r.options.Client.Get(ctx, name, pod, client.UnsafeDisableDeepCopy)
 	if err != nil || !MayBeAbandoned(pod) {
@@ -63,8 +80,47 @@ func (r *Remover) RemoveOf(ctx context.Context, name types.NamespacedName, vanis
 // MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. One that runs a job, and whose
 // owner somebody has taken away (kubectl delete --cascade=orphan), ends it first: a restored one ends at once, for want of a registration.
 func MayBeAbandoned(pod *corev1.Pod) bool {
-	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && pod.Status.Phase == corev1.PodRunning {
+	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && podstatus.IsRunning(pod) {
 		return false
 	}
 	return pod.Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(pod) == nil && pod.DeletionTimestamp == nil
+}
+
+// gone is what the watches have shown of objects that are gone, by their runners, until the next pass: the cache no longer has them, and
+// several events may lead to one pass. Safe for concurrent use; the zero value is empty.
+type gone struct {
+	mu sync.Mutex
+	// pods are the last states of runners' pods.
+	pods map[types.NamespacedName]*corev1.Pod
+	// runners went without having been deleted first, and so without their finalization.
+	runners sets.Set[types.NamespacedName]
+}
+
+// KeepPod keeps the last state of a runner's pod.
+func (r *Remover) KeepPod(runner types.NamespacedName, pod *corev1.Pod) {
+	r.gone.mu.Lock()
+	defer r.gone.mu.Unlock()
+	if r.gone.pods == nil {
+		r.gone.pods = map[types.NamespacedName]*corev1.Pod{}
+	}
+	r.gone.pods[runner] = pod
+}
+
+// TakePod returns the last state that was kept of a runner's pod, a single time; nil if none was.
+func (r *Remover) TakePod(runner types.NamespacedName) *corev1.Pod {
+	r.gone.mu.Lock()
+	defer r.gone.mu.Unlock()
+	pod := r.gone.pods[runner]
+	delete(r.gone.pods, runner)
+	return pod
+}
+
+// NoteVanished remembers that a runner is gone without having been deleted first.
+func (r *Remover) NoteVanished(runner types.NamespacedName) {
+	r.gone.mu.Lock()
+	defer r.gone.mu.Unlock()
+	if r.gone.runners == nil {
+		r.gone.runners = sets.New[types.NamespacedName]()
+	}
+	r.gone.runners.Insert(runner)
 }

@@ -34,18 +34,6 @@ func (d *Deletion) See(running, gone bool, now time.Time) {
 	d.podGoneAt = since(d.podGoneAt, gone, now)
 }
 
-// since returns when a condition that holds began: now if it is new, zero if it does not hold.
-func since(began time.Time, holds bool, now time.Time) time.Time {
-	switch {
-	case !holds:
-		return time.Time{}
-	case began.IsZero():
-		return now
-	default:
-		return began
-	}
-}
-
 // Finalization is what a runner that is being deleted still needs. One pass may do several of these things.
 type Finalization struct {
 	// DeleteChildren: delete the pod, the Secret, and what container hooks created.

@@ -1,28 +1,204 @@
+// Package rules decides what a runner needs next. It is pure: what was seen and is remembered comes in, a decision goes out. Plan decides
+// about a runner that lives, PlanFinalization about one that is being deleted.
+//
+// A JIT config is good for one start of the runner container. If the container never started, the next pod reuses the config.
+// If it did start and the pod is lost, a runner without a job gets a new registration; a runner with a job has failed.
+//
+// What ends a pod before it has a job is held against the runner unless the pod was taken away, with or without its node: end.go.
 package rules
 
 import (
-	"cmp"
+	"fmt"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
+// Step is what to do next for a runner.
+type Step int
+
 const (
-	// ReportGracePeriod is how long after the runner's exit the report of its job's end may come; after that the runner's own
-	// status says that it has ended. Reports come within a second; waiting for them saves one write per runner.
-	ReportGracePeriod = 3 * time.Second
-	// UnseenTimeout is how long a pod that was created may be missing from the cache.
-	UnseenTimeout = time.Minute
-	// readyTimeout is how long a pod whose runner container runs may be unready before the status says so. With sidecars that
-	// start a second later, this saves one write per runner.
-	readyTimeout = 2 * time.Second
-	// rewordPeriod is the shortest time between two reports of the same reason with different messages. GitHub's messages
-	// contain the id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same
-	// thing.
-	rewordPeriod = 5 * time.Minute
+	// Wait: do nothing until something changes or RequeueAt has come.
+	Wait Step = iota
+	// Launch: register, unless there is an unused JIT config, then create Secret and Pod.
+	Launch
+	// ReportRunning: write to the status that the runner runs.
+	ReportRunning
+	// ReportPending: write to the status why it does not run yet.
+	ReportPending
+	// ReportSidecar: record an Event that another container has died.
+	ReportSidecar
+	// DeleteFailedPod: the pod's failure is in the status; delete the pod.
+	DeleteFailedPod
+	// Retry: the attempt failed before the runner started; note the failure and delete the pod.
+	Retry
+	// Deregister: the attempt failed after the start; ask GitHub to remove the registration.
+	Deregister
+	// Reregister: GitHub has removed the registration; note the failure, delete Pod and Secret, and register again.
+	Reregister
+	// Exited: the runner has exited. Delete its pod, because the pod occupies a machine. The status waits for the report
+	// of the job's end; the Secret, which nobody needs any more, is deleted in the step after that.
+	Exited
+	// Succeed: it has exited, and no report has come.
+	Succeed
+	// Fail: it has failed for good.
+	Fail
+	// FailBusy: it has failed for good, and GitHub says that it has a job, which nobody has reported.
+	FailBusy
+	// Outdate: GitHub refuses its version.
+	Outdate
+	// DeleteRunner: the object is no longer needed; delete it.
+	DeleteRunner
+	// Replace: it can't get its name on GitHub; delete it, so that another runner takes its place.
+	Replace
 )
+
+// Decision is the next step, why, and when to reconcile again.
+type Decision struct {
+	Step
+	Reason, Message string
+	// Lost is what the runner's job was lost to, zero if it was not.
+	Lost podstatus.Ending
+	// Disruption is set if the end to note is not held against the runner. firstInRow is set if it starts a new row: what was noted
+	// before is dropped.
+	Disruption, firstInRow bool
+	RequeueAt              time.Time
+}
+
+// ExitCodeOutdated is the runner's exit code if GitHub refuses its version. The runner uses it only with
+// ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE=1.
+const ExitCodeOutdated = 7
+
+// Outcome is the state of a runner's pod. That its container exited with 0 means "finished or refused", not "the job succeeded".
+type Outcome struct {
+	podstatus.State
+	// Outside is set if the end came from outside the runner, and Fault says whose fault it is: see podstatus.Ending.
+	Outside bool
+	Fault   podstatus.Fault
+}
+
+// OutcomeOf reads a runner's pod, which may be nil.
+func OutcomeOf(pod *corev1.Pod, now time.Time) Outcome {
+	o := Outcome{State: podstatus.Of(pod, v1alpha1.RunnerContainerName, now)}
+	if o.Outdated() {
+		o.Reason = "Outdated"
+		o.Message = fmt.Sprintf("GitHub refuses the runner version in image %s", kube.Image(&pod.Spec, v1alpha1.RunnerContainerName))
+	}
+	return o
+}
+
+// Outdated reports whether GitHub has refused the runner's version.
+func (o Outcome) Outdated() bool {
+	return o.Phase == podstatus.Failed && o.ExitCode == ExitCodeOutdated
+}
+
+// decide returns the decision to take step s for the reason that the pod gives.
+func (o Outcome) decide(s Step) Decision {
+	return Decision{Step: s, Reason: o.Reason, Message: o.Message}
+}
+
+// World is all that a decision depends on.
+type World struct {
+	Runner      *v1alpha1.EphemeralRunner
+	Pod         Outcome
+	Bound       bool      // the pod has a node
+	StartableAt time.Time // when the pod could first start: when it was created or, if later, bound to a node
+	Now         time.Time
+
+	Attempt
+	// HadPod is set if a pod of the present attempt has been seen.
+	HadPod bool
+	// FailureNoted is set if the pod's failure is in the status; the pod is deleted next.
+	FailureNoted bool
+	// PodDueAt is when the pod must be gone once it has ended, zero if it is not being deleted.
+	PodDueAt time.Time
+	// DeletionDueAt is when the pod should be gone by the API server's clock, and Finalizers are what it waits for. Both
+	// serve only the message.
+	DeletionDueAt time.Time
+	Finalizers    []string
+	// PodEnding is what ended the pod while its job ran, as first seen.
+	PodEnding podstatus.Ending
+	// RunnerID is the runner's id on GitHub, 0 if not known.
+	RunnerID int
+	// Provisioning is the state of the last registration in this process.
+	Provisioning Progress
+	// Removal is the state of the last call to remove the registration.
+	Removal Progress
+	// EndDueAt is until when the pod of a completed job is expected to end.
+	EndDueAt time.Time
+	// DeferredUntil is until when writes that only report something must wait, zero if they need not.
+	DeferredUntil time.Time
+}
+
+// ran reports whether the runner container of this attempt has started, which uses up its JIT config.
+func (w *World) ran() bool {
+	status := &w.Runner.Status
+	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() || !w.StartedAt.IsZero()
+}
+
+// withPod returns a copy of the world in which the pod has another outcome.
+func (w *World) withPod(pod Outcome) *World {
+	other := *w
+	other.Pod = pod
+	return &other
+}
+
+// deregistered reports whether GitHub has removed the registration at our request, which proves that the runner has no job.
+func (w *World) deregistered() bool {
+	return !w.Runner.Status.HadJob() && w.Removal.Succeeded()
+}
+
+// Attempt is what was seen of the present attempt to run the runner. All of it is forgotten once the attempt has failed: what
+// remained would be attributed to the next attempt, and a used JIT config could be used again.
+type Attempt struct {
+	StartedAt         time.Time       // when the runner container was first seen running
+	EndedAt           time.Time       // when it was first seen to have ended, or to have lost its pod after it had started or got a job
+	blockedAt         time.Time       // when its kubelet was first seen to be unable to start it
+	ExitedAt          time.Time       // when it was first seen to have exited with 0
+	PendingReportedAt time.Time       // when the status was last given the reason why the runner does not run
+	SidecarReported   bool            // an Event says that a sidecar has died
+	Ending            podstatus.Phase // how the container was seen to have ended, Missing if it was not
+}
+
+// SeeStart notes what the pod of the present attempt says about its start.
+func (a *Attempt) SeeStart(pod *corev1.Pod, now time.Time) {
+	if podstatus.Runs(pod, v1alpha1.RunnerContainerName) {
+		kube.SetIfZero(&a.StartedAt, now)
+		return
+	}
+	// A container that is blocked later gets the full time to recover.
+	a.blockedAt = since(a.blockedAt, podstatus.IsBlocked(pod, v1alpha1.RunnerContainerName), now)
+}
+
+// since returns when a condition that holds began: now if it is new, zero if it does not hold.
+func since(began time.Time, holds bool, now time.Time) time.Time {
+	switch {
+	case !holds:
+		return time.Time{}
+	case began.IsZero():
+		return now
+	default:
+		return began
+	}
+}
+
+// SeeEnd notes how and when the present attempt ended. That the runner exited with 0 is never overwritten.
+func (a *Attempt) SeeEnd(status *v1alpha1.EphemeralRunnerStatus, pod Outcome, now time.Time) {
+	if pod.Over() && a.Ending != podstatus.Succeeded {
+		a.Ending = pod.Phase
+	}
+	switch {
+	case pod.Phase == podstatus.Running:
+		a.EndedAt = time.Time{} // the report of its job was seen before its pod
+	case pod.Over() || pod.Phase == podstatus.Missing && (!a.StartedAt.IsZero() || status.HadJob()):
+		kube.SetIfZero(&a.EndedAt, now)
+	}
+}
 
 // Plan picks the next step of a runner that is neither done nor being deleted.
 func Plan(w *World) Decision {
@@ -56,6 +232,29 @@ func Plan(w *World) Decision {
 	}
 }
 
+// planEnded handles a pod that ended before its runner container started. The JIT config is reused, unless the container was
+// seen running or GitHub was asked to remove the registration, as for a pod that was blocked before: then only GitHub's
+// answer tells whether the config was used.
+func planEnded(w *World) Decision {
+	if w.ran() || w.Removal.Known {
+		return planFailed(w)
+	}
+	return planRetry(w, Retry)
+}
+
+// planSucceeded handles a runner container that exited with 0. If it was made to, for example by a node drain, and no job is
+// known, it counts as a lost pod: neither image nor command is to blame.
+func planSucceeded(w *World) Decision {
+	switch {
+	case w.deregistered() && !w.Pod.Outside:
+		return planStartedLate(w)
+	case w.Pod.Outside && !w.Runner.Status.HadJob():
+		return planFailed(w)
+	default:
+		return planExited(w)
+	}
+}
+
 // planMissing handles a runner without a pod: it has none yet, it lost the one it had, or the next attempt hasn't created
 // one.
 func planMissing(w *World) Decision {
@@ -71,45 +270,6 @@ func planMissing(w *World) Decision {
 	default:
 		return planProvision(w)
 	}
-}
-
-// planLost handles a pod that was there and is gone, or that has never shown. Nobody can tell whether its container had started: it may
-// have started just before the end, or while a watch was interrupted. Somebody took it, unless its last state says otherwise; one that
-// never shows may lack our labels, as every other would.
-func planLost(w *World) Decision {
-	lost := Outcome{
-		State:   podstatus.State{Reason: v1alpha1.ReasonPodLost, Message: "the pod is gone though the runner had not finished"},
-		Outside: true, Fault: podstatus.FaultDisruption,
-	}
-	switch ending := &w.PodEnding; {
-	case !w.HadPod && w.Provisioning.Known:
-		lost.Fault = podstatus.FaultCluster
-	case w.HadPod && (ending.Outside || w.Ending != podstatus.Missing):
-		lost.Outside, lost.Fault, lost.Message = ending.Outside, ending.Fault, cmp.Or(ending.Message, lost.Message)
-		if ending.Cause != v1alpha1.LostCauseUnknown && ending.Cause != v1alpha1.LostCausePodDeleted {
-			lost.Reason = cmp.Or(string(ending.Cause), lost.Reason)
-		}
-	}
-	return planFailed(w.withPod(lost))
-}
-
-// planUnseen waits for a pod that the cache has never shown although it was created or a job was reported. Runners and pods
-// arrive on separate watches, and the pod watch may lag; treating the pod as lost would cost its job.
-func planUnseen(w *World) Decision {
-	if due := w.Provisioning.FinishedAt.Add(UnseenTimeout); w.Provisioning.Known && w.Now.Before(due) {
-		return Decision{RequeueAt: due}
-	}
-	return planLost(w)
-}
-
-// planEnded handles a pod that ended before its runner container started. The JIT config is reused, unless the container was
-// seen running or GitHub was asked to remove the registration, as for a pod that was blocked before: then only GitHub's
-// answer tells whether the config was used.
-func planEnded(w *World) Decision {
-	if w.ran() || w.Removal.Known {
-		return planFailed(w)
-	}
-	return planRetry(w, Retry)
 }
 
 // planProvision starts an attempt once the pause after the last one is over.
@@ -151,6 +311,11 @@ func nextAttemptAt(w *World) time.Time {
 	return last.Add(BackoffAfter(AttemptsNoted(&w.Runner.Status)))
 }
 
+// rewordPeriod is the shortest time between two reports of the same reason with different messages. GitHub's messages
+// contain the id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same
+// thing.
+const rewordPeriod = 5 * time.Minute
+
 // PlanReport has the status state the cause, unless it already does, and requeues the runner at requeueAt.
 func PlanReport(w *World, cause *Failure, requeueAt time.Time) Decision {
 	status := &w.Runner.Status
@@ -160,87 +325,31 @@ func PlanReport(w *World, cause *Failure, requeueAt time.Time) Decision {
 	return Decision{Step: ReportPending, Reason: cause.Reason, Message: cause.Message, RequeueAt: requeueAt}
 }
 
-// planStartedLate handles a runner container that started just after its registration was removed: it will not get a job.
-func planStartedLate(w *World) Decision {
-	late := w.Pod
-	late.Reason, late.Message = "StartedLate", "the runner container started after its registration had been removed"
-	return planRetry(w.withPod(late), Reregister)
+// RetryBackoff holds the pauses after the first to fifth attempts that ended; after the sixth failure the runner has failed, and after
+// further disruptions the pause is the last of these.
+var RetryBackoff = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+
+// BackoffAfter returns how long to wait after the n-th attempt.
+func BackoffAfter(n int) time.Duration {
+	if n == 0 {
+		return 0
+	}
+	return RetryBackoff[min(n, len(RetryBackoff))-1]
 }
 
-func planRunning(w *World) Decision {
-	if w.deregistered() {
-		return planStartedLate(w)
-	}
-	status := &w.Runner.Status
-	reported := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
-	due := w.StartedAt.Add(readyTimeout)
-	switch {
-	case w.Pod.Sidecar != "" && !w.SidecarReported:
-		return Decision{Step: ReportSidecar, Reason: "SidecarFailed", Message: w.Pod.Sidecar}
-	case reported && status.Ready == w.Pod.Ready && status.RunnerID == w.RunnerID:
-		return Decision{}
-	case !reported && !w.Pod.Ready && w.Now.Before(due):
-		return Decision{RequeueAt: due}
-	case !reported && status.JobCompleted() && w.Now.Before(w.EndDueAt):
-		return Decision{RequeueAt: w.EndDueAt}
-	case !reported && !w.DeferredUntil.IsZero():
-		return Decision{RequeueAt: w.DeferredUntil}
-	default:
-		return Decision{Step: ReportRunning}
-	}
+// AttemptsNoted returns how many attempts the status has.
+func AttemptsNoted(status *v1alpha1.EphemeralRunnerStatus) int {
+	return len(status.Failures) + len(status.Disruptions)
 }
 
-// planSucceeded handles a runner container that exited with 0. If it was made to, for example by a node drain, and no job is
-// known, it counts as a lost pod: neither image nor command is to blame.
-func planSucceeded(w *World) Decision {
-	switch {
-	case w.deregistered() && !w.Pod.Outside:
-		return planStartedLate(w)
-	case w.Pod.Outside && !w.Runner.Status.HadJob():
-		return planFailed(w)
-	default:
-		return planExited(w)
+// LastNoted returns when the end of the last attempt was noted, zero if there is none.
+func LastNoted(status *v1alpha1.EphemeralRunnerStatus) (last time.Time) {
+	for _, noted := range []map[string]metav1.Time{status.Failures, status.Disruptions} {
+		for _, at := range noted {
+			if at.After(last) {
+				last = at.Time
+			}
+		}
 	}
-}
-
-// planExited deletes the pod at once, and the runner when the end of its job is reported. If no report comes, the status says
-// that the runner succeeded, but not while GitHub still has to answer a removal: the runner may have exited because of it.
-func planExited(w *World) Decision {
-	switch {
-	case w.ExitedAt.IsZero():
-		return Decision{Step: Exited, RequeueAt: w.Now.Add(ReportGracePeriod)}
-	case w.Removal.Running:
-		return Decision{}
-	case w.Now.Before(w.ExitedAt.Add(ReportGracePeriod)):
-		return Decision{RequeueAt: w.ExitedAt.Add(ReportGracePeriod)}
-	default:
-		return w.withLoss(Decision{Step: Succeed})
-	}
-}
-
-// planFailed handles a runner container that had started, so its registration may have been used. With a job there is nothing
-// to retry. Without one, GitHub's consent to remove the registration proves that there was no job.
-func planFailed(w *World) Decision {
-	switch {
-	case w.Runner.Status.HadJob():
-		return w.withLoss(w.Pod.decide(Fail))
-	case w.Removal.Busy():
-		return w.lostBusy(w.Pod.decide(FailBusy))
-	default:
-		return planDeregistered(w)
-	}
-}
-
-// planDeregistered asks GitHub to remove the registration, and registers the runner again after that.
-func planDeregistered(w *World) Decision {
-	switch {
-	case w.Removal.Running:
-		return Decision{}
-	case w.deregistered():
-		return planRetry(w, Reregister)
-	case w.Now.Before(w.Removal.RetryAt):
-		return PlanReport(w, w.Removal.Failure, w.Removal.RetryAt)
-	default:
-		return Decision{Step: Deregister}
-	}
+	return last
 }

@@ -20,6 +20,9 @@ const (
 	// and retries when it sees the pod's sandbox start, a second or two later. The retry after that may take 15 s, longer
 	// than another pod would.
 	CreateContainerTimeout = 5 * time.Second
+	// readyTimeout is how long a pod whose runner container runs may be unready before the status says so. With sidecars that
+	// start a second later, this saves one write per runner.
+	readyTimeout = 2 * time.Second
 )
 
 // PendingTimeout is how long the runner's pod may take to run.
@@ -101,5 +104,35 @@ func planDeleteFailedPod(w *World) Decision {
 	default:
 		message := kube.WhyTerminating(w.Runner.Name, w.DeletionDueAt, w.Finalizers)
 		return Decision{Step: Fail, Reason: v1alpha1.ReasonPodTerminating, Message: message}
+	}
+}
+
+// planStartedLate handles a runner container that started just after its registration was removed: it will not get a job.
+func planStartedLate(w *World) Decision {
+	late := w.Pod
+	late.Reason, late.Message = "StartedLate", "the runner container started after its registration had been removed"
+	return planRetry(w.withPod(late), Reregister)
+}
+
+func planRunning(w *World) Decision {
+	if w.deregistered() {
+		return planStartedLate(w)
+	}
+	status := &w.Runner.Status
+	reported := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
+	due := w.StartedAt.Add(readyTimeout)
+	switch {
+	case w.Pod.Sidecar != "" && !w.SidecarReported:
+		return Decision{Step: ReportSidecar, Reason: "SidecarFailed", Message: w.Pod.Sidecar}
+	case reported && status.Ready == w.Pod.Ready && status.RunnerID == w.RunnerID:
+		return Decision{}
+	case !reported && !w.Pod.Ready && w.Now.Before(due):
+		return Decision{RequeueAt: due}
+	case !reported && status.JobCompleted() && w.Now.Before(w.EndDueAt):
+		return Decision{RequeueAt: w.EndDueAt}
+	case !reported && !w.DeferredUntil.IsZero():
+		return Decision{RequeueAt: w.DeferredUntil}
+	default:
+		return Decision{Step: ReportRunning}
 	}
 }
