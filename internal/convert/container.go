@@ -67,6 +67,7 @@ func (c *conversion) further(part *legacy.Fields, name, list string) {
 	}
 	container := c.container(part, "template.spec."+list+"["+name+"]", map[string]any{})
 	container["name"] = name
+	c.Became(part.Path("name"), "template.spec."+list+"["+name+"].name")
 	if list == "containers" {
 		c.containers = append(c.containers, container)
 	} else {

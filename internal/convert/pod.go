@@ -42,10 +42,15 @@ func (c *conversion) podParts(object *legacy.Object) {
 		name := container.Text("name")
 		switch again := seen[name]; {
 		case name == "runner" && !again:
+			if container.Has("image") {
+				c.containerImage = imageField{container.Path("image"), container.Text("image")}
+			}
+			c.Became(container.Path("name"), runnerPath)
 			c.container(container, runnerPath, c.runner)
 		case name == "docker" && c.mode != modeDind:
 			c.drop(container, "there is no Docker in the pod")
 		case name == "docker" && !again:
+			c.Became(container.Path("name"), dockerPath)
 			c.container(container, dockerPath, c.docker)
 		default:
 			c.further(container, name, "containers")
@@ -148,12 +153,17 @@ var (
 	githubImage = regexp.MustCompile(`(^|/)actions/actions-runner([:@]|$)`)
 )
 
+// imageField is where the image of the container runner is given, and what it is.
+type imageField struct{ field, text string }
+
 // image is the runner's. ARC's own starts with variables that no scale set gives it, and so does one that is based on it.
 func (c *conversion) image() {
 	path := c.config.Path("image")
 	image := c.config.Text("image")
-	if own, is := c.runner["image"].(string); is && image == "" {
-		image, path = own, runnerPath+".image"
+	if own := c.containerImage; own.text != "" && image == "" {
+		image, path = own.text, own.field
+	} else if own.field != "" {
+		c.NotNeeded("the image of the whole object comes first", own.field)
 	}
 	c.rootless = strings.Contains(image, "rootless")
 	switch {

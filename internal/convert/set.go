@@ -26,6 +26,7 @@ type conversion struct {
 	// mode is the container mode, dockerInRunner whether the daemon ran in the runner's container.
 	mode           string
 	dockerInRunner bool
+	containerImage imageField
 	// onWindows: the runner's nodes have Windows.
 	onWindows bool
 	// daemon are variables of ARC's image for a daemon in the runner's container, with their values.
