@@ -1,9 +1,7 @@
 package convert_test
 
 import (
-	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/harrier-ci/harrier/internal/convert"
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
@@ -86,7 +83,7 @@ func TestHostileInput(t *testing.T) {
 			if strings.ContainsAny(said, "\x1b\u202e") {
 				t.Errorf("what others wrote reaches the terminal: %q", said)
 			}
-			for line := range strings.Lines(o.printed) { // a header of comments has nothing but comments
+			for line := range strings.Lines(o.files) { // a header of comments has nothing but comments
 				if strings.HasPrefix(line, "b ") {
 					t.Errorf("a name begins a line: %q", line)
 				}
@@ -114,19 +111,13 @@ func FuzzConvert(f *testing.F) {
 		if err := os.WriteFile(file, []byte(input), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		flags := flag.NewFlagSet("convert", flag.ContinueOnError)
-		options := convert.NewOptions(flags)
-		if err := flags.Parse([]string{"-f", file}); err != nil {
-			t.Fatal(err)
-		}
-		var values, said bytes.Buffer
-		err := options.Run(t.Context(), nil, &values, &said)
+		values, said, err := command(t, "-f", file)
 		done := err == nil || errors.Is(err, finding.ErrProblems)
-		if done != (values.Len() > 0) || done != (said.Len() > 0) {
-			t.Errorf("%q: %v, with %d bytes of values and a report of %d", input, err, values.Len(), said.Len())
+		if done != (len(values) > 0) || done != (len(said) > 0) {
+			t.Errorf("%q: %v, with %d bytes of values and a report of %d", input, err, len(values), len(said))
 		}
-		if strings.ContainsAny(said.String(), "\x1b\r\x00") {
-			t.Errorf("%q: the report has %q", input, said.String())
+		if strings.ContainsAny(said, "\x1b\r\x00") {
+			t.Errorf("%q: the report has %q", input, said)
 		}
 	})
 }
