@@ -82,7 +82,7 @@ const (
 // labels become labels of the scale set beside its name. self-hosted, which GitHub gives to every other runner, is none of a scale set's.
 func (c *conversion) labels(set *report.Set) {
 	set.RunsOn = report.RunsOn{Old: []string{"self-hosted"}, New: set.Name}
-	path := c.config.Path("labels")
+	path, given := c.config.Path("labels"), c.config.Present("labels")
 	for _, text := range c.config.Texts("labels") {
 		for label := range strings.SplitSeq(text, ",") { // ARC passes them on as one text
 			label = strings.TrimSpace(label)
@@ -101,7 +101,7 @@ func (c *conversion) labels(set *report.Set) {
 	}
 	step := report.Advice{Whose: report.Author, Fix: "write runs-on: " + set.Name}
 	if len(set.RunsOn.Labels) == 0 {
-		c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name; self-hosted is no label of a scale set", step)
+		c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name; self-hosted is no label of a scale set", step, given...)
 		return
 	}
 	var labels []any

@@ -134,9 +134,8 @@ func (c *conversion) mounts(part *legacy.Fields, key, target string) (mounts []a
 		if ofDocker {
 			target = dockerPath
 		}
-		if moved != at {
-			c.Became(mount.Path("mountPath"), target+".volumeMounts: "+moved)
-		} else if within(at, legacyDirectory) {
+		c.Became(mount.Path("mountPath"), target+".volumeMounts: "+moved)
+		if moved == at && within(at, legacyDirectory) {
 			c.NeedsLook("NoCounterpart", "GitHub's image has no "+at+": the runner is in /home/runner",
 				report.Advice{Whose: report.Installer, Fix: "correct mountPath in the values"}, mount.Path("mountPath"))
 		}
