@@ -18,7 +18,7 @@ const flagsHead = `<!-- Written by hack/generate.sh from the code; don't edit. -
 
 # Flags and variables
 
-The image has three programs: ` + "`/manager`, `/ghalistener`, and `/harrier`, which has the commands `manager doctor` and `manager validate`" + `. The chart of the controller sets the manager's flags from its
+The image has three programs: ` + "`/manager`, `/ghalistener`, and `/harrier`, which has the commands `manager doctor`, `manager validate` and `manager convert`" + `. The chart of the controller sets the manager's flags from its
 [values](values-gha-runner-scale-set-controller.md), and the manager sets everything that a listener needs. ` + "`--help`" + `
 after a command prints its flags.
 
@@ -63,7 +63,7 @@ func flags() (string, error) {
 		fmt.Fprintf(page, "\n## manager %s\n", command)
 		table(page, []string{"flag", "type", "default", ""}, rows)
 	}
-	fmt.Fprintf(page, "\nBoth exit with %d if they find no problem (warnings don't count), with %d if they do, and with %d if the check could not run.\n",
+	fmt.Fprintf(page, "\nAll exit with %d if they find no problem (warnings don't count), with %d if they do, and with %d if they could not do their work.\n",
 		doctor.ExitFine, doctor.ExitProblems, doctor.ExitUnable)
 	page.WriteString(environment)
 	for _, variable := range [][2]string{

@@ -1,6 +1,6 @@
 // Package convert makes values of the chart gha-runner-scale-set from objects of ARC's legacy mode, and says what has no counterpart:
 //
-//	files ─▶ legacy.Read ─▶ objects, each with its autoscaler ─▶ conversion (pure) ─▶ values, which the doctor validates ─▶ report
+//	files ─▶ legacy.Read ─▶ objects, each with its autoscalers ─▶ scaleset.From (pure) ─▶ values, which the doctor validates, and report
 //
 // Every field becomes a value or is named in the report.
 package convert
@@ -22,6 +22,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
 	"github.com/harrier-ci/harrier/internal/convert/report"
+	"github.com/harrier-ci/harrier/internal/convert/scaleset"
 	"github.com/harrier-ci/harrier/internal/doctor/files"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/validation"
@@ -154,26 +155,22 @@ func (o *Options) convert(inputs []files.Input) (*report.Report, []string, error
 	if len(found.Runners) == 0 {
 		return nil, nil, fmt.Errorf("%w; found %s", ErrNothingToConvert, finding.Listed(append(describe(found.Owned, found.Autoscalers), found.Others...), maxNamed))
 	}
-	var autoscalers []*autoscaler
-	for _, object := range found.Autoscalers {
-		autoscalers = append(autoscalers, newAutoscaler(object))
-	}
-	told, documents, taken := &report.Report{}, []string{}, names{}
+	told, documents, taken, used := &report.Report{}, []string{}, names{}, map[*legacy.Object]bool{}
 	for _, object := range found.Runners {
-		var own []*autoscaler
-		for _, one := range autoscalers {
-			if one.scales(object) {
-				one.used, own = true, append(own, one)
+		var autoscalers []*legacy.Object
+		for _, one := range found.Autoscalers {
+			if one.Scales(object) {
+				used[one], autoscalers = true, append(autoscalers, one)
 			}
 		}
-		converted, set := convert(object, own, taken.choose(object), o)
-		document, err := converted.document(set)
+		values, set, notes := scaleset.From(object, autoscalers, taken.choose(object), scaleset.Given{GitHubURL: o.githubURL, Secret: o.secret})
+		document, err := document(values, set, notes)
 		if err != nil {
 			return nil, nil, err
 		}
-		told.Sets, told.Findings, documents = append(told.Sets, set), append(told.Findings, converted.Findings...), append(documents, document)
+		told.Sets, told.Findings, documents = append(told.Sets, set), append(told.Findings, notes.Findings...), append(documents, document)
 	}
-	told.Findings = append(told.Findings, leftOver(found, autoscalers)...)
+	told.Findings = append(told.Findings, leftOver(found, used)...)
 	told.Sort()
 	return told, documents, nil
 }
@@ -188,12 +185,13 @@ func describe(lists ...[]*legacy.Object) (names []string) {
 }
 
 // leftOver is said of what became no scale set.
-func leftOver(found *legacy.Objects, autoscalers []*autoscaler) []report.Finding {
+func leftOver(found *legacy.Objects, used map[*legacy.Object]bool) []report.Finding {
 	notes := report.Notes{}
-	for _, one := range autoscalers {
-		if !one.used {
-			notes.Object = one.object.String()
-			notes.NeedsHand("NoTarget", fmt.Sprintf("it scales the %s %q, which is not among what is converted", one.kind, one.target),
+	for _, one := range found.Autoscalers {
+		if !used[one] {
+			notes.Object = one.String()
+			kind, name := one.Target()
+			notes.NeedsHand("NoTarget", fmt.Sprintf("it scales the %s %q, which is not among what is converted", kind, name),
 				report.Advice{Whose: report.Installer, Fix: "convert it together with its target, or set minRunners and maxRunners by hand"}, "spec.scaleTargetRef")
 		}
 	}
@@ -208,18 +206,18 @@ func leftOver(found *legacy.Objects, autoscalers []*autoscaler) []report.Finding
 }
 
 // document writes the values as YAML, and notes what the chart, the API server and the manager would say of them.
-func (c *conversion) document(set *report.Set) (string, error) {
-	content, err := yaml.Marshal(c.values)
+func document(values map[string]any, set *report.Set, notes *report.Notes) (string, error) {
+	content, err := yaml.Marshal(values)
 	if err != nil {
-		return "", fmt.Errorf("write the values of %s: %w", c.Object, err)
+		return "", fmt.Errorf("write the values of %s: %w", notes.Object, err)
 	}
 	findings, err := validation.Validate(content, nil, set.Namespace)
 	if err != nil {
-		return "", fmt.Errorf("validate the values of %s: %w", c.Object, err)
+		return "", fmt.Errorf("validate the values of %s: %w", notes.Object, err)
 	}
 	for _, found := range findings {
-		found.Object = c.Object
-		c.Findings = append(c.Findings, report.Finding{Finding: found, Whose: report.Installer})
+		found.Object = notes.Object
+		notes.Findings = append(notes.Findings, report.Finding{Finding: found, Whose: report.Installer})
 	}
 	return set.Header() + string(content), nil
 }

@@ -19,16 +19,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
-// outcome is what a command line says and writes.
+// outcome is what a command line says and writes: the report as JSON and as text, and the values, also as in the files.
 type outcome struct {
-	report         report.Report
-	text           string
-	err            error
-	values         map[string]map[string]any
-	files, printed string
+	report      report.Report
+	text, files string
+	err         error
+	values      map[string]map[string]any
 }
 
-// run converts a file. The report is read as JSON, and as text without the values' help.
+// run converts a file.
 func run(t testing.TB, input string, arguments ...string) outcome {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "input.yaml")
@@ -40,46 +39,70 @@ func run(t testing.TB, input string, arguments ...string) outcome {
 
 func runFiles(t testing.TB, arguments ...string) outcome {
 	t.Helper()
-	var o outcome
-	directory := filepath.Join(t.TempDir(), "values")
-	var stdout, stderr bytes.Buffer
-	command := func(more ...string) error {
-		stdout.Reset()
-		flags := flag.NewFlagSet("convert", flag.ContinueOnError)
-		options := convert.NewOptions(flags)
-		if err := flags.Parse(append(slices.Clone(arguments), more...)); err != nil {
-			t.Fatal(err)
-		}
-		return options.Run(t.Context(), flags.Args(), &stdout, &stderr)
-	}
-	if o.err = command("-d", directory, "-o", "json"); o.err != nil && !errors.Is(o.err, finding.ErrProblems) {
+	o := outcome{values: map[string]map[string]any{}}
+	stdout, _, err := command(t, append(arguments, "-d", filepath.Join(t.TempDir(), "values"), "-o", "json")...)
+	if o.err = err; err != nil && !errors.Is(err, finding.ErrProblems) {
 		return o
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &o.report); err != nil {
-		t.Fatalf("the report is no JSON: %v\n%s", err, stdout.String())
+	if err := json.Unmarshal([]byte(stdout), &o.report); err != nil {
+		t.Fatalf("the report is no JSON: %v\n%s", err, stdout)
 	}
-	if err := command(); !errors.Is(err, o.err) {
-		t.Fatalf("fails with %v, and as JSON with %v", err, o.err)
+	var text bytes.Buffer
+	if err := o.report.Write(&text, "text"); err != nil {
+		t.Fatal(err)
 	}
-	o.printed, o.text = stdout.String(), stderr.String()
-	o.values = map[string]map[string]any{}
-	var texts []string
+	o.text = text.String()
+	var contents []string
 	for _, set := range o.report.Sets {
 		content, err := os.ReadFile(set.File)
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts = append(texts, string(content))
+		contents = append(contents, string(content))
 		var values map[string]any
 		if err := yaml.Unmarshal(content, &values); err != nil {
 			t.Fatal(err)
 		}
 		o.values[set.Name] = values
 	}
-	if o.files = strings.Join(texts, "---\n"); o.files != o.printed {
-		t.Errorf("standard output and files differ:\n%s\n%s", o.printed, o.files)
-	}
+	o.files = strings.Join(contents, "---\n")
 	return o
+}
+
+// command runs a command line.
+func command(t testing.TB, arguments ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	flags := flag.NewFlagSet("convert", flag.ContinueOnError)
+	options := convert.NewOptions(flags)
+	if err := flags.Parse(arguments); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	err = options.Run(t.Context(), flags.Args(), &out, &errs)
+	return out.String(), errs.String(), err
+}
+
+// Without a directory, values are printed as they would be written, and the report goes elsewhere.
+func TestStandardOutput(t *testing.T) {
+	const file = "testdata/several.yaml"
+	o := runFiles(t, "-f", file)
+	stdout, stderr, err := command(t, "-f", file)
+	if stdout != o.files || !errors.Is(err, finding.ErrProblems) {
+		t.Errorf("prints\n%s\nwant\n%s\n%v", stdout, o.files, err)
+	}
+	for _, said := range []string{"RunnerDeployment b/twins is now the scale set twins-b\n", "[self-hosted], or some of these -> twins-b\n", "1. PROBLEM CredentialsNeeded (RunnerDeployment a/twins)\n"} {
+		if !strings.Contains(stderr, said) {
+			t.Errorf("the report lacks %q:\n%s", said, stderr)
+		}
+	}
+	if stdout, stderr, _ := command(t, "-f", file, "-o", "json"); !json.Valid([]byte(stdout)) || stderr != "" {
+		t.Errorf("-o json prints\n%s\n%s", stdout, stderr)
+	}
+	for _, wrong := range [][]string{{}, {"-f", file, "more"}, {"-f", file, "-o", "xml"}, {"-f", "testdata/none.yaml"}} {
+		if stdout, _, err := command(t, wrong...); err == nil || errors.Is(err, finding.ErrProblems) || stdout != "" {
+			t.Errorf("%v: %v, %s", wrong, err, stdout)
+		}
+	}
 }
 
 // problems are the reasons of what needs a hand.
@@ -181,12 +204,8 @@ func TestGitHubEnterpriseServer(t *testing.T) {
 func TestFilesAreNotOverwritten(t *testing.T) {
 	directory := t.TempDir()
 	convertTo := func(file string) error {
-		flags := flag.NewFlagSet("convert", flag.ContinueOnError)
-		options := convert.NewOptions(flags)
-		if err := flags.Parse([]string{"-f", file, "-d", directory, "--github-config-secret", "github"}); err != nil {
-			t.Fatal(err)
-		}
-		return options.Run(t.Context(), nil, &bytes.Buffer{}, &bytes.Buffer{})
+		_, _, err := command(t, "-f", file, "-d", directory, "--github-config-secret", "github")
+		return err
 	}
 	for range 2 {
 		if err := convertTo("testdata/several.yaml"); err != nil {

@@ -9,7 +9,7 @@ import (
 // timeout limits what is done with values of others.
 const timeout = time.Minute
 
-// ErrTooLong: templates have no limit of their own, and values can be made so that one doesn't end in a day.
+// ErrTooLong says that the time is over: templates have no limit of their own, and values can be made so that one doesn't end in a day.
 var ErrTooLong = fmt.Errorf("it has not ended within %v: give it fewer files or smaller ones at a time", timeout)
 
 // InTime returns what work does, or ErrTooLong if that takes more than a minute. What is left of the work ends with the program.

@@ -52,6 +52,7 @@ var files = map[string]string{
 	"values.yaml":                 setValues,
 	"your-values.yaml":            setValues,
 	"your-controller-values.yaml": "replicaCount: 1\n",
+	"your-runners.yaml":           "kind: RunnerDeployment\nmetadata: {name: builders}\nspec: {template: {spec: {organization: my-org}}}\n",
 }
 
 func newReader(t *testing.T) *reader {
@@ -153,8 +154,9 @@ func (r *reader) checkManager(arguments []string) error {
 		arguments = append(arguments, "-h")
 	}
 	for i, argument := range arguments {
-		if _, known := files[argument]; known {
-			arguments[i] = filepath.Join(r.directory, argument)
+		path := filepath.Join(r.directory, argument)
+		if _, err := os.Stat(path); err == nil || i > 0 && arguments[i-1] == "-d" {
+			arguments[i] = path
 		}
 	}
 	var output bytes.Buffer

@@ -15,7 +15,7 @@ import (
 )
 
 // reporting are the packages whose reasons users meet: in conditions, Events and what the doctor finds.
-var reporting = []string{"internal/controller", "internal/doctor", "internal/kube", "internal/listener", "internal/podstatus", "internal/registrations"}
+var reporting = []string{"internal/controller", "internal/convert", "internal/doctor", "internal/kube", "internal/listener", "internal/podstatus", "internal/registrations"}
 
 // Every reason that the code gives is on a page: in the lists made from the API's constants, or in one that somebody wrote.
 func TestReasonsAreExplained(t *testing.T) {
@@ -105,7 +105,7 @@ func reasonsOf(node ast.Node) []string {
 // reasonAt is which argument the reason is.
 var reasonAt = map[string]int{
 	"True": 1, "False": 1, "Unknown": 1, "ReadyStates": 0, "UnreadyStates": 0, "Normal": 0, "Warning": 0,
-	"add": 0, "require": 1, "finding": 1,
+	"add": 0, "require": 1, "finding": 1, "NeedsHand": 0, "NeedsLook": 0,
 }
 
 func ofCall(call *ast.CallExpr) []string {

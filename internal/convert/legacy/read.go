@@ -55,6 +55,21 @@ func (o *Object) String() string {
 	return o.Kind + " " + strings.TrimPrefix(o.Namespace+"/"+o.Name, "/")
 }
 
+// Target returns which object an autoscaler scales.
+func (o *Object) Target() (kind, name string) {
+	spec, _ := o.Fields["spec"].(map[string]any)
+	reference, _ := spec["scaleTargetRef"].(map[string]any)
+	kind, _ = reference["kind"].(string)
+	name, _ = reference["name"].(string)
+	return cmp.Or(kind, Deployment), name
+}
+
+// Scales reports whether an autoscaler names an object as its target. An object without a namespace may be in any.
+func (o *Object) Scales(object *Object) bool {
+	kind, name := o.Target()
+	return kind == object.Kind && name == object.Name && name != "" && (o.Namespace == object.Namespace || o.Namespace == "" || object.Namespace == "")
+}
+
 // Objects is what files have.
 type Objects struct {
 	Runners, Autoscalers []*Object

@@ -1,4 +1,6 @@
-package convert
+// Package scaleset makes values of one scale set from one object of ARC's legacy mode and the autoscalers that scale it. It is pure: From tells
+// the story, and every other file is about one part of the values.
+package scaleset
 
 import (
 	"maps"
@@ -9,47 +11,14 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
-// conversion is one legacy object on its way to values of a scale set.
-type conversion struct {
-	report.Notes
-	kind   string
-	fields *legacy.Fields
-	// config has the fields of the runner's registration, and pod those of its pod: in most kinds they stand in one object.
-	config, pod *legacy.Fields
-	values      map[string]any
-	// metadata and spec are those of the template, without the parts below.
-	metadata, spec map[string]any
-	// runner and docker are the containers runner and dind; docker's has an effect in mode dind only.
-	runner, docker             map[string]any
-	containers, initContainers []any
-	volumes                    []any
-	// mode is the container mode, dockerInRunner whether the daemon ran in the runner's container.
-	mode           string
-	dockerInRunner bool
-	// onWindows: the runner's nodes have Windows.
-	onWindows bool
-	// daemon are variables of ARC's image for a daemon in the runner's container, with their values.
-	daemon map[string]string
-	// ownImage: the runner's image is one that ARC doesn't publish. rootless: it is one of those with Docker without root.
-	ownImage, rootless bool
-	// workDirectory is where the legacy runner worked.
-	workDirectory string
-	options       *Options
-}
-
-// Where the values of the two containers are.
-const (
-	runnerPath = "template.spec.containers[runner]"
-	dockerPath = "template.spec.initContainers[dind]"
-)
-
 // runsOne: without an autoscaler and replicas, ARC runs one runner.
 const runsOne = 1
 
-// convert makes values of an object. autoscalers are those that name it as their target, name is that of the scale set.
-func convert(object *legacy.Object, autoscalers []*autoscaler, name string, options *Options) (*conversion, *report.Set) {
+// From makes values of an object. autoscalers are those that name it as their target, name is that of the scale set. The notes say what has not
+// become a value as it stands.
+func From(object *legacy.Object, autoscalers []*legacy.Object, name string, given Given) (map[string]any, *report.Set, *report.Notes) {
 	c := &conversion{
-		Notes: report.Notes{Object: object.String()}, kind: object.Kind, options: options,
+		Notes: report.Notes{Object: object.String()}, kind: object.Kind, given: given,
 		values: map[string]any{}, metadata: map[string]any{}, spec: map[string]any{}, runner: map[string]any{}, docker: map[string]any{}, daemon: map[string]string{},
 	}
 	c.fields = legacy.NewFields(object.Fields, &c.Notes)
@@ -69,14 +38,13 @@ func convert(object *legacy.Object, autoscalers []*autoscaler, name string, opti
 	c.labels(set)
 	c.scaling(spec, autoscalers)
 	c.containerMode()
-	c.directory()
 	c.podParts(object)
 	c.dockerDaemon()
 	c.workVolume()
 	c.untaken()
 	c.assemble()
 	set.Converted = c.Converted
-	return c, set
+	return c.values, set, &c.Notes
 }
 
 // identity is what an object says of itself. Bookkeeping of ARC and of Kubernetes has nothing to say about a scale set.

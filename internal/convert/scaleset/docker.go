@@ -1,17 +1,10 @@
-package convert
+package scaleset
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/harrier-ci/harrier/internal/convert/report"
-)
-
-// Container modes of the chart.
-const (
-	modeDind               = "dind"
-	modeKubernetes         = "kubernetes"
-	modeKubernetesNoVolume = "kubernetes-novolume"
 )
 
 // containerMode decides how jobs get containers. ARC runs Docker beside the runner unless it is told otherwise.
@@ -183,13 +176,4 @@ func (c *conversion) workVolume() {
 			c.runner["volumeMounts"] = append(mounts, map[string]any{"name": "work", "mountPath": workDirectory})
 		}
 	}
-}
-
-func (c *conversion) hasVolume(name string) bool {
-	for _, volume := range c.volumes {
-		if fields, _ := volume.(map[string]any); fields["name"] == name {
-			return true
-		}
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package convert
+package scaleset
 
 import (
 	"slices"
@@ -19,6 +19,11 @@ var (
 	registration = []string{
 		"RUNNER_NAME", "RUNNER_TOKEN", "RUNNER_ORG", "RUNNER_REPO", "RUNNER_ENTERPRISE", "RUNNER_LABELS", "RUNNER_GROUP", "RUNNER_GROUPS", "RUNNER_WORKDIR",
 		"RUNNER_EPHEMERAL", "RUNNER_FEATURE_FLAG_EPHEMERAL", "RUNNER_FEATURE_FLAG_ONCE", "GITHUB_URL",
+	}
+	// ofMode are variables that ARC sets after the user's, so that these have no effect. Those of the chart give way to the user's.
+	ofMode = map[string][]string{
+		modeDind:       {"DOCKER_HOST"},
+		modeKubernetes: {"ACTIONS_RUNNER_CONTAINER_HOOKS", "ACTIONS_RUNNER_POD_NAME", "ACTIONS_RUNNER_JOB_NAMESPACE"},
 	}
 	// ofDaemon are options of a daemon in the runner's container.
 	ofDaemon = []string{"DOCKER_DEFAULT_ADDRESS_POOL_BASE", "DOCKER_DEFAULT_ADDRESS_POOL_SIZE", "MTU", "DOCKER_REGISTRY_MIRROR", "DOCKER_INSECURE_REGISTRY"}
@@ -67,6 +72,8 @@ func (c *conversion) notNeeded(name, target string) string {
 		return "it is a switch of ARC's image, which GitHub's doesn't have"
 	case slices.Contains(registration, name):
 		return "the controller registers the runner"
+	case slices.Contains(ofMode[c.mode], name):
+		return "the container mode sets it"
 	case name == "DISABLE_RUNNER_UPDATE":
 		return "runners of scale sets don't update themselves: they are as new as their image"
 	case slices.Contains(ofDaemon, name) && !c.dockerInRunner:

@@ -1,6 +1,7 @@
-package convert
+package scaleset
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"regexp"
@@ -35,6 +36,7 @@ var (
 
 // podParts are the runner's pod. The fields come before the containers, some of which are about these.
 func (c *conversion) podParts(object *legacy.Object) {
+	c.directory()
 	c.podFields()
 	c.ownLabel(object)
 	seen := map[string]bool{}
@@ -42,10 +44,16 @@ func (c *conversion) podParts(object *legacy.Object) {
 		name := container.Text("name")
 		switch again := seen[name]; {
 		case name == "runner" && !again:
+			if container.Has("image") {
+				c.containerImage = imageField{container.Path("image"), container.Text("image")}
+			}
+			c.Became(container.Path("name"), runnerPath)
 			c.container(container, runnerPath, c.runner)
 		case name == "docker" && c.mode != modeDind:
-			c.drop(container, "there is no Docker in the pod")
+			c.NotNeeded("there is no Docker in the pod", container.Place())
+			container.Drop()
 		case name == "docker" && !again:
+			c.Became(container.Path("name"), dockerPath)
 			c.container(container, dockerPath, c.docker)
 		default:
 			c.further(container, name, "containers")
@@ -75,20 +83,16 @@ func (c *conversion) podParts(object *legacy.Object) {
 	c.volumeOwner()
 }
 
-// known takes the fields that Kubernetes has. Others are left, to be named as unknown.
-func (c *conversion) known(part *legacy.Fields, names []string, target string, into map[string]any) map[string]any {
-	for _, key := range part.Keys() {
-		if slices.Contains(names, key) && key != "" {
-			c.Became(part.Path(key), target+"."+key)
-			into[key] = part.Any(key)
-		}
+// directory is where the runner worked.
+func (c *conversion) directory() {
+	field := c.config.Present("workDir")
+	c.workDirectory = cmp.Or(c.config.Text("workDir"), legacyWorkDirectory)
+	if within(c.workDirectory, legacyWorkDirectory) || within(c.workDirectory, workDirectory) {
+		c.NotNeeded("the runner works in "+workDirectory, field...)
+		return
 	}
-	return into
-}
-
-func (c *conversion) drop(part *legacy.Fields, why string) {
-	c.NotNeeded(why, part.Place())
-	part.Drop()
+	c.NeedsLook("NoCounterpart", "the runner works in "+workDirectory+", and no value changes that; mounts below the former directory are moved there",
+		report.Advice{Whose: report.Author, Fix: "write $GITHUB_WORKSPACE where a workflow names the former directory"}, field...)
 }
 
 // podFields are those that a pod template has under the same names.
@@ -152,8 +156,10 @@ var (
 func (c *conversion) image() {
 	path := c.config.Path("image")
 	image := c.config.Text("image")
-	if own, is := c.runner["image"].(string); is && image == "" {
-		image, path = own, runnerPath+".image"
+	if own := c.containerImage; own.text != "" && image == "" {
+		image, path = own.text, own.field
+	} else if own.field != "" {
+		c.NotNeeded("the image of the whole object comes first", own.field)
 	}
 	c.rootless = strings.Contains(image, "rootless")
 	switch {

@@ -1,4 +1,4 @@
-package convert
+package scaleset
 
 import (
 	"fmt"
@@ -8,33 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
-// autoscaler is a HorizontalRunnerAutoscaler, and what it scales.
-type autoscaler struct {
-	object       *legacy.Object
-	kind, target string
-	// used: it names an object among those that are converted.
-	used bool
-}
-
-func newAutoscaler(object *legacy.Object) *autoscaler {
-	spec, _ := object.Fields["spec"].(map[string]any)
-	reference, _ := spec["scaleTargetRef"].(map[string]any)
-	found := &autoscaler{object: object, kind: legacy.Deployment}
-	found.target, _ = reference["name"].(string)
-	if kind, _ := reference["kind"].(string); kind != "" {
-		found.kind = kind
-	}
-	return found
-}
-
-// scales reports whether the autoscaler names an object as its target. An object without a namespace may be in any.
-func (a *autoscaler) scales(object *legacy.Object) bool {
-	return a.kind == object.Kind && a.target == object.Name && a.target != "" &&
-		(a.object.Namespace == object.Namespace || a.object.Namespace == "" || object.Namespace == "")
-}
-
 // scaling is how many runners there are. ARC counts all of them; minRunners are idle ones, in addition to those that run a job.
-func (c *conversion) scaling(spec *legacy.Fields, autoscalers []*autoscaler) {
+func (c *conversion) scaling(spec *legacy.Fields, autoscalers []*legacy.Object) {
 	if path := c.config.Present("ephemeral"); !c.config.Flag("ephemeral", true) {
 		c.NeedsHand("NoCounterpart", "a runner serves one job, then its pod is replaced; with ephemeral: false it served many", report.Advice{
 			Whose: report.Author, Fix: "let jobs not rely on what earlier jobs left on the runner: use actions/cache, or have a shared volume added to template.spec.volumes",
@@ -48,7 +23,7 @@ func (c *conversion) scaling(spec *legacy.Fields, autoscalers []*autoscaler) {
 		}
 		c.autoscaling(autoscalers[0])
 		for _, other := range autoscalers[1:] {
-			c.NeedsHand("TwoAutoscalers", fmt.Sprintf("%s and %s scale it; the first one is converted", autoscalers[0].object, other.object),
+			c.NeedsHand("TwoAutoscalers", fmt.Sprintf("%s and %s scale it; the first one is converted", autoscalers[0], other),
 				report.Advice{Whose: report.Installer, Fix: "compare minRunners and maxRunners with the other one"})
 		}
 		return
@@ -66,9 +41,9 @@ func (c *conversion) scaling(spec *legacy.Fields, autoscalers []*autoscaler) {
 }
 
 // autoscaling converts an autoscaler, whose fields it takes.
-func (c *conversion) autoscaling(from *autoscaler) {
-	notes := &report.Notes{Object: from.object.String()}
-	all := legacy.NewFields(from.object.Fields, notes)
+func (c *conversion) autoscaling(from *legacy.Object) {
+	notes := &report.Notes{Object: from.String()}
+	all := legacy.NewFields(from.Fields, notes)
 	for _, key := range []string{"apiVersion", "kind"} {
 		all.Any(key)
 	}
@@ -114,7 +89,7 @@ func (c *conversion) autoscaling(from *autoscaler) {
 	}
 	c.Findings = append(c.Findings, notes.Findings...)
 	for _, one := range notes.Converted {
-		c.Became(from.object.String()+": "+one.Field, one.Value)
+		c.Became(from.String()+": "+one.Field, one.Value)
 	}
 }
 

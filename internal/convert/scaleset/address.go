@@ -1,16 +1,11 @@
-package convert
+package scaleset
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/convert/legacy"
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
@@ -34,7 +29,7 @@ func (c *conversion) address() {
 		if given = append(given, path); len(given) > 1 {
 			continue
 		}
-		url, isRepository = c.options.githubURL+"/"+place.below+name, place.field == "repository"
+		url, isRepository = c.given.GitHubURL+"/"+place.below+name, place.field == "repository"
 		c.Became(path, "githubConfigUrl")
 	}
 	correct := report.Advice{Whose: report.Installer, Fix: "set githubConfigUrl to the repository, organization or enterprise"}
@@ -67,8 +62,8 @@ func (c *conversion) credentials() {
 	switch {
 	case secret != "":
 		c.Became(reference.Path("name"), "githubConfigSecret")
-	case c.options.secret != "":
-		secret = c.options.secret
+	case c.given.Secret != "":
+		secret = c.given.Secret
 	default:
 		secret = placeholderSecret
 		c.NeedsHand("CredentialsNeeded", "ARC's controller had the credentials; each scale set names a Secret in its own namespace, here "+secret,
@@ -87,7 +82,7 @@ const (
 // labels become labels of the scale set beside its name. self-hosted, which GitHub gives to every other runner, is none of a scale set's.
 func (c *conversion) labels(set *report.Set) {
 	set.RunsOn = report.RunsOn{Old: []string{"self-hosted"}, New: set.Name}
-	path := c.config.Path("labels")
+	path, given := c.config.Path("labels"), c.config.Present("labels")
 	for _, text := range c.config.Texts("labels") {
 		for label := range strings.SplitSeq(text, ",") { // ARC passes them on as one text
 			label = strings.TrimSpace(label)
@@ -106,7 +101,7 @@ func (c *conversion) labels(set *report.Set) {
 	}
 	step := report.Advice{Whose: report.Author, Fix: "write runs-on: " + set.Name}
 	if len(set.RunsOn.Labels) == 0 {
-		c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name; self-hosted is no label of a scale set", step)
+		c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name; self-hosted is no label of a scale set", step, given...)
 		return
 	}
 	var labels []any
@@ -118,46 +113,4 @@ func (c *conversion) labels(set *report.Set) {
 	step.Fix += ", or only labels among [" + strings.Join(set.RunsOn.Labels, ", ") + "], without self-hosted. " +
 		"To move workflows one by one, by the name alone, install without scaleSetLabels"
 	c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name or its labels; self-hosted is none of them. GitHub may give it jobs that ask only for these labels as soon as it is installed", step, path)
-}
-
-const (
-	// maxName leaves room for what the chart appends to the name of a scale set.
-	maxName = 45
-	// nameless is what a scale set is called whose object has no name.
-	nameless = "runners"
-)
-
-var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
-
-// validName makes a name of a scale set and of a Helm release from any text. A longer one has eight digits of a hash in place of its end.
-func validName(text string) string {
-	var parts []string
-	for part := range strings.SplitSeq(notInNames.ReplaceAllString(strings.ToLower(text), "-"), ".") {
-		if part = strings.Trim(part, "-"); part != "" {
-			parts = append(parts, part)
-		}
-	}
-	name := cmp.Or(strings.Join(parts, "."), nameless)
-	if len(name) > maxName {
-		digest := sha256.Sum256([]byte(text))
-		name = strings.Trim(name[:maxName-9], "-.") + "-" + hex.EncodeToString(digest[:4])
-	}
-	return name
-}
-
-// names chooses names for scale sets: those of the objects as far as possible, each once.
-type names map[string]bool
-
-// choose returns the first name that no other scale set has.
-func (n names) choose(object *legacy.Object) string {
-	candidates := []string{object.Name, object.Name + "-" + object.Namespace, object.Name + "-" + object.Kind}
-	name := ""
-	for number := 1; name == ""; number++ {
-		candidates = append(candidates, fmt.Sprintf("%s-%d", object.Name, number+1))
-		if i := slices.IndexFunc(candidates, func(candidate string) bool { return !n[validName(candidate)] }); i >= 0 {
-			name = validName(candidates[i])
-		}
-	}
-	n[name] = true
-	return name
 }

@@ -1,7 +1,6 @@
-package convert
+package scaleset
 
 import (
-	"cmp"
 	"path"
 	"reflect"
 	"slices"
@@ -18,24 +17,6 @@ var (
 	containerFields = dryrun.FieldNames(reflect.TypeFor[corev1.Container]())
 	mountFields     = dryrun.FieldNames(reflect.TypeFor[corev1.VolumeMount]())
 )
-
-// Where ARC's image has the runner and works, and where GitHub's works.
-const (
-	legacyDirectory, legacyWorkDirectory = "/runner", "/runner/_work"
-	workDirectory                        = "/home/runner/_work"
-)
-
-// directory is where the runner worked.
-func (c *conversion) directory() {
-	field := c.config.Present("workDir")
-	c.workDirectory = cmp.Or(c.config.Text("workDir"), legacyWorkDirectory)
-	if within(c.workDirectory, legacyWorkDirectory) || within(c.workDirectory, workDirectory) {
-		c.NotNeeded("the runner works in "+workDirectory, field...)
-		return
-	}
-	c.NeedsLook("NoCounterpart", "the runner works in "+workDirectory+", and no value changes that; mounts below the former directory are moved there",
-		report.Advice{Whose: report.Author, Fix: "write $GITHUB_WORKSPACE where a workflow names the former directory"}, field...)
-}
 
 // container converts a container into one that may have something already. target is its place among the values.
 func (c *conversion) container(part *legacy.Fields, target string, into map[string]any) map[string]any {
@@ -67,6 +48,7 @@ func (c *conversion) further(part *legacy.Fields, name, list string) {
 	}
 	container := c.container(part, "template.spec."+list+"["+name+"]", map[string]any{})
 	container["name"] = name
+	c.Became(part.Path("name"), "template.spec."+list+"["+name+"].name")
 	if list == "containers" {
 		c.containers = append(c.containers, container)
 	} else {
@@ -152,9 +134,8 @@ func (c *conversion) mounts(part *legacy.Fields, key, target string) (mounts []a
 		if ofDocker {
 			target = dockerPath
 		}
-		if moved != at {
-			c.Became(mount.Path("mountPath"), target+".volumeMounts: "+moved)
-		} else if within(at, legacyDirectory) {
+		c.Became(mount.Path("mountPath"), target+".volumeMounts: "+moved)
+		if moved == at && within(at, legacyDirectory) {
 			c.NeedsLook("NoCounterpart", "GitHub's image has no "+at+": the runner is in /home/runner",
 				report.Advice{Whose: report.Installer, Fix: "correct mountPath in the values"}, mount.Path("mountPath"))
 		}
