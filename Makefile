@@ -91,6 +91,13 @@ fuzz: preflight ## Feed nonsense to whatever reads what others wrote, FUZZTIME=3
 		go test -run '^$$' -fuzz "^$${target#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
 	done
 
+# Packages in which a decision that no test notices costs a runner or a job.
+MUTATE ?= internal/controller/ephemeralrunnerset/scaling internal/controller/ephemeralrunner/rules internal/controller/ephemeralrunner/launch
+
+.PHONY: mutation
+mutation: preflight ## Change decisions of the packages MUTATE one by one and name the changes that no test notices (hours)
+	go run ./hack/mutation $(MUTATE)
+
 .PHONY: nightly
 nightly: ## What is too long for the gate: the oldest Kubernetes, attacks on every path, a restore, an hour of new chaos seeds, the soak, two hours of fuzzing (7 h)
 	$(MAKE) test KUBERNETES=oldest

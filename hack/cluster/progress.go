@@ -21,7 +21,7 @@ type metered struct {
 func (m *metered) Read(buffer []byte) (int, error) {
 	count, err := m.from.Read(buffer)
 	m.read += int64(count)
-	if now := time.Now(); m.read == m.total || now.Sub(m.reported) >= reportEvery {
+	if now := time.Now(); count > 0 && (m.read == m.total || now.Sub(m.reported) >= reportEvery) {
 		m.reported = now
 		const megabyte = 1e6
 		next := ""

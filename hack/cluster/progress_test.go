@@ -20,6 +20,9 @@ func TestATransferSaysHowFarItIs(t *testing.T) {
 			}
 			<-time.After(reportEvery)
 		}
+		if _, err := m.Read(buffer); err != io.EOF {
+			t.Errorf("after the end: %v", err)
+		}
 		if want := "cluster: image a: 1 of 3 MB\ncluster: image a: 3 of 3 MB, unpacking\n"; progress.String() != want {
 			t.Errorf("said %q, want %q", progress.String(), want)
 		}

@@ -23,9 +23,6 @@ func (c *Cluster) ProgramDir() string { return c.programs }
 // LogDir returns the directory with a log for each component. It outlives the cluster.
 func (c *Cluster) LogDir() string { return c.layout.path("log") }
 
-// Ended is closed when a component ends by itself; Err then says which.
-func (c *Cluster) Ended() <-chan struct{} { return c.processes.ended }
-
 // Err returns nil while all components run. Otherwise it names the first one that ended, with the end of its log.
 func (c *Cluster) Err() error { return c.processes.err() }
 
@@ -39,25 +36,6 @@ func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 		}
 	}
 	return nil
-}
-
-// Kubectl runs kubectl as the administrator and returns what it prints. Its error has kubectl's stderr.
-func (c *Cluster) Kubectl(ctx context.Context, arguments ...string) (string, error) {
-	return c.runTool(ctx, "kubectl", arguments)
-}
-
-// Helm runs helm as the administrator, as Kubectl does with kubectl.
-func (c *Cluster) Helm(ctx context.Context, arguments ...string) (string, error) {
-	return c.runTool(ctx, "helm", arguments)
-}
-
-// runTool keeps the tools' caches and settings in the cluster's directory, apart from the user's.
-func (c *Cluster) runTool(ctx context.Context, name string, arguments []string) (string, error) {
-	command := exec.CommandContext(ctx, c.program(name), append([]string{"--kubeconfig=" + c.Kubeconfig()}, arguments...)...)
-	home := c.layout.in("tools")
-	command.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(home, "kube"), "HELM_CACHE_HOME="+filepath.Join(home, "helm-cache"),
-		"HELM_CONFIG_HOME="+filepath.Join(home, "helm-config"), "HELM_DATA_HOME="+filepath.Join(home, "helm-data"))
-	return outputOf(command)
 }
 
 // Programs returns the directory with all programs of Kubernetes. The first time, hack/kubernetes.sh of the tree at root builds

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/hack/cluster"
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
@@ -173,7 +174,7 @@ func removeCurrent(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanUpLimit)
 	defer cancel()
-	return removeFrom(ctx, &site.Site{Programs: programs})
+	return removeFrom(ctx, &site.Site{Tools: installation.Tools{Programs: programs}})
 }
 
 // removeFrom uninstalls whatever is installed and deletes the demonstration's namespaces. GitHub goes last, because the

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
@@ -59,7 +60,7 @@ func (d *demo) diagnoseGitHub(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	d.screen.say("\n--- on GitHub: jobs %v; %s", snapshot.JobsByState, site.Shorten(site.LeftOnGitHub(snapshot, true), 10))
+	d.screen.say("\n--- on GitHub: jobs %v; %s", snapshot.JobsByState, installation.Shorten(installation.LeftOnGitHub(snapshot, true), 10))
 	requests, err := d.site.Control.Requests(ctx)
 	if err != nil {
 		return

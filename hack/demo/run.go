@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
@@ -108,7 +109,7 @@ func (d *demo) runJobs(ctx context.Context) error {
 		return fmt.Errorf("ask GitHub for the jobs: %w", err)
 	}
 	if bad := badJobs(jobs); len(bad) > 0 {
-		return fmt.Errorf("%d jobs did not succeed: %s", len(bad), site.Shorten(bad, 5))
+		return fmt.Errorf("%d jobs did not succeed: %s", len(bad), installation.Shorten(bad, 5))
 	}
 	d.measured = measure(jobs, d.observer.pods(), queued)
 	return nil
@@ -133,7 +134,7 @@ func (d *demo) awaitNoRunners(ctx context.Context) error {
 			return "", err
 		}
 		left, err := site.RunnersLeft(ctx, d.observer.client, runnerNamespace)
-		return site.Shorten(append(site.LeftOnGitHub(snapshot, false), left...), 5), err
+		return installation.Shorten(append(installation.LeftOnGitHub(snapshot, false), left...), 5), err
 	})
 	d.measured.emptied = time.Since(begin)
 	return err
@@ -150,7 +151,7 @@ func (d *demo) report(ctx context.Context) error {
 		for _, anomaly := range snapshot.Anomalies {
 			anomalies = append(anomalies, anomaly.String())
 		}
-		return fmt.Errorf("GitHub saw what must never happen: %s", site.Shorten(anomalies, 5))
+		return fmt.Errorf("GitHub saw what must never happen: %s", installation.Shorten(anomalies, 5))
 	}
 	for _, line := range d.measured.lines() {
 		d.screen.say("%s", line)

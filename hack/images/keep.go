@@ -69,6 +69,7 @@ func find(ctx context.Context, r recipe, architecture string, names []string) (k
 	if err := compile(ctx, r, architecture, in.version, scratch); err != nil {
 		return kept{}, err
 	}
+	fmt.Fprintf(os.Stderr, "image %s for %s: packing\n", r.name, architecture)
 	built, err := makeImage(r, scratch, architecture, in.version)
 	if err != nil {
 		return kept{}, err

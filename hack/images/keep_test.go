@@ -1,24 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
+// buildScript is the absolute path of hack/build.sh, found before a test works elsewhere.
+var buildScript, _ = filepath.Abs("../build.sh")
+
 // project makes a tree with the program of the pause image, and works in it.
 func project(t *testing.T) {
 	t.Helper()
-	script, err := filepath.Abs("../build.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Setenv("HARRIER_CACHE", t.TempDir())
 	t.Chdir(t.TempDir())
 	if err := os.MkdirAll(pause, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(script, "hack/build.sh"); err != nil {
+	if err := os.Symlink(buildScript, "hack/build.sh"); err != nil {
 		t.Fatal(err)
 	}
 	write(t, "go.mod", "module example.com/project\n\ngo 1.26.0\n")
@@ -68,6 +68,30 @@ func TestWhatHasNotChangedIsNotBuiltAgain(t *testing.T) {
 	}
 	if renamed := keepPause(t, "localhost/pause:2"); renamed.directory == first.directory {
 		t.Error("an image under another name has the same archive")
+	}
+}
+
+// Another clone of the tree, elsewhere, gives the same bytes, for the other architecture, too.
+func TestTwoBuildsGiveTheSameBytes(t *testing.T) {
+	for _, architecture := range supported {
+		t.Run(architecture, func(t *testing.T) {
+			var archives [][]byte
+			for range 2 {
+				project(t)
+				image, err := keep(t.Context(), recipes["pause"], architecture, []string{"localhost/pause:1"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				content, err := os.ReadFile(filepath.Join(image.directory, archiveName))
+				if err != nil {
+					t.Fatal(err)
+				}
+				archives = append(archives, content)
+			}
+			if !bytes.Equal(archives[0], archives[1]) {
+				t.Error("two builds differ")
+			}
+		})
 	}
 }
 

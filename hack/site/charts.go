@@ -2,13 +2,10 @@ package site
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"github.com/harrier-ci/harrier/hack/installation"
 )
 
 // Names of the charts.
@@ -18,7 +15,7 @@ const (
 )
 
 // Values are a chart's values.
-type Values map[string]any
+type Values = installation.Values
 
 // ControllerValues returns the values that a site sets for the controller's chart.
 func (s *Site) ControllerValues() Values {
@@ -71,29 +68,10 @@ func (s *Site) Install(ctx context.Context, release, chart, namespace string, va
 
 // Apply is Install with the given options of helm instead of those for waiting.
 func (s *Site) Apply(ctx context.Context, release, chart, namespace string, values Values, options ...string) error {
-	file, err := writeValues(values)
-	if err != nil {
-		return fmt.Errorf("write values of %s: %w", chart, err)
-	}
-	defer func() { _ = os.Remove(file) }()
-	_, err = s.Helm(ctx, append([]string{
-		"upgrade", "--install", release, filepath.Join(s.Root, "charts", chart),
-		"--namespace=" + namespace, "--create-namespace", "--values=" + file,
+	_, err := s.HelmWith(ctx, values, append([]string{
+		"upgrade", "--install", release, filepath.Join(s.Root, "charts", chart), "--namespace=" + namespace, "--create-namespace",
 	}, options...)...)
 	return err
-}
-
-func writeValues(values Values) (string, error) {
-	content, err := yaml.Marshal(values)
-	if err != nil {
-		return "", err
-	}
-	file, err := os.CreateTemp("", "harrier-values-*.yaml")
-	if err != nil {
-		return "", err
-	}
-	_, err = file.Write(content)
-	return file.Name(), errors.Join(err, file.Close())
 }
 
 // Uninstall runs helm uninstall and waits until the chart's objects are gone.

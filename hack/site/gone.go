@@ -5,16 +5,18 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/hack/installation"
 )
 
 // AwaitNoScaleSets waits until no AutoscalingRunnerSet is left. Only then may the controller be uninstalled.
 func (s *Site) AwaitNoScaleSets(ctx context.Context, c client.Client) error {
 	return s.Await(ctx, "all scale sets to be gone", UninstallLimit, func() (string, error) {
-		sets, err := List(ctx, c, ourKinds[0])
+		sets, err := installation.List(ctx, c, installation.OurKinds[0])
 		if err != nil || len(sets) == 0 {
 			return "", err
 		}
-		return Describe(&sets[0]), nil
+		return installation.Describe(sets[0])[0], nil
 	})
 }
 
@@ -26,6 +28,6 @@ func (s *Site) AwaitUninstalled(ctx context.Context, c client.Client, namespaces
 			return "", fmt.Errorf("ask GitHub for its state: %w", err)
 		}
 		left, err := EverythingLeft(ctx, c, namespaces...)
-		return Shorten(append(LeftOnGitHub(snapshot, true), left...), 8), err
+		return installation.Shorten(append(installation.LeftOnGitHub(snapshot, true), left...), 8), err
 	})
 }

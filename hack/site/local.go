@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/harrier-ci/harrier/hack/cluster"
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
@@ -49,7 +50,7 @@ func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, e
 		return nil, err
 	}
 	local := &Site{
-		Root: root, Programs: started.ProgramDir(), Kubeconfig: started.Kubeconfig(), Logs: started.LogDir(),
+		Root: root, Tools: installation.Tools{Programs: started.ProgramDir(), Kubeconfig: started.Kubeconfig()}, Logs: started.LogDir(),
 		ProductImage: LocalImage, DemoImage: LocalImage + DemoSuffix, PullPolicy: "Never",
 		Failed: started.Err, Down: started.Down, Leave: started.Leave, AddNode: started.AddNode,
 	}

@@ -7,12 +7,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"time"
 
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
@@ -28,10 +24,7 @@ const (
 type Site struct {
 	// Root is the directory with this module's go.mod.
 	Root string
-	// Programs is the directory of kubectl and helm; empty means those on PATH.
-	Programs string
-	// Kubeconfig is empty for the current context.
-	Kubeconfig string
+	installation.Tools
 	// ProductImage and DemoImage are images that the cluster's nodes have or can pull.
 	ProductImage, DemoImage string
 	// PullPolicy is that of all pods. With a registry it is Always, because a tag may have been pushed again.
@@ -59,40 +52,4 @@ func (s *Site) Report(format string, arguments ...any) {
 	if s.Progress != nil {
 		_, _ = fmt.Fprintf(s.Progress, format+"\n", arguments...)
 	}
-}
-
-// Kubectl runs kubectl and returns what it prints.
-func (s *Site) Kubectl(ctx context.Context, arguments ...string) (string, error) {
-	return s.tool(ctx, "kubectl", arguments)
-}
-
-// Helm runs helm and returns what it prints.
-func (s *Site) Helm(ctx context.Context, arguments ...string) (string, error) {
-	return s.tool(ctx, "helm", arguments)
-}
-
-// Command prepares a call of kubectl or helm for the site's cluster. The call ends with ctx.
-func (s *Site) Command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
-	program := name
-	if s.Programs != "" {
-		program = filepath.Join(s.Programs, name)
-	}
-	if s.Kubeconfig != "" {
-		arguments = append([]string{"--kubeconfig=" + s.Kubeconfig}, arguments...)
-	}
-	command := exec.CommandContext(ctx, program, arguments...)
-	// Interrupted, helm and kubectl end in order. If helm were killed, its release would stay pending.
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = 10 * time.Second
-	return command
-}
-
-func (s *Site) tool(ctx context.Context, name string, arguments []string) (string, error) {
-	command := s.Command(ctx, name, arguments...)
-	var output, complaint strings.Builder
-	command.Stdout, command.Stderr = &output, &complaint
-	if err := command.Run(); err != nil {
-		return output.String(), fmt.Errorf("%s %s: %w: %s", name, arguments[0], err, strings.TrimSpace(complaint.String()))
-	}
-	return output.String(), nil
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
@@ -172,7 +173,7 @@ func TestNothingOfADeadRunnersHooksIsLeft(t *testing.T) {
 				left = slices.DeleteFunc(left, func(object string) bool {
 					return !strings.Contains(object, runner+"-workflow") && !strings.Contains(object, runner+"-step-") && !strings.Contains(object, runner+"-secret-")
 				})
-				return site.Shorten(left, 5), err
+				return installation.Shorten(left, 5), err
 			})
 			s.awaitNoClaims()
 		})

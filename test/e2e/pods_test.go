@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/hack/site"
 )
 
@@ -18,7 +19,7 @@ func (s *scaleSet) awaitNoRunners() {
 	s.t.Helper()
 	s.await(s.t.Context(), "no runner to be left", func() (string, error) {
 		left, err := site.RunnersLeft(s.t.Context(), kube, s.namespace)
-		return site.Shorten(left, 5), err
+		return installation.Shorten(left, 5), err
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
@@ -149,7 +150,7 @@ func (s *scaleSet) awaitNothing(ctx context.Context) {
 		if set := s.onGitHub(ctx); set != nil {
 			left = append(left, "scale set "+set.Name+" on GitHub")
 		}
-		return site.Shorten(left, 5), nil
+		return installation.Shorten(left, 5), nil
 	})
 }
 

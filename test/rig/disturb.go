@@ -61,8 +61,7 @@ func (r *Rig) ScaleManagers(ctx context.Context, replicas int) error {
 func (r *Rig) UpgradeManagers(_ context.Context, replicas int) error {
 	values := r.controllerValues()
 	values["replicaCount"] = replicas
-	_, err := r.helm.attempt("upgrade", controllerRelease, r.options.Product.Controller,
-		"--namespace", r.SystemNamespace, "--values", valuesFile(r.t, values))
+	_, err := r.tools.HelmWith(context.Background(), values, "upgrade", controllerRelease, r.options.Product.Controller, "--namespace", r.SystemNamespace)
 	return err
 }
 

@@ -1,80 +1,68 @@
 package rig
 
 import (
-	"bytes"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"context"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// helm runs Helm against the cluster.
-type helm struct{ program, kubeconfig string }
-
-func newHelm(t testing.TB, kubeconfig string) helm {
+// tools returns kubectl and helm of hack/kubernetes.sh for a cluster.
+func tools(t testing.TB, kubeconfig string) installation.Tools {
 	t.Helper()
-	return helm{program: kubernetesProgram(t, "helm"), kubeconfig: kubeconfig}
+	directory, err := testkube.Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return installation.Tools{Programs: directory, Kubeconfig: kubeconfig}
 }
 
 // Kubectl runs kubectl as the cluster's administrator and returns what it writes to stdout. If it fails, the error contains its
 // stderr.
 func (r *Rig) Kubectl(arguments ...string) (string, error) {
 	r.t.Helper()
-	command := exec.CommandContext(r.t.Context(), kubernetesProgram(r.t, "kubectl"), append(arguments, "--kubeconfig", r.Cluster.AdminKubeconfig())...)
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	stdout, err := command.Output()
-	if err != nil {
-		return string(stdout), fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, stderr.String())
-	}
-	return string(stdout), nil
+	return r.tools.Kubectl(r.t.Context(), arguments...)
 }
 
 // HelmAs runs Helm with another account's kubeconfig and returns what it prints.
 func (r *Rig) HelmAs(kubeconfig string, arguments ...string) (string, error) {
 	r.t.Helper()
-	return helm{program: r.helm.program, kubeconfig: kubeconfig}.attempt(arguments...)
+	return tools(r.t, kubeconfig).Helm(context.Background(), arguments...)
 }
 
 // SetChart is the directory of the chart that scale sets are installed with.
 func (r *Rig) SetChart() string { return r.options.Product.Set }
 
-// kubernetesProgram returns the path of a program that hack/kubernetes.sh builds.
-func kubernetesProgram(t testing.TB, name string) string {
-	t.Helper()
-	directory, err := testkube.Programs()
+// helm returns what helm prints. The test fails if helm does. It does not use the test's context, because charts are uninstalled after
+// that has ended.
+func (r *Rig) helm(arguments ...string) string {
+	r.t.Helper()
+	output, err := r.tools.Helm(context.Background(), arguments...)
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	return filepath.Join(directory, name)
+	return output
 }
 
-func (h helm) install(t testing.TB, release, chart, namespace string, values Values) {
-	t.Helper()
-	h.run(t, "install", release, chart, "--namespace", namespace, "--values", valuesFile(t, values))
-}
-
-func (h helm) upgrade(t testing.TB, release, chart, namespace string, values Values) {
-	t.Helper()
-	h.run(t, "upgrade", release, chart, "--namespace", namespace, "--values", valuesFile(t, values))
-}
-
-func (h helm) uninstall(t testing.TB, release, namespace string, more ...string) {
-	t.Helper()
-	h.run(t, append([]string{"uninstall", release, "--namespace", namespace}, more...)...)
+// helmWith does the same with values.
+func (r *Rig) helmWith(values Values, arguments ...string) string {
+	r.t.Helper()
+	output, err := r.tools.HelmWith(context.Background(), values, arguments...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return output
 }
 
 // template returns the objects that a chart renders, without hooks.
-func (h helm) template(t testing.TB, release, chart, namespace string, values Values) []*unstructured.Unstructured {
-	t.Helper()
-	return decode(t, h.run(t, "template", release, chart, "--namespace", namespace, "--no-hooks", "--values", valuesFile(t, values)))
+func (r *Rig) template(release, chart, namespace string, values Values) []*unstructured.Unstructured {
+	r.t.Helper()
+	return decode(r.t, r.helmWith(values, "template", release, chart, "--namespace", namespace, "--no-hooks"))
 }
 
 // decode reads the objects in what Helm has rendered.
@@ -91,46 +79,4 @@ func decode(t testing.TB, rendered string) []*unstructured.Unstructured {
 		}
 	}
 	return objects
-}
-
-// run returns what helm prints. The test fails if helm does.
-func (h helm) run(t testing.TB, arguments ...string) string {
-	t.Helper()
-	output, err := h.attempt(arguments...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return output
-}
-
-// attempt returns what helm prints or, if helm fails, an error that contains it. It does not use the test's context, because
-// charts are uninstalled after that has ended.
-func (h helm) attempt(arguments ...string) (string, error) {
-	command := exec.Command(h.program, append(arguments, "--kubeconfig", h.kubeconfig)...)
-	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("helm %s: %w\n%s%s", strings.Join(arguments, " "), err, stdout.String(), stderr.String())
-	}
-	return stdout.String(), nil
-}
-
-func valuesFile(t testing.TB, values Values) string {
-	t.Helper()
-	content, err := yaml.Marshal(values)
-	if err != nil {
-		t.Fatalf("write values: %v", err)
-	}
-	file, err := os.CreateTemp("", "rig-values-*.yaml")
-	if err != nil {
-		t.Fatalf("write values: %v", err)
-	}
-	t.Cleanup(func() { _ = os.Remove(file.Name()) })
-	if _, err := file.Write(content); err != nil {
-		t.Fatalf("write values: %v", err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatalf("write values: %v", err)
-	}
-	return file.Name()
 }

@@ -13,19 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/hack/installation"
 )
 
-// runnerKinds are the kinds that a runner consists of, setKinds those that a scale set and its runners consist of.
-var (
-	runnerKinds = []schema.GroupVersionKind{
-		v1alpha1.GroupVersion.WithKind("EphemeralRunner"), corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Secret"),
-	}
-	setKinds = append([]schema.GroupVersionKind{
-		v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), v1alpha1.GroupVersion.WithKind("AutoscalingListener"),
-		v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"), corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
-		rbacv1.SchemeGroupVersion.WithKind("Role"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
-	}, runnerKinds...)
-)
+// setKinds are the kinds that a scale set and its runners consist of.
+var setKinds = append([]schema.GroupVersionKind{
+	v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), v1alpha1.GroupVersion.WithKind("AutoscalingListener"),
+	v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"), corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	rbacv1.SchemeGroupVersion.WithKind("Role"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+}, installation.RunnerKinds...)
 
 // Leftovers lists what should not exist once all jobs are done: jobs, runners beyond the idle ones (their objects, pods, Secrets
 // and registrations), and anomalies. The objects of runners with a lost job are evidence, but nothing else of them may be left.
@@ -35,8 +31,8 @@ func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range runnerKinds {
-		objects, err := r.list(ctx, kind, r.RunnerNamespace)
+	for _, kind := range installation.RunnerKinds {
+		objects, err := installation.List(ctx, r.Cluster.Client(), kind, client.InNamespace(r.RunnerNamespace))
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +96,7 @@ func (r *Rig) UninstallLeftovers(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {
 		for _, kind := range setKinds {
-			objects, err := r.list(ctx, kind, namespace)
+			objects, err := installation.List(ctx, r.Cluster.Client(), kind, client.InNamespace(namespace))
 			if err != nil {
 				return nil, err
 			}
@@ -135,32 +131,14 @@ func (r *Rig) AwaitUninstalled() {
 		Should(gomega.BeEmpty(), "left after helm uninstall")
 }
 
-func (r *Rig) list(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
-	var found metav1.PartialObjectMetadataList
-	found.SetGroupVersionKind(kind)
-	if err := r.Cluster.Client().List(ctx, &found, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list %s of %s: %w", kind.Kind, namespace, err)
-	}
-	return found.Items, nil
-}
-
 func ofRunner(object metav1.Object) bool {
 	owner := metav1.GetControllerOf(object)
 	return owner != nil && (owner.Kind == "EphemeralRunner" || owner.Kind == "EphemeralRunnerSet")
 }
 
-// describe names the first five objects and, if they are being deleted, what they wait for.
-func describe(objects []metav1.PartialObjectMetadata) []string {
-	const most = 5
-	var names []string
-	for _, object := range objects[:min(most, len(objects))] {
-		name := object.Name
-		if object.DeletionTimestamp != nil {
-			name += fmt.Sprintf(" (being deleted, finalizers %v)", object.Finalizers)
-		}
-		names = append(names, name)
-	}
-	return names
+// describe names the first few objects.
+func describe(objects []metav1.PartialObjectMetadata) string {
+	return installation.Shorten(installation.Describe(objects...), 5)
 }
 
 // MadeFor lists what the manager has created for a scale set, in the cluster and on GitHub, but not what its chart created.
@@ -168,7 +146,7 @@ func (r *Rig) MadeFor(ctx context.Context, set string) ([]string, error) {
 	var made []string
 	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {
 		for _, kind := range setKinds {
-			objects, err := r.list(ctx, kind, namespace)
+			objects, err := installation.List(ctx, r.Cluster.Client(), kind, client.InNamespace(namespace))
 			if err != nil {
 				return nil, err
 			}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
@@ -77,7 +78,7 @@ type Product struct {
 }
 
 // Values are a chart's values.
-type Values map[string]any
+type Values = installation.Values
 
 // Rig is a running product. Its methods fail the test if something outside of the product goes wrong.
 type Rig struct {
@@ -93,7 +94,7 @@ type Rig struct {
 
 	t                   testing.TB
 	options             Options
-	helm                helm
+	tools               installation.Tools
 	managers, listeners podNames
 	sets                map[string]int // idle runners by installed release
 }
@@ -117,7 +118,7 @@ func Start(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	r.startGitHub()
 	r.startNode()
 	t.Cleanup(r.end)
-	r.helm.install(t, controllerRelease, r.options.Product.Controller, r.SystemNamespace, r.controllerValues())
+	r.helmWith(r.controllerValues(), "install", controllerRelease, r.options.Product.Controller, "--namespace", r.SystemNamespace)
 	if options.Beside == nil {
 		r.InstallSet(DefaultSet, nil)
 		r.AwaitListening(DefaultSet)
@@ -139,7 +140,7 @@ func newRig(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	if r.RunnerNamespace == "" {
 		r.RunnerNamespace = cluster.NewNamespace(t)
 	}
-	r.helm = newHelm(t, cluster.AdminKubeconfig())
+	r.tools = tools(t, cluster.AdminKubeconfig())
 	return r
 }
 
@@ -183,33 +184,28 @@ func (r *Rig) startNode() {
 // InstallSet installs a scale set with the rig's values, overridden by those given. The release has the scale set's name.
 func (r *Rig) InstallSet(name string, values Values) {
 	r.t.Helper()
-	r.applySet(name, values, r.helm.install)
+	r.helmWith(r.record(name, values), "install", name, r.options.Product.Set, "--namespace", r.RunnerNamespace)
 }
 
 // UpgradeSet replaces the values of an installed scale set. Those that are not given fall back to the rig's.
 func (r *Rig) UpgradeSet(name string, values Values) {
 	r.t.Helper()
-	r.applySet(name, values, r.helm.upgrade)
+	r.helmWith(r.record(name, values), "upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace)
 }
 
 // AttemptUpgrade does the same with further arguments for Helm, and returns its failure. With --install it also installs a scale set.
-func (r *Rig) AttemptUpgrade(name string, values Values, arguments ...string) (err error) {
+func (r *Rig) AttemptUpgrade(name string, values Values, arguments ...string) error {
 	r.t.Helper()
+	all := r.scaleSetValues(name, values)
 	if _, installed := r.sets[name]; !installed {
-		r.applySet(name, values, func(_ testing.TB, _, _, _ string, values Values) { err = r.attemptUpgrade(name, values, arguments) })
-		return err
+		all = r.record(name, values)
 	}
-	return r.attemptUpgrade(name, r.scaleSetValues(name, values), arguments)
-}
-
-func (r *Rig) attemptUpgrade(name string, values Values, arguments []string) error {
-	r.t.Helper()
-	file := valuesFile(r.t, values)
-	_, err := r.helm.attempt(append([]string{"upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace, "--values", file}, arguments...)...)
+	_, err := r.tools.HelmWith(context.Background(), all, append([]string{"upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace}, arguments...)...)
 	return err
 }
 
-func (r *Rig) applySet(name string, values Values, apply func(t testing.TB, release, chart, namespace string, values Values)) {
+// record remembers how many idle runners a scale set has that is about to be installed, and returns all of its values.
+func (r *Rig) record(name string, values Values) Values {
 	r.t.Helper()
 	all := r.scaleSetValues(name, values)
 	idle, ok := all["minRunners"].(int)
@@ -217,7 +213,7 @@ func (r *Rig) applySet(name string, values Values, apply func(t testing.TB, rele
 		r.t.Fatalf("minRunners of scale set %s is not an int", name)
 	}
 	r.sets[name] = idle
-	apply(r.t, name, r.options.Product.Set, r.RunnerNamespace, all)
+	return all
 }
 
 // Rendered returns what the charts of the controller and of an installed set render, which is what a tool that renders charts
@@ -225,21 +221,21 @@ func (r *Rig) applySet(name string, values Values, apply func(t testing.TB, rele
 func (r *Rig) Rendered(set string, values Values) []*unstructured.Unstructured {
 	r.t.Helper()
 	return append(
-		r.helm.template(r.t, controllerRelease, r.options.Product.Controller, r.SystemNamespace, r.controllerValues()),
-		r.helm.template(r.t, set, r.options.Product.Set, r.RunnerNamespace, r.scaleSetValues(set, values))...)
+		r.template(controllerRelease, r.options.Product.Controller, r.SystemNamespace, r.controllerValues()),
+		r.template(set, r.options.Product.Set, r.RunnerNamespace, r.scaleSetValues(set, values))...)
 }
 
 // Hooks returns the objects of the controller's release that exist only while Helm runs a hook.
 func (r *Rig) Hooks() []*unstructured.Unstructured {
 	r.t.Helper()
-	return decode(r.t, r.helm.run(r.t, "get", "hooks", controllerRelease, "--namespace", r.SystemNamespace))
+	return decode(r.t, r.helm("get", "hooks", controllerRelease, "--namespace", r.SystemNamespace))
 }
 
 // UninstallController runs helm uninstall for the controller including the chart's check, which fails as long as there are scale
 // sets.
 func (r *Rig) UninstallController() error {
 	r.t.Helper()
-	_, err := r.helm.attempt("uninstall", controllerRelease, "--namespace", r.SystemNamespace)
+	_, err := r.tools.Helm(context.Background(), "uninstall", controllerRelease, "--namespace", r.SystemNamespace)
 	return err
 }
 
@@ -256,7 +252,7 @@ func (r *Rig) idle() int {
 func (r *Rig) UninstallSet(name string) {
 	r.t.Helper()
 	delete(r.sets, name)
-	r.helm.uninstall(r.t, name, r.RunnerNamespace)
+	r.helm("uninstall", name, "--namespace", r.RunnerNamespace)
 }
 
 // end uninstalls what is installed, in the order that the documentation asks of users.
@@ -272,7 +268,7 @@ func (r *Rig) end() {
 	if !r.t.Failed() {
 		r.AwaitUninstalled()
 	}
-	r.helm.uninstall(r.t, controllerRelease, r.SystemNamespace, "--no-hooks", "--ignore-not-found")
+	r.helm("uninstall", controllerRelease, "--namespace", r.SystemNamespace, "--no-hooks", "--ignore-not-found")
 	if r.races() {
 		r.t.Errorf("the race detector has found a data race; see the logs in the directory that %s names", logsVariable)
 	}
@@ -289,5 +285,5 @@ func (r *Rig) RenderedController(more Values) []*unstructured.Unstructured {
 	r.t.Helper()
 	values := r.controllerValues()
 	maps.Copy(values, more)
-	return r.helm.template(r.t, controllerRelease, r.options.Product.Controller, r.SystemNamespace, values)
+	return r.template(controllerRelease, r.options.Product.Controller, r.SystemNamespace, values)
 }
