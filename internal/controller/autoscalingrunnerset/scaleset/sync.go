@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 )
@@ -30,6 +31,9 @@ type InUseError struct {
 func (e *InUseError) Error() string {
 	return fmt.Sprintf("scale set %d on GitHub already belongs to AutoscalingRunnerSet %s; choose another runnerScaleSetName or runnerGroup", e.ID, e.Owner)
 }
+
+// CauseReason implements causes.Named.
+func (e *InUseError) CauseReason() string { return v1alpha1.ReasonScaleSetInUse }
 
 // Name identifies a scale set if its id can't be used.
 type Name struct{ Group, Name string }
