@@ -254,15 +254,9 @@ var Reasons = []string{
 
 // IsUserError reports whether the credentials themselves are wrong, or an address beside them, which only a user can fix, rather than
 // the attempt to read them.
-func IsUserError(err error) bool { return Reason(err) != "" }
-
-// Reason returns the reason of a user's error, and "" for any other error.
-func Reason(err error) string {
+func IsUserError(err error) bool {
 	var named causes.Named
-	if errors.As(err, &named) && slices.Contains(Reasons, named.CauseReason()) {
-		return named.CauseReason()
-	}
-	return ""
+	return errors.As(err, &named) && slices.Contains(Reasons, named.CauseReason())
 }
 
 // IsVaultNotAllowed reports whether the administrator's list of vaults refuses a Reference. Then nothing that was read for it before may

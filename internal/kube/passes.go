@@ -5,24 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// InOrder runs the steps of a pass in order, up to the first that fails.
-func InOrder[P any](ctx context.Context, pass P, steps ...func(context.Context, P) error) error {
-	for _, step := range steps {
-		if err := step(ctx, pass); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // MaxParallelism is how many requests to the API server one pass has in flight. A request takes 2–10 ms on an idle server, so
 // 128 are as many as a server on two cores can handle, and a burst of 1,000 creations takes eight rounds. An API server allows
@@ -43,44 +31,6 @@ func ForEach[T any](ctx context.Context, limit int, items []T, do func(context.C
 		errs = append(errs[:namedErrors], fmt.Errorf("and %d more", more))
 	}
 	return errors.Join(append(errs, ctx.Err())...)
-}
-
-// Memories holds what a controller remembers of each of its objects between passes: only what limits rates and waits, and may be
-// lost in a restart. An object is reconciled by one worker at a time, so only the map has a lock. The zero value is empty.
-type Memories[T any] struct {
-	mu      sync.Mutex
-	objects map[types.NamespacedName]remembered[T]
-}
-
-// remembered is what is remembered of the object with this UID.
-type remembered[T any] struct {
-	uid    types.UID
-	memory *T
-}
-
-// Of returns what is remembered of an object. fresh reports that this very object was not seen before, so that memory is a zero T:
-// a former object may have been deleted and recreated under its name between two passes. The memory belongs to the worker that
-// reconciles the object.
-func (m *Memories[T]) Of(object client.Object) (memory *T, fresh bool) {
-	key := client.ObjectKeyFromObject(object)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known, found := m.objects[key]; found && known.uid == object.GetUID() {
-		return known.memory, false
-	}
-	if m.objects == nil {
-		m.objects = map[types.NamespacedName]remembered[T]{}
-	}
-	memory = new(T)
-	m.objects[key] = remembered[T]{uid: object.GetUID(), memory: memory}
-	return memory, true
-}
-
-// Forget drops what is remembered of an object that is gone.
-func (m *Memories[T]) Forget(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.objects, key)
 }
 
 // IsStale reports whether the cached object is older than a version that we wrote ourselves: the watch has not delivered that

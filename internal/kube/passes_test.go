@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,24 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-func TestStepsAreTakenUpToTheFirstThatFails(t *testing.T) {
-	var taken []string
-	failure := errors.New("second")
-	step := func(name string, err error) func(context.Context, *[]string) error {
-		return func(_ context.Context, taken *[]string) error {
-			*taken = append(*taken, name)
-			return err
-		}
-	}
-	err := InOrder(t.Context(), &taken, step("first", nil), step("second", failure), step("third", nil))
-	if !errors.Is(err, failure) || !slices.Equal(taken, []string{"first", "second"}) {
-		t.Errorf("InOrder() = %v after %v", err, taken)
-	}
-}
 
 func TestForEachIsBoundedAndComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -73,31 +55,6 @@ func TestForEachEndsWithItsContext(t *testing.T) {
 	if err := ForEach(t.Context(), 4, nil, func(context.Context, int) error { return nil }); err != nil {
 		t.Errorf("ForEach() of nothing = %v", err)
 	}
-}
-
-func TestMemoriesAreOfOneObjectUntilItIsForgottenOrRecreated(t *testing.T) {
-	var m Memories[int]
-	object := func(name string, uid types.UID) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid}}
-	}
-	want := func(of *corev1.Pod, number int, fresh bool) {
-		t.Helper()
-		if got, isFresh := m.Of(of); *got != number || isFresh != fresh {
-			t.Errorf("%s with UID %s remembers %d, fresh: %t; want %d, %t", of.Name, of.UID, *got, isFresh, number, fresh)
-		}
-	}
-	a, b := object("a", "1"), object("b", "2")
-	want(a, 0, true)
-	memory, _ := m.Of(a)
-	*memory = 1
-	want(a, 1, false)
-	want(b, 0, true)
-	want(object("a", "3"), 0, true)
-	want(object("a", "3"), 0, false)
-	memory, _ = m.Of(b)
-	*memory = 2
-	m.Forget(client.ObjectKeyFromObject(b))
-	want(b, 0, true)
 }
 
 func TestIsStale(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -127,7 +128,7 @@ func TestAddressesAreCheckedBeforeCredentialsAreRead(t *testing.T) {
 	}
 	provider := credentials.New(nil, credentials.Options{Addresses: policy}) // a read would panic
 	_, err = scaleset.ConnectionsOf(provider).Resolve(t.Context(), credentials.Reference{GitHubConfigURL: "http://169.254.169.254/x"}, false)
-	if credentials.Reason(err) != v1alpha1.ReasonAddressNotAllowed {
+	if causes.Of(err).Reason != v1alpha1.ReasonAddressNotAllowed {
 		t.Errorf("got %v", err)
 	}
 }

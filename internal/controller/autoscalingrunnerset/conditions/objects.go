@@ -63,7 +63,7 @@ func listenerCondition(f *Findings) metav1.Condition {
 		return report.True(conditionType, v1alpha1.ReasonMaxRunnersZero, said.Message)
 	}
 	reason := report.KnownReason(cmp.Or(said.Reason, string(said.State))) // a listener's reasons are all ours
-	return report.False(conditionType, reason, said.Message+nextSteps[reason])
+	return report.False(conditionType, reason, said.Message)
 }
 
 // untroubled are the states that say nothing about why a listener's pod isn't ready.

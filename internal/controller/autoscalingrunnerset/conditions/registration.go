@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -25,7 +26,7 @@ func credentialsCondition(f *Findings) *metav1.Condition {
 	err := f.LastSync.Err
 	switch {
 	case credentials.IsUserError(f.Obstacle):
-		return new(report.False(conditionType, credentials.Reason(f.Obstacle), f.Obstacle.Error()))
+		return new(report.False(conditionType, causes.Of(f.Obstacle).Reason, f.Obstacle.Error()))
 	case f.Answered() && scaleset.RefusedByUs(err) != "":
 		return new(report.False(conditionType, scaleset.RefusedByUs(err), report.Abridged(err.Error())))
 	case f.Answered() && errors.Is(err, actions.ErrUnauthorized):
@@ -123,7 +124,7 @@ func answerCondition(f *Findings) *metav1.Condition {
 	if f.matchesDesired() && !slices.Contains(endedByUser, reason) {
 		return nil
 	}
-	return new(report.False(conditionType, reason, report.Abridged(err.Error())+nextSteps[reason]))
+	return new(report.False(conditionType, reason, report.Abridged(err.Error())+causes.For(reason).Next()))
 }
 
 // endedByUser are the reasons of failures that only a user can end, even of a scale set that was registered before.
@@ -150,7 +151,7 @@ func unanswered(f *Findings) metav1.Condition {
 	case !f.Asked && f.Failure != nil:
 		return report.Unknown(conditionType, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+report.WithAdvice(f.Failure))
 	case f.Asked && f.ObservedAt.Sub(f.LastSync.Started) >= SilentAfter:
-		return report.False(conditionType, reason, fmt.Sprintf("%s has not answered for %s%s", f.Desired.URL, SilentAfter, nextSteps[reason]))
+		return report.False(conditionType, reason, fmt.Sprintf("%s has not answered for %s%s", f.Desired.URL, SilentAfter, causes.For(reason).Next()))
 	case f.Obstacle != nil:
 		return report.Unknown(conditionType, reasonRegistering, "GitHub can't be asked without credentials: see CredentialsValid")
 	}
@@ -162,14 +163,6 @@ func unanswered(f *Findings) metav1.Condition {
 func (f *Findings) refusedBefore() bool {
 	refused := withStatus(f.Set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse)
 	return refused != nil && refused.ObservedGeneration == f.Set.Generation
-}
-
-// nextSteps are added to messages that don't say what to do, by reason.
-var nextSteps = map[string]string{
-	v1alpha1.ReasonRunnerGroupNotFound: "; create it on GitHub, or correct runnerGroup",
-	v1alpha1.ReasonGitHubUnavailable: "; it is tried again at least once a minute; check githubConfigUrl, proxy and githubServerTLS, " +
-		"and that the cluster's network lets the manager and the listener reach GitHub",
-	v1alpha1.ReasonRefusedByGitHub: "; correct what GitHub names",
 }
 
 // labelsCondition compares the labels with those in GitHub's answer, because GitHub drops labels silently. It says how jobs reach the scale set

@@ -3,18 +3,16 @@ package conditions
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
-	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
@@ -177,14 +175,8 @@ func (f *Findings) progressingSummary(reason, message string) []metav1.Condition
 	return report.Unready(reason, message, false)
 }
 
-// needsUser reports whether only a user can remove the cause that the reason names.
-func needsUser(reason string) bool {
-	refusal := actions.RefusalClass(reason)
-	return slices.Contains(credentials.Reasons, reason) || refusal.IsKnown() && !refusal.Passes() || slices.Contains([]string{
-		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonRunnerGroupNotFound,
-		v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonNameTooLong, v1alpha1.ReasonInsecureRedirect,
-	}, reason)
-}
+// needsUser reports whether the cause that the reason names ends only after somebody has done something.
+func needsUser(reason string) bool { return causes.For(reason).Actor != causes.Nobody }
 
 // untried reports whether the pass was cut short before it came to a template that has changed, or may have: a failure that passes by itself
 // must not make the set ready with it.

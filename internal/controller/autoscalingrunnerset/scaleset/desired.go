@@ -31,6 +31,9 @@ func (e *NameTooLongError) Error() string {
 		"runnerScaleSetName can keep the name on GitHub", e.Length, validation.LabelValueMaxLength)
 }
 
+// CauseReason implements causes.Named.
+func (e *NameTooLongError) CauseReason() string { return v1alpha1.ReasonNameTooLong }
+
 // DesiredOf returns what the spec asks for. It fails with *NameTooLongError or *actions.InvalidConfigURLError.
 func DesiredOf(set *v1alpha1.AutoscalingRunnerSet) (Desired, error) {
 	if len(set.Name) > validation.LabelValueMaxLength {

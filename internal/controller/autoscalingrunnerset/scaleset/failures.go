@@ -1,12 +1,14 @@
 package scaleset
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
@@ -26,34 +28,14 @@ func RetryAt[T any](last pool.Call[T]) time.Time {
 
 // FailureReason returns the condition reason for an error. Scripts and alerts rely on it.
 func FailureReason(err error) string {
-	_, inUse := errors.AsType[*InUseError](err)
-	_, limited := errors.AsType[*actions.RateLimitedError](err)
-	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
-	refusal, refused := actions.RefusalOf(err)
-	answer, answered := errors.AsType[*actions.Error](err)
-	switch {
-	case inUse:
-		return v1alpha1.ReasonScaleSetInUse
-	case credentials.Reason(err) == v1alpha1.ReasonAddressNotAllowed:
-		return v1alpha1.ReasonAddressNotAllowed
-	case insecure:
-		return v1alpha1.ReasonInsecureRedirect
-	case errors.Is(err, actions.ErrRunnerGroupNotFound):
-		return v1alpha1.ReasonRunnerGroupNotFound
-	case limited:
-		return v1alpha1.ReasonRateLimited
-	case refused:
-		return string(refusal.Class)
-	case answered && answer.StatusCode < 500 && !errors.Is(err, actions.ErrForeignAnswer):
-		return v1alpha1.ReasonRefusedByGitHub
-	}
-	return v1alpha1.ReasonGitHubUnavailable
+	return cmp.Or(causes.Of(err).Reason, v1alpha1.ReasonGitHubUnavailable)
 }
 
 // RejectsDesired reports whether GitHub has accepted the credentials but rejected the scale set that was requested with them.
 func RejectsDesired(err error) bool {
-	reason := FailureReason(err)
-	return reason == v1alpha1.ReasonRunnerGroupNotFound || reason == v1alpha1.ReasonScaleSetInUse || reason == v1alpha1.ReasonRefusedByGitHub
+	return slices.Contains([]string{
+		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonRefusedByGitHub,
+	}, FailureReason(err))
 }
 
 // RefusedByUs returns the reason why the credentials were not sent on, "" if they were: the address may not be used, or leads away
@@ -62,7 +44,7 @@ func RefusedByUs(err error) string {
 	insecure, leadsAway := errors.AsType[*actions.InsecureRedirectError](err)
 	connecting := []string{actions.EndpointInstallationToken, actions.EndpointRegistrationToken, actions.EndpointRegister}
 	switch {
-	case credentials.Reason(err) == v1alpha1.ReasonAddressNotAllowed:
+	case causes.Of(err).Reason == v1alpha1.ReasonAddressNotAllowed:
 		return v1alpha1.ReasonAddressNotAllowed
 	case leadsAway && slices.Contains(connecting, insecure.Endpoint):
 		return v1alpha1.ReasonInsecureRedirect

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 )
@@ -33,6 +34,9 @@ func (e *InUseError) Error() string {
 
 // ErrAbsent is returned if GitHub does not have the scale set and the ledger does not say that it may be created.
 var ErrAbsent = errors.New("GitHub does not have the scale set; it is created by the next request")
+
+// CauseReason implements causes.Named.
+func (e *InUseError) CauseReason() string { return v1alpha1.ReasonScaleSetInUse }
 
 // Name identifies a scale set if its id can't be used.
 type Name struct{ Group, Name string }

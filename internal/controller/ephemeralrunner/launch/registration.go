@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -102,12 +103,11 @@ func registrationOf(ctx context.Context, github GitHub, runner *v1alpha1.Ephemer
 // notRegistered returns what keeps a runner from being registered, and what happens next.
 func notRegistered(err error) *rules.Failure {
 	f := registrationFailure(err)
-	switch f.Reason {
-	case v1alpha1.ReasonScaleSetNotFound:
-		f.Message += "; the manager recreates the scale set: see the AutoscalingRunnerSet"
-	case v1alpha1.ReasonRegistrationFailed:
-		f.Message += "; it is retried" + whatToCheck(err)
+	next := causes.Of(err).Next()
+	if next == "" && f.Reason == v1alpha1.ReasonRegistrationFailed {
+		next = "; it is tried again"
 	}
+	f.Message += next
 	return f
 }
 
@@ -128,42 +128,16 @@ func notRemoved(err error) error {
 	}
 }
 
-// whatToCheck returns advice according to who has answered: GitHub, something in front of it, or nobody. An error that
-// occurred before GitHub was asked already says what to do.
-func whatToCheck(err error) string {
-	_, answered := errors.AsType[*actions.Error](err)
-	_, unexpected := errors.AsType[*actions.UnexpectedResponseError](err)
-	_, unreached := errors.AsType[*actions.NetworkError](err)
-	switch {
-	case actions.IsRejected(err):
-		return "; correct what GitHub names"
-	case answered || unexpected || unreached:
-		return "; if it keeps failing, check proxy and githubConfigUrl of the AutoscalingRunnerSet"
-	}
-	return ""
-}
-
-// registrationFailure returns why a call about a runner's registration failed.
+// registrationFailure returns why a call about a runner's registration failed. That GitHub is away, or refuses the call for a reason of its
+// own, is the set's to say; of a runner it says that this one is not registered.
 func registrationFailure(err error) *rules.Failure {
-	f := &rules.Failure{Reason: v1alpha1.ReasonRegistrationFailed, Message: err.Error(), AllowedAt: actions.RetryAt(err, time.Time{})}
-	_, limited := errors.AsType[*actions.RateLimitedError](err)
-	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
-	refusal, refused := actions.RefusalOf(err)
+	cause := causes.Of(err)
+	f := &rules.Failure{Reason: cause.Reason, Message: err.Error(), AllowedAt: cause.RetryAt}
 	switch {
-	case limited:
-		f.Reason = v1alpha1.ReasonRateLimited
-	case credentials.Reason(err) == v1alpha1.ReasonAddressNotAllowed:
-		f.Reason = v1alpha1.ReasonAddressNotAllowed
-	case insecure:
-		f.Reason = v1alpha1.ReasonInsecureRedirect
-	case refused:
-		f.Reason = string(refusal.Class)
-	case errors.Is(err, actions.ErrScaleSetNotFound):
-		f.Reason = v1alpha1.ReasonScaleSetNotFound
-	case credentials.IsVaultNotAllowed(err):
-		f.Reason = v1alpha1.ReasonVaultNotAllowed
 	case credentials.Gone(err):
 		f.Reason = v1alpha1.ReasonCredentialsMissing
+	case slices.Contains([]string{"", v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonRefusedByGitHub}, f.Reason):
+		f.Reason = v1alpha1.ReasonRegistrationFailed
 	}
 	return f
 }
