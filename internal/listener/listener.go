@@ -11,11 +11,9 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listener/errand"
@@ -160,20 +158,4 @@ func readSet(ctx context.Context, settings *config.Config, d dependencies) *clus
 			return nil
 		}
 	}
-}
-
-// shutdown closes the session, so that a successor gets one at once, and writes the status Stopped, even if GitHub does not
-// answer.
-func (l *loop) shutdown(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
-	defer cancel()
-	if err := l.closeLastSession(ctx); err != nil {
-		l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.session.sessionID)
-	}
-	since := metav1.NewTime(l.clock.Now())
-	stopped := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped, Reason: reasonStopped, Message: "asked to stop", Since: &since}
-	if err := l.cluster.WriteStatus(ctx, stopped); err != nil {
-		l.log.Error(err, "The state could not be written", "state", stopped.State)
-	}
-	l.log.Info("Stopped")
 }

@@ -6,8 +6,11 @@ import (
 	"reflect"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/listener/config"
@@ -20,6 +23,15 @@ import (
 )
 
 const (
+	// gitHubTimeout ends a call to GitHub and what surrounds it. The client's own timeout of 30 s comes first.
+	gitHubTimeout = actions.CallTimeout + 5*time.Second
+	// publishInterval is how long a new patchID waits if nothing else has changed: otherwise a busy set would be written with
+	// every message. It is also the maximum age of statistics whose patchID is published, because the EphemeralRunnerSet assumes
+	// that a patchID seen 3 s after the end of a runner counts that end.
+	publishInterval = 3 * time.Second
+	// refreshAfter is how long after the last message the statistics are read again: the last changes may have come without
+	// a message.
+	refreshAfter = 10 * time.Second
 	// stopTimeout is the time for the messages in hand after SIGTERM. Together with shutdownTimeout, the time to close the
 	// session and write the status, it stays within the pod's termination grace period of 60 s.
 	stopTimeout     = 30 * time.Second
@@ -191,6 +203,22 @@ func (l *loop) finished() bool {
 	return len(l.unsent) == 0 && (!l.scaler.Known() || !unpublished)
 }
 
+// shutdown closes the session, so that a successor gets one at once, and writes the status Stopped, even if GitHub does not
+// answer.
+func (l *loop) shutdown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	if err := l.closeLastSession(ctx); err != nil {
+		l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.session.sessionID)
+	}
+	since := metav1.NewTime(l.clock.Now())
+	stopped := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped, Reason: reasonStopped, Message: "asked to stop", Since: &since}
+	if err := l.cluster.WriteStatus(ctx, stopped); err != nil {
+		l.log.Error(err, "The state could not be written", "state", stopped.State)
+	}
+	l.log.Info("Stopped")
+}
+
 // inHand reports whether there is work that needs the session: a poll or an acquisition whose answer may still come, or a message that
 // would come again.
 func (l *loop) inHand() bool {
@@ -199,6 +227,15 @@ func (l *loop) inHand() bool {
 
 // takesJobs reports whether the set may run any jobs.
 func (l *loop) takesJobs() bool { return l.scaler.MaxRunners > 0 }
+
+// capacity returns how many jobs GitHub may assign to the set, running ones included: what the manager says, but always one more than
+// run, because GitHub was seen never to offer again what was queued while a session announced 0. Assigned jobs that wait don't count, or
+// a set that can't run jobs would draw the whole queue. maxRunners comes last: more jobs would be promised than runners are allowed.
+func (l *loop) capacity() int {
+	most := l.scaler.MaxRunners
+	least := min(max(0, l.scaler.Statistics.TotalRunningJobs), most) + 1
+	return min(max(ptr.Deref(l.setCapacity, most), least), most)
+}
 
 // observe evaluates statistics; nil stands for the last ones.
 func (l *loop) observe(statistics *actions.Statistics, now time.Time) {

@@ -77,15 +77,17 @@ func (l *loop) deleteMessages(now time.Time) {
 	if session == nil {
 		return
 	}
-	allowedAt := l.messages.DeletionsAllowedAt
+	p, allowedAt := &l.publication, l.messages.DeletionsAllowedAt
 	for _, m := range l.messages.Unacked {
+		// Either the count that goes with the message was published, or the one published last is wanted.
+		published := !p.lastAt.IsZero() && (p.last.PatchID >= m.PatchID || p.last.Replicas == l.scaler.Desired.Replicas)
 		switch {
 		case m.ReportedAt.IsZero(), m.UnderWay, l.offers.Acquires(m.Message):
 			continue
 		case allowedAt.After(now) && l.messages.Expired(m, now):
 			l.giveUpDeletion(m, errDeletionsPaused)
 			continue
-		case !l.publication.shows(m.PatchID, l.scaler.Desired) && l.mustWait(m.ReportedAt.Add(queue.DeletionTimeout), now),
+		case !published && l.mustWait(m.ReportedAt.Add(queue.DeletionTimeout), now),
 			l.mustWait(latest(m.NotBefore, allowedAt), now):
 			continue
 		}
@@ -109,7 +111,7 @@ func (l *loop) deleted(inSession bool, m *queue.Message, err error) {
 	now := l.clock.Now()
 	if inSession {
 		l.messages.DeletionsAllowedAt = latest(l.messages.DeletionsAllowedAt, now.Add(failure.AskedPause(err, now)))
-		if _ = m.Fail(err, now); m.Failure.Reason == failure.SessionLost {
+		if _ = m.Fail(err, now); m.Failure.Reason == failure.ReasonSessionLost {
 			l.sessionLost(now)
 		}
 	} else {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/errand"
@@ -43,6 +41,10 @@ type polls struct {
 	firstUselessAt time.Time
 	// doubted is set from the replacement of a session because of useless answers until the next good poll.
 	doubted bool
+	// emptySince is when the first empty poll in a row began, zero if the last poll failed or brought a message.
+	emptySince time.Time
+	// quiet is set if empty polls have lasted long enough to show that the last statistics still hold.
+	quiet bool
 	// losses counts the sessions lost since the last good poll.
 	losses int
 }
@@ -53,6 +55,9 @@ func (p *polls) cancel() {
 	}
 }
 
+// notQuiet notes that a poll has failed or brought a message, or that a new session has begun.
+func (p *polls) notQuiet() { p.emptySince, p.quiet = time.Time{}, false }
+
 // noteUseless notes when useless polls began, or that they have ended.
 func (p *polls) noteUseless(useless bool, now time.Time) {
 	switch {
@@ -61,15 +66,6 @@ func (p *polls) noteUseless(useless bool, now time.Time) {
 	case p.firstUselessAt.IsZero():
 		p.firstUselessAt = now
 	}
-}
-
-// capacity returns how many jobs GitHub may assign to the set, running ones included: what the manager says, but always one more than
-// run, because GitHub was seen never to offer again what was queued while a session announced 0. Assigned jobs that wait don't count, or
-// a set that can't run jobs would draw the whole queue. maxRunners comes last: more jobs would be promised than runners are allowed.
-func (l *loop) capacity() int {
-	most := l.scaler.MaxRunners
-	least := min(max(0, l.scaler.Statistics.TotalRunningJobs), most) + 1
-	return min(max(ptr.Deref(l.setCapacity, most), least), most)
 }
 
 // poll starts the next poll if one may go out.
@@ -110,7 +106,7 @@ func (l *loop) polled(session github.Session, message *actions.Message, err erro
 	switch {
 	case unreadable:
 		l.log.Error(err, "Malformed message, using what could be read and deleting it", "messageID", malformed.MessageID)
-		l.metrics.Dropped(failure.MalformedMessage)
+		l.metrics.Dropped(failure.ReasonMalformedMessage)
 		message = malformed.Message
 		l.offers.SearchAgain() // the unreadable part may be offers
 	case failure.EndedWhileHeld(err, now.Sub(begun)):
@@ -126,10 +122,13 @@ func (l *loop) polled(session github.Session, message *actions.Message, err erro
 		p.NotBefore = begun.Add(queue.GatherInterval)
 		p.unreadable.Succeed()
 		l.refreshing.dueAt = now
-		l.refreshing.emptyPoll(begun, now)
+		if p.emptySince.IsZero() {
+			p.emptySince = begun
+		}
+		p.quiet = now.Sub(p.emptySince) >= publishInterval // if the service does not hold polls, several add up
 		return
 	}
-	l.refreshing.otherPoll()
+	p.notQuiet()
 	p.gathering.Received(message, now.Sub(begun) < queue.GatherInterval)
 	l.take(message, now)
 	switch {
@@ -163,7 +162,7 @@ func (l *loop) pollUnanswered(err error, now time.Time) {
 	p.unanswered, p.unreached = true, false
 	p.NotBefore, p.firstUselessAt = now, time.Time{}
 	l.refreshing.dueAt = now
-	l.refreshing.otherPoll()
+	p.notQuiet()
 	l.log.Info("Poll ended without an answer while it was held, polling again", "reason", p.Failure.Reason, "cause", p.Failure.Message)
 }
 
@@ -175,7 +174,7 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	if p.unreached = failure.Unreached(err); !p.unreached { // otherwise the next read of the statistics decides
 		p.noteUseless(failure.Useless(err), now)
 	}
-	l.refreshing.otherPoll()
+	p.notQuiet()
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.NotBefore)
 	if failure.IsRefusal(reason) {
 		l.readConfig()        // there may be new credentials already
@@ -183,11 +182,11 @@ func (l *loop) pollFailed(err error, now time.Time) {
 		return
 	}
 	switch reason {
-	case failure.SessionLost:
+	case failure.ReasonSessionLost:
 		l.sessionLost(now)
 	case v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonSessionConflict, v1alpha1.ReasonRefusedByGitHub:
 		l.replaceSession(now) // how a service answers after it has ended a session is not documented, and a new session costs little
-	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, failure.MalformedMessage:
+	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, failure.ReasonMalformedMessage:
 		l.refreshing.dueAt = now // shows whether anything can be reached; the count must follow demand while the queue is away
 		if !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter {
 			p.doubted = true

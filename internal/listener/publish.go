@@ -12,15 +12,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/errand"
 )
 
-const (
-	// publishInterval is how long a new patchID waits if nothing else has changed: otherwise a busy set would be written with
-	// every message. It is also the maximum age of statistics whose patchID is published, because the EphemeralRunnerSet assumes
-	// that a patchID seen 3 s after the end of a runner counts that end.
-	publishInterval = 3 * time.Second
-	// maxHold is longer than the outage of an API server during an upgrade. If only the set can't be written, ends of jobs are
-	// reported after it.
-	maxHold = 5 * time.Minute
-)
+// maxHold is longer than the outage of an API server during an upgrade. If only the set can't be written, ends of jobs are
+// reported after it.
+const maxHold = 5 * time.Minute
 
 // publicationState is the last Publication written into the EphemeralRunnerSet, and the state of writing the next.
 type publicationState struct {
@@ -46,12 +40,6 @@ func (p *publicationState) due(want cluster.Publication) (time.Time, bool) {
 	return latest(p.lastAt.Add(publishInterval), p.NotBefore), true
 }
 
-// shows reports whether the API server has the count that goes with patchID: either it was published, or the count that was
-// published last is wanted.
-func (p *publicationState) shows(patchID int, wanted cluster.Desired) bool {
-	return !p.lastAt.IsZero() && (p.last.PatchID >= patchID || p.last.Replicas == wanted.Replicas)
-}
-
 // publish starts to write the desired count if it is due. If the statistics have become old during failures, they are read
 // again first, unless GitHub can't be reached either: then the last known count is better than none.
 func (l *loop) publish(now time.Time) {
@@ -67,7 +55,11 @@ func (l *loop) publish(now time.Time) {
 	if !ok || l.mustWait(at, now) {
 		return
 	}
-	if p.Failure != nil && l.renewOldStatistics(now) {
+	readable := l.session.current != nil && l.refreshing.Failure == nil && !l.stopping
+	if p.Failure != nil && readable && now.Sub(l.scaler.StatisticsAt) > publishInterval {
+		if !l.refreshing.UnderWay {
+			l.refreshing.dueAt = now
+		}
 		return
 	}
 	p.Begin()
@@ -112,4 +104,16 @@ func (l *loop) published(wrote cluster.Publication, epoch int, runnerSet *cluste
 		l.refreshing.dueAt = now
 	}
 	p.uid = cmp.Or(runnerSet.UID, p.uid)
+}
+
+// statusSeen notes the status that was read from the set, unless a write may be newer than the epoch in which the read began. A set
+// that was recreated has no status yet.
+func (l *loop) statusSeen(status *v1alpha1.ListenerStatus, epoch int) {
+	switch {
+	case l.status.UnderWay || epoch != l.status.epoch: // the write may be newer
+	case status == nil:
+		l.status.lastWritten = v1alpha1.ListenerStatus{}
+	default:
+		l.status.lastWritten = *status
+	}
 }

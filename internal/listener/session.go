@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// gitHubTimeout ends a call to GitHub and what surrounds it. The client's own timeout of 30 s comes first.
-	gitHubTimeout = actions.CallTimeout + 5*time.Second
 	// openTimeout covers closing the last session, creating the next one, and renewing credentials on the way.
 	openTimeout = 3 * gitHubTimeout
 	// renewClientAfter is how long a client that GitHub keeps refusing is used before it is replaced. A new client
@@ -113,7 +111,7 @@ func (l *loop) opened(client github.Client, session github.Session, err error) {
 	s.Succeed()
 	l.messages.NewSession()
 	l.polls.NotBefore, l.polls.firstUselessAt = now, time.Time{}
-	l.refreshing.otherPoll()
+	l.polls.notQuiet()
 	if !l.polls.doubted { // otherwise only a good poll proves that messages can be received
 		l.health.Polled(now)
 		l.metrics.Polled(now)

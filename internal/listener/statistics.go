@@ -12,14 +12,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
-const (
-	// refreshAfter is how long after the last message the statistics are read again: the last changes may have come without
-	// a message.
-	refreshAfter = 10 * time.Second
-	// settlingGrace is how long the statistics of a set without a session are read often after they have changed: the next end of a
-	// job is likely to be near, and the ended runner is kept until a later patchID.
-	settlingGrace = time.Minute
-)
+// settlingGrace is how long the statistics of a set without a session are read often after they have changed: the next end of a
+// job is likely to be near, and the ended runner is kept until a later patchID.
+const settlingGrace = time.Minute
 
 // errNoStatistics means that the service has never said how many jobs there are.
 var errNoStatistics = errors.New("GitHub sent no statistics of the scale set")
@@ -29,38 +24,10 @@ type refreshState struct {
 	errand.Errand
 	// dueAt is when to read them, zero for not at all.
 	dueAt time.Time
-	// emptySince is when the first empty poll in a row began, zero if the last poll failed or brought a message.
-	emptySince time.Time
-	// quiet is set if empty polls have lasted long enough to show that the last statistics still hold.
-	quiet bool
 	// lastAt is when the last read began.
 	lastAt time.Time
 	// changedAt is when a read last brought new statistics while the set had no session, or when it lost the session.
 	changedAt time.Time
-}
-
-// emptyPoll notes that a poll that began at begun has brought nothing. If the service does not hold polls, several add up.
-func (r *refreshState) emptyPoll(begun, now time.Time) {
-	if r.emptySince.IsZero() {
-		r.emptySince = begun
-	}
-	r.quiet = now.Sub(r.emptySince) >= publishInterval
-}
-
-// otherPoll notes that a poll has failed or brought a message, or that a new session has begun.
-func (r *refreshState) otherPoll() { r.emptySince, r.quiet = time.Time{}, false }
-
-// renewOldStatistics reports whether a publication must wait for newer statistics, and if so makes a read due. It need not wait
-// while they can't be read.
-func (l *loop) renewOldStatistics(now time.Time) bool {
-	readable := l.session.current != nil && l.refreshing.Failure == nil && !l.stopping
-	if !readable || now.Sub(l.scaler.StatisticsAt) <= publishInterval {
-		return false
-	}
-	if !l.refreshing.UnderWay {
-		l.refreshing.dueAt = now
-	}
-	return true
 }
 
 // refresh starts to read the statistics if that is due, at most once per publishInterval, however short polls are. While no
@@ -113,7 +80,7 @@ func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID in
 	l.judgePolls(err, now)
 	if failure.LacksRead(err) && (l.scaler.Known() || !l.takesJobs()) {
 		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
-		unchanged, scaleSet, err = r.quiet, &actions.RunnerScaleSet{}, nil
+		unchanged, scaleSet, err = l.polls.quiet, &actions.RunnerScaleSet{}, nil
 	}
 	switch {
 	case err != nil || scaleSet.Statistics != nil || !l.takesJobs():

@@ -122,15 +122,3 @@ func (l *loop) statusWritten(status v1alpha1.ListenerStatus, err error) {
 	l.log.Info("Listener state changed", "state", status.State, "reason", status.Reason, "message", status.Message,
 		"strayRegistrations", status.StrayRegistrations)
 }
-
-// statusSeen notes the status that was read from the set, unless a write may be newer than the epoch in which the read began. A set
-// that was recreated has no status yet.
-func (l *loop) statusSeen(status *v1alpha1.ListenerStatus, epoch int) {
-	switch {
-	case l.status.UnderWay || epoch != l.status.epoch: // the write may be newer
-	case status == nil:
-		l.status.lastWritten = v1alpha1.ListenerStatus{}
-	default:
-		l.status.lastWritten = *status
-	}
-}

@@ -17,8 +17,8 @@ import (
 
 // Reasons in status.listener on which no other component acts. The manager copies them to the AutoscalingRunnerSet's conditions.
 const (
-	SessionLost      = "SessionLost"
-	MalformedMessage = "MalformedMessage"
+	ReasonSessionLost      = "SessionLost"
+	ReasonMalformedMessage = "MalformedMessage"
 )
 
 // ErrUnusable marks a configuration that is well-formed but can't work.
@@ -113,7 +113,7 @@ func Explain(err error) (reason string, explained error) {
 		return v1alpha1.ReasonSessionConflict, fmt.Errorf("%w; the listener asks again at least every 15 s; "+
 			"if no second installation uses this scale set, GitHub ends the session of a killed listener within 2 min", err)
 	case errors.Is(err, actions.ErrSessionNotFound):
-		return SessionLost, fmt.Errorf("%w; a new one is opened", err)
+		return ReasonSessionLost, fmt.Errorf("%w; a new one is opened", err)
 	case errors.Is(err, actions.ErrScaleSetNotFound):
 		return v1alpha1.ReasonScaleSetNotFound, fmt.Errorf("%w; the manager creates it again", err)
 	case errors.Is(err, actions.ErrInvalidCredentials):
@@ -125,7 +125,7 @@ func Explain(err error) (reason string, explained error) {
 	case refused:
 		return string(refusal.Class), err
 	case malformed:
-		return MalformedMessage, fmt.Errorf("%w; it has no ID and can't be deleted, so the listener keeps polling for it; "+
+		return ReasonMalformedMessage, fmt.Errorf("%w; it has no ID and can't be deleted, so the listener keeps polling for it; "+
 			"check the proxy or gateway on the way, and contact GitHub's support if it persists", err)
 	case actions.IsRejected(err) && !Unreached(err):
 		return v1alpha1.ReasonRefusedByGitHub, fmt.Errorf("%w; the listener keeps trying; "+

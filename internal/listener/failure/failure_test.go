@@ -23,13 +23,13 @@ func TestReasons(t *testing.T) {
 		after  time.Duration
 	}{
 		"conflict":           {actions.ErrSessionConflict, v1alpha1.ReasonSessionConflict, conflictGrace},
-		"session gone":       {actions.ErrSessionNotFound, SessionLost, Grace},
+		"session gone":       {actions.ErrSessionNotFound, ReasonSessionLost, Grace},
 		"scale set gone":     {actions.ErrScaleSetNotFound, v1alpha1.ReasonScaleSetNotFound, 0},
 		"credential refused": {actions.ErrUnauthorized, v1alpha1.ReasonUnauthorized, 0},
 		"credential useless": {actions.ErrInvalidCredentials, v1alpha1.ReasonCredentialsInvalid, 0},
 		"no certificate":     {ErrUnusable, v1alpha1.ReasonInvalidConfiguration, 0},
 		"rate limit":         {&actions.RateLimitedError{Err: actions.ErrUnauthorized}, v1alpha1.ReasonRateLimited, 0},
-		"message":            {&actions.MalformedMessageError{Err: errBroken}, MalformedMessage, Grace},
+		"message":            {&actions.MalformedMessageError{Err: errBroken}, ReasonMalformedMessage, Grace},
 		"time is up":         {&actions.TimeoutError{}, v1alpha1.ReasonTimeout, Grace},
 		"maintenance":        {&actions.Error{StatusCode: 503, RetryAt: noon.Add(time.Minute)}, v1alpha1.ReasonGitHubUnavailable, 0},
 		"short maintenance":  {&actions.Error{StatusCode: 503, RetryAt: noon.Add(time.Second)}, v1alpha1.ReasonGitHubUnavailable, Grace},
@@ -66,7 +66,7 @@ func TestFailuresNameTheNextStep(t *testing.T) {
 		reason, next string
 	}{
 		"a message without an id": {
-			&actions.MalformedMessageError{Message: &actions.Message{}, Err: errBroken}, MalformedMessage,
+			&actions.MalformedMessageError{Message: &actions.Message{}, Err: errBroken}, ReasonMalformedMessage,
 			"check the proxy or gateway on the way",
 		},
 		"a web page": {page, v1alpha1.ReasonGitHubUnavailable, "check proxy"},

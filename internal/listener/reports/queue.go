@@ -123,8 +123,12 @@ func pop(list *[]*pendingReport) *pendingReport {
 	return first
 }
 
-// suspend takes a report whose attempt failed out of writing, until enqueue. What came in the meantime goes with its next attempt.
-func (q *reportQueue) suspend(p *pendingReport, now time.Time) {
+// failed takes a report whose attempt failed with err out of writing. It returns why the report can never be written, for done, or else
+// the pause until enqueue. What came in the meantime goes with the next attempt. acceptedAt is when the API server last accepted a write.
+func (q *reportQueue) failed(p *pendingReport, err error, acceptedAt, now time.Time) (pause time.Duration, refused string) {
+	if refused = p.refusal(err, acceptedAt, now); refused != "" {
+		return 0, refused
+	}
 	q.release(p)
 	p.pausing = true
 	p.Pause(now)
@@ -133,6 +137,7 @@ func (q *reportQueue) suspend(p *pendingReport, now time.Time) {
 		p.waiting = append(p.waiting, newer.waiting...)
 		p.next = nil
 	}
+	return p.NotBefore.Sub(now), ""
 }
 
 // done removes a report that is written or given up, and queues what arrived in the meantime about the same runner.

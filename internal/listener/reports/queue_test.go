@@ -91,7 +91,7 @@ func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
 	q.add(report("a", "", 1), all[0], time.Time{})
 	first := q.next(time.Time{})
 	q.add(report("a", "", 2), all[1], time.Time{})
-	q.suspend(first, time.Time{})
+	q.failed(first, errBroken, time.Time{}, time.Time{})
 	q.add(report("a", "failed", 3), all[2], time.Time{})
 	if early := q.next(time.Time{}); early != nil {
 		t.Fatalf("%+v is written in its pause", early.Report)
@@ -175,7 +175,7 @@ func (s *randomReports) settle() {
 		s.q.enqueue(s.take(&s.paused), time.Time{})
 	case len(s.writing) > 0 && pick == 1:
 		p := s.take(&s.writing)
-		s.q.suspend(p, time.Time{})
+		s.q.failed(p, errBroken, time.Time{}, time.Time{})
 		s.paused = append(s.paused, p)
 	case len(s.writing) > 0:
 		p := s.take(&s.writing)
@@ -241,7 +241,7 @@ func TestANewReportHasTimeOfItsOwn(t *testing.T) {
 	q, all, now := newReportQueue(), waiters(2), time.Unix(1, 0)
 	q.add(report("a", "", 1), all[0], time.Time{})
 	p := q.next(now)
-	q.suspend(p, now)
+	q.failed(p, errBroken, time.Time{}, now)
 	q.add(report("a", "failed", 2), all[1], time.Time{})
 	q.enqueue(p, now.Add(time.Hour))
 	q.next(now.Add(2 * time.Hour))

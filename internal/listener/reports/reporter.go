@@ -132,12 +132,9 @@ func (r *Reporter) write(ctx context.Context, p *pendingReport) {
 // failed returns the pause before the next attempt, or why there is none.
 func (r *Reporter) failed(ctx context.Context, p *pendingReport, err error) (pause time.Duration, refused string) {
 	r.change(ctx, func(now time.Time) {
-		if refused = p.refusal(err, r.answeredAt, now); refused != "" {
+		if pause, refused = r.queue.failed(p, err, r.answeredAt, now); refused != "" {
 			r.noteUnknown(&p.Report, refused)
-			return
 		}
-		r.queue.suspend(p, now)
-		pause = p.NotBefore.Sub(now)
 	})
 	return pause, refused
 }
