@@ -40,7 +40,7 @@ func (l *loop) foundOffers(open []actions.JobAvailable, asked []int64, err error
 			l.log.Info("Offers were withdrawn or taken by others", "jobs", withdrawn, "open", len(o.Waiting))
 		}
 	case failure.LacksSearch(err):
-		o.Lacking()
+		o.NoteLacking()
 		l.log.V(1).Info("The service does not list open offers", "cause", err.Error())
 	default:
 		o.SearchAgain()
@@ -65,7 +65,14 @@ func (l *loop) acquireJobs(now time.Time) {
 	if l.polls.Failure == nil { // otherwise there may be messages about the jobs that can't be received
 		l.mustWait(l.scaler.ExpireAcquisitions(now), now)
 	}
-	requestIDs := o.Request(l.scaler.Room(l.capacity()))
+	capacity := l.capacity()
+	room := l.scaler.Room(capacity)
+	if o.Search.Lacking && capacity == l.scaler.MaxRunners {
+		// An offer that waits here would be lost with this process, so all are acquired, and maxRunners limits only the runners. But not
+		// while the set can't run maxRunners: others may run the jobs now.
+		room = len(o.Waiting)
+	}
+	requestIDs := o.Request(room)
 	if len(requestIDs) == 0 {
 		return
 	}

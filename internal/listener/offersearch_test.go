@@ -156,22 +156,36 @@ func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
 	})
 }
 
-// A service that does not list its offers may make each of them once: those that there is no room for wait.
-func TestOffersWaitForRoomWhereNobodyKnowsWhichStand(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		searches := 0
-		s.github.onSearch = func() error {
-			searches++
-			return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
-		}
-		s.file.MaxRunners = 2
-		s.offer(1, 5, 1, 2, 3, 4, 5)
-		s.send(message(1000, 2, "assign 1", "assign 2"))
-		s.pass(time.Hour)
-		s.send(message(1001, 1, "complete 1 a"))
-		s.pass(time.Second)
-		if s.github.noted("acquire [1 2]") != 1 || s.github.noted("acquire [3]") != 1 || searches != 1 {
-			t.Errorf("calls of GitHub: %v, asked %d times which stand; want each offer acquired as there is room", s.github.calls, searches)
-		}
-	})
+// If a service does not list open offers, each offer is requested at once: one that waits would be lost with the process. Offers to
+// a set that can't run its jobs are left to others.
+func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
+	one := 1
+	for name, test := range map[string]struct {
+		maxRunners        int
+		capacity          *int
+		acquire           string
+		replicas, waiting int
+	}{
+		"more than maxRunners": {2, nil, "acquire [1 2 3 4 5]", 2, 0},
+		"degraded":             {3, &one, "acquire [1]", 1, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				searches := 0
+				s.github.onSearch = func() error {
+					searches++
+					return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
+				}
+				s.file.MaxRunners, s.cluster.Set.Capacity = test.maxRunners, test.capacity
+				s.offer(1, 5, 1, 2, 3, 4, 5)
+				if s.github.noted(test.acquire) != 1 {
+					t.Errorf("calls of GitHub: %v, want %s", s.github.calls, test.acquire)
+				}
+				if got := s.cluster.Last().Replicas; got != test.replicas || len(s.offers.Waiting) != test.waiting || searches != 1 {
+					t.Errorf("replicas = %d, %d offers wait, asked %d times which stand; want %d, %d, once",
+						got, len(s.offers.Waiting), searches, test.replicas, test.waiting)
+				}
+			})
+		})
+	}
 }

@@ -36,9 +36,8 @@ type Search struct {
 	errand.Errand
 	// Due is set if there is a reason to ask.
 	Due bool
-	// lacking is set if the service does not have the call, so that it is not asked again in this session. Such a service assigns jobs by
-	// itself or repeats its offers.
-	lacking bool
+	// Lacking is set if the service does not have the call, so that it is not asked again in this session.
+	Lacking bool
 	// lastAt is when the last search began.
 	lastAt time.Time
 }
@@ -112,7 +111,7 @@ func (o *Offers) Acquires(message *actions.Message) bool {
 }
 
 // SearchAgain makes a search due, unless the service does not list open offers.
-func (o *Offers) SearchAgain() { o.Search.Due = !o.Search.lacking }
+func (o *Offers) SearchAgain() { o.Search.Due = !o.Search.Lacking }
 
 // Counted compares the known offers with how many open ones GitHub counts. If those are more, a search is due: an offer that GitHub left
 // out of an answer may be open again, and GitHub need not repeat it.
@@ -153,8 +152,8 @@ func (o *Offers) Found(open []actions.JobAvailable, asked []int64, ours func(req
 	return before - len(o.Waiting)
 }
 
-// Lacking notes that the service does not list open offers: every waiting offer may be open.
-func (o *Offers) Lacking() {
+// NoteLacking notes that the service does not list open offers: every waiting offer may be open.
+func (o *Offers) NoteLacking() {
 	o.Search.Succeed()
-	o.Search.lacking, o.Search.Due = true, false
+	o.Search.Lacking, o.Search.Due = true, false
 }

@@ -105,7 +105,7 @@ func TestWhenASearchIsDue(t *testing.T) {
 			t.Errorf("%s: due is %t, want %t", name, o.Search.Due, test.want)
 		}
 	}
-	o.Lacking()
+	o.NoteLacking()
 	o.SearchAgain()
 	if o.Counted(5, now.Add(time.Hour)); o.Search.Due {
 		t.Error("one is due although the service lacks the call")
