@@ -16,10 +16,6 @@ func pollFailure(cause error) error {
 	return &actions.NetworkError{Endpoint: actions.EndpointGetMessage, Err: cause}
 }
 
-func pollAnswer(status int) error {
-	return &actions.Error{Endpoint: actions.EndpointGetMessage, StatusCode: status}
-}
-
 // cutPolls makes something on the way end every poll after half a minute.
 func (s *scenario) cutPolls() {
 	s.github.heldUntil, s.github.endOfHold = 30*time.Second, pollFailure(io.EOF)
