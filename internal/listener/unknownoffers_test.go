@@ -93,7 +93,7 @@ func TestTheCountFollowsDemandWhileTheQueueIsAway(t *testing.T) {
 				s.github.mu.Lock()
 				s.github.statistics = statistics(3)
 				s.github.mu.Unlock()
-				s.pass(longestPause + publishInterval)
+				s.pass(2*longestPause + publishInterval) // the next poll's failure may cost the session, and the next one comes with figures
 				if got := s.cluster.Last().Replicas; got != 3 {
 					t.Errorf("replicas = %d, want the three jobs that the service counts", got)
 				}
