@@ -25,8 +25,6 @@ var wanted = limits{files: 10, arrows: 2.5}
 var exceptions = map[string]limits{
 	"internal/fakegithub":        {files: 23, arrows: 4.7, fragments: 18},
 	"internal/fakegithub/state":  {files: 15, arrows: 5.4, fragments: 6},
-	"internal/listener":          {files: 25, arrows: 5.8, fragments: 22},
-	"internal/listener/metrics":  {fragments: 6},
 	"internal/testkube":          {fragments: 3},
 	"internal/testkube/fakenode": {files: 14, arrows: 3.5, fragments: 5},
 	"internal/testkube/process":  {fragments: 3},

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/listener"
+	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -30,16 +30,16 @@ func TestOnARealAPIServer(t *testing.T) {
 		check(t, kube.Client().Create(t.Context(), object))
 	}
 	awaitRights(t, kube.Client(), namespace)
-	cluster, err := listener.NewCluster(kube.ConfigFor(t, testkube.User("listener")), namespace, "set")
+	kubernetes, err := cluster.New(kube.ConfigFor(t, testkube.User("listener")), namespace, "set")
 	check(t, err)
 
-	read, err := cluster.RunnerSet(t.Context())
+	read, err := kubernetes.RunnerSet(t.Context())
 	check(t, err)
 	if read.PatchID != 4 {
 		t.Errorf("read %+v", read)
 	}
-	want := listener.Publication{Desired: listener.Desired{Replicas: 0, PatchID: 5, AssignedJobs: 0}, SessionID: "abc"}
-	answer, err := cluster.Publish(t.Context(), want)
+	want := cluster.Publication{Desired: cluster.Desired{Replicas: 0, PatchID: 5, AssignedJobs: 0}, SessionID: "abc"}
+	answer, err := kubernetes.Publish(t.Context(), want)
 	check(t, err)
 	if diff := cmp.Diff(want, answer.Publication); diff != "" {
 		t.Errorf("published (-want +got):\n%s", diff)
@@ -48,7 +48,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	since := metav1.NewTime(time.Now().Truncate(time.Second))
 	for _, message := range []string{"GitHub is away", ""} {
 		status := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Message: message, Since: &since}
-		check(t, cluster.WriteStatus(t.Context(), status))
+		check(t, kubernetes.WriteStatus(t.Context(), status))
 		check(t, kube.Client().Get(t.Context(), client.ObjectKeyFromObject(set), set))
 		if diff := cmp.Diff(&status, set.Status.Listener); diff != "" {
 			t.Errorf("status.listener (-want +got):\n%s", diff)
@@ -58,12 +58,12 @@ func TestOnARealAPIServer(t *testing.T) {
 	job := v1alpha1.EphemeralRunnerStatus{JobID: "7", JobResult: "succeeded", JobPatchID: 5, FinishedAt: &since, WorkflowRunID: 100000000000}
 	reported := job
 	reported.ObservedGeneration = runner.Status.ObservedGeneration // the manager's, unchanged
-	check(t, cluster.ReportJob(t.Context(), "runner-a", job))
+	check(t, kubernetes.ReportJob(t.Context(), "runner-a", job))
 	check(t, kube.Client().Get(t.Context(), client.ObjectKeyFromObject(runner), runner))
 	if diff := cmp.Diff(reported, runner.Status); diff != "" {
 		t.Errorf("status of the runner (-want +got):\n%s", diff)
 	}
-	if err := cluster.ReportJob(t.Context(), "absent", job); !apierrors.IsNotFound(err) {
+	if err := kubernetes.ReportJob(t.Context(), "absent", job); !apierrors.IsNotFound(err) {
 		t.Errorf("report to a runner that is not there: %v", err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/queue"
+	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
 const closed = "Closed/MaxRunnersZero"
@@ -36,13 +38,13 @@ func (s *scenario) wantClosed(session string) {
 	if got := s.github.noted("close 1 " + session); got != 1 {
 		s.t.Errorf("%s was closed %d times, want once: %v", session, got, s.github.calls)
 	}
-	if got := s.cluster.state(); got != closed {
+	if got := s.cluster.State(); got != closed {
 		s.t.Errorf("state %q, want %q", got, closed)
 	}
-	if err := s.health.ready(); err != nil {
+	if err := s.health.Ready(); err != nil {
 		s.t.Errorf("not ready: %v; want it ready, because no session is wanted", err)
 	}
-	if got := s.cluster.last(); got.SessionID != "" || got.Replicas != 0 {
+	if got := s.cluster.Last(); got.SessionID != "" || got.Replicas != 0 {
 		s.t.Errorf("published %+v, want no session and no runners", got)
 	}
 	s.wantNoZero()
@@ -53,7 +55,7 @@ func TestMaximumZeroClosesTheSessionAndARaiseOpensIt(t *testing.T) {
 		s.github.statistics = statistics(3)
 		s.start()
 		s.setMaximum(0)
-		s.pass(gatherPeriod)
+		s.pass(queue.GatherInterval)
 		s.wantClosed("session-1")
 		polls := len(s.github.pollTimes())
 		s.pass(10 * time.Minute)
@@ -62,19 +64,19 @@ func TestMaximumZeroClosesTheSessionAndARaiseOpensIt(t *testing.T) {
 			t.Errorf("%d polls without a session", got-polls)
 		}
 		s.setMaximum(4)
-		if got := s.cluster.state(); got != "Listening/Listening" {
+		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state %q after the raise, want it to listen", got)
 		}
-		if got := s.github.lastPollAt(); got.capacity != 4 || got.at != at(10*time.Minute+gatherPeriod) {
+		if got := s.github.lastPollAt(); got.capacity != 4 || got.at != at(10*time.Minute+queue.GatherInterval) {
 			t.Errorf("last poll %+v, want one with the new maximum at once", got)
 		}
-		if got := s.cluster.last(); got.SessionID != "session-2" || got.Replicas != 3 {
+		if got := s.cluster.Last(); got.SessionID != "session-2" || got.Replicas != 3 {
 			t.Errorf("published %+v, want the new session, and runners for the three jobs", got)
 		}
 		if got := s.github.noted("close 1 session-1"); got != 1 {
 			t.Errorf("the session was closed %d times, want once", got)
 		}
-		if states := s.cluster.states; len(states) != 4 { // Starting, Listening, Closed, Listening
+		if states := s.cluster.States; len(states) != 4 { // Starting, Listening, Closed, Listening
 			t.Errorf("%d states written, want none between closed and listening: %+v", len(states), states)
 		}
 	})
@@ -88,19 +90,19 @@ func TestASessionLeftBehindIsClosed(t *testing.T) {
 	}{"by a killed process": {"older", 1}, "by nobody": {"", 0}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
-				s.file.MaxRunners, s.cluster.set.SessionID = 0, test.left
-				s.cluster.set.Replicas = 5
+				s.file.MaxRunners, s.cluster.Set.SessionID = 0, test.left
+				s.cluster.Set.Replicas = 5
 				s.github.statistics = statistics(2)
 				s.start()
-				s.pass(gatherPeriod)
+				s.pass(queue.GatherInterval)
 				if got := s.github.noted("close 1 older"); got != test.want || s.github.noted("open 1") != 0 {
 					t.Errorf("calls %v, want the session of the last process closed and none opened", s.github.calls)
 				}
-				if got := s.cluster.last(); got.Replicas != 0 || got.AssignedJobs != 2 || got.SessionID != "" {
+				if got := s.cluster.Last(); got.Replicas != 0 || got.AssignedJobs != 2 || got.SessionID != "" {
 					t.Errorf("published %+v, want no runners, the two jobs that wait, and no session", got)
 				}
-				if s.cluster.state() != closed || s.health.ready() != nil || s.health.alive() != nil {
-					t.Errorf("state %q, ready: %v, alive: %v", s.cluster.state(), s.health.ready(), s.health.alive())
+				if s.cluster.State() != closed || s.health.Ready() != nil || s.health.Alive() != nil {
+					t.Errorf("state %q, ready: %v, alive: %v", s.cluster.State(), s.health.Ready(), s.health.Alive())
 				}
 			})
 		})
@@ -113,19 +115,19 @@ func TestAFailureBeforeIsForgotten(t *testing.T) {
 		s.start()
 		s.github.onPoll = func() error { return errBroken }
 		s.pass(2 * time.Minute)
-		if got := s.cluster.state(); got == closed || got == "Listening/Listening" {
+		if got := s.cluster.State(); got == closed || got == "Listening/Listening" {
 			t.Fatalf("state %q although polls fail", got)
 		}
 		s.setMaximum(0)
-		s.pass(closeWithin)
-		if got := s.cluster.state(); got != closed || s.cluster.last().SessionID != "" {
-			t.Errorf("state %q, published %+v; want the session closed", got, s.cluster.last())
+		s.pass(closeTimeout)
+		if got := s.cluster.State(); got != closed || s.cluster.Last().SessionID != "" {
+			t.Errorf("state %q, published %+v; want the session closed", got, s.cluster.Last())
 		}
 		s.github.onPoll = nil
-		written := len(s.cluster.states)
+		written := len(s.cluster.States)
 		s.setMaximum(3)
 		s.pass(time.Second)
-		if got := s.cluster.states[written:]; len(got) != 1 || got[0].State != "Listening" {
+		if got := s.cluster.States[written:]; len(got) != 1 || got[0].State != "Listening" {
 			t.Errorf("states %+v, want it to listen", got)
 		}
 	})
@@ -139,7 +141,7 @@ func TestASessionThatComesTooLateIsClosed(t *testing.T) {
 		s.start()
 		s.setMaximum(0)
 		close(release)
-		s.pass(closeWithin)
+		s.pass(closeTimeout)
 		s.wantClosed("session-1")
 		if len(s.github.pollTimes()) != 0 {
 			t.Errorf("polls %+v, want none", s.github.polls)
@@ -152,7 +154,7 @@ func TestMessagesInHandAreDeletedBeforeTheSessionIsClosed(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
 		release := make(chan struct{})
-		s.cluster.onJob = func(string) error { <-release; return nil }
+		s.cluster.OnJob = func(string) error { <-release; return nil }
 		s.send(message(1, 1, "start 1 runner"))
 		s.setMaximum(0)
 		s.pass(time.Second)
@@ -173,10 +175,10 @@ func TestAReportThatHangsHoldsTheSessionForSeconds(t *testing.T) {
 		s.start()
 		release := make(chan struct{})
 		defer close(release)
-		s.cluster.onJob = func(string) error { <-release; return nil }
+		s.cluster.OnJob = func(string) error { <-release; return nil }
 		s.send(message(1, 1, "start 1 runner"))
 		s.setMaximum(0)
-		s.pass(closeWithin)
+		s.pass(closeTimeout)
 		s.wantClosed("session-1")
 	})
 }
@@ -189,17 +191,17 @@ func TestClosingIsRetriedUntilGitHubHasEndedTheSessionItself(t *testing.T) {
 		s.pass(time.Minute)
 		attempts := s.github.noted("close 1 session-1")
 		// Pauses double from 0.5 s to 15 s, and chance halves them at most: 8 attempts in the shortest 55 s, 12 in the longest 60 s.
-		if attempts < 8 || attempts > 12 || s.cluster.state() == closed {
-			t.Errorf("%d attempts in a minute, state %q; want some, with pauses, and no word that it is closed", attempts, s.cluster.state())
+		if attempts < 8 || attempts > 12 || s.cluster.State() == closed {
+			t.Errorf("%d attempts in a minute, state %q; want some, with pauses, and no word that it is closed", attempts, s.cluster.State())
 		}
-		if err := s.health.ready(); err != nil {
+		if err := s.health.Ready(); err != nil {
 			t.Errorf("not ready: %v", err)
 		}
 		s.pass(abandonedAfter)
 		attempts = s.github.noted("close 1 session-1")
 		s.pass(10 * time.Minute)
-		if got := s.github.noted("close 1 session-1"); got != attempts || s.cluster.state() != closed {
-			t.Errorf("%d attempts more, state %q; want none, and %q", got-attempts, s.cluster.state(), closed)
+		if got := s.github.noted("close 1 session-1"); got != attempts || s.cluster.State() != closed {
+			t.Errorf("%d attempts more, state %q; want none, and %q", got-attempts, s.cluster.State(), closed)
 		}
 	})
 }
@@ -210,7 +212,7 @@ func TestARaiseWhileTheSessionIsBeingClosedOpensAnother(t *testing.T) {
 		release := make(chan struct{})
 		s.github.onClose = func() error { <-release; return errors.New("too late") }
 		s.setMaximum(0)
-		s.pass(gatherPeriod)
+		s.pass(queue.GatherInterval)
 		s.setMaximum(5)
 		if s.github.noted("open 1") != 1 {
 			t.Error("a second session was asked for before the first was closed")
@@ -236,21 +238,21 @@ func TestEndsOfJobsAreSeenWithoutASession(t *testing.T) {
 		s.setMaximum(0)
 		s.pass(20 * time.Minute)
 		s.github.statistics = statistics(1)
-		for waited := time.Duration(0); s.cluster.last().AssignedJobs != 1; waited += time.Second {
-			if waited > pollHoldPeriod {
-				t.Fatalf("published %+v, want the one job that is left", s.cluster.last())
+		for waited := time.Duration(0); s.cluster.Last().AssignedJobs != 1; waited += time.Second {
+			if waited > serving.PollHold {
+				t.Fatalf("published %+v, want the one job that is left", s.cluster.Last())
 			}
 			s.pass(time.Second)
 		}
-		before := s.cluster.last()
+		before := s.cluster.Last()
 		s.pass(refreshAfter)
-		if got := s.cluster.last(); got.PatchID <= before.PatchID {
+		if got := s.cluster.Last(); got.PatchID <= before.PatchID {
 			t.Errorf("patchID %d for %s after the end of a job, want a later one", got.PatchID, refreshAfter)
 		}
-		s.pass(settlingTime)
+		s.pass(settlingGrace)
 		reads := s.github.noted("read")
 		s.pass(time.Hour)
-		if got := s.github.noted("read") - reads; got > int(time.Hour/pollHoldPeriod) {
+		if got := s.github.noted("read") - reads; got > int(time.Hour/serving.PollHold) {
 			t.Errorf("%d reads in an hour without a change, want no more than with a session", got)
 		}
 	})
@@ -266,12 +268,12 @@ func TestSlotsAreReleasedWithoutStatistics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				read(s.github)
-				s.file.MaxRunners, s.cluster.set.Replicas = 0, 5
+				s.file.MaxRunners, s.cluster.Set.Replicas = 0, 5
 				s.start()
-				s.pass(gatherPeriod)
-				first := s.cluster.last()
-				s.pass(settlingTime)
-				if last := s.cluster.last(); first.PatchID == 0 || first.Replicas != 0 || last.PatchID <= first.PatchID {
+				s.pass(queue.GatherInterval)
+				first := s.cluster.Last()
+				s.pass(settlingGrace)
+				if last := s.cluster.Last(); first.PatchID == 0 || first.Replicas != 0 || last.PatchID <= first.PatchID {
 					t.Errorf("published %+v and later %+v, want no runners and a later patchID", first, last)
 				}
 			})
@@ -283,12 +285,12 @@ func TestRestartWithoutASessionClosesNothing(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
 		s.setMaximum(0)
-		s.pass(gatherPeriod)
+		s.pass(queue.GatherInterval)
 		s.stop()
 		<-s.ended
 		s.stop = nil
-		if got := s.github.noted("close 1 session-1"); got != 1 || s.cluster.state() != "Stopped/Stopped" {
-			t.Errorf("closed %d times, state %q; want it closed once, and stopped", got, s.cluster.state())
+		if got := s.github.noted("close 1 session-1"); got != 1 || s.cluster.State() != "Stopped/Stopped" {
+			t.Errorf("closed %d times, state %q; want it closed once, and stopped", got, s.cluster.State())
 		}
 	})
 }
@@ -307,16 +309,16 @@ func TestAnnouncedCapacityIsNeverZero(t *testing.T) {
 func playSickness(s *scenario, random *rand.Rand) {
 	capacities := []*int{nil, new(0), new(1), new(3), new(-4), ptr.To(1 << 40)}
 	running := 0
-	s.cluster.set.Capacity = capacities[random.IntN(len(capacities))]
+	s.cluster.Set.Capacity = capacities[random.IntN(len(capacities))]
 	s.start()
 	for id := range int64(60) {
 		switch random.IntN(4) {
 		case 0:
 			s.setMaximum(random.IntN(7))
 		case 1:
-			s.cluster.set.Capacity = capacities[random.IntN(len(capacities))]
+			s.cluster.Set.Capacity = capacities[random.IntN(len(capacities))]
 		case 2:
-			s.pass(time.Duration(random.IntN(int(2 * pollHoldPeriod))))
+			s.pass(time.Duration(random.IntN(int(2 * serving.PollHold))))
 		default:
 			if s.file.MaxRunners == 0 {
 				break // a queue without a session is not polled
@@ -326,10 +328,10 @@ func playSickness(s *scenario, random *rand.Rand) {
 			next.Statistics.TotalRunningJobs = running
 			s.send(next)
 		}
-		s.pass(closeWithin)
+		s.pass(closeTimeout)
 		maximum := s.file.MaxRunners
 		if maximum == 0 {
-			if s.session.current != nil || s.polls.underWay {
+			if s.session.current != nil || s.polls.UnderWay {
 				s.t.Fatal("a session is held although maxRunners is 0")
 			}
 			continue
@@ -337,7 +339,7 @@ func playSickness(s *scenario, random *rand.Rand) {
 		least := min(max(running, 0)+1, maximum)
 		if got := s.github.lastPollAt().capacity; got < least || got > maximum {
 			s.t.Fatalf("announced %d with %d running, capacity %d, maximum %d; want %d to %d",
-				got, running, ptr.Deref(s.cluster.set.Capacity, maximum), maximum, least, maximum)
+				got, running, ptr.Deref(s.cluster.Set.Capacity, maximum), maximum, least, maximum)
 		}
 	}
 	s.wantNoZero()

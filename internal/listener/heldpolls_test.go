@@ -3,53 +3,17 @@ package listener
 import (
 	"io"
 	"net"
-	"net/http"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/failure"
 )
 
 func pollFailure(cause error) error {
 	return &actions.NetworkError{Endpoint: actions.EndpointGetMessage, Err: cause}
-}
-
-func pollAnswer(status int) error {
-	return &actions.Error{Endpoint: actions.EndpointGetMessage, StatusCode: status}
-}
-
-func TestWhichPollsEndedWhileTheyWereHeld(t *testing.T) {
-	for name, test := range map[string]struct {
-		err  error
-		took time.Duration
-		want bool
-	}{
-		"no error":               {nil, time.Minute, false},
-		"connection closed":      {pollFailure(io.EOF), heldAtLeast, true},
-		"closed within answer":   {pollFailure(io.ErrUnexpectedEOF), heldAtLeast, true},
-		"connection reset":       {pollFailure(&net.OpError{Op: "read", Err: syscall.ECONNRESET}), heldAtLeast, true},
-		"own deadline":           {pollFailure(&actions.TimeoutError{After: actions.PollTimeout}), actions.PollTimeout, true},
-		"408":                    {pollAnswer(http.StatusRequestTimeout), heldAtLeast, true},
-		"502":                    {pollAnswer(http.StatusBadGateway), heldAtLeast, true},
-		"504":                    {pollAnswer(http.StatusGatewayTimeout), heldAtLeast, true},
-		"too soon":               {pollFailure(io.EOF), heldAtLeast - 1, false},
-		"answer too soon":        {pollAnswer(http.StatusGatewayTimeout), heldAtLeast - 1, false},
-		"500":                    {pollAnswer(http.StatusInternalServerError), time.Minute, false},
-		"403":                    {pollAnswer(http.StatusForbidden), time.Minute, false},
-		"no connection":          {pollFailure(&net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}), time.Minute, false},
-		"connection refused":     {pollFailure(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), time.Minute, false},
-		"of another call":        {&actions.NetworkError{Endpoint: actions.EndpointRefreshSession, Err: io.EOF}, time.Minute, false},
-		"answer of another call": {&actions.Error{Endpoint: actions.EndpointRegister, StatusCode: 504}, time.Minute, false},
-		"rate limit":             {&actions.RateLimitedError{Err: pollAnswer(http.StatusForbidden)}, time.Minute, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := endedWhileHeld(test.err, test.took); got != test.want {
-				t.Errorf("%v after %s: %t, want %t", test.err, test.took, got, test.want)
-			}
-		})
-	}
 }
 
 // cutPolls makes something on the way end every poll after half a minute.
@@ -64,7 +28,7 @@ func TestPollsThatAreCutAreAsGoodAsEmptyOnes(t *testing.T) {
 		s.cutPolls()
 		for range 20 {
 			s.pass(time.Minute)
-			if err := s.health.ready(); err != nil {
+			if err := s.health.Ready(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,8 +38,8 @@ func TestPollsThatAreCutAreAsGoodAsEmptyOnes(t *testing.T) {
 		if got := s.github.noted("read"); got != 40 {
 			t.Errorf("statistics were read %d times, want after each poll", got)
 		}
-		if got := s.cluster.state(); got != "Listening/Listening" || len(s.cluster.states) != 2 {
-			t.Errorf("states = %+v, want nothing but that it listens", s.cluster.states)
+		if got := s.cluster.State(); got != "Listening/Listening" || len(s.cluster.States) != 2 {
+			t.Errorf("states = %+v, want nothing but that it listens", s.cluster.States)
 		}
 		if got := s.github.noted("open 1"); got != 1 {
 			t.Errorf("%d sessions were opened, want the first kept", got)
@@ -90,9 +54,9 @@ func TestAPollThatIsCutIsFollowedByAPatchID(t *testing.T) {
 		s.send(message(1, 2, "assign 1", "assign 2"))
 		s.pass(refreshAfter + time.Second)
 		s.reload(func(c *config.Config) { c.MinRunners = 1 })
-		before := s.cluster.last()
+		before := s.cluster.Last()
 		s.pass(time.Minute)
-		if got := s.cluster.last(); got.PatchID < before.PatchID+2 || got.Replicas != 3 {
+		if got := s.cluster.Last(); got.PatchID < before.PatchID+2 || got.Replicas != 3 {
 			t.Errorf("published %+v after %+v, want a patchID for each of two polls", got, before)
 		}
 	})
@@ -104,20 +68,20 @@ func TestPollsThatAreCutWhileNothingCanBeReadAreShown(t *testing.T) {
 		s.github.onRead = func() error { return errBroken }
 		s.cutPolls()
 		s.pass(3 * time.Minute)
-		if got := s.cluster.state(); got != "Retrying/GitHubUnavailable" || s.health.ready() == nil {
-			t.Errorf("state = %s, ready: %v", got, s.health.ready())
+		if got := s.cluster.State(); got != "Retrying/GitHubUnavailable" || s.health.Ready() == nil {
+			t.Errorf("state = %s, ready: %v", got, s.health.Ready())
 		}
 		s.github.onRead = nil
 		s.pass(time.Minute)
-		if got := s.cluster.state(); got != "Listening/Listening" || s.health.ready() != nil {
-			t.Errorf("state = %s, ready: %v; want both well once statistics can be read", got, s.health.ready())
+		if got := s.cluster.State(); got != "Listening/Listening" || s.health.Ready() != nil {
+			t.Errorf("state = %s, ready: %v; want both well once statistics can be read", got, s.health.Ready())
 		}
 	})
 }
 
 // A service that can be reached does not make up for a queue that can't, however long each attempt takes.
 func TestAQueueOutOfReachIsShownThoughStatisticsCanBeRead(t *testing.T) {
-	for name, took := range map[string]time.Duration{"refused": 0, "dropped": heldAtLeast} {
+	for name, took := range map[string]time.Duration{"refused": 0, "dropped": failure.HeldAtLeast} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				s.github.onPoll = func() error {
@@ -127,11 +91,11 @@ func TestAQueueOutOfReachIsShownThoughStatisticsCanBeRead(t *testing.T) {
 				s.start()
 				s.send(message(1, 1, "start 1 a"))
 				s.pass(10 * time.Minute)
-				if got := s.cluster.state(); got != "Retrying/GitHubUnavailable" || s.health.ready() == nil {
-					t.Errorf("state = %s, ready: %v", got, s.health.ready())
+				if got := s.cluster.State(); got != "Retrying/GitHubUnavailable" || s.health.Ready() == nil {
+					t.Errorf("state = %s, ready: %v", got, s.health.Ready())
 				}
 				if got := len(s.github.pollTimes()); got > 90 {
-					t.Errorf("%d polls in 10 min, want pauses that grow to %s", got, maxPause)
+					t.Errorf("%d polls in 10 min, want pauses that grow to %s", got, longestPause)
 				}
 			})
 		})
@@ -151,7 +115,7 @@ func TestAReadAfterTheLossOfASessionMakesNobodyReady(t *testing.T) {
 		s.pass(time.Second)
 		close(release)
 		s.pass(time.Second)
-		if s.health.ready() == nil {
+		if s.health.Ready() == nil {
 			t.Error("ready without a session")
 		}
 	})

@@ -8,20 +8,21 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/listener"
+	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/github"
 )
 
 // process wraps everything that a listener's process writes to. Once it is killed, writes have no effect but seem to succeed, so
 // that the listener ends at once when asked to.
 type process struct {
-	listener.Cluster
+	cluster.Cluster
 	killed atomic.Bool
 }
 
-func (p *process) Publish(ctx context.Context, publication listener.Publication) (*listener.RunnerSet, error) {
+func (p *process) Publish(ctx context.Context, publication cluster.Publication) (*cluster.RunnerSet, error) {
 	if p.killed.Load() {
-		return &listener.RunnerSet{}, nil
+		return &cluster.RunnerSet{}, nil
 	}
 	return p.Cluster.Publish(ctx, publication)
 }
@@ -40,23 +41,23 @@ func (p *process) ReportJob(ctx context.Context, runner string, status v1alpha1.
 	return p.Cluster.ReportJob(ctx, runner, status)
 }
 
-func (p *process) connect(settings *config.Config, observe func(actions.RequestInfo)) (listener.GitHub, error) {
-	client, err := listener.Connect(logr.Discard(), nil)(settings, observe)
+func (p *process) connect(settings *config.Config, observe func(actions.RequestInfo)) (github.Client, error) {
+	client, err := github.Connect(logr.Discard(), nil)(settings, observe)
 	return killableGitHub{client, p}, err
 }
 
 type killableGitHub struct {
-	listener.GitHub
+	github.Client
 	process *process
 }
 
-func (g killableGitHub) CreateSession(ctx context.Context, scaleSetID int, owner string) (listener.Session, error) {
-	session, err := g.GitHub.CreateSession(ctx, scaleSetID, owner)
+func (g killableGitHub) CreateSession(ctx context.Context, scaleSetID int, owner string) (github.Session, error) {
+	session, err := g.Client.CreateSession(ctx, scaleSetID, owner)
 	return killableSession{session, g.process}, err
 }
 
 type killableSession struct {
-	listener.Session
+	github.Session
 	process *process
 }
 

@@ -3,39 +3,68 @@ package listener
 import (
 	"context"
 	"math"
+	"reflect"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/errand"
+	"github.com/harrier-ci/harrier/internal/listener/offers"
+	"github.com/harrier-ci/harrier/internal/listener/queue"
+	"github.com/harrier-ci/harrier/internal/listener/reports"
+	"github.com/harrier-ci/harrier/internal/listener/scaling"
+	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
 const (
-	// heartbeatPeriod is how long the loop sleeps at most. /healthz fails once turnTimeout, several periods, has passed.
-	heartbeatPeriod = 10 * time.Second
+	// gitHubTimeout ends a call to GitHub and what surrounds it. The client's own timeout of 30 s comes first.
+	gitHubTimeout = actions.CallTimeout + 5*time.Second
+	// publishInterval is how long a new patchID waits if nothing else has changed: otherwise a busy set would be written with
+	// every message. It is also the maximum age of statistics whose patchID is published, because the EphemeralRunnerSet assumes
+	// that a patchID seen 3 s after the end of a runner counts that end.
+	publishInterval = 3 * time.Second
+	// refreshAfter is how long after the last message the statistics are read again: the last changes may have come without
+	// a message.
+	refreshAfter = 10 * time.Second
 	// stopTimeout is the time for the messages in hand after SIGTERM. Together with shutdownTimeout, the time to close the
 	// session and write the status, it stays within the pod's termination grace period of 60 s.
 	stopTimeout     = 30 * time.Second
 	shutdownTimeout = 20 * time.Second
-	// initialPause and maxPause bound the pauses between attempts after a failure.
-	initialPause = 500 * time.Millisecond
-	maxPause     = 15 * time.Second
+	// firstPause and longestPause bound the pauses between attempts after a failure.
+	firstPause   = 500 * time.Millisecond
+	longestPause = 15 * time.Second
+	// longestSearchPause is longestPause of searches for open offers: a service may have the call and never answer it.
+	longestSearchPause = time.Minute
+	// longestPublishPause is the same for publications: ends of jobs wait for the next one, for maxHold at most. The shortest
+	// is half of it, and longer than publishInterval, so that each attempt has new statistics.
+	longestPublishPause = 7 * time.Second
+	// rereadInterval is how long the configuration file is treated as unchanged. A change goes unnoticed if the kernel has no watch
+	// left, or if it comes between the first read and the watch.
+	rereadInterval = time.Minute
 )
 
 // loop is the state of a listener. Only the goroutine that runs run touches it.
 type loop struct {
 	dependencies
-	config      *config.Config
-	scaler      *scaler
+	config *config.Config
+
 	session     sessionState
 	polls       polls
-	offers      offers
-	unsent      []delivery
-	reporter    *reporter
+	messages    queue.Messages
+	offers      offers.Offers
+	scaler      *scaling.Scaler
 	publication publicationState
+	unsent      []unsentReports
+	reporter    *reports.Reporter
 	refreshing  refreshState
 	status      statusState
-	strays      strays
+	strays      scaling.Strays
 	// configReadAt is when the configuration file was last read.
 	configReadAt time.Time
 	// setCapacity is the capacity in the status of the set; nil if there is none.
@@ -53,22 +82,23 @@ type loop struct {
 }
 
 // newLoop returns a loop that continues from the state that the previous listener left in set.
-func newLoop(settings *config.Config, set *RunnerSet, d dependencies) *loop {
-	pauses := backoff{initial: initialPause, max: maxPause}
+func newLoop(settings *config.Config, set *cluster.RunnerSet, d dependencies) *loop {
+	paced := errand.New(firstPause, longestPause)
 	l := &loop{
-		dependencies: d, config: settings,
-		scaler:      newScaler(settings.MinRunners, settings.MaxRunners, set.PatchID),
-		session:     sessionState{sessionID: set.SessionID, backoff: pauses},
-		polls:       polls{unacked: map[int64]*unackedMessage{}, backoff: pauses, unreadable: pauses},
-		offers:      offers{backoff: pauses},
-		publication: publicationState{uid: set.UID, backoff: backoff{initial: initialPause, max: maxPublishPause}},
-		refreshing:  refreshState{backoff: pauses},
-		status:      statusState{backoff: pauses},
+		dependencies: d, config: settings, configReadAt: d.clock.Now(),
+		scaler:      scaling.New(settings.MinRunners, settings.MaxRunners, set.PatchID),
+		session:     sessionState{Errand: paced, sessionID: set.SessionID},
+		polls:       polls{Errand: paced, unreadable: paced},
+		messages:    queue.New(),
+		offers:      offers.New(paced, errand.New(firstPause, longestSearchPause)),
+		publication: publicationState{Errand: errand.New(firstPause, longestPublishPause), uid: set.UID},
+		refreshing:  refreshState{Errand: paced},
+		status:      statusState{Errand: paced},
 		setCapacity: set.Capacity,
-		reporter:    newReporter(d.cluster, d.clock, d.log, d.metrics.Dropped),
+		reporter:    reports.New(d.cluster, d.clock, d.log, d.metrics.Dropped),
 		results:     make(chan func()),
 	}
-	l.scaler.doubted = set.DoubtedJobs
+	l.scaler.Doubted = set.DoubtedJobs
 	if set.Listener != nil {
 		l.status.lastWritten = *set.Listener
 	}
@@ -96,32 +126,34 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) {
 			l.stopping = true
 		case <-deadline:
 			abandon()
-			l.reporter.dispatch(l.work) // gives up the reports that are held back
+			l.reporter.GiveUp(l.work)
 		}
-		l.rereadConfig(l.clock.Now())
+		if !l.stopping && l.clock.Since(l.configReadAt) >= rereadInterval {
+			l.readConfig()
+		}
 		if l.stopping && deadline == nil {
 			stop, deadline = nil, l.clock.After(stopTimeout)
 			l.polls.cancel()
-			l.reporter.drain(l.work)
+			l.reporter.Drain(l.work)
 		}
 		l.step(timer)
 	}
 }
 
-// step starts what is due, most important first, and sets the timer for what is due next.
+// step starts what is due, in the order of a message's way, and sets the timer for what is due next.
 func (l *loop) step(timer clock.Timer) {
 	now := l.clock.Now()
-	l.health.turned(now)
-	l.wakeAt = now.Add(heartbeatPeriod)
+	l.health.Turned(now)
+	l.wakeAt = now.Add(serving.HeartbeatInterval)
 	l.close(now)
 	l.open(now)
-	l.findOffers(now)
-	l.acquireJobs(now)
-	l.publish(now)
-	l.sendReports()
-	l.deleteMessages(now)
+	l.poll(now)           // brings a message, which take takes apart
+	l.findOffers(now)     // those that no message brought
+	l.acquireJobs(now)    // those that GitHub offers
+	l.publish(now)        // how many runners the jobs need
+	l.sendReports()       // which jobs started and ended, after the count that goes with them
+	l.deleteMessages(now) // whose effects are in the API server
 	l.refresh(now)
-	l.poll(now)
 	l.writeStatus(now)
 	timer.Reset(max(0, l.wakeAt.Sub(now)))
 }
@@ -164,10 +196,102 @@ func (l *loop) finished() bool {
 	if l.work.Err() != nil {
 		return true
 	}
-	want := Publication{Desired: l.scaler.desired, SessionID: l.session.sessionID}
-	_, unpublished := l.publication.due(want)
+	_, unpublished := l.publication.due(cluster.Publication{Desired: l.scaler.Desired, SessionID: l.session.sessionID})
 	if l.session.current != nil && l.inHand() {
 		return false
 	}
-	return len(l.unsent) == 0 && (!l.scaler.known() || !unpublished)
+	return len(l.unsent) == 0 && (!l.scaler.Known() || !unpublished)
+}
+
+// shutdown closes the session, so that a successor gets one at once, and writes the status Stopped, even if GitHub does not
+// answer.
+func (l *loop) shutdown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	if err := l.closeLastSession(ctx); err != nil {
+		l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.session.sessionID)
+	}
+	since := metav1.NewTime(l.clock.Now())
+	stopped := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped, Reason: reasonStopped, Message: "asked to stop", Since: &since}
+	if err := l.cluster.WriteStatus(ctx, stopped); err != nil {
+		l.log.Error(err, "The state could not be written", "state", stopped.State)
+	}
+	l.log.Info("Stopped")
+}
+
+// inHand reports whether there is work that needs the session: a poll or an acquisition whose answer may still come, or a message that
+// would come again.
+func (l *loop) inHand() bool {
+	return l.polls.UnderWay || l.offers.UnderWay || len(l.unsent) > 0 || len(l.messages.Unacked) > 0
+}
+
+// takesJobs reports whether the set may run any jobs.
+func (l *loop) takesJobs() bool { return l.scaler.MaxRunners > 0 }
+
+// capacity returns how many jobs GitHub may assign to the set, running ones included: what the manager says, but always one more than
+// run, because GitHub was seen never to offer again what was queued while a session announced 0. Assigned jobs that wait don't count, or
+// a set that can't run jobs would draw the whole queue. maxRunners comes last: more jobs would be promised than runners are allowed.
+func (l *loop) capacity() int {
+	most := l.scaler.MaxRunners
+	least := min(max(0, l.scaler.Statistics.TotalRunningJobs), most) + 1
+	return min(max(ptr.Deref(l.setCapacity, most), least), most)
+}
+
+// observe evaluates statistics; nil stands for the last ones.
+func (l *loop) observe(statistics *actions.Statistics, now time.Time) {
+	l.scaler.Observe(statistics, now)
+	l.showDesired()
+}
+
+// showDesired writes the last evaluation into the metrics.
+func (l *loop) showDesired() {
+	if l.scaler.Known() {
+		l.metrics.Statistics(&l.scaler.Statistics, l.scaler.Desired.Replicas)
+	}
+}
+
+const restarting = "The configuration names another EphemeralRunnerSet or another config URL, restarting"
+
+// readConfig reads the configuration again and puts changes into effect. An invalid configuration changes nothing.
+func (l *loop) readConfig() {
+	now := l.clock.Now()
+	l.configReadAt = now
+	read, err := l.read()
+	if err != nil {
+		l.log.Error(err, "The new configuration is not used")
+		return
+	}
+	before := l.config
+	if reflect.DeepEqual(before, read) {
+		return
+	}
+	l.config = read
+	if before.NeedsNewProcess(read) {
+		l.log.Info(restarting)
+		l.stopping = true
+		return
+	}
+	l.log.Info("Configuration changed", "minRunners", read.MinRunners, "maxRunners", read.MaxRunners, "scaleSetID", read.RunnerScaleSetID)
+	l.apply(read)
+	l.scaler.MinRunners, l.scaler.MaxRunners = read.MinRunners, read.MaxRunners
+	l.scaler.Evaluate(now)
+	l.showDesired()
+	if read.RunnerScaleSetID != before.RunnerScaleSetID {
+		if l.session.current != nil {
+			l.closeSession(l.session.current)
+		}
+		l.session.sessionID = ""
+		l.offers.Forget()
+		clear(l.messages.Unacked)
+		l.reconnect(now)
+	} else if !before.SameAccess(read) {
+		l.reconnect(now)
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -16,7 +14,7 @@ func TestOfferedJobsAreAcquiredAndGetRunners(t *testing.T) {
 		if s.github.noted("acquire [1 2 3]") != 1 {
 			t.Errorf("calls of GitHub: %v", s.github.calls)
 		}
-		if got := s.cluster.last().Replicas; got != 3 {
+		if got := s.cluster.Last().Replicas; got != 3 {
 			t.Errorf("replicas = %d before statistics know of it, want 3", got)
 		}
 	})
@@ -47,12 +45,12 @@ func TestASlowAcquisitionDelaysNothing(t *testing.T) {
 		s.start()
 		s.send(message(1, 2, "offer 1", "assign 2", "assign 3"))
 		s.send(message(2, 5, "assign 4"))
-		if got := s.cluster.last().Replicas; got != 5 {
+		if got := s.cluster.Last().Replicas; got != 5 {
 			t.Errorf("replicas = %d while an acquisition hangs, want 5", got)
 		}
 		close(release)
 		s.pass(0)
-		if got := s.cluster.last().Replicas; got != 6 {
+		if got := s.cluster.Last().Replicas; got != 6 {
 			t.Errorf("replicas = %d once it is through, want 6", got)
 		}
 	})
@@ -70,7 +68,7 @@ func TestAFailedAcquisitionIsTriedAgain(t *testing.T) {
 		s.start()
 		s.send(message(1, 0, "offer 1"))
 		s.pass(time.Second)
-		if got := s.cluster.last().Replicas; got != 1 || attempts != 2 {
+		if got := s.cluster.Last().Replicas; got != 1 || attempts != 2 {
 			t.Errorf("replicas = %d after %d attempts, want 1 after 2", got, attempts)
 		}
 	})
@@ -103,7 +101,7 @@ func TestWhatAnAnswerLeavesOutIsNotAskedForAgain(t *testing.T) {
 			t.Errorf("asked %d times", got)
 		}
 		s.send(message(2, 1, "assign 1"))
-		if got := s.cluster.last().Replicas; got != 1 {
+		if got := s.cluster.Last().Replicas; got != 1 {
 			t.Errorf("replicas = %d, want the job that statistics count", got)
 		}
 	})
@@ -235,25 +233,20 @@ func TestNothingIsAcquiredBeforeThereAreStatistics(t *testing.T) {
 	})
 }
 
-func TestOffersAreKeptOnceAndInOrder(t *testing.T) {
-	var o offers
-	for _, id := range []int64{3, 1, 3, 2} {
-		o.add(id)
-	}
-	taken := o.take(1)
-	o.add(3)
-	if diff := cmp.Diff([]int64{3}, taken); diff != "" {
-		t.Errorf("taken (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]int64{1, 2}, o.waiting); diff != "" {
-		t.Errorf("waiting (-want +got):\n%s", diff)
-	}
-	o.putBack()
-	o.update(message(1, 0, "assign 1", "offer 4"))
-	if diff := cmp.Diff([]int64{3, 2, 4}, o.waiting); diff != "" {
-		t.Errorf("waiting after a message (-want +got):\n%s", diff)
-	}
-	if taken := o.take(-2); len(taken) != 0 {
-		t.Errorf("took %v without room", taken)
-	}
+func TestAMessageIsKeptWhileItsOffersAreBeingAcquired(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		release := make(chan struct{})
+		s.github.onAcquire = func(ids []int64) ([]int64, error) { <-release; return ids, nil }
+		s.start()
+		s.send(message(1, 0, "offer 1"))
+		s.pass(time.Second)
+		if s.github.noted("delete 1") != 0 {
+			t.Error("deleted while nobody knows whether the job was acquired")
+		}
+		close(release)
+		s.pass(0)
+		if s.github.noted("delete 1") != 1 {
+			t.Errorf("calls of GitHub: %v, want the message deleted", s.github.calls)
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
 
 // offer makes GitHub offer jobs, but only the open ones can be acquired. It returns how often it was asked for the open ones.
@@ -31,9 +32,9 @@ func (s *scenario) offer(from, to int64, standing ...int64) (searches *int) {
 		return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return !slices.Contains(standing, id) }), nil
 	}
 	s.github.mu.Unlock()
-	for first := from; first <= to; first += maxMessageEntries {
+	for first := from; first <= to; first += queue.MaxEntries {
 		var entries []string
-		for id := first; id <= min(first+maxMessageEntries-1, to); id++ {
+		for id := first; id <= min(first+queue.MaxEntries-1, to); id++ {
 			entries = append(entries, fmt.Sprintf("offer %d", id))
 		}
 		s.send(message(first, s.github.statistics.TotalAssignedJobs, entries...))
@@ -58,8 +59,8 @@ func TestWithdrawnOffersDoNotHoldUpOthers(t *testing.T) {
 				s.reload(func(c *config.Config) { c.MaxRunners = test.free })
 				s.send(message(5000, 0, "complete 9000 a"))
 				s.pass(2 * publishInterval)
-				if s.github.noted("acquire [1001]") != 1 || len(s.offers.waiting) != 0 {
-					t.Errorf("%d offers still wait, calls of GitHub: %v", len(s.offers.waiting), s.github.calls)
+				if s.github.noted("acquire [1001]") != 1 || len(s.offers.Waiting) != 0 {
+					t.Errorf("%d offers still wait, calls of GitHub: %v", len(s.offers.Waiting), s.github.calls)
 				}
 				if *searches > 2 {
 					t.Errorf("GitHub was asked %d times which offers stand", *searches)
@@ -89,43 +90,9 @@ func TestRefusedOffersDoNotHoldUpOthers(t *testing.T) {
 		s.send(message(2, 0, entries...))
 		s.pass(3 * publishInterval)
 		if s.github.noted("acquire [500]") != 1 {
-			t.Errorf("%d offers still wait, calls of GitHub: %v", len(s.offers.waiting), s.github.calls)
+			t.Errorf("%d offers still wait, calls of GitHub: %v", len(s.offers.Waiting), s.github.calls)
 		}
 	})
-}
-
-// If a service does not list open offers, each offer is requested at once: one that waits would be lost with the process. Offers to
-// a set that can't run its jobs are left to others.
-func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
-	one := 1
-	for name, test := range map[string]struct {
-		maxRunners        int
-		capacity          *int
-		acquire           string
-		replicas, waiting int
-	}{
-		"more than maxRunners": {2, nil, "acquire [1 2 3 4 5]", 2, 0},
-		"degraded":             {3, &one, "acquire [1]", 1, 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(s *scenario) {
-				searches := 0
-				s.github.onSearch = func() error {
-					searches++
-					return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
-				}
-				s.file.MaxRunners, s.cluster.set.Capacity = test.maxRunners, test.capacity
-				s.offer(1, 5, 1, 2, 3, 4, 5)
-				if s.github.noted(test.acquire) != 1 {
-					t.Errorf("calls of GitHub: %v, want %s", s.github.calls, test.acquire)
-				}
-				if got := s.cluster.last().Replicas; got != test.replicas || len(s.offers.waiting) != test.waiting || searches != 1 {
-					t.Errorf("replicas = %d, %d offers wait, asked %d times which stand; want %d, %d, once",
-						got, len(s.offers.waiting), searches, test.replicas, test.waiting)
-				}
-			})
-		})
-	}
 }
 
 // An answer that was under way when an offer came may not include it.
@@ -141,7 +108,7 @@ func TestAnOfferThatComesDuringTheSearchIsKept(t *testing.T) {
 		s.send(message(2, 1, "assign 9", "offer 4")) // no room for it at present
 		close(release)
 		s.pass(time.Second)
-		if diff := cmp.Diff([]int64{4}, s.offers.waiting); diff != "" {
+		if diff := cmp.Diff([]int64{4}, s.offers.Waiting); diff != "" {
 			t.Errorf("waiting (-want +got):\n%s", diff)
 		}
 	})
@@ -182,40 +149,43 @@ func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
 		s.start()
 		s.pass(publishInterval)
 		// The statistics are read while the job is acquired: they may, or may not, count it already.
-		replicas := s.cluster.last().Replicas
+		replicas := s.cluster.Last().Replicas
 		if s.github.noted("delete 9") != 1 || s.github.noted("acquire [8]") != 1 || replicas < 2 || replicas > 3 {
 			t.Errorf("replicas = %d, calls of GitHub: %v", replicas, s.github.calls)
 		}
 	})
 }
 
-// After offers that were refused together turn out to be withdrawn, later offers are requested together again.
-func TestWithdrawnOffersAreNotAskedForOneByOne(t *testing.T) {
-	o := offers{waiting: []int64{1, 2, 3, 4}, singly: 4}
-	o.keep([]actions.JobAvailable{{JobMessageBase: job(4)}}, []int64{1, 2, 3, 4})
-	o.add(5)
-	if diff := cmp.Diff([]int64{4, 5}, o.waiting); diff != "" || o.singly != 1 {
-		t.Errorf("one by one: %d, want the one that was there; waiting (-want +got):\n%s", o.singly, diff)
+// If a service does not list open offers, each offer is requested at once: one that waits would be lost with the process. Offers to
+// a set that can't run its jobs are left to others.
+func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
+	one := 1
+	for name, test := range map[string]struct {
+		maxRunners        int
+		capacity          *int
+		acquire           string
+		replicas, waiting int
+	}{
+		"more than maxRunners": {2, nil, "acquire [1 2 3 4 5]", 2, 0},
+		"degraded":             {3, &one, "acquire [1]", 1, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				searches := 0
+				s.github.onSearch = func() error {
+					searches++
+					return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
+				}
+				s.file.MaxRunners, s.cluster.Set.Capacity = test.maxRunners, test.capacity
+				s.offer(1, 5, 1, 2, 3, 4, 5)
+				if s.github.noted(test.acquire) != 1 {
+					t.Errorf("calls of GitHub: %v, want %s", s.github.calls, test.acquire)
+				}
+				if got := s.cluster.Last().Replicas; got != test.replicas || len(s.offers.Waiting) != test.waiting || searches != 1 {
+					t.Errorf("replicas = %d, %d offers wait, asked %d times which stand; want %d, %d, once",
+						got, len(s.offers.Waiting), searches, test.replicas, test.waiting)
+				}
+			})
+		})
 	}
-}
-
-// A list that lags, or a service that lists none any more, does not prove that offers were withdrawn: statistics say how many there
-// are.
-func TestOffersThatGitHubCountsAreKept(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.log = logr.Discard()
-		s.file.MaxRunners = 5
-		s.start()
-		s.scaler.statistics.TotalAvailableJobs = 2
-		s.offers.waiting = []int64{1, 2}
-		s.loop.foundOffers(nil, []int64{1, 2}, nil)
-		if len(s.offers.waiting) != 2 {
-			t.Errorf("waiting: %v, want both", s.offers.waiting)
-		}
-		s.scaler.statistics.TotalAvailableJobs = 0
-		s.loop.foundOffers(nil, []int64{1, 2}, nil)
-		if len(s.offers.waiting) != 0 {
-			t.Errorf("waiting: %v, want none", s.offers.waiting)
-		}
-	})
 }

@@ -3,29 +3,17 @@ package listener
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/errand"
+	"github.com/harrier-ci/harrier/internal/listener/failure"
+	"github.com/harrier-ci/harrier/internal/listener/github"
+	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
 
 const (
-	// maxMessageEntries is how many entries a message has at most. After a full message the next one is already waiting.
-	maxMessageEntries = 50
-	// maxUnackedMessages bounds what the service redelivers after a crash, and the memory that reports take: with 50 entries of
-	// 1 KiB each, 2.5 MiB. Once it is reached, no poll goes out, and offers and statistics wait too. So it is more than reports need
-	// while the API server keeps up.
-	maxUnackedMessages = 50
-	// maxKeptMessages is how many messages are kept until their offers are acquired. The other half is for messages whose reports
-	// take time, so that offers never keep polls waiting.
-	maxKeptMessages = maxUnackedMessages / 2
-	// heldAtLeast is the shortest time after which a poll counts as held by the service. GitHub holds a poll for pollHoldPeriod;
-	// proxies end one after half a minute or more.
-	heldAtLeast = 10 * time.Second
 	// pollTimeout ends a poll. It covers one attempt, a renewal of the queue token, and one more attempt.
 	pollTimeout = 2*actions.PollTimeout + actions.CallTimeout
 	// replaceSessionAfter is how long a session is kept whose polls get only useless answers, or none although the service answers
@@ -34,33 +22,17 @@ const (
 	replaceSessionAfter = 2 * time.Minute
 )
 
-// polls is the state of the message queue.
+// polls is the state of polling the message queue.
 type polls struct {
-	// lastID is the highest ID of a message received in this session. A new session begins at 0: a service restored from a
-	// backup may count from the start, and unacked shows which messages are redelivered.
-	lastID   int64
-	underWay bool
+	errand.Errand
 	// stop ends the poll under way.
 	stop context.CancelFunc
 	// capacity is the capacity that the poll under way carries. renewed is set if that poll was ended because it has changed.
-	capacity int
-	renewed  bool
-	// notBefore is when the next poll may go out.
-	notBefore time.Time
-	// unacked holds the messages that were received and are not yet deleted, by ID.
-	unacked map[int64]*unackedMessage
-	// forgotten are the last messages that could not be deleted, at most maxUnackedMessages. They are delivered and handled
-	// again, but their jobs are not counted again.
-	forgotten []*unackedMessage
-	// waitForID is an unacked message that the service redelivered although the poll asked for later ones: until it is
-	// deleted, every poll would return it again.
-	waitForID int64
-	// deleteNotBefore is until when GitHub accepts no deletions.
-	deleteNotBefore time.Time
-	gathering       gathering
-	backoff         backoff
+	capacity  int
+	renewed   bool
+	gathering queue.Gathering
 	// unreadable paces polls while one message after the other can't be read, which a queue of nothing else delivers at once.
-	unreadable backoff
+	unreadable errand.Errand
 	// unanswered is set if the last poll was held and then ended without an answer.
 	unanswered bool
 	// unreached is set if the last poll did not reach the queue.
@@ -69,10 +41,12 @@ type polls struct {
 	firstUselessAt time.Time
 	// doubted is set from the replacement of a session because of useless answers until the next good poll.
 	doubted bool
+	// emptySince is when the first empty poll in a row began, zero if the last poll failed or brought a message.
+	emptySince time.Time
+	// quiet is set if empty polls have lasted long enough to show that the last statistics still hold.
+	quiet bool
 	// losses counts the sessions lost since the last good poll.
 	losses int
-	// failure is why the last poll failed, nil if it did not.
-	failure *failure
 }
 
 func (p *polls) cancel() {
@@ -81,35 +55,34 @@ func (p *polls) cancel() {
 	}
 }
 
-// opened prepares for the polls of a new session.
-func (p *polls) opened(now time.Time) {
-	p.notBefore, p.firstUselessAt, p.waitForID, p.lastID = now, time.Time{}, 0, 0
-}
+// notQuiet notes that a poll has failed or brought a message, or that a new session has begun.
+func (p *polls) notQuiet() { p.emptySince, p.quiet = time.Time{}, false }
 
-// blocked reports whether the next poll must wait for the deletion of unacked messages.
-func (p *polls) blocked() bool {
-	if _, waiting := p.unacked[p.waitForID]; waiting {
-		return true
+// noteUseless notes when useless polls began, or that they have ended.
+func (p *polls) noteUseless(useless bool, now time.Time) {
+	switch {
+	case !useless:
+		p.firstUselessAt = time.Time{}
+	case p.firstUselessAt.IsZero():
+		p.firstUselessAt = now
 	}
-	return len(p.unacked) >= maxUnackedMessages
 }
 
 // poll starts the next poll if one may go out.
 func (l *loop) poll(now time.Time) {
-	p := &l.polls
-	session := l.session.current
-	if p.underWay && l.capacity() != p.capacity && !p.renewed {
+	p, session, capacity := &l.polls, l.session.current, l.capacity()
+	if p.UnderWay && capacity != p.capacity && !p.renewed {
 		// The service assigns as many jobs as the capacity of the poll allows, and may hold the poll for a minute. The capacity changes
 		// with maxRunners; only in a set that can't run as many it changes with the number of running jobs too.
 		p.renewed = true
 		p.cancel()
 	}
-	if session == nil || p.underWay || l.stopping || !l.takesJobs() || p.blocked() || l.mustWait(p.notBefore, now) {
+	if session == nil || p.UnderWay || l.stopping || !l.takesJobs() || l.messages.Blocked() || l.mustWait(p.NotBefore, now) {
 		return
 	}
-	p.underWay, p.renewed = true, false
-	lastID, capacity := p.lastID, l.capacity()
-	p.capacity = capacity
+	p.Begin()
+	p.renewed, p.capacity = false, capacity
+	lastID := l.messages.LastID()
 	p.stop = l.runAsync(pollTimeout, func(ctx context.Context) func() {
 		message, err := session.GetMessage(ctx, lastID, capacity)
 		return func() { l.polled(session, message, err, now) }
@@ -117,27 +90,26 @@ func (l *loop) poll(now time.Time) {
 }
 
 // polled handles the answer to a poll. It ignores an answer in a session that is no longer held: the message is redelivered.
-func (l *loop) polled(session Session, message *actions.Message, err error, begun time.Time) {
+func (l *loop) polled(session github.Session, message *actions.Message, err error, begun time.Time) {
 	now := l.clock.Now()
 	p := &l.polls
-	p.underWay = false
-	if session != l.session.current || l.stopping && err != nil {
+	p.End()
+	if session != l.session.current || (l.stopping && err != nil) {
 		return
 	}
 	if p.renewed && errors.Is(err, context.Canceled) {
-		p.notBefore = begun.Add(gatherPeriod)
+		p.NotBefore = begun.Add(queue.GatherInterval)
 		return
 	}
 	malformed, ok := errors.AsType[*actions.MalformedMessageError](err)
 	unreadable := ok && malformed.MessageID != 0
-	if unreadable {
-		l.log.Error(err, "Malformed message, using what could be read and deleting it", "messageID", malformed.MessageID)
-		l.metrics.Dropped(reasonMalformedMessage)
-		message, err = malformed.Message, nil
-		l.offers.search.again(false) // the unreadable part may be offers
-	}
 	switch {
-	case endedWhileHeld(err, now.Sub(begun)):
+	case unreadable:
+		l.log.Error(err, "Malformed message, using what could be read and deleting it", "messageID", malformed.MessageID)
+		l.metrics.Dropped(failure.ReasonMalformedMessage)
+		message = malformed.Message
+		l.offers.SearchAgain() // the unreadable part may be offers
+	case failure.EndedWhileHeld(err, now.Sub(begun)):
 		l.pollUnanswered(err, now)
 		return
 	case err != nil:
@@ -145,30 +117,39 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 		return
 	}
 	l.pollSucceeded(now)
-	if !unreadable {
-		p.unreadable.reset()
-	}
 	if message == nil {
-		// A service that answers at once even if it has no message is polled once per gatherPeriod.
-		p.notBefore = begun.Add(gatherPeriod)
+		// A service that answers at once even if it has no message is polled once per interval.
+		p.NotBefore = begun.Add(queue.GatherInterval)
+		p.unreadable.Succeed()
 		l.refreshing.dueAt = now
-		l.refreshing.emptyPoll(begun, now)
+		if p.emptySince.IsZero() {
+			p.emptySince = begun
+		}
+		p.quiet = now.Sub(p.emptySince) >= publishInterval // if the service does not hold polls, several add up
 		return
 	}
-	l.refreshing.otherPoll()
-	p.gathering.received(message, now.Sub(begun) < gatherPeriod)
+	p.notQuiet()
+	p.gathering.Received(message, now.Sub(begun) < queue.GatherInterval)
 	l.take(message, now)
-	if unreadable {
-		p.notBefore = now.Add(p.unreadable.next())
+	switch {
+	case unreadable:
+		p.unreadable.Pause(now)
+		p.NotBefore = p.unreadable.NotBefore
+		return
+	case p.gathering.Waits:
+		p.NotBefore = now.Add(queue.GatherInterval)
+	default:
+		p.NotBefore = now
 	}
+	p.unreadable.Succeed()
 }
 
 func (l *loop) pollSucceeded(now time.Time) {
 	p := &l.polls
-	p.failure, p.unanswered, p.unreached = nil, false, false
-	p.backoff.reset()
+	p.Succeed()
+	p.unanswered, p.unreached = false, false
 	p.losses, p.firstUselessAt, p.doubted = 0, time.Time{}, false
-	l.health.polled(now)
+	l.health.Polled(now)
 	l.metrics.Polled(now)
 }
 
@@ -176,52 +157,36 @@ func (l *loop) pollSucceeded(now time.Time) {
 // are read as after an empty poll. If they can be read, GitHub is within reach, and the poll counts as a good one.
 func (l *loop) pollUnanswered(err error, now time.Time) {
 	p := &l.polls
-	reason, err := explain(err)
-	p.failure, p.unanswered, p.unreached = p.failure.next(reason, err, now), true, false
-	p.backoff.reset()
-	p.notBefore, p.firstUselessAt = now, time.Time{}
+	_ = p.Note(err, now)
+	p.ResetPauses()
+	p.unanswered, p.unreached = true, false
+	p.NotBefore, p.firstUselessAt = now, time.Time{}
 	l.refreshing.dueAt = now
-	l.refreshing.otherPoll()
-	l.log.Info("Poll ended without an answer while it was held, polling again", "reason", reason, "cause", err.Error())
-}
-
-// endedWhileHeld reports whether a poll reached the service and was ended by a proxy, the network or its own deadline. A failure to
-// connect does not count, however long it took.
-func endedWhileHeld(err error, took time.Duration) bool {
-	if took < heldAtLeast {
-		return false
-	}
-	if answer, ok := errors.AsType[*actions.Error](err); ok {
-		statuses := []int{http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout}
-		return answer.Endpoint == actions.EndpointGetMessage && slices.Contains(statuses, answer.StatusCode)
-	}
-	network, ok := errors.AsType[*actions.NetworkError](err)
-	if !ok || network.Endpoint != actions.EndpointGetMessage {
-		return false
-	}
-	_, timedOut := errors.AsType[*actions.TimeoutError](err)
-	return timedOut || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	p.notQuiet()
+	l.log.Info("Poll ended without an answer while it was held, polling again", "reason", p.Failure.Reason, "cause", p.Failure.Message)
 }
 
 func (l *loop) pollFailed(err error, now time.Time) {
 	p := &l.polls
-	reason, err := explain(err)
-	p.failure, p.unanswered = p.failure.next(reason, err, now), false
-	p.notBefore = now.Add(max(p.backoff.next(), untilAllowed(err, now)))
-	p.noteUse(err, now)
-	l.refreshing.otherPoll()
-	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.notBefore)
-	if isRefusal(reason) {
+	err = p.Fail(err, now)
+	reason := p.Failure.Reason
+	p.unanswered = false
+	if p.unreached = failure.Unreached(err); !p.unreached { // otherwise the next read of the statistics decides
+		p.noteUseless(failure.Useless(err), now)
+	}
+	p.notQuiet()
+	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.NotBefore)
+	if failure.IsRefusal(reason) {
 		l.readConfig()        // there may be new credentials already
 		l.replaceSession(now) // a queue token that is refused after its renewal suggests that the session is gone
 		return
 	}
 	switch reason {
-	case reasonSessionLost:
+	case failure.ReasonSessionLost:
 		l.sessionLost(now)
 	case v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonSessionConflict, v1alpha1.ReasonRefusedByGitHub:
 		l.replaceSession(now) // how a service answers after it has ended a session is not documented, and a new session costs little
-	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, reasonMalformedMessage:
+	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, failure.ReasonMalformedMessage:
 		l.refreshing.dueAt = now // shows whether anything can be reached; the count must follow demand while the queue is away
 		if !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter {
 			p.doubted = true
@@ -237,43 +202,7 @@ func (l *loop) replaceSession(now time.Time) {
 		return
 	}
 	l.dropSession(now)
-	l.session.retryAt = l.polls.notBefore
-}
-
-// noteUse notes whether a failed poll was useless. If it did not reach the queue, the next read of the statistics decides.
-func (p *polls) noteUse(err error, now time.Time) {
-	if p.unreached = isNetworkError(err); !p.unreached {
-		p.noteUseless(useless(err), now)
-	}
-}
-
-// noteUseless notes when useless polls began, or that they have ended.
-func (p *polls) noteUseless(useless bool, now time.Time) {
-	switch {
-	case !useless:
-		p.firstUselessAt = time.Time{}
-	case p.firstUselessAt.IsZero():
-		p.firstUselessAt = now
-	}
-}
-
-// useless reports whether GitHub itself answered a poll with an internal error or with content that can't be read. Answers from a
-// proxy or gateway on the way, and rate limits, say nothing about the session.
-func useless(err error) bool {
-	if errors.Is(err, actions.ErrForeignAnswer) || isNetworkError(err) {
-		return false
-	}
-	if answer, ok := errors.AsType[*actions.Error](err); ok {
-		return answer.StatusCode == http.StatusInternalServerError || answer.StatusCode == http.StatusNotImplemented
-	}
-	_, unexpected := errors.AsType[*actions.UnexpectedResponseError](err)
-	_, malformed := errors.AsType[*actions.MalformedMessageError](err)
-	return unexpected || malformed
-}
-
-func isNetworkError(err error) bool {
-	_, is := errors.AsType[*actions.NetworkError](err)
-	return is
+	l.session.NotBefore = l.polls.NotBefore
 }
 
 // sessionLost drops the session. The next one is opened at once, however many polls failed before GitHub said that the session is
@@ -284,47 +213,8 @@ func (l *loop) sessionLost(now time.Time) {
 	if p.losses++; p.losses == 1 {
 		return
 	}
-	if !p.notBefore.After(now) {
-		p.notBefore = now.Add(p.backoff.next())
+	if !p.NotBefore.After(now) {
+		p.Pause(now)
 	}
-	l.session.retryAt = p.notBefore
-}
-
-// take updates the loop's state from a message. The loop then starts whatever takes time, in its own order.
-func (l *loop) take(message *actions.Message, now time.Time) {
-	p := &l.polls
-	askedFor := message.ID > p.lastID
-	p.lastID = max(p.lastID, message.ID)
-	p.notBefore = now
-	if p.gathering.waits {
-		p.notBefore = now.Add(gatherPeriod)
-	}
-	l.refreshing.dueAt = now.Add(refreshAfter)
-	redelivered := p.unacked[message.ID].isFor(message)
-	if !redelivered {
-		l.scaler.remember(message, now)
-		l.offers.update(message)
-		if !p.recall(message) {
-			l.metrics.Message(message)
-		}
-	}
-	reflected := l.scaler.desired.PatchID + 1 // the patchID of the next statistics, in this message or later
-	if message.Statistics != nil {
-		l.observe(message.Statistics, now)
-	} else {
-		l.refreshing.dueAt = now
-	}
-	if redelivered {
-		if !askedFor { // otherwise a new session begins with it, and the next poll asks for later ones
-			p.waitForID = message.ID
-		}
-		return
-	}
-	for _, kind := range message.Unknown {
-		l.log.Info("Message has an entry of unknown type, ignoring it", "messageID", message.ID, "type", kind)
-		l.metrics.Dropped("UnknownType")
-	}
-	unacked := &unackedMessage{message: message, patchID: reflected, backoff: backoff{initial: initialPause, max: maxPause}}
-	p.unacked[message.ID] = unacked
-	l.unsent = append(l.unsent, delivery{unacked, reportsOf(message, reflected, now)})
+	l.session.NotBefore = p.NotBefore
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/failure"
+	"github.com/harrier-ci/harrier/internal/listener/queue"
+	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
 // limitedFor returns a rate limit that ends after pause.
@@ -26,13 +29,13 @@ func TestALimitWithoutAnEndDoesNotStopPolls(t *testing.T) {
 			return nil
 		}
 		s.start()
-		s.pass(initialPause)
+		s.pass(firstPause)
 		if got := len(s.github.pollTimes()); got != 2 {
-			t.Errorf("%d polls %s after a limit without an end, want 2", got, initialPause)
+			t.Errorf("%d polls %s after a limit without an end, want 2", got, firstPause)
 		}
 		s.pass(time.Minute)
-		if got := s.cluster.state(); got != "Listening/Listening" || len(s.cluster.states) != 2 {
-			t.Errorf("states = %+v, want nothing of a limit that was gone at once", s.cluster.states)
+		if got := s.cluster.State(); got != "Listening/Listening" || len(s.cluster.States) != 2 {
+			t.Errorf("states = %+v, want nothing of a limit that was gone at once", s.cluster.States)
 		}
 	})
 }
@@ -50,17 +53,17 @@ func TestALimitWithoutAnEndThatLastsIsShownOnce(t *testing.T) {
 		}
 		s.start()
 		limited = true // for the polls after the one that is under way
-		s.pass(pollHoldPeriod + failureGracePeriod - time.Second)
-		if got := s.cluster.state(); got != "Listening/Listening" {
+		s.pass(serving.PollHold + failure.Grace - time.Second)
+		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state = %s before the ordinary patience is over", got)
 		}
 		s.pass(10 * time.Minute)
-		if got := s.cluster.state(); got != "Retrying/RateLimited" || len(s.cluster.states) != 3 {
-			t.Errorf("states = %+v, want the limit once", s.cluster.states)
+		if got := s.cluster.State(); got != "Retrying/RateLimited" || len(s.cluster.States) != 3 {
+			t.Errorf("states = %+v, want the limit once", s.cluster.States)
 		}
 		limited = false
-		s.pass(maxPause + pollHoldPeriod + time.Second)
-		if got := s.cluster.state(); got != "Listening/Listening" {
+		s.pass(longestPause + serving.PollHold + time.Second)
+		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state = %s after the limit", got)
 		}
 	})
@@ -101,7 +104,7 @@ func TestALimitOfStatisticsIsKept(t *testing.T) {
 			}
 			return nil
 		}
-		s.pass(pollHoldPeriod)
+		s.pass(serving.PollHold)
 		for id := range int64(8) {
 			s.send(message(id+1, 1, "start 1 a"))
 			s.pass(20 * time.Second)
@@ -141,7 +144,7 @@ func TestALimitOfDeletionsIsKept(t *testing.T) {
 	})
 }
 
-// With maxUnackedMessages waiting for their deletion, the next poll would have to wait too.
+// With queue.MaxUnacked waiting for their deletion, the next poll would have to wait too.
 func TestALongLimitOfDeletionsKeepsNoPollWaiting(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		asked := 0
@@ -152,11 +155,11 @@ func TestALongLimitOfDeletionsKeepsNoPollWaiting(t *testing.T) {
 			return nil
 		}
 		s.start()
-		for id := range int64(2 * maxUnackedMessages) {
+		for id := range int64(2 * queue.MaxUnacked) {
 			s.send(message(id+1, 1, "start 1 a"))
 			s.pass(time.Second)
 		}
-		if got := s.github.lastPollAt().lastID; got != 2*maxUnackedMessages || asked != 1 {
+		if got := s.github.lastPollAt().lastID; got != 2*queue.MaxUnacked || asked != 1 {
 			t.Errorf("the last poll was after message %d, asked %d times; want all messages taken and one deletion asked for", got, asked)
 		}
 		s.pass(10 * time.Minute)

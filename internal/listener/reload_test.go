@@ -2,31 +2,31 @@ package listener
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/queue"
+	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
 func TestNewLimitsApplyAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.statistics = statistics(5)
 		s.start()
-		before := s.cluster.last()
+		before := s.cluster.Last()
 		s.reload(func(c *config.Config) { c.MinRunners, c.MaxRunners = 2, 6 })
-		want := Desired{Replicas: 6, PatchID: before.PatchID, AssignedJobs: 5}
-		if diff := cmp.Diff(want, s.cluster.last().Desired); diff != "" {
+		want := cluster.Desired{Replicas: 6, PatchID: before.PatchID, AssignedJobs: 5}
+		if diff := cmp.Diff(want, s.cluster.Last().Desired); diff != "" {
 			t.Errorf("published (-want +got):\n%s", diff)
 		}
-		s.pass(pollHoldPeriod)
+		s.pass(serving.PollHold)
 		if got := s.github.lastPollAt().capacity; got != 6 {
 			t.Errorf("capacity = %d at the next poll, want 6", got)
 		}
@@ -42,13 +42,13 @@ func TestAnotherMaximumReachesGitHubAtOnce(t *testing.T) {
 		s.start()
 		for _, maximum := range []int{20, 3, 1} {
 			s.reload(func(c *config.Config) { c.MaxRunners = maximum })
-			s.pass(gatherPeriod)
+			s.pass(queue.GatherInterval)
 			if got := s.github.lastPollAt().capacity; got != maximum {
 				t.Errorf("capacity = %d, want the new maximum %d at once", got, maximum)
 			}
 		}
-		if s.polls.failure != nil || s.github.noted("open 1") != 1 {
-			t.Errorf("the poll that was given up counts as failed: %v, or has cost the session", s.polls.failure)
+		if s.polls.Failure != nil || s.github.noted("open 1") != 1 {
+			t.Errorf("the poll that was given up counts as failed: %v, or has cost the session", s.polls.Failure)
 		}
 		if got := len(s.github.pollTimes()); got != 4 {
 			t.Errorf("%d polls, want the first and one for each maximum", got)
@@ -62,10 +62,10 @@ func TestALowerCapacityOfTheSetReachesGitHubAtOnce(t *testing.T) {
 		s.start()
 		s.pass(refreshAfter)
 		running := 1
-		s.cluster.set.Capacity = &running
+		s.cluster.Set.Capacity = &running
 		s.github.statistics = statistics(1)
 		s.reload(func(c *config.Config) { c.MinRunners = 1 }) // leads to a publication, whose answer has the capacity
-		s.pass(gatherPeriod)
+		s.pass(queue.GatherInterval)
 		if got := s.github.lastPollAt().capacity; got != 1 {
 			t.Errorf("capacity = %d, want the 1 that the set allows", got)
 		}
@@ -81,7 +81,7 @@ func TestNewCredentialsAreUsedAtOnce(t *testing.T) {
 		if diff := cmp.Diff(want, s.github.clients); diff != "" {
 			t.Errorf("clients (-want +got):\n%s", diff)
 		}
-		if s.github.noted("close 1 session-1") != 1 || s.cluster.last().SessionID != "session-2" {
+		if s.github.noted("close 1 session-1") != 1 || s.cluster.Last().SessionID != "session-2" {
 			t.Errorf("calls of GitHub %v, want the session moved to the new client", s.github.calls)
 		}
 		// A poll that was canceled does not count as failed: there is no pause after it.
@@ -110,7 +110,7 @@ func TestARefusedCredentialMakesTheFileBeReadAtOnce(t *testing.T) {
 				})
 				s.start()
 				s.pass(0)
-				if got := s.cluster.last().SessionID; got == "" || len(s.github.clients) != 2 {
+				if got := s.cluster.Last().SessionID; got == "" || len(s.github.clients) != 2 {
 					t.Errorf("session %q with %d clients, want one with the second", got, len(s.github.clients))
 				}
 			})
@@ -124,7 +124,7 @@ func TestARateLimitIsForgottenWithItsCredential(t *testing.T) {
 		s.start()
 		s.github.onOpen = nil
 		s.reload(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
-		if got := s.cluster.state(); got != "Listening/Listening" {
+		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state = %s", got)
 		}
 	})
@@ -155,11 +155,11 @@ func TestAScaleSetThatIsCreatedAgainIsFound(t *testing.T) {
 		}
 		s.start()
 		s.pass(time.Minute)
-		if got := s.cluster.state(); got != "Retrying/ScaleSetNotFound" {
+		if got := s.cluster.State(); got != "Retrying/ScaleSetNotFound" {
 			t.Errorf("state = %s", got)
 		}
 		s.reload(func(c *config.Config) { c.RunnerScaleSetID = 2 })
-		if got := s.cluster.state(); got != "Listening/Listening" {
+		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state = %s with the new id", got)
 		}
 	})
@@ -197,9 +197,9 @@ func TestAnotherPlaceNeedsANewProcess(t *testing.T) {
 }
 
 // absentSet is an API server that no longer has the set.
-type absentSet struct{ Cluster }
+type absentSet struct{ cluster.Cluster }
 
-func (absentSet) RunnerSet(context.Context) (*RunnerSet, error) { return nil, errBroken }
+func (absentSet) RunnerSet(context.Context) (*cluster.RunnerSet, error) { return nil, errBroken }
 
 // A process that was started for a set that is gone does not wait for it forever.
 func TestAnotherPlaceNeedsANewProcessBeforeTheSetIsRead(t *testing.T) {
@@ -208,7 +208,7 @@ func TestAnotherPlaceNeedsANewProcessBeforeTheSetIsRead(t *testing.T) {
 		settings, changed := *s.file, *s.file
 		changed.EphemeralRunnerSetName = "other"
 		d := dependencies{
-			clock: clock.RealClock{}, log: s.log, cluster: absentSet{}, health: &health{clock: clock.RealClock{}},
+			clock: clock.RealClock{}, log: s.log, cluster: absentSet{}, health: serving.NewHealth(clock.RealClock{}),
 			read: func() (*config.Config, error) {
 				if time.Since(s.begun) < time.Minute {
 					return &settings, nil
@@ -218,54 +218,13 @@ func TestAnotherPlaceNeedsANewProcessBeforeTheSetIsRead(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		listen(ctx, &settings, d, nil)
-		if took := time.Since(s.begun); took < time.Minute || took > time.Minute+maxPause {
+		if set := readSet(ctx, &settings, d); set != nil {
+			t.Errorf("read %+v", set)
+		}
+		if took := time.Since(s.begun); took < time.Minute || took > time.Minute+longestPause {
 			t.Errorf("ended after %s, want it soon after the file has changed", took)
 		}
 	})
-}
-
-// The kubelet changes a mounted Secret by replacing a symbolic link in its directory.
-func TestAChangeOfAMountedSecretIsSeen(t *testing.T) {
-	directory := t.TempDir()
-	put := func(version string) {
-		if err := os.Mkdir(filepath.Join(directory, version), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		next := filepath.Join(directory, "..next")
-		if err := os.Symlink(version, next); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(next, filepath.Join(directory, "..data")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put("..1")
-	changed, err := watchFile(t.Context(), filepath.Join(directory, config.FileName), logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
-	put("..2")
-	select {
-	case <-changed:
-	case <-time.After(time.Minute):
-		t.Error("the change was not seen")
-	}
-}
-
-// The log may be in the same directory: a line about a file that can't be used must not cause another read of the file.
-func TestOtherFilesNextToTheConfigurationAreNoChange(t *testing.T) {
-	for name, want := range map[string]bool{config.FileName: true, "..data": true, "listener.log": false, "..data_tmp": false} {
-		if got := concerns(config.FilePath, filepath.Join(config.MountPath, name)); got != want {
-			t.Errorf("%s: %t, want %t", name, got, want)
-		}
-	}
-}
-
-func TestWatchingADirectoryThatIsNotThere(t *testing.T) {
-	if _, err := watchFile(t.Context(), filepath.Join(t.TempDir(), "absent", config.FileName), logr.Discard()); err == nil {
-		t.Error("no error")
-	}
 }
 
 // GitHub grants a scale set one session at a time, so the first is closed before the second is opened.
@@ -296,7 +255,7 @@ func (s *scenario) reloadWhileOpening(change func(*config.Config)) {
 	s.reload(change)
 	close(answer)
 	s.pass(time.Second)
-	if got := s.cluster.last().SessionID; got != "session-2" {
+	if got := s.cluster.Last().SessionID; got != "session-2" {
 		s.t.Errorf("published session %s, want the second", got)
 	}
 }
@@ -310,13 +269,13 @@ func TestTheFileIsReadOnceAMinuteWithoutAWatch(t *testing.T) {
 		next := *s.file
 		next.MaxRunners = 3
 		s.file = &next
-		s.pass(rereadConfigAfter + heartbeatPeriod)
-		if got := s.cluster.last().Replicas; got != 3 {
+		s.pass(rereadInterval + serving.HeartbeatInterval)
+		if got := s.cluster.Last().Replicas; got != 3 {
 			t.Errorf("replicas = %d after maxRunners became 3", got)
 		}
 		next.EphemeralRunnerSetName = "another"
-		s.pass(rereadConfigAfter + heartbeatPeriod)
-		if got := s.cluster.state(); got != "Stopped/Stopped" {
+		s.pass(rereadInterval + serving.HeartbeatInterval)
+		if got := s.cluster.State(); got != "Stopped/Stopped" {
 			t.Errorf("state = %s, want a new process for another set", got)
 		}
 	})

@@ -10,6 +10,9 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/github"
+	"github.com/harrier-ci/harrier/internal/listener/listenertest"
+	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
 // scriptedGitHub is a GitHub with one scale set whose queue a test fills. Hooks answer before the default does.
@@ -32,7 +35,7 @@ type scriptedGitHub struct {
 	acquisitionsHang, silent bool
 	// immediatePolls is how many polls are answered at once, with or without a message.
 	immediatePolls int
-	// heldUntil is how long a poll is held, pollHoldPeriod if it is 0. endOfHold is how it ends then.
+	// heldUntil is how long a poll is held, serving.PollHold if it is 0. endOfHold is how it ends then.
 	heldUntil time.Duration
 	endOfHold error
 
@@ -54,8 +57,8 @@ type poll struct {
 	capacity int
 }
 
-func (g *scriptedGitHub) connect(settings *config.Config, _ func(actions.RequestInfo)) (GitHub, error) {
-	if hook := guarded(&g.mu, &g.onConnect); hook != nil {
+func (g *scriptedGitHub) connect(settings *config.Config, _ func(actions.RequestInfo)) (github.Client, error) {
+	if hook := listenertest.Guarded(&g.mu, &g.onConnect); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
@@ -88,9 +91,9 @@ func (g *scriptedGitHub) noted(call string) int {
 
 func (g *scriptedGitHub) CloseIdleConnections() {}
 
-func (g *scriptedGitHub) CreateSession(_ context.Context, scaleSetID int, _ string) (Session, error) {
+func (g *scriptedGitHub) CreateSession(_ context.Context, scaleSetID int, _ string) (github.Session, error) {
 	g.note("open %d", scaleSetID)
-	if hook := guarded(&g.mu, &g.onOpen); hook != nil {
+	if hook := listenertest.Guarded(&g.mu, &g.onOpen); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
@@ -103,7 +106,7 @@ func (g *scriptedGitHub) CreateSession(_ context.Context, scaleSetID int, _ stri
 
 func (g *scriptedGitHub) DeleteSession(_ context.Context, scaleSetID int, sessionID string) error {
 	g.note("close %d %s", scaleSetID, sessionID)
-	if hook := guarded(&g.mu, &g.onClose); hook != nil {
+	if hook := listenertest.Guarded(&g.mu, &g.onClose); hook != nil {
 		return hook()
 	}
 	return nil
@@ -111,7 +114,7 @@ func (g *scriptedGitHub) DeleteSession(_ context.Context, scaleSetID int, sessio
 
 func (g *scriptedGitHub) GetRunnerScaleSetByID(context.Context, int) (*actions.RunnerScaleSet, error) {
 	g.note("read")
-	if hook := guarded(&g.mu, &g.onRead); hook != nil {
+	if hook := listenertest.Guarded(&g.mu, &g.onRead); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
@@ -122,12 +125,12 @@ func (g *scriptedGitHub) GetRunnerScaleSetByID(context.Context, int) (*actions.R
 }
 
 func (g *scriptedGitHub) GetAcquirableJobs(context.Context, int) ([]actions.JobAvailable, error) {
-	if hook := guarded(&g.mu, &g.onSearch); hook != nil {
+	if hook := listenertest.Guarded(&g.mu, &g.onSearch); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
 	}
-	return guarded(&g.mu, &g.acquirable), nil
+	return listenertest.Guarded(&g.mu, &g.acquirable), nil
 }
 
 // enqueue adds messages; the last one's statistics are what the service says from now on.
@@ -216,12 +219,12 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 	g.mu.Lock()
 	g.polls = append(g.polls, poll{at(time.Since(g.begun)), lastID, capacity})
 	g.mu.Unlock()
-	if hook := guarded(&g.mu, &g.onPoll); hook != nil {
+	if hook := listenertest.Guarded(&g.mu, &g.onPoll); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
 	}
-	held := time.After(cmp.Or(guarded(&g.mu, &g.heldUntil), pollHoldPeriod))
+	held := time.After(cmp.Or(listenertest.Guarded(&g.mu, &g.heldUntil), serving.PollHold))
 	for {
 		if g.takeEviction() {
 			return nil, actions.ErrSessionNotFound
@@ -233,7 +236,7 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 		select {
 		case <-woken:
 		case <-held:
-			return nil, guarded(&g.mu, &g.endOfHold)
+			return nil, listenertest.Guarded(&g.mu, &g.endOfHold)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -241,7 +244,7 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 }
 
 func (s *scriptedSession) DeleteMessage(_ context.Context, id int64) error {
-	if hook := guarded(&s.github.mu, &s.github.onDelete); hook != nil {
+	if hook := listenertest.Guarded(&s.github.mu, &s.github.onDelete); hook != nil {
 		s.github.deleting.Lock()
 		err := hook(id)
 		s.github.deleting.Unlock()
@@ -258,11 +261,11 @@ func (s *scriptedSession) DeleteMessage(_ context.Context, id int64) error {
 
 func (s *scriptedSession) AcquireJobs(ctx context.Context, requestIDs []int64) ([]int64, error) {
 	s.github.note("acquire %v", requestIDs)
-	if guarded(&s.github.mu, &s.github.acquisitionsHang) {
+	if listenertest.Guarded(&s.github.mu, &s.github.acquisitionsHang) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	if hook := guarded(&s.github.mu, &s.github.onAcquire); hook != nil {
+	if hook := listenertest.Guarded(&s.github.mu, &s.github.onAcquire); hook != nil {
 		return hook(requestIDs)
 	}
 	return requestIDs, nil

@@ -8,16 +8,21 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/errand"
+	"github.com/harrier-ci/harrier/internal/listener/failure"
+	"github.com/harrier-ci/harrier/internal/listener/github"
 )
 
 const (
-	// gitHubTimeout ends a call to GitHub and what surrounds it. The client's own timeout of 30 s comes first.
-	gitHubTimeout = actions.CallTimeout + 5*time.Second
 	// openTimeout covers closing the last session, creating the next one, and renewing credentials on the way.
 	openTimeout = 3 * gitHubTimeout
 	// renewClientAfter is how long a client that GitHub keeps refusing is used before it is replaced. A new client
 	// registers again, which costs two calls.
 	renewClientAfter = 5 * time.Minute
+	// closeTimeout ends the wait for messages in hand after the maximum has become 0. No poll goes out meanwhile.
+	closeTimeout = 5 * time.Second
+	// abandonedAfter is how long a session is asked to be closed. By then GitHub has ended it by itself, which takes about 90 s.
+	abandonedAfter = 2 * time.Minute
 )
 
 // conflictPauses are the waits after the first, second and later 409 in a row. GitHub was seen to refuse a new session for
@@ -26,18 +31,16 @@ var conflictPauses = []time.Duration{1 * time.Second, 2 * time.Second, 5 * time.
 
 // sessionState is the connection to GitHub: a client and the one message session of the scale set.
 type sessionState struct {
+	// The errand is opening a session, or closing the last one while the set takes no jobs.
+	errand.Errand
 	// client is nil until it is made from the configuration, and again if it must be replaced.
-	client GitHub
+	client github.Client
 	// current is the session held, nil if there is none.
-	current Session
+	current github.Session
 	// sessionID identifies the session held, or else the last one, even if an earlier process held it.
 	sessionID string
-	underWay  bool
-	retryAt   time.Time
-	backoff   backoff
+	// conflicts counts answers in a row that another session is open.
 	conflicts int
-	// failure is why there is no session; nil if nothing is known to be wrong.
-	failure *failure
 	// renewedAt is when a client was last replaced because GitHub refused it.
 	renewedAt time.Time
 	// generation grows if the configuration of the client changes. Results of an older generation are ignored.
@@ -49,16 +52,16 @@ type sessionState struct {
 // open starts to open a session if none is held and the set takes jobs.
 func (l *loop) open(now time.Time) {
 	s := &l.session
-	if s.current != nil || s.underWay || l.stopping || !l.takesJobs() || l.mustWait(s.retryAt, now) {
+	if s.current != nil || s.UnderWay || l.stopping || !l.takesJobs() || l.mustWait(s.NotBefore, now) {
 		return
 	}
-	s.underWay = true
+	s.Begin()
 	client, settings, lastID, generation := s.client, l.config, s.sessionID, s.generation
 	l.runAsync(openTimeout, func(ctx context.Context) func() {
 		client, session, err := l.openSession(ctx, client, settings, lastID)
 		return func() {
-			s.underWay = false
-			if generation != s.generation || err == nil && l.stopping {
+			s.End()
+			if generation != s.generation || (err == nil && l.stopping) {
 				l.leave(session, settings.RunnerScaleSetID)
 			} else {
 				l.opened(client, session, err)
@@ -70,7 +73,7 @@ func (l *loop) open(now time.Time) {
 // leave gives up a session (or nil) whose client's configuration changed while it was being opened, or that comes too late. A
 // session of the same scale set is closed before the next one is opened, or when the process ends, because GitHub grants one at a
 // time.
-func (l *loop) leave(session Session, scaleSetID int) {
+func (l *loop) leave(session github.Session, scaleSetID int) {
 	switch {
 	case session == nil:
 	case scaleSetID == l.config.RunnerScaleSetID:
@@ -82,7 +85,7 @@ func (l *loop) leave(session Session, scaleSetID int) {
 
 // openSession makes a client if there is none, closes the last session, whichever process left it open, and creates a
 // new one.
-func (l *loop) openSession(ctx context.Context, client GitHub, settings *config.Config, lastID string) (GitHub, Session, error) {
+func (l *loop) openSession(ctx context.Context, client github.Client, settings *config.Config, lastID string) (github.Client, github.Session, error) {
 	client, err := l.connected(client, settings)
 	if err != nil {
 		return nil, nil, err
@@ -96,7 +99,7 @@ func (l *loop) openSession(ctx context.Context, client GitHub, settings *config.
 	return client, session, err
 }
 
-func (l *loop) opened(client GitHub, session Session, err error) {
+func (l *loop) opened(client github.Client, session github.Session, err error) {
 	now := l.clock.Now()
 	s := &l.session
 	if err != nil {
@@ -104,12 +107,13 @@ func (l *loop) opened(client GitHub, session Session, err error) {
 		l.openFailed(err)
 		return
 	}
-	s.client, s.current, s.sessionID, s.failure, s.conflicts = client, session, session.ID(), nil, 0
-	s.backoff.reset()
-	l.polls.opened(now)
-	l.refreshing.otherPoll()
+	s.client, s.current, s.sessionID, s.conflicts = client, session, session.ID(), 0
+	s.Succeed()
+	l.messages.NewSession()
+	l.polls.NotBefore, l.polls.firstUselessAt = now, time.Time{}
+	l.polls.notQuiet()
 	if !l.polls.doubted { // otherwise only a good poll proves that messages can be received
-		l.health.polled(now)
+		l.health.Polled(now)
 		l.metrics.Polled(now)
 	}
 	l.log.Info("Session opened", "sessionID", s.sessionID, "scaleSetID", l.config.RunnerScaleSetID)
@@ -118,59 +122,38 @@ func (l *loop) opened(client GitHub, session Session, err error) {
 	} else {
 		l.refreshing.dueAt = now // missing statistics do not mean zero jobs
 	}
-	l.offers.search = search{session: session, due: true,
-		backoff: backoff{initial: initialPause, max: maxSearchPause},
-		unknown: backoff{initial: publishInterval, max: maxSearchPause},
-	}
+	l.offers.NewSession()
 }
 
 func (l *loop) openFailed(err error) {
 	now := l.clock.Now()
 	s := &l.session
-	reason, err := explain(err)
-	s.failure = s.failure.next(reason, err, now)
-	s.retryAt = now.Add(s.pause(err, now))
-	l.log.Error(err, "Session could not be opened, trying again", "reason", reason, "at", s.retryAt)
-	if isRefusal(reason) || reason == v1alpha1.ReasonCredentialsInvalid {
-		l.readConfig() // there may be new credentials already
-		s.renew(now)
+	if errors.Is(err, actions.ErrSessionConflict) {
+		err = s.Note(err, now)
+		s.NotBefore = now.Add(conflictPauses[min(s.conflicts, len(conflictPauses)-1)])
+		s.conflicts++
+	} else {
+		err = s.Fail(err, now)
 	}
-}
-
-// renew drops a client that GitHub refuses, so that the next attempt makes a new one. A token that the client got from GitHub may
-// have been revoked in a way that the client does not recognize.
-func (s *sessionState) renew(now time.Time) {
-	if s.client == nil || now.Sub(s.renewedAt) < renewClientAfter {
+	reason := s.Failure.Reason
+	l.log.Error(err, "Session could not be opened, trying again", "reason", reason, "at", s.NotBefore)
+	if !failure.IsRefusal(reason) && reason != v1alpha1.ReasonCredentialsInvalid {
 		return
 	}
-	s.client.CloseIdleConnections()
-	s.client, s.renewedAt = nil, now
-}
-
-// pause returns how long to wait after a failure to open a session.
-func (s *sessionState) pause(err error, now time.Time) time.Duration {
-	if errors.Is(err, actions.ErrSessionConflict) {
-		pause := conflictPauses[min(s.conflicts, len(conflictPauses)-1)]
-		s.conflicts++
-		return pause
+	l.readConfig() // there may be new credentials already
+	// A token that the client got from GitHub may have been revoked in a way that the client does not recognize.
+	if s.client != nil && now.Sub(s.renewedAt) >= renewClientAfter {
+		s.client.CloseIdleConnections()
+		s.client, s.renewedAt = nil, now
 	}
-	return max(s.backoff.next(), untilAllowed(err, now))
-}
-
-// untilAllowed returns the pause that GitHub, or a gateway in front of it, asked for, or 0 if it named no time.
-func untilAllowed(err error, now time.Time) time.Duration {
-	if limited, ok := errors.AsType[*actions.RateLimitedError](err); ok && limited.Assumed {
-		return 0
-	}
-	return actions.RetryAt(err, now).Sub(now)
 }
 
 // dropSession stops using the session: GitHub does not know it, its polls are useless, or its client is being replaced.
 func (l *loop) dropSession(now time.Time) {
 	l.session.current = nil
-	l.session.retryAt = now
+	l.session.NotBefore = now
 	l.polls.unanswered, l.polls.unreached = false, false // reads from now on say nothing about the next session's polls
-	l.health.lost()
+	l.health.Lost()
 	l.metrics.SessionLost()
 	l.polls.cancel()
 }
@@ -180,18 +163,92 @@ func (l *loop) dropSession(now time.Time) {
 func (l *loop) reconnect(now time.Time) {
 	s := &l.session
 	s.generation++
-	s.backoff.reset()
+	s.ResetPauses()
 	s.conflicts = 0
 	if s.client != nil {
 		s.client.CloseIdleConnections()
 	}
 	s.client = nil
-	l.offers.retryAt, l.polls.deleteNotBefore, l.refreshing.notBefore = time.Time{}, time.Time{}, time.Time{} // the old client's limits
+	l.offers.NotBefore, l.refreshing.NotBefore, l.messages.DeletionsAllowedAt = time.Time{}, time.Time{}, time.Time{} // the old client's limits
 	l.dropSession(now)
 }
 
+// A set whose maximum is 0 has no session. GitHub was seen never to offer a set again what was queued while its session announced 0, so
+// that number is never announced; a set without a session announces nothing, and is offered everything once it has one. The jobs that
+// run by then need no messages: figures show their ends, see docs/decisions/0016.
+
+// close ends the session while the set takes no jobs: the one held, once nothing is in hand, or the last one, which an earlier process
+// may have left open.
+func (l *loop) close(now time.Time) {
+	s := &l.session
+	l.health.Unwanted.Store(!l.takesJobs())
+	if l.takesJobs() {
+		if !s.closingSince.IsZero() { // what failed before says nothing about the next session
+			s.closingSince, s.NotBefore = time.Time{}, now
+			s.Succeed()
+			l.polls.Failure, l.offers.Failure = nil, nil
+		}
+		return
+	}
+	if s.closingSince.IsZero() {
+		s.closingSince, s.NotBefore = now, now
+		l.refreshing.dueAt, l.refreshing.changedAt = now, now
+	}
+	if s.sessionID == "" || s.UnderWay || l.stopping || l.mustWait(s.NotBefore, now) ||
+		(s.current != nil && l.inHand() && l.mustWait(s.closingSince.Add(closeTimeout), now)) {
+		return
+	}
+	if s.current != nil {
+		l.dropSession(now)
+	}
+	s.Begin()
+	client, settings, sessionID, generation := s.client, l.config, s.sessionID, s.generation
+	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
+		client, err := l.connected(client, settings)
+		if err == nil {
+			err = client.DeleteSession(ctx, settings.RunnerScaleSetID, sessionID)
+		}
+		return func() {
+			s.End()
+			if generation == s.generation {
+				s.client = client
+				l.closed(err)
+			}
+		}
+	})
+}
+
+// closed handles the result of closing the session, which is the last one until the maximum rises. If it has risen since, a failure is
+// left to the attempt to open the next session, which begins by closing the last one.
+func (l *loop) closed(err error) {
+	now := l.clock.Now()
+	s := &l.session
+	switch {
+	case err == nil:
+		l.log.Info("Session closed, because maxRunners is 0", "sessionID", s.sessionID)
+	case s.closingSince.IsZero():
+		return
+	case now.Sub(s.closingSince) < abandonedAfter:
+		_ = s.Fail(err, now)
+		l.log.Error(err, "The session could not be closed, trying again", "sessionID", s.sessionID, "at", s.NotBefore)
+		return
+	default:
+		l.log.Error(err, "The session could not be closed; by now GitHub has ended it", "sessionID", s.sessionID)
+	}
+	s.sessionID = ""
+	s.Succeed()
+}
+
+// connected returns client or, if it is nil, a new one made from settings.
+func (l *loop) connected(client github.Client, settings *config.Config) (github.Client, error) {
+	if client != nil {
+		return client, nil
+	}
+	return l.connect(settings, l.metrics.Request)
+}
+
 // closeSession closes the session of a scale set that is no longer used.
-func (l *loop) closeSession(session Session) {
+func (l *loop) closeSession(session github.Session) {
 	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
 		err := session.Close(ctx)
 		return func() {

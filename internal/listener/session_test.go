@@ -11,17 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
 
 func TestANewProcessClosesTheSessionOfTheLast(t *testing.T) {
 	inBubble(t, func(s *scenario) {
-		s.cluster.set.SessionID = "left behind"
+		s.cluster.Set.SessionID = "left behind"
 		s.start()
 		want := []string{"0s close 1 left behind", "0s open 1"}
 		if diff := cmp.Diff(want, s.github.calls); diff != "" {
 			t.Errorf("calls of GitHub (-want +got):\n%s", diff)
 		}
-		if got := s.cluster.last().SessionID; got != "session-1" {
+		if got := s.cluster.Last().SessionID; got != "session-1" {
 			t.Errorf("session %q was published, want the new one", got)
 		}
 	})
@@ -36,17 +37,17 @@ func TestAConflictIsWaitedOutWithoutEnd(t *testing.T) {
 		if diff := cmp.Diff(want, s.github.calls); diff != "" {
 			t.Errorf("calls of GitHub (-want +got):\n%s", diff)
 		}
-		if got := s.cluster.state(); got != "Starting/Starting" {
+		if got := s.cluster.State(); got != "Starting/Starting" {
 			t.Errorf("state = %s after a minute, want no alarm yet", got)
 		}
 		s.pass(time.Minute)
-		if got := s.cluster.state(); got != "SessionConflict/SessionConflict" {
+		if got := s.cluster.State(); got != "SessionConflict/SessionConflict" {
 			t.Errorf("state = %s after two minutes", got)
 		}
 		s.pass(time.Hour)
 		s.github.onOpen = nil
 		s.pass(15 * time.Second)
-		if got := s.cluster.state(); got != "Listening/Listening" {
+		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state = %s once the session was free", got)
 		}
 	})
@@ -60,7 +61,7 @@ func TestALostSessionIsOpenedAgainAtOnce(t *testing.T) {
 		s.github.statistics = statistics(4)
 		s.github.evict()
 		s.pass(0)
-		if got := s.cluster.last(); got.SessionID != "session-2" || got.Replicas != 4 {
+		if got := s.cluster.Last(); got.SessionID != "session-2" || got.Replicas != 4 {
 			t.Errorf("published %+v, want the new session and its statistics", got)
 		}
 		if got := s.github.lastPollAt().lastID; got != 0 {
@@ -85,7 +86,7 @@ func TestANewSessionMayCountItsMessagesAnew(t *testing.T) {
 		s.github.onDelete = nil
 		s.send(message(1, 1, "complete 1 a"))
 		s.pass(time.Second)
-		if got := s.cluster.job("a").JobResult; got != "succeeded" {
+		if got := s.cluster.Job("a").JobResult; got != "succeeded" {
 			t.Errorf("result of the job = %q, want that of the new session's first message", got)
 		}
 		s.pass(time.Minute)
@@ -99,7 +100,7 @@ func TestANewSessionMayCountItsMessagesAnew(t *testing.T) {
 func TestMessagesUnderWayOfALostSession(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		release := make(chan struct{})
-		s.cluster.onJob = func(runner string) error {
+		s.cluster.OnJob = func(runner string) error {
 			if runner == "a" {
 				<-release
 			}
@@ -116,7 +117,7 @@ func TestMessagesUnderWayOfALostSession(t *testing.T) {
 		}
 		close(release)
 		s.pass(time.Second)
-		reports := slices.DeleteFunc(slices.Clone(s.cluster.calls), func(call string) bool { return !strings.Contains(call, "report a") })
+		reports := slices.DeleteFunc(slices.Clone(s.cluster.Calls), func(call string) bool { return !strings.Contains(call, "report a") })
 		if s.github.noted("delete 1") != 1 || len(reports) != 1 {
 			t.Errorf("calls of GitHub: %v, reports %v; want the first message reported and deleted once", s.github.calls, reports)
 		}
@@ -145,7 +146,7 @@ func TestASessionLostInAnOutageIsOpenedAsSoonAsGitHubSaysSo(t *testing.T) {
 	})
 }
 
-// With maxUnackedMessages no poll goes out that could find the session lost.
+// With queue.MaxUnacked no poll goes out that could find the session lost.
 func TestALostSessionIsFoundOutByDeletions(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onDelete = func(int64) error {
@@ -155,15 +156,15 @@ func TestALostSessionIsFoundOutByDeletions(t *testing.T) {
 			return nil
 		}
 		release := make(chan struct{})
-		s.cluster.onJob = func(string) error { <-release; return nil }
+		s.cluster.OnJob = func(string) error { <-release; return nil }
 		s.start()
-		for id := range int64(maxUnackedMessages) {
+		for id := range int64(queue.MaxUnacked) {
 			s.github.enqueue(message(id+1, 1, "start 1 a", "assign 2"))
 		}
 		s.pass(5 * time.Second)
 		close(release)
 		s.pass(10 * time.Second)
-		if got := s.cluster.last().SessionID; got != "session-2" {
+		if got := s.cluster.Last().SessionID; got != "session-2" {
 			t.Errorf("the session is %s after its loss", got)
 		}
 		if got := s.github.waiting(); len(got) != 0 {
@@ -199,7 +200,7 @@ func TestASessionWhosePollsAreRefusedIsReplaced(t *testing.T) {
 				}
 				s.start()
 				s.pass(2 * time.Second)
-				if got := s.cluster.last().SessionID; got != want {
+				if got := s.cluster.Last().SessionID; got != want {
 					t.Errorf("%s is held, want %s", got, want)
 				}
 			})
@@ -234,7 +235,7 @@ func TestNoFailedPollEndsTheListener(t *testing.T) {
 				}
 				s.start()
 				s.pass(2 * time.Minute)
-				if got := s.cluster.state(); got != test.state {
+				if got := s.cluster.State(); got != test.state {
 					t.Errorf("state = %s, want %s", got, test.state)
 				}
 				if got := len(s.github.pollTimes()) + s.github.noted("open 1"); got > 40 {
@@ -242,7 +243,7 @@ func TestNoFailedPollEndsTheListener(t *testing.T) {
 				}
 				failure = nil
 				s.pass(4 * time.Minute)
-				if got := s.cluster.state(); got != "Listening/Listening" {
+				if got := s.cluster.State(); got != "Listening/Listening" {
 					t.Errorf("state = %s after the failure went", got)
 				}
 			})

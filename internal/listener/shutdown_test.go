@@ -9,12 +9,14 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/queue"
+	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
 func TestStoppingFinishesTheMessageInHand(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		release := make(chan struct{})
-		s.cluster.onJob = func(string) error { <-release; return nil }
+		s.cluster.OnJob = func(string) error { <-release; return nil }
 		s.start()
 		s.send(message(1, 1, "start 1 a"))
 		s.pass(time.Second)
@@ -27,11 +29,11 @@ func TestStoppingFinishesTheMessageInHand(t *testing.T) {
 		if got := s.github.waiting(); len(got) != 0 {
 			t.Errorf("messages %v were not deleted", got)
 		}
-		if got := s.cluster.last().PatchID; got < s.cluster.job("a").JobPatchID {
-			t.Errorf("patchID %d was published, want the %d that the report carries", got, s.cluster.job("a").JobPatchID)
+		if got := s.cluster.Last().PatchID; got < s.cluster.Job("a").JobPatchID {
+			t.Errorf("patchID %d was published, want the %d that the report carries", got, s.cluster.Job("a").JobPatchID)
 		}
-		if s.github.noted("close session session-1") != 1 || s.cluster.state() != "Stopped/Stopped" {
-			t.Errorf("calls of GitHub: %v, state %s; want the session closed and the end written", s.github.calls, s.cluster.state())
+		if s.github.noted("close session session-1") != 1 || s.cluster.State() != "Stopped/Stopped" {
+			t.Errorf("calls of GitHub: %v, state %s; want the session closed and the end written", s.github.calls, s.cluster.State())
 		}
 	})
 }
@@ -41,14 +43,14 @@ func TestStoppingPublishesAWithheldPatchIDAtOnce(t *testing.T) {
 		s.start()
 		s.send(message(1, 1, "start 1 a"))
 		s.send(message(2, 1, "complete 1 a", "assign 2"))
-		s.pass(gatherPeriod)
+		s.pass(queue.GatherInterval)
 		begun := time.Now()
 		s.stop()
 		<-s.ended
-		if took := time.Since(begun); took > gatherPeriod {
+		if took := time.Since(begun); took > queue.GatherInterval {
 			t.Errorf("stopping took %s", took)
 		}
-		if got, want := s.cluster.last().PatchID, s.cluster.job("a").JobPatchID; got < want {
+		if got, want := s.cluster.Last().PatchID, s.cluster.Job("a").JobPatchID; got < want {
 			t.Errorf("patchID %d was published, want the %d of the report", got, want)
 		}
 	})
@@ -58,13 +60,13 @@ func TestStoppingPublishesAWithheldPatchIDAtOnce(t *testing.T) {
 func TestStoppingWritesWhatIsInHandInTime(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
-		s.cluster.onJob = func(string) error { <-time.After(2 * time.Second); return nil }
+		s.cluster.OnJob = func(string) error { <-time.After(2 * time.Second); return nil }
 		var started []string
-		for i := range maxMessageEntries {
+		for i := range queue.MaxEntries {
 			started = append(started, fmt.Sprintf("start %d runner-%d", i+1, i))
 		}
 		s.send(message(1, 1, started...))
-		s.pass(gatherPeriod)
+		s.pass(queue.GatherInterval)
 		s.stop()
 		<-s.ended
 		if got := s.github.waiting(); len(got) != 0 {
@@ -78,8 +80,8 @@ func TestStoppingEndsInTimeWhateverHangs(t *testing.T) {
 		t.Run(entry, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				s.start()
-				s.cluster.onPublish = func() error { return errBroken }
-				s.cluster.onJob = func(string) error { return errBroken }
+				s.cluster.OnPublish = func() error { return errBroken }
+				s.cluster.OnJob = func(string) error { return errBroken }
 				s.send(message(1, 1, "assign 1"))
 				s.send(message(2, 1, entry))
 				begun := time.Now()
@@ -105,7 +107,7 @@ func TestStoppingClosesASessionThatWasGivenUp(t *testing.T) {
 		s.start()
 		s.github.onPoll = func() error { return &actions.Error{StatusCode: http.StatusConflict} }
 		s.github.onOpen = func() error { return errBroken }
-		s.pass(pollHoldPeriod + time.Minute)
+		s.pass(serving.PollHold + time.Minute)
 		before := s.github.noted("close 1 session-1")
 		s.stop()
 		<-s.ended

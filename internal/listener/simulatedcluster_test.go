@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
-	"github.com/harrier-ci/harrier/internal/listener"
+	"github.com/harrier-ci/harrier/internal/listener/cluster"
 )
 
 var errAway = errors.New("the API server is away")
@@ -24,7 +24,7 @@ type simulatedCluster struct {
 	setID  int
 
 	mu        sync.Mutex
-	set       listener.RunnerSet
+	set       cluster.RunnerSet
 	runners   map[string]*v1alpha1.EphemeralRunnerStatus
 	peak      int
 	status    v1alpha1.ListenerState
@@ -62,14 +62,14 @@ func (c *simulatedCluster) locked(work func()) error {
 	return nil
 }
 
-func (c *simulatedCluster) RunnerSet(context.Context) (*listener.RunnerSet, error) {
-	var read listener.RunnerSet
+func (c *simulatedCluster) RunnerSet(context.Context) (*cluster.RunnerSet, error) {
+	var read cluster.RunnerSet
 	err := c.locked(func() { read = c.set })
 	return &read, err
 }
 
-func (c *simulatedCluster) Publish(_ context.Context, publication listener.Publication) (*listener.RunnerSet, error) {
-	var answer listener.RunnerSet
+func (c *simulatedCluster) Publish(_ context.Context, publication cluster.Publication) (*cluster.RunnerSet, error) {
+	var answer cluster.RunnerSet
 	err := c.locked(func() {
 		if publication.PatchID < c.set.PatchID {
 			c.t.Errorf("patchID went back from %d to %d", c.set.PatchID, publication.PatchID)

@@ -77,10 +77,10 @@ func (s *soaking) message() *actions.Message {
 func (s *soaking) disturb() {
 	switch s.seconds % 60 {
 	case 10:
-		s.cluster.onPublish = func() error { return errBroken }
-		s.cluster.onJob = func(string) error { return errBroken }
+		s.cluster.OnPublish = func() error { return errBroken }
+		s.cluster.OnJob = func(string) error { return errBroken }
 	case 15:
-		s.cluster.onPublish, s.cluster.onJob = nil, nil
+		s.cluster.OnPublish, s.cluster.OnJob = nil, nil
 	case 30:
 		s.github.evict()
 	case 40:
@@ -96,10 +96,10 @@ func (s *soaking) forget() {
 	g, c := s.github, s.cluster
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
 	g.calls, g.polls, g.clients = nil, nil, nil
-	c.calls, c.published, c.states, c.jobs = nil, nil, nil, nil
+	c.Calls, c.Published, c.States, c.Jobs = nil, nil, nil, nil
 }
 
 // footprint returns the bytes of the heap in use and the number of goroutines.

@@ -8,6 +8,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/listener/cluster"
+	"github.com/harrier-ci/harrier/internal/listener/errand"
+	"github.com/harrier-ci/harrier/internal/listener/failure"
+)
+
+// Reasons in status.listener of a listener that has no failure to show.
+const (
+	reasonListening = "Listening"
+	reasonStarting  = "Starting"
+	reasonStopped   = "Stopped"
 )
 
 // detailsInterval is how long after a write another one waits that does not change the state: a restore may end a thousand jobs.
@@ -15,39 +25,37 @@ const detailsInterval = 10 * time.Second
 
 // statusState is the state of writing status.listener of the EphemeralRunnerSet.
 type statusState struct {
+	errand.Errand
 	// lastWritten is the status that the API server has, as far as is known.
 	lastWritten v1alpha1.ListenerStatus
 	// writtenAt is when this process last wrote it.
 	writtenAt time.Time
-	underWay  bool
 	// epoch grows when a write begins and when it ends. A status read in an earlier epoch may be older than lastWritten.
-	epoch   int
-	retryAt time.Time
-	backoff backoff
+	epoch int
 }
 
 // currentStatus returns the status of the listener, or nil to leave the last one as it is.
 func (l *loop) currentStatus(now time.Time) *v1alpha1.ListenerStatus {
-	failures := []*failure{l.session.failure, l.polls.failure, l.publication.failure}
+	failures := []*failure.Failure{l.session.Failure, l.polls.Failure, l.publication.Failure}
 	if !l.takesJobs() {
 		failures = failures[2:] // nobody opens a session or polls
 	}
 	for _, failing := range failures {
 		if failing != nil {
-			return failing.status()
+			return failing.Status()
 		}
 	}
 	switch s := &l.session; {
 	case !l.takesJobs() && s.sessionID == "":
 		return plainStatus(v1alpha1.ListenerStateClosed, v1alpha1.ReasonMaxRunnersZero,
 			"the message session is closed because maxRunners is 0; it is opened again when maxRunners is raised", now)
-	case !l.takesJobs(), s.underWay && l.status.lastWritten.State == v1alpha1.ListenerStateClosed:
+	case !l.takesJobs(), s.UnderWay && l.status.lastWritten.State == v1alpha1.ListenerStateClosed:
 		return nil // it is being closed, or opened again
 	case s.current == nil:
 		return plainStatus(v1alpha1.ListenerStateStarting, reasonStarting, "opening a session", now)
 	}
-	if l.offers.failure != nil {
-		if status := l.offers.failure.status(); status != nil {
+	if l.offers.Failure != nil {
+		if status := l.offers.Failure.Status(); status != nil {
 			return status
 		}
 	}
@@ -81,20 +89,20 @@ func (l *loop) writeStatus(now time.Time) {
 	if sameState(&l.status.lastWritten, status) {
 		status = new(l.status.lastWritten) // with the time when this state began
 	}
-	status.StrayRegistrations, status.UnknownRunnerJobs = l.strays.shown, l.reporter.unknownJobs()
+	status.StrayRegistrations, status.UnknownRunnerJobs = l.strays.Shown, l.reporter.UnknownJobs()
 	if sameStatus(&l.status.lastWritten, status) {
 		return
 	}
-	due := l.status.retryAt
+	due := l.status.NotBefore
 	if sameState(&l.status.lastWritten, status) {
 		due = latest(due, l.status.writtenAt.Add(detailsInterval))
 	}
-	if l.status.underWay || l.mustWait(due, now) {
+	if l.status.UnderWay || l.mustWait(due, now) {
 		return
 	}
-	l.status.underWay = true
+	l.status.Begin()
 	l.status.epoch++
-	l.runAsync(kubernetesTimeout, func(ctx context.Context) func() {
+	l.runAsync(cluster.RequestTimeout, func(ctx context.Context) func() {
 		err := l.cluster.WriteStatus(ctx, *status)
 		return func() { l.statusWritten(*status, err) }
 	})
@@ -102,27 +110,15 @@ func (l *loop) writeStatus(now time.Time) {
 
 // statusWritten handles the result of a write.
 func (l *loop) statusWritten(status v1alpha1.ListenerStatus, err error) {
-	l.status.underWay = false
+	l.status.End()
 	l.status.epoch++
 	if err != nil {
-		l.status.retryAt = l.clock.Now().Add(l.status.backoff.next())
-		l.log.Error(err, "The listener's state could not be written, trying again", "state", status.State, "at", l.status.retryAt)
+		l.status.Pause(l.clock.Now())
+		l.log.Error(err, "The listener's state could not be written, trying again", "state", status.State, "at", l.status.NotBefore)
 		return
 	}
-	l.status.backoff.reset()
+	l.status.Succeed()
 	l.status.lastWritten, l.status.writtenAt = status, l.clock.Now()
 	l.log.Info("Listener state changed", "state", status.State, "reason", status.Reason, "message", status.Message,
 		"strayRegistrations", status.StrayRegistrations)
-}
-
-// statusSeen notes the status that was read from the set, unless a write may be newer than the epoch in which the read began. A set
-// that was recreated has no status yet.
-func (l *loop) statusSeen(status *v1alpha1.ListenerStatus, epoch int) {
-	switch {
-	case l.status.underWay || epoch != l.status.epoch: // the write may be newer
-	case status == nil:
-		l.status.lastWritten = v1alpha1.ListenerStatus{}
-	default:
-		l.status.lastWritten = *status
-	}
 }

@@ -170,3 +170,14 @@ func (c *Config) Encode() ([]byte, error) {
 func (c *Config) MetricsEnabled() bool {
 	return c.MetricsAddr != "" && c.MetricsAddr != MetricsDisabled
 }
+
+// MetricsAddress returns the address at which metrics are served, empty if they are not. override comes from the environment.
+func (c *Config) MetricsAddress(override string) string {
+	switch {
+	case !c.MetricsEnabled():
+		return ""
+	case override != "":
+		return override
+	}
+	return c.MetricsAddr
+}

@@ -2,8 +2,8 @@ package metrics
 
 import (
 	"errors"
-	"maps"
-	"reflect"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,11 +32,6 @@ type chosen struct {
 	labels map[string][]string
 }
 
-func (c *chosen) differs(settings *config.Config) bool {
-	return c.path != endpoint(settings) || c.preset != settings.MetricsLabels ||
-		!reflect.DeepEqual(c.configured, settings.Metrics) || !maps.Equal(c.ofSet, labelsOfSet(settings))
-}
-
 func (m *Metrics) choose(settings *config.Config) *chosen {
 	c := &chosen{
 		configured: settings.Metrics, preset: settings.MetricsLabels, ofSet: labelsOfSet(settings),
@@ -46,8 +41,14 @@ func (m *Metrics) choose(settings *config.Config) *chosen {
 		histograms: map[string]*prometheus.HistogramVec{}, labels: map[string][]string{},
 	}
 	labels := prometheus.Labels{labelName: c.ofSet[labelName], labelNamespace: c.ofSet[labelNamespace]}
-	m.own.register(prometheus.WrapRegistererWith(labels, c.registry))
-	known, wanted := defaults(shapeOf(settings)), settings.Metrics
+	o := m.own
+	prometheus.WrapRegistererWith(labels, c.registry).MustRegister(
+		o.dropped, o.requests, o.decisions, o.remaining, o.reset, o.expires, o.session, o.wanted, o.polled)
+	preset := few
+	if settings.MetricsLabels == config.MetricsLabelsARC {
+		preset = arc
+	}
+	known, wanted := defaults(preset), settings.Metrics
 	if wanted == nil {
 		wanted = known
 	}
@@ -143,4 +144,22 @@ func (c *chosen) measure(name string, job *actions.JobMessageBase, result string
 	if histogram, ok := c.histograms[name]; ok {
 		histogram.With(pick(c.ofJob(job, result), c.labels[name])).Observe(max(0, duration.Truncate(time.Second).Seconds()))
 	}
+}
+
+// notReserved refuses the label le, which a histogram's buckets use. The Prometheus library panics on it, as it does on buckets
+// that don't ascend.
+func notReserved(labels []string) error {
+	if slices.Contains(labels, "le") {
+		return errors.New("label le is reserved in histograms")
+	}
+	return nil
+}
+
+func ascending(buckets []float64) error {
+	for i := 1; i < len(buckets); i++ {
+		if buckets[i] <= buckets[i-1] {
+			return fmt.Errorf("buckets must ascend, but %g comes after %g", buckets[i], buckets[i-1])
+		}
+	}
+	return nil
 }

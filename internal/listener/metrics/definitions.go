@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
 // Names of the metrics that listenerMetrics can select.
@@ -82,13 +81,6 @@ var arc = shape{
 }
 
 var arcLabels = slices.Concat(setLabels, []string{labelJobName, labelEventName})
-
-func shapeOf(settings *config.Config) shape {
-	if settings.MetricsLabels == config.MetricsLabelsARC {
-		return arc
-	}
-	return few
-}
 
 // arcBuckets are in seconds, up to an hour.
 var arcBuckets = []float64{

@@ -2,8 +2,6 @@ package metrics
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -90,22 +88,4 @@ func pick(values prometheus.Labels, names []string) prometheus.Labels {
 		picked[name] = values[name]
 	}
 	return picked
-}
-
-// notReserved refuses the label le, which a histogram's buckets use. The Prometheus library panics on it, as it does on buckets
-// that don't ascend.
-func notReserved(labels []string) error {
-	if slices.Contains(labels, "le") {
-		return errors.New("label le is reserved in histograms")
-	}
-	return nil
-}
-
-func ascending(buckets []float64) error {
-	for i := 1; i < len(buckets); i++ {
-		if buckets[i] <= buckets[i-1] {
-			return fmt.Errorf("buckets must ascend, but %g comes after %g", buckets[i], buckets[i-1])
-		}
-	}
-	return nil
 }

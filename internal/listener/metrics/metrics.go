@@ -5,7 +5,9 @@
 package metrics
 
 import (
+	"maps"
 	"net/http"
+	"reflect"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -40,7 +42,8 @@ func New(settings *config.Config, log logr.Logger) *Metrics {
 // Configure applies a changed configuration: limits and the choice of metrics. If the choice changes, counters start from 0.
 func (m *Metrics) Configure(settings *config.Config) {
 	before := m.current.Load()
-	if before == nil || before.differs(settings) {
+	if before == nil || before.path != endpoint(settings) || before.preset != settings.MetricsLabels ||
+		!reflect.DeepEqual(before.configured, settings.Metrics) || !maps.Equal(before.ofSet, labelsOfSet(settings)) {
 		before = m.choose(settings)
 		m.current.Store(before)
 	}
@@ -57,7 +60,12 @@ func (m *Metrics) Configure(settings *config.Config) {
 func (m *Metrics) Statistics(statistics *actions.Statistics, desired int) {
 	seen := &observation{statistics: *statistics, desired: desired}
 	if before := m.last.Swap(seen); before != nil {
-		m.own.decided(before.desired, desired)
+		switch {
+		case desired > before.desired:
+			m.own.decisions.WithLabelValues(directionUp).Inc()
+		case desired < before.desired:
+			m.own.decisions.WithLabelValues(directionDown).Inc()
+		}
 	}
 	m.show(seen)
 }

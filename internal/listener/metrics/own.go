@@ -70,19 +70,6 @@ func newOwn() *own {
 	return o
 }
 
-func (o *own) register(registry prometheus.Registerer) {
-	registry.MustRegister(o.dropped, o.requests, o.decisions, o.remaining, o.reset, o.expires, o.session, o.wanted, o.polled)
-}
-
-func (o *own) decided(before, now int) {
-	switch {
-	case now > before:
-		o.decisions.WithLabelValues(directionUp).Inc()
-	case now < before:
-		o.decisions.WithLabelValues(directionDown).Inc()
-	}
-}
-
 // Dropped counts something that was given up.
 func (m *Metrics) Dropped(reason string) { m.own.dropped.WithLabelValues(reason).Inc() }
 

@@ -1,0 +1,61 @@
+// Package cluster is what a listener reads and writes in Kubernetes: one EphemeralRunnerSet and the status of its runners.
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// RequestTimeout ends one request to the API server.
+const RequestTimeout = 10 * time.Second
+
+// Cluster is the part of the Kubernetes API that a listener needs. All of it is about one EphemeralRunnerSet and its runners. Errors
+// are as in k8s.io/apimachinery/pkg/api/errors.
+type Cluster interface {
+	// RunnerSet reads the set.
+	RunnerSet(ctx context.Context) (*RunnerSet, error)
+	// Publish writes the desired count and the session's ID in one patch, and returns the set as it is after that.
+	Publish(ctx context.Context, publication Publication) (*RunnerSet, error)
+	// WriteStatus writes status.listener of the set.
+	WriteStatus(ctx context.Context, status v1alpha1.ListenerStatus) error
+	// ReportJob writes the non-zero fields of status into the status of a runner.
+	ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error
+}
+
+// Desired is what the listener asks the EphemeralRunnerSet for. Replicas is how many runners there should be, PatchID numbers the
+// statistics from which that follows, and AssignedJobs is how many jobs they count.
+type Desired struct {
+	Replicas, PatchID, AssignedJobs int
+}
+
+// Publication is what the listener writes into its set.
+type Publication struct {
+	Desired
+	// SessionID identifies the session held. It is stored so that the next process can close the session.
+	SessionID string
+}
+
+// RunnerSet is what the listener reads of its set.
+type RunnerSet struct {
+	Publication
+	// UID distinguishes the set from an earlier set of the same name.
+	UID types.UID
+	// Capacity limits the jobs that GitHub may assign while the set can't run as many as maxRunners; nil means no such limit.
+	Capacity *int
+	// DoubtedJobs is how many of the assigned jobs the manager believes not to exist.
+	DoubtedJobs int
+	// Runners counts those of the set that have not ended.
+	Runners RunnerCounts
+	// Listener is the status that the last listener wrote.
+	Listener *v1alpha1.ListenerStatus
+}
+
+// RunnerCounts are how many runners of a set are starting and up, as the manager counts them.
+type RunnerCounts struct {
+	Pending int `json:"pendingEphemeralRunners"`
+	Running int `json:"runningEphemeralRunners"`
+}

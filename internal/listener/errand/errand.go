@@ -1,0 +1,76 @@
+// Package errand is what all work of a listener with somebody else has in common: one attempt at a time, pauses that grow while
+// attempts fail, and the cause of the failure. It starts nothing and reads no clock: the loop says what it begins, how that ended, and
+// what time it is.
+package errand
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/listener/failure"
+)
+
+// Errand is one piece of work that is attempted until it succeeds, and perhaps again after that. Make it with New.
+type Errand struct {
+	// UnderWay is set from Begin to End.
+	UnderWay bool
+	// NotBefore is when the next attempt may begin, zero if nothing keeps it waiting.
+	NotBefore time.Time
+	// Failure is why the last attempt failed, nil if it did not.
+	Failure *failure.Failure
+
+	// first and longest bound the pauses.
+	first, longest time.Duration
+	// failures counts failures in a row.
+	failures int
+}
+
+// New returns an errand whose pause after the first failure is at most first, and at most longest after many.
+func New(first, longest time.Duration) Errand { return Errand{first: first, longest: longest} }
+
+// Begin notes that an attempt has begun.
+func (e *Errand) Begin() { e.UnderWay = true }
+
+// End notes that the attempt has ended. What came of it is said by one of the methods below.
+func (e *Errand) End() { e.UnderWay = false }
+
+// Succeed notes that nothing is known to be wrong. It leaves NotBefore as it is.
+func (e *Errand) Succeed() {
+	e.Failure = nil
+	e.ResetPauses()
+}
+
+// Fail notes that an attempt has failed: the next one waits for a pause, and for what the answer asked for. It returns err with what
+// happens next, or with what to do about it.
+func (e *Errand) Fail(err error, now time.Time) error {
+	explained := e.Note(err, now)
+	e.Pause(now)
+	if at := now.Add(failure.AskedPause(err, now)); at.After(e.NotBefore) {
+		e.NotBefore = at
+	}
+	return explained
+}
+
+// Note remembers why an attempt failed, without a pause. It returns the same as Fail.
+func (e *Errand) Note(err error, now time.Time) error {
+	reason, explained := failure.Explain(err)
+	e.NoteAs(reason, explained, now)
+	return explained
+}
+
+// NoteAs is Note for an error that did not come from GitHub.
+func (e *Errand) NoteAs(reason string, err error, now time.Time) {
+	e.Failure = e.Failure.Next(reason, err, now)
+}
+
+// Pause counts a failure and makes the next attempt wait: first·2ⁿ after n earlier failures, at most longest, and of
+// that a random part between half and all, so that listeners that lost the same server do not return at the same time.
+func (e *Errand) Pause(now time.Time) {
+	const doublings = 20 // keeps the shift from overflowing: 1 ms becomes 17 min, more than any longest pause
+	pause := min(e.first<<min(e.failures, doublings), e.longest)
+	e.failures++
+	e.NotBefore = now.Add(pause/2 + rand.N(pause/2+1)) //nolint:gosec // pauses need no secrecy
+}
+
+// ResetPauses makes the next pause a first one again.
+func (e *Errand) ResetPauses() { e.failures = 0 }

@@ -1,0 +1,143 @@
+// Package failure is what a failed call to GitHub means to a listener: why it failed and what to do about it, as users read it in
+// status.listener, and whether the session, the offers or only this attempt is to be given up. All of it is pure.
+package failure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/addresses"
+)
+
+// Reasons in status.listener on which no other component acts. The manager copies them to the AutoscalingRunnerSet's conditions.
+const (
+	ReasonSessionLost      = "SessionLost"
+	ReasonMalformedMessage = "MalformedMessage"
+)
+
+// ErrUnusable marks a configuration that is well-formed but can't work.
+var ErrUnusable = errors.New("unusable configuration")
+
+const (
+	// conflictGrace is the same for a session conflict. GitHub ends the session of a killed listener by
+	// itself after about 90 s.
+	conflictGrace = 2 * time.Minute
+	// Grace is for good news before the status shows a failure that may pass by itself.
+	Grace = 30 * time.Second
+)
+
+// Failure is why the listener can't do a part of its work at the moment.
+type Failure struct {
+	Reason, Message string
+	// FirstAt and lastAt are the times of its first and last error.
+	FirstAt, lastAt time.Time
+	// assumed is set for a rate limit whose end GitHub did not name.
+	assumed bool
+	// pause is the pause that the answer asked for, zero if it named none.
+	pause time.Duration
+}
+
+// Next returns the failure after one more error. If the reason is the same, it keeps FirstAt. f may be nil.
+func (f *Failure) Next(reason string, err error, now time.Time) *Failure {
+	next := &Failure{Reason: reason, Message: err.Error(), FirstAt: now, lastAt: now}
+	limited, ok := errors.AsType[*actions.RateLimitedError](err)
+	next.assumed = ok && limited.Assumed
+	next.pause = AskedPause(err, now)
+	if f == nil || f.Reason != reason {
+		return next
+	}
+	next.FirstAt = f.FirstAt
+	if f.assumed && next.assumed {
+		next.Message = f.Message // only the answer's IDs are new
+	}
+	return next
+}
+
+// grace returns how long the failure must last before the status shows it. It is 0 if waiting alone does not help, or if
+// the next attempt comes only after Grace.
+func (f *Failure) grace() time.Duration {
+	switch {
+	case f.assumed:
+		return Grace
+	case f.pause > Grace:
+		return 0
+	case IsRefusal(f.Reason):
+		return 0
+	}
+	switch f.Reason {
+	case v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonInvalidConfiguration,
+		v1alpha1.ReasonRateLimited, v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonAddressNotAllowed, v1alpha1.ReasonInsecureRedirect:
+		return 0
+	case v1alpha1.ReasonSessionConflict:
+		return conflictGrace
+	}
+	return Grace
+}
+
+// Status returns the status that shows the failure, or nil to leave the last status as it is. Time since the last error does not
+// count: a poll that is being held may turn out well.
+func (f *Failure) Status() *v1alpha1.ListenerStatus {
+	if f.lastAt.Sub(f.FirstAt) < f.grace() {
+		return nil
+	}
+	state := v1alpha1.ListenerStateRetrying
+	if f.Reason == v1alpha1.ReasonSessionConflict {
+		state = v1alpha1.ListenerStateConflict
+	}
+	since := metav1.NewTime(f.FirstAt)
+	return &v1alpha1.ListenerStatus{State: state, Reason: f.Reason, Message: f.Message, Since: &since}
+}
+
+// IsRefusal reports whether GitHub refuses the credentials: there may be others already.
+func IsRefusal(reason string) bool { return actions.RefusalClass(reason).IsKnown() }
+
+// Explain returns the reason of a failed call to GitHub, and the error with what happens next or what to do about it.
+func Explain(err error) (reason string, explained error) {
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	_, malformed := errors.AsType[*actions.MalformedMessageError](err)
+	_, notAllowed := errors.AsType[*addresses.NotAllowedError](err)
+	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
+	refusal, refused := actions.RefusalOf(err)
+	switch {
+	case notAllowed:
+		return v1alpha1.ReasonAddressNotAllowed, err
+	case insecure:
+		return v1alpha1.ReasonInsecureRedirect, err
+	case errors.Is(err, actions.ErrSessionConflict):
+		return v1alpha1.ReasonSessionConflict, fmt.Errorf("%w; the listener asks again at least every 15 s; "+
+			"if no second installation uses this scale set, GitHub ends the session of a killed listener within 2 min", err)
+	case errors.Is(err, actions.ErrSessionNotFound):
+		return ReasonSessionLost, fmt.Errorf("%w; a new one is opened", err)
+	case errors.Is(err, actions.ErrScaleSetNotFound):
+		return v1alpha1.ReasonScaleSetNotFound, fmt.Errorf("%w; the manager creates it again", err)
+	case errors.Is(err, actions.ErrInvalidCredentials):
+		return v1alpha1.ReasonCredentialsInvalid, err
+	case errors.Is(err, ErrUnusable):
+		return v1alpha1.ReasonInvalidConfiguration, err
+	case limited:
+		return v1alpha1.ReasonRateLimited, err
+	case refused:
+		return string(refusal.Class), err
+	case malformed:
+		return ReasonMalformedMessage, fmt.Errorf("%w; it has no ID and can't be deleted, so the listener keeps polling for it; "+
+			"check the proxy or gateway on the way, and contact GitHub's support if it persists", err)
+	case actions.IsRejected(err) && !Unreached(err):
+		return v1alpha1.ReasonRefusedByGitHub, fmt.Errorf("%w; the listener keeps trying; "+
+			"if the answer doesn't say what to correct, give its IDs to GitHub's support", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return v1alpha1.ReasonTimeout, withAdvice(err)
+	}
+	return v1alpha1.ReasonGitHubUnavailable, withAdvice(err)
+}
+
+// withAdvice adds what to check if GitHub did not answer, or something else answered in its place.
+func withAdvice(err error) error {
+	return fmt.Errorf("%w; the listener keeps trying; "+
+		"check proxy, githubServerTLS, and that the cluster's network lets the listener reach GitHub", err)
+}

@@ -1,0 +1,159 @@
+// Package offers has the jobs that GitHub has offered and that are not acquired yet, and says when GitHub is to be asked which offers are
+// open. It calls nobody.
+package offers
+
+import (
+	"slices"
+	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/errand"
+)
+
+const (
+	// searchInterval is the shortest time between two searches for open offers.
+	searchInterval = 3 * time.Second
+	// countedInterval is the same for a search only because GitHub counts more offers than are known here.
+	countedInterval = time.Minute
+)
+
+// Offers are the jobs that GitHub offered, by request ID. The errand is their acquisition. Make them with New.
+type Offers struct {
+	errand.Errand
+	// Waiting are those to be requested, oldest first.
+	Waiting []int64
+	// Requested are those in the call under way. They are not added again.
+	Requested []int64
+	// Search asks GitHub which offers are open.
+	Search Search
+	// pace is the errand of a search in a new session.
+	pace errand.Errand
+}
+
+// Search is the state of asking which offers are open: at the beginning of each session, because offers may have been made while nobody
+// listened, and again if there is a reason, each time until there is an answer.
+type Search struct {
+	errand.Errand
+	// Due is set if there is a reason to ask.
+	Due bool
+	// Lacking is set if the service does not have the call, so that it is not asked again in this session.
+	Lacking bool
+	// lastAt is when the last search began.
+	lastAt time.Time
+}
+
+// New returns no offers. The errands pace acquisitions and searches.
+func New(acquisition, search errand.Errand) Offers {
+	return Offers{Errand: acquisition, pace: search}
+}
+
+// NewSession makes a search due, whatever an earlier session has shown.
+func (o *Offers) NewSession() { o.Search = Search{Errand: o.pace, Due: true} }
+
+// Forget forgets the offers of a scale set that is no longer used.
+func (o *Offers) Forget() { o.Waiting, o.Failure, o.Search = nil, nil, Search{} }
+
+// Update adds the jobs that a message offers, and drops the jobs that it shows to be assigned or completed.
+func (o *Offers) Update(message *actions.Message) {
+	for _, job := range message.JobsAvailable {
+		o.add(job.RunnerRequestID)
+	}
+	for _, job := range message.JobsAssigned {
+		o.drop(job.RunnerRequestID)
+	}
+	for _, job := range message.JobsCompleted {
+		o.drop(job.RunnerRequestID)
+	}
+}
+
+func (o *Offers) add(requestID int64) {
+	if !slices.Contains(o.Waiting, requestID) && !slices.Contains(o.Requested, requestID) {
+		o.Waiting = append(o.Waiting, requestID)
+	}
+}
+
+func (o *Offers) drop(requestID int64) {
+	o.Waiting = slices.DeleteFunc(o.Waiting, func(id int64) bool { return id == requestID })
+}
+
+// Request begins to acquire the oldest offers, at most room of them, and returns them. Without room it does nothing.
+func (o *Offers) Request(room int) []int64 {
+	count := max(0, min(room, len(o.Waiting)))
+	if count == 0 {
+		o.Failure = nil // what failed before is of no interest while there is no room
+		return nil
+	}
+	o.Begin()
+	o.Requested = slices.Clone(o.Waiting[:count])
+	o.Waiting = slices.Delete(o.Waiting, 0, count)
+	return o.Requested
+}
+
+// PutBack ends a request that failed and moves its offers back to the front.
+func (o *Offers) PutBack() {
+	o.End()
+	o.Waiting = append(o.Requested, o.Waiting...)
+	o.Requested = nil
+}
+
+// Settle ends a request and forgets its offers, whatever became of them.
+func (o *Offers) Settle() {
+	o.End()
+	o.Requested = nil
+	o.Succeed()
+}
+
+// Acquires reports whether offers of a message are being acquired.
+func (o *Offers) Acquires(message *actions.Message) bool {
+	return slices.ContainsFunc(message.JobsAvailable, func(job actions.JobAvailable) bool {
+		return slices.Contains(o.Requested, job.RunnerRequestID)
+	})
+}
+
+// SearchAgain makes a search due, unless the service does not list open offers.
+func (o *Offers) SearchAgain() { o.Search.Due = !o.Search.Lacking }
+
+// Counted compares the known offers with how many open ones GitHub counts. If those are more, a search is due: an offer that GitHub left
+// out of an answer may be open again, and GitHub need not repeat it.
+func (o *Offers) Counted(open int, now time.Time) {
+	if open > len(o.Waiting)+len(o.Requested) && now.Sub(o.Search.lastAt) >= countedInterval {
+		o.SearchAgain()
+	}
+}
+
+// BeginSearch begins a search and returns the offers that its answer decides about: those that come during the call may be too new for it.
+func (o *Offers) BeginSearch(now time.Time) (asked []int64) {
+	s := &o.Search
+	s.Begin()
+	s.Due, s.lastAt, s.NotBefore = false, now, now.Add(searchInterval)
+	return slices.Clone(o.Waiting)
+}
+
+// Found takes the answer to a search: open offers are added unless they are ours already, and asked offers that are not among them are
+// dropped, because they were withdrawn or taken by others. Nothing is dropped if GitHub counts more offers than it lists: then the list lags
+// or is one page. It returns how many were dropped.
+func (o *Offers) Found(open []actions.JobAvailable, asked []int64, ours func(requestID int64) bool, counted int) (withdrawn int) {
+	o.Search.Succeed()
+	gone := map[int64]bool{}
+	for _, id := range asked {
+		gone[id] = true
+	}
+	for _, job := range open {
+		delete(gone, job.RunnerRequestID)
+		if !ours(job.RunnerRequestID) {
+			o.add(job.RunnerRequestID)
+		}
+	}
+	if len(open) < counted {
+		return 0
+	}
+	before := len(o.Waiting)
+	o.Waiting = slices.DeleteFunc(o.Waiting, func(id int64) bool { return gone[id] })
+	return before - len(o.Waiting)
+}
+
+// NoteLacking notes that the service does not list open offers: every waiting offer may be open.
+func (o *Offers) NoteLacking() {
+	o.Search.Succeed()
+	o.Search.Lacking, o.Search.Due = true, false
+}

@@ -1,0 +1,89 @@
+package reports
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// Report is what is written into the status of a runner about its job.
+type Report struct {
+	Runner string
+	Status v1alpha1.EphemeralRunnerStatus
+}
+
+// Of returns the reports that follow from a message. A job that started and completed within one message is reported once.
+// An entry without a runner is about a job that was withdrawn before a runner had it, and is not reported.
+func Of(message *actions.Message, patchID int, now time.Time) (reports []Report) {
+	completed := map[string]bool{}
+	for _, job := range message.JobsCompleted {
+		completed[job.RunnerName] = true
+	}
+	for _, job := range message.JobsStarted {
+		if job.RunnerName != "" && !completed[job.RunnerName] {
+			reports = append(reports, Report{job.RunnerName, jobStatus(&job.JobMessageBase, patchID)})
+		}
+	}
+	for _, job := range message.JobsCompleted {
+		if job.RunnerName == "" {
+			continue
+		}
+		report := Report{job.RunnerName, jobStatus(&job.JobMessageBase, patchID)}
+		report.Status.JobResult = cut(job.Result)
+		if report.Status.JobResult == "" {
+			report.Status.JobResult = "unknown" // an empty result would read as "not completed"
+		}
+		finished := metav1.NewTime(now)
+		report.Status.FinishedAt = &finished
+		reports = append(reports, report)
+	}
+	return reports
+}
+
+func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunnerStatus {
+	return v1alpha1.EphemeralRunnerStatus{
+		JobRequestID:      job.RunnerRequestID,
+		JobID:             cut(job.JobID),
+		JobRepositoryName: cut(job.OwnerName + "/" + job.RepositoryName),
+		JobWorkflowRef:    cut(job.JobWorkflowRef),
+		WorkflowRunID:     job.WorkflowRunID,
+		JobDisplayName:    cut(job.JobDisplayName),
+		JobPatchID:        patchID,
+	}
+}
+
+// maxFieldBytes is how much of each text about a job is passed on. Users choose a job's name, and a matrix can make it arbitrarily
+// long. The texts end up in annotations of the runner's pod, which are limited to 256 KiB together.
+const maxFieldBytes = 1024
+
+// cut shortens a text to maxFieldBytes, without splitting a character.
+func cut(text string) string {
+	if len(text) <= maxFieldBytes {
+		return text
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(text[:maxFieldBytes-len(mark)], "") + mark
+}
+
+// ended reports whether r is about a job's end.
+func (r *Report) ended() bool { return r.Status.JobResult != "" }
+
+// mergeStatus returns what two reports amount to when written in order: fields that the newer one leaves out stay.
+func mergeStatus(older, newer v1alpha1.EphemeralRunnerStatus) v1alpha1.EphemeralRunnerStatus {
+	return v1alpha1.EphemeralRunnerStatus{
+		JobRequestID:      cmp.Or(newer.JobRequestID, older.JobRequestID),
+		JobID:             cmp.Or(newer.JobID, older.JobID),
+		JobRepositoryName: cmp.Or(newer.JobRepositoryName, older.JobRepositoryName),
+		JobWorkflowRef:    cmp.Or(newer.JobWorkflowRef, older.JobWorkflowRef),
+		WorkflowRunID:     cmp.Or(newer.WorkflowRunID, older.WorkflowRunID),
+		JobDisplayName:    cmp.Or(newer.JobDisplayName, older.JobDisplayName),
+		JobPatchID:        cmp.Or(newer.JobPatchID, older.JobPatchID),
+		JobResult:         cmp.Or(newer.JobResult, older.JobResult),
+		FinishedAt:        cmp.Or(newer.FinishedAt, older.FinishedAt),
+	}
+}
