@@ -12,7 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/causes"
 )
 
 // Reasons in status.listener on which no other component acts. The manager copies them to the AutoscalingRunnerSet's conditions.
@@ -99,45 +99,21 @@ func IsRefusal(reason string) bool { return actions.RefusalClass(reason).IsKnown
 
 // Explain returns the reason of a failed call to GitHub, and the error with what happens next or what to do about it.
 func Explain(err error) (reason string, explained error) {
-	_, limited := errors.AsType[*actions.RateLimitedError](err)
 	_, malformed := errors.AsType[*actions.MalformedMessageError](err)
-	_, notAllowed := errors.AsType[*addresses.NotAllowedError](err)
-	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
-	refusal, refused := actions.RefusalOf(err)
+	cause := causes.Of(err)
 	switch {
-	case notAllowed:
-		return v1alpha1.ReasonAddressNotAllowed, err
-	case insecure:
-		return v1alpha1.ReasonInsecureRedirect, err
-	case errors.Is(err, actions.ErrSessionConflict):
-		return v1alpha1.ReasonSessionConflict, fmt.Errorf("%w; the listener asks again at least every 15 s; "+
-			"if no second installation uses this scale set, GitHub ends the session of a killed listener within 2 min", err)
 	case errors.Is(err, actions.ErrSessionNotFound):
 		return ReasonSessionLost, fmt.Errorf("%w; a new one is opened", err)
-	case errors.Is(err, actions.ErrScaleSetNotFound):
-		return v1alpha1.ReasonScaleSetNotFound, fmt.Errorf("%w; the manager creates it again", err)
-	case errors.Is(err, actions.ErrInvalidCredentials):
-		return v1alpha1.ReasonCredentialsInvalid, err
-	case errors.Is(err, ErrUnusable):
-		return v1alpha1.ReasonInvalidConfiguration, err
-	case limited:
-		return v1alpha1.ReasonRateLimited, err
-	case refused:
-		return string(refusal.Class), err
 	case malformed:
 		return ReasonMalformedMessage, fmt.Errorf("%w; it has no ID and can't be deleted, so the listener keeps polling for it; "+
 			"check the proxy or gateway on the way, and contact GitHub's support if it persists", err)
-	case actions.IsRejected(err) && !Unreached(err):
-		return v1alpha1.ReasonRefusedByGitHub, fmt.Errorf("%w; the listener keeps trying; "+
-			"if the answer doesn't say what to correct, give its IDs to GitHub's support", err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return v1alpha1.ReasonTimeout, withAdvice(err)
+	case cause.Reason == "" && errors.Is(err, ErrUnusable):
+		cause = causes.For(v1alpha1.ReasonInvalidConfiguration)
+	case cause.Reason == "" || cause.Reason == v1alpha1.ReasonGitHubUnavailable:
+		cause = causes.For(v1alpha1.ReasonGitHubUnavailable)
+		if errors.Is(err, context.DeadlineExceeded) {
+			cause = causes.For(v1alpha1.ReasonTimeout)
+		}
 	}
-	return v1alpha1.ReasonGitHubUnavailable, withAdvice(err)
-}
-
-// withAdvice adds what to check if GitHub did not answer, or something else answered in its place.
-func withAdvice(err error) error {
-	return fmt.Errorf("%w; the listener keeps trying; "+
-		"check proxy, githubServerTLS, and that the cluster's network lets the listener reach GitHub", err)
+	return cause.Reason, fmt.Errorf("%w%s", err, cause.Next())
 }
