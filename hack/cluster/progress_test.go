@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func TestATransferSaysHowFarItIs(t *testing.T) {
 			}
 			<-time.After(reportEvery)
 		}
-		if _, err := m.Read(buffer); err != io.EOF {
+		if _, err := m.Read(buffer); !errors.Is(err, io.EOF) {
 			t.Errorf("after the end: %v", err)
 		}
 		if want := "cluster: image a: 1 of 3 MB\ncluster: image a: 3 of 3 MB, unpacking\n"; progress.String() != want {

@@ -7,9 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // MaxParallelism is how many requests to the API server one pass has in flight. A request takes 2–10 ms on an idle server, so
@@ -31,14 +29,6 @@ func ForEach[T any](ctx context.Context, limit int, items []T, do func(context.C
 		errs = append(errs[:namedErrors], fmt.Errorf("and %d more", more))
 	}
 	return errors.Join(append(errs, ctx.Err())...)
-}
-
-// IsStale reports whether the cached object is older than a version that we wrote ourselves: the watch has not delivered that
-// version yet, and what the object says must not be acted on twice. If a version is empty or the two can't be compared, the
-// object counts as current.
-func IsStale(object client.Object, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
-	return err == nil && order < 0
 }
 
 // LaterOf returns the later of two moments.

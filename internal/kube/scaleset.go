@@ -3,11 +3,18 @@ package kube
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -151,4 +158,182 @@ func SortListeners(set *v1alpha1.AutoscalingRunnerSet, listeners []v1alpha1.Auto
 // WasServed reports whether a manager, ours or ARC's, has made anything for a listener. It adds its finalizer before that.
 func WasServed(listener *v1alpha1.AutoscalingListener) bool {
 	return slices.Contains(listener.Finalizers, v1alpha1.FinalizerAutoscalingListener)
+}
+
+// maxName is the longest name, in characters, that is also a valid label value and host name.
+const maxName = 63
+
+// EnvManagerNamespace is the environment variable in which the chart passes the manager its namespace.
+const EnvManagerNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
+
+// NameHash returns the eight characters by which ARC distinguishes objects whose names would collide.
+func NameHash(text string) string {
+	hash := fnv.New32a()
+	hash.Write([]byte(text))
+	encoded := rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
+	return encoded[:min(8, len(encoded))]
+}
+
+// listenerDigits are how many digits of the hash a listener's name has: 16, which nobody makes two sets share, and 32 should
+// somebody else's listener have that name all the same.
+var listenerDigits = []int{16, 32}
+
+// ListenerNames returns the names that a new AutoscalingListener may have, in the order in which to try them. The objects that
+// belong to it have the same name. Listeners are found by their labels, so nothing else depends on it, and those that exist keep
+// the names that they have.
+func ListenerNames(set *v1alpha1.AutoscalingRunnerSet) []string {
+	digest := sha256.New()
+	for _, part := range []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.GitHubConfigUrl} {
+		_, _ = fmt.Fprintf(digest, "%d:%s", len(part), part) // the lengths say where each part ends; a hash takes every write
+	}
+	hash := hex.EncodeToString(digest.Sum(nil))
+	var names []string
+	for _, digits := range listenerDigits {
+		suffix := "-" + hash[:digits] + "-listener"
+		names = append(names, strings.TrimRight(set.Name[:min(len(set.Name), maxName-len(suffix))], "-.")+suffix)
+	}
+	return names
+}
+
+// ARCListenerName returns the name that ARC gives the set's listener, as did this manager before ListenerNames: 32 bits of hash,
+// for which two sets of one name can be found within a minute.
+func ARCListenerName(set *v1alpha1.AutoscalingRunnerSet) string {
+	suffix := "-" + NameHash(set.Namespace+"@"+set.Spec.RunnerGroup+"@"+set.Spec.GitHubConfigUrl) + "-listener"
+	return shortened(set.Name, maxName-len(suffix)) + suffix
+}
+
+// RunnerProxySecretName returns the name of the Secret from which a set's runners have their proxy. ARC uses the same.
+func RunnerProxySecretName(runnerSet, namespace string) string {
+	suffix := "-" + NameHash(namespace) + "-runner-proxy"
+	return shortened(runnerSet, maxName-len(suffix)) + suffix
+}
+
+// shortened returns name if it has at most limit characters, else its beginning with a hash of the whole.
+func shortened(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	hash := NameHash(name)
+	return strings.TrimRight(name[:limit-len(hash)-1], "-.") + "-" + hash
+}
+
+// randomCharacters is how many random characters a runner's name ends with. Five of 27 make 14 million names: without a check,
+// one in two bursts of 5,000 runners would have two of the same name.
+const randomCharacters = 5
+
+// maxRunnerName is the longest name of a runner. Container hooks name a job's pod by what they cut from its runner's name, so that with
+// "-workflow" it has 63 characters. The random characters come last: cut off, they would let two jobs want one pod.
+const maxRunnerName = maxName - len("-workflow")
+
+// runnerInfix is between the name of the set and the random characters of a runner's name.
+const runnerInfix = "-runner-"
+
+// RunnerName returns a new name for a runner of the set. Two names of a set differ in their first maxRunnerName characters, which are all
+// that they have.
+func RunnerName(runnerSet string) string {
+	return RunnerPrefix(runnerSet) + rand.String(randomCharacters)
+}
+
+// RunnerPrefix returns the beginning of the names of the set's new runners and of the objects named after them. It is ARC's, and has a
+// hash inside from 42 characters of the set's name on: whatever the set is called, and whoever called it so, its runners' names fit.
+func RunnerPrefix(runnerSet string) string {
+	return shortened(runnerSet, maxRunnerName-len(runnerInfix)-randomCharacters) + runnerInfix
+}
+
+// IsRunnerName reports whether a name is one that the set gives its runners, or gave them before names had a hash from 42 characters on.
+func IsRunnerName(runnerSet, name string) bool {
+	former := shortened(runnerSet, maxName-len(runnerInfix)-randomCharacters) + runnerInfix
+	return strings.HasPrefix(name, RunnerPrefix(runnerSet)) || strings.HasPrefix(name, former)
+}
+
+// Labels returns the union of the label sets without the keys that start with an excluded prefix. Later sets win. The labels by
+// which the manager finds its objects can't be excluded; so that they can't be overridden either, callers pass them last.
+func Labels(excludedPrefixes []string, sets ...map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, set := range sets {
+		maps.Copy(merged, set)
+	}
+	maps.DeleteFunc(merged, func(key, _ string) bool {
+		return key != v1alpha1.LabelScaleSetName && key != v1alpha1.LabelScaleSetNamespace && hasAnyPrefix(key, excludedPrefixes)
+	})
+	return merged
+}
+
+// pruningDomains are the domains of the labels and annotations of installers that delete whatever has them and isn't installed any more,
+// whether or not it has an owner: kubectl's ApplySets, kapp, Rancher's Fleet and k3s, Config Sync, Kubernetes' add-on manager, and what
+// is built on cli-utils.
+var pruningDomains = []string{
+	"applyset.kubernetes.io", "kapp.k14s.io", "fleet.cattle.io", "objectset.rio.cattle.io", "configsync.gke.io", "configmanagement.gke.io",
+	"addonmanager.kubernetes.io", "cli-utils.sigs.k8s.io",
+}
+
+// installerDomains are the domains of the labels and annotations by which installers, and the selectors that they install, find
+// what is theirs. Argo CD leaves alone what has an owner, and Flux and Helm keep lists of what they have installed.
+var installerDomains = append([]string{"app.kubernetes.io", "argocd.argoproj.io", "helm.sh", "toolkit.fluxcd.io"}, pruningDomains...)
+
+// OfInstaller reports whether a label or annotation says who installed an object. An object made from another must not repeat it:
+// Argo CD would delete it, and selectors of the controller's own chart would take it for one of the controller's.
+func OfInstaller(key string) bool {
+	return inAnyDomain(key, installerDomains)
+}
+
+// ForPruning reports whether a label or annotation is one for which an installer deletes an object that has an owner, too. Nothing that is
+// made from another object has it, in whatever namespace.
+func ForPruning(key string) bool {
+	return inAnyDomain(key, pruningDomains)
+}
+
+// InDomain reports whether the key of a label or annotation belongs to a domain or to one below it. Case makes no difference: the
+// API server takes keys of annotations in any.
+func InDomain(key, domain string) bool { return inAnyDomain(key, []string{domain}) }
+
+// inAnyDomain is InDomain for several domains. It splits the key once: an object may have thousands of them.
+func inAnyDomain(key string, domains []string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	if !found {
+		return false
+	}
+	prefix = strings.ToLower(prefix)
+	return slices.ContainsFunc(domains, func(domain string) bool {
+		above, is := strings.CutSuffix(prefix, domain)
+		return is && (above == "" || strings.HasSuffix(above, "."))
+	})
+}
+
+// Annotations returns the union of the annotation sets. Later sets win.
+func Annotations(sets ...map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, set := range sets {
+		maps.Copy(merged, set)
+	}
+	return merged
+}
+
+var notInLabelValue = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
+// LabelValue turns a text into a valid label value as ARC does: if it is too long, 58 characters and "-trim", and no punctuation
+// at either end. Invalid characters, which ARC leaves in, become underscores.
+func LabelValue(text string) string {
+	value := notInLabelValue.ReplaceAllString(text, "_")
+	if len(value) > maxName {
+		value = strings.Trim(value[:58], "-_.") + "-trim"
+	}
+	return strings.Trim(value, "-_.")
+}
+
+// Metadata returns the labels and annotations of meta, which may be nil.
+func Metadata(meta *v1alpha1.ResourceMeta) (labels, annotations map[string]string) {
+	if meta == nil {
+		return nil, nil
+	}
+	return meta.Labels, meta.Annotations
+}
+
+func hasAnyPrefix(key string, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		if prefix != "" && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
 }

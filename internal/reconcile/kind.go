@@ -2,17 +2,22 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // Pass is one pass of one object. A kind's world embeds it.
@@ -32,7 +37,18 @@ type Pass[T client.Object, M any] struct {
 }
 
 // RequeueAt asks for another pass at a moment, or at once if that has passed. Zero means never.
-func (p *Pass[T, M]) RequeueAt(moment time.Time) { p.dueAt = kube.EarlierOf(p.dueAt, moment) }
+func (p *Pass[T, M]) RequeueAt(moment time.Time) {
+	if p.dueAt.IsZero() || !moment.IsZero() && moment.Before(p.dueAt) {
+		p.dueAt = moment
+	}
+}
+
+// IsStale reports whether the cached object is older than a version that we wrote ourselves: the watch has not delivered that version yet,
+// and what the object says must not be acted on twice. If a version is empty or the two can't be compared, the object counts as current.
+func IsStale(object client.Object, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
+	return err == nil && order < 0
+}
 
 // Kind is how the objects of one kind are reconciled: T is the kind, M what is remembered of an object between passes, and W the world
 // of a pass, which is what its rules decide by. Functions may be nil unless they say otherwise.
@@ -190,5 +206,141 @@ func (m *memories[M]) each(do func(types.NamespacedName, *M)) {
 	defer m.mu.Unlock()
 	for key, known := range m.objects {
 		do(key, known.memory)
+	}
+}
+
+// Rule says what to do in one situation. W is the world by which it is recognized, and D what is to be done: a Step for a controller's
+// rules, a decision for those of a pure plan.
+type Rule[W, D any] struct {
+	// Situation is the rule's name, in words.
+	Situation string
+	// Applies reports whether this is the situation. It must not change the world.
+	Applies func(W) bool
+	Do      D
+}
+
+// When returns a rule.
+func When[W, D any](situation string, applies func(W) bool, do D) Rule[W, D] {
+	return Rule[W, D]{Situation: situation, Applies: applies, Do: do}
+}
+
+// Otherwise returns the last rule of a list, which always applies.
+func Otherwise[W, D any](situation string, do D) Rule[W, D] {
+	return When(situation, func(W) bool { return true }, do)
+}
+
+// First returns the first rule that applies, nil if none does.
+func First[W, D any](rules []Rule[W, D], world W) *Rule[W, D] {
+	for i := range rules {
+		if rules[i].Applies(world) {
+			return &rules[i]
+		}
+	}
+	return nil
+}
+
+// Step does something in a pass. What it finds out for later steps and for the report is noted in the world.
+type Step[W any] = func(context.Context, W) error
+
+// InOrder takes steps in order, up to the first that fails.
+func InOrder[W any](steps ...Step[W]) Step[W] {
+	return func(ctx context.Context, world W) error {
+		for _, step := range steps {
+			if err := step(ctx, world); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// Each takes all the steps in order, whichever fail: none needs what another one does.
+func Each[W any](steps ...Step[W]) Step[W] {
+	return func(ctx context.Context, world W) error {
+		var errs []error
+		for _, step := range steps {
+			errs = append(errs, step(ctx, world))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// Reported takes a step and then, even if that has failed, calls report with its error. The pass fails with what report returns.
+func Reported[W any](report func(context.Context, W, error) error, step Step[W]) Step[W] {
+	return func(ctx context.Context, world W) error { return report(ctx, world, step(ctx, world)) }
+}
+
+// Nothing is the step of a rule that ends the pass.
+func Nothing[W any](context.Context, W) error { return nil }
+
+// behindPause is more than enough for a cache to catch up.
+const behindPause = time.Second
+
+// Earliest collects when the object is to be reconciled again. The zero value means never.
+type Earliest struct{ after time.Duration }
+
+// After asks for another pass. It comes at the earliest of all times asked for.
+func (e *Earliest) After(d time.Duration) {
+	d = max(d, time.Millisecond) // zero would mean never
+	if e.after == 0 || d < e.after {
+		e.after = d
+	}
+}
+
+// At returns a result that reconciles the object again at the given moment, or at once if that has passed. Zero means never.
+func At(moment, now time.Time) ctrl.Result {
+	var next Earliest
+	if !moment.IsZero() {
+		next.After(moment.Sub(now))
+	}
+	return ctrl.Result{RequeueAfter: next.after}
+}
+
+// Result returns the result of the pass. A request that was refused because the cache was behind is repeated without an error. A
+// request that was refused because its namespace is being deleted is not repeated: it would be refused again, and the deletion of
+// the namespace's objects brings events of its own.
+func (e *Earliest) Result(err error) (ctrl.Result, error) {
+	switch {
+	case err == nil:
+		return ctrl.Result{RequeueAfter: e.after}, nil
+	case every(err, kube.IsBehind):
+		return ctrl.Result{RequeueAfter: behindPause}, nil
+	case every(err, kube.IsNamespaceTerminating):
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// every reports whether an error is of a sort, and if it joins several, whether all of them are: one that matters is not lost among others.
+func every(err error, is func(error) bool) bool {
+	joined, isJoined := err.(interface{ Unwrap() []error })
+	return !isJoined && is(err) || isJoined && !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !every(err, is) })
+}
+
+// Queue is what the handler of a watch is given for requests to reconcile.
+type Queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+
+// Waker requeues objects from outside a pass, such as at the end of a call to GitHub. It is a source for one controller. Before
+// that controller has started there is nothing to wake, because it begins with all objects. Unlike a channel it never blocks,
+// even if nobody listens any more.
+type Waker struct {
+	mu    sync.Mutex
+	queue Queue
+}
+
+// Start stores the controller's queue. It implements controller-runtime's Source.
+func (w *Waker) Start(_ context.Context, queue Queue) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = queue
+	return nil
+}
+
+// Wake enqueues the object.
+func (w *Waker) Wake(object types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queue != nil {
+		w.queue.Add(ctrl.Request{NamespacedName: object})
 	}
 }

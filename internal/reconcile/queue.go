@@ -1,11 +1,8 @@
 package reconcile
 
 import (
-	"context"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -40,30 +37,11 @@ func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[ctrl.Req
 	}
 }
 
-// Queue is what the handler of a watch is given for requests to reconcile.
-type Queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-
-// Waker requeues objects from outside a pass, such as at the end of a call to GitHub. It is a source for one controller. Before
-// that controller has started there is nothing to wake, because it begins with all objects. Unlike a channel it never blocks,
-// even if nobody listens any more.
-type Waker struct {
-	mu    sync.Mutex
-	queue Queue
-}
-
-// Start stores the controller's queue. It implements controller-runtime's Source.
-func (w *Waker) Start(_ context.Context, queue Queue) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue = queue
-	return nil
-}
-
-// Wake enqueues the object.
-func (w *Waker) Wake(object types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.queue != nil {
-		w.queue.Add(ctrl.Request{NamespacedName: object})
+// Backoff returns first·2ⁿ⁻¹ after n failures in a row, capped at longest; 0 for n = 0.
+func Backoff(first, longest time.Duration, failures int) time.Duration {
+	if failures <= 0 {
+		return 0
 	}
+	const doublings = 20 // a minute, doubled 20 times, is 2⁵⁶ ns, which fits
+	return min(first<<min(failures-1, doublings), longest)
 }

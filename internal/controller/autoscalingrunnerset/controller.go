@@ -219,7 +219,7 @@ func (c *Controller) observe(ctx context.Context, pass *Pass) (*world, error) {
 		Accepted: c.options.ListenerPolicy.Accept(&set.Spec), Registration: ledger.RegistrationOf(set),
 	}}
 	w.Unconfirmed = w.Registration != nil && set.Status.Registration == nil
-	if w.Records = ledger.RecordsOf(set); kube.IsStale(set, w.Memory.recordedAs) && !ledger.IsDeregistered(set) {
+	if w.Records = ledger.RecordsOf(set); reconcile.IsStale(set, w.Memory.recordedAs) && !ledger.IsDeregistered(set) {
 		w.Records = w.Memory.records
 	}
 	last, _ := c.syncs.Last(w.Key)

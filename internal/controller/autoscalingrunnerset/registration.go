@@ -252,7 +252,7 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	if wrote {
 		w.Requeue.After(holdersSeenAfter)
 	}
-	if event := registrationEvent(previous, now, renamed); event != nil && (wrote || renamed) {
+	if event := registrationEvent(previous, now, wrote, renamed); event != nil {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, *event)
 	}
 	return nil
@@ -281,13 +281,16 @@ func (w *world) isPresent(former, present v1alpha1.ScaleSetRegistration) bool {
 	return ledger.SameScaleSet(former, present) || !w.LastSync.Result.Posted && ledger.MayBeOneScaleSet(former, present)
 }
 
-// registrationEvent returns the Event for the change from before to now, nil if nothing changed. renamed says that only the address is another.
-func registrationEvent(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration, renamed bool) *report.Event {
+// registrationEvent returns the Event for the change from before to now, nil if nothing changed or it was not this pass that wrote it.
+// renamed says that only the address is another.
+func registrationEvent(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration, wrote, renamed bool) *report.Event {
 	switch {
 	case renamed: // a warning, because by chance there may be two with the same name and id
 		return new(report.Warning("ScaleSetAddressChanged", "Register",
 			fmt.Sprintf("Scale set %q with id %d was found at %s: it is treated as the one at %s under a new address, and nothing is deleted. "+
 				"If these are two places, delete the scale set at the former address on GitHub", now.Name, now.ID, now.URL, before.URL)))
+	case !wrote:
+		return nil
 	case before == nil || !ledger.SameURL(before.URL, now.URL): // created or found
 		return new(report.Normal("ScaleSetRegistered", "Register",
 			fmt.Sprintf("Scale set %q has id %d in runner group %q of %s", now.Name, now.ID, now.Group, now.URL)))

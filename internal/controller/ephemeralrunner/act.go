@@ -191,18 +191,6 @@ func (c *Controller) deletePod(ctx context.Context, w *world, more ...client.Del
 	return launch.DeletionFailure(w.EphemeralRunner, "delete pod", err)
 }
 
-// podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
-func (w *world) podStays() bool {
-	return w.pod != nil && !w.Memory.pod.deleted && (w.pod.DeletionTimestamp == nil || halfDeleted(w.pod))
-}
-
-// halfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace period in
-// two writes; a request that ends between them, because the manager or the API server is killed, leaves the pod as it is.
-func halfDeleted(pod *corev1.Pod) bool {
-	grace := pod.DeletionGracePeriodSeconds
-	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
-}
-
 // deregister asks GitHub to remove the runner's registration.
 func (c *Controller) deregister(w *world) {
 	certain := w.Memory.pod.uid != "" || w.Memory.launch.WasAsked()

@@ -369,3 +369,15 @@ func (c *Controller) origin(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 	}
 	return origin, nil
 }
+
+// podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
+func (w *world) podStays() bool {
+	return w.pod != nil && !w.Memory.pod.deleted && (w.pod.DeletionTimestamp == nil || halfDeleted(w.pod))
+}
+
+// halfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace period in
+// two writes; a request that ends between them, because the manager or the API server is killed, leaves the pod as it is.
+func halfDeleted(pod *corev1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
+}

@@ -216,7 +216,7 @@ func (m *memory) seeStart(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now
 
 // isBehind reports whether the cache shows an older runner than the one whose status was written last.
 func (m *memory) isBehind(runner *v1alpha1.EphemeralRunner) bool {
-	return kube.IsStale(runner, m.writtenVersion)
+	return reconcile.IsStale(runner, m.writtenVersion)
 }
 
 // see notes which pod exists, and since when it is being deleted.
