@@ -311,10 +311,15 @@ func (e *Earliest) Result(err error) (ctrl.Result, error) {
 	return ctrl.Result{}, err
 }
 
-// every reports whether an error is of a sort, and if it joins several, whether all of them are: one that matters is not lost among others.
+// every reports whether an error is of a sort, and if it joins several, wrapped or not, whether all of them are: one that matters is not
+// lost among others.
 func every(err error, is func(error) bool) bool {
-	joined, isJoined := err.(interface{ Unwrap() []error })
-	return !isJoined && is(err) || isJoined && !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !every(err, is) })
+	for wraps := err; wraps != nil; wraps = errors.Unwrap(wraps) {
+		if joined, isJoined := wraps.(interface{ Unwrap() []error }); isJoined {
+			return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !every(err, is) })
+		}
+	}
+	return is(err)
 }
 
 // Queue is what the handler of a watch is given for requests to reconcile.

@@ -21,13 +21,14 @@ func TestResult(t *testing.T) {
 		after time.Duration
 		fails bool
 	}{
-		"nothing wrong":         {nil, 2 * time.Second, false},
-		"conflict":              {fmt.Errorf("patch: %w", apierrors.NewConflict(pods, "pod", errors.New("old"))), behindPause, false},
-		"two that are behind":   {errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), apierrors.NewAlreadyExists(pods, "pod")), behindPause, false},
-		"one that is not":       {errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), errors.New("broken")), 0, true},
-		"exists":                {apierrors.NewAlreadyExists(pods, "pod"), behindPause, false},
-		"namespace terminating": {terminating, 0, false},
-		"forbidden":             {apierrors.NewForbidden(pods, "pod", errors.New("no Role")), 0, true},
+		"nothing wrong":            {nil, 2 * time.Second, false},
+		"conflict":                 {fmt.Errorf("patch: %w", apierrors.NewConflict(pods, "pod", errors.New("old"))), behindPause, false},
+		"two that are behind":      {errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), apierrors.NewAlreadyExists(pods, "pod")), behindPause, false},
+		"one that is not, wrapped": {fmt.Errorf("delete: %w", errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), errors.New("broken"))), 0, true},
+		"one that is not":          {errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), errors.New("broken")), 0, true},
+		"exists":                   {apierrors.NewAlreadyExists(pods, "pod"), behindPause, false},
+		"namespace terminating":    {terminating, 0, false},
+		"forbidden":                {apierrors.NewForbidden(pods, "pod", errors.New("no Role")), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requeue Earliest

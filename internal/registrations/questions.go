@@ -143,10 +143,12 @@ type Subject struct {
 	HasJob bool
 	// Ended is set if its container has ended for good: it has no pod that would prove that the id is its own.
 	Ended bool
-	// Own is set if the id is no copy's: the runner was created by this process.
+	// Own is set if the id is no copy's: the runner was created by this process, or under a name that its predecessor had chosen.
 	Own bool
 	// Question is the last one about the registration. Another is asked when it has been answered.
 	Question *pool.Last[Answer]
+
+	scaleSet int // the id of the runner set's scale set
 }
 
 // Questions asks GitHub about runners in the background. Whoever asks keeps the answers.
@@ -167,6 +169,7 @@ func (q Questions) ask(
 	set *v1alpha1.EphemeralRunnerSet, about Subject, do func(context.Context, GitHub, Subject) (Answer, error),
 ) bool {
 	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
+	about.scaleSet = set.Spec.EphemeralRunnerSpec.RunnerScaleSetID
 	return about.Question.Go(q.Pool, q.Clock, key.String(), func(ctx context.Context) (Answer, error) {
 		ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set), "runner", about.Name)
 		github, err := q.GitHub(ctx, reference)
@@ -186,17 +189,21 @@ func (q Questions) ask(
 }
 
 // deregisterRunner asks GitHub to remove a runner's registration. It is looked for first if nothing proves that the id is the runner's own.
+//
+// Of a runner that has not ended only GitHub's agreement to remove it proves that it has no job: a look-up may be answered by a replica that
+// doesn't know a new registration yet. If the id is another's and there is none of the runner's name, nothing can be removed; its own
+// finalization then asks by the id that its pod has.
 func deregisterRunner(ctx context.Context, github GitHub, about Subject) (Answer, error) {
 	id := about.ID
 	if about.Ended || !about.Own {
 		found, said, err := findRunner(ctx, github, about)
-		switch said {
-		case Missing:
-			return Removed, nil
-		case PerhapsMissing:
-			return PerhapsRemoved, nil
-		case None:
+		switch {
+		case said == None:
 			return None, err
+		case said == Missing && about.Ended:
+			return Removed, nil
+		case said == PerhapsMissing && about.Ended, found == 0:
+			return PerhapsRemoved, nil
 		}
 		id = found
 	}
@@ -222,25 +229,40 @@ func lookUpRunner(ctx context.Context, github GitHub, about Subject) (Answer, er
 	return said, err
 }
 
-// findRunner returns the id under which GitHub has the runner. Under the recorded one it may have another: the record is a copy's, or GitHub
-// was itself restored from a backup. Then the name decides, which nobody else gets; but that GitHub has none of that name costs no runner
-// its job. An answer without a name proves nothing.
+// findRunner returns the id under which GitHub has the runner, the recorded one if GitHub has none of that id, and 0 if that is another's and
+// GitHub has none of the runner's name.
 func findRunner(ctx context.Context, github GitHub, about Subject) (id int, said Answer, err error) {
 	found, err := github.GetRunner(ctx, about.ID)
-	isAnother := err == nil && found.Name != "" && !strings.EqualFold(found.Name, about.Name)
-	if isAnother {
-		found, err = github.GetRunnerByName(ctx, about.Name)
-	}
 	switch {
-	case err == nil:
+	case err == nil && found.Name != "" && !strings.EqualFold(found.Name, about.Name):
+		return findByName(ctx, github, about)
+	case err == nil: // without a name it proves nothing
 		return found.ID, Registered, nil
-	case isAnother && !about.HasJob && errors.Is(err, actions.ErrRunnerNotFound):
-		return 0, Missing, nil // a list without the runner is GitHub's own answer
 	case isGone(err, about.HasJob):
-		return 0, sureOr(err, Missing, PerhapsMissing), nil
+		return about.ID, sureOr(err, Missing, PerhapsMissing), nil
 	default:
 		return 0, None, err
 	}
+}
+
+// findByName is findRunner if the recorded id is another runner's: the record is a copy's, or GitHub was itself restored from a backup. Then
+// the name decides, which nobody else gets in the same scale set. That GitHub has none of that name costs no runner its job: nothing follows
+// from it.
+func findByName(ctx context.Context, github GitHub, about Subject) (id int, said Answer, err error) {
+	found, err := github.GetRunnerByName(ctx, about.Name)
+	if err == nil && (found.RunnerScaleSetID == 0 || about.scaleSet == 0 || found.RunnerScaleSetID == about.scaleSet) {
+		return found.ID, Registered, nil
+	}
+	_, isAnswer := errors.AsType[*actions.Error](err) // a 404, perhaps of a gateway; a list without the runner is GitHub's own answer
+	switch {
+	case err != nil && !errors.Is(err, actions.ErrRunnerNotFound):
+		return 0, None, err
+	case about.HasJob:
+		return 0, None, nil
+	case isAnswer:
+		return 0, PerhapsMissing, nil
+	}
+	return 0, Missing, nil
 }
 
 // isGone reports whether the answer is that there is no such runner. If the runner has a job the answer must name GitHub's

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,9 +92,9 @@ func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
 		"its own":                              {&registry{7: "runner"}, Subject{}, Registered, false, Removed, 7},
 		"its own, in capitals":                 {&registry{7: "RUNNER"}, Subject{HasJob: true}, Registered, false, Removed, 7},
 		"one without a name":                   {&registry{7: ""}, Subject{HasJob: true}, Registered, false, Removed, 7},
-		"another's":                            {&registry{7: "original"}, Subject{}, Missing, false, Removed, 0},
+		"another's":                            {&registry{7: "original"}, Subject{}, Missing, false, PerhapsRemoved, 0},
 		"another's, and it has ended":          {&registry{7: "original"}, Subject{Ended: true}, Missing, false, Removed, 0},
-		"another's, and it has a job":          {&registry{7: "original"}, Subject{HasJob: true}, None, true, None, 0},
+		"another's, and it has a job":          {&registry{7: "original"}, Subject{HasJob: true}, None, false, None, 0},
 		"another's, and it has one of its own": {&registry{7: "original", 8: "runner"}, Subject{HasJob: true}, Registered, false, Removed, 8},
 		// To look for it first would cost every surplus runner another call.
 		"of a runner that this process created": {&registry{7: "as it asks nobody"}, Subject{Own: true}, Missing, false, Removed, 7},
@@ -112,6 +113,58 @@ func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
 				t.Errorf("removed, or left: %s", diff)
 			}
 		})
+	}
+}
+
+// reading is a GitHub whose look-ups are answered by something else than its removals.
+type reading struct {
+	answering
+	byID, byName *actions.RunnerReference
+	byNameErr    error
+	removed      []int
+}
+
+func (r *reading) GetRunner(context.Context, int) (*actions.RunnerReference, error) {
+	if r.byID == nil {
+		return nil, errRunnerNotFound
+	}
+	return r.byID, nil
+}
+
+func (r *reading) GetRunnerByName(context.Context, string) (*actions.RunnerReference, error) {
+	return r.byName, r.byNameErr
+}
+
+func (r *reading) RemoveRunner(_ context.Context, id int) error {
+	r.removed = append(r.removed, id)
+	return r.err
+}
+
+// A replica of GitHub may not know a new registration yet, and a gateway answers 404 for what it can't reach. Only that GitHub agrees to
+// remove a runner that has not ended says that it has no job.
+func TestALookUpIsNoConsent(t *testing.T) {
+	original := &actions.RunnerReference{ID: 7, Name: "original"}
+	gateway := &actions.Error{Endpoint: actions.EndpointFindRunner, StatusCode: http.StatusNotFound}
+	for name, test := range map[string]struct {
+		github  *reading
+		ended   bool
+		want    Answer
+		removed []int
+	}{
+		"unknown to a replica, busy":       {&reading{answering: answering{err: actions.ErrJobStillRunning}}, false, Busy, []int{7}},
+		"unknown, and it has ended":        {&reading{}, true, Removed, nil},
+		"another's, says a gateway":        {&reading{byID: original, byNameErr: gateway}, false, PerhapsRemoved, nil},
+		"another's, ended, says a gateway": {&reading{byID: original, byNameErr: gateway}, true, PerhapsRemoved, nil},
+		"of that name in another scale set": {
+			&reading{byID: original, byName: &actions.RunnerReference{ID: 8, Name: "runner", RunnerScaleSetID: 99}}, false, PerhapsRemoved, nil,
+		},
+		"of that name": {&reading{byID: original, byName: &actions.RunnerReference{ID: 8, Name: "runner", RunnerScaleSetID: 1}}, false, Removed, []int{8}},
+	} {
+		about := Subject{Name: "runner", Ended: test.ended, scaleSet: 1}
+		about.ID = 7
+		if said, err := deregisterRunner(t.Context(), test.github, about); said != test.want || err != nil || !slices.Equal(test.github.removed, test.removed) {
+			t.Errorf("%s: %v, %v, removed %v; want %v, %v", name, said, err, test.github.removed, test.want, test.removed)
+		}
 	}
 }
 

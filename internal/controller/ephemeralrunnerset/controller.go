@@ -173,8 +173,9 @@ type world struct {
 	// read: originErr says why.
 	origin    *v1alpha1.AutoscalingRunnerSet
 	originErr error
-	// abandoned says why no AutoscalingRunnerSet will take a set back that has none, "" if one may.
-	abandoned string
+	// abandoned says why no AutoscalingRunnerSet will take a set back that has none, "" if one may; abandonedErr is why that is not known.
+	abandoned    string
+	abandonedErr error
 	// difference says why the set is not what its AutoscalingRunnerSet gives it, "" if it is.
 	difference string
 	// views are the set's runners, oldest first.
@@ -217,8 +218,8 @@ func (c *Controller) observe(ctx context.Context, p *reconcile.Pass[*v1alpha1.Ep
 		return nil, err
 	case !owned:
 		w.difference = "it belongs to no AutoscalingRunnerSet"
-		w.abandoned, err = c.whyAbandoned(ctx, set)
-		return w, err
+		w.abandoned, w.abandonedErr = c.whyAbandoned(ctx, set)
+		return w, nil
 	case !isAsGiven(set, w.origin):
 		w.difference = "its runner spec is not that of AutoscalingRunnerSet " + w.origin.Name
 		return w, nil
@@ -240,7 +241,8 @@ func (c *Controller) observe(ctx context.Context, p *reconcile.Pass[*v1alpha1.Ep
 
 // protect adds the finalizer, without which the set would be gone before its runners. It replaces those that ARC and earlier builds used.
 func (c *Controller) protect(ctx context.Context, w *world) error {
-	return kube.AddFinalizer(ctx, c.options.Client, w.Object, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet)
+	err := kube.AddFinalizer(ctx, c.options.Client, w.Object, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet)
+	return client.IgnoreNotFound(err)
 }
 
 // release removes the finalizers. The set owns the proxy Secret, which is garbage collected.

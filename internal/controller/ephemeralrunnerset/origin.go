@@ -73,6 +73,9 @@ func inheritedLabels(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.Autoscal
 // hold leaves the runners of a set that differs as they are, and says why. The AutoscalingRunnerSet's pass restores the set.
 func (c *Controller) hold(ctx context.Context, w *world) error {
 	set := w.Object
+	if w.abandonedErr != nil {
+		return w.abandonedErr
+	}
 	if kube.SetIfZero(&w.Memory.differsSince, w.Now) {
 		log.FromContext(ctx).Info("No runners are created while the set differs from its AutoscalingRunnerSet", "difference", w.difference)
 	}

@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -160,4 +161,27 @@ func TestASetAdmitsNoMoreThanItMayHave(t *testing.T) {
 	if c.Admit(set.UID, setKey, 2) || !c.Admit("another", setKey, 1) {
 		t.Error("one that the watch has yet to show is the youngest")
 	}
+}
+
+// A set that has lost its owner still counts its lost jobs if nobody can tell, for now, whose it is: its runners don't wait longer than that.
+func TestLostJobsOfAnOwnerlessSetAreCountedWhileItsOriginIsUnknown(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bringUp()
+		f.settle()
+		f.lose("Evicted", f.runners()[0])
+		set := f.set()
+		set.OwnerReferences = nil
+		if err := f.api.Update(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		f.ownOrigin, f.refuseList = true, errors.New("busy")
+		if _, err := f.pass(); err == nil {
+			t.Error("nothing says that the API server refused")
+		}
+		controllertest.Elapse(reportPeriod)
+		if _, _ = f.pass(); f.set().Status.LostJobs != 1 {
+			t.Errorf("%d lost jobs are counted, want 1", f.set().Status.LostJobs)
+		}
+	}, newSet(1))
 }

@@ -240,7 +240,6 @@ func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 		p.decide(r, Delete)
 	case !h.askable(r), past.recordKept(), !h.now.Before(timeout):
 		p.decide(r, MarkFailed)
-		p.requeueBy(h.now.Add(askAgainAfter)) // unless its status says so by then, it is said again
 	default:
 		p.unexplained = append(p.unexplained, r)
 		p.requeueBy(timeout)
