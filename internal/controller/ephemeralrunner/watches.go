@@ -16,6 +16,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
@@ -61,7 +62,8 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 			enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), priority)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			if runner, isRunner := e.Object.(*v1alpha1.EphemeralRunner); isRunner && runner.DeletionTimestamp.IsZero() {
+			runner, isRunner := e.Object.(*v1alpha1.EphemeralRunner)
+			if isRunner && runner.DeletionTimestamp.IsZero() && informer.IsWhole(runner) { // what can't be read is left alone
 				c.remains.NoteVanished(client.ObjectKeyFromObject(runner))
 			}
 			enqueue(q, e.Object, e.Object.GetName(), priorityLow)

@@ -16,6 +16,12 @@ import (
 // of it. It does return an object that is being deleted, because the rest is enough to finalize it. Lists have all objects.
 func RefuseUnreadable(c client.Client) client.Client { return refusing{c} }
 
+// IsWhole reports whether an object could be read as a whole.
+func IsWhole(object client.Object) bool {
+	_, unreadable := object.GetAnnotations()[annotationUnreadable]
+	return !unreadable
+}
+
 type refusing struct{ client.Client }
 
 // Get fails with *UnreadableError for an object that could not be read as a whole.
@@ -23,15 +29,14 @@ func (r refusing) Get(ctx context.Context, key client.ObjectKey, object client.O
 	if err := r.Client.Get(ctx, key, object, options...); err != nil {
 		return err
 	}
-	cause, unreadable := object.GetAnnotations()[annotationUnreadable]
-	if !unreadable || object.GetDeletionTimestamp() != nil {
+	if IsWhole(object) || object.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	kind, err := r.GroupVersionKindFor(object)
 	if err != nil {
 		return err
 	}
-	return &UnreadableError{Kind: kind.Kind, Namespace: key.Namespace, Name: key.Name, Cause: cause}
+	return &UnreadableError{Kind: kind.Kind, Namespace: key.Namespace, Name: key.Name, Cause: object.GetAnnotations()[annotationUnreadable]}
 }
 
 // ListReadable lists objects even if some can't be decoded as a whole. It returns those; list has what can be read of them. scheme
