@@ -67,7 +67,7 @@ func (l *loop) acquireJobs(now time.Time) {
 	}
 	capacity := l.capacity()
 	room := l.scaler.Room(capacity)
-	if o.Search.Lacking && capacity == l.scaler.MaxRunners {
+	if o.Search.Lacking && l.takesJobs() && capacity == l.scaler.MaxRunners {
 		// An offer that waits here would be lost with this process, so all are acquired, and maxRunners limits only the runners. But not
 		// while the set can't run maxRunners: others may run the jobs now.
 		room = len(o.Waiting)
