@@ -43,6 +43,8 @@ type Search struct {
 	Due bool
 	// Lacking is set if the service does not have the call, so that it is not asked again in this session.
 	Lacking bool
+	// answered is set once the service has listed open offers in this session.
+	answered bool
 	// lastAt is when the last search began.
 	lastAt time.Time
 }
@@ -136,6 +138,14 @@ func (o *Offers) Acquires(message *actions.Message) bool {
 	})
 }
 
+// WouldBeLost reports whether offers of a message wait that a new process would not find again: the service has not shown that it lists open
+// offers, so they would come only with their message.
+func (o *Offers) WouldBeLost(message *actions.Message) bool {
+	return !o.Search.answered && slices.ContainsFunc(message.JobsAvailable, func(job actions.JobAvailable) bool {
+		return slices.Contains(o.Waiting, job.RunnerRequestID)
+	})
+}
+
 // SearchAgain makes a search due, unless the service does not list open offers.
 func (o *Offers) SearchAgain() { o.Search.Due = !o.Search.Lacking }
 
@@ -160,6 +170,7 @@ func (o *Offers) BeginSearch(now time.Time) (asked []int64) {
 // or is one page. It returns how many were dropped.
 func (o *Offers) Found(open []actions.JobAvailable, asked []int64, ours func(requestID int64) bool, counted int) (withdrawn int) {
 	o.Search.Succeed()
+	o.Search.answered = true
 	gone := map[int64]bool{}
 	for _, id := range asked {
 		gone[id] = true
