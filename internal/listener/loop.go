@@ -220,9 +220,10 @@ func (l *loop) shutdown(ctx context.Context) {
 }
 
 // inHand reports whether there is work that needs the session: a poll or an acquisition whose answer may still come, or a message that
-// would come again.
+// would come again, unless it is to come again because of its offers.
 func (l *loop) inHand() bool {
-	return l.polls.UnderWay || l.offers.UnderWay || len(l.unsent) > 0 || len(l.messages.Unacked) > 0
+	return l.polls.UnderWay || l.offers.UnderWay || len(l.unsent) > 0 ||
+		len(l.messages.Unacked) > len(l.messages.Kept(l.offers.WouldBeLost))
 }
 
 // takesJobs reports whether the set may run any jobs.

@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
@@ -71,18 +72,22 @@ func (l *loop) sendReports() {
 }
 
 // deleteMessages starts to delete the messages whose effects are in the API server: their reports are done and the count is
-// published. A message also waits while its offers are being acquired.
+// published. A message also waits while its offers are being acquired, or would be lost with this process.
 func (l *loop) deleteMessages(now time.Time) {
 	session := l.session.current
 	if session == nil {
 		return
 	}
 	p, allowedAt := &l.publication, l.messages.DeletionsAllowedAt
+	kept := l.messages.Kept(l.offers.WouldBeLost)
 	for _, m := range l.messages.Unacked {
 		// Either the count that goes with the message was published, or the one published last is wanted.
 		published := !p.lastAt.IsZero() && (p.last.PatchID >= m.PatchID || p.last.Replicas == l.scaler.Desired.Replicas)
 		switch {
 		case m.ReportedAt.IsZero(), m.UnderWay, l.offers.Acquires(m.Message):
+			continue
+		case slices.Contains(kept, m.ID):
+			m.ReportedAt = now // the time to delete it begins when it is no longer kept
 			continue
 		case allowedAt.After(now) && l.messages.Expired(m, now):
 			l.giveUpDeletion(m, errDeletionsPaused)

@@ -67,7 +67,7 @@ func (l *loop) acquireJobs(now time.Time) {
 	}
 	capacity := l.capacity()
 	room := l.scaler.Room(capacity)
-	if o.Search.Lacking && capacity == l.scaler.MaxRunners {
+	if o.Search.Lacking && l.takesJobs() && capacity == l.scaler.MaxRunners {
 		// An offer that waits here would be lost with this process, so all are acquired, and maxRunners limits only the runners. But not
 		// while the set can't run maxRunners: others may run the jobs now.
 		room = len(o.Waiting)
@@ -84,19 +84,25 @@ func (l *loop) acquireJobs(now time.Time) {
 
 // acquiredJobs handles the answer to a request for jobs. Jobs that are missing in it are dropped: they were withdrawn, or taken by somebody
 // else, or they are ours by an earlier answer that was lost. In that case statistics will count them, so until then they take up room. The
-// same goes for all if GitHub refuses the request. Offers that wait may have been withdrawn too, so GitHub is asked.
+// same goes for a job that GitHub refuses alone. Offers that wait may have been withdrawn too, so GitHub is asked.
 func (l *loop) acquiredJobs(inSession bool, acquired []int64, err error) {
 	now, o := l.clock.Now(), &l.offers
 	requested := len(o.Requested)
 	switch {
 	case err == nil:
 		l.log.Info("Jobs acquired", "asked", requested, "acquired", len(acquired))
-	case inSession && failure.OffersRefused(err):
-		l.log.Error(err, "Offered jobs can't be acquired, dropping them", "requestIDs", o.Requested)
-		for range requested {
-			l.metrics.Dropped("OfferRefused")
+		o.Settle()
+		if len(acquired) < requested && len(o.Waiting) > 0 {
+			o.SearchAgain()
 		}
-		acquired = nil
+	case inSession && failure.OffersRefused(err):
+		requestIDs := o.Requested
+		if !o.Refused(now) {
+			l.log.Info("Offered jobs can't be acquired together, trying fewer", "jobs", requested, "cause", err.Error())
+			return
+		}
+		l.log.Error(err, "An offered job can't be acquired, dropping it", "requestID", requestIDs[0])
+		l.metrics.Dropped("OfferRefused")
 	default:
 		o.PutBack()
 		if inSession { // failures and rate limits of an earlier session say nothing about this one
@@ -109,11 +115,7 @@ func (l *loop) acquiredJobs(inSession bool, acquired []int64, err error) {
 	}
 	if len(acquired) < requested {
 		l.refreshing.dueAt = now
-		if len(o.Waiting) > 0 {
-			o.SearchAgain()
-		}
 	}
 	l.scaler.Acquire(requested, acquired, now)
 	l.showDesired()
-	o.Settle()
 }

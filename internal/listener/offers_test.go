@@ -1,8 +1,12 @@
 package listener
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/harrier-ci/harrier/github/actions"
 )
@@ -249,4 +253,41 @@ func TestAMessageIsKeptWhileItsOffersAreBeingAcquired(t *testing.T) {
 			t.Errorf("calls of GitHub: %v, want the message deleted", s.github.calls)
 		}
 	})
+}
+
+// GitHub may refuse a request because of one offer, and list that offer for ever: the other jobs run all the same.
+func TestARefusedOfferCostsOnlyItself(t *testing.T) {
+	refused := map[int64]bool{1: true, 13: true, 30: true}
+	for name, lists := range map[string]bool{"open offers are listed": true, "nobody knows which stand": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.log, s.file.MaxRunners = logr.Discard(), 40
+				if !lists {
+					s.offersCannotBeListed()
+				}
+				acquired := map[int64]bool{}
+				s.github.onAcquire = func(ids []int64) ([]int64, error) {
+					if slices.ContainsFunc(ids, func(id int64) bool { return refused[id] }) {
+						return refusedOffer()
+					}
+					for _, id := range ids {
+						acquired[id] = true
+					}
+					return ids, nil
+				}
+				s.start()
+				s.pass(publishInterval)
+				var entries []string
+				for id := range int64(30) {
+					entries = append(entries, fmt.Sprintf("offer %d", id+1))
+					s.github.acquirable = append(s.github.acquirable, actions.JobAvailable{JobMessageBase: job(id + 1)})
+				}
+				s.send(message(1, 0, entries...))
+				s.pass(10 * time.Second)
+				if want := 30 - len(refused); len(acquired) != want {
+					t.Errorf("%d jobs acquired after 10 s, want %d", len(acquired), want)
+				}
+			})
+		})
+	}
 }

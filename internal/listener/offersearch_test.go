@@ -156,6 +156,16 @@ func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
 	})
 }
 
+// offersCannotBeListed makes the service refuse to list open offers. It returns how often it was asked for them.
+func (s *scenario) offersCannotBeListed() (searches *int) {
+	searches = new(int)
+	s.github.onSearch = func() error {
+		*searches++
+		return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
+	}
+	return searches
+}
+
 // If a service does not list open offers, each offer is requested at once: one that waits would be lost with the process. Offers to
 // a set that can't run its jobs are left to others.
 func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
@@ -171,21 +181,31 @@ func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
-				searches := 0
-				s.github.onSearch = func() error {
-					searches++
-					return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
-				}
+				searches := s.offersCannotBeListed()
 				s.file.MaxRunners, s.cluster.Set.Capacity = test.maxRunners, test.capacity
 				s.offer(1, 5, 1, 2, 3, 4, 5)
 				if s.github.noted(test.acquire) != 1 {
 					t.Errorf("calls of GitHub: %v, want %s", s.github.calls, test.acquire)
 				}
-				if got := s.cluster.Last().Replicas; got != test.replicas || len(s.offers.Waiting) != test.waiting || searches != 1 {
+				if got := s.cluster.Last().Replicas; got != test.replicas || len(s.offers.Waiting) != test.waiting || *searches != 1 {
 					t.Errorf("replicas = %d, %d offers wait, asked %d times which stand; want %d, %d, once",
-						got, len(s.offers.Waiting), searches, test.replicas, test.waiting)
+						got, len(s.offers.Waiting), *searches, test.replicas, test.waiting)
 				}
 			})
 		})
 	}
+}
+
+// A set that takes no jobs leaves the offers that wait to others, whether or not somebody knows which stand.
+func TestNothingIsAcquiredOnceTheMaximumIsZero(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.offersCannotBeListed()
+		s.file.MaxRunners, s.cluster.Set.Capacity = 3, new(1)
+		s.offer(1, 5, 1, 2, 3, 4, 5)
+		s.reload(func(c *config.Config) { c.MaxRunners = 0 })
+		s.pass(time.Minute)
+		if s.github.noted("acquire [1]") != 1 || s.github.noted("acquire [2 3 4 5]") != 0 {
+			t.Errorf("calls of GitHub: %v, want the first job acquired and no other", s.github.calls)
+		}
+	})
 }

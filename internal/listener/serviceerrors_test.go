@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -128,32 +127,6 @@ func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 		s.pass(longestPause + serving.PollHold)
 		if err := s.health.Ready(); err != nil {
 			t.Errorf("not ready though polls go well: %v", err)
-		}
-	})
-}
-
-// A refused request does not keep others from being acquired. Those of its offers that GitHub still counts are found again.
-func TestOffersThatAreRefusedAreDropped(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.github.onAcquire = func(ids []int64) ([]int64, error) {
-			if slices.Contains(ids, 1) {
-				return nil, &actions.Error{Endpoint: actions.EndpointAcquireJobs, StatusCode: http.StatusBadRequest}
-			}
-			return ids, nil
-		}
-		s.start()
-		s.send(message(1, 0, "offer 1", "offer 2", "offer 3"))
-		s.send(message(2, 0, "offer 4", "offer 5"))
-		if s.github.noted("acquire [1 2 3]") != 1 || s.github.noted("acquire [4 5]") != 1 {
-			t.Errorf("calls of GitHub: %v; want what comes later to be acquired", s.github.calls)
-		}
-		s.github.mu.Lock()
-		s.github.acquirable = []actions.JobAvailable{{JobMessageBase: job(2)}, {JobMessageBase: job(3)}}
-		s.github.statistics = &actions.Statistics{TotalAssignedJobs: 2, TotalAvailableJobs: 2}
-		s.github.mu.Unlock()
-		s.pass(2 * time.Minute)
-		if got := s.github.noted("acquire [2 3]"); got != 1 {
-			t.Errorf("calls of GitHub: %v; want what is open to be acquired", s.github.calls)
 		}
 	})
 }

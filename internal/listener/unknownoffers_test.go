@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -52,15 +53,27 @@ func TestAnOfferThatGitHubStillCountsIsAcquired(t *testing.T) {
 	}
 }
 
-// An offer that can never be acquired costs a few calls an hour, not a few a second.
-func TestAnOfferThatIsAlwaysRefusedIsAskedForEverMoreRarely(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.openOffer(func(int) bool { return false }, refusedOffer)
-		s.pass(time.Hour)
-		if got := s.github.noted("acquire [1]"); got < 10 || got > 130 {
-			t.Errorf("requested %d times in an hour, want one or two a minute", got)
-		}
-	})
+// Offers that can never be acquired cost one or two calls a minute each, and not even a service that refuses all gets more than one a second.
+func TestOffersThatAreAlwaysRefusedCostFewCalls(t *testing.T) {
+	for _, offers := range []int64{1, 2, 5, 500} {
+		t.Run(fmt.Sprint(offers), func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.file.MaxRunners = 1000
+				asked := 0
+				s.openOffer(func(int) bool { asked++; return false }, refusedOffer)
+				s.github.mu.Lock()
+				for id := range offers - 1 {
+					s.github.acquirable = append(s.github.acquirable, actions.JobAvailable{JobMessageBase: job(id + 2)})
+				}
+				s.github.statistics = &actions.Statistics{TotalAvailableJobs: int(offers)}
+				s.github.mu.Unlock()
+				s.pass(time.Hour)
+				if most := min(130*int(offers), 3700); asked < 10 || asked > most {
+					t.Errorf("%d requests in an hour, want 10 to %d", asked, most)
+				}
+			})
+		})
+	}
 }
 
 // Jobs that were acquired and that nobody assigns free their room even if no message or empty poll comes.

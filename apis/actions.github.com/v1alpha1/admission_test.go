@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -121,47 +122,82 @@ func TestUnseenObjectsAreOfNoGeneration(t *testing.T) {
 	}
 }
 
-// What ARC has stored may break a rule of ours: it can still be labelled, patched, reported on and finalised.
+// What ARC, or an earlier build, has stored may break a rule of ours: it can still be labelled, patched, reported on and finalised.
 func TestStoredObjectsThatBreakARuleStayUsable(t *testing.T) {
 	cluster := testkube.Start(t, testkube.Options{
 		AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme, apiextensionsv1.AddToScheme},
 	})
-	c := cluster.Client()
-	set := newSet(cluster.NewNamespace(t))
-	set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners = "github.com/my-org", new(3), new(2)
-	for i := range 101 {
-		set.Spec.RunnerScaleSetLabels = append(set.Spec.RunnerScaleSetLabels, fmt.Sprint("label-", i))
+	c, namespace := cluster.Client(), cluster.NewNamespace(t)
+	sets := map[string]*v1alpha1.AutoscalingRunnerSet{}
+	for name, spoil := range map[string]func(*v1alpha1.AutoscalingRunnerSetSpec){
+		"address":             func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.GitHubConfigUrl = "github.com/my-org" },
+		"minRunners":          func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MinRunners, s.MaxRunners = new(3), new(2) },
+		"labels":              func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.RunnerScaleSetLabels = labels(101) },
+		"jobProtection":       func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.JobProtection = "0s" },
+		"jobProtection, days": func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.JobProtection = "1d" },
+		"pendingTimeout":      func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.PendingTimeout = duration(9000) },
+		"registrationTimeout": func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.RegistrationTimeout = duration(9000) },
+		"vault":               func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VaultConfig = &v1alpha1.VaultConfig{Type: "safe"} },
+		"vault's settings": func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault}
+		},
+	} {
+		set := newSet(namespace)
+		set.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
+		spoil(&set.Spec)
+		sets[name] = set
 	}
-	set.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
 	withoutRules(t, c, func() {
-		NewWithT(t).Eventually(func() error { return c.Create(t.Context(), set) }, "30s").Should(Succeed())
+		for _, set := range sets {
+			NewWithT(t).Eventually(func() error { return c.Create(t.Context(), set) }, "30s").Should(Succeed())
+		}
 	})
-	NewWithT(t).Eventually(func() error { return c.Create(t.Context(), spoilt(set)) }, "30s").ShouldNot(Succeed())
+	for name, set := range sets {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Eventually(func() error { return c.Create(t.Context(), spoilt(set)) }, "30s").ShouldNot(Succeed())
+			stayUsable(t, c, set)
+		})
+	}
+}
 
-	for name, patch := range map[string]string{
+// stayUsable does with a set what users, manager and API server do until it is gone.
+func stayUsable(t *testing.T, c client.Client, set *v1alpha1.AutoscalingRunnerSet) {
+	patch := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
+	for name, text := range map[string]string{
 		"label":                `{"metadata":{"labels":{"a":"b"}}}`,
 		"another field":        `{"spec":{"runnerGroup":"mine"}}`,
 		"the pod template too": `{"spec":{"template":{"spec":{"containers":[{"name":"runner","image":"new"}]}}}}`,
 	} {
-		if err := c.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		if err := c.Patch(t.Context(), set, patch(text)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	more := `{"spec":{"runnerScaleSetLabels":["` + strings.Join(append(set.Spec.RunnerScaleSetLabels, "one-more"), `","`) + `"]}}`
-	if err := c.Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(more))); err == nil {
-		t.Error("a list of labels that was too long may grow")
+	if len(set.Spec.RunnerScaleSetLabels) > 0 {
+		more := `{"spec":{"runnerScaleSetLabels":["` + strings.Join(append(set.Spec.RunnerScaleSetLabels, "one-more"), `","`) + `"]}}`
+		if err := c.Patch(t.Context(), set.DeepCopy(), patch(more)); err == nil {
+			t.Error("a list of labels that was too long may grow")
+		}
 	}
-	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`))
-	if err := c.Status().Patch(t.Context(), set, status); err != nil {
+	if err := c.Status().Patch(t.Context(), set, patch(`{"status":{"phase":"Running"}}`)); err != nil {
 		t.Errorf("status: %v", err)
 	}
 	if err := c.Delete(t.Context(), set); err != nil {
 		t.Errorf("delete: %v", err)
 	}
-	finalize := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	if err := c.Patch(t.Context(), set, finalize); err != nil {
+	if err := c.Patch(t.Context(), set, patch(`{"metadata":{"finalizers":null}}`)); err != nil {
 		t.Errorf("finalize: %v", err)
 	}
+}
+
+func labels(count int) (labels []string) {
+	for i := range count {
+		labels = append(labels, fmt.Sprint("label-", i))
+	}
+	return labels
+}
+
+func duration(hours time.Duration) *metav1.Duration {
+	return &metav1.Duration{Duration: hours * time.Hour}
 }
 
 func spoilt(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.AutoscalingRunnerSet {
@@ -178,15 +214,8 @@ func withoutRules(t *testing.T, c client.Client, do func()) {
 		t.Fatal(err)
 	}
 	strict := crd.DeepCopy()
-	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	spec.XValidations = nil
-	url := spec.Properties["githubConfigUrl"]
-	url.XValidations = nil
-	spec.Properties["githubConfigUrl"] = url
-	labels := spec.Properties["runnerScaleSetLabels"]
-	labels.MaxItems = nil
-	spec.Properties["runnerScaleSetLabels"] = labels
-	crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+	properties := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
+	properties["spec"] = lax(properties["spec"])
 	if err := c.Update(t.Context(), crd); err != nil {
 		t.Fatal(err)
 	}
@@ -195,4 +224,13 @@ func withoutRules(t *testing.T, c client.Client, do func()) {
 	if err := c.Update(t.Context(), strict); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// lax returns a schema without the rules that objects stored by others may break.
+func lax(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+	schema.XValidations, schema.MaxItems, schema.Pattern = nil, nil, ""
+	for name, property := range schema.Properties {
+		schema.Properties[name] = lax(property)
+	}
+	return schema
 }

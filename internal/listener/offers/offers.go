@@ -13,8 +13,11 @@ import (
 const (
 	// searchInterval is the shortest time between two searches for open offers.
 	searchInterval = 3 * time.Second
-	// countedInterval is the same for a search only because GitHub counts more offers than are known here.
+	// countedInterval is the same for a search because GitHub counts more offers than are known here, or keeps refusing those that it lists.
 	countedInterval = time.Minute
+	// refusedPause is the time until the next request after one for a single offer was refused: a service that refuses every offer gets one
+	// request a second.
+	refusedPause = time.Second
 )
 
 // Offers are the jobs that GitHub offered, by request ID. The errand is their acquisition. Make them with New.
@@ -24,6 +27,8 @@ type Offers struct {
 	Waiting []int64
 	// Requested are those in the call under way. They are not added again.
 	Requested []int64
+	// most is how many a request has at most since GitHub refused one, until it takes one; 0 while any number goes.
+	most int
 	// Search asks GitHub which offers are open.
 	Search Search
 	// pace is the errand of a search in a new session.
@@ -38,6 +43,8 @@ type Search struct {
 	Due bool
 	// Lacking is set if the service does not have the call, so that it is not asked again in this session.
 	Lacking bool
+	// answered is set once the service has listed open offers in this session.
+	answered bool
 	// lastAt is when the last search began.
 	lastAt time.Time
 }
@@ -51,7 +58,7 @@ func New(acquisition, search errand.Errand) Offers {
 func (o *Offers) NewSession() { o.Search = Search{Errand: o.pace, Due: true} }
 
 // Forget forgets the offers of a scale set that is no longer used.
-func (o *Offers) Forget() { o.Waiting, o.Failure, o.Search = nil, nil, Search{} }
+func (o *Offers) Forget() { o.Waiting, o.most, o.Failure, o.Search = nil, 0, nil, Search{} }
 
 // Update adds the jobs that a message offers, and drops the jobs that it shows to be assigned or completed.
 func (o *Offers) Update(message *actions.Message) {
@@ -83,6 +90,9 @@ func (o *Offers) Request(room int) []int64 {
 		o.Failure = nil // what failed before is of no interest while there is no room
 		return nil
 	}
+	if o.most > 0 {
+		count = min(count, o.most)
+	}
 	o.Begin()
 	o.Requested = slices.Clone(o.Waiting[:count])
 	o.Waiting = slices.Delete(o.Waiting, 0, count)
@@ -96,17 +106,43 @@ func (o *Offers) PutBack() {
 	o.Requested = nil
 }
 
-// Settle ends a request and forgets its offers, whatever became of them.
+// Settle ends a request that GitHub answered and forgets its offers, whatever became of them.
 func (o *Offers) Settle() {
 	o.End()
-	o.Requested = nil
+	o.Requested, o.most = nil, 0
 	o.Succeed()
+}
+
+// Refused ends a request that GitHub refused. It doesn't say which of several offers it refuses: they are put back, and the next request
+// has half as many, down to a single offer, which is dropped. It reports whether that was so. Offers that wait may have been withdrawn, so
+// a search is due: at once after the first refusal, later only if the last one is a minute old, because it lists what is refused.
+func (o *Offers) Refused(now time.Time) (dropped bool) {
+	dropped = len(o.Requested) == 1
+	first, half := o.most == 0, max(1, len(o.Requested)/2)
+	if dropped {
+		o.Requested, o.NotBefore = nil, now.Add(refusedPause)
+	}
+	o.PutBack()
+	o.Succeed()
+	o.most = half
+	if len(o.Waiting) > 0 && (first || now.Sub(o.Search.lastAt) >= countedInterval) {
+		o.SearchAgain()
+	}
+	return dropped
 }
 
 // Acquires reports whether offers of a message are being acquired.
 func (o *Offers) Acquires(message *actions.Message) bool {
 	return slices.ContainsFunc(message.JobsAvailable, func(job actions.JobAvailable) bool {
 		return slices.Contains(o.Requested, job.RunnerRequestID)
+	})
+}
+
+// WouldBeLost reports whether offers of a message wait that a new process would not find again: the service has not shown that it lists open
+// offers, so they would come only with their message.
+func (o *Offers) WouldBeLost(message *actions.Message) bool {
+	return !o.Search.answered && slices.ContainsFunc(message.JobsAvailable, func(job actions.JobAvailable) bool {
+		return slices.Contains(o.Waiting, job.RunnerRequestID)
 	})
 }
 
@@ -134,6 +170,7 @@ func (o *Offers) BeginSearch(now time.Time) (asked []int64) {
 // or is one page. It returns how many were dropped.
 func (o *Offers) Found(open []actions.JobAvailable, asked []int64, ours func(requestID int64) bool, counted int) (withdrawn int) {
 	o.Search.Succeed()
+	o.Search.answered = true
 	gone := map[int64]bool{}
 	for _, id := range asked {
 		gone[id] = true

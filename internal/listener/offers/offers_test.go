@@ -1,6 +1,9 @@
 package offers
 
 import (
+	"fmt"
+	"math/bits"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,6 +51,69 @@ func TestOffersAreKeptOnceAndInOrder(t *testing.T) {
 	}
 	if taken := o.Request(-2); len(taken) != 0 || o.UnderWay {
 		t.Errorf("took %v without room", taken)
+	}
+}
+
+// Whichever offers GitHub refuses, with them all that were requested together: the others are acquired, and each refused one costs a few
+// requests, at most the square of how often the number of offers can be halved.
+func TestOffersThatGitHubRefuses(t *testing.T) {
+	const count, most = 10, 16 // 10 can be halved three times; three and the request of all of them, squared
+	for refused := range 1 << count {
+		refuses := func(id int64) bool { return refused&(1<<id) != 0 }
+		var o Offers
+		for id := range int64(count) {
+			o.Update(listenertest.Message(1, 0, fmt.Sprint("offer ", id)))
+		}
+		requests, dropped := 0, 0
+		for len(o.Waiting) > 0 && requests <= count*most {
+			requests++
+			switch requested := o.Request(count); {
+			case !slices.ContainsFunc(requested, refuses):
+				o.Settle()
+			case o.Refused(now):
+				dropped++
+			}
+		}
+		bad := bits.OnesCount(uint(refused))
+		if dropped != bad || len(o.Waiting) != 0 || requests > 1+bad*most {
+			t.Fatalf("%010b: %d of %d dropped in %d requests, %d wait", refused, dropped, bad, requests, len(o.Waiting))
+		}
+	}
+}
+
+// The first refusal may mean that offers were withdrawn, so GitHub is asked which are open; if those listed are refused as well, only once
+// a minute.
+func TestWhenARefusalMakesASearchDue(t *testing.T) {
+	o := newOffers(1, 2, 3)
+	for _, test := range []struct {
+		name     string
+		after    time.Duration
+		answered bool
+		want     bool
+	}{
+		{"the first", 0, false, true},
+		{"the next", time.Second, false, false},
+		{"a minute later", countedInterval, false, true},
+		{"the first after an answer", countedInterval, true, true},
+	} {
+		o.BeginSearch(now)
+		o.Search.End()
+		o.Waiting = []int64{1, 2, 3}
+		o.Request(len(o.Waiting))
+		if test.answered {
+			o.Settle()
+			o.Waiting = []int64{1, 2, 3}
+			o.Request(len(o.Waiting))
+		}
+		if o.Refused(now.Add(test.after)); o.Search.Due != test.want {
+			t.Errorf("%s: due is %t, want %t", test.name, o.Search.Due, test.want)
+		}
+	}
+	o.Waiting = []int64{1}
+	o.Request(1)
+	o.Search.Due = false
+	if dropped := o.Refused(now.Add(time.Hour)); !dropped || o.Search.Due {
+		t.Errorf("the last offer: dropped %t, a search due %t; want it dropped and none", dropped, o.Search.Due)
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 	// 2.5 MiB. Once it is reached, no poll goes out, and offers and statistics wait too. So it is more than reports need while the API
 	// server keeps up.
 	MaxUnacked = 50
+	// maxKept is how many messages are kept until their offers are acquired. The other half is for messages whose reports take time.
+	maxKept = MaxUnacked / 2
 	// DeletionTimeout is when a message is given up that can't be deleted, or whose count can't be published.
 	DeletionTimeout = time.Minute
 )
@@ -96,6 +98,18 @@ func (q *Messages) Add(message *actions.Message, patchID int, deletion errand.Er
 	added := &Message{Message: message, PatchID: patchID, Errand: deletion}
 	q.Unacked[message.ID] = added
 	return added
+}
+
+// Kept returns the IDs of the messages that are ready to be deleted and for which needed holds: the newest maxKept of them, and never the one
+// that polls wait for, so that polls go on.
+func (q *Messages) Kept(needed func(*actions.Message) bool) (ids []int64) {
+	for id, m := range q.Unacked {
+		if !m.ReportedAt.IsZero() && !m.UnderWay && id != q.waitForID && needed(m.Message) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids[max(0, len(ids)-maxKept):]
 }
 
 // Expired reports whether a message has waited for its deletion for DeletionTimeout, or will have when GitHub allows deletions again.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/errand"
 	"github.com/harrier-ci/harrier/internal/listener/listenertest"
@@ -70,5 +72,25 @@ func TestWhenAMessageHasWaitedForItsDeletionTooLong(t *testing.T) {
 				t.Errorf("expired %t, polls blocked %t; want %t, %t", got, q.Blocked(), test.wants, test.blocked)
 			}
 		})
+	}
+}
+
+// Of the messages whose offers would be lost, the newest are kept, and only those that nothing else keeps from being deleted.
+func TestWhichMessagesAreKept(t *testing.T) {
+	q := New()
+	for id := range int64(2 * maxKept) {
+		q.receive(listenertest.Message(id+1, 0))
+		q.Unacked[id+1].ReportedAt = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	}
+	q.receive(listenertest.Message(2*maxKept, 0)) // once more, so polls wait for it
+	q.Unacked[2*maxKept-1].Begin()
+	q.Unacked[2*maxKept-2].ReportedAt = time.Time{}
+	var want []int64
+	for id := int64(maxKept - 3); id < 2*maxKept-3; id++ {
+		want = append(want, id)
+	}
+	kept := q.Kept(func(m *actions.Message) bool { return m.ID != 2*maxKept-3 })
+	if diff := cmp.Diff(want, kept); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 }
