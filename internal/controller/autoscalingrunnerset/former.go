@@ -58,9 +58,10 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 	if last.Running() {
 		return nil
 	}
-	answered, created, known := last.Result, false, len(w.Records)
+	answered, created := last.Result, false
+	var unanswered []v1alpha1.ScaleSetRegistration
 	asked := w.Records.AskedAt(except)
-	w.Records = w.Records.Without(func(r ledger.Record) bool {
+	after := w.Records.Without(func(r ledger.Record) bool {
 		left := !ledger.MayBeOneAddress(r.URL, except) || len(asked) > mostAsked && r.ScaleSetRegistration == asked[0]
 		switch {
 		case r.State == v1alpha1.RegistrationLeaving || !left:
@@ -69,22 +70,26 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 		case answered.Set != nil && ledger.MayBeOneAddress(answered.Desired.URL, r.URL):
 			created = answered.Posted
 		default:
-			c.recordPerhapsLeft(ctx, w, r.ScaleSetRegistration, last.Err)
+			unanswered = append(unanswered, r.ScaleSetRegistration)
 		}
 		return true
 	})
-	if len(w.Records) < known {
-		c.syncs.Forget(w.Key)
-	}
-	if !created {
+	if len(after) == len(w.Records) {
 		return nil
 	}
-	before := w.Set.DeepCopy()
-	w.Records = w.Records.Leave(w.Set, *answered.Registration(), answered.Reference, w.Now)
-	w.Records.Vouch(w.Set)
-	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
-		return fmt.Errorf("record a scale set that is to be deleted: %w", err)
+	if created {
+		before := w.Set.DeepCopy()
+		after = after.Leave(w.Set, *answered.Registration(), answered.Reference, w.Now)
+		after.Vouch(w.Set)
+		if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
+			return fmt.Errorf("record a scale set that is to be deleted: %w", err)
+		}
 	}
+	for _, r := range unanswered {
+		c.recordPerhapsLeft(ctx, w, r, last.Err)
+	}
+	w.Records = after // the end of the pass writes that to the status, so not before the annotations vouch for it
+	c.syncs.Forget(w.Key)
 	return nil
 }
 
@@ -128,13 +133,14 @@ func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
 		return nil
 	}
 	before := w.Set.DeepCopy()
-	w.Records = w.Records.Without(func(r ledger.Record) bool {
+	after := w.Records.Without(func(r ledger.Record) bool {
 		return r.State == v1alpha1.RegistrationLeaving && slices.Contains(unused, r.ScaleSetRegistration)
 	})
-	w.Records.Vouch(w.Set)
+	after.Vouch(w.Set)
 	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
 		return fmt.Errorf("forget former registrations: %w", err)
 	}
+	w.Records = after
 	c.recordDeletion(ctx, w, progress)
 	return nil
 }
