@@ -60,9 +60,12 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 	}
 	answered, created := last.Result, false
 	var unanswered []v1alpha1.ScaleSetRegistration
-	asked := w.Records.AskedAt(except)
+	var givenUp []v1alpha1.ScaleSetRegistration
+	if asked := w.Records.AskedAt(except); answered.Set == nil || !ledger.MayBeOneAddress(answered.Desired.URL, except) {
+		givenUp = asked[:max(0, len(asked)-mostAsked)]
+	}
 	after := w.Records.Without(func(r ledger.Record) bool {
-		left := !ledger.MayBeOneAddress(r.URL, except) || len(asked) > mostAsked && r.ScaleSetRegistration == asked[0]
+		left := !ledger.MayBeOneAddress(r.URL, except) || slices.Contains(givenUp, r.ScaleSetRegistration)
 		switch {
 		case r.State == v1alpha1.RegistrationLeaving || !left:
 			return false
