@@ -83,7 +83,7 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 		case scaleset.CredentialsRefused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, w.Now) || !w.Now.Before(deadline):
 			// The Event says what may be left, unless the credentials were never valid and so can't have created anything.
 			neverValid := meta.IsStatusConditionFalse(w.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
-			if err := c.forgetRegistration(ctx, w); err != nil {
+			if err := c.giveUpSearch(ctx, w, desired.Registration()); err != nil {
 				return false, err
 			}
 			if !scaleset.CredentialsRefused(last.Err) || !neverValid {
@@ -114,8 +114,22 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 	return false, nil
 }
 
+// giveUpSearch drops what can't be looked for, and notes that it was: the rest is still to be deleted, perhaps after a restart.
+func (c *Controller) giveUpSearch(ctx context.Context, w *world, desired v1alpha1.ScaleSetRegistration) error {
+	if w.Unconfirmed {
+		before := w.Set.DeepCopy()
+		ledger.Release(w.Set)
+		if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("forget the registration that only an annotation names: %w", err)
+		}
+		w.Registration, w.Unconfirmed = nil, false
+	}
+	w.Records = w.Records.Answered(desired.URL).Ask(w.Set, desired, w.Now).NotAsked(desired)
+	return nil
+}
+
 // mayBeUnrecorded reports whether GitHub may have a scale set that has not become the registration: it was asked for one at the spec's address.
-// So it may have been by a release before 0.1, which kept no ledger, and by ARC.
+// So it may have been by a release before 0.1, which recorded only what it had left, and by ARC.
 func (w *world) mayBeUnrecorded() bool {
 	switch {
 	case w.Unconfirmed || len(w.Records.AskedAt(w.Set.Spec.GitHubConfigUrl)) > 0:
@@ -123,7 +137,7 @@ func (w *world) mayBeUnrecorded() bool {
 	case w.Registration != nil || ledger.IsDeregistered(w.Set):
 		return false
 	}
-	return len(w.Records) == 0
+	return len(w.Records) == len(w.Records.Leaving())
 }
 
 // adopt takes the scale set that was found as the registration, unless another AutoscalingRunnerSet holds it. One that was registered before
