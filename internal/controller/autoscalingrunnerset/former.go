@@ -72,6 +72,9 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 		case r.State != v1alpha1.RegistrationAsked:
 		case answered.Set != nil && ledger.MayBeOneAddress(answered.Desired.URL, r.URL):
 			created = answered.Posted
+			if isNamed(r.ScaleSetRegistration, answered.Unsought) {
+				unanswered = append(unanswered, r.ScaleSetRegistration)
+			}
 		default:
 			unanswered = append(unanswered, r.ScaleSetRegistration)
 		}
@@ -94,6 +97,21 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 	w.Records = after // the end of the pass writes that to the status, so not before the annotations vouch for it
 	c.syncs.Forget(w.Key)
 	return nil
+}
+
+// answered drops what the set has asked for at an address that has answered. The scale sets that the answer says nothing about may be left.
+func (c *Controller) answered(ctx context.Context, w *world, records ledger.Records, address string, unsought []scaleset.Name) ledger.Records {
+	for _, asked := range records.AskedAt(address) {
+		if isNamed(asked, unsought) {
+			c.recordPerhapsLeft(ctx, w, asked, nil)
+		}
+	}
+	return records.Answered(address)
+}
+
+// isNamed reports whether a scale set has one of the names.
+func isNamed(r v1alpha1.ScaleSetRegistration, names []scaleset.Name) bool {
+	return slices.Contains(names, scaleset.Name{Group: r.Group, Name: r.Name})
 }
 
 // recordPerhapsLeft records the last Event about a scale set that may or may not exist. There is no cause if the manager was killed meanwhile.

@@ -76,3 +76,34 @@ func TestDeletionSearchesForWhatAnEarlierReleaseDidNotRecord(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswerThatSaysNothingOfAnotherNameIsNotTheEndOfIt: a scale set of the second name was there before, so GitHub was not asked about the first.
+func TestAnswerThatSaysNothingOfAnotherNameIsNotTheEndOfIt(t *testing.T) {
+	for name, then := range map[string]func(f *fixture){
+		"recorded": func(*fixture) {},
+		"left":     func(f *fixture) { f.move(newAddress) },
+		"deleted":  func(f *fixture) { f.delete() },
+		"deleted by the next manager": func(f *fixture) {
+			f.restart(nil)
+			f.delete()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.github.LoseCreation = true
+				f.create(newSet())
+				f.reconcile()
+				f.github.LoseCreation = false
+				f.github.Sets[address][7] = labelled(7, "second", 1, "second")
+				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetName = "second" })
+				f.events()
+				f.reconcile() // asked and answered, not recorded
+				then(f)
+				f.settle()
+				if told := strings.Join(f.events(), "\n"); strings.Count(told, `Perhaps left on GitHub: scale set "set" at `+address) != 1 {
+					t.Errorf("told:\n%s\nwant once what may be left", told)
+				}
+			})
+		})
+	}
+}

@@ -241,7 +241,7 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 			c.recordUnproven(ctx, w, *previous)
 		}
 	}
-	after = after.Answered(now.URL).Without(func(r ledger.Record) bool {
+	after = c.answered(ctx, w, after, now.URL, w.LastSync.Result.Unsought).Without(func(r ledger.Record) bool {
 		return r.State == v1alpha1.RegistrationLeaving && w.isPresent(r.ScaleSetRegistration, now)
 	})
 	after.Vouch(w.Set)
