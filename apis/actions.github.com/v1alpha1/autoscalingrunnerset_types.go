@@ -262,7 +262,8 @@ type RegistrationState string
 
 // States of a scale set.
 const (
-	// RegistrationWanted means that GitHub was asked whether it has the scale set, and was not asked to create it.
+	// RegistrationWanted means that GitHub was asked whether it has the scale set, and was not asked to create it, or that a set that is being
+	// deleted looks for it no longer.
 	RegistrationWanted RegistrationState = "Wanted"
 	// RegistrationAsked means that GitHub may have been asked to create the scale set, and has not answered yet.
 	RegistrationAsked RegistrationState = "Asked"

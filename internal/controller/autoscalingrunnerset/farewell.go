@@ -36,7 +36,7 @@ func (c *Controller) leave(ctx context.Context, w *world) error {
 	case answer.Set == nil:
 	case w.Registration == nil || w.Unconfirmed:
 		w.Registration, w.Unconfirmed = answer.Registration(), false
-		w.Records = w.Records.Answered(w.Registration.URL)
+		w.Records = c.answered(ctx, w, w.Records, w.Registration.URL, answer.Unsought)
 	case !ledger.SameScaleSet(*w.Registration, *answer.Registration()):
 		if err := c.recordRegistration(ctx, w); err != nil {
 			return err
@@ -62,8 +62,9 @@ func (c *Controller) leave(ctx context.Context, w *world) error {
 type searchResult struct {
 	// startedAt is when the first of the calls started.
 	startedAt time.Time
-	// found is the scale set that was found, nil if GitHub has none.
-	found *v1alpha1.ScaleSetRegistration
+	// found is the scale set that was found, nil if GitHub has none. unsought are names that another may have.
+	found    *v1alpha1.ScaleSetRegistration
+	unsought []scaleset.Name
 }
 
 // search finds a scale set that was created but not recorded, because GitHub's answer was lost or the manager was killed before it
@@ -79,11 +80,11 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 		deadline := last.Result.startedAt.Add(scaleset.DeregisterTimeout)
 		switch {
 		case last.Err == nil:
-			return true, c.adopt(ctx, w, last.Result.found)
+			return true, c.adopt(ctx, w, last.Result)
 		case scaleset.CredentialsRefused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, w.Now) || !w.Now.Before(deadline):
 			// The Event says what may be left, unless the credentials were never valid and so can't have created anything.
 			neverValid := meta.IsStatusConditionFalse(w.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
-			if err := c.forgetRegistration(ctx, w); err != nil {
+			if err := c.giveUpSearch(ctx, w, desired.Registration()); err != nil {
 				return false, err
 			}
 			if !scaleset.CredentialsRefused(last.Err) || !neverValid {
@@ -108,14 +109,28 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 		lost.Annotated = w.Registration.DeepCopy()
 	}
 	c.searches.Go(w.group(), w.Key, func(ctx context.Context) (searchResult, error) {
-		found, err := scaleset.Search(kube.WithScaleSetLogger(ctx, w.Key), c.options.Connections, lost)
-		return searchResult{startedAt: startedAt, found: found}, err
+		found, unsought, err := scaleset.Search(kube.WithScaleSetLogger(ctx, w.Key), c.options.Connections, lost)
+		return searchResult{startedAt: startedAt, found: found, unsought: unsought}, err
 	})
 	return false, nil
 }
 
+// giveUpSearch drops what can't be looked for, and notes that it was: the rest is still to be deleted, perhaps after a restart.
+func (c *Controller) giveUpSearch(ctx context.Context, w *world, desired v1alpha1.ScaleSetRegistration) error {
+	if w.Unconfirmed {
+		before := w.Set.DeepCopy()
+		ledger.Release(w.Set)
+		if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("forget the registration that only an annotation names: %w", err)
+		}
+		w.Registration, w.Unconfirmed = nil, false
+	}
+	w.Records = w.Records.Answered(desired.URL).Ask(w.Set, desired, w.Now).NotAsked(desired)
+	return nil
+}
+
 // mayBeUnrecorded reports whether GitHub may have a scale set that has not become the registration: it was asked for one at the spec's address.
-// So it may have been by a release before 0.1, which kept no ledger, and by ARC.
+// So it may have been by a release before 0.1, which recorded only what it had left, and by ARC.
 func (w *world) mayBeUnrecorded() bool {
 	switch {
 	case w.Unconfirmed || len(w.Records.AskedAt(w.Set.Spec.GitHubConfigUrl)) > 0:
@@ -123,16 +138,17 @@ func (w *world) mayBeUnrecorded() bool {
 	case w.Registration != nil || ledger.IsDeregistered(w.Set):
 		return false
 	}
-	return len(w.Records) == 0
+	return len(w.Records) == len(w.Records.Leaving())
 }
 
 // adopt takes the scale set that was found as the registration, unless another AutoscalingRunnerSet holds it. One that was registered before
 // is gone: GitHub was asked to replace it.
-func (c *Controller) adopt(ctx context.Context, w *world, found *v1alpha1.ScaleSetRegistration) error {
+func (c *Controller) adopt(ctx context.Context, w *world, result searchResult) error {
+	found := result.found
 	if w.Unconfirmed {
 		w.Registration, w.Unconfirmed = nil, false
 	}
-	w.Records = w.Records.Answered(w.Set.Spec.GitHubConfigUrl)
+	w.Records = c.answered(ctx, w, w.Records, w.Set.Spec.GitHubConfigUrl, result.unsought)
 	if found == nil {
 		return nil
 	}

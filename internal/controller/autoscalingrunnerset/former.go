@@ -58,34 +58,60 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 	if last.Running() {
 		return nil
 	}
-	answered, created, known := last.Result, false, len(w.Records)
-	asked := w.Records.AskedAt(except)
-	w.Records = w.Records.Without(func(r ledger.Record) bool {
-		left := !ledger.MayBeOneAddress(r.URL, except) || len(asked) > mostAsked && r.ScaleSetRegistration == asked[0]
+	answered, created := last.Result, false
+	var unanswered []v1alpha1.ScaleSetRegistration
+	var givenUp []v1alpha1.ScaleSetRegistration
+	if asked := w.Records.AskedAt(except); answered.Set == nil || !ledger.MayBeOneAddress(answered.Desired.URL, except) {
+		givenUp = asked[:max(0, len(asked)-mostAsked)]
+	}
+	after := w.Records.Without(func(r ledger.Record) bool {
+		left := !ledger.MayBeOneAddress(r.URL, except) || slices.Contains(givenUp, r.ScaleSetRegistration)
 		switch {
 		case r.State == v1alpha1.RegistrationLeaving || !left:
 			return false
 		case r.State != v1alpha1.RegistrationAsked:
 		case answered.Set != nil && ledger.MayBeOneAddress(answered.Desired.URL, r.URL):
 			created = answered.Posted
+			if isNamed(r.ScaleSetRegistration, answered.Unsought) {
+				unanswered = append(unanswered, r.ScaleSetRegistration)
+			}
 		default:
-			c.recordPerhapsLeft(ctx, w, r.ScaleSetRegistration, last.Err)
+			unanswered = append(unanswered, r.ScaleSetRegistration)
 		}
 		return true
 	})
-	if len(w.Records) < known {
-		c.syncs.Forget(w.Key)
-	}
-	if !created {
+	if len(after) == len(w.Records) {
 		return nil
 	}
-	before := w.Set.DeepCopy()
-	w.Records = w.Records.Leave(w.Set, *answered.Registration(), answered.Reference, w.Now)
-	w.Records.Vouch(w.Set)
-	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
-		return fmt.Errorf("record a scale set that is to be deleted: %w", err)
+	if created {
+		before := w.Set.DeepCopy()
+		after = after.Leave(w.Set, *answered.Registration(), answered.Reference, w.Now)
+		after.Vouch(w.Set)
+		if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
+			return fmt.Errorf("record a scale set that is to be deleted: %w", err)
+		}
 	}
+	for _, r := range unanswered {
+		c.recordPerhapsLeft(ctx, w, r, last.Err)
+	}
+	w.Records = after // the end of the pass writes that to the status, so not before the annotations vouch for it
+	c.syncs.Forget(w.Key)
 	return nil
+}
+
+// answered drops what the set has asked for at an address that has answered. The scale sets that the answer says nothing about may be left.
+func (c *Controller) answered(ctx context.Context, w *world, records ledger.Records, address string, unsought []scaleset.Name) ledger.Records {
+	for _, asked := range records.AskedAt(address) {
+		if isNamed(asked, unsought) {
+			c.recordPerhapsLeft(ctx, w, asked, nil)
+		}
+	}
+	return records.Answered(address)
+}
+
+// isNamed reports whether a scale set has one of the names.
+func isNamed(r v1alpha1.ScaleSetRegistration, names []scaleset.Name) bool {
+	return slices.Contains(names, scaleset.Name{Group: r.Group, Name: r.Name})
 }
 
 // recordPerhapsLeft records the last Event about a scale set that may or may not exist. There is no cause if the manager was killed meanwhile.
@@ -128,13 +154,14 @@ func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
 		return nil
 	}
 	before := w.Set.DeepCopy()
-	w.Records = w.Records.Without(func(r ledger.Record) bool {
+	after := w.Records.Without(func(r ledger.Record) bool {
 		return r.State == v1alpha1.RegistrationLeaving && slices.Contains(unused, r.ScaleSetRegistration)
 	})
-	w.Records.Vouch(w.Set)
+	after.Vouch(w.Set)
 	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
 		return fmt.Errorf("forget former registrations: %w", err)
 	}
+	w.Records = after
 	c.recordDeletion(ctx, w, progress)
 	return nil
 }

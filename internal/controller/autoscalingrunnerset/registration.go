@@ -233,13 +233,18 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	previous := w.Registration
 	moved := previous != nil && !ledger.SameURL(previous.URL, now.URL)
 	renamed := moved && w.isKnownAs(*previous, now)
+	after := w.Records
 	if moved && !renamed {
-		c.leaveRegistered(ctx, w, *previous)
+		if reference, proven := ledger.ReferenceAt(c.knownReferences(w), previous.URL); proven {
+			after = after.Leave(w.Set, *previous, reference, w.Now)
+		} else {
+			c.recordUnproven(ctx, w, *previous)
+		}
 	}
-	w.Records = w.Records.Answered(now.URL).Without(func(r ledger.Record) bool {
+	after = c.answered(ctx, w, after, now.URL, w.LastSync.Result.Unsought).Without(func(r ledger.Record) bool {
 		return r.State == v1alpha1.RegistrationLeaving && w.isPresent(r.ScaleSetRegistration, now)
 	})
-	w.Records.Vouch(w.Set)
+	after.Vouch(w.Set)
 	ledger.Register(w.Set, now)
 	wrote, err := kube.Patch(ctx, c.options.Client, w.Set, before)
 	if err != nil {
@@ -248,7 +253,7 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	if w.Unconfirmed && previous.ID != now.ID {
 		previous = nil // the scale set that the annotation names is not ours, or is gone
 	}
-	w.Registration, w.Unconfirmed = &now, false
+	w.Registration, w.Unconfirmed, w.Records = &now, false, after
 	if wrote {
 		w.Requeue.After(holdersSeenAfter)
 	}
@@ -256,15 +261,6 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, *event)
 	}
 	return nil
-}
-
-// leaveRegistered has a registration deleted that the set has left, if it is proven to be the set's.
-func (c *Controller) leaveRegistered(ctx context.Context, w *world, registration v1alpha1.ScaleSetRegistration) {
-	if reference, proven := ledger.ReferenceAt(c.knownReferences(w), registration.URL); proven {
-		w.Records = w.Records.Leave(w.Set, registration, reference, w.Now)
-		return
-	}
-	c.recordUnproven(ctx, w, registration)
 }
 
 // isKnownAs reports whether the last call found, under another address, the scale set that was registered before. The same id, and

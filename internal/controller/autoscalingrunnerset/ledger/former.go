@@ -26,11 +26,16 @@ type former struct {
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// formerOf returns the records of the annotation, none if it can't be parsed: a guess could delete somebody else's scale set.
-func formerOf(set *v1alpha1.AutoscalingRunnerSet) (records Records) {
+// formerOf returns the records of the annotation, and whether it could be read. If it was edited by hand and is not JSON, it proves nothing: a
+// guess could delete somebody else's scale set.
+func formerOf(set *v1alpha1.AutoscalingRunnerSet) (records Records, readable bool) {
+	text, isThere := set.Annotations[annotationFormer]
+	if !isThere {
+		return nil, true
+	}
 	var listed []former
-	if json.Unmarshal([]byte(set.Annotations[annotationFormer]), &listed) != nil {
-		return nil // absent, or edited by hand and not JSON
+	if json.Unmarshal([]byte(text), &listed) != nil {
+		return nil, false
 	}
 	for _, f := range listed {
 		if f.UID != "" && f.UID != set.UID {
@@ -47,7 +52,7 @@ func formerOf(set *v1alpha1.AutoscalingRunnerSet) (records Records) {
 		}
 		records = append(records, r)
 	}
-	return records
+	return records, true
 }
 
 // setFormer writes the annotation, or removes it if there are no such records.

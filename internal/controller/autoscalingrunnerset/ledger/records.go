@@ -30,19 +30,22 @@ type Record = v1alpha1.RegistrationRecord
 type Records []Record
 
 // RecordsOf returns the ledger of a set, nothing once the deregistration is over. A record of another UID proves nothing, and neither does
-// one to be deleted that nothing but the status shows.
+// one to be deleted that nothing but the status shows. As long as annotationFormer is written, it has to list that, too: an earlier release, to
+// which the set went back meanwhile, takes out what it has deleted, and GitHub may have given the id to somebody else since.
 func RecordsOf(set *v1alpha1.AutoscalingRunnerSet) (records Records) {
 	if IsDeregistered(set) {
 		return nil
 	}
 	vouched := strings.Fields(set.Annotations[annotationVouched])
+	listed, readable := formerOf(set)
 	for _, r := range set.Status.Registrations {
-		leaving := r.State == v1alpha1.RegistrationLeaving
-		if r.UID == set.UID && r.State != v1alpha1.RegistrationCurrent && (!leaving || slices.Contains(vouched, digest(&r))) {
+		proven := !isLeaving(r) ||
+			slices.Contains(vouched, digest(&r)) && (!readable || listed.IsLeaving(r.ScaleSetRegistration))
+		if r.UID == set.UID && r.State != v1alpha1.RegistrationCurrent && proven {
 			records = append(records, r)
 		}
 	}
-	for _, r := range formerOf(set) { // of an earlier release, or of this one before it could write the status
+	for _, r := range listed { // of an earlier release, or of this one before it could write the status
 		if !records.IsLeaving(r.ScaleSetRegistration) {
 			records = append(records, r)
 		}
@@ -75,21 +78,23 @@ func (rs Records) Vouch(set *v1alpha1.AutoscalingRunnerSet) {
 // WithPresent returns the ledger as it is written to the status: the present registration, nil if there is none, and the records.
 func (rs Records) WithPresent(set *v1alpha1.AutoscalingRunnerSet, present *v1alpha1.ScaleSetRegistration, now time.Time) (all []Record) {
 	if present != nil {
-		current := newRecord(set, *present, v1alpha1.RegistrationCurrent, now)
-		for _, before := range set.Status.Registrations {
-			if before.UID == set.UID && before.State == current.State && SameScaleSet(before.ScaleSetRegistration, *present) {
-				current.Since = before.Since
-			}
-		}
-		all = append(all, current)
+		all = append(all, Record{UID: set.UID, ScaleSetRegistration: *present, State: v1alpha1.RegistrationCurrent})
 	}
 	all = append(append(all, rs.Without(isLeaving)...), rs.in(v1alpha1.RegistrationLeaving)...)
 	for i := range all {
-		if all[i].Since.IsZero() { // an earlier release wrote no time
-			all[i].Since = metav1.NewTime(now.Truncate(time.Second))
+		r := &all[i]
+		if !r.Since.IsZero() {
+			continue
+		}
+		// The time is when the status first said so: neither the annotation of an earlier release nor that of the present one has one.
+		r.Since = metav1.NewTime(now.Truncate(time.Second))
+		for _, before := range set.Status.Registrations {
+			if before.UID == r.UID && before.State == r.State && SameScaleSet(before.ScaleSetRegistration, r.ScaleSetRegistration) {
+				r.Since = before.Since
+			}
 		}
 	}
-	return all[:min(len(all), v1alpha1.MaxRegistrationRecords)] // the annotations have the rest
+	return all[:min(len(all), v1alpha1.MaxRegistrationRecords)] // the annotations have the rest, which are Leaving
 }
 
 // newRecord dates a record in whole seconds, as the API server stores it.
@@ -108,10 +113,15 @@ func (rs Records) Leave(set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetR
 	return append(slices.Clone(rs), leaving)
 }
 
-// textOf returns what a record says of a reference, "" if that is too long.
+// textOf returns what a record says of a reference: without the list of hosts that are reached without proxy if it is too long with it, and
+// "" if nothing else helps.
 func textOf(reached credentials.Reference) string {
 	reached.Namespace, reached.GitHubConfigURL = "", "" // they are the set's and the record's
 	text, err := json.Marshal(reached)
+	if len(text) > maxReferenceSize && reached.Proxy != nil {
+		reached.Proxy = &v1alpha1.ProxyConfig{HTTP: reached.Proxy.HTTP, HTTPS: reached.Proxy.HTTPS}
+		text, err = json.Marshal(reached)
+	}
 	if err != nil || len(text) > maxReferenceSize {
 		return ""
 	}
@@ -129,10 +139,11 @@ func referenceOf(set *v1alpha1.AutoscalingRunnerSet, r *Record) *credentials.Ref
 	return reference
 }
 
-// Ask notes that GitHub may be asked to create a scale set.
+// Ask notes that GitHub may be asked to create a scale set. Others that the set has wanted at the address prove nothing any more.
 func (rs Records) Ask(set *v1alpha1.AutoscalingRunnerSet, wanted v1alpha1.ScaleSetRegistration, now time.Time) Records {
-	return append(rs.Without(func(r Record) bool { return !isLeaving(r) && r.ScaleSetRegistration == wanted }),
-		newRecord(set, wanted, v1alpha1.RegistrationAsked, now))
+	return append(rs.Without(func(r Record) bool {
+		return r.State == v1alpha1.RegistrationWanted && MayBeOneAddress(r.URL, wanted.URL) || !isLeaving(r) && r.ScaleSetRegistration == wanted
+	}), newRecord(set, wanted, v1alpha1.RegistrationAsked, now))
 }
 
 // NotAsked notes that GitHub was not asked to create a scale set after all.

@@ -46,8 +46,9 @@ type Result struct {
 	Posted bool
 	// MayExist is set if the call failed and GitHub may have the scale set all the same.
 	MayExist bool
-	// Set is GitHub's answer, nil if the call failed.
-	Set *actions.RunnerScaleSet
+	// Set is GitHub's answer, nil if the call failed. Unsought are names of Request.MayBeNamed that it says nothing about.
+	Set      *actions.RunnerScaleSet
+	Unsought []Name
 }
 
 // Ensure finds or creates the scale set, and updates it. last is the result of the call before, zero if there was none. It fails with
@@ -71,6 +72,7 @@ func Ensure(ctx context.Context, connections Connections, request Request, last 
 	}
 	work.github = github
 	result.Set, err = work.run(ctx)
+	result.Unsought = work.unsought
 	_, inUse := errors.AsType[*InUseError](err) // what has the name is another set's
 	result.Posted = (result.Posted || work.posted) && !inUse
 	result.MayExist = err != nil && !inUse && (result.MayExist || work.created || work.uncertain)
@@ -131,8 +133,9 @@ type Unrecorded struct {
 const maxClockSkew = time.Minute
 
 // Search looks for the id in ARC's annotation or, if there is none, for group and name, as Ensure does after an answer was lost. It returns
-// nil if GitHub has none, or only one that is older than the set: that belongs to somebody else, in another cluster.
-func Search(ctx context.Context, connections Connections, lost Unrecorded) (found *v1alpha1.ScaleSetRegistration, err error) {
+// nil if GitHub has none, or only one that is older than the set: that belongs to somebody else, in another cluster. unsought are names of
+// lost.MayBeNamed that GitHub was not asked about.
+func Search(ctx context.Context, connections Connections, lost Unrecorded) (found *v1alpha1.ScaleSetRegistration, unsought []Name, err error) {
 	work := sync{desired: lost.Desired, mayBeNamed: lost.MayBeNamed}
 	work.identify(lost.Annotated, true, Result{})
 	earliest := lost.CreatedAt.Add(-maxClockSkew)
@@ -143,6 +146,7 @@ func Search(ctx context.Context, connections Connections, lost Unrecorded) (foun
 		attempt := work
 		attempt.github = github
 		set, err := attempt.find(ctx)
+		unsought = attempt.unsought
 		if err == nil && (set.CreatedOn.IsZero() || set.CreatedOn.After(earliest)) {
 			found = Result{Desired: lost.Desired, Set: set}.Registration()
 		}
@@ -151,5 +155,5 @@ func Search(ctx context.Context, connections Connections, lost Unrecorded) (foun
 	if errors.Is(err, actions.ErrNotFound) {
 		err = nil // whether the scale set, its runner group or the whole address doesn't exist
 	}
-	return found, err
+	return found, unsought, err
 }

@@ -1,6 +1,7 @@
 package scaleset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,8 @@ type sync struct {
 	// another group or name, may have created without an answer.
 	mayCreate  bool
 	mayBeNamed []Name
+	// unsought are those of mayBeNamed that GitHub was not asked about, because another was found first.
+	unsought []Name
 	// holders are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
 	holders ledger.Holders
 
@@ -88,8 +91,21 @@ func (s *sync) run(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	return s.update(ctx, current)
 }
 
-// find looks for the id first, because a name can be changed on GitHub and an id can't.
+// find returns the scale set, and finds out which others an earlier call may have created all the same.
 func (s *sync) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
+	s.unsought = s.mayBeNamed
+	current, err := s.findAny(ctx)
+	if err == nil {
+		s.unsought = slices.DeleteFunc(slices.Clone(s.unsought), func(asked Name) bool {
+			sameGroup := current.RunnerGroupName == "" || strings.EqualFold(cmp.Or(asked.Group, defaultGroupName), current.RunnerGroupName)
+			return sameGroup && strings.EqualFold(asked.Name, current.Name) || asked == Name{s.desired.Group, s.desired.Name}
+		})
+	}
+	return current, err
+}
+
+// findAny looks for the id first, because a name can be changed on GitHub and an id can't.
+func (s *sync) findAny(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	if s.id > 0 {
 		current, err := s.findByID(ctx)
 		switch {
@@ -119,7 +135,8 @@ func (s *sync) isForeign(name string) bool {
 // findUnanswered looks for a scale set that was created under another name or in another group without an answer, and else returns
 // notFound.
 func (s *sync) findUnanswered(ctx context.Context, notFound error) (*actions.RunnerScaleSet, error) {
-	for _, asked := range s.mayBeNamed {
+	for i, asked := range s.mayBeNamed {
+		s.unsought = s.mayBeNamed[i+1:]
 		if (asked == Name{s.desired.Group, s.desired.Name}) {
 			continue // found already, if it were there
 		}
