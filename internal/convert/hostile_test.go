@@ -48,6 +48,22 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// No document is lost, however it ends.
+func TestEveryDocumentIsRead(t *testing.T) {
+	const one, two = `{"kind": "Runner", "metadata": {"name": "one"}, "spec": {"organization": "acme"}}`, `{"kind": "Runner", "metadata": {"name": "two"}, "spec": {"organization": "acme"}}`
+	for _, between := range []string{"", "\n", "\n...\n", "\n---\n", "\n--- "} {
+		if o := run(t, one+between+two); len(o.report.Sets) != 2 {
+			t.Errorf("with %q between them, two documents are %d scale sets; %v", between, len(o.report.Sets), o.err)
+		}
+	}
+	if o := run(t, one+"\nkind: Runner\n"); o.err == nil || errors.Is(o.err, finding.ErrProblems) || !strings.Contains(o.err.Error(), "there is more") {
+		t.Errorf("what is after an object is lost: %v", o.err)
+	}
+	if o := run(t, deployment+"password: *hunter2\n"); o.err == nil || strings.Contains(o.err.Error(), "hunter2") {
+		t.Errorf("ends with %v", o.err)
+	}
+}
+
 // Input that is made to be large when it is read, or to say something to a terminal, ends with an answer.
 func TestHostileInput(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"

@@ -3,16 +3,11 @@
 package legacy
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/internal/doctor/files"
@@ -88,36 +83,25 @@ type Doubt struct{ Place, Text string }
 func Read(inputs []files.Input, namespace string) (*Objects, error) {
 	found := &Objects{}
 	for _, file := range inputs {
-		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Content)))
-		for number := 1; ; number++ {
+		number := 0
+		for document, err := range file.Documents() {
+			number++
 			place := fmt.Sprintf("document %d of %s", number, file.Name)
-			document, err := documents.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
 			if err != nil {
-				return nil, fmt.Errorf("read %s: %w", place, err)
+				return nil, fmt.Errorf("%s %w", place, err)
 			}
-			if err := found.document(document, place, namespace); err != nil {
+			if err := yaml.UnmarshalStrict(document.Content, &map[string]any{}); err != nil { // a key that comes twice, of which the last one counts
+				found.Doubts = append(found.Doubts, Doubt{place, err.Error()})
+			}
+			if document.Fields == nil { // comments only
+				continue
+			}
+			if err := found.add(document.Fields, "", place, namespace); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return found, nil
-}
-
-func (o *Objects) document(document []byte, place, namespace string) error {
-	var fields map[string]any
-	if err := yaml.Unmarshal(document, &fields); err != nil {
-		return fmt.Errorf("%s is not YAML: %w", place, err)
-	}
-	if err := yaml.UnmarshalStrict(document, &map[string]any{}); err != nil { // a key that comes twice, of which the last one counts
-		o.Doubts = append(o.Doubts, Doubt{place, err.Error()})
-	}
-	if fields == nil { // comments only
-		return nil
-	}
-	return o.add(fields, "", place, namespace)
 }
 
 // add sorts an object, or each entry of a list. An entry without a kind is of the kind that the list's own kind names.
