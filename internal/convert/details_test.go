@@ -1,6 +1,7 @@
 package convert_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -10,8 +11,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
+// plainRunner begins the container of a runner that says nothing of itself; it stands for IMG.
+const plainRunner = "{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]"
+
 // Cases beyond ARC's examples. Each is the spec of a Runner's organization acme with more fields; what is wanted are parts of the values, and of
-// the report.
+// the report; ! is before what it must not say.
 func TestDetails(t *testing.T) {
 	for name, test := range map[string]struct{ spec, values, said string }{
 		"only self-hosted":      {"labels: [self-hosted]", "scaleSetLabels: null", "spec.labels"},
@@ -44,11 +48,34 @@ func TestDetails(t *testing.T) {
 			"sidecarContainers: [{name: dind, image: mine}, {image: nameless}, {name: fine, image: i}]",
 			"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}, {name: fine, image: i}]}}", "spec.sidecarContainers[0]",
 		},
-		"ARC's directory":        {"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/externals}]", "containerMode: null", "GitHub's image has no /runner/externals"},
-		"what no pod has":        {"hostNetwork: true, affinity: {nodeAffinty: {}}", "containerMode: {type: dind}", "nodeAffinty"},
-		"a claim beside Docker":  {"workVolumeClaimTemplate: {storageClassName: a, accessModes: [ReadWriteOnce], resources: {}}", "containerMode: {type: dind}", "with containerMode: kubernetes only"},
-		"ephemeral containers":   {"ephemeralContainers: [{name: debug, image: i}]", "containerMode: {type: dind}", "PROBLEM NoCounterpart"},
-		"a mount without volume": {"volumeMounts: [{name: none, mountPath: /a}]", "containerMode: {type: dind}", "PROBLEM InvalidValues"},
+		"ARC's directory":                          {"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/externals}]", "containerMode: null", "GitHub's image has no /runner/externals"},
+		"what no pod has":                          {"hostNetwork: true, affinity: {nodeAffinty: {}}", "containerMode: {type: dind}", "nodeAffinty"},
+		"a claim beside Docker":                    {"workVolumeClaimTemplate: {storageClassName: a, accessModes: [ReadWriteOnce], resources: {}}", "containerMode: {type: dind}", "with containerMode: kubernetes only"},
+		"ephemeral containers":                     {"ephemeralContainers: [{name: debug, image: i}]", "containerMode: {type: dind}", "PROBLEM NoCounterpart"},
+		"ARC's directory in an image of one's own": {"image: mine, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/x}]", "", "!GitHub's image has no"},
+		"Docker saw the work directory": {
+			"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work/_tool}, {name: a, mountPath: /cache}]",
+			"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work/_tool}, {name: a, mountPath: /cache}]}], initContainers: [{name: dind, volumeMounts: [{name: a, mountPath: /home/runner/_work/_tool}]}], volumes: [{name: a, emptyDir: {}}]}}",
+			"spec.volumeMounts[1].mountPath\n   Docker ran in the runner's container",
+		},
+		"Docker has the mount already": {
+			"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work}], containers: [{name: docker, volumeMounts: [{name: a, subPath: b, mountPath: /runner/_work}]}]",
+			"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work}]}], initContainers: [{name: dind, volumeMounts: [{name: a, subPath: b, mountPath: /home/runner/_work}]}], volumes: [{name: a, emptyDir: {}}]}}", "",
+		},
+		"a path with a variable": {
+			"dockerdWithinRunnerContainer: true, env: [{name: POD, value: p}, {name: B, value: b}], volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work, subPathExpr: x$(POD)}]",
+			"template: {spec: {containers: [IMG, env: [{name: POD, value: p}, {name: B, value: b}], volumeMounts: [{name: a, mountPath: /home/runner/_work, subPathExpr: x$(POD)}]}], initContainers: [{name: dind, env: [{name: POD, value: p}], volumeMounts: [{name: a, mountPath: /home/runner/_work, subPathExpr: x$(POD)}]}], volumes: [{name: a, emptyDir: {}}]}}", "",
+		},
+		"containers of their own": {
+			"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], sidecarContainers: [{name: s, image: i, volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: /runner/x}]}]",
+			"template: {spec: {containers: [IMG}, {name: s, image: i, volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: /runner/x}]}], volumes: [{name: a, emptyDir: {}}]}}", "!GitHub's image has no",
+		},
+		"half an address pool": {
+			"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]", "template: {spec: {containers: [IMG}]}}",
+			"WARNING NoCounterpart (Runner b/a)\n   spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE]",
+		},
+		"half an address pool is not converted": {"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]", "", "!spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE] ->"},
+		"a mount without volume":                {"volumeMounts: [{name: none, mountPath: /a}]", "containerMode: {type: dind}", "PROBLEM InvalidValues"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := "organization: acme, "
@@ -57,7 +84,7 @@ func TestDetails(t *testing.T) {
 			}
 			o := run(t, "kind: Runner\nmetadata: {name: a, namespace: b}\nspec: {"+spec+test.spec+"}\n", "--github-config-secret", "github")
 			var want map[string]any
-			if err := yaml.UnmarshalStrict([]byte(test.values), &want); err != nil {
+			if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(test.values, "IMG", plainRunner)), &want); err != nil {
 				t.Fatal(err)
 			}
 			for key, value := range want {
@@ -65,11 +92,36 @@ func TestDetails(t *testing.T) {
 					t.Errorf("%s is\n%s\nwant\n%s", key, toYAML(t, got), toYAML(t, value))
 				}
 			}
-			if !strings.Contains(o.text, test.said) {
+			said, without := strings.CutPrefix(test.said, "!")
+			if strings.Contains(o.text, said) == without && said != "" {
 				t.Errorf("says\n%s\nwant %q", o.text, test.said)
 			}
 		})
 	}
+}
+
+// A key that only begins as those that tools write is somebody's own.
+func TestKeysOfTools(t *testing.T) {
+	own := map[string]any{"actions-runner-size": "large", "runner-template-hashed": "a", "app.kubernetes.io/managed-by-us": "b"}
+	metadata := map[string]any{"actions-runner/id": "5", "actions-runner": "", "actions-runner-controller/x": "y", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+	for key, value := range own {
+		metadata[key] = value
+	}
+	o := run(t, "kind: RunnerDeployment\nmetadata: {name: a}\nspec: {template: {metadata: {labels: "+asJSON(t, metadata)+"}, spec: {organization: acme}}}\n")
+	template, _ := o.values["a"]["template"].(map[string]any)
+	kept, _ := template["metadata"].(map[string]any)
+	if !reflect.DeepEqual(kept["labels"], any(own)) {
+		t.Errorf("the pods have the labels %v, want %v", kept["labels"], own)
+	}
+}
+
+func asJSON(t *testing.T, value any) string {
+	t.Helper()
+	content, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
 }
 
 // Schedules become those of CronJobs, in UTC.
