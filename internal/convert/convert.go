@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -155,6 +156,7 @@ func (o *Options) convert(inputs []files.Input) (*report.Report, []string, error
 	if len(found.Runners) == 0 {
 		return nil, nil, fmt.Errorf("%w; found %s", ErrNothingToConvert, finding.Listed(append(describe(found.Owned, found.Autoscalers), found.Others...), maxNamed))
 	}
+	now := time.Now()
 	told, documents, taken, used := &report.Report{}, []string{}, names{}, map[*legacy.Object]bool{}
 	for _, object := range found.Runners {
 		var autoscalers []*legacy.Object
@@ -163,7 +165,7 @@ func (o *Options) convert(inputs []files.Input) (*report.Report, []string, error
 				used[one], autoscalers = true, append(autoscalers, one)
 			}
 		}
-		values, set, notes := scaleset.From(object, autoscalers, taken.choose(object), scaleset.Given{GitHubURL: o.githubURL, Secret: o.secret})
+		values, set, notes := scaleset.From(object, autoscalers, taken.choose(object), scaleset.Given{GitHubURL: o.githubURL, Secret: o.secret, Now: now})
 		document, err := document(values, set, notes)
 		if err != nil {
 			return nil, nil, err

@@ -124,16 +124,50 @@ func asJSON(t *testing.T, value any) string {
 	return string(content)
 }
 
-// Schedules become those of CronJobs, in UTC.
+// Schedules become those of CronJobs, by the clock of their offset.
 func TestSchedules(t *testing.T) {
 	o := runFiles(t, "-f", "testdata/schedules.yaml", "--github-config-secret", "github")
 	for _, want := range []string{
-		`to 100 at "0 15 31 5 *", and one that sets it to 1 at "0 15 2 6 *"`, `to 0 at "0 15 * * 5", and one that sets it to 1 at "0 15 * * 0"`,
-		`to 0 at "30 18 * * *", and one that sets it to 1 at "0 4 * * *"`, "delete them after 2032-05-01",
+		`to 100 at "0 0 1 6 *", and one that sets it to 1 at "0 0 3 6 *", both with timeZone Etc/GMT-9, do the same, this one time`,
+		`to 0 at "0 0 * * 6", and one that sets it to 1 at "0 0 * * 1", both with timeZone Etc/GMT-9, do the same; delete them after 2092-05-01`,
+		`to 0 at "30 20 * * *", and one that sets it to 1 at "0 6 * * *", both with timeZone Etc/GMT-2, do the same`,
+		"overrides overlap: spec.scheduledOverrides[0] with spec.scheduledOverrides[1], spec.scheduledOverrides[0] with spec.scheduledOverrides[2], spec.scheduledOverrides[1] with spec.scheduledOverrides[2]. ARC",
 	} {
 		if !strings.Contains(o.text, want) {
 			t.Errorf("the report lacks %s:\n%s", want, o.text)
 		}
+	}
+}
+
+// What is said of some overrides; ! is before what must not be said.
+func TestOverrides(t *testing.T) {
+	const daily, monthly = ", recurrenceRule: {frequency: Daily}", ", recurrenceRule: {frequency: Monthly}"
+	at := func(start, end, more string) string {
+		return "{minReplicas: 5, startTime: '" + start + "', endTime: '" + end + "'" + more + "}"
+	}
+	for name, test := range map[string]struct{ overrides, said string }{
+		"over":              {at("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z", ""), "INFO NotNeeded (HorizontalRunnerAutoscaler a)\n   spec.scheduledOverrides[0].startTime, spec.scheduledOverrides[0].endTime, spec.scheduledOverrides[0].minReplicas\n   it is over"},
+		"recurs no more":    {at("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z", ", recurrenceRule: {frequency: Weekly, untilTime: '2003-01-01T00:00:00Z'}"), "it is over"},
+		"recurs for ever":   {at("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z", ", recurrenceRule: {frequency: Weekly}"), "!it is over"},
+		"no whole hour":     {at("2021-01-01T09:00:00+05:30", "2021-01-01T17:00:00+05:30", daily), `at "0 9 * * *", and one that sets it to 1 at "0 17 * * *", do the same with the time zone of a place as timeZone: the offsets +05:30`},
+		"a month's first":   {at("2021-01-01T00:00:00+09:00", "2021-01-02T00:00:00+09:00", monthly), `at "0 0 1 * *", and one that sets it to 1 at "0 0 2 * *", both with timeZone Etc/GMT-9`},
+		"two offsets":       {at("2091-03-01T00:00:00-05:00", "2091-04-01T00:00:00-04:00", ""), "the first with timeZone Etc/GMT+5 and the second with Etc/GMT+4"},
+		"beyond all zones":  {at("2021-01-01T09:00:00+15:00", "2021-01-01T17:00:00Z", daily), "don't both fit"},
+		"ends before":       {at("2091-01-02T00:00:00Z", "2091-01-01T00:00:00Z", ""), "PROBLEM InvalidField"},
+		"until whenever":    {at("2021-01-01T00:00:00Z", "2021-01-01T01:00:00Z", ", recurrenceRule: {frequency: Daily, untilTime: later}"), "PROBLEM InvalidField"},
+		"one after another": {at("2021-01-01T00:00:00Z", "2021-01-01T08:00:00Z", daily) + ", " + at("2021-01-01T10:00:00+02:00", "2021-01-01T12:00:00+02:00", daily), "!overlap"},
+		"overlapping":       {at("2021-01-01T00:00:00Z", "2021-01-01T08:00:00Z", daily) + ", " + at("2021-01-01T09:00:00+02:00", "2021-01-01T12:00:00+02:00", daily), "overlap"},
+		"across midnight":   {at("2021-01-01T22:00:00Z", "2021-01-02T06:00:00Z", daily) + ", " + at("2091-05-05T05:00:00Z", "2091-05-05T07:00:00Z", ""), "overlap"},
+		"on some days":      {at("0001-01-31T00:00:00Z", "0001-01-31T10:00:00Z", monthly) + ", " + at("2001-01-01T09:00:00Z", "2001-01-01T11:00:00Z", daily), "overlap"},
+		"one is over":       {at("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z", "") + ", " + at("2001-01-01T00:00:00Z", "2001-01-01T05:00:00Z", daily), "!overlap"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := run(t, deployment+"---\nkind: HorizontalRunnerAutoscaler\nmetadata: {name: a}\nspec: {scaleTargetRef: {name: a}, minReplicas: 1, maxReplicas: 9, scheduledOverrides: ["+test.overrides+"]}\n")
+			said, without := strings.CutPrefix(test.said, "!")
+			if strings.Contains(o.text, said) == without {
+				t.Errorf("says\n%s\nwant %q", o.text, test.said)
+			}
+		})
 	}
 }
 
@@ -153,6 +187,7 @@ func TestAutoscalers(t *testing.T) {
 		"least is most": {with("minReplicas: 9, maxReplicas: 2"), "InvalidField", "{minRunners: 2, maxRunners: 2}"},
 		"another kind":  {strings.Replace(with("maxReplicas: 2"), "{name: a}, max", "{name: a, kind: RunnerSet}, max", 1), "NoTarget", "{maxRunners: 1}"},
 		"another place": {strings.Replace(strings.Replace(with("maxReplicas: 2"), "{name: a}", "{name: a, namespace: b}", 1), "xmax", "y, namespace: c", 1), "NoTarget", "{maxRunners: 1}"},
+		"a long delay":  {with("maxReplicas: 2, scaleDownDelaySecondsAfterScaleOut: 600"), "", "{maxRunners: 2}"},
 		"credentials":   {with("maxReplicas: 2, githubAPICredentialsFrom: {secretRef: {name: other}}"), "CredentialsDiffer", "{maxRunners: 2}"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,8 +201,11 @@ func TestAutoscalers(t *testing.T) {
 					t.Errorf("%s is %v, want %v", key, got, value)
 				}
 			}
-			if got := strings.Join(o.problems(), " "); got != test.problems || o.err == nil || o.report.Findings[0].Severity != finding.Problem {
+			if got := strings.Join(o.problems(), " "); got != test.problems || (o.err == nil) != (test.problems == "") || test.problems != "" && o.report.Findings[0].Severity != finding.Problem {
 				t.Errorf("needs a hand for %q, want %q", got, test.problems)
+			}
+			if delay := strings.Contains(test.input, "scaleDownDelay"); delay != strings.Contains(o.text, "to the 600 s that were set") {
+				t.Errorf("says of the delay\n%s", o.text)
 			}
 		})
 	}

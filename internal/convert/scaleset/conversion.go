@@ -2,6 +2,7 @@ package scaleset
 
 import (
 	"slices"
+	"time"
 
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
 	"github.com/harrier-ci/harrier/internal/convert/report"
@@ -11,6 +12,8 @@ import (
 type Given struct {
 	// GitHubURL is the address of GitHub, without a slash at its end. Secret is the name of the Secret of sets whose objects name none, or empty.
 	GitHubURL, Secret string
+	// Now is the time: what is over needs nothing.
+	Now time.Time
 }
 
 // conversion is one legacy object on its way to values of a scale set.
