@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -18,11 +19,20 @@ const plainRunner = "{name: runner, image: 'ghcr.io/actions/actions-runner:lates
 // the report; ! is before what it must not say.
 func TestDetails(t *testing.T) {
 	for name, test := range map[string]struct{ spec, values, said string }{
-		"only self-hosted":      {"labels: [self-hosted]", "scaleSetLabels: null", "spec.labels"},
-		"a group":               {"group: 'a \"b'", "runnerGroup: 'a \"b'", ""},
-		"a group without use":   {"organization: null, repository: a/b, group: g", "runnerGroup: null", "a repository has no runner groups"},
-		"several addresses":     {"repository: a/b", "githubConfigUrl: https://github.com/acme", "PROBLEM NoAddress"},
-		"hooks without a claim": {"containerMode: kubernetes", "containerMode: {type: kubernetes-novolume}", "PROBLEM NoWorkVolume"},
+		"only self-hosted":       {"labels: [self-hosted]", "scaleSetLabels: null", "spec.labels"},
+		"labels of GitHub's":     {"labels: [linux, b]", "scaleSetLabels: [linux, b]", "[self-hosted, Linux, X64, b], or some of these -> a"},
+		"not given":              {"labels: [linux, b]", "scaleSetLabels: [linux, b]", "without self-hosted, X64. To"},
+		"other machines":         {"nodeSelector: {kubernetes.io/arch: arm64}", "", "not by self-hosted, Linux, ARM64, which GitHub gives legacy runners by itself"},
+		"an organization of two": {"organization: acme/widgets", "githubConfigUrl: https://github.com/CHANGE-ME", "the organization is not"},
+		"a repository of one":    {"organization: null, repository: widgets", "githubConfigUrl: https://github.com/CHANGE-ME", "the repository is not OWNER/REPOSITORY"},
+		"no repository":          {"organization: null, repository: enterprises/acme", "githubConfigUrl: https://github.com/CHANGE-ME", "PROBLEM NoAddress"},
+		"an address's password":  {"organization: null, repository: 'https://me:hunter2@github.com/a/b'", "githubConfigUrl: https://github.com/CHANGE-ME", "!hunter2"},
+		"an enterprise of two":   {"organization: null, enterprise: a/b", "githubConfigUrl: https://github.com/CHANGE-ME", "the enterprise is not"},
+		"not converted then":     {"organization: a/b", "", "!githubConfigUrl\n"},
+		"a group":                {"group: 'a \"b'", "runnerGroup: 'a \"b'", ""},
+		"a group without use":    {"organization: null, repository: a/b, group: g", "runnerGroup: null", "a repository has no runner groups"},
+		"several addresses":      {"repository: a/b", "githubConfigUrl: https://github.com/acme", "PROBLEM NoAddress"},
+		"hooks without a claim":  {"containerMode: kubernetes", "containerMode: {type: kubernetes-novolume}", "PROBLEM NoWorkVolume"},
 		"the container's first": {
 			"image: ghcr.io/actions/actions-runner:2, resources: {requests: {cpu: 1}, limits: {cpu: 2}}, containers: [{name: runner, image: other, resources: {requests: {cpu: 3}}}]",
 			"template: {spec: {containers: [{name: runner, image: ghcr.io/actions/actions-runner:2, command: [/home/runner/run.sh], resources: {requests: {cpu: 3}, limits: {cpu: 2}}}]}}",
@@ -97,6 +107,18 @@ func TestDetails(t *testing.T) {
 				t.Errorf("says\n%s\nwant %q", o.text, test.said)
 			}
 		})
+	}
+}
+
+// What is wrong with many labels is said once.
+func TestTooManyLabels(t *testing.T) {
+	var labels []string
+	for i := range 140 {
+		labels = append(labels, fmt.Sprintf("l%d", i))
+	}
+	o := run(t, "kind: Runner\nmetadata: {name: a}\nspec: {organization: acme, labels: "+asJSON(t, append(labels, "", strings.Repeat("x", 256)))+"}\n")
+	if strings.Count(o.text, "PROBLEM InvalidField") != 1 || !strings.Contains(o.text, "42 are left out") {
+		t.Errorf("says\n%s", o.text)
 	}
 }
 

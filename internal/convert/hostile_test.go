@@ -76,7 +76,8 @@ func TestHostileInput(t *testing.T) {
 		fails       bool
 	}{
 		"a bomb of aliases":       {deployment + bomb, "aliasing", true},
-		"too many objects":        {"kind: RunnerList\nitems: [" + strings.Repeat("{}, ", 20_001) + "{}]\n", legacy.ErrTooMany.Error(), true},
+		"too many objects":        {"kind: SecretList\nitems: [" + strings.Repeat("{}, ", 20_001) + "{}]\n", legacy.ErrTooMany.Error(), true},
+		"too many scale sets":     {"kind: RunnerList\nitems: [" + strings.Repeat("{}, ", 1000) + "{}]\n", legacy.ErrTooManySets.Error(), true},
 		"lists in lists":          {strings.Repeat("{kind: List, items: [", 2000) + "{kind: Runner, spec: {organization: acme}}" + strings.Repeat("]}", 2000), "scale set", false},
 		"nested deeply":           {"kind: Runner\nspec: {organization: acme, affinity: " + strings.Repeat("{a: ", 2000) + "1" + strings.Repeat("}", 2000) + "}\n", "scale set", false},
 		"fifty thousand labels":   {labels, "255 characters", false},

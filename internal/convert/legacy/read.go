@@ -27,11 +27,19 @@ const (
 	listSuffix = "List"
 )
 
-// maxObjects is how many objects are read: ten times what clusters with a thousand sets have.
-const maxObjects = 20_000
+const (
+	// maxObjects is how many objects are read: ten times what clusters with a thousand sets have.
+	maxObjects = 20_000
+	// maxRunners is how many of them may become scale sets. One takes some 30 ms of a processor, most of it to validate its values, so they are
+	// done within the minute that there is.
+	maxRunners = 1000
+)
 
-// ErrTooMany says that there are more objects than are read.
-var ErrTooMany = fmt.Errorf("there are more than %d objects: convert fewer at a time", maxObjects)
+// ErrTooMany says that there are more objects than are read, and ErrTooManySets that there are more scale sets than can be made in time.
+var (
+	ErrTooMany     = fmt.Errorf("there are more than %d objects: convert fewer at a time, such as those of one namespace", maxObjects)
+	ErrTooManySets = fmt.Errorf("there are more than %d objects that become scale sets: convert fewer at a time, such as those of one namespace", maxRunners)
+)
 
 // Object is one of the kinds above.
 type Object struct {
@@ -79,7 +87,8 @@ type Objects struct {
 // Doubt is what may not be meant so in a document.
 type Doubt struct{ Place, Text string }
 
-// Read reads all documents of the files. namespace is that of objects that name none. It fails if a document is not YAML, or with ErrTooMany.
+// Read reads all documents of the files. namespace is that of objects that name none. It fails if a document is not YAML, or with ErrTooMany
+// or ErrTooManySets.
 func Read(inputs []files.Input, namespace string) (*Objects, error) {
 	found := &Objects{}
 	for _, file := range inputs {
@@ -135,6 +144,9 @@ func (o *Objects) add(fields map[string]any, listKind, place, namespace string) 
 		o.Owned = append(o.Owned, object)
 	default:
 		o.Runners = append(o.Runners, object)
+	}
+	if len(o.Runners) > maxRunners {
+		return ErrTooManySets
 	}
 	if len(o.Autoscalers)+len(o.Others)+len(o.Owned)+len(o.Runners) > maxObjects {
 		return ErrTooMany

@@ -16,8 +16,6 @@ func (c *conversion) containerMode() {
 	given := c.config.Text("containerMode")
 	beside := c.config.Flag("dockerEnabled", true)
 	inRunner := c.config.Flag("dockerdWithinRunnerContainer", false)
-	selector, _ := c.pod.Peek("nodeSelector").(map[string]any)
-	c.onWindows = selector["kubernetes.io/os"] == "windows"
 	settings := map[string]any{}
 	switch {
 	case given == modeKubernetes:
