@@ -15,78 +15,80 @@ import (
 // plainRunner begins the container of a runner that says nothing of itself; it stands for IMG.
 const plainRunner = "{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]"
 
-// Cases beyond ARC's examples. Each is the spec of a Runner's organization acme with more fields; what is wanted are parts of the values, and of
+// details are cases beyond ARC's examples. Each is the spec of a Runner's organization acme with more fields; what is wanted are parts of the values, and of
 // the report; ! is before what it must not say.
+var details = map[string]struct{ spec, values, said string }{
+	"only self-hosted":       {"labels: [self-hosted]", "scaleSetLabels: null", "spec.labels"},
+	"labels of GitHub's":     {"labels: [linux, b]", "scaleSetLabels: [linux, b]", "[self-hosted, Linux, X64, b], or some of these -> a"},
+	"not given":              {"labels: [linux, b]", "scaleSetLabels: [linux, b]", "without self-hosted, X64. To"},
+	"other machines":         {"nodeSelector: {kubernetes.io/arch: arm64}", "", "not by self-hosted, Linux, ARM64, which GitHub gives legacy runners by itself"},
+	"an organization of two": {"organization: acme/widgets", "githubConfigUrl: https://github.com/CHANGE-ME", "the organization is not"},
+	"a repository of one":    {"organization: null, repository: widgets", "githubConfigUrl: https://github.com/CHANGE-ME", "the repository is not OWNER/REPOSITORY"},
+	"no repository":          {"organization: null, repository: enterprises/acme", "githubConfigUrl: https://github.com/CHANGE-ME", "PROBLEM NoAddress"},
+	"an address's password":  {"organization: null, repository: 'https://me:hunter2@github.com/a/b'", "githubConfigUrl: https://github.com/CHANGE-ME", "!hunter2"},
+	"an enterprise of two":   {"organization: null, enterprise: a/b", "githubConfigUrl: https://github.com/CHANGE-ME", "the enterprise is not"},
+	"not converted then":     {"organization: a/b", "", "!githubConfigUrl\n"},
+	"a group":                {"group: 'a \"b'", "runnerGroup: 'a \"b'", ""},
+	"a group without use":    {"organization: null, repository: a/b, group: g", "runnerGroup: null", "a repository has no runner groups"},
+	"several addresses":      {"repository: a/b", "githubConfigUrl: https://github.com/acme", "PROBLEM NoAddress"},
+	"hooks without a claim":  {"containerMode: kubernetes", "containerMode: {type: kubernetes-novolume}", "PROBLEM NoWorkVolume"},
+	"the container's first": {
+		"image: ghcr.io/actions/actions-runner:2, resources: {requests: {cpu: 1}, limits: {cpu: 2}}, containers: [{name: runner, image: other, resources: {requests: {cpu: 3}}}]",
+		"template: {spec: {containers: [{name: runner, image: ghcr.io/actions/actions-runner:2, command: [/home/runner/run.sh], resources: {requests: {cpu: 3}, limits: {cpu: 2}}}]}}",
+		"spec.containers[0].image",
+	},
+	"what the mode sets": {
+		"env: [{name: DOCKER_HOST, value: tcp://localhost:2376}]",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}]}}", "the container mode sets it",
+	},
+	"an option from elsewhere": {
+		"dockerdWithinRunnerContainer: true, env: [{name: MTU, valueFrom: {configMapKeyRef: {name: a, key: b}}}]",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}]}}", "PROBLEM NoCounterpart",
+	},
+	"memory for the work directory": {
+		"dockerEnabled: false, volumeStorageMedium: Memory",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh], volumeMounts: [{name: work, mountPath: /home/runner/_work}]}], volumes: [{name: work, emptyDir: {medium: Memory}}]}}", "",
+	},
+	"a socket of a size": {
+		"dockerVarRunVolumeSizeLimit: 2M",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}], volumes: [{name: dind-sock, emptyDir: {medium: Memory, sizeLimit: 2M}}]}}", "",
+	},
+	"a name of the mode's": {
+		"sidecarContainers: [{name: dind, image: mine}, {image: nameless}, {name: fine, image: i}]",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}, {name: fine, image: i}]}}", "spec.sidecarContainers[0]",
+	},
+	"ARC's directory":                          {"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/externals}]", "containerMode: null", "GitHub's image has no /runner/externals"},
+	"what no pod has":                          {"hostNetwork: true, affinity: {nodeAffinty: {}}", "containerMode: {type: dind}", "nodeAffinty"},
+	"a claim beside Docker":                    {"workVolumeClaimTemplate: {storageClassName: a, accessModes: [ReadWriteOnce], resources: {}}", "containerMode: {type: dind}", "with containerMode: kubernetes only"},
+	"ephemeral containers":                     {"ephemeralContainers: [{name: debug, image: i}]", "containerMode: {type: dind}", "PROBLEM NoCounterpart"},
+	"ARC's directory in an image of one's own": {"image: mine, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/x}]", "", "!GitHub's image has no"},
+	"Docker saw the work directory": {
+		"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work/_tool}, {name: a, mountPath: /cache}]",
+		"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work/_tool}, {name: a, mountPath: /cache}]}], initContainers: [{name: dind, volumeMounts: [{name: a, mountPath: /home/runner/_work/_tool}]}], volumes: [{name: a, emptyDir: {}}]}}",
+		"spec.volumeMounts[1].mountPath\n   Docker ran in the runner's container",
+	},
+	"Docker has the mount already": {
+		"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work}], containers: [{name: docker, volumeMounts: [{name: a, subPath: b, mountPath: /runner/_work}]}]",
+		"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work}]}], initContainers: [{name: dind, volumeMounts: [{name: a, subPath: b, mountPath: /home/runner/_work}]}], volumes: [{name: a, emptyDir: {}}]}}", "",
+	},
+	"a path with a variable": {
+		"dockerdWithinRunnerContainer: true, env: [{name: POD, value: p}, {name: B, value: b}], volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work, subPathExpr: x$(POD)}]",
+		"template: {spec: {containers: [IMG, env: [{name: POD, value: p}, {name: B, value: b}], volumeMounts: [{name: a, mountPath: /home/runner/_work, subPathExpr: x$(POD)}]}], initContainers: [{name: dind, env: [{name: POD, value: p}], volumeMounts: [{name: a, mountPath: /home/runner/_work, subPathExpr: x$(POD)}]}], volumes: [{name: a, emptyDir: {}}]}}", "",
+	},
+	"containers of their own": {
+		"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], sidecarContainers: [{name: s, image: i, volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: /runner/x}]}]",
+		"template: {spec: {containers: [IMG}, {name: s, image: i, volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: /runner/x}]}], volumes: [{name: a, emptyDir: {}}]}}", "!GitHub's image has no",
+	},
+	"half an address pool": {
+		"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]", "template: {spec: {containers: [IMG}]}}",
+		"WARNING NoCounterpart (Runner b/a)\n   spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE]",
+	},
+	"half an address pool is not converted": {"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]", "", "!spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE] ->"},
+	"a mount without volume":                {"volumeMounts: [{name: none, mountPath: /a}]", "containerMode: {type: dind}", "PROBLEM InvalidValues"},
+}
+
 func TestDetails(t *testing.T) {
-	for name, test := range map[string]struct{ spec, values, said string }{
-		"only self-hosted":       {"labels: [self-hosted]", "scaleSetLabels: null", "spec.labels"},
-		"labels of GitHub's":     {"labels: [linux, b]", "scaleSetLabels: [linux, b]", "[self-hosted, Linux, X64, b], or some of these -> a"},
-		"not given":              {"labels: [linux, b]", "scaleSetLabels: [linux, b]", "without self-hosted, X64. To"},
-		"other machines":         {"nodeSelector: {kubernetes.io/arch: arm64}", "", "not by self-hosted, Linux, ARM64, which GitHub gives legacy runners by itself"},
-		"an organization of two": {"organization: acme/widgets", "githubConfigUrl: https://github.com/CHANGE-ME", "the organization is not"},
-		"a repository of one":    {"organization: null, repository: widgets", "githubConfigUrl: https://github.com/CHANGE-ME", "the repository is not OWNER/REPOSITORY"},
-		"no repository":          {"organization: null, repository: enterprises/acme", "githubConfigUrl: https://github.com/CHANGE-ME", "PROBLEM NoAddress"},
-		"an address's password":  {"organization: null, repository: 'https://me:hunter2@github.com/a/b'", "githubConfigUrl: https://github.com/CHANGE-ME", "!hunter2"},
-		"an enterprise of two":   {"organization: null, enterprise: a/b", "githubConfigUrl: https://github.com/CHANGE-ME", "the enterprise is not"},
-		"not converted then":     {"organization: a/b", "", "!githubConfigUrl\n"},
-		"a group":                {"group: 'a \"b'", "runnerGroup: 'a \"b'", ""},
-		"a group without use":    {"organization: null, repository: a/b, group: g", "runnerGroup: null", "a repository has no runner groups"},
-		"several addresses":      {"repository: a/b", "githubConfigUrl: https://github.com/acme", "PROBLEM NoAddress"},
-		"hooks without a claim":  {"containerMode: kubernetes", "containerMode: {type: kubernetes-novolume}", "PROBLEM NoWorkVolume"},
-		"the container's first": {
-			"image: ghcr.io/actions/actions-runner:2, resources: {requests: {cpu: 1}, limits: {cpu: 2}}, containers: [{name: runner, image: other, resources: {requests: {cpu: 3}}}]",
-			"template: {spec: {containers: [{name: runner, image: ghcr.io/actions/actions-runner:2, command: [/home/runner/run.sh], resources: {requests: {cpu: 3}, limits: {cpu: 2}}}]}}",
-			"spec.containers[0].image",
-		},
-		"what the mode sets": {
-			"env: [{name: DOCKER_HOST, value: tcp://localhost:2376}]",
-			"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}]}}", "the container mode sets it",
-		},
-		"an option from elsewhere": {
-			"dockerdWithinRunnerContainer: true, env: [{name: MTU, valueFrom: {configMapKeyRef: {name: a, key: b}}}]",
-			"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}]}}", "PROBLEM NoCounterpart",
-		},
-		"memory for the work directory": {
-			"dockerEnabled: false, volumeStorageMedium: Memory",
-			"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh], volumeMounts: [{name: work, mountPath: /home/runner/_work}]}], volumes: [{name: work, emptyDir: {medium: Memory}}]}}", "",
-		},
-		"a socket of a size": {
-			"dockerVarRunVolumeSizeLimit: 2M",
-			"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}], volumes: [{name: dind-sock, emptyDir: {medium: Memory, sizeLimit: 2M}}]}}", "",
-		},
-		"a name of the mode's": {
-			"sidecarContainers: [{name: dind, image: mine}, {image: nameless}, {name: fine, image: i}]",
-			"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}, {name: fine, image: i}]}}", "spec.sidecarContainers[0]",
-		},
-		"ARC's directory":                          {"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/externals}]", "containerMode: null", "GitHub's image has no /runner/externals"},
-		"what no pod has":                          {"hostNetwork: true, affinity: {nodeAffinty: {}}", "containerMode: {type: dind}", "nodeAffinty"},
-		"a claim beside Docker":                    {"workVolumeClaimTemplate: {storageClassName: a, accessModes: [ReadWriteOnce], resources: {}}", "containerMode: {type: dind}", "with containerMode: kubernetes only"},
-		"ephemeral containers":                     {"ephemeralContainers: [{name: debug, image: i}]", "containerMode: {type: dind}", "PROBLEM NoCounterpart"},
-		"ARC's directory in an image of one's own": {"image: mine, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/x}]", "", "!GitHub's image has no"},
-		"Docker saw the work directory": {
-			"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work/_tool}, {name: a, mountPath: /cache}]",
-			"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work/_tool}, {name: a, mountPath: /cache}]}], initContainers: [{name: dind, volumeMounts: [{name: a, mountPath: /home/runner/_work/_tool}]}], volumes: [{name: a, emptyDir: {}}]}}",
-			"spec.volumeMounts[1].mountPath\n   Docker ran in the runner's container",
-		},
-		"Docker has the mount already": {
-			"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work}], containers: [{name: docker, volumeMounts: [{name: a, subPath: b, mountPath: /runner/_work}]}]",
-			"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work}]}], initContainers: [{name: dind, volumeMounts: [{name: a, subPath: b, mountPath: /home/runner/_work}]}], volumes: [{name: a, emptyDir: {}}]}}", "",
-		},
-		"a path with a variable": {
-			"dockerdWithinRunnerContainer: true, env: [{name: POD, value: p}, {name: B, value: b}], volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work, subPathExpr: x$(POD)}]",
-			"template: {spec: {containers: [IMG, env: [{name: POD, value: p}, {name: B, value: b}], volumeMounts: [{name: a, mountPath: /home/runner/_work, subPathExpr: x$(POD)}]}], initContainers: [{name: dind, env: [{name: POD, value: p}], volumeMounts: [{name: a, mountPath: /home/runner/_work, subPathExpr: x$(POD)}]}], volumes: [{name: a, emptyDir: {}}]}}", "",
-		},
-		"containers of their own": {
-			"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], sidecarContainers: [{name: s, image: i, volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: /runner/x}]}]",
-			"template: {spec: {containers: [IMG}, {name: s, image: i, volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: /runner/x}]}], volumes: [{name: a, emptyDir: {}}]}}", "!GitHub's image has no",
-		},
-		"half an address pool": {
-			"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]", "template: {spec: {containers: [IMG}]}}",
-			"WARNING NoCounterpart (Runner b/a)\n   spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE]",
-		},
-		"half an address pool is not converted": {"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]", "", "!spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE] ->"},
-		"a mount without volume":                {"volumeMounts: [{name: none, mountPath: /a}]", "containerMode: {type: dind}", "PROBLEM InvalidValues"},
-	} {
+	for name, test := range details {
 		t.Run(name, func(t *testing.T) {
 			spec := "organization: acme, "
 			if strings.HasPrefix(test.spec, "organization:") {

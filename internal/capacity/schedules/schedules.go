@@ -66,7 +66,8 @@ func New(schedules []Schedule) (*Plan, []*RefusedError) {
 	var refused []*RefusedError
 	for i, s := range schedules {
 		var w window
-		field, problem := "name", ""
+		var problem string
+		field := "name"
 		switch {
 		case i >= maxSchedules: // however many there are, no more are read
 			problem = fmt.Sprintf("is beyond the %d schedules that a set may have", maxSchedules)

@@ -74,14 +74,7 @@ func (c *conversion) podParts(object *legacy.Object) {
 		c.further(container, container.Text("name"), "initContainers")
 	}
 	c.image()
-	if len(c.formerPlaces) > 0 && !c.ownImage {
-		var fields, paths []string
-		for _, former := range c.formerPlaces {
-			fields, paths = append(fields, former.field), append(paths, former.at)
-		}
-		c.NeedsLook("NoCounterpart", "GitHub's image has no "+finding.Listed(paths, maxNamed)+": the runner is in /home/runner",
-			report.Advice{Whose: report.Installer, Fix: "correct mountPath in the values"}, fields...)
-	}
+	c.mountsAtFormerPlaces()
 	c.claims()
 	for _, volume := range c.pod.Objects("volumes") {
 		name := volume.Text("name")
@@ -93,6 +86,19 @@ func (c *conversion) podParts(object *legacy.Object) {
 		c.volumes = append(c.volumes, c.known(volume, volumeFields, "template.spec.volumes["+name+"]", map[string]any{"name": name}))
 	}
 	c.volumeOwner()
+}
+
+// mountsAtFormerPlaces: what is mounted below the directory of ARC's runner isn't where GitHub's has it.
+func (c *conversion) mountsAtFormerPlaces() {
+	if len(c.formerPlaces) == 0 || c.ownImage {
+		return
+	}
+	var fields, paths []string
+	for _, former := range c.formerPlaces {
+		fields, paths = append(fields, former.field), append(paths, former.at)
+	}
+	c.NeedsLook("NoCounterpart", "GitHub's image has no "+finding.Listed(paths, maxNamed)+": the runner is in /home/runner",
+		report.Advice{Whose: report.Installer, Fix: "correct mountPath in the values"}, fields...)
 }
 
 // directory is where the runner worked.
