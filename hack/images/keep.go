@@ -34,6 +34,13 @@ const archiveName = "image.tar"
 // keptOfEach is how many directories of a recipe stay: those of the last trees that somebody worked on.
 const keptOfEach = 4
 
+const (
+	// buildPattern matches directories in which images are being built.
+	buildPattern = ".build-*"
+	// abandoned is the age at which such a directory is one of a build that was killed: no build takes an hour.
+	abandoned = 24 * time.Hour
+)
+
 // keep returns the image of a recipe under these names, and builds it unless it is in the cache.
 func keep(ctx context.Context, r recipe, architecture string, names []string) (kept, error) {
 	image, err := find(ctx, r, architecture, names)
@@ -57,11 +64,12 @@ func find(ctx context.Context, r recipe, architecture string, names []string) (k
 		directory: filepath.Join(root, fmt.Sprintf("%s-%s-%x", r.name, architecture, in.sum.Sum(nil)[:8])),
 		recipe:    r, architecture: architecture, version: in.version,
 	}
-	if _, err := os.Stat(image.directory); err == nil {
+	now := time.Now()
+	if err := os.Chtimes(image.directory, now, now); err == nil { // in use, so it is none of the old ones
 		fmt.Fprintf(os.Stderr, "image %s: unchanged\n", r.name)
 		return image, nil
 	}
-	scratch, err := os.MkdirTemp(root, ".build-*")
+	scratch, err := os.MkdirTemp(root, buildPattern)
 	if err != nil {
 		return kept{}, err
 	}
@@ -234,20 +242,30 @@ func cacheDirectory() (string, error) {
 	return root, os.MkdirAll(root, 0o700)
 }
 
-// forgetOld removes the directories that begin with prefix, except for those made last.
+// forgetOld removes the directories that begin with prefix, except for those used last, and what builds that were killed have left.
 func forgetOld(root, prefix string) error {
 	entries, err := filepath.Glob(filepath.Join(root, prefix+"-*"))
 	if err != nil {
 		return err
 	}
-	made := make(map[string]time.Time, len(entries))
-	for _, entry := range entries {
+	builds, err := filepath.Glob(filepath.Join(root, buildPattern))
+	if err != nil {
+		return err
+	}
+	used := make(map[string]time.Time, len(entries)+len(builds))
+	for _, entry := range slices.Concat(entries, builds) {
 		if info, err := os.Stat(entry); err == nil {
-			made[entry] = info.ModTime()
+			used[entry] = info.ModTime()
 		}
 	}
-	slices.SortFunc(entries, func(a, b string) int { return made[b].Compare(made[a]) })
-	for _, entry := range entries[min(keptOfEach, len(entries)):] {
+	slices.SortFunc(entries, func(a, b string) int { return used[b].Compare(used[a]) })
+	old := entries[min(keptOfEach, len(entries)):]
+	for _, build := range builds {
+		if made, is := used[build]; is && time.Since(made) > abandoned {
+			old = append(old, build)
+		}
+	}
+	for _, entry := range old {
 		if err := os.RemoveAll(entry); err != nil {
 			return err
 		}

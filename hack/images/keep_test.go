@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // buildScript is the absolute path of hack/build.sh, found before a test works elsewhere.
@@ -107,6 +108,30 @@ func TestOldImagesGo(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(last.directory, archiveName)); err != nil {
 		t.Errorf("the last one: %v", err)
+	}
+}
+
+// An image that is used stays, however long ago it was made, and what a killed build has left goes.
+func TestWhatIsUsedStays(t *testing.T) {
+	project(t)
+	first := keepPause(t, "localhost/pause:0")
+	root := filepath.Dir(first.directory)
+	killed, running := filepath.Join(root, ".build-1"), filepath.Join(root, ".build-2")
+	for directory, age := range map[string]time.Duration{first.directory: 48 * time.Hour, killed: 25 * time.Hour, running: time.Hour} {
+		if err := os.MkdirAll(directory, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(directory, time.Now(), time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tag := range []string{"1", "2", "3", "0", "4"} {
+		keepPause(t, "localhost/pause:"+tag)
+	}
+	for directory, stays := range map[string]bool{first.directory: true, killed: false, running: true} {
+		if _, err := os.Stat(directory); (err == nil) != stays {
+			t.Errorf("%s: %v", filepath.Base(directory), err)
+		}
 	}
 }
 

@@ -27,15 +27,18 @@ var (
 	}
 )
 
-// List returns the objects of a kind. If the cluster does not have the kind, there are none.
+// List returns the objects of a kind. It fails if the cluster does not have the kind; the error says so to IsUnknownKind.
 func List(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 	var found metav1.PartialObjectMetadataList
 	found.SetGroupVersionKind(kind)
-	if err := c.List(ctx, &found, options...); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+	if err := c.List(ctx, &found, options...); err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	return found.Items, nil
 }
+
+// IsUnknownKind reports whether List failed because the cluster does not have the kind.
+func IsUnknownKind(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // Describe names objects and, if they are being deleted, the finalizers that they wait for.
 func Describe(objects ...metav1.PartialObjectMetadata) []string {

@@ -29,13 +29,25 @@ var (
 	}
 )
 
+// list returns the objects of a kind, as installation.List does.
+type list func(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error)
+
+// listKnown finds no objects of a kind that the cluster does not have: the kinds go with the controller's chart.
+func listKnown(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+	objects, err := installation.List(ctx, c, kind, options...)
+	if installation.IsUnknownKind(err) {
+		return nil, nil
+	}
+	return objects, err
+}
+
 // left describes the objects of the kinds of which keep is false.
-func left(
+func (l list) left(
 	ctx context.Context, c client.Client, kinds []schema.GroupVersionKind, keep func(metav1.PartialObjectMetadata) bool, options ...client.ListOption,
 ) ([]string, error) {
 	var found []string
 	for _, kind := range kinds {
-		objects, err := installation.List(ctx, c, kind, options...)
+		objects, err := l(ctx, c, kind, options...)
 		if err != nil {
 			return nil, err
 		}
@@ -46,15 +58,16 @@ func left(
 
 // RunnersLeft lists what is left of runners in a namespace: EphemeralRunners, their pods, and the Secrets with JIT configs.
 func RunnersLeft(ctx context.Context, c client.Client, namespace string) ([]string, error) {
-	return left(ctx, c, installation.RunnerKinds, func(object metav1.PartialObjectMetadata) bool {
+	return list(installation.List).left(ctx, c, installation.RunnerKinds, func(object metav1.PartialObjectMetadata) bool {
 		ofRunner := slices.ContainsFunc(object.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == "EphemeralRunner" })
 		return object.Kind != "EphemeralRunner" && !ofRunner
 	}, client.InNamespace(namespace))
 }
 
-// EverythingLeft lists what is left of the charts and the controller, in these namespaces and among cluster-scoped objects.
+// EverythingLeft lists what is left of the charts and the controller, in these namespaces and among cluster-scoped objects. The kinds themselves
+// may be gone.
 func EverythingLeft(ctx context.Context, c client.Client, namespaces ...string) ([]string, error) {
-	found, err := left(ctx, c, clusterKinds, func(object metav1.PartialObjectMetadata) bool {
+	found, err := list(listKnown).left(ctx, c, clusterKinds, func(object metav1.PartialObjectMetadata) bool {
 		return !strings.HasPrefix(object.Name, ControllerName) && !strings.HasSuffix(object.Name, "."+v1alpha1.GroupVersion.Group)
 	})
 	for _, namespace := range namespaces {
@@ -62,7 +75,7 @@ func EverythingLeft(ctx context.Context, c client.Client, namespaces ...string) 
 			return nil, err
 		}
 		var there []string
-		there, err = NamespaceLeft(ctx, c, namespace)
+		there, err = list(listKnown).inNamespace(ctx, c, namespace)
 		found = append(found, there...)
 	}
 	return found, err
@@ -70,7 +83,11 @@ func EverythingLeft(ctx context.Context, c client.Client, namespaces ...string) 
 
 // NamespaceLeft lists what is in a namespace, without what Kubernetes puts into every namespace.
 func NamespaceLeft(ctx context.Context, c client.Client, namespace string) ([]string, error) {
-	return left(ctx, c, namespacedKinds, func(object metav1.PartialObjectMetadata) bool {
+	return list(installation.List).inNamespace(ctx, c, namespace)
+}
+
+func (l list) inNamespace(ctx context.Context, c client.Client, namespace string) ([]string, error) {
+	return l.left(ctx, c, namespacedKinds, func(object metav1.PartialObjectMetadata) bool {
 		return (object.Kind == "ServiceAccount" && object.Name == "default") || (object.Kind == "ConfigMap" && object.Name == "kube-root-ca.crt")
 	}, client.InNamespace(namespace))
 }

@@ -6,6 +6,7 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -46,7 +48,7 @@ type Options struct {
 // NewOptions returns the options that flags set once they have been parsed.
 func NewOptions(flags *flag.FlagSet) *Options {
 	o := &Options{}
-	flags.Func("f", "file or directory with manifests, -: standard input; may be repeated. Of a directory, its files *.yaml, *.yml and *.json are read", func(path string) error {
+	flags.Func("f", "file or directory with manifests, -: standard input; may be repeated. Of a directory, its files *.yaml, *.yml and *.json are read; the report names directories below it, which are not", func(path string) error {
 		o.paths = append(o.paths, path)
 		return nil
 	})
@@ -70,7 +72,7 @@ func (o *Options) Run(ctx context.Context, rest []string, stdout, stderr io.Writ
 	if err := o.checkURL(); err != nil {
 		return err
 	}
-	paths, err := listed(o.paths)
+	paths, below, err := listed(o.paths)
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (o *Options) Run(ctx context.Context, rest []string, stdout, stderr io.Writ
 		documents []string
 	}
 	converted, err := dryrun.InTime(ctx, func() (result, error) {
-		report, documents, err := o.convert(inputs)
+		report, documents, err := o.convert(inputs, below)
 		return result{report, documents}, err
 	})
 	if err != nil {
@@ -120,42 +122,52 @@ func (o *Options) checkURL() error {
 	return nil
 }
 
-// listed returns the files of directories in place of these.
-func listed(paths []string) (all []string, err error) {
+// listed returns the files of directories in place of these, and the directories below them, which are not read.
+func listed(paths []string) (all, below []string, err error) {
 	for _, path := range paths {
 		if path == "-" {
 			all = append(all, path)
 			continue
 		}
 		if info, err := os.Stat(path); err != nil {
-			return nil, err
+			return nil, nil, err
 		} else if !info.IsDir() {
 			all = append(all, path)
 			continue
 		}
 		entries, err := os.ReadDir(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, entry := range entries {
-			if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name())) && !entry.IsDir() {
-				all = append(all, filepath.Join(path, entry.Name()))
+			inside := filepath.Join(path, entry.Name())
+			info, err := os.Stat(inside) // of what a link leads to
+			switch {
+			case err == nil && info.IsDir():
+				below = append(below, inside)
+			case slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name())):
+				all = append(all, inside)
 			}
 		}
 	}
-	return all, nil
+	return all, below, nil
 }
 
-// convert returns the report, and the values of each of its sets as a document.
-func (o *Options) convert(inputs []files.Input) (*report.Report, []string, error) {
+// convert returns the report, and the values of each of its sets as a document. below are directories that were not read.
+func (o *Options) convert(inputs []files.Input, below []string) (*report.Report, []string, error) {
 	found, err := legacy.Read(inputs, o.namespace)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(found.Runners) == 0 {
-		return nil, nil, fmt.Errorf("%w; found %s", ErrNothingToConvert, finding.Listed(append(describe(found.Owned, found.Autoscalers), found.Others...), maxNamed))
+		others := cmp.Or(finding.Listed(append(describe(found.Owned, found.Autoscalers), found.Others...), maxNamed), "no object at all")
+		if len(below) > 0 {
+			others += ", and directories that are not read: " + finding.Listed(below, maxNamed)
+		}
+		return nil, nil, fmt.Errorf("%w; found %s", ErrNothingToConvert, finding.OneLine(others))
 	}
-	told, documents, taken, used := &report.Report{}, []string{}, names{}, map[*legacy.Object]bool{}
+	now := time.Now()
+	told, documents, taken, used := &report.Report{}, []string{}, names{map[string]bool{}, map[string]int{}}, map[*legacy.Object]bool{}
 	for _, object := range found.Runners {
 		var autoscalers []*legacy.Object
 		for _, one := range found.Autoscalers {
@@ -163,14 +175,14 @@ func (o *Options) convert(inputs []files.Input) (*report.Report, []string, error
 				used[one], autoscalers = true, append(autoscalers, one)
 			}
 		}
-		values, set, notes := scaleset.From(object, autoscalers, taken.choose(object), scaleset.Given{GitHubURL: o.githubURL, Secret: o.secret})
+		values, set, notes := scaleset.From(object, autoscalers, taken.choose(object), scaleset.Given{GitHubURL: o.githubURL, Secret: o.secret, Now: now})
 		document, err := document(values, set, notes)
 		if err != nil {
 			return nil, nil, err
 		}
 		told.Sets, told.Findings, documents = append(told.Sets, set), append(told.Findings, notes.Findings...), append(documents, document)
 	}
-	told.Findings = append(told.Findings, leftOver(found, used)...)
+	told.Findings = append(told.Findings, leftOver(found, used, below)...)
 	told.Sort()
 	return told, documents, nil
 }
@@ -185,7 +197,7 @@ func describe(lists ...[]*legacy.Object) (names []string) {
 }
 
 // leftOver is said of what became no scale set.
-func leftOver(found *legacy.Objects, used map[*legacy.Object]bool) []report.Finding {
+func leftOver(found *legacy.Objects, used map[*legacy.Object]bool, below []string) []report.Finding {
 	notes := report.Notes{}
 	for _, one := range found.Autoscalers {
 		if !used[one] {
@@ -198,6 +210,9 @@ func leftOver(found *legacy.Objects, used map[*legacy.Object]bool) []report.Find
 	notes.Object = ""
 	notes.NotNeeded("another object made it, which says the same", describe(found.Owned)...)
 	notes.NotNeeded("not converted, because it is no object of ARC's legacy mode: it stays as it is", found.Others...)
+	if len(below) > 0 {
+		notes.NeedsLook("NotRead", "of a directory its own files are read, and not these directories", report.Advice{Whose: report.Installer, Fix: "if they have manifests, convert again with -f for each"}, below...)
+	}
 	for _, doubt := range found.Doubts {
 		notes.Object = doubt.Place
 		notes.NeedsLook("KeyTwice", doubt.Text+"; the last one counts", report.Advice{Whose: report.Installer, Fix: "see which of the two is meant"})

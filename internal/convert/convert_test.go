@@ -90,7 +90,7 @@ func TestStandardOutput(t *testing.T) {
 	if stdout != o.files || !errors.Is(err, finding.ErrProblems) {
 		t.Errorf("prints\n%s\nwant\n%s\n%v", stdout, o.files, err)
 	}
-	for _, said := range []string{"RunnerDeployment b/twins is now the scale set twins-b\n", "[self-hosted], or some of these -> twins-b\n", "1. PROBLEM CredentialsNeeded (RunnerDeployment a/twins)\n"} {
+	for _, said := range []string{"RunnerDeployment b/twins is now the scale set twins-b\n", "[self-hosted, Linux, X64], or some of these -> twins-b\n", "1. PROBLEM CredentialsNeeded (RunnerDeployment a/twins)\n"} {
 		if !strings.Contains(stderr, said) {
 			t.Errorf("the report lacks %q:\n%s", said, stderr)
 		}
@@ -173,6 +173,20 @@ func TestValuesAreValid(t *testing.T) {
 	}
 }
 
+// Nothing is left to do only if there is nothing to look at, either.
+func TestEndOfTheReport(t *testing.T) {
+	const nothing = "Nothing is left to do by hand."
+	set := runFiles(t, "-f", "testdata/repository.yaml", "--github-config-secret", "github")
+	if set.err != nil || strings.Contains(set.text, nothing) || !strings.Contains(set.text, "warnings don't count for the exit code") {
+		t.Errorf("with warnings alone, %v; the report ends\n%s", set.err, set.text)
+	}
+	set.report.Findings = slices.DeleteFunc(set.report.Findings, func(f report.Finding) bool { return f.Severity == finding.Warning })
+	var text bytes.Buffer
+	if err := set.report.Write(&text, "text"); err != nil || !strings.HasSuffix(text.String(), "\n"+nothing+"\n") {
+		t.Errorf("without warnings, the report ends\n%s", text.String())
+	}
+}
+
 func TestOneSecretForAll(t *testing.T) {
 	o := runFiles(t, "-f", "testdata/repository.yaml")
 	if got := o.problems(); !slices.Equal(got, []string{"CredentialsNeeded"}) || o.values["one-repository"]["githubConfigSecret"] != "github-credentials" {
@@ -236,6 +250,16 @@ func TestInputs(t *testing.T) {
 	}
 	if two := runFiles(t, "-f", "testdata/repository.yaml", "-f", "testdata/organization.yaml"); len(two.report.Sets) != 2 {
 		t.Errorf("two files have %d scale sets", len(two.report.Sets))
+	}
+	directory := t.TempDir()
+	if err := os.Mkdir(filepath.Join(directory, "more"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if o := runFiles(t, "-f", directory); !errors.Is(o.err, convert.ErrNothingToConvert) || !strings.Contains(o.err.Error(), "found no object at all, and directories that are not read: "+directory) {
+		t.Errorf("a directory of directories: %v", o.err)
+	}
+	if o := runFiles(t, "-f", directory, "-f", "testdata/repository.yaml"); !strings.Contains(o.text, "WARNING NotRead\n   "+filepath.Join(directory, "more")+"\n") {
+		t.Errorf("the report doesn't name the directory that isn't read:\n%s", o.text)
 	}
 	for _, input := range []string{"", "a: b", "kind: [RunnerDeployment]", "apiVersion: apps/v1\nkind: RunnerSet", "kind: List\nitems: [5, {kind: Secret}]"} {
 		if o := run(t, input); !errors.Is(o.err, convert.ErrNothingToConvert) {

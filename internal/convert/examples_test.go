@@ -178,6 +178,7 @@ template:
     initContainers:
       - name: dind
         args: [--mtu=1500, --default-network-opt=bridge=com.docker.network.driver.mtu=1500, "--registry-mirror=https://mirror.example.com/"]
+        volumeMounts: [{name: repo, mountPath: /home/runner/_work/repo}]
     volumes:
       - {name: docker-extra, hostPath: {path: /mnt/docker-extra, type: DirectoryOrCreate}}
       - {name: repo, hostPath: {path: /mnt/repo, type: DirectoryOrCreate}}

@@ -48,6 +48,22 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// No document is lost, however it ends.
+func TestEveryDocumentIsRead(t *testing.T) {
+	const one, two = `{"kind": "Runner", "metadata": {"name": "one"}, "spec": {"organization": "acme"}}`, `{"kind": "Runner", "metadata": {"name": "two"}, "spec": {"organization": "acme"}}`
+	for _, between := range []string{"", "\n", "\n...\n", "\n---\n", "\n--- "} {
+		if o := run(t, one+between+two); len(o.report.Sets) != 2 {
+			t.Errorf("with %q between them, two documents are %d scale sets; %v", between, len(o.report.Sets), o.err)
+		}
+	}
+	if o := run(t, one+"\nkind: Runner\n"); o.err == nil || errors.Is(o.err, finding.ErrProblems) || !strings.Contains(o.err.Error(), "there is more") {
+		t.Errorf("what is after an object is lost: %v", o.err)
+	}
+	if o := run(t, deployment+"password: *hunter2\n"); o.err == nil || strings.Contains(o.err.Error(), "hunter2") {
+		t.Errorf("ends with %v", o.err)
+	}
+}
+
 // Input that is made to be large when it is read, or to say something to a terminal, ends with an answer.
 func TestHostileInput(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
@@ -60,7 +76,8 @@ func TestHostileInput(t *testing.T) {
 		fails       bool
 	}{
 		"a bomb of aliases":       {deployment + bomb, "aliasing", true},
-		"too many objects":        {"kind: RunnerList\nitems: [" + strings.Repeat("{}, ", 20_001) + "{}]\n", legacy.ErrTooMany.Error(), true},
+		"too many objects":        {"kind: SecretList\nitems: [" + strings.Repeat("{}, ", 20_001) + "{}]\n", legacy.ErrTooMany.Error(), true},
+		"too many scale sets":     {"kind: RunnerList\nitems: [" + strings.Repeat("{}, ", 1000) + "{}]\n", legacy.ErrTooManySets.Error(), true},
 		"lists in lists":          {strings.Repeat("{kind: List, items: [", 2000) + "{kind: Runner, spec: {organization: acme}}" + strings.Repeat("]}", 2000), "scale set", false},
 		"nested deeply":           {"kind: Runner\nspec: {organization: acme, affinity: " + strings.Repeat("{a: ", 2000) + "1" + strings.Repeat("}", 2000) + "}\n", "scale set", false},
 		"fifty thousand labels":   {labels, "255 characters", false},

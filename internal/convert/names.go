@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
@@ -38,18 +37,31 @@ func validName(text string) string {
 }
 
 // names chooses names for scale sets: those of the objects as far as possible, each once.
-type names map[string]bool
+type names struct {
+	taken map[string]bool
+	// next is the first number that may be free after a name.
+	next map[string]int
+}
 
 // choose returns the first name that no other scale set has.
-func (n names) choose(object *legacy.Object) string {
-	candidates := []string{object.Name, object.Name + "-" + object.Namespace, object.Name + "-" + object.Kind}
-	name := ""
-	for number := 1; name == ""; number++ {
-		candidates = append(candidates, fmt.Sprintf("%s-%d", object.Name, number+1))
-		if i := slices.IndexFunc(candidates, func(candidate string) bool { return !n[validName(candidate)] }); i >= 0 {
-			name = validName(candidates[i])
+func (n *names) choose(object *legacy.Object) string {
+	for _, candidate := range []string{object.Name, object.Name + "-" + object.Namespace, object.Name + "-" + object.Kind} {
+		if name := validName(candidate); n.take(name) {
+			return name
 		}
 	}
-	n[name] = true
-	return name
+	base := validName(object.Name)
+	for number := max(2, n.next[base]); ; number++ {
+		if name := validName(fmt.Sprintf("%s-%d", object.Name, number)); n.take(name) {
+			n.next[base] = number + 1
+			return name
+		}
+	}
+}
+
+// take reports whether nobody had a name before.
+func (n *names) take(name string) bool {
+	free := !n.taken[name]
+	n.taken[name] = true
+	return free
 }

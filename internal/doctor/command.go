@@ -148,11 +148,12 @@ Makes values of the chart gha-runner-scale-set from RunnerDeployments, RunnerRep
 the HorizontalRunnerAutoscalers that scale them, and reports what became of each field: which value it is now, or why there is none, what
 to do instead, and whose step that is. It asks neither a cluster nor GitHub.
 
-Exit codes: %d nothing is left to do by hand, %d something is, which the report says first, %d nothing could be converted: a file doesn't
-exist or is not YAML, there is no such object in it, a file of values is there already and says something else, or it has taken a minute.
+Exit codes: %d nothing has to be done by hand (warnings don't count), %d something has to, which the report says first, %d nothing could be
+converted: a file doesn't exist or is not YAML, there is no such object in it, or more than a thousand, a file of values is there already and
+says something else, or it has taken a minute.
 
   manager convert -f runners.yaml -d values
-  kubectl get runnerdeployments,runnersets,horizontalrunnerautoscalers -A -o yaml | manager convert -f - -d values
+  kubectl get runnerdeployments,runnerreplicasets,runnersets,runners,horizontalrunnerautoscalers -A -o yaml | manager convert -f - -d values
 
 `
 

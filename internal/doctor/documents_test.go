@@ -85,6 +85,8 @@ func TestValidateSaysWhatItChecked(t *testing.T) {
 		"wrong controller's":   {"replicaCount: 2\nflag: {}\n", ExitProblems, "FILE: document 1: UnknownValue: flag: "},
 		"another chart's":      {"ingress: {enabled: true}\nweb: {}\n", ExitUnable, nothing + "only content that is not checked: values of another chart: ingress, web; pass"},
 		"a set's all the same": {"replicaCount: 2\ngithubConfigUrl: https://github.com/acme\n", ExitProblems, "FILE: document 1: UnknownValue: "},
+		"one after the end":    {goodSet + "\n...\n" + wrongSet, ExitProblems, "FILE: AutoscalingRunnerSet runners/windows: InvalidLimits: "},
+		"more after an object": {"{a: 1}\nb: 2\n", ExitUnable, "FILE: document 1 is not YAML: there is more after the end"},
 		"no YAML":              {"a: [", ExitUnable, "FILE: document 1 is not YAML: "},
 		"a comment":            {"# later\n", ExitUnable, nothing + "no values and no object; pass values"},
 	} {

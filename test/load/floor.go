@@ -14,7 +14,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/testkube"
-	"github.com/harrier-ci/harrier/test/rig"
 )
 
 const (
@@ -34,7 +33,7 @@ type plain struct{ took, apiServer time.Duration }
 func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) plain {
 	t.Helper()
 	namespace := cluster.NewNamespace(t)
-	used, began := rig.APIServerUsage(cluster), time.Now()
+	used, began := apiServerUsage(t, cluster), time.Now()
 	places, errs := make(chan struct{}, floorInFlight), make(chan error, n)
 	var runners sync.WaitGroup
 	for i := range n {
@@ -45,7 +44,7 @@ func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) pl
 		})
 	}
 	runners.Wait()
-	result := plain{took: time.Since(began), apiServer: rig.APIServerUsage(cluster).CPU - used.CPU}
+	result := plain{took: time.Since(began), apiServer: apiServerUsage(t, cluster).CPU - used.CPU}
 	close(errs)
 	for err := range errs {
 		if err != nil {

@@ -39,9 +39,19 @@ func begin(t *testing.T, r *rig.Rig) *measurement {
 	t.Helper()
 	return &measurement{
 		t: t, rig: r, known: len(r.GitHub.Jobs("completed")), requests: r.Requests(), gitHub: gitHubCalls(r),
-		manager: r.Usage(rig.ManagerProgram), listener: r.Usage(rig.ListenerProgram), apiServer: rig.APIServerUsage(r.Cluster),
+		manager: r.Usage(rig.ManagerProgram), listener: r.Usage(rig.ListenerProgram), apiServer: apiServerUsage(t, r.Cluster),
 		began: time.Now(), endProfiles: func() {},
 	}
+}
+
+// apiServerUsage returns what the API server has used so far.
+func apiServerUsage(t *testing.T, cluster *testkube.Cluster) rig.Usage {
+	t.Helper()
+	used, err := rig.APIServerUsage(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
 }
 
 // profiled also takes profiles during the measurement if the flags ask for them.
@@ -80,7 +90,7 @@ func (m *measurement) awaitCompleted(jobs int) {
 func (m *measurement) end(result *Result) {
 	m.t.Helper()
 	manager, listener := m.rig.Usage(rig.ManagerProgram), m.rig.Usage(rig.ListenerProgram)
-	apiServer := rig.APIServerUsage(m.rig.Cluster)
+	apiServer := apiServerUsage(m.t, m.rig.Cluster)
 	m.endProfiles()
 	jobs := m.jobs()
 	m.times(result, jobs)

@@ -132,8 +132,16 @@ func (r Result) compare(row func(name, format string, values ...any)) {
 	single := r.Single
 	row("the single set", "all pods created in %.2f s: %.2f times the floor; created p99 %.2f s, gone p99 %.2f s", single.AllCreated, single.Ratio, single.Created.P99, single.Gone.P99)
 	row("  per runner", "%.2f API requests; CPU: manager %.1f ms, API server %.1f ms", single.RequestsPerRunner, single.Manager.CPUPerRunner, single.APIServer.CPUPerRunner)
-	row("many sets over the single one", "created p99 %.2f, gone p99 %.2f, API server's CPU %.2f",
-		r.Created.P99/single.Created.P99, r.Gone.P99/single.Gone.P99, r.APIServer.CPUPerRunner/single.APIServer.CPUPerRunner)
+	row("many sets over the single one", "created p99 %s, gone p99 %s, API server's CPU %s",
+		timesOver(r.Created.P99, single.Created.P99), timesOver(r.Gone.P99, single.Gone.P99), timesOver(r.APIServer.CPUPerRunner, single.APIServer.CPUPerRunner))
+}
+
+// timesOver says how many times one figure is another, which may not have been measured.
+func timesOver(figure, base float64) string {
+	if base == 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.2f", figure/base)
 }
 
 // perRunner adds the rows about what only jobs cause.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -48,14 +49,18 @@ func (r *Rig) Usage(program Program) Usage {
 	return used
 }
 
-// APIServerUsage returns what the cluster's API server has used. It reads Linux's /proc and finds no process elsewhere.
-func APIServerUsage(cluster *testkube.Cluster) Usage {
+// APIServerUsage returns what the cluster's API server has used. It reads Linux's /proc, and fails there if that has no such process; elsewhere it
+// returns nothing.
+func APIServerUsage(cluster *testkube.Cluster) (Usage, error) {
+	if runtime.GOOS != "linux" {
+		return Usage{}, nil
+	}
 	used, err := usageOf(filepath.Join("/proc", strconv.Itoa(cluster.APIServerID())))
 	if err != nil {
-		return Usage{}
+		return Usage{}, fmt.Errorf("read what the API server has used: %w", err)
 	}
 	used.Processes = 1
-	return used
+	return used, nil
 }
 
 // mark is the value of programVariable in the environment of the program's processes.
@@ -103,6 +108,9 @@ func cpuOf(directory string) (time.Duration, error) {
 		return 0, err
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("read the CPU time of %s: its stat has %d fields after the name", directory, len(fields))
+	}
 	var ticks int64
 	for _, field := range fields[11:13] {
 		count, err := strconv.ParseInt(field, 10, 64)

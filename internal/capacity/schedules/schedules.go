@@ -65,13 +65,16 @@ func New(schedules []Schedule) (*Plan, []*RefusedError) {
 	plan, names := &Plan{}, map[string]bool{}
 	var refused []*RefusedError
 	for i, s := range schedules {
-		w, field, problem := newWindow(s)
+		var w window
+		var problem string
+		field := "name"
 		switch {
-		case problem != "":
-		case i >= maxSchedules:
-			field, problem = "name", fmt.Sprintf("is beyond the %d schedules that a set may have", maxSchedules)
+		case i >= maxSchedules: // however many there are, no more are read
+			problem = fmt.Sprintf("is beyond the %d schedules that a set may have", maxSchedules)
 		case names[s.Name]:
-			field, problem = "name", "is that of an earlier schedule: each needs its own"
+			problem = "is that of an earlier schedule: each needs its own"
+		default:
+			w, field, problem = newWindow(s)
 		}
 		if problem != "" {
 			refused = append(refused, &RefusedError{Index: i, Name: shortened(s.Name), Field: field, Problem: problem})

@@ -77,6 +77,9 @@ func TestClockChanges(t *testing.T) {
 		"twice, the first":           {"Europe/Berlin", "30 2 * * *", time.Hour, "2026-10-24 20:00:00", "2026-10-25 00:30:00", "2026-10-25 01:30:00"},
 		"twice, not the second":      {"Europe/Berlin", "30 2 * * *", 10 * time.Minute, "2026-10-25 00:45:00", "2026-10-26 01:30:00", "2026-10-26 01:40:00"},
 		"twice, every hour":          {"Europe/Berlin", "30 * * * *", 10 * time.Minute, "2026-10-25 00:45:00", "2026-10-25 01:30:00", "2026-10-25 01:40:00"},
+		"twice, a range of hours":    {"Europe/Berlin", "30 0-23 * * *", 10 * time.Minute, "2026-10-25 00:45:00", "2026-10-25 01:30:00", "2026-10-25 01:40:00"},
+		"twice, a list of hours":     {"Europe/Berlin", "30 0-11,12-23/1 * * *", 10 * time.Minute, "2026-10-25 00:45:00", "2026-10-25 01:30:00", "2026-10-25 01:40:00"},
+		"twice, not all hours":       {"Europe/Berlin", "30 1-23 * * *", 10 * time.Minute, "2026-10-25 00:45:00", "2026-10-25 02:30:00", "2026-10-25 02:40:00"},
 		"open over the change":       {"Europe/Berlin", "0 22 * * *", 8 * time.Hour, "2026-10-24 12:00:00", "2026-10-24 20:00:00", "2026-10-25 04:00:00"},
 		"a leap day years away":      {"UTC", "0 0 29 2 *", time.Hour, "2097-01-01 00:00:00", "2104-02-29 00:00:00", "2104-02-29 01:00:00"},
 		"either day, as in CronJobs": {"", "0 0 13 * 5", time.Hour, "2026-11-07 00:00:00", "2026-11-13 00:00:00", "2026-11-13 01:00:00"},
@@ -168,6 +171,13 @@ func TestRefused(t *testing.T) {
 	}
 	if _, refused := schedules.New(make([]schedules.Schedule, 100)); len(refused) != 100 {
 		t.Errorf("%d of 100 empty schedules are refused", len(refused))
+	}
+	many := make([]schedules.Schedule, 100)
+	for i := range many {
+		many[i] = schedules.Schedule{Name: "wrong", Expression: "0"}
+	}
+	if _, refused := schedules.New(many); !strings.Contains(refused[32].Error(), "beyond") || strings.Contains(refused[31].Error(), "beyond") {
+		t.Errorf("the one beyond those that are read: %v", refused[32])
 	}
 }
 

@@ -3,16 +3,11 @@
 package legacy
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/internal/doctor/files"
@@ -32,11 +27,19 @@ const (
 	listSuffix = "List"
 )
 
-// maxObjects is how many objects are read: ten times what clusters with a thousand sets have.
-const maxObjects = 20_000
+const (
+	// maxObjects is how many objects are read: ten times what clusters with a thousand sets have.
+	maxObjects = 20_000
+	// maxRunners is how many of them may become scale sets. One takes some 30 ms of a processor, most of it to validate its values, so they are
+	// done within the minute that there is.
+	maxRunners = 1000
+)
 
-// ErrTooMany says that there are more objects than are read.
-var ErrTooMany = fmt.Errorf("there are more than %d objects: convert fewer at a time", maxObjects)
+// ErrTooMany says that there are more objects than are read, and ErrTooManySets that there are more scale sets than can be made in time.
+var (
+	ErrTooMany     = fmt.Errorf("there are more than %d objects: convert fewer at a time, such as those of one namespace", maxObjects)
+	ErrTooManySets = fmt.Errorf("there are more than %d objects that become scale sets: convert fewer at a time, such as those of one namespace", maxRunners)
+)
 
 // Object is one of the kinds above.
 type Object struct {
@@ -84,40 +87,30 @@ type Objects struct {
 // Doubt is what may not be meant so in a document.
 type Doubt struct{ Place, Text string }
 
-// Read reads all documents of the files. namespace is that of objects that name none. It fails if a document is not YAML, or with ErrTooMany.
+// Read reads all documents of the files. namespace is that of objects that name none. It fails if a document is not YAML, or with ErrTooMany
+// or ErrTooManySets.
 func Read(inputs []files.Input, namespace string) (*Objects, error) {
 	found := &Objects{}
 	for _, file := range inputs {
-		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Content)))
-		for number := 1; ; number++ {
+		number := 0
+		for document, err := range file.Documents() {
+			number++
 			place := fmt.Sprintf("document %d of %s", number, file.Name)
-			document, err := documents.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
 			if err != nil {
-				return nil, fmt.Errorf("read %s: %w", place, err)
+				return nil, fmt.Errorf("%s %w", place, err)
 			}
-			if err := found.document(document, place, namespace); err != nil {
+			if err := yaml.UnmarshalStrict(document.Content, &map[string]any{}); err != nil { // a key that comes twice, of which the last one counts
+				found.Doubts = append(found.Doubts, Doubt{place, err.Error()})
+			}
+			if document.Fields == nil { // comments only
+				continue
+			}
+			if err := found.add(document.Fields, "", place, namespace); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return found, nil
-}
-
-func (o *Objects) document(document []byte, place, namespace string) error {
-	var fields map[string]any
-	if err := yaml.Unmarshal(document, &fields); err != nil {
-		return fmt.Errorf("%s is not YAML: %w", place, err)
-	}
-	if err := yaml.UnmarshalStrict(document, &map[string]any{}); err != nil { // a key that comes twice, of which the last one counts
-		o.Doubts = append(o.Doubts, Doubt{place, err.Error()})
-	}
-	if fields == nil { // comments only
-		return nil
-	}
-	return o.add(fields, "", place, namespace)
 }
 
 // add sorts an object, or each entry of a list. An entry without a kind is of the kind that the list's own kind names.
@@ -151,6 +144,9 @@ func (o *Objects) add(fields map[string]any, listKind, place, namespace string) 
 		o.Owned = append(o.Owned, object)
 	default:
 		o.Runners = append(o.Runners, object)
+	}
+	if len(o.Runners) > maxRunners {
+		return ErrTooManySets
 	}
 	if len(o.Autoscalers)+len(o.Others)+len(o.Owned)+len(o.Runners) > maxObjects {
 		return ErrTooMany

@@ -51,7 +51,7 @@ func (s *Set) Header() string {
 
 // RunsOn says what workflows write.
 type RunsOn struct {
-	// Old are the labels of the legacy runners: workflows ask for all of these or some.
+	// Old are the labels of the legacy runners, with those that GitHub gives them by itself: workflows ask for all of these or some.
 	Old []string `json:"old"`
 	// New is the name of the scale set, which workflows may write instead of all labels.
 	New string `json:"new"`
@@ -100,8 +100,15 @@ func (r *Report) Write(output io.Writer, format string) error {
 }
 
 // NeedsHand reports whether somebody has to do something before the scale sets do what the legacy objects did.
-func (r *Report) NeedsHand() bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == finding.Problem })
+func (r *Report) NeedsHand() bool { return r.count(finding.Problem) > 0 }
+
+func (r *Report) count(severity finding.Severity) (found int) {
+	for i := range r.Findings {
+		if r.Findings[i].Severity == severity {
+			found++
+		}
+	}
+	return found
 }
 
 // Sort puts what needs a hand first, then what needs a look. Within these, the order of the input stays.
@@ -138,7 +145,12 @@ func (r *Report) text() string {
 	for i := range r.Findings {
 		fmt.Fprintf(&text, "\n%d. %s", i+1, r.Findings[i].text())
 	}
-	if !r.NeedsHand() {
+	warnings := r.count(finding.Warning)
+	switch {
+	case r.NeedsHand():
+	case warnings > 0:
+		fmt.Fprintf(&text, "\nNothing has to be done by hand if the above (WARNING: %d) is as you want it; warnings don't count for the exit code.\n", warnings)
+	default:
 		fmt.Fprintln(&text, "\nNothing is left to do by hand.")
 	}
 	return text.String()

@@ -2,6 +2,7 @@ package scaleset
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,30 +16,46 @@ const (
 	placeholderSecret = "github-credentials"
 )
 
+// addresses are the fields that say where runners register, in the order in which ARC's runners prefer them, what each has to be, and where it is
+// below the address of GitHub.
+var addresses = []struct {
+	field, form string
+	names       *regexp.Regexp
+	below       string
+}{
+	{"organization", "the name of an organization", regexp.MustCompile(`^[\w.-]+$`), ""},
+	{"repository", "OWNER/REPOSITORY", regexp.MustCompile(`^[\w.-]+/[\w.-]+$`), ""},
+	{"enterprise", "the name of an enterprise in its address", regexp.MustCompile(`^[\w.-]+$`), "enterprises/"},
+}
+
 // address is where the runners register, with which credentials, in which group.
 func (c *conversion) address() {
-	places := []struct{ field, below string }{{"organization", ""}, {"repository", ""}, {"enterprise", "enterprises/"}}
 	var given []string
-	url, isRepository := "", false
-	for _, place := range places { // in the order in which ARC's runners prefer them
-		path := c.config.Path(place.field)
-		name := c.config.Text(place.field)
+	url, problem, isRepository := "", "", false
+	for _, known := range addresses {
+		path, name := c.config.Path(known.field), c.config.Text(known.field)
 		if name == "" {
 			continue
 		}
 		if given = append(given, path); len(given) > 1 {
 			continue
 		}
-		url, isRepository = c.given.GitHubURL+"/"+place.below+name, place.field == "repository"
+		isRepository = known.field == "repository"
+		url = c.given.GitHubURL + "/" + known.below + name
+		address, err := actions.ParseConfigURL(url)
+		if !known.names.MatchString(name) || err != nil || string(address.Scope) != known.field {
+			problem = "the " + known.field + " is not " + known.form
+			continue
+		}
 		c.Became(path, "githubConfigUrl")
 	}
 	correct := report.Advice{Whose: report.Installer, Fix: "set githubConfigUrl to the repository, organization or enterprise"}
-	switch _, err := actions.ParseConfigURL(url); {
+	switch {
 	case url == "":
 		c.NeedsHand("NoAddress", "it names no repository, organization or enterprise, so githubConfigUrl is a placeholder", correct, c.config.Place())
 		url = placeholderURL
-	case err != nil:
-		c.NeedsHand("NoAddress", err.Error()+"; githubConfigUrl is a placeholder", correct, given[0])
+	case problem != "":
+		c.NeedsHand("NoAddress", problem+", so githubConfigUrl is a placeholder", correct, given...)
 		url = placeholderURL
 	case len(given) > 1:
 		c.NeedsHand("NoAddress", "it names more than one of repository, organization and enterprise, which ARC refuses; the first one is used", correct, given...)
@@ -79,29 +96,39 @@ const (
 	maxLabelLength = 255
 )
 
-// labels become labels of the scale set beside its name. self-hosted, which GitHub gives to every other runner, is none of a scale set's.
+// labels become labels of the scale set beside its name. Those that GitHub gives every other runner by itself are none of a scale set's, unless
+// they are given here, too; self-hosted never is.
 func (c *conversion) labels(set *report.Set) {
-	set.RunsOn = report.RunsOn{Old: []string{"self-hosted"}, New: set.Name}
-	path, given := c.config.Path("labels"), c.config.Present("labels")
+	byItself := c.machineLabels()
+	set.RunsOn = report.RunsOn{Old: slices.Clone(byItself), New: set.Name}
+	path, given, refused := c.config.Path("labels"), c.config.Present("labels"), 0
 	for _, text := range c.config.Texts("labels") {
 		for label := range strings.SplitSeq(text, ",") { // ARC passes them on as one text
 			label = strings.TrimSpace(label)
-			switch {
-			case label == "" || len(label) > maxLabelLength || len(set.RunsOn.Labels) == maxLabels:
-				c.NeedsHand("InvalidField", fmt.Sprintf("a label has 1 to %d characters, and a scale set up to %d labels; what is beyond is left out", maxLabelLength, maxLabels),
-					report.Advice{Whose: report.Installer, Fix: "correct scaleSetLabels"}, path)
-			case strings.EqualFold(label, "self-hosted") || slices.Contains(set.RunsOn.Old, label):
-			default:
+			if hasLabel(set.RunsOn.Labels, label) || strings.EqualFold(label, byItself[0]) {
+				continue
+			}
+			if label == "" || len(label) > maxLabelLength || len(set.RunsOn.Labels) == maxLabels {
+				refused++
+				continue
+			}
+			if !hasLabel(set.RunsOn.Old, label) {
 				set.RunsOn.Old = append(set.RunsOn.Old, label)
-				if !strings.EqualFold(label, set.Name) {
-					set.RunsOn.Labels = append(set.RunsOn.Labels, label)
-				}
+			}
+			if !strings.EqualFold(label, set.Name) {
+				set.RunsOn.Labels = append(set.RunsOn.Labels, label)
 			}
 		}
 	}
+	if refused > 0 {
+		c.NeedsHand("InvalidField", fmt.Sprintf("a label has 1 to %d characters, and a scale set up to %d labels; %d are left out", maxLabelLength, maxLabels, refused),
+			report.Advice{Whose: report.Installer, Fix: "correct scaleSetLabels"}, path)
+	}
+	missing := slices.DeleteFunc(byItself, func(label string) bool { return hasLabel(set.RunsOn.Labels, label) })
+	none := strings.Join(missing, ", ") + ", which GitHub gives legacy runners by itself: a scale set doesn't have that"
 	step := report.Advice{Whose: report.Author, Fix: "write runs-on: " + set.Name}
 	if len(set.RunsOn.Labels) == 0 {
-		c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name; self-hosted is no label of a scale set", step, given...)
+		c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name, and not by "+none, step, given...)
 		return
 	}
 	var labels []any
@@ -110,7 +137,29 @@ func (c *conversion) labels(set *report.Set) {
 	}
 	c.values["scaleSetLabels"] = labels
 	c.Became(path, "scaleSetLabels")
-	step.Fix += ", or only labels among [" + strings.Join(set.RunsOn.Labels, ", ") + "], without self-hosted. " +
+	step.Fix += ", or only labels among [" + strings.Join(set.RunsOn.Labels, ", ") + "], without " + strings.Join(missing, ", ") + ". " +
 		"To move workflows one by one, by the name alone, install without scaleSetLabels"
-	c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name or its labels; self-hosted is none of them. GitHub may give it jobs that ask only for these labels as soon as it is installed", step, path)
+	c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name or its labels, and not by "+none+". GitHub may give it jobs that ask only for its labels as soon as it is installed", step, path)
+}
+
+// machineLabels are those that GitHub gives a runner by itself. Nodes are taken for Linux on x64 unless the pods choose others.
+func (c *conversion) machineLabels() []string {
+	selector, _ := c.pod.Peek("nodeSelector").(map[string]any)
+	c.onWindows = selector["kubernetes.io/os"] == "windows"
+	system, architecture := "Linux", "X64"
+	if c.onWindows {
+		system = "Windows"
+	}
+	switch selector["kubernetes.io/arch"] {
+	case "arm64":
+		architecture = "ARM64"
+	case "arm":
+		architecture = "ARM"
+	}
+	return []string{"self-hosted", system, architecture}
+}
+
+// hasLabel reports whether a label is among others; GitHub ignores case.
+func hasLabel(labels []string, label string) bool {
+	return slices.ContainsFunc(labels, func(other string) bool { return strings.EqualFold(other, label) })
 }

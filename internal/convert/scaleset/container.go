@@ -125,20 +125,20 @@ var dockerPlaces = [][2]string{
 	{"/home/runner/.config/docker", "/etc/docker"},
 }
 
-// mounts converts the mounts of a container. What is mounted for a daemon in the runner's container is mounted in the container dind.
+// mounts converts the mounts of a container. What is mounted for a daemon in the runner's container is mounted in the container dind, and below the
+// work directory in both. Containers with images of their own keep their paths.
 func (c *conversion) mounts(part *legacy.Fields, key, target string) (mounts []any) {
+	var unseen []string
 	for _, mount := range part.Objects(key) {
-		at := mount.Text("mountPath")
-		moved, ofDocker := c.place(at, target == runnerPath && c.dockerInRunner)
-		target := target
+		at, field := mount.Text("mountPath"), mount.Path("mountPath")
+		target, moved, ofDocker := target, at, false
+		if target == runnerPath || target == dockerPath {
+			moved, ofDocker = c.place(at, target == runnerPath && c.dockerInRunner)
+		}
 		if ofDocker {
 			target = dockerPath
 		}
-		c.Became(mount.Path("mountPath"), target+".volumeMounts: "+moved)
-		if moved == at && within(at, legacyDirectory) {
-			c.NeedsLook("NoCounterpart", "GitHub's image has no "+at+": the runner is in /home/runner",
-				report.Advice{Whose: report.Installer, Fix: "correct mountPath in the values"}, mount.Path("mountPath"))
-		}
+		c.Became(field, target+".volumeMounts: "+moved)
 		converted := c.known(mount, mountFields, target+".volumeMounts", map[string]any{"mountPath": moved})
 		if ofDocker {
 			own, _ := c.docker["volumeMounts"].([]any)
@@ -146,6 +146,24 @@ func (c *conversion) mounts(part *legacy.Fields, key, target string) (mounts []a
 			continue
 		}
 		mounts = append(mounts, converted)
+		if target != runnerPath {
+			continue
+		}
+		if moved == at && within(at, legacyDirectory) {
+			c.formerPlaces = append(c.formerPlaces, place{field, at})
+		}
+		switch {
+		case !c.dockerInRunner:
+		case within(moved, workDirectory):
+			c.Became(field, dockerPath+".volumeMounts: "+moved)
+			c.shared = append(c.shared, converted)
+		default:
+			unseen = append(unseen, field)
+		}
+	}
+	if len(unseen) > 0 {
+		c.NeedsLook("NoCounterpart", "Docker ran in the runner's container and saw what is mounted there; in the container dind it doesn't, so docker run -v of such a path finds an empty directory",
+			report.Advice{Whose: report.Installer, Fix: "if containers of jobs need it, add the same mounts to " + dockerPath + ".volumeMounts"}, unseen...)
 	}
 	return mounts
 }

@@ -2,6 +2,7 @@ package scaleset
 
 import (
 	"slices"
+	"time"
 
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
 	"github.com/harrier-ci/harrier/internal/convert/report"
@@ -11,6 +12,8 @@ import (
 type Given struct {
 	// GitHubURL is the address of GitHub, without a slash at its end. Secret is the name of the Secret of sets whose objects name none, or empty.
 	GitHubURL, Secret string
+	// Now is the time: what is over needs nothing.
+	Now time.Time
 }
 
 // conversion is one legacy object on its way to values of a scale set.
@@ -27,14 +30,18 @@ type conversion struct {
 	runner, docker             map[string]any
 	containers, initContainers []any
 	volumes                    []any
+	// shared are mounts of the runner that a daemon in its container saw below the work directory. formerPlaces are where it has mounts below
+	// the directory of ARC's runner.
+	shared       []any
+	formerPlaces []place
 	// mode is the container mode, dockerInRunner whether the daemon ran in the runner's container.
 	mode           string
 	dockerInRunner bool
 	containerImage imageField
 	// onWindows: the runner's nodes have Windows.
 	onWindows bool
-	// daemon are variables of ARC's image for a daemon in the runner's container, with their values.
-	daemon map[string]string
+	// daemon are variables of ARC's image for a daemon in the runner's container that have a value.
+	daemon map[string]option
 	// ownImage: the runner's image is one that ARC doesn't publish. rootless: it is one of those with Docker without root.
 	ownImage, rootless bool
 	// workDirectory is where the legacy runner worked.
@@ -44,6 +51,12 @@ type conversion struct {
 
 // imageField is where the image of the container runner is given, and what it is.
 type imageField struct{ field, text string }
+
+// place is where a field mounts something, and option what a field says.
+type (
+	place  struct{ field, at string }
+	option struct{ field, value string }
+)
 
 // Where the values of the two containers are.
 const (

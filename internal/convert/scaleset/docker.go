@@ -1,7 +1,10 @@
 package scaleset
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/harrier-ci/harrier/internal/convert/report"
@@ -13,8 +16,6 @@ func (c *conversion) containerMode() {
 	given := c.config.Text("containerMode")
 	beside := c.config.Flag("dockerEnabled", true)
 	inRunner := c.config.Flag("dockerdWithinRunnerContainer", false)
-	selector, _ := c.pod.Peek("nodeSelector").(map[string]any)
-	c.onWindows = selector["kubernetes.io/os"] == "windows"
 	settings := map[string]any{}
 	switch {
 	case given == modeKubernetes:
@@ -99,14 +100,7 @@ func (c *conversion) dockerDaemon() {
 			flags = append(flags, "--registry-mirror="+mirror)
 		}
 	}
-	if pool := c.daemon["DOCKER_DEFAULT_ADDRESS_POOL_BASE"]; pool != "" && c.daemon["DOCKER_DEFAULT_ADDRESS_POOL_SIZE"] != "" {
-		flags = append(flags, "--default-address-pool=base="+pool+",size="+c.daemon["DOCKER_DEFAULT_ADDRESS_POOL_SIZE"])
-	}
-	for _, option := range []struct{ variable, flag string }{{"MTU", "--mtu="}, {"DOCKER_REGISTRY_MIRROR", "--registry-mirror="}, {"DOCKER_INSECURE_REGISTRY", "--insecure-registry="}} {
-		if value := c.daemon[option.variable]; value != "" {
-			flags = append(flags, option.flag+value)
-		}
-	}
+	flags = append(flags, c.daemonFlags()...)
 	if len(flags) > 0 {
 		own, _ := c.docker["args"].([]any)
 		c.docker["args"] = append(append([]any{}, own...), flags...)
@@ -119,8 +113,66 @@ func (c *conversion) dockerDaemon() {
 		c.Became(path, "template.spec.volumes[dind-sock].emptyDir.sizeLimit")
 		c.volumes = append(c.volumes, map[string]any{"name": "dind-sock", "emptyDir": map[string]any{"medium": "Memory", "sizeLimit": c.config.Any("dockerVarRunVolumeSizeLimit")}})
 	}
+	c.sharedMounts()
 	c.seLinux()
 	c.dockerResources()
+}
+
+// daemonFlags are the options of a daemon in the runner's container, as dockerd takes them.
+func (c *conversion) daemonFlags() (flags []any) {
+	base, size := c.daemon[poolBase], c.daemon[poolSize]
+	switch {
+	case base.value != "" && size.value != "":
+		c.Became(base.field, dockerPath+".args")
+		c.Became(size.field, dockerPath+".args")
+		flags = append(flags, "--default-address-pool=base="+base.value+",size="+size.value)
+	case base.value != "" || size.value != "":
+		c.NeedsLook("NoCounterpart", "ARC's image uses "+poolBase+" and "+poolSize+" only together, so one alone is left out",
+			report.Advice{Whose: report.Installer, Fix: "add --default-address-pool=base=…,size=… to " + dockerPath + ".args if it is wanted"}, cmp.Or(base.field, size.field))
+	}
+	for _, known := range []struct{ variable, flag string }{{"MTU", "--mtu="}, {"DOCKER_REGISTRY_MIRROR", "--registry-mirror="}, {"DOCKER_INSECURE_REGISTRY", "--insecure-registry="}} {
+		if given := c.daemon[known.variable]; given.value != "" {
+			c.Became(given.field, dockerPath+".args")
+			flags = append(flags, known.flag+given.value)
+		}
+	}
+	return flags
+}
+
+// references are the variables in a path of a mount.
+var references = regexp.MustCompile(`\$\(([^()]+)\)`)
+
+// sharedMounts gives Docker the mounts of the runner that it saw in the runner's container, and the variables that are in the paths of these and of
+// those that have moved to it.
+func (c *conversion) sharedMounts() {
+	mounts, _ := c.docker["volumeMounts"].([]any)
+	has := func(list []any, key string, value any) bool {
+		return slices.ContainsFunc(list, func(entry any) bool { fields, _ := entry.(map[string]any); return fields[key] == value })
+	}
+	for _, mount := range c.shared {
+		if fields, _ := mount.(map[string]any); !has(mounts, "mountPath", fields["mountPath"]) {
+			mounts = append(mounts, mount)
+		}
+	}
+	if len(mounts) == 0 || !c.dockerInRunner {
+		return
+	}
+	c.docker["volumeMounts"] = mounts
+	variables, _ := c.docker["env"].([]any)
+	ofRunner, _ := c.runner["env"].([]any)
+	for _, mount := range mounts {
+		fields, _ := mount.(map[string]any)
+		path, _ := fields["subPathExpr"].(string)
+		for _, reference := range references.FindAllStringSubmatch(path, -1) {
+			at := slices.IndexFunc(ofRunner, func(entry any) bool { fields, _ := entry.(map[string]any); return fields["name"] == reference[1] })
+			if at >= 0 && !has(variables, "name", reference[1]) {
+				variables = append(variables, ofRunner[at])
+			}
+		}
+	}
+	if len(variables) > 0 {
+		c.docker["env"] = variables
+	}
 }
 
 // seLinux: where the pod has SELinux options, ARC gives them to Docker in place of the privilege.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
 	"github.com/harrier-ci/harrier/internal/convert/report"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
@@ -20,6 +21,9 @@ const (
 	runnerImage      = "ghcr.io/actions/actions-runner:latest"
 	windowsDirectory = `C:\actions-runner`
 )
+
+// maxNamed is how many things a message names.
+const maxNamed = 10
 
 var (
 	// runnerPodFields are the fields of a pod that RunnerDeployments and Runners have beside those of its containers and volumes.
@@ -70,6 +74,7 @@ func (c *conversion) podParts(object *legacy.Object) {
 		c.further(container, container.Text("name"), "initContainers")
 	}
 	c.image()
+	c.mountsAtFormerPlaces()
 	c.claims()
 	for _, volume := range c.pod.Objects("volumes") {
 		name := volume.Text("name")
@@ -81,6 +86,19 @@ func (c *conversion) podParts(object *legacy.Object) {
 		c.volumes = append(c.volumes, c.known(volume, volumeFields, "template.spec.volumes["+name+"]", map[string]any{"name": name}))
 	}
 	c.volumeOwner()
+}
+
+// mountsAtFormerPlaces: what is mounted below the directory of ARC's runner isn't where GitHub's has it.
+func (c *conversion) mountsAtFormerPlaces() {
+	if len(c.formerPlaces) == 0 || c.ownImage {
+		return
+	}
+	var fields, paths []string
+	for _, former := range c.formerPlaces {
+		fields, paths = append(fields, former.field), append(paths, former.at)
+	}
+	c.NeedsLook("NoCounterpart", "GitHub's image has no "+finding.Listed(paths, maxNamed)+": the runner is in /home/runner",
+		report.Advice{Whose: report.Installer, Fix: "correct mountPath in the values"}, fields...)
 }
 
 // directory is where the runner worked.

@@ -19,7 +19,7 @@ const runsOne = 1
 func From(object *legacy.Object, autoscalers []*legacy.Object, name string, given Given) (map[string]any, *report.Set, *report.Notes) {
 	c := &conversion{
 		Notes: report.Notes{Object: object.String()}, kind: object.Kind, given: given,
-		values: map[string]any{}, metadata: map[string]any{}, spec: map[string]any{}, runner: map[string]any{}, docker: map[string]any{}, daemon: map[string]string{},
+		values: map[string]any{}, metadata: map[string]any{}, spec: map[string]any{}, runner: map[string]any{}, docker: map[string]any{}, daemon: map[string]option{},
 	}
 	c.fields = legacy.NewFields(object.Fields, &c.Notes)
 	spec := c.fields.Object("spec")
@@ -103,14 +103,14 @@ func (c *conversion) podMetadata(metadata *legacy.Fields) {
 	}
 }
 
-// toolKeys begin the keys that tools, ARC among them, write on what is theirs.
+// toolKeys are keys that tools, ARC among them, write on what is theirs; those that end in / have any name after it.
 var toolKeys = []string{
 	"kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/", "app.kubernetes.io/managed-by", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/",
-	"helm.toolkit.fluxcd.io/", "actions-runner-controller", "actions-runner", "runner-template-hash", "pod-template-hash",
+	"helm.toolkit.fluxcd.io/", "actions-runner-controller/", "actions-runner-controller", "actions-runner/", "actions-runner", "runner-template-hash", "pod-template-hash",
 }
 
 func ofTools(key string) bool {
-	return slices.ContainsFunc(toolKeys, func(begin string) bool { return strings.HasPrefix(key, begin) })
+	return slices.ContainsFunc(toolKeys, func(of string) bool { return key == of || strings.HasSuffix(of, "/") && strings.HasPrefix(key, of) })
 }
 
 // untaken names what ARC has no such field of.

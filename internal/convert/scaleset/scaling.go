@@ -2,7 +2,6 @@ package scaleset
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
 	"github.com/harrier-ci/harrier/internal/convert/report"
@@ -70,11 +69,11 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 		c.values["minRunners"] = *least
 		notes.Became(spec.Path("minReplicas"), "minRunners")
 	}
-	spec.NotNeeded("runners serve one job each; an idle one beyond minRunners is removed after 30 s", "scaleDownDelaySecondsAfterScaleOut")
+	scaleDownDelay(spec, notes)
 	spec.NotNeeded("GitHub's queue tells the listener of each job; remove the webhook server, its ingress and its secret once no legacy runner is left", "scaleUpTriggers")
 	spec.NotNeeded("the webhook server wrote them for jobs that waited; to hold runners ready, raise minRunners", "capacityReservations")
 	metrics(spec, notes)
-	schedules(spec, least, notes)
+	schedules(spec, least, c.given.Now, notes)
 	reference := spec.Object("githubAPICredentialsFrom").Object("secretRef")
 	path := reference.Path("name")
 	if secret := reference.Text("name"); secret != "" && secret != c.values["githubConfigSecret"] {
@@ -90,6 +89,23 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 	c.Findings = append(c.Findings, notes.Findings...)
 	for _, one := range notes.Converted {
 		c.Became(from.String()+": "+one.Field, one.Value)
+	}
+}
+
+// idleSeconds is how long an idle runner beyond minRunners stays, and muchLonger what somebody may have chosen with a purpose: minutes.
+const idleSeconds, muchLonger = 30, 2 * 60
+
+// scaleDownDelay kept runners for the next jobs after more of them had been started.
+func scaleDownDelay(spec *legacy.Fields, notes *report.Notes) {
+	const key = "scaleDownDelaySecondsAfterScaleOut"
+	path, fixed := spec.Path(key), fmt.Sprintf("runners serve one job each; an idle one beyond minRunners is removed after %d s", idleSeconds)
+	switch delay := spec.Count(key); {
+	case delay == nil:
+	case *delay > muchLonger || *delay == 0:
+		notes.NeedsLook("NoCounterpart", fmt.Sprintf("%s, and no value changes that to the %d s that were set", fixed, *delay),
+			report.Advice{Whose: report.Installer, Fix: "if idle runners were kept for the next jobs, raise minRunners"}, path)
+	default:
+		notes.NotNeeded(fixed, path)
 	}
 }
 
@@ -110,59 +126,4 @@ func metrics(spec *legacy.Fields, notes *report.Notes) {
 		metric.NotNeeded("it belongs to a metric that GitHub's queue replaces", "repositoryNames", "scaleUpThreshold", "scaleDownThreshold", "scaleUpFactor", "scaleDownFactor",
 			"scaleUpAdjustment", "scaleDownAdjustment")
 	}
-}
-
-// schedules have no counterpart: the report says which CronJobs do the same.
-func schedules(spec *legacy.Fields, usual *int, notes *report.Notes) {
-	for _, override := range spec.Objects("scheduledOverrides") {
-		rule := override.Object("recurrenceRule")
-		paths := append(override.Present("startTime", "endTime", "minReplicas"), rule.Present("frequency", "untilTime")...)
-		start, err := time.Parse(time.RFC3339, override.Text("startTime"))
-		end, endErr := time.Parse(time.RFC3339, override.Text("endTime"))
-		least := override.Count("minReplicas")
-		frequency, until := rule.Text("frequency"), rule.Text("untilTime")
-		if least == nil {
-			notes.NotNeeded("an override without minReplicas changes nothing", append(paths, override.Place())...)
-			continue
-		}
-		from, known := cron(start, frequency)
-		to, _ := cron(end, frequency)
-		if err != nil || endErr != nil || !known {
-			notes.NeedsHand("InvalidField", "an override has a startTime and an endTime, such as 2026-06-01T07:00:00+02:00, and recurs Daily, Weekly, Monthly, Yearly or not at all",
-				report.Advice{Whose: report.Installer, Fix: cronJobs}, append(paths, override.Place())...)
-			continue
-		}
-		normal := 0
-		if usual != nil {
-			normal = *usual
-		}
-		message := fmt.Sprintf("a scale set has no schedule of its own. A CronJob that sets minRunners to %d at %q, and one that sets it to %d at %q, both with timeZone Etc/UTC, do the same",
-			*least, from, normal, to)
-		if frequency == "" {
-			message += ", this one time: suspend them afterwards"
-		}
-		if until != "" {
-			message += "; delete them after " + until
-		}
-		notes.NeedsHand("NoCounterpart", message, report.Advice{Whose: report.Administrator, Fix: cronJobs}, paths...)
-	}
-}
-
-const cronJobs = `create CronJobs as "More runners at certain hours" in docs/scaling.md shows, and leave minRunners out of the values then`
-
-// cron returns when a CronJob starts, in UTC, that does so at a time and at the same time of each further day, week, month or year.
-func cron(at time.Time, frequency string) (schedule string, known bool) {
-	at = at.UTC()
-	clock := fmt.Sprintf("%d %d ", at.Minute(), at.Hour())
-	switch frequency {
-	case "Daily":
-		return clock + "* * *", true
-	case "Weekly":
-		return clock + fmt.Sprintf("* * %d", at.Weekday()), true
-	case "Monthly":
-		return clock + fmt.Sprintf("%d * *", at.Day()), true
-	case "Yearly", "":
-		return clock + fmt.Sprintf("%d %d *", at.Day(), at.Month()), true
-	}
-	return "", false
 }

@@ -26,8 +26,11 @@ var (
 		modeKubernetes: {"ACTIONS_RUNNER_CONTAINER_HOOKS", "ACTIONS_RUNNER_POD_NAME", "ACTIONS_RUNNER_JOB_NAMESPACE"},
 	}
 	// ofDaemon are options of a daemon in the runner's container.
-	ofDaemon = []string{"DOCKER_DEFAULT_ADDRESS_POOL_BASE", "DOCKER_DEFAULT_ADDRESS_POOL_SIZE", "MTU", "DOCKER_REGISTRY_MIRROR", "DOCKER_INSECURE_REGISTRY"}
+	ofDaemon = []string{poolBase, poolSize, "MTU", "DOCKER_REGISTRY_MIRROR", "DOCKER_INSECURE_REGISTRY"}
 )
+
+// The addresses of Docker's networks, which ARC's image takes from both or not at all.
+const poolBase, poolSize = "DOCKER_DEFAULT_ADDRESS_POOL_BASE", "DOCKER_DEFAULT_ADDRESS_POOL_SIZE"
 
 // variables converts the variables of a container, other than those that were meant for ARC's image. The report names them, and not their values.
 func (c *conversion) variables(part *legacy.Fields, key, target string) (variables []any) {
@@ -84,8 +87,8 @@ func (c *conversion) notNeeded(name, target string) string {
 
 // daemonOption keeps an option for the arguments of the container dind, if it says its value here.
 func (c *conversion) daemonOption(entry *legacy.Fields, name, field string) {
-	if c.daemon[name] = entry.Text("value"); c.daemon[name] != "" {
-		c.Became(field, dockerPath+".args")
+	if value := entry.Text("value"); value != "" {
+		c.daemon[name] = option{field, value}
 		return
 	}
 	entry.Drop()

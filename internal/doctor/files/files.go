@@ -1,4 +1,4 @@
-// Package files reads what a command line names, up to a size.
+// Package files reads what a command line names, up to a size, and the documents in it.
 package files
 
 import (

@@ -1,17 +1,12 @@
 package validation
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/internal/addresses"
@@ -72,18 +67,15 @@ func validate(inputs []files.Input, set settings, beside parent, known controlle
 	}
 	v := &validated{controller: known, parent: beside}
 	for _, file := range inputs {
-		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Content)))
-		for number := 1; ; number++ {
+		number := 0
+		for document, err := range file.Documents() {
+			number++
 			place := fmt.Sprintf("document %d", number)
 			if len(inputs) > 1 {
 				place += " of " + file.Name
 			}
-			document, err := documents.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
 			if err != nil {
-				return nil, fmt.Errorf("read %s: %w", place, err)
+				return nil, fmt.Errorf("%s %w", place, err)
 			}
 			if err := v.document(document, place); err != nil {
 				return nil, err
@@ -96,23 +88,19 @@ func validate(inputs []files.Input, set settings, beside parent, known controlle
 	return v, v.values()
 }
 
-func (v *validated) document(document []byte, place string) error {
-	var fields map[string]any
-	if err := yaml.Unmarshal(document, &fields); err != nil {
-		return fmt.Errorf("%s is not YAML: %w", place, err)
-	}
-	if fields == nil { // comments only
+func (v *validated) document(document files.Document, place string) error {
+	if document.Fields == nil { // comments only
 		return nil
 	}
-	if kind := kindOf(fields); kind != "" {
-		return v.object(document, kind, place)
+	if kind := kindOf(document.Fields); kind != "" {
+		return v.object(document.Content, kind, place)
 	}
-	if err := yaml.UnmarshalStrict(document, &map[string]any{}); err != nil { // a key that comes twice
+	if err := yaml.UnmarshalStrict(document.Content, &map[string]any{}); err != nil { // a key that comes twice
 		v.findings = append(v.findings, finding.Finding{
 			Severity: finding.Warning, Object: place, Reason: "InvalidValues", Message: err.Error(), Fix: "keep one of the two; Helm takes the last",
 		})
 	}
-	v.plain = append(v.plain, plainDocument{place: place, fields: fields})
+	v.plain = append(v.plain, plainDocument{place: place, fields: document.Fields})
 	return nil
 }
 
