@@ -287,15 +287,6 @@ func (e *Earliest) After(d time.Duration) {
 	}
 }
 
-// At returns a result that reconciles the object again at the given moment, or at once if that has passed. Zero means never.
-func At(moment, now time.Time) ctrl.Result {
-	var next Earliest
-	if !moment.IsZero() {
-		next.After(moment.Sub(now))
-	}
-	return ctrl.Result{RequeueAfter: next.after}
-}
-
 // Result returns the result of the pass. A request that was refused because the cache was behind is repeated without an error. A
 // request that was refused because its namespace is being deleted is not repeated: it would be refused again, and the deletion of
 // the namespace's objects brings events of its own.

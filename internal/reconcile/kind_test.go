@@ -216,6 +216,8 @@ func TestThePassAtAMomentComesThenHoweverLongThisOneTakes(t *testing.T) {
 		"the earliest":     {[]time.Time{time.Unix(190, 0), time.Unix(160, 0), {}, time.Unix(170, 0)}, 50 * time.Second},
 		"after the steps'": {[]time.Time{time.Unix(100_000, 0)}, time.Hour},
 		"passed already":   {[]time.Time{time.Unix(105, 0)}, time.Millisecond},
+		"passed long ago":  {[]time.Time{time.Unix(100, 0).Add(-time.Hour)}, time.Millisecond},
+		"this very moment": {[]time.Time{time.Unix(110, 0)}, time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l.kind.Observe = func(_ context.Context, p *Pass[*corev1.ConfigMap, memory]) (*world, error) {

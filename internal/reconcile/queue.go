@@ -1,10 +1,15 @@
 package reconcile
 
 import (
+	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
@@ -44,4 +49,20 @@ func Backoff(first, longest time.Duration, failures int) time.Duration {
 	}
 	const doublings = 20 // a minute, doubled 20 times, is 2⁵⁶ ns, which fits
 	return min(first<<min(failures-1, doublings), longest)
+}
+
+// Requests returns a request for each object that a list finds, for the handler of a watch that leads to them.
+func Requests(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) ([]ctrl.Request, error) {
+	if err := reader.List(ctx, list, options...); err != nil {
+		return nil, err
+	}
+	var requests []ctrl.Request
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		object, err := meta.Accessor(item)
+		if err == nil {
+			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}})
+		}
+		return err
+	})
+	return requests, err
 }

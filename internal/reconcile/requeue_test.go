@@ -43,17 +43,6 @@ func TestResult(t *testing.T) {
 	}
 }
 
-func TestAt(t *testing.T) {
-	now := time.Unix(100, 0)
-	for moment, want := range map[time.Time]time.Duration{
-		{}: 0, now.Add(time.Minute): time.Minute, now: time.Millisecond, now.Add(-time.Hour): time.Millisecond,
-	} {
-		if got := At(moment, now).RequeueAfter; got != want {
-			t.Errorf("At(%s) = %s, want %s", moment, got, want)
-		}
-	}
-}
-
 func TestBackoff(t *testing.T) {
 	for failures, want := range map[int]time.Duration{-1: 0, 0: 0, 1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 5: 10 * time.Second, 1 << 30: 10 * time.Second} {
 		if got := Backoff(time.Second, 10*time.Second, failures); got != want {

@@ -257,15 +257,10 @@ func listenerOfAbandoned(_ context.Context, pod client.Object) []ctrl.Request {
 
 // listenersOfSet maps a scale set to its listeners. There is more than one while an older one is being deleted.
 func (c *Controller) listenersOfSet(ctx context.Context, object client.Object) []ctrl.Request {
-	var listeners v1alpha1.AutoscalingListenerList
-	err := c.options.Client.List(ctx, &listeners, client.InNamespace(c.options.Namespace), ofSet(client.ObjectKeyFromObject(object)))
+	requests, err := reconcile.Requests(ctx, c.options.Client, &v1alpha1.AutoscalingListenerList{}, client.InNamespace(c.options.Namespace),
+		ofSet(client.ObjectKeyFromObject(object)), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Can't list listeners of scale set", "scaleSet", client.ObjectKeyFromObject(object))
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range listeners.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&listeners.Items[i])})
 	}
 	return requests
 }

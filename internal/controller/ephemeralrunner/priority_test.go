@@ -3,12 +3,15 @@ package ephemeralrunner
 import (
 	"testing"
 
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/harrier-ci/harrier/internal/reconcile"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // podOf returns the runner's pod with its runner container in the given state.
@@ -23,30 +26,30 @@ func TestWhatAJobOrAMachineWaitsForHasHighPriority(t *testing.T) {
 	goingAway := ended.DeepCopy()
 	goingAway.DeletionTimestamp = &metav1.Time{Time: noon}
 	for name, test := range map[string]struct {
-		send func(queue)
+		send func(reconcile.Queue)
 		want int
 	}{
-		"a new runner": {func(q queue) {
+		"a new runner": {func(q reconcile.Queue) {
 			NewController(Options{}).runnerEvents().Create(t.Context(), event.CreateEvent{Object: newRunner()}, q)
 		}, priorityHigh},
-		"a runner's status": {func(q queue) { updated(t, q, newRunner(), newRunner()) }, priorityLow},
-		"a pod that runs": {func(q queue) {
+		"a runner's status": {func(q reconcile.Queue) { updated(t, q, newRunner(), newRunner()) }, priorityLow},
+		"a pod that runs": {func(q reconcile.Queue) {
 			podUpdated(t, q, podOf(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}))
 		}, priorityLow},
-		"a pod that has ended": {func(q queue) { podUpdated(t, q, ended) }, priorityHigh},
-		"a runner that is gone": {func(q queue) {
+		"a pod that has ended": {func(q reconcile.Queue) { podUpdated(t, q, ended) }, priorityHigh},
+		"a runner that is gone": {func(q reconcile.Queue) {
 			NewController(Options{}).runnerEvents().Delete(t.Context(), event.DeleteEvent{Object: newRunner()}, q)
 		}, priorityLow},
-		"a new pod": {func(q queue) {
+		"a new pod": {func(q reconcile.Queue) {
 			NewController(Options{}).podEvents().Create(t.Context(), event.CreateEvent{Object: goingAway}, q)
 		}, priorityLow},
-		"a pod that is gone": {func(q queue) {
+		"a pod that is gone": {func(q reconcile.Queue) {
 			NewController(Options{}).podEvents().Delete(t.Context(), event.DeleteEvent{Object: goingAway}, q)
 		}, priorityLow},
-		"one that goes away": {func(q queue) { podUpdated(t, q, goingAway) }, priorityLow},
+		"one that goes away": {func(q reconcile.Queue) { podUpdated(t, q, goingAway) }, priorityLow},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := priorityqueue.New[reconcile.Request]("test")
+			q := priorityqueue.New[ctrl.Request]("test")
 			defer q.ShutDown()
 			test.send(q)
 			request, priority, _ := q.GetWithPriority()
@@ -57,14 +60,14 @@ func TestWhatAJobOrAMachineWaitsForHasHighPriority(t *testing.T) {
 	}
 }
 
-func updated(t *testing.T, q queue, before, after client.Object) {
+func updated(t *testing.T, q reconcile.Queue, before, after client.Object) {
 	t.Helper()
 	before.SetResourceVersion("1")
 	after.SetResourceVersion("2")
 	NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
 }
 
-func podUpdated(t *testing.T, q queue, pod *corev1.Pod) {
+func podUpdated(t *testing.T, q reconcile.Queue, pod *corev1.Pod) {
 	t.Helper()
 	before := pod.DeepCopy()
 	before.ResourceVersion = "1"

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -29,8 +28,6 @@ const (
 	priorityLow  = -1
 )
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	c.options.Verdicts.WhenGiven(c.waker.Wake)
@@ -39,7 +36,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.EphemeralRunner{}, c.runnerEvents()).
 		Watches(&corev1.Pod{}, c.podEvents()).
 		WatchesRawSource(&c.waker).
-		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
+		WatchesRawSource(source.Func(func(ctx context.Context, _ reconcile.Queue) error { return c.begin(ctx) })).
 		WithOptions(reconcile.ControllerOptions(c.options.Workers)).
 		Complete(c)
 }
@@ -49,10 +46,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // been faster than any pass.
 func (c *Controller) runnerEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) {
 			enqueue(q, e.Object, e.Object.GetName(), priorityHigh)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) {
 			priority := priorityLow
 			before, isRunner := e.ObjectOld.(*v1alpha1.EphemeralRunner)
 			after, _ := e.ObjectNew.(*v1alpha1.EphemeralRunner)
@@ -61,7 +58,7 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 			}
 			enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), priority)
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) {
 			runner, isRunner := e.Object.(*v1alpha1.EphemeralRunner)
 			if isRunner && runner.DeletionTimestamp.IsZero() && informer.IsWhole(runner) { // what can't be read is left alone
 				c.remains.NoteVanished(client.ObjectKeyFromObject(runner))
@@ -75,13 +72,13 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 // of a pod that is gone is kept for the next pass.
 func (c *Controller) podEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.enqueueOwner(q, e.Object, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.enqueueOwner(q, e.ObjectNew, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.enqueueOwner(q, e.Object, true) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { c.enqueueOwner(q, e.Object, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { c.enqueueOwner(q, e.ObjectNew, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { c.enqueueOwner(q, e.Object, true) },
 	}
 }
 
-func (c *Controller) enqueueOwner(q queue, object client.Object, removed bool) {
+func (c *Controller) enqueueOwner(q reconcile.Queue, object client.Object, removed bool) {
 	owner := metav1.GetControllerOf(object)
 	pod, isPod := object.(*corev1.Pod)
 	if isPod && remains.MayBeAbandoned(pod) {
@@ -108,7 +105,7 @@ func isRunner(owner *metav1.OwnerReference) bool {
 }
 
 // enqueue adds the runner of that name in the object's namespace. A runner that is queued already keeps the higher priority.
-func enqueue(q queue, object client.Object, runner string, priority int) {
+func enqueue(q reconcile.Queue, object client.Object, runner string, priority int) {
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: runner}}
 	if ordered, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
 		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)

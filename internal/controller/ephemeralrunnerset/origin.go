@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -91,22 +90,6 @@ func (c *Controller) hold(ctx context.Context, w *world) error {
 		append(report.Unready(v1alpha1.ReasonRunnerSpecDiffers, message, false),
 			report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnerSpecDiffers, message))...)
 	return c.writeStatus(ctx, w, before)
-}
-
-// runnerSetsOf maps an AutoscalingRunnerSet to its runner sets, which may have waited for what it gives.
-func (c *Controller) runnerSetsOf(ctx context.Context, origin client.Object) []ctrl.Request {
-	var sets v1alpha1.EphemeralRunnerSetList
-	err := c.options.Client.List(ctx, &sets, client.InNamespace(origin.GetNamespace()),
-		client.MatchingLabels{v1alpha1.LabelScaleSetName: origin.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Can't list runner sets of scale set", "scaleSet", client.ObjectKeyFromObject(origin))
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range sets.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
-	}
-	return requests
 }
 
 // givesOtherwise selects the changes of an AutoscalingRunnerSet that change what it gives its runner set.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -110,4 +111,14 @@ func (c *Controller) JobPodEvents() handler.EventHandler {
 	return c.jobPods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
 		enqueue(q, runner.Namespace, c.roster.SetOf(runner))
 	})
+}
+
+// runnerSetsOf maps an AutoscalingRunnerSet to its runner sets, which may have waited for what it gives.
+func (c *Controller) runnerSetsOf(ctx context.Context, origin client.Object) []ctrl.Request {
+	requests, err := reconcile.Requests(ctx, c.options.Client, &v1alpha1.EphemeralRunnerSetList{}, client.InNamespace(origin.GetNamespace()),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: origin.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Can't list runner sets of scale set", "scaleSet", client.ObjectKeyFromObject(origin))
+	}
+	return requests
 }

@@ -103,14 +103,9 @@ var createAndDelete = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool {
 
 // bindings maps an inhabitant of the namespace to the RoleBindings that it needs.
 func (c *Controller) bindings(ctx context.Context, _ client.Object) []ctrl.Request {
-	found := &rbacv1.RoleBindingList{}
-	if err := c.options.Bindings.List(ctx, found); err != nil {
+	requests, err := reconcile.Requests(ctx, c.options.Bindings, &rbacv1.RoleBindingList{})
+	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Can't list the manager's RoleBindings", "namespace", c.options.Namespace)
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range found.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&found.Items[i])})
 	}
 	return requests
 }
