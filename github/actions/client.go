@@ -38,12 +38,18 @@
 package actions
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/harrier-ci/harrier/github/actions/configurl"
 	"github.com/harrier-ci/harrier/github/actions/credential"
+	"github.com/harrier-ci/harrier/github/actions/exchange"
+	"github.com/harrier-ci/harrier/github/actions/failure"
 	"github.com/harrier-ci/harrier/github/actions/service"
 )
 
@@ -91,3 +97,45 @@ func CertPool(pem string) (*x509.CertPool, error) {
 	}
 	return pool, nil
 }
+
+// RESTRequest is a call to GitHub's REST API.
+type RESTRequest struct {
+	// Endpoint is one of the Endpoint… constants.
+	Endpoint string
+	Method   string
+	// Path has the parts of the address below the API's own; each is escaped.
+	Path  []string
+	Query url.Values
+	// Body is sent as JSON unless it is nil.
+	Body any
+	// Once is set if the call must not be carried out twice. If its answer is lost, it fails and may have been carried out.
+	Once bool
+}
+
+// CallREST calls GitHub's REST API with the client's personal access token, or the installation token that its calls share, and decodes
+// the answer into result unless that is nil. It is for package rest, which knows the calls. It fails with the errors that the package
+// comment lists.
+func (c *Client) CallREST(ctx context.Context, r RESTRequest, result any) error {
+	ctx, cancel := failure.WithTimeout(ctx, c.service.Deadlines.Call)
+	defer cancel()
+	address := c.service.Config.RESTURL(r.Path...)
+	address.RawQuery = r.Query.Encode()
+	answer, err := c.service.CallREST(ctx, exchange.Request{
+		Endpoint: r.Endpoint, Method: r.Method, URL: address, Body: r.Body, Once: r.Once,
+		Header: http.Header{"Accept": {"application/vnd.github+json"}, "Content-Type": {"application/json"}},
+	})
+	if err != nil {
+		return err
+	}
+	defer answer.Free()
+	if result == nil {
+		return answer.Acknowledge()
+	}
+	return answer.Decode(result)
+}
+
+// ConfigURL returns where the client registers runners.
+func (c *Client) ConfigURL() *ConfigURL { return c.service.Config }
+
+// Now returns the time on the client's clock.
+func (c *Client) Now() time.Time { return c.service.Clock.Now() }

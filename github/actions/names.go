@@ -116,6 +116,13 @@ const (
 	EndpointRegistrationToken = failure.EndpointRegistrationToken
 	EndpointRegister          = failure.EndpointRegister
 	EndpointListRunners       = failure.EndpointListRunners
+	EndpointGetRun            = failure.EndpointGetRun
+	EndpointListRunJobs       = failure.EndpointListRunJobs
+	EndpointRerunJob          = failure.EndpointRerunJob
+	EndpointRerunFailedJobs   = failure.EndpointRerunFailedJobs
+	EndpointListCheckRuns     = failure.EndpointListCheckRuns
+	EndpointCreateCheckRun    = failure.EndpointCreateCheckRun
+	EndpointUpdateCheckRun    = failure.EndpointUpdateCheckRun
 	EndpointFindScaleSet      = failure.EndpointFindScaleSet
 	EndpointGetScaleSet       = failure.EndpointGetScaleSet
 	EndpointCreateScaleSet    = failure.EndpointCreateScaleSet

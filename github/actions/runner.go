@@ -177,12 +177,8 @@ type listedRunner struct {
 // listOfflineRunners reads the pages one after the other. Runners that come or go meanwhile may be missing, or be there twice.
 func (c *Client) listOfflineRunners(ctx context.Context, _ *OfflineRunners) (*OfflineRunners, error) {
 	found := &OfflineRunners{ListedAt: c.service.Clock.Now()}
-	token, kind, err := c.service.RESTCredential(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list the runners of %s: %w", c.service.Config, err)
-	}
 	for page := 1; ; page++ {
-		runners, err := c.runnerPage(ctx, page, token, kind)
+		runners, err := c.runnerPage(ctx, page)
 		if err != nil {
 			return nil, fmt.Errorf("list the runners of %s: %w", c.service.Config, err)
 		}
@@ -202,14 +198,14 @@ func (c *Client) listOfflineRunners(ctx context.Context, _ *OfflineRunners) (*Of
 	}
 }
 
-func (c *Client) runnerPage(ctx context.Context, page int, token, kind string) ([]listedRunner, error) {
+func (c *Client) runnerPage(ctx context.Context, page int) ([]listedRunner, error) {
 	ctx, cancel := failure.WithTimeout(ctx, c.service.Deadlines.Call)
 	defer cancel()
 	address := c.service.Config.RunnersURL()
 	address.RawQuery = url.Values{"per_page": {strconv.Itoa(runnersPerPage)}, "page": {strconv.Itoa(page)}}.Encode()
-	answer, err := c.service.Do(ctx, exchange.Request{
-		Endpoint: failure.EndpointListRunners, Method: http.MethodGet, URL: address, Credential: kind,
-		Header: http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/vnd.github+json"}},
+	answer, err := c.service.CallREST(ctx, exchange.Request{
+		Endpoint: failure.EndpointListRunners, Method: http.MethodGet, URL: address,
+		Header: http.Header{"Content-Type": {"application/vnd.github+json"}},
 	})
 	if err != nil {
 		return nil, err

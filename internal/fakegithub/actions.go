@@ -196,3 +196,14 @@ func (s *Server) MoveService() {
 func (s *Server) DeprecateRunnerVersion(version string, deprecated bool) {
 	s.do(func(time.Time) { s.state.DeprecateVersion(version, deprecated) })
 }
+
+// SetPermissions changes what the Apps' installations may do, for the tokens that are made from now on; nil is everything.
+func (s *Server) SetPermissions(permissions map[string]string) {
+	s.do(func(time.Time) { s.tokens.permissions = permissions })
+}
+
+// CheckRuns returns all check runs, in the order of their making.
+func (s *Server) CheckRuns() (checks []CheckRun) {
+	s.do(func(time.Time) { checks = s.state.CheckRuns() })
+	return checks
+}

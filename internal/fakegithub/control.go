@@ -18,7 +18,7 @@ import (
 type Action struct {
 	// Action is one of expire-admin-tokens, expire-queue-tokens, evict-sessions,
 	// delete-scale-set, remove-runner, forget-runner, count-phantoms, revoke-pat, restore-pat, move-service,
-	// deprecate-runners, undeprecate-runners, add-runner-group, end-jobs.
+	// deprecate-runners, undeprecate-runners, add-runner-group, end-jobs, set-permissions.
 	Action     string `json:"action"`
 	ScaleSetID int    `json:"scaleSetId,omitempty"` // evict-sessions (0 for all), delete-scale-set, count-phantoms
 	RunnerID   int    `json:"runnerId,omitempty"`   // remove-runner, forget-runner
@@ -26,6 +26,8 @@ type Action struct {
 	Token      string `json:"token,omitempty"`      // revoke-pat, restore-pat
 	Version    string `json:"version,omitempty"`    // deprecate-runners; empty for all
 	Name       string `json:"name,omitempty"`       // add-runner-group
+	// Permissions are those of set-permissions; none is everything.
+	Permissions map[string]string `json:"permissions,omitempty"`
 }
 
 // controls are the endpoints of the control API.
@@ -36,6 +38,7 @@ func controls() []endpoint {
 		{named("queue-jobs"), "POST /_control/jobs", controlQueueJobs},
 		{named("list-jobs"), "GET /_control/jobs", controlListJobs},
 		{named("cancel-job"), "DELETE /_control/jobs/{id}", controlCancelJob},
+		{named("check-runs"), "GET /_control/check-runs", func(s *Server, _ *request) reply { return listReply(s.CheckRuns()) }},
 		{named("state"), "GET /_control/state", func(s *Server, _ *request) reply { return jsonReply(http.StatusOK, s.Snapshot()) }},
 		{named("counters"), "GET /_control/counters", func(s *Server, _ *request) reply { return listReply(s.Counters()) }},
 		{named("requests"), "GET /_control/requests", func(s *Server, _ *request) reply { return listReply(s.Requests()) }},
@@ -166,6 +169,7 @@ var actions = map[string]func(*Server, Action) error{
 	"undeprecate-runners": func(s *Server, a Action) error { return s.setDeprecated(a.Version, false) },
 	"add-runner-group":    func(s *Server, a Action) error { return s.addGroup(a.Name) },
 	"end-jobs":            func(s *Server, _ Action) error { s.EndJobs(); return nil },
+	"set-permissions":     func(s *Server, a Action) error { s.SetPermissions(a.Permissions); return nil },
 }
 
 func (s *Server) countPhantoms(scaleSetID, jobs int) error {

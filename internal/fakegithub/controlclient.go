@@ -44,6 +44,13 @@ func (c *ControlClient) CancelJob(ctx context.Context, requestID int64) error {
 	return c.call(ctx, http.MethodDelete, "jobs/"+strconv.FormatInt(requestID, 10), nil, nil)
 }
 
+// CheckRuns returns all check runs, in the order of their making.
+func (c *ControlClient) CheckRuns(ctx context.Context) ([]CheckRun, error) {
+	var answer list[CheckRun]
+	err := c.call(ctx, http.MethodGet, "check-runs", nil, &answer)
+	return answer.Value, err
+}
+
 // Snapshot describes everything as it is now.
 func (c *ControlClient) Snapshot(ctx context.Context) (Snapshot, error) {
 	var answer Snapshot

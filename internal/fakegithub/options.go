@@ -26,6 +26,8 @@ type (
 	AnomalyKind = state.AnomalyKind
 	// Registration is one registration of a runner, which may have been removed.
 	Registration = state.RegistrationView
+	// CheckRun is a check run on a commit.
+	CheckRun = state.CheckRun
 	// Snapshot is everything worth knowing at one moment.
 	Snapshot = state.Snapshot
 	// Statistics is the service's view of one scale set.
@@ -60,6 +62,8 @@ type Options struct {
 	RegistrationLimit int
 	// Apps are the apps accepted.
 	Apps []App
+	// Permissions are what the Apps' installations may do in the REST API beside registering runners, such as actions: write; nil is all.
+	Permissions map[string]string
 	// RunnerGroups are created beside the default group.
 	RunnerGroups []string
 	// AdminTokenLifetime is the life of an admin token; default 1 h.

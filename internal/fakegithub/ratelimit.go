@@ -3,6 +3,7 @@ package fakegithub
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -55,6 +56,30 @@ func (t *tokens) limited(now time.Time, who spender, limit int, carryOut func() 
 	if allowed {
 		rep = carryOut()
 	}
+	maps.Copy(header, rep.header)
 	rep.header = header
 	return rep
+}
+
+// Secondary limits of requests that create content, as GitHub documents them.
+const (
+	contentsPerMinute = 80
+	contentsPerHour   = 500
+)
+
+// mayCreate notes that an App, or a person's token, creates content, and tells whether the secondary limits allow it.
+func (t *tokens) mayCreate(now time.Time, who string) bool {
+	made := slices.DeleteFunc(t.created[who], func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+	lately := 0
+	for _, at := range made {
+		if now.Sub(at) < time.Minute {
+			lately++
+		}
+	}
+	allowed := len(made) < contentsPerHour && lately < contentsPerMinute
+	if allowed {
+		made = append(made, now)
+	}
+	t.created[who] = made
+	return allowed
 }

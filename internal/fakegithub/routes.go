@@ -40,6 +40,9 @@ func endpoints() []endpoint {
 		sessions = set + "/sessions"
 		groups   = "/services/{service}/_apis/runtime/runnergroups"
 		agents   = "/services/{service}/_apis/distributedtask/pools/0/agents"
+
+		repository = "/rest/repos/{owner}/{repo}"
+		run        = repository + "/actions/runs/{run}"
 	)
 	return []endpoint{
 		{"access-token", "POST /rest/app/installations/{installation}/access_tokens", (*Server).createAccessToken},
@@ -47,6 +50,13 @@ func endpoints() []endpoint {
 		{"registration-token", "POST /rest/{kind}/{owner}/{repo}/actions/runners/registration-token", (*Server).createRegistrationToken},
 		{"list-runners", "GET /rest/{kind}/{owner}/actions/runners", (*Server).listRunners},
 		{"list-runners", "GET /rest/{kind}/{owner}/{repo}/actions/runners", (*Server).listRunners},
+		{"get-run", "GET " + run, restCall("actions=read", getRun)},
+		{"list-run-jobs", "GET " + run + "/jobs", restCall("actions=read", listRunJobs)},
+		{"rerun-job", "POST " + repository + "/actions/jobs/{job}/rerun", restCall("actions=write", rerunJob)},
+		{"rerun-failed-jobs", "POST " + run + "/rerun-failed-jobs", restCall("actions=write", rerunFailedJobs)},
+		{"list-check-runs", "GET " + repository + "/commits/{sha}/check-runs", restCall("checks=read", listCheckRuns)},
+		{"create-check-run", "POST " + repository + "/check-runs", restCall("checks=write", createCheckRun)},
+		{"update-check-run", "PATCH " + repository + "/check-runs/{check}", restCall("checks=write", updateCheckRun)},
 		{"runner-registration", "POST /rest/actions/runner-registration", (*Server).registerClient},
 		{"find-scale-sets", "GET " + sets, admin(findScaleSets)},
 		{"get-scale-set", "GET " + set, admin(getScaleSet)},

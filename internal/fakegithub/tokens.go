@@ -2,6 +2,7 @@ package fakegithub
 
 import (
 	"crypto/rand"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,13 +25,22 @@ type tokens struct {
 	pats          []string // nil: any
 	revoked       map[string]bool
 	apps          []App
-	installation  map[string]time.Time
+	installation  map[string]installationToken
+	permissions   map[string]string // of the installations: nil for all
 	registration  map[string]registrationToken
 	key           []byte // signs admin tokens
 	epoch         int    // admin tokens of older epochs are worthless
 	generation    int    // of the service URL
 	adminLifetime time.Duration
 	spent         map[spender]allowance
+	created       map[string][]time.Time // content, within the last hour
+}
+
+// installationToken has the permissions that the App had when it was made.
+type installationToken struct {
+	until       time.Time
+	app         string
+	permissions map[string]string
 }
 
 type registrationToken struct {
@@ -44,9 +54,11 @@ func newTokens(opts *Options) tokens {
 	return tokens{
 		pats: opts.PATs, apps: opts.Apps, key: key, adminLifetime: opts.AdminTokenLifetime,
 		revoked:      map[string]bool{},
-		installation: map[string]time.Time{},
+		installation: map[string]installationToken{},
+		permissions:  opts.Permissions,
 		registration: map[string]registrationToken{},
 		spent:        map[spender]allowance{},
+		created:      map[string][]time.Time{},
 	}
 }
 
@@ -64,8 +76,8 @@ func (t *tokens) acceptsREST(now time.Time, credential string) bool {
 	if credential == "" || t.revoked[credential] {
 		return false
 	}
-	if until, ok := t.installation[credential]; ok {
-		return now.Before(until)
+	if token, ok := t.installation[credential]; ok {
+		return now.Before(token.until)
 	}
 	return t.pats == nil || slices.Contains(t.pats, credential)
 }
@@ -101,14 +113,10 @@ func (t *tokens) app(now time.Time, credential string) *App {
 	return signer
 }
 
-func (t *tokens) newInstallationToken(now time.Time) (string, time.Time) {
-	for token, until := range t.installation {
-		if !now.Before(until) {
-			delete(t.installation, token)
-		}
-	}
+func (t *tokens) newInstallationToken(now time.Time, app *App) (string, time.Time) {
+	maps.DeleteFunc(t.installation, func(_ string, token installationToken) bool { return !now.Before(token.until) })
 	token, until := "ghs_"+uuid.NewString(), now.Add(installationTokenLifetime)
-	t.installation[token] = until
+	t.installation[token] = installationToken{until: until, app: app.ID + app.ClientID, permissions: t.permissions}
 	return token, until
 }
 

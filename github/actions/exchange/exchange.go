@@ -65,6 +65,8 @@ type Request struct {
 	// Poll is set if the server may hold the request until it has something to say. It then has the longer deadline of polls, may be
 	// answered with a message, and is not repeated.
 	Poll bool
+	// Once is set if the request must not be carried out twice: it is only repeated after an answer which says that it was not carried out.
+	Once bool
 	// RepeatWhenForbidden makes 401 and 403 worth repeating.
 	RepeatWhenForbidden bool
 }

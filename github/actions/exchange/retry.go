@@ -75,6 +75,9 @@ func (a *attempts) shouldRepeat(ctx context.Context, answer *http.Response, err 
 	if a.request.Poll || a.attempt > maxRetries || err != nil && !worthRepeatingError(ctx, err) {
 		return false, nil
 	}
+	if a.request.Once && (err != nil || answer.StatusCode >= http.StatusInternalServerError) {
+		return false, nil // it may have been carried out
+	}
 	pause := a.pauseAfter(answer)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= pause {
 		return false, nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/golang-jwt/jwt/v4"
@@ -71,76 +70,38 @@ func (s *Service) currentConnection(ctx context.Context) (*connection, error) {
 	return current, nil
 }
 
-// connectUnlessLimited returns the function that walks the chain of credentials, except while GitHub is rate limiting us:
-// otherwise every runner's call would try again, and GitHub extends the limit of clients that do. The function's state
-// needs no lock because it never runs twice at a time.
-func (s *Service) connectUnlessLimited() func(context.Context, *connection) (*connection, error) {
-	var failed error
-	return func(ctx context.Context, _ *connection) (*connection, error) {
-		if now := s.Clock.Now(); failure.RetryAt(failed, now).After(now) {
-			return nil, failed
-		}
-		var fresh *connection
-		if fresh, failed = s.connect(ctx); failed != nil {
-			s.reconnectFrom.Store(s.Clock.Now().Add(connectionTrust).UnixNano())
-		}
-		return fresh, failed
+// connectAnew walks the chain of credentials, and notes when that has failed.
+func (s *Service) connectAnew(ctx context.Context, _ *connection) (*connection, error) {
+	fresh, err := s.connect(ctx)
+	if err != nil {
+		s.reconnectFrom.Store(s.Clock.Now().Add(connectionTrust).UnixNano())
 	}
+	return fresh, err
 }
 
 // connect walks the chain of credentials once. The registration token lasts an hour but is not kept: it is needed only to
 // renew the admin token, which lasts as long.
 func (s *Service) connect(ctx context.Context) (*connection, error) {
-	token, kind, err := s.RESTCredential(ctx)
-	if err != nil {
-		return nil, err
-	}
-	registration, err := s.createToken(ctx, exchange.Request{
-		Endpoint:   failure.EndpointRegistrationToken,
-		URL:        s.Config.RunnersURL().JoinPath("registration-token"),
-		Header:     restHeader("Bearer "+token, "application/vnd.github.v3+json"),
-		Credential: kind,
+	answer, err := s.CallREST(ctx, exchange.Request{
+		Endpoint: failure.EndpointRegistrationToken,
+		Method:   http.MethodPost,
+		URL:      s.Config.RunnersURL().JoinPath("registration-token"),
+		Header:   http.Header{"Content-Type": {"application/vnd.github.v3+json"}},
 	})
 	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", s.Config, err)
+	}
+	defer answer.Free()
+	registration, err := decodeToken(answer, failure.EndpointRegistrationToken)
+	if err != nil {
 		return nil, err
 	}
-	fresh, err := s.register(ctx, registration)
+	fresh, err := s.register(ctx, registration.Token)
 	if err != nil {
 		return nil, err
 	}
 	s.Logger.Info("Connected to the Actions service", "configURL", s.Config.String(), "service", fresh.serviceURL.Host, "expires", fresh.expires)
 	return fresh, nil
-}
-
-// RESTCredential returns the bearer token for GitHub's REST API, and which kind of credential it is.
-func (s *Service) RESTCredential(ctx context.Context) (token, kind string, err error) {
-	if !s.source.IsApp() {
-		return s.source.Token, credential.PersonalAccessToken, nil
-	}
-	appToken, err := s.source.AppToken(s.Clock.Now())
-	if err != nil {
-		return "", "", err
-	}
-	token, err = s.createToken(ctx, exchange.Request{
-		Endpoint:   failure.EndpointInstallationToken,
-		URL:        s.Config.RESTURL("app", "installations", strconv.FormatInt(s.source.InstallationID, 10), "access_tokens"),
-		Header:     restHeader("Bearer "+appToken, "application/vnd.github+json"),
-		Credential: credential.App,
-	})
-	return token, credential.InstallationToken, err
-}
-
-func (s *Service) createToken(ctx context.Context, r exchange.Request) (string, error) {
-	var answer struct {
-		Token string `json:"token"`
-	}
-	if _, err := s.post(ctx, r, &answer); err != nil {
-		return "", err
-	}
-	if answer.Token == "" {
-		return "", failure.Unexpected(r.Endpoint, errors.New("the answer has no token"))
-	}
-	return answer.Token, nil
 }
 
 // register exchanges a registration token for the address of the Actions service and an admin token. GitHub's replicas do not
@@ -151,8 +112,9 @@ func (s *Service) register(ctx context.Context, registrationToken string) (*conn
 		Token string `json:"token"`
 	}
 	address := s.Config.RESTURL("actions", "runner-registration")
-	given, err := s.post(ctx, exchange.Request{
+	given, err := s.Do(ctx, exchange.Request{
 		Endpoint: failure.EndpointRegister,
+		Method:   http.MethodPost,
 		URL:      address,
 		Header:   restHeader("RemoteAuth "+registrationToken, "application/json"),
 		Body: struct {
@@ -161,8 +123,12 @@ func (s *Service) register(ctx context.Context, registrationToken string) (*conn
 		}{s.Config.String(), "register"},
 		Credential:          credential.RegistrationToken,
 		RepeatWhenForbidden: true,
-	}, &answer)
+	})
 	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", s.Config, err)
+	}
+	defer given.Free()
+	if err := given.Decode(&answer); err != nil {
 		return nil, err
 	}
 	service, err := url.Parse(answer.URL)
@@ -177,17 +143,6 @@ func (s *Service) register(ctx context.Context, registrationToken string) (*conn
 	}
 	now := s.Clock.Now()
 	return &connection{serviceURL: service, token: answer.Token, since: now, expires: expiry(answer.Token, given.Header, now)}, nil
-}
-
-// post sends a POST to GitHub's REST API and decodes the answer, of which only status and header may be used afterwards.
-func (s *Service) post(ctx context.Context, r exchange.Request, result any) (*exchange.Response, error) {
-	r.Method = http.MethodPost
-	answer, err := s.Do(ctx, r)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", s.Config, err)
-	}
-	defer answer.Free()
-	return answer, answer.Decode(result)
 }
 
 func restHeader(authorization, contentType string) http.Header {

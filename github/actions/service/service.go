@@ -27,6 +27,8 @@ type Service struct {
 
 	source     *credential.Source
 	connection *Shared[connection]
+	// installation is what an App uses in place of a personal access token; nobody asks for it if there is no App.
+	installation *Shared[installationToken]
 	// renewFrom is the earliest time, in Unix nanoseconds, to renew a connection that is still good. It is set when a renewal has
 	// failed; zero sets no limit.
 	renewFrom atomic.Int64
@@ -38,7 +40,8 @@ type Service struct {
 // New returns the service for a config URL. It does not talk to GitHub yet.
 func New(config *configurl.URL, source *credential.Source, options exchange.Options) *Service {
 	s := &Service{Caller: exchange.New(config, options), source: source}
-	s.connection = &Shared[connection]{Fetch: s.connectUnlessLimited(), Limit: s.Deadlines.Call}
+	s.connection = &Shared[connection]{Fetch: unlessLimited(s.Clock, s.connectAnew), Limit: s.Deadlines.Call}
+	s.installation = &Shared[installationToken]{Fetch: unlessLimited(s.Clock, s.createInstallationToken), Limit: s.Deadlines.Call}
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/github/actions/exchange"
 	"github.com/harrier-ci/harrier/github/actions/failure"
@@ -83,4 +84,17 @@ func WithRenewal[T any](ctx context.Context, values *Shared[T], value *T, creden
 	}
 	answer, err = call(value)
 	return answer, failure.NoteRenewal(err, credential)
+}
+
+// unlessLimited returns the function that fetches a value, except while GitHub is rate limiting us: otherwise every runner's call would try
+// again, and GitHub extends the limit of clients that do. The function's state needs no lock because it never runs twice at a time.
+func unlessLimited[T any](clk clock.PassiveClock, fetch func(context.Context, *T) (*T, error)) func(context.Context, *T) (*T, error) {
+	var failed error
+	return func(ctx context.Context, stale *T) (fresh *T, err error) {
+		if now := clk.Now(); failure.RetryAt(failed, now).After(now) {
+			return nil, failed
+		}
+		fresh, failed = fetch(ctx, stale)
+		return fresh, failed
+	}
 }

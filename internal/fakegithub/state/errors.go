@@ -21,6 +21,10 @@ const (
 	JITConfigUsed
 	RunnerRemoved
 	VersionDeprecated
+	RunNotFound
+	RunGoesOn
+	RunExpired
+	NotRerunnable
 )
 
 // Error is a refusal: its kind and a message for the caller.

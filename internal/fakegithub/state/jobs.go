@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,10 +49,12 @@ type Job struct {
 	RequestID int64
 	JobID     string
 	RunID     int64
-	Spec      JobSpec
-	State     JobState
-	Result    string
-	Attempts  int
+	// RunAttempt is the attempt of the run for which the job was queued; the first is 1.
+	RunAttempt int
+	Spec       JobSpec
+	State      JobState
+	Result     string
+	Attempts   int
 
 	QueuedAt, AvailableAt, AcquiredAt, AssignedAt, StartedAt, CompletedAt time.Time
 
@@ -62,17 +65,24 @@ type Job struct {
 	barred    map[int]bool // scale sets that never get the job
 }
 
-// QueueJobs queues jobs at once and returns them.
+// QueueJobs queues the jobs of a new workflow run at once and returns them.
 func (s *State) QueueJobs(now time.Time, specs ...JobSpec) []*Job {
-	queued := make([]*Job, 0, len(specs))
 	s.lastRun++
+	run := &Run{ID: s.lastRun, CreatedAt: now}
+	s.runs[run.ID] = run
+	return s.queueAttempt(now, run, nil, specs...)
+}
+
+// queueAttempt begins an attempt of a run, with jobs that it carries over and jobs that are queued for it, which it returns.
+func (s *State) queueAttempt(now time.Time, run *Run, carried []*Job, specs ...JobSpec) []*Job {
+	queued := make([]*Job, 0, len(specs))
 	for _, spec := range specs {
 		setDefault(&spec.Result, ResultSucceeded)
 		setDefault(&spec.Name, "build")
 		setDefault(&spec.Event, "push")
 		s.lastRequest++
 		job := &Job{
-			RequestID: s.lastRequest, JobID: uuid.NewString(), RunID: s.lastRun, Spec: spec,
+			RequestID: s.lastRequest, JobID: uuid.NewString(), RunID: run.ID, RunAttempt: len(run.attempts) + 1, Spec: spec,
 			State: Queued, QueuedAt: now, offered: map[int]bool{}, barred: map[int]bool{},
 		}
 		s.bar(job)
@@ -81,6 +91,7 @@ func (s *State) QueueJobs(now time.Time, specs ...JobSpec) []*Job {
 		s.waiting = append(s.waiting, job)
 		queued = append(queued, job)
 	}
+	s.begin(run, slices.Concat(carried, queued))
 	for _, set := range s.sets {
 		s.offerJobs(now, set, queued)
 	}

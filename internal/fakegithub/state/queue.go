@@ -138,14 +138,12 @@ func (s *State) DeleteMessage(now time.Time, sessionID, token string, id int64) 
 func (set *ScaleSet) post(kind string, job *Job) {
 	m := JobMessage{
 		Type: kind, RunnerRequestID: job.RequestID, JobID: job.JobID, WorkflowRunID: job.RunID,
-		Owner: job.Spec.Owner, Repository: job.Spec.Repository, WorkflowRef: job.Spec.WorkflowRef,
+		WorkflowRef: job.Spec.WorkflowRef,
 		DisplayName: job.Spec.Name, EventName: job.Spec.Event, RequestLabels: job.Spec.Labels,
 		QueueTime: WireTime(job.QueuedAt), AssignTime: WireTime(job.AssignedAt), RunnerTime: WireTime(job.StartedAt),
 		FinishTime: WireTime(job.CompletedAt),
 	}
-	setDefault(&m.Owner, set.Scope.Owner)
-	setDefault(&m.Repository, set.Scope.Repo)
-	setDefault(&m.Repository, "demo")
+	m.Owner, m.Repository = job.repository(set)
 	setDefault(&m.WorkflowRef, m.Owner+"/"+m.Repository+"/.github/workflows/ci.yaml@refs/heads/main")
 	switch kind {
 	case JobStarted, JobCompleted:

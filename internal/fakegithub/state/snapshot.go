@@ -64,17 +64,19 @@ type SessionView struct {
 
 // JobView is one job with its history; times are left out until they happen.
 type JobView struct {
-	RequestID int64    `json:"requestId"`
-	JobID     string   `json:"jobId"`
-	RunID     int64    `json:"workflowRunId"`
-	Name      string   `json:"name"`
-	Labels    []string `json:"labels"`
-	State     JobState `json:"state"`
-	Result    string   `json:"result,omitempty"`
-	Attempts  int      `json:"attempts"`
-	ScaleSet  string   `json:"scaleSet,omitempty"`
-	RunnerID  int      `json:"runnerId,omitempty"`
-	Runner    string   `json:"runner,omitempty"`
+	RequestID int64  `json:"requestId"`
+	JobID     string `json:"jobId"`
+	RunID     int64  `json:"workflowRunId"`
+	// RunAttempt is the attempt of the run for which the job was queued.
+	RunAttempt int      `json:"runAttempt"`
+	Name       string   `json:"name"`
+	Labels     []string `json:"labels"`
+	State      JobState `json:"state"`
+	Result     string   `json:"result,omitempty"`
+	Attempts   int      `json:"attempts"`
+	ScaleSet   string   `json:"scaleSet,omitempty"`
+	RunnerID   int      `json:"runnerId,omitempty"`
+	Runner     string   `json:"runner,omitempty"`
 	// BarredFrom lists the ids of scale sets that never get the job; see Config.ZeroIsFinal.
 	BarredFrom []int `json:"barredFrom,omitempty"`
 
@@ -91,7 +93,7 @@ type JobView struct {
 // View returns the job's history.
 func (j *Job) View() JobView {
 	v := JobView{
-		RequestID: j.RequestID, JobID: j.JobID, RunID: j.RunID, Name: j.Spec.Name,
+		RequestID: j.RequestID, JobID: j.JobID, RunID: j.RunID, RunAttempt: j.RunAttempt, Name: j.Spec.Name,
 		Labels: slices.Clone(j.Spec.Labels), State: j.State, Result: j.Result, Attempts: j.Attempts,
 		QueuedAt: j.QueuedAt, AvailableAt: j.AvailableAt, AcquiredAt: j.AcquiredAt, AssignedAt: j.AssignedAt,
 		StartedAt: j.StartedAt, CompletedAt: j.CompletedAt,
@@ -179,4 +181,65 @@ func (session *Session) view() SessionView {
 		ID: session.ID, Owner: session.OwnerName, ScaleSetID: session.Set.ID, Capacity: session.capacity,
 		Polling: len(session.polls) > 0, LastSeen: session.lastSeen,
 	}
+}
+
+// Statistics is the service's view of one scale set. It is derived from the job
+// and runner tables at the moment it is asked for, never kept.
+type Statistics struct {
+	Available  int `json:"totalAvailableJobs"`
+	Acquired   int `json:"totalAcquiredJobs"`
+	Assigned   int `json:"totalAssignedJobs"`
+	Running    int `json:"totalRunningJobs"`
+	Registered int `json:"totalRegisteredRunners"`
+	Busy       int `json:"totalBusyRunners"`
+	Idle       int `json:"totalIdleRunners"`
+}
+
+// Statistics counts for one set: jobs that match and are nobody's, jobs bound
+// and not assigned, jobs assigned including running, and its runners.
+func (s *State) Statistics(set *ScaleSet) Statistics {
+	st := Statistics{Registered: len(set.runners), Assigned: set.phantoms}
+	for _, job := range s.waiting {
+		if set.fits(job) {
+			st.Available++
+		}
+	}
+	for _, job := range set.jobs {
+		switch job.State {
+		case Acquired:
+			st.Acquired++
+		case Running:
+			st.Running++
+			st.Assigned++
+		default:
+			st.Assigned++
+		}
+	}
+	for _, r := range set.runners {
+		if r.Busy() {
+			st.Busy++
+		} else if r.Online {
+			st.Idle++
+		}
+	}
+	return st
+}
+
+// MessageStatistics are what a message for the set carries, nil if it carries none.
+func (s *State) MessageStatistics(set *ScaleSet) *Statistics {
+	if s.cfg.ZeroIsFinal && set.advertisesZero() {
+		return nil
+	}
+	st := s.Statistics(set)
+	return &st
+}
+
+// CountPhantoms makes the statistics of a set count as many assigned jobs more than there are.
+func (s *State) CountPhantoms(setID, jobs int) error {
+	set, err := s.ScaleSet(nil, setID)
+	if err != nil {
+		return err
+	}
+	set.phantoms = jobs
+	return nil
 }

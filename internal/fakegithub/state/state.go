@@ -1,3 +1,11 @@
+// Package state is what a GitHub knows about self-hosted runners: scale sets,
+// sessions, messages, jobs and runner records, and the rules by which they
+// change. It is a pure state machine: no HTTP, no goroutine, no lock and no
+// clock. Every method takes the time at which it happens; whatever becomes due
+// in between is caught up by Advance, in the order in which it fell due.
+//
+// Package fakegithub owns the lock and the clock and puts the wire protocol on
+// top. State is not safe for concurrent use.
 package state
 
 import (
@@ -15,6 +23,8 @@ type State struct {
 	sessions   map[string]*Session
 	runners    map[int]*Runner
 	jobs       map[int64]*Job
+	runs       map[int64]*Run
+	checks     []*CheckRun
 	jobOrder   []*Job
 	waiting    []*Job // queued and bound to no set, oldest first
 	anomalies  []Anomaly
@@ -23,6 +33,7 @@ type State struct {
 
 	lastScope, lastSet, lastRunner int
 	lastRequest, lastRun           int64
+	lastRunJob                     int64
 	nextMessage, lastTimer         int64
 }
 
@@ -37,9 +48,11 @@ func New(cfg Config, groups ...string) *State {
 		sessions:    map[string]*Session{},
 		runners:     map[int]*Runner{},
 		jobs:        map[int64]*Job{},
+		runs:        map[int64]*Run{},
 		deprecated:  map[string]bool{},
 		groups:      []RunnerGroup{{ID: 1, Name: "Default", IsDefault: true}},
-		lastRequest: 1000, // so that request ids are not mistaken for runner ids
+		lastRequest: 1000,   // so that request ids are not mistaken for runner ids
+		lastRunJob:  50_000, // nor those of a run's jobs for either
 		nextMessage: cfg.FirstMessageID,
 	}
 	for _, name := range groups {
