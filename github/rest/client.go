@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 	"time"
@@ -70,13 +69,6 @@ func (c *Client) call(ctx context.Context, of Repository, r actions.RESTRequest,
 		return fmt.Errorf("%s: %w", of, err)
 	}
 	return nil
-}
-
-// isForbidden reports whether GitHub has refused what was asked with 403, and not because of a rate limit.
-func isForbidden(err error) bool {
-	answer, ok := errors.AsType[*actions.Error](err)
-	_, limited := errors.AsType[*actions.RateLimitedError](err)
-	return ok && !limited && answer.StatusCode == http.StatusForbidden
 }
 
 // shorten cuts a foreign text to what an error may quote.

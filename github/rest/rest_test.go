@@ -292,10 +292,17 @@ func TestCheckRuns(t *testing.T) {
 		t.Fatalf("check runs %+v, want one", made)
 	}
 	got := made[0]
-	if got.Status != "completed" || got.Conclusion != "neutral" || got.Output.Title != "over" || got.Updates != 1 || len(got.Output.Summary) != 65535 || got.HeadSHA != "abc" {
+	if got.Status != "completed" || got.Conclusion != "neutral" || got.Output.Title != "over" || got.Updates != 1 || len(got.Output.Summary) != 65535 {
 		t.Errorf("check run: %s %s %q, %d updates, %d bytes", got.Status, got.Conclusion, got.Output.Title, got.Updates, len(got.Output.Summary))
 	}
-	check.ID = 1
+	if got.HeadSHA != "abc" {
+		t.Errorf("it is on commit %q", got.HeadSHA)
+	}
+}
+
+func TestWhoMayNotWriteACheckRun(t *testing.T) {
+	w := newWorld(t, app(), fakegithub.Options{})
+	check := rest.CheckRun{ID: 1, Name: "harrier", HeadSHA: "abc"}
 	if err := w.rest.UpdateCheckRun(t.Context(), w.acme, check); !errors.Is(err, actions.ErrNotFound) {
 		t.Errorf("one that is not there: %v", err)
 	}

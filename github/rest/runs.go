@@ -155,3 +155,10 @@ func (c *Client) rerun(ctx context.Context, in Repository, run int64, r actions.
 	}
 	return refused
 }
+
+// isForbidden reports whether GitHub has refused what was asked with 403, and not because of a rate limit.
+func isForbidden(err error) bool {
+	answer, ok := errors.AsType[*actions.Error](err)
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	return ok && !limited && answer.StatusCode == http.StatusForbidden
+}

@@ -204,6 +204,6 @@ func (s *Server) SetPermissions(permissions map[string]string) {
 
 // CheckRuns returns all check runs, in the order of their making.
 func (s *Server) CheckRuns() (checks []CheckRun) {
-	s.do(func(time.Time) { checks = s.state.CheckRuns() })
+	s.do(func(time.Time) { checks = s.checks.All() })
 	return checks
 }

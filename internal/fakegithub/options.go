@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/harrier-ci/harrier/internal/fakegithub/checks"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
@@ -27,7 +28,7 @@ type (
 	// Registration is one registration of a runner, which may have been removed.
 	Registration = state.RegistrationView
 	// CheckRun is a check run on a commit.
-	CheckRun = state.CheckRun
+	CheckRun = checks.CheckRun
 	// Snapshot is everything worth knowing at one moment.
 	Snapshot = state.Snapshot
 	// Statistics is the service's view of one scale set.

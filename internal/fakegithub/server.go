@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/fakegithub/checks"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
@@ -26,6 +27,7 @@ type Server struct {
 
 	mu     sync.Mutex // guards what follows; never held while waiting
 	state  *state.State
+	checks checks.Runs
 	tokens tokens
 	random *rand.Rand
 	armed  time.Time // when the timekeeper will look again

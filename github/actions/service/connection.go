@@ -70,18 +70,14 @@ func (s *Service) currentConnection(ctx context.Context) (*connection, error) {
 	return current, nil
 }
 
-// connectAnew walks the chain of credentials, and notes when that has failed.
-func (s *Service) connectAnew(ctx context.Context, _ *connection) (*connection, error) {
-	fresh, err := s.connect(ctx)
-	if err != nil {
-		s.reconnectFrom.Store(s.Clock.Now().Add(connectionTrust).UnixNano())
-	}
-	return fresh, err
-}
-
 // connect walks the chain of credentials once. The registration token lasts an hour but is not kept: it is needed only to
 // renew the admin token, which lasts as long.
-func (s *Service) connect(ctx context.Context) (*connection, error) {
+func (s *Service) connect(ctx context.Context, _ *connection) (fresh *connection, err error) {
+	defer func() {
+		if err != nil {
+			s.reconnectFrom.Store(s.Clock.Now().Add(connectionTrust).UnixNano())
+		}
+	}()
 	answer, err := s.CallREST(ctx, exchange.Request{
 		Endpoint: failure.EndpointRegistrationToken,
 		Method:   http.MethodPost,
@@ -96,7 +92,7 @@ func (s *Service) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := s.register(ctx, registration.Token)
+	fresh, err = s.register(ctx, registration.Token)
 	if err != nil {
 		return nil, err
 	}

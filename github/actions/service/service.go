@@ -40,7 +40,7 @@ type Service struct {
 // New returns the service for a config URL. It does not talk to GitHub yet.
 func New(config *configurl.URL, source *credential.Source, options exchange.Options) *Service {
 	s := &Service{Caller: exchange.New(config, options), source: source}
-	s.connection = &Shared[connection]{Fetch: unlessLimited(s.Clock, s.connectAnew), Limit: s.Deadlines.Call}
+	s.connection = &Shared[connection]{Fetch: unlessLimited(s.Clock, s.connect), Limit: s.Deadlines.Call}
 	s.installation = &Shared[installationToken]{Fetch: unlessLimited(s.Clock, s.createInstallationToken), Limit: s.Deadlines.Call}
 	return s
 }

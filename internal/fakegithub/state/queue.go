@@ -158,3 +158,14 @@ func (set *ScaleSet) post(kind string, job *Job) {
 	set.pending = append(set.pending, m)
 	set.session.wake()
 }
+
+// repository returns the job's owner and repository, by default those of the set that runs it.
+func (j *Job) repository(set *ScaleSet) (owner, name string) {
+	owner, name = j.Spec.Owner, j.Spec.Repository
+	if set != nil {
+		setDefault(&owner, set.Scope.Owner)
+		setDefault(&name, set.Scope.Repo)
+	}
+	setDefault(&name, "demo")
+	return owner, name
+}

@@ -1,11 +1,3 @@
-// Package state is what a GitHub knows about self-hosted runners: scale sets,
-// sessions, messages, jobs and runner records, and the rules by which they
-// change. It is a pure state machine: no HTTP, no goroutine, no lock and no
-// clock. Every method takes the time at which it happens; whatever becomes due
-// in between is caught up by Advance, in the order in which it fell due.
-//
-// Package fakegithub owns the lock and the clock and puts the wire protocol on
-// top. State is not safe for concurrent use.
 package state
 
 import (
@@ -24,7 +16,6 @@ type State struct {
 	runners    map[int]*Runner
 	jobs       map[int64]*Job
 	runs       map[int64]*Run
-	checks     []*CheckRun
 	jobOrder   []*Job
 	waiting    []*Job // queued and bound to no set, oldest first
 	anomalies  []Anomaly

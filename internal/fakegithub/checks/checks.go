@@ -1,4 +1,5 @@
-package state
+// Package checks has the check runs on commits that the Apps of a fake GitHub have made. It is pure: no HTTP, no lock and no clock.
+package checks
 
 import (
 	"strings"
@@ -11,15 +12,15 @@ type CheckRun struct {
 	App        string `json:"app"`
 	Owner      string `json:"owner"`
 	Repository string `json:"repository"`
-	CheckRunContent
+	Content
 	// Updates counts the changes since its making.
 	Updates   int       `json:"updates"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// CheckRunContent is what a client says in a check run; empty fields are not given.
-type CheckRunContent struct {
+// Content is what a client says in a check run; empty fields are not given.
+type Content struct {
 	Name       string `json:"name"`
 	HeadSHA    string `json:"head_sha"`
 	ExternalID string `json:"external_id"`
@@ -32,20 +33,25 @@ type CheckRunContent struct {
 	} `json:"output"`
 }
 
-// CreateCheckRun makes a check run in a repository.
-func (s *State) CreateCheckRun(now time.Time, app, owner, repository string, content CheckRunContent) CheckRun {
+// Runs are all check runs, in the order of their making. The zero value has none. Not safe for concurrent use.
+type Runs struct{ all []*CheckRun }
+
+// Create makes a check run in a repository.
+func (r *Runs) Create(now time.Time, app, owner, repository string, content Content) CheckRun {
 	made := &CheckRun{
-		ID: int64(70_000 + len(s.checks)), App: app, Owner: owner, Repository: repository,
-		CheckRunContent: content, CreatedAt: now, UpdatedAt: now,
+		ID: int64(70_000 + len(r.all)), App: app, Owner: owner, Repository: repository,
+		Content: content, CreatedAt: now, UpdatedAt: now,
 	}
-	setDefault(&made.Status, "queued")
-	s.checks = append(s.checks, made)
+	if made.Status == "" {
+		made.Status = "queued"
+	}
+	r.all = append(r.all, made)
 	return *made
 }
 
-// UpdateCheckRun changes what is given of a check run, or fails with RunNotFound if the App has made none of that id there.
-func (s *State) UpdateCheckRun(now time.Time, app, owner, repository string, id int64, content CheckRunContent) (CheckRun, error) {
-	for _, check := range s.checks {
+// Update changes what is given of a check run, and tells whether the App has made one of that id there.
+func (r *Runs) Update(now time.Time, app, owner, repository string, id int64, content Content) (made CheckRun, found bool) {
+	for _, check := range r.all {
 		if check.ID != id || check.App != app || !check.isIn(owner, repository) {
 			continue
 		}
@@ -60,28 +66,28 @@ func (s *State) UpdateCheckRun(now time.Time, app, owner, repository string, id 
 		}
 		check.UpdatedAt = now
 		check.Updates++
-		return *check, nil
+		return *check, true
 	}
-	return CheckRun{}, refuse(RunNotFound, "Not Found")
+	return CheckRun{}, false
 }
 
 func (c *CheckRun) isIn(owner, repository string) bool {
 	return strings.EqualFold(c.Owner, owner) && strings.EqualFold(c.Repository, repository)
 }
 
-// CheckRuns returns all check runs, in the order of their making.
-func (s *State) CheckRuns() []CheckRun {
-	checks := make([]CheckRun, len(s.checks))
-	for i, check := range s.checks {
+// All returns all check runs, in the order of their making.
+func (r *Runs) All() []CheckRun {
+	checks := make([]CheckRun, len(r.all))
+	for i, check := range r.all {
 		checks[i] = *check
 	}
 	return checks
 }
 
-// CheckRunsOf returns the check runs of a commit, and of that name unless it is empty.
-func (s *State) CheckRunsOf(owner, repository, sha, name string) []CheckRun {
+// Of returns the check runs of a commit, and of that name unless it is empty.
+func (r *Runs) Of(owner, repository, sha, name string) []CheckRun {
 	found := []CheckRun{}
-	for _, check := range s.checks {
+	for _, check := range r.all {
 		if check.isIn(owner, repository) && check.HeadSHA == sha && (name == "" || check.Name == name) {
 			found = append(found, *check)
 		}

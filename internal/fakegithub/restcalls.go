@@ -1,14 +1,17 @@
 package fakegithub
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/fakegithub/checks"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
@@ -121,7 +124,7 @@ func getRun(s *Server, _ time.Time, of restCaller, r *request) reply {
 		return restFailure(err)
 	}
 	status, conclusion := run.Status()
-	first := run.Jobs(false)[0].Job
+	first := run.RunJobs(false)[0].Job
 	return restReply(http.StatusOK, runAnswer{
 		ID: run.ID, Name: "CI", HeadSHA: headSHA(run), RunNumber: run.ID, Attempt: run.Attempt(), Event: first.Spec.Event,
 		Status: status, Conclusion: orNull(conclusion), CreatedAt: run.CreatedAt.UTC().Truncate(time.Second),
@@ -135,7 +138,7 @@ func listRunJobs(s *Server, _ time.Time, of restCaller, r *request) reply {
 		return restFailure(err)
 	}
 	query := r.URL.Query()
-	jobs := run.Jobs(query.Get("filter") == "all")
+	jobs := run.RunJobs(query.Get("filter") == "all")
 	perPage := min(number(query.Get("per_page"), defaultPerPage), mostPerPage)
 	from := min((number(query.Get("page"), 1)-1)*perPage, len(jobs))
 	listed := []runJobAnswer{}
@@ -154,27 +157,16 @@ func listRunJobs(s *Server, _ time.Time, of restCaller, r *request) reply {
 	}{len(jobs), listed})
 }
 
-func rerunJob(s *Server, now time.Time, of restCaller, r *request) reply {
-	id, err := strconv.ParseInt(r.PathValue("job"), 10, 64)
-	if err != nil || id == 0 {
-		return restFailure(err)
+// rerun begins another attempt: with the job in the path, or with all jobs that failed in the run there.
+func rerun(s *Server, now time.Time, of restCaller, r *request) reply {
+	run, err := s.pathRun(of, r)
+	id, _ := strconv.ParseInt(r.PathValue("job"), 10, 64)
+	if id != 0 {
+		run, err = s.state.RunOfJob(of.owner, of.repo, id)
 	}
-	run, err := s.state.RunOfJob(of.owner, of.repo, id)
 	if err == nil {
 		err = s.state.Rerun(now, run, id)
 	}
-	return created(err)
-}
-
-func rerunFailedJobs(s *Server, now time.Time, of restCaller, r *request) reply {
-	run, err := s.pathRun(of, r)
-	if err == nil {
-		err = s.state.Rerun(now, run, 0)
-	}
-	return created(err)
-}
-
-func created(err error) reply {
 	if err != nil {
 		return restFailure(err)
 	}
@@ -184,14 +176,14 @@ func created(err error) reply {
 // checkRunAnswer is a check run as the REST API writes it.
 type checkRunAnswer struct {
 	ID int64 `json:"id"`
-	state.CheckRunContent
+	checks.Content
 }
 
 func listCheckRuns(s *Server, _ time.Time, of restCaller, r *request) reply {
-	checks := s.state.CheckRunsOf(of.owner, of.repo, r.PathValue("sha"), r.URL.Query().Get("check_name"))
-	listed := make([]checkRunAnswer, len(checks))
-	for i, check := range checks {
-		listed[i] = checkRunAnswer{check.ID, check.CheckRunContent}
+	found := s.checks.Of(of.owner, of.repo, r.PathValue("sha"), r.URL.Query().Get("check_name"))
+	listed := make([]checkRunAnswer, len(found))
+	for i, check := range found {
+		listed[i] = checkRunAnswer{check.ID, check.Content}
 	}
 	return restReply(http.StatusOK, struct {
 		TotalCount int              `json:"total_count"`
@@ -200,15 +192,15 @@ func listCheckRuns(s *Server, _ time.Time, of restCaller, r *request) reply {
 }
 
 func createCheckRun(s *Server, now time.Time, of restCaller, r *request) reply {
-	var content state.CheckRunContent
+	var content checks.Content
 	if err := json.Unmarshal(r.body, &content); err != nil {
 		return restError(http.StatusBadRequest, "Problems parsing JSON")
 	}
 	if content.Name == "" || content.HeadSHA == "" {
 		return restError(http.StatusUnprocessableEntity, "Invalid request")
 	}
-	check := s.state.CreateCheckRun(now, of.app, of.owner, of.repo, content)
-	return restReply(http.StatusCreated, checkRunAnswer{check.ID, check.CheckRunContent})
+	check := s.checks.Create(now, of.app, of.owner, of.repo, content)
+	return restReply(http.StatusCreated, checkRunAnswer{check.ID, check.Content})
 }
 
 func updateCheckRun(s *Server, now time.Time, of restCaller, r *request) reply {
@@ -216,13 +208,103 @@ func updateCheckRun(s *Server, now time.Time, of restCaller, r *request) reply {
 	if err != nil {
 		return restFailure(err)
 	}
-	var content state.CheckRunContent
+	var content checks.Content
 	if err := json.Unmarshal(r.body, &content); err != nil {
 		return restError(http.StatusBadRequest, "Problems parsing JSON")
 	}
-	check, err := s.state.UpdateCheckRun(now, of.app, of.owner, of.repo, id, content)
-	if err != nil {
-		return restFailure(err)
+	check, found := s.checks.Update(now, of.app, of.owner, of.repo, id, content)
+	if !found {
+		return restError(http.StatusNotFound, "Not Found")
 	}
-	return restReply(http.StatusOK, checkRunAnswer{check.ID, check.CheckRunContent})
+	return restReply(http.StatusOK, checkRunAnswer{check.ID, check.Content})
+}
+
+const (
+	defaultPerPage = 30
+	mostPerPage    = 100
+)
+
+// listedRunner is a runner as the REST API lists it.
+type listedRunner struct {
+	ID     int           `json:"id"`
+	Name   string        `json:"name"`
+	OS     string        `json:"os"`
+	Status string        `json:"status"`
+	Busy   bool          `json:"busy"`
+	Labels []listedLabel `json:"labels"`
+}
+
+type listedLabel struct {
+	ID   int    `json:"id"`
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// listRunners answers one page of the runners of an organization, a repository or an enterprise.
+func (s *Server) listRunners(r *request) (rep reply) {
+	key, ok := restScope(r)
+	if !ok {
+		return restError(http.StatusNotFound, "Not Found")
+	}
+	query := r.URL.Query()
+	perPage := min(number(query.Get("per_page"), defaultPerPage), mostPerPage)
+	page := number(query.Get("page"), 1)
+	s.do(func(now time.Time) {
+		credential := bearer(r.Header.Get("Authorization"), "Bearer")
+		if !s.tokens.acceptsREST(now, credential) {
+			rep = restError(http.StatusUnauthorized, "Bad credentials")
+			return
+		}
+		rep = s.tokens.limited(now, spender{credential, coreResource}, coreLimit, func() reply {
+			all := s.registered(key, query.Get("name"))
+			from := min((page-1)*perPage, len(all))
+			return restReply(http.StatusOK, struct {
+				TotalCount int            `json:"total_count"`
+				Runners    []listedRunner `json:"runners"`
+			}{len(all), all[from:min(from+perPage, len(all))]})
+		})
+	})
+	return rep
+}
+
+// restScope returns the key of the scope in a request's path, and whether there can be one.
+func restScope(r *request) (key string, ok bool) {
+	kind, owner, repo := r.PathValue("kind"), r.PathValue("owner"), r.PathValue("repo")
+	if (kind == "repos") != (repo != "") || !slices.Contains([]string{"orgs", "repos", "enterprises"}, kind) {
+		return "", false
+	}
+	return state.ScopeKey(kind, owner, repo), true
+}
+
+// number reads a parameter that must be positive.
+func number(text string, otherwise int) int {
+	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		return n
+	}
+	return otherwise
+}
+
+// registered describes the runners of a scope, or the one with that name, in the order of their registration. The caller holds the
+// lock.
+func (s *Server) registered(key, name string) []listedRunner {
+	scope := s.state.ScopeByKey(key)
+	if scope == nil {
+		return []listedRunner{}
+	}
+	runners := s.state.RunnersByName(scope, name)
+	slices.SortFunc(runners, func(a, b *state.Runner) int { return cmp.Compare(a.ID, b.ID) })
+	listed := make([]listedRunner, len(runners))
+	for i, runner := range runners {
+		listed[i] = listedRunner{
+			ID: runner.ID, Name: runner.Name, OS: "unknown", Status: describeRunner(runner).Status, Busy: runner.Busy(),
+			Labels: []listedLabel{},
+		}
+		if !runner.OnlineAt.IsZero() {
+			listed[i].OS = "linux" // a runner tells when it connects
+		}
+		for id, label := range runner.Set.Labels {
+			listed[i].Labels = append(listed[i].Labels, listedLabel{ID: id + 1, Name: label.Name, Type: "custom"})
+		}
+	}
+	return listed
 }
