@@ -84,7 +84,7 @@ func TestPlacesInValues(t *testing.T) {
 		"metadata.nobody":   "",
 		"":                  "",
 	} {
-		if got := Locate(values, path); got != want {
+		if got := Locate(path, values); got != want {
 			t.Errorf("%s is at %q, want %q", path, got, want)
 		}
 	}

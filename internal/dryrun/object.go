@@ -68,6 +68,7 @@ var templates = map[string][]struct {
 	partial bool
 }{
 	setKind:       {{path: []string{"spec", "template"}}, {path: []string{"spec", "listenerTemplate"}, partial: true}},
+	"DaemonSet":   {{path: []string{"spec", "template"}}},
 	"Deployment":  {{path: []string{"spec", "template"}}},
 	"PodTemplate": {{path: []string{"template"}, partial: true}},
 }

@@ -19,16 +19,19 @@ var step = regexp.MustCompile(`\[[^\]]*\]|[^.\[\]]+`)
 
 // Locate returns the path in values of what has the path in an object that a chart has made of them: the place whose path ends like the
 // object's for as long as possible. Indices count little, as a chart may put containers of its own before others. If the last steps of the path
-// are nowhere in the values, because a field is missing, it looks for the rest. It returns "" for what doesn't come from the values.
-func Locate(values map[string]any, path string) string {
+// are nowhere in the values, because a field is missing, it looks for the rest. Of several values, of which the first win over the others, it takes
+// the first that have as much of the path. It returns "" for what doesn't come from the values.
+func Locate(path string, all ...map[string]any) string {
 	steps := step.FindAllString(path, -1)
 	for end := len(steps); end > 0; end-- {
 		least := 2 // one word alone may be anywhere
 		if end == len(steps) {
 			least = 1
 		}
-		if found := nearest(values, steps[:end]); found.length >= least {
-			return joinSteps(append(found.steps, steps[end:]...))
+		for _, values := range all {
+			if found := nearest(values, steps[:end]); found.length >= least {
+				return joinSteps(append(found.steps, steps[end:]...))
+			}
 		}
 	}
 	return ""

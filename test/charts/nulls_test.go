@@ -32,6 +32,7 @@ var nullables = []nullable{
 		"[keyVault azureKeyVault certificatePath]", "[githubServerTLS certificateFrom]",
 		"[githubServerTLS certificateFrom configMapKeyRef]", "[githubServerTLS certificateFrom configMapKeyRef name]",
 		"[githubServerTLS certificateFrom configMapKeyRef key]",
+		"[variants 0 name]", "[variants 0 template spec]", "[variants 0 template spec volumes 0 name]", "[variants 0 template spec containers 0 name]",
 	}},
 	{chart: controller, refused: []string{"[imagePullSecrets 0 name]", "[metrics controllerManagerAddr]"}, defaulted: []string{
 		"[podSecurityContext]", "[securityContext]", "[securityContext capabilities]", "[securityContext capabilities drop]",

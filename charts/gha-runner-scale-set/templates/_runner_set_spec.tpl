@@ -102,12 +102,13 @@ that only sets fields of the pod: nodeSelector, tolerations. Takes the value. YA
 
 {{/*
 The chart's own annotations. Those named cleanup-* tell a controller which of the chart's objects belong to the set;
-Harrier's needs none of them, but actions-runner-controller's does if somebody goes back to it. JSON.
+Harrier's needs none of them, but actions-runner-controller's does if somebody goes back to it. The values' hash leaves out what
+makes other objects only. JSON.
 */}}
 {{- define "gha-runner-scale-set.runner-set-annotations" -}}
 {{- $role := include "gha-runner-scale-set.manager-role-name" . }}
 {{- $annotations := dict
-    "actions.github.com/values-hash" ((include "gha-runner-scale-set.without-nulls" .Values | fromJson).value | toJson | sha256sum | trunc 63)
+    "actions.github.com/values-hash" ((include "gha-runner-scale-set.without-nulls" (omit .Values "prepull" "variants") | fromJson).value | toJson | sha256sum | trunc 63)
     "actions.github.com/cleanup-manager-role-binding" $role
     "actions.github.com/cleanup-manager-role-name" $role }}
 {{- if not (kindIs "string" .Values.githubConfigSecret) }}

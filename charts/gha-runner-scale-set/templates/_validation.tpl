@@ -13,12 +13,13 @@ actions-runner-controller where it has one.
 {{- end }}
 {{- include "gha-runner-scale-set.validate-address" . }}
 {{- include "gha-runner-scale-set.validate-secret" .Values.githubConfigSecret }}
-{{- include "gha-runner-scale-set.validate-counts" . }}
+{{- include "gha-runner-scale-set.validate-counts" (dict "values" .Values "at" "") }}
 {{- include "gha-runner-scale-set.validate-hook-template" . }}
 {{- include "gha-runner-scale-set.validate-containers" . }}
 {{- include "gha-runner-scale-set.validate-listener" . }}
 {{- include "gha-runner-scale-set.validate-not-in-deletion" . }}
 {{- include "gha-runner-scale-set.validate-security-contexts" . }}
+{{- include "gha-runner-scale-set.validate-variants" . }}
 {{- with .Values.githubServerTLS }}
 {{- if and .runnerMountPath (not .certificateFrom.configMapKeyRef.key) }}
 {{- fail "githubServerTLS.certificateFrom.configMapKeyRef.key is required when githubServerTLS.runnerMountPath is set" }}
@@ -139,17 +140,18 @@ one with "harrier" in the path, and not below ARC's publisher. internal/listener
 {{- end }}
 {{- end }}
 
+{{/* Takes values, and at, what the texts begin with. */}}
 {{- define "gha-runner-scale-set.validate-counts" -}}
-{{- $max := include "gha-runner-scale-set.count" (dict "key" "maxRunners" "value" .Values.maxRunners) }}
-{{- $min := include "gha-runner-scale-set.count" (dict "key" "minRunners" "value" .Values.minRunners) }}
+{{- $max := include "gha-runner-scale-set.count" (dict "key" (print .at "maxRunners") "value" .values.maxRunners) }}
+{{- $min := include "gha-runner-scale-set.count" (dict "key" (print .at "minRunners") "value" .values.minRunners) }}
 {{- if and $max $min (lt (int64 $max) (int64 $min)) }}
-{{- fail "maxRunners has to be greater or equal to minRunners" }}
+{{- fail (print .at "maxRunners has to be greater or equal to minRunners") }}
 {{- end }}
 {{- if and $max (lt (int64 $max) 0) }}
-{{- fail "maxRunners has to be greater or equal to 0" }}
+{{- fail (print .at "maxRunners has to be greater or equal to 0") }}
 {{- end }}
 {{- if and $min (lt (int64 $min) 0) }}
-{{- fail "minRunners has to be greater or equal to 0" }}
+{{- fail (print .at "minRunners has to be greater or equal to 0") }}
 {{- end }}
 {{- end }}
 

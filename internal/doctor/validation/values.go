@@ -1,12 +1,15 @@
 package validation
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -127,7 +130,7 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 		}
 	}
 	for _, fault := range faults {
-		if path := dryrun.Locate(from.values, fault.Path); path != "" {
+		if path := dryrun.Locate(fault.Path, from.of(object)...); path != "" {
 			fault.Path = path
 		} else {
 			fault.Message = fmt.Sprintf("%v that the chart makes: %s", object["kind"], fault)
@@ -151,6 +154,24 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 	}
 	c.set(set, "InvalidValues")
 	return nil
+}
+
+// of returns the values of which an object is made, those that win first: of a variant's objects its own, at their place among all, and then
+// the common ones.
+func (s *source) of(object map[string]any) (all []map[string]any) {
+	set, _, _ := unstructured.NestedString(object, "metadata", "labels", "app.kubernetes.io/instance")
+	variants, _ := s.values["variants"].([]any)
+	for i := range variants {
+		variant, _ := variants[i].(map[string]any)
+		if set == cmp.Or(asText(s.values["runnerScaleSetName"]), s.release.Name)+"-"+asText(variant["name"]) {
+			alone := make([]any, len(variants))
+			alone[i] = variant
+			all = append(all, map[string]any{"variants": alone})
+		}
+	}
+	common := maps.Clone(s.values)
+	delete(common, "variants")
+	return append(all, common)
 }
 
 // hookTemplateKey is where the ConfigMap of the scale set's chart has the template of job pods.

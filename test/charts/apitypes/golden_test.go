@@ -57,6 +57,7 @@ var types = map[string]func() any{
 	"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding": func() any {
 		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 	},
+	"apps/v1 DaemonSet":                                func() any { return &appsv1.DaemonSet{} },
 	"apps/v1 Deployment":                               func() any { return &appsv1.Deployment{} },
 	"batch/v1 Job":                                     func() any { return &batchv1.Job{} },
 	"policy/v1 PodDisruptionBudget":                    func() any { return &policyv1.PodDisruptionBudget{} },
