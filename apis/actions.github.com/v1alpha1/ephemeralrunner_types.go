@@ -86,7 +86,38 @@ var LostCauses = []LostCause{
 	LostCauseUnknown,
 }
 
-// EphemeralRunnerStatus has two writers: the listener writes the fields from jobRequestId to finishedAt, the manager all others.
+// RunnerPhases are when a job and its runner reached the phases of their wait, in whole seconds, each as far as it is known and by the clock
+// of whoever dated it. A job's wait is spent between them; a runner that was idle reached most of them before its job was queued. Those of
+// the runner are about its latest pod.
+type RunnerPhases struct {
+	// When the job was queued on GitHub.
+	// +optional
+	Queued *metav1.Time `json:"queued,omitempty"`
+	// When GitHub assigned the job to the scale set.
+	// +optional
+	Assigned *metav1.Time `json:"assigned,omitempty"`
+	// When the runner was created.
+	// +optional
+	Created *metav1.Time `json:"created,omitempty"`
+	// When GitHub registered the runner, which happens before its pod is created.
+	// +optional
+	Registered *metav1.Time `json:"registered,omitempty"`
+	// When the pod was placed on a node.
+	// +optional
+	Placed *metav1.Time `json:"placed,omitempty"`
+	// When the image, and the volumes and network of the pod, were there: when the first container with the runner's image started.
+	// +optional
+	ImagePulled *metav1.Time `json:"imagePulled,omitempty"`
+	// When the runner container started.
+	// +optional
+	ContainerUp *metav1.Time `json:"containerUp,omitempty"`
+	// When the runner took the job.
+	// +optional
+	Started *metav1.Time `json:"started,omitempty"`
+}
+
+// EphemeralRunnerStatus has two writers: the listener writes the fields from jobRequestId to finishedAt, and of phases those of the job
+// (queued, assigned, started); the manager writes all others.
 type EphemeralRunnerStatus struct {
 	// The pod's Ready condition.
 	// +optional
@@ -146,6 +177,10 @@ type EphemeralRunnerStatus struct {
 	// When the job was reported completed. Not in ARC.
 	// +optional
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+
+	// When the job and its runner reached the phases of their wait. Not in ARC.
+	// +optional
+	Phases *RunnerPhases `json:"phases,omitempty"`
 
 	// Generation of the spec that this status is about.
 	// +optional

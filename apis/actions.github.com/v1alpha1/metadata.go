@@ -53,6 +53,9 @@ const (
 	// AnnotationRunnerID, on a runner pod, is the id of the runner on GitHub. With it a runner can be deregistered even if
 	// its status was never written.
 	AnnotationRunnerID = "actions.github.com/runner-id"
+	// AnnotationPhases, on a runner pod, are the runner's status.phases in a form that a shell can compute with: NAME=SECONDS since 1970,
+	// with spaces between them. At first it has those of the runner so far, and from the start of the job on all that are known.
+	AnnotationPhases = "actions.github.com/phases"
 	// AnnotationListenerSession, on an EphemeralRunnerSet, is the id of the message session that its listener holds. A new
 	// listener process deletes that session before it creates its own.
 	AnnotationListenerSession = "actions.github.com/listener-session-id"

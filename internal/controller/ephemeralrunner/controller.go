@@ -202,7 +202,7 @@ func (c *Controller) begin(ctx context.Context) error {
 // outdated: while a runner waits for a pod, another registration may have been requested and its answer lost. Nobody knows whether a JIT
 // config left by another manager was used, so such a runner is registered again.
 func remember(runner *v1alpha1.EphemeralRunner) *memory {
-	m := &memory{}
+	m := &memory{waited: runner.Status.HadJob()}
 	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
 		m.runnerID = runner.Status.RunnerID
 	}

@@ -64,6 +64,7 @@ func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
 			v1alpha1.AnnotationJobName:       "test (linux, 1.26)",
 			v1alpha1.AnnotationDoNotDisrupt:  "true",
 			v1alpha1.AnnotationSafeToEvict:   "false",
+			v1alpha1.AnnotationPhases:        "registered=946684800 imagePulled=1767268800 containerUp=1767268800",
 		}
 		if diff := cmp.Diff(want, f.pod().Annotations); diff != "" {
 			t.Errorf("annotations (-want +got):\n%s", diff)

@@ -3,7 +3,6 @@ package ephemeralrunner
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/setmetrics"
+	"github.com/harrier-ci/harrier/internal/phases"
 )
 
 // The actions named by Events.
@@ -97,7 +96,7 @@ func (c *Controller) patchStatus(ctx context.Context, w *world, before *v1alpha1
 
 // writeStatus is patchStatus for callers that need to know whether something was written.
 func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1.EphemeralRunner, events ...report.Event) (bool, error) {
-	w.Status.ObservedGeneration = w.Generation
+	w.Status.ObservedGeneration, w.Status.Phases = w.Generation, phases.Of(w.EphemeralRunner, w.pod)
 	c.setConditions(w, readiness(&w.Status)...)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, w.EphemeralRunner, before)
 	if wrote {
@@ -116,17 +115,4 @@ func (c *Controller) setConditions(w *world, conditions ...metav1.Condition) {
 // record records an Event about the runner and logs it. A runner that simply succeeds gets none.
 func (c *Controller) record(ctx context.Context, w *world, event report.Event) {
 	report.RecordEvent(ctx, c.options.Recorder, w.EphemeralRunner, nil, event)
-}
-
-var startupSeconds = setmetrics.Histogram("runner_startup_seconds",
-	"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
-
-// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
-// days.
-func countStart(w *world, now time.Time) {
-	if rules.AttemptsNoted(&w.Status) > 0 {
-		return
-	}
-	set := kube.ScaleSetOf(w)
-	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(w.CreationTimestamp.Time).Seconds()))
 }

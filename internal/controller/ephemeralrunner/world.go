@@ -19,11 +19,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
-	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 type pass = reconcile.Pass[*v1alpha1.EphemeralRunner, memory]
@@ -66,6 +64,7 @@ type memory struct {
 	finalizersRemoved bool           // of the EphemeralRunner object
 
 	waiting  *waiting  // nil if no pod is waiting to run
+	waited   bool      // how long its job waited is measured
 	deniedAt time.Time // when a policy or webhook last denied patching the pod
 	busy     bool      // GitHub has refused to remove the registration because of a job
 
@@ -119,6 +118,7 @@ func (c *Controller) newWorld(p *pass, pod *corev1.Pod) *world {
 	}
 	w.outcome = m.see(p.Object, pod, c.removedPod(w), p.Now)
 	m.measure(w)
+	m.measureWait(w)
 	if registered != 0 {
 		m.runnerID = registered
 	}
@@ -355,46 +355,4 @@ func (w *world) removal() rules.Progress {
 // verdict returns what the runner's set has found out about its registration.
 func (c *Controller) verdict(w *world) registrations.Answer {
 	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
-}
-
-var (
-	pendingPods = setmetrics.Gauge("pending_pods",
-		"Runner pods that were created and don't run yet, by the scheduler's or kubelet's reason.", "reason")
-	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
-		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
-)
-
-// waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
-type waiting struct {
-	name, namespace string
-	reason          string
-	since           time.Time
-}
-
-// measure notes what the pod waits for now, and updates the metrics if that has changed.
-func (m *memory) measure(w *world) {
-	reason := ""
-	if w.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&w.Status, w.pod.UID) {
-		reason = report.KnownReason(w.outcome.Reason)
-	}
-	if m.waiting != nil && m.waiting.reason == reason {
-		return
-	}
-	m.waiting.end(w.Now)
-	m.waiting = nil
-	if reason == "" {
-		return
-	}
-	set := kube.ScaleSetOf(w)
-	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: w.Now}
-	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
-}
-
-// end counts a wait that is over.
-func (w *waiting) end(now time.Time) {
-	if w == nil {
-		return
-	}
-	pendingPods.WithLabelValues(w.name, w.namespace, w.reason).Dec()
-	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
 }

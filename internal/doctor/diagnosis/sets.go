@@ -24,7 +24,7 @@ func Diagnose(s *snapshot.Snapshot) []finding.Finding {
 	for i := range s.Sets {
 		for _, check := range []func(set) []finding.Finding{
 			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits, checkPendingRunners, checkJobPods,
-			checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs, checkProtection, checkToken, checkEvents,
+			checkFailedRunners, checkLostJobs, checkWaits, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs, checkProtection, checkToken, checkEvents,
 		} {
 			findings = append(findings, check(set{&s.Sets[i]})...)
 		}

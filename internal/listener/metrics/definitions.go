@@ -56,7 +56,7 @@ type shape struct {
 
 // few is the default. A job's name, repository and event can have any number of values, and each value would cost a histogram. The
 // scale set and the result can't. Nine buckets, +Inf, sum and count make 12 series. A scale set has them for each of two histograms
-// and for each result of the third. With everything else that makes 102 series if all jobs succeed (docs/observability.md).
+// and for each result of the third. With everything else that makes 158 series if all jobs succeed (docs/observability.md).
 //
 // Almost all buckets are among ARC's, so that expressions by le find them: service levels are written with a minute or five.
 var few = shape{

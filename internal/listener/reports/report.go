@@ -54,7 +54,19 @@ func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunne
 		WorkflowRunID:     job.WorkflowRunID,
 		JobDisplayName:    cut(job.JobDisplayName),
 		JobPatchID:        patchID,
+		Phases: &v1alpha1.RunnerPhases{
+			Queued: reached(job.QueueTime), Assigned: reached(job.ScaleSetAssignTime), Started: reached(job.RunnerAssignTime),
+		},
 	}
+}
+
+// reached returns when a job reached a phase of its wait, nil if GitHub gives no time that the API server would take: nobody's report must
+// be refused because of it.
+func reached(at time.Time) *metav1.Time {
+	if at = at.UTC(); at.Year() < 2000 || at.Year() > 9000 {
+		return nil
+	}
+	return new(metav1.NewTime(at).Rfc3339Copy())
 }
 
 // maxFieldBytes is how much of each text about a job is passed on. Users choose a job's name, and a matrix can make it arbitrarily
@@ -85,5 +97,17 @@ func mergeStatus(older, newer v1alpha1.EphemeralRunnerStatus) v1alpha1.Ephemeral
 		JobPatchID:        cmp.Or(newer.JobPatchID, older.JobPatchID),
 		JobResult:         cmp.Or(newer.JobResult, older.JobResult),
 		FinishedAt:        cmp.Or(newer.FinishedAt, older.FinishedAt),
+		Phases:            mergePhases(older.Phases, newer.Phases),
+	}
+}
+
+func mergePhases(older, newer *v1alpha1.RunnerPhases) *v1alpha1.RunnerPhases {
+	if older == nil || newer == nil {
+		return cmp.Or(newer, older)
+	}
+	return &v1alpha1.RunnerPhases{
+		Queued:   cmp.Or(newer.Queued, older.Queued),
+		Assigned: cmp.Or(newer.Assigned, older.Assigned),
+		Started:  cmp.Or(newer.Started, older.Started),
 	}
 }

@@ -99,7 +99,7 @@ func (l *Launcher) Launch(runner *v1alpha1.EphemeralRunner, reuse int, memory *M
 		if memory.abandoned.Load() {
 			return registered.id, errAbandoned
 		}
-		return registered.id, l.createPod(ctx, runner, registered.id)
+		return registered.id, l.createPod(ctx, runner, registered)
 	})
 }
 
@@ -107,7 +107,8 @@ func (l *Launcher) Launch(runner *v1alpha1.EphemeralRunner, reuse int, memory *M
 type registration struct {
 	id     int
 	config string
-	stored bool // the Secret has it already
+	stored bool      // the Secret has it already
+	at     time.Time // when GitHub answered, or when the Secret was created
 }
 
 // register returns a registration whose JIT config was never used, or the registration that the runner's pod already uses.
@@ -133,7 +134,7 @@ func (l *Launcher) register(ctx context.Context, memory *Memory, runner *v1alpha
 	if err != nil {
 		return nil, notRegistered(err)
 	}
-	return &registration{id: config.Runner.ID, config: config.EncodedJITConfig}, nil
+	return &registration{id: config.Runner.ID, config: config.EncodedJITConfig, at: l.options.Clock.Now()}, nil
 }
 
 // generate asks GitHub for a registration, and measures how long the answer takes.

@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/phases"
 )
 
 // Keys of the Secret that holds a runner's registration. They are ARC's.
@@ -118,10 +119,13 @@ func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
 
 // createPod creates the pod. Retrying does not help if the API server calls the pod invalid; what it forbids because of a
 // quota or policy may be allowed later.
-func (l *Launcher) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) error {
+func (l *Launcher) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, registered *registration) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	pod := newPod(runner, id, l.options.Version)
+	pod := newPod(runner, registered.id, l.options.Version)
+	pod.Annotations[v1alpha1.AnnotationPhases] = phases.Text(&v1alpha1.RunnerPhases{
+		Created: &runner.CreationTimestamp, Registered: new(metav1.NewTime(registered.at)),
+	})
 	err := l.options.Client.Create(ctx, pod)
 	switch {
 	case err == nil:
@@ -245,7 +249,7 @@ func (l *Launcher) unusedRegistration(ctx context.Context, memory *Memory, runne
 		return nil, nil
 	}
 	memory.noteSecret(secret.UID)
-	return &registration{id: id, config: string(secret.Data[secretKeyJITConfig]), stored: true}, nil
+	return &registration{id: id, config: string(secret.Data[secretKeyJITConfig]), stored: true, at: secret.CreationTimestamp.Time}, nil
 }
 
 func secretUnreadable(runner *v1alpha1.EphemeralRunner, err error) *rules.Failure {

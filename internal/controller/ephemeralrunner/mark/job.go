@@ -18,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/phases"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -85,6 +86,7 @@ func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	annotations, labels := map[string]any{}, map[string]any{}
 	if m.options.JobMetadata {
 		annotations, labels = jobMetadata(j.Runner)
+		annotations[v1alpha1.AnnotationPhases] = phases.Text(phases.Of(j.Runner, j.Pod))
 		if err := m.protect(ctx, j, what, annotations); err != nil {
 			return requeueAt, err
 		}

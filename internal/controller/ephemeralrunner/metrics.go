@@ -1,0 +1,90 @@
+package ephemeralrunner
+
+import (
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/phases"
+	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
+)
+
+var (
+	pendingPods = setmetrics.Gauge("pending_pods",
+		"Runner pods that were created and don't run yet, by the scheduler's or kubelet's reason.", "reason")
+	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
+		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
+)
+
+// waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
+type waiting struct {
+	name, namespace string
+	reason          string
+	since           time.Time
+}
+
+// measure notes what the pod waits for now, and updates the metrics if that has changed.
+func (m *memory) measure(w *world) {
+	reason := ""
+	if w.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&w.Status, w.pod.UID) {
+		reason = report.KnownReason(w.outcome.Reason)
+	}
+	if m.waiting != nil && m.waiting.reason == reason {
+		return
+	}
+	m.waiting.end(w.Now)
+	m.waiting = nil
+	if reason == "" {
+		return
+	}
+	set := kube.ScaleSetOf(w)
+	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: w.Now}
+	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
+}
+
+// end counts a wait that is over.
+func (w *waiting) end(now time.Time) {
+	if w == nil {
+		return
+	}
+	pendingPods.WithLabelValues(w.name, w.namespace, w.reason).Dec()
+	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
+}
+
+var startupSeconds = setmetrics.Histogram("runner_startup_seconds",
+	"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
+
+// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
+// days.
+func countStart(w *world, now time.Time) {
+	if rules.AttemptsNoted(&w.Status) > 0 {
+		return
+	}
+	set := kube.ScaleSetOf(w)
+	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(w.CreationTimestamp.Time).Seconds()))
+}
+
+// waitBuckets are in seconds, and few because every phase of every set has them: a warm runner, a pod, an image, a new node, a problem.
+var waitBuckets = []float64{1, 5, 20, 80, 320}
+
+var waitSeconds = setmetrics.Histogram("job_wait_seconds",
+	"Time that jobs waited for each phase of their start, from the phase before it; observed once per job, when it has started.", waitBuckets, "phase")
+
+// measureWait records how the runner's job spent its wait, once. A job that this manager has found already there was measured by the one
+// before.
+func (m *memory) measureWait(w *world) {
+	if m.waited || !w.Status.HadJob() {
+		return
+	}
+	reached := phases.Of(w.EphemeralRunner, w.pod)
+	if w.pod != nil && !w.outcome.Over() && reached.ContainerUp == nil {
+		return // the job arrived on another watch than its pod
+	}
+	m.waited = true
+	set := kube.ScaleSetOf(w)
+	for _, wait := range phases.Waits(reached) {
+		waitSeconds.WithLabelValues(set.Name, set.Namespace, wait.Phase).Observe(wait.Took.Seconds())
+	}
+}

@@ -1,0 +1,171 @@
+// Package phases tells how long a job waited, and for what. Its phases are reached one after the other: the job is queued and assigned
+// by GitHub; its runner is created, registered, placed on a node, has its image pulled and its container up; and the job is started. The
+// package is pure: it reads times from objects that have them, and knows the form in which a runner's pod carries them to the job's log.
+package phases
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// Names of the phases, as in status.phases, metrics and the job's log.
+const (
+	queued      = "queued"
+	assigned    = "assigned"
+	created     = "created"
+	registered  = "registered"
+	placed      = "placed"
+	imagePulled = "imagePulled"
+	containerUp = "containerUp"
+	started     = "started"
+)
+
+// phase is a phase's name and when it was reached, nil if that is not known.
+type phase struct {
+	name string
+	at   **metav1.Time
+}
+
+// all returns the phases in the order in which a runner that is created for a job reaches them.
+func all(p *v1alpha1.RunnerPhases) []phase {
+	return []phase{
+		{queued, &p.Queued}, {assigned, &p.Assigned}, {created, &p.Created}, {registered, &p.Registered},
+		{placed, &p.Placed}, {imagePulled, &p.ImagePulled}, {containerUp, &p.ContainerUp}, {started, &p.Started},
+	}
+}
+
+// Of returns the phases of a runner as far as they are known: those of the job from its status, which the listener has written, and those of
+// the runner from its pod, or from its status if there is no pod. It returns nil if none is known.
+func Of(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *v1alpha1.RunnerPhases {
+	known := runner.Status.Phases
+	if pod == nil {
+		return known
+	}
+	p := ofPod(pod)
+	p.Created = &runner.CreationTimestamp
+	if known != nil {
+		p.Queued, p.Assigned, p.Started = known.Queued, known.Assigned, known.Started
+	}
+	return p
+}
+
+// ofPod returns the phases that a runner's pod tells. Nobody dates the image: it is there when the first container that uses it has started,
+// at most a second before. What else that container waits for, such as volumes and the pod's network, counts as well.
+func ofPod(pod *corev1.Pod) *v1alpha1.RunnerPhases {
+	p := &v1alpha1.RunnerPhases{Registered: parse(pod.Annotations[v1alpha1.AnnotationPhases])[registered]}
+	if condition := kube.PodCondition(pod, corev1.PodScheduled); condition != nil && condition.Status == corev1.ConditionTrue {
+		p.Placed = dated(condition.LastTransitionTime)
+	}
+	if status := kube.ContainerStatus(pod, v1alpha1.RunnerContainerName); status != nil {
+		p.ContainerUp = startOf(status)
+	}
+	p.ImagePulled = p.ContainerUp
+	image := kube.Image(&pod.Spec, v1alpha1.RunnerContainerName)
+	for i := range pod.Status.InitContainerStatuses {
+		init := &pod.Status.InitContainerStatuses[i]
+		if at := startOf(init); at != nil && imageOf(pod.Spec.InitContainers, init.Name) == image && (p.ImagePulled == nil || at.Before(p.ImagePulled)) {
+			p.ImagePulled = at
+		}
+	}
+	return p
+}
+
+func imageOf(containers []corev1.Container, name string) string {
+	for i := range containers {
+		if containers[i].Name == name {
+			return containers[i].Image
+		}
+	}
+	return ""
+}
+
+// startOf returns when a container started, nil if it has not or nobody knows when. containerd dates what could not start to 1970.
+func startOf(status *corev1.ContainerStatus) *metav1.Time {
+	switch state := status.State; {
+	case state.Running != nil:
+		return dated(state.Running.StartedAt)
+	case state.Terminated != nil:
+		return dated(state.Terminated.StartedAt)
+	default:
+		return nil
+	}
+}
+
+func dated(at metav1.Time) *metav1.Time {
+	if at.Unix() <= 0 {
+		return nil
+	}
+	return &at
+}
+
+// Wait is how long a job waited until it reached a phase, from the phase before that is known.
+type Wait struct {
+	Phase string
+	Took  time.Duration
+}
+
+// Waits returns how a job's wait was spent, nil if nobody knows when it began. What the runner reached before the job was queued took the
+// job no time. The clocks of GitHub, the API server and the nodes differ, so a phase that seems to have come too early took none either;
+// the times add up to the whole wait.
+func Waits(p *v1alpha1.RunnerPhases) (waits []Wait) {
+	if p == nil || p.Queued == nil && p.Assigned == nil {
+		return nil
+	}
+	var last time.Time
+	for _, phase := range all(p) {
+		at := *phase.at
+		switch {
+		case at == nil:
+			continue
+		case last.IsZero():
+			last = at.Time
+			continue
+		}
+		took := max(0, at.Sub(last))
+		waits = append(waits, Wait{Phase: phase.name, Took: took})
+		last = last.Add(took)
+	}
+	return waits
+}
+
+// Text returns the phases in the form of the annotation AnnotationPhases, which a shell can compute with: NAME=SECONDS since 1970, with
+// spaces between them.
+func Text(p *v1alpha1.RunnerPhases) string {
+	if p == nil {
+		return ""
+	}
+	var words []string
+	for _, phase := range all(p) {
+		if at := *phase.at; at != nil && at.Unix() > 0 {
+			words = append(words, fmt.Sprintf("%s=%d", phase.name, at.Unix()))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+const (
+	// maxText bounds what is read of an annotation, which anybody who may write pods can set: eight phases take about 160 bytes.
+	maxText = 512
+	// maxSeconds is in the year 3058: what is later was not written by Text.
+	maxSeconds = 1 << 35
+)
+
+// parse reads what Text has written. It leaves out what it does not know or can't be a time.
+func parse(text string) map[string]*metav1.Time {
+	at := map[string]*metav1.Time{}
+	for word := range strings.FieldsSeq(text[:min(len(text), maxText)]) {
+		name, seconds, _ := strings.Cut(word, "=")
+		if unix, err := strconv.ParseInt(seconds, 10, 64); err == nil && unix > 0 && unix < maxSeconds {
+			at[name] = new(metav1.Unix(unix, 0))
+		}
+	}
+	return at
+}
