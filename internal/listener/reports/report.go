@@ -54,10 +54,19 @@ func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunne
 		WorkflowRunID:     job.WorkflowRunID,
 		JobDisplayName:    cut(job.JobDisplayName),
 		JobPatchID:        patchID,
-		Phases: &v1alpha1.RunnerPhases{
-			Queued: reached(job.QueueTime), Assigned: reached(job.ScaleSetAssignTime), Started: reached(job.RunnerAssignTime),
-		},
+		Phases:            phasesOf(job),
 	}
+}
+
+// phasesOf returns when GitHub says that a job reached the phases of its wait, nil if it says nothing.
+func phasesOf(job *actions.JobMessageBase) *v1alpha1.RunnerPhases {
+	p := v1alpha1.RunnerPhases{
+		Queued: reached(job.QueueTime), Assigned: reached(job.ScaleSetAssignTime), Started: reached(job.RunnerAssignTime),
+	}
+	if p == (v1alpha1.RunnerPhases{}) {
+		return nil
+	}
+	return &p
 }
 
 // reached returns when a job reached a phase of its wait, nil if GitHub gives no time that the API server would take: nobody's report must

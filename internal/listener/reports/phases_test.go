@@ -1,0 +1,38 @@
+package reports
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// A report brings GitHub's times of the job's wait, but none that the API server would refuse, and the job's start with it.
+func TestReportsHaveTheTimesOfTheWait(t *testing.T) {
+	queued := time.Date(2026, 5, 4, 3, 2, 1, 987, time.FixedZone("east", 3600))
+	for title, test := range map[string]struct {
+		queued, assigned, started time.Time
+		want                      *v1alpha1.RunnerPhases
+	}{
+		"as it should be": {queued, queued.Add(time.Second), queued.Add(time.Minute), &v1alpha1.RunnerPhases{
+			Queued:   new(metav1.Date(2026, 5, 4, 2, 2, 1, 0, time.UTC)),
+			Assigned: new(metav1.Date(2026, 5, 4, 2, 2, 2, 0, time.UTC)),
+			Started:  new(metav1.Date(2026, 5, 4, 2, 3, 1, 0, time.UTC)),
+		}},
+		"not told":      {},
+		"out of bounds": {time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("west", -3600)), time.Unix(0, 0), time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), nil},
+	} {
+		t.Run(title, func(t *testing.T) {
+			job := actions.JobStarted{RunnerName: "runner"}
+			job.QueueTime, job.ScaleSetAssignTime, job.RunnerAssignTime = test.queued, test.assigned, test.started
+			reports := Of(&actions.Message{JobsStarted: []actions.JobStarted{job}}, 1, queued)
+			if diff := cmp.Diff(test.want, reports[0].Status.Phases); diff != "" {
+				t.Errorf("phases (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
