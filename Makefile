@@ -16,6 +16,9 @@ ROOT_TESTS := ./test/e2e/...
 # The slowest come first, so that they don't run alone at the end: they wait more than they compute.
 TESTS       = ./test/integration ./test/churn ./test/rbac ./test/tenant $(shell go list ./... | grep -v /test/e2e)
 
+# Needs a Go as new as go.mod says.
+GOVULNCHECK := v1.9.0
+
 ##@ See it work
 
 .PHONY: demo
@@ -135,6 +138,20 @@ docs: ## Build the documentation as a site into dist/docs (apt-get install mkdoc
 	@command -v mkdocs >/dev/null || { echo "mkdocs is missing: apt-get install mkdocs; docs/ can be read as it is, too" >&2; exit 1; }
 	mkdocs build --quiet --config-file hack/mkdocs.yml
 
+##@ Check
+
+.PHONY: packages
+packages: ## Install what the gate needs of Debian or Ubuntu (root, or sudo)
+	.ci/packages
+
+.PHONY: dependencies
+dependencies: preflight ## Check that every module is what go.sum says
+	git ls-files '*go.mod' | xargs --max-args 1 dirname | while read -r module; do go -C "$$module" mod verify; done
+
+.PHONY: vulnerabilities
+vulnerabilities: preflight ## Ask Go's database whether the programs reach code with a known vulnerability (needs vuln.go.dev)
+	go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./cmd/...
+
 ##@ Ship
 
 .PHONY: image
@@ -152,7 +169,7 @@ push: preflight ## Push the images for amd64 and arm64 (or ARCH) to the registry
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: preflight
 preflight:

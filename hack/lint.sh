@@ -32,7 +32,7 @@ modules_are_tidy() {
 
 scripts_are_sound() {
   command -v shellcheck >/dev/null || { echo "shellcheck is missing: apt-get install shellcheck" >&2; return 1; }
-  git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
+  git ls-files -z '*.sh' .ci/run .ci/packages | xargs -0 shellcheck
 }
 
 charts_are_sound() {

@@ -279,7 +279,7 @@ func TestValidateLocatesWhatIsWrongWithAVariant(t *testing.T) {
 	common, wrong := fmt.Sprintf(place, "1"), fmt.Sprintf(place, "lots")
 	for values, want := range map[string]string{
 		common + "\nvariants: [{name: x-a}, {name: a, " + wrong + "}]": "variants[1].template.spec.containers[0].resources.limits",
-		wrong + "\nvariants: [{name: a}]":                                                     "template.spec.containers[0].resources.limits",
+		wrong + "\nvariants: [{name: a}]":                              "template.spec.containers[0].resources.limits",
 	} {
 		var said []string
 		for _, problem := range validated(t, scaleSet, []string{minimal, values}) {

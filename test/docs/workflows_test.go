@@ -1,0 +1,88 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// workflow is the part of a workflow's file that is checked.
+type workflow struct {
+	Permissions map[string]string `json:"permissions"`
+	Jobs        map[string]struct {
+		RunsOn  string `json:"runs-on"`
+		Timeout int    `json:"timeout-minutes"`
+		Steps   []struct{ Uses, Run string }
+	} `json:"jobs"`
+}
+
+var (
+	pinned  = regexp.MustCompile(`^actions/[a-z-]+@[0-9a-f]{40}$`)
+	calls   = regexp.MustCompile(`^make ([a-z][a-z0-9-]*)(?: [A-Z]+=\S+)*$`)
+	targets = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
+)
+
+// wrongIn returns what is wrong with a workflow: each step is an action of GitHub's, by the hash of a commit, or calls one target of the Makefile, so
+// that whoever has the repository can run it. A job may read, unless it says otherwise, and ends after a time.
+func wrongIn(t *testing.T, content, makefile string) (wrong []string) {
+	t.Helper()
+	known := map[string]bool{}
+	for _, target := range targets.FindAllStringSubmatch(makefile, -1) {
+		known[target[1]] = true
+	}
+	var found workflow
+	if err := yaml.Unmarshal([]byte(content), &found); err != nil {
+		return []string{err.Error()}
+	}
+	if len(found.Permissions) != 1 || found.Permissions["contents"] != "read" {
+		wrong = append(wrong, "permissions")
+	}
+	for name, job := range found.Jobs {
+		if job.Timeout == 0 || len(job.Steps) == 0 {
+			wrong = append(wrong, name+" has no timeout or no steps")
+		}
+		for _, step := range job.Steps {
+			call := calls.FindStringSubmatch(strings.TrimSpace(step.Run))
+			switch {
+			case step.Uses != "" && step.Run == "" && pinned.MatchString(step.Uses):
+			case step.Uses == "" && call != nil && known[call[1]]:
+			default:
+				wrong = append(wrong, name+": "+step.Uses+step.Run)
+			}
+		}
+	}
+	return wrong
+}
+
+func TestWorkflowsCallTargets(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("workflows are %v; %v", files, err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wrong := range wrongIn(t, string(content), string(makefile)) {
+			t.Errorf("%s: %s", file, wrong)
+		}
+	}
+	const frame = "permissions: {contents: read}\njobs: {a: {runs-on: x, timeout-minutes: 5, steps: ["
+	for _, step := range []string{"{run: make nothing}", "{run: make test && rm x}", "{run: go test ./...}", "{uses: actions/checkout@v4}", "{uses: other/action@" + strings.Repeat("a", 40) + "}", "{}"} {
+		if len(wrongIn(t, frame+step+"]}}", string(makefile))) == 0 {
+			t.Errorf("the step %s is taken", step)
+		}
+	}
+	if wrong := wrongIn(t, frame+"{run: make test KUBERNETES=oldest}]}}", string(makefile)); len(wrong) > 0 {
+		t.Errorf("a good step is refused: %v", wrong)
+	}
+}
