@@ -163,6 +163,15 @@ push: preflight ## Push the images for amd64 and arm64 (or ARCH) to the registry
 	@test -n "$(IMG)" || { echo "say where to: make image push IMG=registry.example.com/team/harrier:test" >&2; exit 1; }
 	hack/images.sh push $(if $(ARCH),-arch $(ARCH)) $(IMG)
 
+.PHONY: release
+release: preflight ## Make all files of a release of the last commit in dist/release: VERSION=1.2.3 (images, charts, materials, provenance, notes)
+	rm -rf dist/release
+	hack/images.sh release '$(VERSION)' dist/release
+
+.PHONY: release-twice
+release-twice: preflight ## Make a release twice, in different places, and compare every byte: VERSION=1.2.3
+	hack/release-twice.sh '$(VERSION)'
+
 ##@ Help
 
 .PHONY: help

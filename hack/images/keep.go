@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -153,6 +154,7 @@ func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error
 			if in.version, err = versionOf(ctx); err != nil {
 				return in, err
 			}
+			in.version.version = cmp.Or(r.version, in.version.version)
 		}
 		for _, name := range slices.Concat(found.GoFiles, found.SFiles, found.EmbedFiles) {
 			files = append(files, filepath.Join(found.Dir, name))

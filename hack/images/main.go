@@ -4,6 +4,7 @@
 //	hack/images.sh build [-arch A] DIRECTORY   writes product.tar and demo.tar, archives for "ctr images import" or "docker load"
 //	hack/images.sh keep RECIPE NAME…           makes one image under these names and prints the directory where it is kept
 //	hack/images.sh push [-arch A,B] IMAGE      pushes the product as IMAGE, and GitHub and runner of the demonstration as IMAGE-demo
+//	hack/images.sh release VERSION DIRECTORY   writes everything that a release has: see release.go
 //	hack/images.sh certificates                writes the public authorities that the images trust to standard output
 //
 // Architectures are amd64 and arm64: by default build and keep are for this machine's, and push pushes both under one name.
@@ -25,7 +26,7 @@ import (
 )
 
 var errUsage = errors.New("usage: hack/images.sh build [-arch A] DIRECTORY | keep RECIPE NAME… | push [-arch A,B] IMAGE " +
-	"(such as registry.example.com/team/harrier:test) | certificates")
+	"(such as registry.example.com/team/harrier:test) | release VERSION DIRECTORY | certificates")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -54,6 +55,8 @@ func run(ctx context.Context, arguments []string) error {
 		return writeAuthorities(os.Stdout)
 	case command == "keep" && len(rest) > 1:
 		return keepOne(ctx, rest[0], rest[1:])
+	case command == "release" && len(rest) == 2 && len(chosen) == 0:
+		return release(ctx, rest[0], rest[1])
 	case command == "build" && len(rest) == 1 && len(chosen) <= 1:
 		return buildAll(ctx, rest[0], append(chosen, runtime.GOARCH)[0])
 	case command == "push" && len(rest) == 1:

@@ -10,6 +10,8 @@ type recipe struct {
 	user string
 	// trustsAuthorities puts the certificates of public authorities into the image, for programs that connect to the Internet.
 	trustsAuthorities bool
+	// version is that of a release; empty means the charts'.
+	version string
 }
 
 const (

@@ -1,0 +1,28 @@
+package artefacts
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+)
+
+// chartVersion are the two lines of a Chart.yaml that have the version.
+var chartVersion = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
+
+// Chart returns the files of the chart in a directory, with another version, as `helm package` packs them: below the chart's name. It fails if
+// Chart.yaml doesn't have one line for each of the two versions.
+func Chart(directory, version string) (Files, error) {
+	name := path.Base(directory)
+	files, err := Read(directory, name)
+	if err != nil {
+		return nil, err
+	}
+	delete(files, path.Join(name, ".helmignore"))
+	definition := path.Join(name, "Chart.yaml")
+	content := files[definition].Content
+	if lines := chartVersion.FindAll(content, -1); len(lines) != 2 {
+		return nil, fmt.Errorf("%s has %d lines with version or appVersion, not one of each", definition, len(lines))
+	}
+	files[definition] = File{Content: chartVersion.ReplaceAll(content, []byte(`${1}: "`+version+`"`)), Mode: 0o644}
+	return files, nil
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/harrier-ci/harrier/hack/images/artefacts"
+)
+
+const (
+	repository = "github.com/harrier-ci/harrier"
+	// publicImage is the image's name once it is published; the charts have it as their default.
+	publicImage = "ghcr.io/harrier-ci/gha-runner-scale-set-controller"
+)
+
+// releaseVersion is a version by SemVer without metadata of a build, as "+" isn't allowed in the tag of an image.
+var releaseVersion = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
+
+var errUncommitted = errors.New("files have changed since the last commit, and a release is made of a commit: commit them, or put them away with git stash")
+
+// release writes everything that a release has into an empty directory. What it needs and can't have here are credentials: pushing to the registry
+// and signing are the steps of whoever publishes it.
+func release(ctx context.Context, version, directory string) error {
+	if !releaseVersion.MatchString(version) {
+		return fmt.Errorf("VERSION is %q: write it as 1.2.3 or 1.2.3-rc.1, without a v", version)
+	}
+	if entries, err := os.ReadDir(directory); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s has files already: remove it, or name another directory", directory)
+	}
+	product, history, err := ofCommit(ctx, version)
+	if err != nil {
+		return err
+	}
+	index, programs, err := releasedImage(ctx, version)
+	if err != nil {
+		return err
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	files, err := archives(version, programs)
+	if err != nil {
+		return err
+	}
+	if files["image-"+version+".oci.tar"], err = ociArchive(index, version); err != nil {
+		return fmt.Errorf("write the image: %w", err)
+	}
+	if files["harrier-"+version+".cdx.json"], err = artefacts.Materials(product, programs); err != nil {
+		return err
+	}
+	files["RELEASE.md"] = artefacts.Notes(product, publicImage, digest.String(), history)
+	compiler, err := goCommand(ctx, supported[0], "env", "GOVERSION").Output()
+	if err != nil {
+		return fmt.Errorf("ask go for its version: %w", err)
+	}
+	if files["provenance.json"], err = artefacts.Provenance(product, strings.TrimSpace(string(compiler)), files); err != nil {
+		return err
+	}
+	files["SHA256SUMS"] = artefacts.Checksums(files)
+	return writeFiles(directory, files)
+}
+
+func writeFiles(directory string, files map[string][]byte) error {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return fmt.Errorf("make directory for the release: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		target := filepath.Join(directory, name)
+		if err := os.WriteFile(target, files[name], 0o644); err != nil {
+			return err
+		}
+		fmt.Println(target)
+	}
+	return nil
+}
+
+// ofCommit returns the commit that is released, and what has changed since the release before it.
+func ofCommit(ctx context.Context, version string) (product artefacts.Product, history artefacts.History, err error) {
+	git := func(arguments ...string) []string {
+		output, failed := exec.CommandContext(ctx, "git", arguments...).Output()
+		if failed != nil && err == nil {
+			err = fmt.Errorf("git %s: %w", arguments[0], complaint(failed))
+		}
+		return strings.FieldsFunc(string(output), func(r rune) bool { return r == '\n' })
+	}
+	changed := git("status", "--porcelain")
+	commit := append(git("rev-parse", "HEAD"), "")[0]
+	tags := git("tag", "--list", "v*", "--merged", "HEAD", "--sort", "-version:refname")
+	for _, tag := range tags {
+		if tag != "v"+version {
+			history.Former = tag
+			break
+		}
+	}
+	if history.Former != "" {
+		history.Commits = git("log", "--no-merges", "--format=%s", history.Former+"..HEAD")
+		for _, line := range git("diff", "--unified=0", history.Former, "HEAD", "--", "docs/upgrade.md") {
+			if added, is := strings.CutPrefix(line, "+"); is && !strings.HasPrefix(added, "++ ") {
+				history.Upgrade = append(history.Upgrade, added)
+			}
+		}
+	}
+	if err == nil && len(changed) > 0 {
+		err = errUncommitted
+	}
+	return artefacts.Product{Name: repository, Version: version, Commit: commit}, history, err
+}
+
+// releasedImage builds the product for all architectures. programs are those in it, by architecture and name.
+func releasedImage(ctx context.Context, version string) (index v1.ImageIndex, programs map[string][]byte, err error) {
+	product := recipes["product"]
+	product.version = version
+	index, programs = mutate.IndexMediaType(empty.Index, types.OCIImageIndex), map[string][]byte{}
+	for _, architecture := range supported {
+		found, err := keep(ctx, product, architecture, []string{publicImage + ":" + version})
+		if err != nil {
+			return nil, nil, err
+		}
+		image, err := found.image()
+		if err != nil {
+			return nil, nil, fmt.Errorf("read image for %s: %w", architecture, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}},
+		})
+		for target, packagePath := range product.programs {
+			content, err := os.ReadFile(filepath.Join(found.directory, path.Base(packagePath)))
+			if err != nil {
+				return nil, nil, err
+			}
+			programs[architecture+target] = content
+		}
+	}
+	return index, programs, nil
+}
+
+// archives returns the charts as `helm package` names them, and the program for operators.
+func archives(version string, programs map[string][]byte) (map[string][]byte, error) {
+	packed := map[string]artefacts.Files{}
+	for _, chart := range []string{"gha-runner-scale-set-controller", "gha-runner-scale-set"} {
+		files, err := artefacts.Chart(filepath.Join("charts", chart), version)
+		if err != nil {
+			return nil, err
+		}
+		packed[chart+"-"+version+".tgz"] = files
+	}
+	licence, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return nil, err
+	}
+	for _, architecture := range supported {
+		packed["harrier-"+version+"-linux-"+architecture+".tar.gz"] = artefacts.Files{
+			"harrier": {Content: programs[architecture+"/harrier"], Mode: 0o755}, "LICENSE": {Content: licence, Mode: 0o644},
+		}
+	}
+	files := map[string][]byte{}
+	for name, content := range packed {
+		var archive bytes.Buffer
+		if err := content.TarGzip(&archive); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", name, err)
+		}
+		files[name] = archive.Bytes()
+	}
+	return files, nil
+}
+
+// ociArchive returns an index as an archive in the layout of OCI, for `skopeo copy --all oci-archive:FILE` and the like, under a tag.
+func ociArchive(index v1.ImageIndex, tag string) ([]byte, error) {
+	scratch, err := os.MkdirTemp("", "harrier-release-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	at, err := layout.Write(scratch, empty.Index)
+	if err != nil {
+		return nil, err
+	}
+	if err := at.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
+		return nil, err
+	}
+	files, err := artefacts.Read(scratch, "")
+	if err != nil {
+		return nil, err
+	}
+	var archive bytes.Buffer
+	err = files.Tar(&archive)
+	return archive.Bytes(), err
+}
