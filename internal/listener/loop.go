@@ -196,7 +196,7 @@ func (l *loop) finished() bool {
 	if l.work.Err() != nil {
 		return true
 	}
-	_, unpublished := l.publication.due(cluster.Publication{Desired: l.scaler.Desired, SessionID: l.session.sessionID})
+	_, _, unpublished := l.unpublished()
 	if l.session.current != nil && l.inHand() {
 		return false
 	}

@@ -46,6 +46,9 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 		l.log.Info("Message has an entry of unknown type, ignoring it", "messageID", message.ID, "type", kind)
 		l.metrics.Dropped("UnknownType")
 	}
+	if len(message.JobsCompleted) > 0 {
+		l.publication.owed = reflected
+	}
 	l.unsent = append(l.unsent, unsentReports{
 		l.messages.Add(message, reflected, errand.New(firstPause, longestPause)), reports.Of(message, reflected, now),
 	})

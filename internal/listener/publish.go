@@ -27,17 +27,46 @@ type publicationState struct {
 	lastAt time.Time
 	// force is set if the next patchID must not wait for publishInterval.
 	force bool
+	// owed is the highest patchID in a report about the end of a job: its slot is held until the set has seen that one.
+	owed int
+	// fellAt is when fewer runners were last asked for than before, and runners is how many the set had at the last publication.
+	fellAt  time.Time
+	runners int
 }
 
-// due returns when want must be published, or false if it was published already.
-func (p *publicationState) due(want cluster.Publication) (time.Time, bool) {
+// surplusConfirmedAfter is how long after fewer runners are wanted a newer patchID may still be waited for: surplus is acted on 30 s after
+// it was first seen, by the first patchID after that, and the set may see it some seconds late.
+const surplusConfirmedAfter = 45 * time.Second
+
+// due returns when want must be published, or false if it was published already or nobody waits for what is new in it.
+func (p *publicationState) due(want cluster.Publication, now time.Time) (time.Time, bool) {
+	newPatchID := p.last
+	newPatchID.PatchID = want.PatchID
 	switch {
 	case want == p.last && !p.lastAt.IsZero():
 		return time.Time{}, false
 	case p.lastAt.IsZero(), p.force, want.Replicas != p.last.Replicas, want.SessionID != p.last.SessionID:
 		return p.NotBefore, true
+	case want == newPatchID && !p.awaitsPatchID(now):
+		return time.Time{}, false
 	}
 	return latest(p.lastAt.Add(publishInterval), p.NotBefore), true
+}
+
+// awaitsPatchID reports whether a newer patchID may change what the set does: free a slot, or confirm that a runner is surplus. Each
+// publication is a write of an object with a pod template, and the set would tell of it in its status.
+func (p *publicationState) awaitsPatchID(now time.Time) bool {
+	return p.owed > p.last.PatchID || p.runners > p.last.Replicas || now.Sub(p.fellAt) < surplusConfirmedAfter
+}
+
+// unpublished returns what is to be published and when, or false if nothing is.
+func (l *loop) unpublished() (want cluster.Publication, at time.Time, ok bool) {
+	if l.stopping {
+		l.publication.force = true // the successor must find the patchID that the last reports carry
+	}
+	want = cluster.Publication{Desired: l.scaler.Desired, SessionID: l.session.sessionID}
+	at, ok = l.publication.due(want, l.clock.Now())
+	return want, at, ok
 }
 
 // publish starts to write the desired count if it is due. If the statistics have become old during failures, they are read
@@ -47,11 +76,7 @@ func (l *loop) publish(now time.Time) {
 	if p.UnderWay || !l.scaler.Known() {
 		return
 	}
-	want := cluster.Publication{Desired: l.scaler.Desired, SessionID: l.session.sessionID}
-	at, ok := p.due(want)
-	if l.stopping {
-		at = p.NotBefore // the successor must find the patchID that the last reports carry
-	}
+	want, at, ok := l.unpublished()
 	if !ok || l.mustWait(at, now) {
 		return
 	}
@@ -89,7 +114,10 @@ func (l *loop) published(wrote cluster.Publication, epoch int, runnerSet *cluste
 	}
 	l.reporter.Answered()
 	l.reporter.Hold(l.work, false)
-	p.last, p.lastAt = wrote, now
+	if wrote.Replicas < p.last.Replicas {
+		p.fellAt = now
+	}
+	p.last, p.lastAt, p.runners = wrote, now, runnerSet.Runners.Pending+runnerSet.Runners.Running
 	p.Succeed()
 	before := l.capacity()
 	l.setCapacity = runnerSet.Capacity

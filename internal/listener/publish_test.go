@@ -199,6 +199,11 @@ func TestCapacityFollowsTheSetWhileItCannotRunJobs(t *testing.T) {
 func TestWhenAPublicationIsDue(t *testing.T) {
 	last := cluster.Publication{Desired: cluster.Desired{Replicas: 2, PatchID: 5, AssignedJobs: 2}, SessionID: "session"}
 	written, forced := publicationState{last: last, lastAt: noon}, publicationState{last: last, lastAt: noon, force: true}
+	ended, surplus, fewer := written, written, written
+	ended.owed, surplus.runners, fewer.fellAt = 6, 3, noon.Add(-surplusConfirmedAfter+time.Second)
+	covered, settled := written, written
+	covered.owed, settled.runners, settled.fellAt = 5, 2, noon.Add(-surplusConfirmedAfter)
+	newer := func(p *cluster.Publication) { p.PatchID++ }
 	change := func(f func(*cluster.Publication)) cluster.Publication {
 		want := last
 		f(&want)
@@ -210,16 +215,21 @@ func TestWhenAPublicationIsDue(t *testing.T) {
 		at    time.Time
 		due   bool
 	}{
-		"first":             {publicationState{}, last, time.Time{}, true},
-		"no change":         {written, last, time.Time{}, false},
-		"replicas":          {written, change(func(p *cluster.Publication) { p.Replicas++ }), time.Time{}, true},
-		"session":           {written, change(func(p *cluster.Publication) { p.SessionID = "next" }), time.Time{}, true},
-		"patchID":           {written, change(func(p *cluster.Publication) { p.PatchID++ }), noon.Add(publishInterval), true},
-		"patchID, forced":   {forced, change(func(p *cluster.Publication) { p.PatchID++ }), time.Time{}, true},
-		"jobs at the limit": {written, change(func(p *cluster.Publication) { p.AssignedJobs++ }), noon.Add(publishInterval), true},
+		"first":                                  {publicationState{}, last, time.Time{}, true},
+		"no change":                              {written, last, time.Time{}, false},
+		"replicas":                               {written, change(func(p *cluster.Publication) { p.Replicas++ }), time.Time{}, true},
+		"session":                                {written, change(func(p *cluster.Publication) { p.SessionID = "next" }), time.Time{}, true},
+		"patchID, forced":                        {forced, change(newer), time.Time{}, true},
+		"patchID for nobody":                     {written, change(newer), time.Time{}, false},
+		"patchID, the end of a job is reported":  {ended, change(newer), noon.Add(publishInterval), true},
+		"patchID, and a covered end":             {covered, change(newer), time.Time{}, false},
+		"patchID, more runners than are wanted":  {surplus, change(newer), noon.Add(publishInterval), true},
+		"patchID, fewer runners wanted just now": {fewer, change(newer), noon.Add(publishInterval), true},
+		"patchID, as many runners as wanted":     {settled, change(newer), time.Time{}, false},
+		"jobs at the limit":                      {written, change(func(p *cluster.Publication) { p.AssignedJobs++ }), noon.Add(publishInterval), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at, due := test.state.due(test.want)
+			at, due := test.state.due(test.want, noon)
 			if due != test.due || !at.Equal(test.at) {
 				t.Errorf("due = %v at %v, want %v at %v", due, at, test.due, test.at)
 			}

@@ -35,8 +35,12 @@ import (
 // of 2–10 ms each, so ten workers reconcile 200 sets in about a second after a restart.
 const workers = 10
 
-// statusPeriod is the shortest time between two writes of a set's status. In a burst the counts change with every runner.
-const statusPeriod = time.Second
+// statusPeriod is the shortest time between two writes of a set's status that only move counts. They are a summary of the runner set's,
+// which in a burst change with every runner.
+const statusPeriod = 2 * time.Second
+
+// pace is how soon a set's status is written.
+var pace = report.Pace{Figures: statusPeriod, Busy: 5 * time.Second}
 
 // takenRetry is after what time names are tried again that other listeners have.
 const takenRetry = time.Minute

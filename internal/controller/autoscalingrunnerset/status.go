@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// writeStatus writes the status, at most once in statusPeriod, and publishes the metrics. A new registration is written at once: otherwise
-// the next pass would treat the former address as the present one, and move once more.
+// writeStatus writes the status when its change is due, and publishes the metrics. A new registration is written at once: otherwise the next
+// pass would treat the former address as the present one, and move once more.
 func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	if w.released {
 		return nil
@@ -26,13 +26,18 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 		return nil
 	}
 	w.Memory.lostJobs = max(w.Memory.lostJobs, w.LostJobs())
-	if wait := w.Memory.statusWrittenAt.Add(statusPeriod).Sub(w.Now); wait > 0 && !w.Moved() {
-		w.Requeue.After(wait)
-		return nil
-	}
 	after := w.Set.DeepCopy()
 	after.Status = w.Status(c.options.Version)
 	after.Status.LostJobs = w.Memory.lostJobs
+	change := report.ChangeFigures
+	if before := &w.Set.Status; w.Moved() || report.Turned(before.Conditions, after.Status.Conditions) || before.Phase != after.Status.Phase ||
+		before.RunnerSpecHash != after.Status.RunnerSpecHash {
+		change = report.ChangeTurn
+	}
+	if wait := pace.DueAt(change, w.Memory.statusWrittenAt, w.Now, c.options.Pool.Busy()).Sub(w.Now); wait > 0 {
+		w.Requeue.After(min(wait, statusPeriod)) // the burst may be over by then
+		return nil
+	}
 	w.Memory.shown.Show(w.Key, after.Status.Conditions, w.Deleting())
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, w.Set)
 	if wrote {

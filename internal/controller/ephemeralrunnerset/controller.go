@@ -131,8 +131,8 @@ type memory struct {
 	labels    seriesLabels
 	// differsSince is when the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
 	differsSince time.Time
-	// reportedAt is when the status was last written.
-	reportedAt time.Time
+	// reportedAt is when the status was last written, and changedAt since when it says something else, zero while it doesn't.
+	reportedAt, changedAt time.Time
 	// proxyHash identifies the proxy Secret that was last applied, at proxyAppliedAt. proxyDropAt is when to retry its
 	// deletion after a failure.
 	proxyHash                   string

@@ -23,9 +23,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
+// reportPeriod is the shortest time between two writes of a set's status that only move counts: a burst changes them a thousand times.
+const reportPeriod = time.Second
+
+// pace is how soon a set's status is written. The listener's publications make a new generation each, of which nobody waits to be told.
+var pace = report.Pace{Figures: reportPeriod, Busy: 5 * time.Second, Echo: 5 * time.Second}
+
 const (
-	// reportPeriod is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
-	reportPeriod = time.Second
 	// unknownJobsAge is how long after a job's end it is news. A manager that has just started tells nothing older.
 	unknownJobsAge = 10 * time.Minute
 )
@@ -49,23 +53,44 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 	return errors.Join(w.listErr, c.writeStatus(ctx, w, before))
 }
 
-// writeStatus writes the status if it has changed, at most once a second, and then records the Events that go with it.
+// writeStatus writes the status when its change is due, and then records the Events that go with it.
 func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1.EphemeralRunnerSet) error {
-	if equality.Semantic.DeepEqual(before.Status, w.Object.Status) {
+	change := changeOf(&before.Status, &w.Object.Status)
+	if change == report.ChangeNone {
+		w.Memory.changedAt = time.Time{}
 		return nil
 	}
-	if due := w.Memory.reportedAt.Add(reportPeriod); w.Now.Before(due) {
-		w.RequeueAt(due)
+	kube.SetIfZero(&w.Memory.changedAt, w.Now)
+	busy := !w.deleting() && c.options.Pool.Busy()
+	if due := pace.DueAt(change, w.Memory.reportedAt, w.Memory.changedAt, busy); w.Now.Before(due) {
+		w.RequeueAt(kube.EarlierOf(due, w.Now.Add(reportPeriod))) // the burst may be over by then
 		return nil
 	}
 	if _, err := kube.PatchStatus(ctx, c.options.Client, w.Object, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	w.Memory.reportedAt = c.options.Clock.Now() // the pass may have taken longer than a period
+	w.Memory.reportedAt, w.Memory.changedAt = c.options.Clock.Now(), time.Time{} // the pass may have taken longer than a period
 	if !w.deleting() {
 		c.recordEvents(ctx, before, w.Object)
 	}
 	return nil
+}
+
+// changeOf returns what the write of a status would tell. A capacity that comes or goes is waited for by the listener.
+func changeOf(before, after *v1alpha1.EphemeralRunnerSetStatus) report.Change {
+	if report.Turned(before.Conditions, after.Conditions) || (before.Capacity == nil) != (after.Capacity == nil) {
+		return report.ChangeTurn
+	}
+	if equality.Semantic.DeepEqual(before, after) {
+		return report.ChangeNone
+	}
+	bare := before.DeepCopy()
+	bare.ObservedGeneration, bare.Conditions = after.ObservedGeneration, after.Conditions
+	same := equality.Semantic.DeepEqual(report.WithoutGeneration(before.Conditions), report.WithoutGeneration(after.Conditions))
+	if same && equality.Semantic.DeepEqual(bare, after) {
+		return report.ChangeEcho
+	}
+	return report.ChangeFigures
 }
 
 // tellMoved records an Event about each node from which the set's runners are moved, once for each of its signs.

@@ -1,0 +1,49 @@
+package report
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestWhatNobodyWaitsForIsWrittenLater(t *testing.T) {
+	noon := time.Unix(43_200, 0)
+	pace := Pace{Figures: time.Second, Busy: 5 * time.Second, Echo: 4 * time.Second}
+	written := noon.Add(-500 * time.Millisecond)
+	for name, test := range map[string]struct {
+		change Change
+		busy   bool
+		want   time.Time
+	}{
+		"a condition turns":            {ChangeTurn, false, noon},
+		"a condition turns in a burst": {ChangeTurn, true, noon},
+		"figures":                      {ChangeFigures, false, written.Add(time.Second)},
+		"figures in a burst":           {ChangeFigures, true, written.Add(5 * time.Second)},
+		"the generation":               {ChangeEcho, false, noon.Add(4 * time.Second)},
+	} {
+		if got := pace.DueAt(test.change, written, noon, test.busy); !got.Equal(test.want) {
+			t.Errorf("%s: due at %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestAConditionTurnsWithItsStatusOrReason(t *testing.T) {
+	before := []metav1.Condition{True("Ready", "Listening", "one"), False("Degraded", "Fine", "")}
+	for name, test := range map[string]struct {
+		after []metav1.Condition
+		want  bool
+	}{
+		"nothing":        {before, false},
+		"another text":   {[]metav1.Condition{True("Ready", "Listening", "two"), False("Degraded", "Fine", "")}, false},
+		"another order":  {[]metav1.Condition{before[1], before[0]}, false},
+		"another reason": {[]metav1.Condition{True("Ready", "Other", "one"), before[1]}, true},
+		"another status": {[]metav1.Condition{False("Ready", "Listening", "one"), before[1]}, true},
+		"one is gone":    {before[:1], true},
+		"one is new":     {append([]metav1.Condition{True("New", "New", "")}, before...), true},
+	} {
+		if got := Turned(before, test.after); got != test.want {
+			t.Errorf("%s: Turned() = %t", name, got)
+		}
+	}
+}
