@@ -97,16 +97,6 @@ func (p *Pool) Waiting(group string) bool {
 	return len(p.waiting[group]) > 0 || p.running >= p.limit && len(p.order) > 0
 }
 
-// busyShare is how large a part of the places must be taken for the pool to be busy. A few runners a second take one or two of 128.
-const busyShare = 4
-
-// Busy reports whether at least a quarter of the places are taken: many runners are being made, and the API server has to do with them.
-func (p *Pool) Busy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.running*busyShare >= p.limit
-}
-
 // dispatch starts the tasks that may start, by turns. The caller holds the lock.
 func (p *Pool) dispatch() {
 	if p.ctx == nil {

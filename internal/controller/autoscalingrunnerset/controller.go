@@ -40,7 +40,7 @@ const workers = 10
 const statusPeriod = 2 * time.Second
 
 // pace is how soon a set's status is written.
-var pace = report.Pace{Figures: statusPeriod, Busy: 5 * time.Second}
+var pace = report.Pace{Figures: statusPeriod}
 
 // takenRetry is after what time names are tried again that other listeners have.
 const takenRetry = time.Minute
@@ -174,8 +174,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 
 // memory is what is remembered of a set between passes.
 type memory struct {
-	// statusWrittenAt is when the status was last written. A pass that changes nothing doesn't delay the next write.
-	statusWrittenAt time.Time
+	// written is the last write of the status. A pass that changes nothing doesn't delay the next write.
+	written report.Written
 	// deregistrationStart is when the deregistration began, zero while there is none.
 	deregistrationStart time.Time
 	// lostJobs is the highest count of lost jobs that a runner set had; it may be gone before the count is written.

@@ -50,7 +50,7 @@ func TestRecreatedSetStartsWithoutTheFormersMemory(t *testing.T) {
 		f.settle()
 		f.recreate()
 		w := f.observe()
-		if w.Memory.recordedAs != "" || !w.Memory.statusWrittenAt.IsZero() {
+		if w.Memory.recordedAs != "" || !w.Memory.written.At.IsZero() {
 			t.Errorf("it remembers %+v", *w.Memory)
 		}
 		if _, known := f.controller.syncs.Last(setKey); known {

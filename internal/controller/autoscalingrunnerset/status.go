@@ -34,14 +34,16 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 		before.RunnerSpecHash != after.Status.RunnerSpecHash {
 		change = report.ChangeTurn
 	}
-	if wait := pace.DueAt(change, w.Memory.statusWrittenAt, w.Now, c.options.Pool.Busy()).Sub(w.Now); wait > 0 {
-		w.Requeue.After(min(wait, statusPeriod)) // the burst may be over by then
+	if wait := pace.DueAt(change, w.Memory.written, w.Now).Sub(w.Now); wait > 0 {
+		w.Requeue.After(wait)
 		return nil
 	}
+	began := c.options.Clock.Now()
 	w.Memory.shown.Show(w.Key, after.Status.Conditions, w.Deleting())
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, w.Set)
 	if wrote {
-		w.Memory.statusWrittenAt = w.Now
+		now := c.options.Clock.Now()
+		w.Memory.written = report.Written{At: now, Took: now.Sub(began)}
 		w.rememberLedger(after)
 		c.recordTransitions(ctx, w, after)
 	}

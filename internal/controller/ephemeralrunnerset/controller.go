@@ -19,6 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -131,8 +132,9 @@ type memory struct {
 	labels    seriesLabels
 	// differsSince is when the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
 	differsSince time.Time
-	// reportedAt is when the status was last written, and changedAt since when it says something else, zero while it doesn't.
-	reportedAt, changedAt time.Time
+	// reported is the last write of the status, and changedAt since when the status should say something else, zero while it shouldn't.
+	reported  report.Written
+	changedAt time.Time
 	// proxyHash identifies the proxy Secret that was last applied, at proxyAppliedAt. proxyDropAt is when to retry its
 	// deletion after a failure.
 	proxyHash                   string

@@ -27,7 +27,7 @@ import (
 const reportPeriod = time.Second
 
 // pace is how soon a set's status is written. The listener's publications make a new generation each, of which nobody waits to be told.
-var pace = report.Pace{Figures: reportPeriod, Busy: 5 * time.Second, Echo: 5 * time.Second}
+var pace = report.Pace{Figures: reportPeriod, Echo: 5 * time.Second}
 
 const (
 	// unknownJobsAge is how long after a job's end it is news. A manager that has just started tells nothing older.
@@ -61,15 +61,16 @@ func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1
 		return nil
 	}
 	kube.SetIfZero(&w.Memory.changedAt, w.Now)
-	busy := !w.deleting() && c.options.Pool.Busy()
-	if due := pace.DueAt(change, w.Memory.reportedAt, w.Memory.changedAt, busy); w.Now.Before(due) {
-		w.RequeueAt(kube.EarlierOf(due, w.Now.Add(reportPeriod))) // the burst may be over by then
+	if due := pace.DueAt(change, w.Memory.reported, w.Memory.changedAt); w.Now.Before(due) {
+		w.RequeueAt(due)
 		return nil
 	}
+	began := c.options.Clock.Now() // the pass may have taken longer than a period
 	if _, err := kube.PatchStatus(ctx, c.options.Client, w.Object, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	w.Memory.reportedAt, w.Memory.changedAt = c.options.Clock.Now(), time.Time{} // the pass may have taken longer than a period
+	now := c.options.Clock.Now()
+	w.Memory.reported, w.Memory.changedAt = report.Written{At: now, Took: now.Sub(began)}, time.Time{}
 	if !w.deleting() {
 		c.recordEvents(ctx, before, w.Object)
 	}

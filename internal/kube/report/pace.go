@@ -10,12 +10,25 @@ import (
 // Pace is how soon a status is written that nobody waits for. Each such write costs the API server as much processor time as the creation
 // of a runner and its pod together, because the kinds that carry a pod template are decoded, validated and encoded as a whole.
 type Pace struct {
-	// Figures is the shortest time between two writes that only move figures or texts.
+	// Figures is the shortest time between two writes that only move figures or texts. It grows with the time that a write takes, up to
+	// longestPace.
 	Figures time.Duration
-	// Busy is the same while the API server is busy with writes that somebody waits for. It is 10 s at most.
-	Busy time.Duration
 	// Echo is how long a status may be of an earlier generation of its object if it would say nothing else.
 	Echo time.Duration
+}
+
+const (
+	// paceShare is how many times as long as the last write took nothing is written but turns: an idle API server answers in 10 ms, and
+	// one that is busy with writes that somebody waits for in half a second.
+	paceShare = 20
+	// longestPace is how old figures may be, however busy the API server is.
+	longestPace = 10 * time.Second
+)
+
+// Written is the last write of a status: when it ended, and how long it took. The zero value is none.
+type Written struct {
+	At   time.Time
+	Took time.Duration
 }
 
 // Change is what a write of a status would tell.
@@ -31,17 +44,15 @@ const (
 	ChangeTurn
 )
 
-// DueAt returns when a change is written at the latest, given when the status was last written and when the change was first seen.
-func (p Pace) DueAt(change Change, writtenAt, seenAt time.Time, busy bool) time.Time {
-	switch {
-	case change == ChangeTurn:
+// DueAt returns when a change is to be written that was first seen at seenAt.
+func (p Pace) DueAt(change Change, last Written, seenAt time.Time) time.Time {
+	switch change {
+	case ChangeTurn:
 		return seenAt
-	case change == ChangeEcho:
+	case ChangeEcho:
 		return seenAt.Add(p.Echo)
-	case busy:
-		return writtenAt.Add(p.Busy)
 	}
-	return writtenAt.Add(p.Figures)
+	return last.At.Add(min(max(p.Figures, paceShare*last.Took), longestPace))
 }
 
 // Turned reports whether a condition has another status or reason, or is new or gone: what people and programs wait for.

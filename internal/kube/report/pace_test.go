@@ -9,20 +9,21 @@ import (
 
 func TestWhatNobodyWaitsForIsWrittenLater(t *testing.T) {
 	noon := time.Unix(43_200, 0)
-	pace := Pace{Figures: time.Second, Busy: 5 * time.Second, Echo: 4 * time.Second}
+	pace := Pace{Figures: time.Second, Echo: 4 * time.Second}
 	written := noon.Add(-500 * time.Millisecond)
 	for name, test := range map[string]struct {
 		change Change
-		busy   bool
+		took   time.Duration
 		want   time.Time
 	}{
-		"a condition turns":            {ChangeTurn, false, noon},
-		"a condition turns in a burst": {ChangeTurn, true, noon},
-		"figures":                      {ChangeFigures, false, written.Add(time.Second)},
-		"figures in a burst":           {ChangeFigures, true, written.Add(5 * time.Second)},
-		"the generation":               {ChangeEcho, false, noon.Add(4 * time.Second)},
+		"a condition turns":                    {ChangeTurn, 10 * time.Millisecond, noon},
+		"a condition turns, a busy API server": {ChangeTurn, time.Second, noon},
+		"figures":                              {ChangeFigures, 10 * time.Millisecond, written.Add(time.Second)},
+		"figures, a busy API server":           {ChangeFigures, 300 * time.Millisecond, written.Add(6 * time.Second)},
+		"figures, an API server that hangs":    {ChangeFigures, time.Minute, written.Add(10 * time.Second)},
+		"the generation":                       {ChangeEcho, 10 * time.Millisecond, noon.Add(4 * time.Second)},
 	} {
-		if got := pace.DueAt(test.change, written, noon, test.busy); !got.Equal(test.want) {
+		if got := pace.DueAt(test.change, Written{written, test.took}, noon); !got.Equal(test.want) {
 			t.Errorf("%s: due at %s, want %s", name, got, test.want)
 		}
 	}
