@@ -34,6 +34,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	after.Status = w.Status(c.options.Version)
 	after.Status.LostJobs = w.Memory.lostJobs
 	w.Memory.shown.Show(w.Key, after.Status.Conditions, w.Deleting())
+	w.Memory.shown.ShowNumbers(w.Key, &w.Findings)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, w.Set)
 	if wrote {
 		w.Memory.statusWrittenAt = w.Now
@@ -43,7 +44,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	return client.IgnoreNotFound(err)
 }
 
-// recordTransitions records Events about changed conditions. While the set is being deleted, which is meant to end them, there is only
+// recordTransitions records Events about changed conditions and about schedules. While the set is being deleted, which is meant to end them, there is only
 // one about what keeps it.
 func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1alpha1.AutoscalingRunnerSet) {
 	if w.Deleting() {
@@ -52,7 +53,9 @@ func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1a
 		}
 		return
 	}
-	for _, event := range conditions.Transitions(w.Set.Status.Conditions, after.Status.Conditions) {
+	told := append(w.Edges(w.Set.Status.ActiveSchedules, after.Status.ActiveSchedules),
+		conditions.Transitions(w.Set.Status.Conditions, after.Status.Conditions)...)
+	for _, event := range told {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, event)
 	}
 }
