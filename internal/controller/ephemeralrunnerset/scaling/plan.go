@@ -30,9 +30,11 @@ const (
 
 // Demand is what the set's spec asks for.
 type Demand struct {
-	replicas, assignedJobs, minRunners, maxRunners int
-	failedHistoryLimit                             int
-	registrationTimeout                            time.Duration
+	replicas, assignedJobs, minRunners int
+	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner sets have some.
+	inForce, maxRunners int
+	failedHistoryLimit  int
+	registrationTimeout time.Duration
 }
 
 // DemandOf returns what the spec asks for. The numbers are the listener's, but anybody with rights in the namespace may write them: out of
@@ -41,7 +43,7 @@ func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
 	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
 	d := Demand{
 		replicas: inRange(spec.Replicas), assignedJobs: inRange(spec.AssignedJobs),
-		maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
+		inForce: v1alpha1.MaxRunnersUnlimited, maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
 		registrationTimeout: defaultRegistrationTimeout,
 	}
 	if timeout := spec.EphemeralRunnerSpec.RegistrationTimeout; timeout != nil {
@@ -59,7 +61,7 @@ func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
 // Within returns the demand with the numbers that are in force for the AutoscalingRunnerSet: the runner set's own limit may be from before a
 // change, or from somebody else.
 func (want Demand) Within(n effective.Numbers) Demand {
-	want.minRunners, want.maxRunners = n.Min, min(want.maxRunners, n.Max)
+	want.minRunners, want.inForce, want.maxRunners = n.Min, n.Max, min(want.maxRunners, n.Max)
 	return want
 }
 
@@ -67,9 +69,9 @@ func (want Demand) Within(n effective.Numbers) Demand {
 // yet which numbers are in force. A listener that counts no job may be one that never says how many there are, such as ARC's: then its own
 // sum counts, too.
 func (want Demand) total(working int) int {
-	asked := demand.Asked{Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.maxRunners}
+	asked := demand.Asked{Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.inForce}
 	if want.assignedJobs == 0 {
-		return max(asked.Wanted(), min(want.replicas, want.maxRunners))
+		return max(asked.Wanted(), min(want.replicas, want.inForce))
 	}
 	return asked.Wanted()
 }
