@@ -250,5 +250,8 @@ func lax(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps
 	for name, property := range schema.Properties {
 		schema.Properties[name] = lax(property)
 	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		schema.Items.Schema = new(lax(*schema.Items.Schema))
+	}
 	return schema
 }
