@@ -148,13 +148,13 @@ func asJSON(t *testing.T, value any) string {
 	return string(content)
 }
 
-// Schedules become those of CronJobs, by the clock of their offset.
+// Overrides become schedules, by the clock of their offset.
 func TestSchedules(t *testing.T) {
 	o := runFiles(t, "-f", "testdata/schedules.yaml", "--github-config-secret", "github")
 	for _, want := range []string{
-		`to 100 at "0 0 1 6 *", and one that sets it to 1 at "0 0 3 6 *", both with timeZone Etc/GMT-9, do the same, this one time`,
-		`to 0 at "0 0 * * 6", and one that sets it to 1 at "0 0 * * 1", both with timeZone Etc/GMT-9, do the same; delete them after 2092-05-01`,
-		`to 0 at "30 20 * * *", and one that sets it to 1 at "0 6 * * *", both with timeZone Etc/GMT-2, do the same`,
+		`schedule override-1: "0 0 1 6 *" for 48h0m0s, timeZone Etc/GMT-9, minRunners 100, which comes back for ever`,
+		`schedule override-2: "0 0 * * 6" for 48h0m0s, timeZone Etc/GMT-9, minRunners 0, which comes back for ever`, "remove schedule override-2 after 2092-05-0",
+		`schedule override-3: "30 20 * * *" for 9h30m0s, timeZone Etc/GMT-2, minRunners 0`,
 		"overrides overlap: spec.scheduledOverrides[0] with spec.scheduledOverrides[1], spec.scheduledOverrides[0] with spec.scheduledOverrides[2], spec.scheduledOverrides[1] with spec.scheduledOverrides[2]. ARC",
 	} {
 		if !strings.Contains(o.text, want) {
@@ -173,10 +173,10 @@ func TestOverrides(t *testing.T) {
 		"over":              {at("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z", ""), "INFO NotNeeded (HorizontalRunnerAutoscaler a)\n   spec.scheduledOverrides[0].startTime, spec.scheduledOverrides[0].endTime, spec.scheduledOverrides[0].minReplicas\n   it is over"},
 		"recurs no more":    {at("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z", ", recurrenceRule: {frequency: Weekly, untilTime: '2003-01-01T00:00:00Z'}"), "it is over"},
 		"recurs for ever":   {at("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z", ", recurrenceRule: {frequency: Weekly}"), "!it is over"},
-		"no whole hour":     {at("2021-01-01T09:00:00+05:30", "2021-01-01T17:00:00+05:30", daily), `at "0 9 * * *", and one that sets it to 1 at "0 17 * * *", do the same with the time zone of a place as timeZone: the offsets +05:30`},
-		"a month's first":   {at("2021-01-01T00:00:00+09:00", "2021-01-02T00:00:00+09:00", monthly), `at "0 0 1 * *", and one that sets it to 1 at "0 0 2 * *", both with timeZone Etc/GMT-9`},
-		"two offsets":       {at("2091-03-01T00:00:00-05:00", "2091-04-01T00:00:00-04:00", ""), "the first with timeZone Etc/GMT+5 and the second with Etc/GMT+4"},
-		"beyond all zones":  {at("2021-01-01T09:00:00+15:00", "2021-01-01T17:00:00Z", daily), "don't both fit"},
+		"no whole hour":     {at("2021-01-01T09:00:00+05:30", "2021-01-01T17:00:00+05:30", daily), `a schedule at "0 9 * * *" for 8h0m0s, with minRunners 5 and the time zone of a place`},
+		"a month's first":   {at("2021-01-01T00:00:00+09:00", "2021-01-02T00:00:00+09:00", monthly), `"0 0 1 * *" for 24h0m0s, timeZone Etc/GMT-9`},
+		"two offsets":       {at("2091-03-01T00:00:00-05:00", "2091-04-01T00:00:00-04:00", ""), `"0 0 1 3 *" for 743h0m0s, timeZone Etc/GMT+5, minRunners 5, which comes back for ever`},
+		"beyond all zones":  {at("2021-01-01T09:00:00+15:00", "2021-01-01T17:00:00Z", daily), "no Etc/GMT±n has the offset +15:00"},
 		"ends before":       {at("2091-01-02T00:00:00Z", "2091-01-01T00:00:00Z", ""), "PROBLEM InvalidField"},
 		"until whenever":    {at("2021-01-01T00:00:00Z", "2021-01-01T01:00:00Z", ", recurrenceRule: {frequency: Daily, untilTime: later}"), "PROBLEM InvalidField"},
 		"one after another": {at("2021-01-01T00:00:00Z", "2021-01-01T08:00:00Z", daily) + ", " + at("2021-01-01T10:00:00+02:00", "2021-01-01T12:00:00+02:00", daily), "!overlap"},

@@ -31,13 +31,16 @@ func TestValidateHostileInput(t *testing.T) {
 // The schema of the kind states these rules in CEL, which is checked by hand here. A rule that is added needs a check, too.
 func TestRulesOfTheKind(t *testing.T) {
 	for field, reason := range map[string]string{
-		"githubConfigUrl: https://github.com/a/b/c": "InvalidConfigURL",
-		"jobProtection: 0s":                         "InvalidManifest",
-		"pendingTimeout: 8761h":                     "InvalidManifest",
-		"registrationTimeout: 8761h":                "InvalidManifest",
-		"vaultConfig: {type: other}":                "VaultUnsupported",
-		"vaultConfig: {type: azure_key_vault}":      "IncompleteVault",
-		"minRunners: 3":                             "InvalidLimits",
+		"githubConfigUrl: https://github.com/a/b/c":                   "InvalidConfigURL",
+		"jobProtection: 0s":                                           "InvalidManifest",
+		"pendingTimeout: 8761h":                                       "InvalidManifest",
+		"registrationTimeout: 8761h":                                  "InvalidManifest",
+		"vaultConfig: {type: other}":                                  "VaultUnsupported",
+		"vaultConfig: {type: azure_key_vault}":                        "IncompleteVault",
+		"minRunners: 3":                                               "InvalidLimits",
+		"schedules: [{name: a, schedule: '0 7 * * *', duration: 1h}]": "ScheduleRefused",
+		"schedules: [{name: a, schedule: '0 7 * * *', duration: 0s, minRunners: 1}]":        "ScheduleRefused",
+		"schedules: [{name: a, schedule: 'TZ=UTC 0 7 * * *', duration: 1h, maxRunners: 1}]": "ScheduleRefused",
 	} {
 		set := strings.Replace(goodSet, "maxRunners: 2", field+", maxRunners: 2", 1)
 		if strings.HasPrefix(field, "githubConfigUrl") {
@@ -51,8 +54,8 @@ func TestRulesOfTheKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 7 {
-		t.Errorf("the schema has %d rules, 7 are checked", len(rules))
+	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 10 {
+		t.Errorf("the schema has %d rules, 10 are checked", len(rules))
 	}
 }
 

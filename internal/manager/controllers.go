@@ -169,7 +169,7 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 	})
 }
 
-func (d dependencies) ephemeralRunner(admit func(types.UID, types.NamespacedName, int) bool) *ephemeralrunner.Controller {
+func (d dependencies) ephemeralRunner(admit func(*v1alpha1.AutoscalingRunnerSet, *v1alpha1.EphemeralRunnerSet, types.NamespacedName) bool) *ephemeralrunner.Controller {
 	return ephemeralrunner.NewController(ephemeralrunner.Options{
 		Client: d.client,
 		Reader: d.mgr.GetAPIReader(),

@@ -49,6 +49,7 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"maxRunners: -1", "maxRunners has to be greater or equal to 0"},
 		{"maxRunners: 1\nminRunners: -1", "minRunners has to be greater or equal to 0"},
 		{"minRunners: '-1'", "minRunners has to be greater or equal to 0"},
+		{"schedules: [{name: a, schedule: 0 7 * * *, duration: 1h, minRunners: '2147483648'}]", "schedules[0].minRunners has to be 2147483647 at most"},
 		{"scaleSetLabels: [a, '']", "scaleSetLabels contains an empty string, " + label},
 		{"scaleSetLabels: [null]", "scaleSetLabels contains an empty string, " + label},
 		{"scaleSetLabels: [" + strings.Repeat("a", 256) + "]", "scaleSetLabels contains a label that is 256 characters or more, " + label},

@@ -155,6 +155,14 @@ func (p protected) decidesAboutSets(t *testing.T) {
 	} {
 		p.checkSet(t, runnerSetOf(test.namespace, test.url, test.group, test.maxRunners), test.refused)
 	}
+	for most, refused := range map[int]string{50: "", 51: "maxRunners 51 is not allowed in namespace team-a: it must be at most 50"} {
+		set := runnerSetOf("team-a", acme, "build", ptr.To(2))
+		set.Spec.Schedules = []v1alpha1.Schedule{
+			{Name: "night", Schedule: "0 0 * * *", Duration: metav1.Duration{Duration: time.Hour}, MinRunners: ptr.To(1)},
+			{Name: "office", Schedule: "0 7 * * *", Duration: metav1.Duration{Duration: time.Hour}, MaxRunners: &most},
+		}
+		p.checkSet(t, set, refused)
+	}
 }
 
 // checkSet compares the API server's answer to what is wanted, and to what validate says without a cluster.

@@ -38,6 +38,13 @@ func newSet(namespace string) *v1alpha1.AutoscalingRunnerSet {
 	}
 }
 
+// scheduled gives a set a schedule that is right but for the change.
+func scheduled(spoil func(*v1alpha1.Schedule)) func(*v1alpha1.AutoscalingRunnerSetSpec) {
+	office := v1alpha1.Schedule{Name: "office", Schedule: "0 7 * * 1-5", Duration: metav1.Duration{Duration: time.Hour}, MinRunners: new(1)}
+	spoil(&office)
+	return func(spec *v1alpha1.AutoscalingRunnerSetSpec) { spec.Schedules = []v1alpha1.Schedule{office} }
+}
+
 func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
 	cluster := testkube.Shared(t)
 	namespace := cluster.NewNamespace(t)
@@ -66,6 +73,17 @@ func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
 			"spec.jobProtection", "must be true, false, or a duration"},
 		"protection of a job for years": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.JobProtection = "9000h" },
 			"spec.jobProtection", "must be true, false, or a duration"},
+		"schedule without numbers": {scheduled(func(s *v1alpha1.Schedule) { s.MinRunners = nil }), "spec.schedules[0].minRunners", "schedule office sets neither"},
+		"schedule with a time zone in its expression": {scheduled(func(s *v1alpha1.Schedule) { s.Schedule = "TZ=UTC 0 7 * * *" }),
+			"spec.schedules[0].schedule", "schedule office must have the five fields of cron"},
+		"schedule at an interval":       {scheduled(func(s *v1alpha1.Schedule) { s.Schedule = "@every 1h" }), "spec.schedules[0].schedule", "the five fields of cron"},
+		"schedule of no duration":       {scheduled(func(s *v1alpha1.Schedule) { s.Duration.Duration = 0 }), "spec.schedules[0].duration", "schedule office must have a duration"},
+		"schedule of years":             {scheduled(func(s *v1alpha1.Schedule) { s.Duration.Duration = 9000 * time.Hour }), "spec.schedules[0].duration", "at most 8784h"},
+		"schedule with a negative part": {scheduled(func(s *v1alpha1.Schedule) { s.MinRunners = new(-1) }), "spec.schedules[0].minRunners", "greater than or equal to 0"},
+		"two schedules of one name": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			scheduled(func(*v1alpha1.Schedule) {})(s)
+			s.Schedules = append(s.Schedules, s.Schedules[0])
+		}, "spec.schedules[1]", "Duplicate value"},
 		"unknown vault": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VaultConfig = &v1alpha1.VaultConfig{Type: "safe"} }, "spec.vaultConfig.type", "azure_key_vault"},
 		"vault without settings": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
 			s.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault}
@@ -231,6 +249,9 @@ func lax(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps
 	schema.XValidations, schema.MaxItems, schema.Pattern = nil, nil, ""
 	for name, property := range schema.Properties {
 		schema.Properties[name] = lax(property)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		schema.Items.Schema = new(lax(*schema.Items.Schema))
 	}
 	return schema
 }

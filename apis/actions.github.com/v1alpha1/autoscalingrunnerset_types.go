@@ -107,6 +107,8 @@ type AutoscalingRunnerSetSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	MinRunners *int `json:"minRunners,omitempty"`
 
+	PlannedCapacity `json:",inline"`
+
 	RunnerTimeouts `json:",inline"`
 
 	// How many runners that failed without a job are kept for inspection. Default 3. Not in ARC.
@@ -211,6 +213,8 @@ type AutoscalingRunnerSetStatus struct {
 	// +kubebuilder:default=0
 	LostJobs int `json:"lostJobs,omitempty"`
 
+	EffectiveCapacity `json:",inline"`
+
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -295,8 +299,8 @@ type RegistrationRecord struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ars,categories=actions
-// +kubebuilder:printcolumn:name="Minimum Runners",type=integer,JSONPath=`.spec.minRunners`
-// +kubebuilder:printcolumn:name="Maximum Runners",type=integer,JSONPath=`.spec.maxRunners`
+// +kubebuilder:printcolumn:name="Minimum Runners",type=integer,JSONPath=`.status.effectiveMinRunners`
+// +kubebuilder:printcolumn:name="Maximum Runners",type=integer,JSONPath=`.status.effectiveMaxRunners`
 // +kubebuilder:printcolumn:name="Current Runners",type=integer,JSONPath=`.status.currentRunners`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`
@@ -307,6 +311,8 @@ type RegistrationRecord struct {
 // +kubebuilder:printcolumn:name="Assigned Jobs",type=integer,JSONPath=`.status.assignedJobs`
 // +kubebuilder:printcolumn:name="Desired Runners",type=integer,JSONPath=`.status.desiredRunners`,priority=1
 // +kubebuilder:printcolumn:name="Lost Jobs",type=integer,JSONPath=`.status.lostJobs`,priority=1
+// +kubebuilder:printcolumn:name="Schedules",type=string,JSONPath=`.status.activeSchedules`,priority=1
+// +kubebuilder:printcolumn:name="Numbers Until",type=string,JSONPath=`.status.effectiveUntil`,priority=1
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1

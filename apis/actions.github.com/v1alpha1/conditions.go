@@ -22,6 +22,9 @@ const (
 	// ConditionListenerTemplateAccepted: the policy for listener pods lets through all of listenerTemplate and of the metadata for
 	// objects in the manager's namespace. While False, the message lists what is left out; the listener runs without it.
 	ConditionListenerTemplateAccepted = "ListenerTemplateAccepted"
+	// ConditionSchedulesAccepted: all schedules of the spec can be followed; the message says which are open and until when. While False, it
+	// names the schedule and the field that is wrong; the other schedules are followed.
+	ConditionSchedulesAccepted = "SchedulesAccepted"
 	// ConditionDegraded: runners fail before they get a job, for the pod's reason in the message; or runners can't be created or observed.
 	ConditionDegraded = "Degraded"
 	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; until the template changes, one runner is tried now and then.

@@ -66,6 +66,8 @@ const (
 	ReasonNameTooLong = "NameTooLong"
 	// ReasonFieldsRefused: the manager's policy for listener pods refuses the fields that the message lists.
 	ReasonFieldsRefused = "FieldsRefused"
+	// ReasonScheduleRefused: a schedule of the spec can't be followed; the message names it and its field.
+	ReasonScheduleRefused = "ScheduleRefused"
 	// ReasonMaxRunnersReached: as many jobs have runners as maxRunners allows; further jobs wait on GitHub.
 	ReasonMaxRunnersReached = "MaxRunnersReached"
 	// ReasonMaxRunnersZero: maxRunners is 0, so no jobs are accepted.

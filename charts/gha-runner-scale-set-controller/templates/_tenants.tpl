@@ -141,8 +141,16 @@ variables:
     expression: variables.ofAddress.filter(e, size(e.groups) == 0)
   {{- end }}
   {{- if .limit }}
+  {{- if eq .resource "autoscalingrunnersets" }}
+  # The most that it ever asks for: a schedule may ask for more than the rest of the time.
+  - name: maxRunners
+    expression: >-
+      object.?spec.?maxRunners.hasValue() ?
+      ([object.spec.maxRunners] + object.?spec.?schedules.orValue([]).filter(s, has(s.maxRunners)).map(s, s.maxRunners)).max() : -1
+  {{- else }}
   - name: maxRunners
     expression: object.?spec.?maxRunners.orValue(-1)
+  {{- end }}
   - name: ofLimit
     expression: variables.ofGroup.filter(e, e.maxRunners.all(m, variables.maxRunners >= 0 && variables.maxRunners <= int(m)))
   {{- end }}

@@ -52,6 +52,8 @@ type Effective struct {
 	Numbers
 	// Open names the schedules whose windows are open, in the order of the list.
 	Open []string
+	// MinOf and MaxOf are the schedules that the numbers are of, empty for the spec.
+	MinOf, MaxOf string
 	// Until is when a window opens or closes next, so that the numbers may change; zero means never. If a window opens again and again
 	// while it is open, it may be earlier.
 	Until time.Time
@@ -102,10 +104,10 @@ func (p *Plan) At(now time.Time, spec Numbers) Effective {
 		}
 		effective.Open = append(effective.Open, w.Name)
 		if w.MinRunners != nil && (highestMin == nil || *w.MinRunners > *highestMin) {
-			highestMin = w.MinRunners
+			highestMin, effective.MinOf = w.MinRunners, w.Name
 		}
 		if w.MaxRunners != nil && (lowestMax == nil || *w.MaxRunners < *lowestMax) {
-			lowestMax = w.MaxRunners
+			lowestMax, effective.MaxOf = w.MaxRunners, w.Name
 		}
 	}
 	if highestMin != nil {

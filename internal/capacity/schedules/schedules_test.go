@@ -104,9 +104,9 @@ func TestOverlap(t *testing.T) {
 	plan := planOf(t,
 		window("four", 4, new(10), new(30)), window("three", 3, new(20), new(80)), window("two", 2, nil, new(15)), window("one", 1, new(0), nil))
 	for wall, want := range map[string]schedules.Effective{
-		"2026-11-26 08:30:00": {Numbers: schedules.Numbers{Min: 15, Max: 15}, Open: []string{"four", "three", "two", "one"}},
-		"2026-11-26 10:30:00": {Numbers: schedules.Numbers{Min: 20, Max: 30}, Open: []string{"four", "three"}},
-		"2026-11-26 11:30:00": {Numbers: schedules.Numbers{Min: 10, Max: 30}, Open: []string{"four"}},
+		"2026-11-26 08:30:00": {Numbers: schedules.Numbers{Min: 15, Max: 15}, Open: []string{"four", "three", "two", "one"}, MinOf: "three", MaxOf: "two"},
+		"2026-11-26 10:30:00": {Numbers: schedules.Numbers{Min: 20, Max: 30}, Open: []string{"four", "three"}, MinOf: "three", MaxOf: "four"},
+		"2026-11-26 11:30:00": {Numbers: schedules.Numbers{Min: 10, Max: 30}, Open: []string{"four"}, MinOf: "four", MaxOf: "four"},
 		"2026-11-26 12:00:00": {Numbers: spec},
 	} {
 		got := plan.At(at(t, "UTC", wall), spec)

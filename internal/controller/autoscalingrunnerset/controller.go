@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/cleanupprotection"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
@@ -182,6 +183,8 @@ type memory struct {
 	lostJobs int
 	// size is the set's size as last recorded, nil if it has not been recorded.
 	size *scaling
+	// numbers works out which numbers of runners are in force.
+	numbers effective.Plan
 	// shown is what the metrics show.
 	shown conditions.Shown
 	// revision is the spec's word for the content of the credentials that was last read at its bidding, nil before the first read.
@@ -219,9 +222,10 @@ type world struct {
 func (c *Controller) observe(ctx context.Context, pass *Pass) (*world, error) {
 	set := pass.Object
 	w := &world{Pass: pass, Findings: conditions.Findings{
-		Set: set, ObservedAt: pass.Now, Ceiling: c.options.MaxRunnersPerSet,
+		Set: set, ObservedAt: pass.Now, Numbers: pass.Memory.numbers.At(set, c.options.MaxRunnersPerSet, pass.Now),
 		Accepted: c.options.ListenerPolicy.Accept(&set.Spec), Registration: ledger.RegistrationOf(set),
 	}}
+	w.RequeueAt(w.Numbers.Until)
 	w.Unconfirmed = w.Registration != nil && set.Status.Registration == nil
 	if w.Records = ledger.RecordsOf(set); reconcile.IsStale(set, w.Memory.recordedAs) && !ledger.IsDeregistered(set) {
 		w.Records = w.Memory.records
@@ -284,7 +288,7 @@ func (c *Controller) protect(ctx context.Context, w *world) error {
 
 // wanted returns what the set's objects are made from. It is registered at the spec's address.
 func (w *world) wanted() children.Wanted {
-	return children.Wanted{Set: w.Set, Registration: *w.Registration, Accepted: w.Accepted, Ceiling: w.Ceiling, Found: &w.Found}
+	return children.Wanted{Set: w.Set, Registration: *w.Registration, Accepted: w.Accepted, Numbers: w.Numbers, Found: &w.Found}
 }
 
 // applyRunnerSet keeps the EphemeralRunnerSet as the spec wants it.

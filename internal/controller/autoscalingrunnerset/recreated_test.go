@@ -51,7 +51,7 @@ func TestRecreatedSetStartsWithoutTheFormersMemory(t *testing.T) {
 		f.recreate()
 		w := f.observe()
 		if w.Memory.recordedAs != "" || !w.Memory.written.At.IsZero() {
-			t.Errorf("it remembers %+v", *w.Memory)
+			t.Errorf("it remembers %+v", w.Memory)
 		}
 		if _, known := f.controller.syncs.Last(setKey); known {
 			t.Error("it has the former one's last call")

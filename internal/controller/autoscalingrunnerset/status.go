@@ -3,6 +3,7 @@ package autoscalingrunnerset
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -31,7 +32,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	after.Status.LostJobs = w.Memory.lostJobs
 	change := report.ChangeFigures
 	if before := &w.Set.Status; w.Moved() || report.Turned(before.Conditions, after.Status.Conditions) || before.Phase != after.Status.Phase ||
-		before.RunnerSpecHash != after.Status.RunnerSpecHash {
+		before.RunnerSpecHash != after.Status.RunnerSpecHash || !slices.Equal(before.ActiveSchedules, after.Status.ActiveSchedules) {
 		change = report.ChangeTurn
 	}
 	if wait := pace.DueAt(change, w.Memory.written, w.Now).Sub(w.Now); wait > 0 {
@@ -40,6 +41,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	}
 	began := c.options.Clock.Now()
 	w.Memory.shown.Show(w.Key, after.Status.Conditions, w.Deleting())
+	w.Memory.shown.ShowNumbers(w.Key, &w.Findings)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, w.Set)
 	if wrote {
 		now := c.options.Clock.Now()
@@ -50,7 +52,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	return client.IgnoreNotFound(err)
 }
 
-// recordTransitions records Events about changed conditions. While the set is being deleted, which is meant to end them, there is only
+// recordTransitions records Events about changed conditions and about schedules. While the set is being deleted, which is meant to end them, there is only
 // one about what keeps it.
 func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1alpha1.AutoscalingRunnerSet) {
 	if w.Deleting() {
@@ -59,7 +61,9 @@ func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1a
 		}
 		return
 	}
-	for _, event := range conditions.Transitions(w.Set.Status.Conditions, after.Status.Conditions) {
+	told := append(w.Edges(w.Set.Status.ActiveSchedules, after.Status.ActiveSchedules),
+		conditions.Transitions(w.Set.Status.Conditions, after.Status.Conditions)...)
+	for _, event := range told {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, event)
 	}
 }

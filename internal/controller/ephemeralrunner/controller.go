@@ -53,8 +53,8 @@ type Options struct {
 	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations that keep
 	// node autoscalers away while the job runs.
 	JobMetadata, JobProtection bool
-	// Admit reports whether a set that may have most runners has room for one of them, which then counts. It may be nil.
-	Admit func(set types.UID, runner types.NamespacedName, most int) bool
+	// Admit reports whether a runner set of origin has room for one of its runners, which then counts. It may be nil.
+	Admit func(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool
 }
 
 // Controller reconciles EphemeralRunners.
@@ -324,11 +324,7 @@ func (c *Controller) launchCounted(ctx context.Context, w *world) error {
 	}
 	why := errSetOwnerless
 	if origin != nil {
-		most := origin.Spec.EffectiveMaxRunners()
-		if w.set.Spec.MaxRunners != nil {
-			most = min(most, *w.set.Spec.MaxRunners)
-		}
-		if c.options.Admit == nil || c.options.Admit(w.set.UID, w.Key, most) {
+		if c.options.Admit == nil || c.options.Admit(origin, w.set, w.Key) {
 			// No copy of the runner: a pass that launches writes no status.
 			c.launcher.Launch(w.EphemeralRunner, w.Memory.runnerID, &w.Memory.launch)
 			return nil

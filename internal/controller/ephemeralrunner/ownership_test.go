@@ -214,8 +214,8 @@ func TestRunnerOfASetWithoutAnOwnerWaits(t *testing.T) {
 func TestRunnerForWhichItsSetHasNoRoomWaits(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		room := false
-		f.controller.options.Admit = func(set types.UID, runner types.NamespacedName, _ int) bool {
-			return room && set == newSet().UID && runner == runnerKey
+		f.controller.options.Admit = func(_ *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool {
+			return room && set.UID == newSet().UID && runner == runnerKey
 		}
 		f.settle()
 		if said := f.github.said(); len(said) > 0 || f.runner().Status.Reason != v1alpha1.ReasonMaxRunnersReached {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
@@ -119,6 +120,8 @@ type memory struct {
 	// changes.
 	scaleSet types.NamespacedName
 	strays   registrations.StrayMemory
+	// numbers works out which numbers of runners are in force.
+	numbers effective.Plan
 	// kept are the runners that only finalizers of others keep.
 	kept kube.Kept
 	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
@@ -266,10 +269,12 @@ func (c *Controller) drain(ctx context.Context, w *world) error {
 	return c.deleteRunners(ctx, w, remaining, false)
 }
 
-// makePlan plans the pass, with the limit on the runners of each set, and remembers what follows from the plan alone.
+// makePlan plans the pass, with the numbers that are in force, and remembers what follows from the plan alone.
 func (c *Controller) makePlan(_ context.Context, w *world) error {
 	m := w.Memory
-	w.plan = m.Plan(w.views, scaling.DemandOf(&w.Object.Spec, c.options.MaxRunnersPerSet).Within(&w.origin.Spec), w.unseen)
+	numbers := m.numbers.At(w.origin, c.options.MaxRunnersPerSet, w.Now)
+	w.RequeueAt(numbers.Until)
+	w.plan = m.Plan(w.views, scaling.DemandOf(&w.Object.Spec).Within(numbers), w.unseen)
 	m.Follow(w.plan)
 	m.Creations.Keep(w.plan.Repeat)
 	w.RequeueAt(w.plan.RequeueAt)

@@ -54,7 +54,7 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *memory) {
 	})
 	s.NoteAnswers(views)
 	s.Creations.Observe(views)
-	p := s.Plan(views, scaling.DemandOf(&set.Spec, 0), s.Creations.Unseen(start))
+	p := s.Plan(views, scaling.DemandOf(&set.Spec), s.Creations.Unseen(start))
 	s.Follow(p)
 	s.Creations.Keep(p.Repeat)
 	s.Describe(&set.Status, set, views, p)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -169,11 +170,16 @@ func (c *Controller) confirmGone(ctx context.Context, set *v1alpha1.EphemeralRun
 	return fmt.Sprintf("no AutoscalingRunnerSet owns it, and there is no AutoscalingRunnerSet %s in namespace %s", name, set.Namespace), nil
 }
 
-// Admit reports whether a set that may have most runners has room for one of them, which then counts. A set creates no more than it may,
-// but others may create runners with the set as their owner.
-func (c *Controller) Admit(set types.UID, runner types.NamespacedName, most int) bool {
-	if ceiling := c.options.MaxRunnersPerSet; ceiling > 0 {
-		most = min(most, ceiling)
+// Admit reports whether a runner set of origin has room for one of its runners, which then counts. A set creates no more than it may, but
+// others may create runners with the set as their owner.
+func (c *Controller) Admit(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool {
+	numbers := &effective.Plan{}
+	if m := c.Known(client.ObjectKeyFromObject(set)); m != nil {
+		numbers = &m.numbers
 	}
-	return c.roster.Admit(set, runner, most)
+	most := numbers.At(origin, c.options.MaxRunnersPerSet, c.options.Clock.Now()).Max
+	if limit := set.Spec.MaxRunners; limit != nil {
+		most = min(most, *limit)
+	}
+	return c.roster.Admit(set.UID, runner, most)
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -132,7 +133,7 @@ func TestRunnersBesideTheSetCount(t *testing.T) {
 
 // A set creates no more runners than maxRunners allows. Of those that others create for it, the first ones count.
 func TestASetAdmitsNoMoreThanItMayHave(t *testing.T) {
-	c := NewController(Options{MaxRunnersPerSet: 3})
+	c := NewController(Options{MaxRunnersPerSet: 3, Clock: clock.RealClock{}})
 	set, watch := newSet(0), controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	var runners []v1alpha1.EphemeralRunner
 	for i := range 5 {
@@ -140,7 +141,11 @@ func TestASetAdmitsNoMoreThanItMayHave(t *testing.T) {
 		r.CreationTimestamp = metav1.NewTime(start)
 		runners = append(runners, *r)
 	}
-	admitted := func(i, most int) bool { return c.Admit(set.UID, client.ObjectKeyFromObject(&runners[i]), most) }
+	admit := func(set types.UID, runner types.NamespacedName, most int) bool {
+		origin := &v1alpha1.AutoscalingRunnerSet{Spec: v1alpha1.AutoscalingRunnerSetSpec{MaxRunners: new(most)}}
+		return c.Admit(origin, &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{UID: set}}, runner)
+	}
+	admitted := func(i, most int) bool { return admit(set.UID, client.ObjectKeyFromObject(&runners[i]), most) }
 	if admitted(0, 0) || !admitted(0, 1) {
 		t.Error("the first, which the watch has not shown, is not admitted as maxRunners says")
 	}
@@ -158,7 +163,7 @@ func TestASetAdmitsNoMoreThanItMayHave(t *testing.T) {
 	if !admitted(2, 2) || admitted(3, 2) || !admitted(2, 1) {
 		t.Error("want the next one when one has ended, and that it keeps its place")
 	}
-	if c.Admit(set.UID, setKey, 2) || !c.Admit("another", setKey, 1) {
+	if admit(set.UID, setKey, 2) || !admit("another", setKey, 1) {
 		t.Error("one that the watch has yet to show is the youngest")
 	}
 }

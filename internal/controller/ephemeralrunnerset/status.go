@@ -77,9 +77,9 @@ func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1
 	return nil
 }
 
-// changeOf returns what the write of a status would tell. A capacity that comes or goes is waited for by the listener.
+// changeOf returns what the write of a status would tell. A capacity that comes or goes is waited for by the listener, and the phase by the set.
 func changeOf(before, after *v1alpha1.EphemeralRunnerSetStatus) report.Change {
-	if report.Turned(before.Conditions, after.Conditions) || (before.Capacity == nil) != (after.Capacity == nil) {
+	if report.Turned(before.Conditions, after.Conditions) || before.Phase != after.Phase || (before.Capacity == nil) != (after.Capacity == nil) {
 		return report.ChangeTurn
 	}
 	if equality.Semantic.DeepEqual(before, after) {

@@ -73,7 +73,9 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 	spec.NotNeeded("GitHub's queue tells the listener of each job; remove the webhook server, its ingress and its secret once no legacy runner is left", "scaleUpTriggers")
 	spec.NotNeeded("the webhook server wrote them for jobs that waited; to hold runners ready, raise minRunners", "capacityReservations")
 	metrics(spec, notes)
-	schedules(spec, least, c.given.Now, notes)
+	if windows := schedules(spec, c.given.Now, notes); len(windows) > 0 {
+		c.values["schedules"] = windows
+	}
 	reference := spec.Object("githubAPICredentialsFrom").Object("secretRef")
 	path := reference.Path("name")
 	if secret := reference.Text("name"); secret != "" && secret != c.values["githubConfigSecret"] {

@@ -19,14 +19,10 @@ type override struct {
 	until     time.Time
 }
 
-const cronJobs = `create CronJobs as "More runners at certain hours" in docs/scaling.md shows, and leave minRunners out of the values then`
+const byHand = `write the windows as schedules in the values: "More runners at certain hours" in docs/scaling.md`
 
-// schedules have no counterpart: the report says which CronJobs do the same.
-func schedules(spec *legacy.Fields, usual *int, now time.Time, notes *report.Notes) {
-	normal := 0
-	if usual != nil {
-		normal = *usual
-	}
+// schedules returns the windows of the scale set that overrides become.
+func schedules(spec *legacy.Fields, now time.Time, notes *report.Notes) (windows []any) {
 	var coming []override
 	for _, part := range spec.Objects("scheduledOverrides") {
 		rule := part.Object("recurrenceRule")
@@ -37,15 +33,39 @@ func schedules(spec *legacy.Fields, usual *int, now time.Time, notes *report.Not
 			notes.NotNeeded("an override without minReplicas changes nothing", append(paths, one.place)...)
 		case !valid:
 			notes.NeedsHand("InvalidField", "an override has a startTime and a later endTime, such as 2026-06-01T07:00:00+02:00, and recurs Daily, Weekly, Monthly, Yearly or not at all, until an untilTime of that form",
-				report.Advice{Whose: report.Installer, Fix: cronJobs}, append(paths, one.place)...)
+				report.Advice{Whose: report.Installer, Fix: byHand}, append(paths, one.place)...)
 		case one.over(now):
 			notes.NotNeeded("it is over", paths...)
 		default:
-			notes.NeedsHand("NoCounterpart", one.asCronJobs(*least, normal), report.Advice{Whose: report.Administrator, Fix: cronJobs}, paths...)
+			window, problem := one.asSchedule(fmt.Sprintf("override-%d", len(coming)+1), *least)
+			if problem != "" {
+				notes.NeedsHand("NoCounterpart", problem, report.Advice{Whose: report.Installer, Fix: byHand}, paths...)
+			} else {
+				windows = append(windows, window)
+				one.sayConverted(window, paths, notes)
+			}
 			coming = append(coming, one)
 		}
 	}
-	sayOverlaps(coming, now, normal, notes)
+	sayOverlaps(coming, now, notes)
+	return windows
+}
+
+// sayConverted says what an override has become, and when it has to go: a schedule has no end.
+func (o *override) sayConverted(window map[string]any, paths []string, notes *report.Notes) {
+	became := fmt.Sprintf("schedule %s: %q for %s, timeZone %s, minRunners %d", window["name"], window["schedule"], window["duration"], window["timeZone"], window["minRunners"])
+	last := o.until.Add(o.end.Sub(o.start))
+	switch {
+	case o.frequency == "":
+		last = o.end
+	case o.until.IsZero():
+		for _, path := range paths {
+			notes.Became(path, became)
+		}
+		return
+	}
+	notes.NeedsLook("NoCounterpart", fmt.Sprintf("it becomes %s, which comes back for ever", became),
+		report.Advice{Whose: report.Installer, Fix: fmt.Sprintf("remove schedule %s after %s", window["name"], last.Format(time.RFC3339))}, paths...)
 }
 
 // readOverride reads an override, and reports whether its times can be followed.
@@ -76,30 +96,24 @@ func (o *override) over(now time.Time) bool {
 	return !o.until.IsZero() && now.After(o.until.Add(o.end.Sub(o.start)))
 }
 
-// asCronJobs says which CronJobs do the same, by the clock of the override's offset.
-func (o *override) asCronJobs(least, normal int) string {
-	begins, ends := cron(o.start, o.frequency), cron(o.end, o.frequency)
-	message := fmt.Sprintf("a scale set has no schedule of its own. A CronJob that sets minRunners to %d at %q, and one that sets it to %d at %q", least, begins, normal, ends)
+// maxDuration is how long a window may be.
+const maxDuration = 8784 * time.Hour
+
+// asSchedule returns the schedule that does the same by the clock of the override's offset, or why none does.
+func (o *override) asSchedule(name string, least int) (window map[string]any, problem string) {
 	zone, fits := zoneOf(o.start)
-	switch other, otherFits := zoneOf(o.end); {
-	case !fits || !otherFits:
-		message += fmt.Sprintf(", do the same with the time zone of a place as timeZone: the offsets %s and %s are by the clock, and don't both fit in an Etc/GMT±n, which has whole hours",
-			o.start.Format("-07:00"), o.end.Format("-07:00"))
-	case zone != other:
-		message += fmt.Sprintf(", the first with timeZone %s and the second with %s, do the same", zone, other)
-	default:
-		message += ", both with timeZone " + zone + ", do the same"
+	duration := o.end.Sub(o.start)
+	switch {
+	case !fits:
+		return nil, fmt.Sprintf("no Etc/GMT±n has the offset %s, as these have whole hours: a schedule at %q for %s, with minRunners %d and the time zone of a place as timeZone, does the same",
+			o.start.Format("-07:00"), cron(o.start, o.frequency), duration, least)
+	case duration > maxDuration:
+		return nil, fmt.Sprintf("a window stays open for %s at most", maxDuration)
 	}
-	if o.frequency == "" {
-		message += ", this one time: suspend them afterwards"
-	}
-	if !o.until.IsZero() {
-		message += "; delete them after " + o.until.Format(time.RFC3339)
-	}
-	return message
+	return map[string]any{"name": name, "schedule": cron(o.start, o.frequency), "duration": duration.String(), "timeZone": zone, "minRunners": least}, ""
 }
 
-// cron returns when a CronJob starts that does so at a time, and at the same time by the clock of each further day, week, month or year.
+// cron returns the expression of a time, and of the same time by the clock of each further day, week, month or year.
 func cron(at time.Time, frequency string) string {
 	clock := fmt.Sprintf("%d %d ", at.Minute(), at.Hour())
 	switch frequency {
@@ -130,8 +144,8 @@ func zoneOf(at time.Time) (zone string, fits bool) {
 // maxCompared is how many overrides are compared with each other: nobody follows more.
 const maxCompared = 20
 
-// sayOverlaps: of overrides in force at once ARC follows the first of the list, and CronJobs don't know of each other.
-func sayOverlaps(coming []override, now time.Time, normal int, notes *report.Notes) {
+// sayOverlaps: of overrides in force at once ARC follows the first of the list, and a scale set the highest number.
+func sayOverlaps(coming []override, now time.Time, notes *report.Notes) {
 	var pairs, places []string
 	compared := coming[:min(len(coming), maxCompared)]
 	for i := range compared {
@@ -146,8 +160,8 @@ func sayOverlaps(coming []override, now time.Time, normal int, notes *report.Not
 		return
 	}
 	slices.Sort(places)
-	notes.NeedsLook("NoCounterpart", fmt.Sprintf("overrides overlap: %s. ARC follows the first of the list while several are in force; the CronJob at the end of one sets minRunners to %d even if another is in force",
-		finding.Listed(pairs, maxNamed), normal), report.Advice{Whose: report.Administrator, Fix: "let that CronJob set the number of the override that is still in force"}, slices.Compact(places)...)
+	notes.NeedsLook("NoCounterpart", fmt.Sprintf("overrides overlap: %s. ARC follows the first of the list while several are in force; of open schedules the highest minRunners counts", finding.Listed(pairs, maxNamed)),
+		report.Advice{Whose: report.Installer, Fix: "change the windows if the lower number is meant"}, slices.Compact(places)...)
 }
 
 // overlap reports whether two overrides are in force at once within the year after both have begun.

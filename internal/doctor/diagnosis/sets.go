@@ -23,7 +23,7 @@ func Diagnose(s *snapshot.Snapshot) []finding.Finding {
 	findings := installation(s)
 	for i := range s.Sets {
 		for _, check := range []func(set) []finding.Finding{
-			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits, checkPendingRunners, checkJobPods,
+			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkSchedules, checkStopped, checkLimits, checkPendingRunners, checkJobPods,
 			checkFailedRunners, checkLostJobs, checkWaits, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs, checkProtection, checkToken, checkEvents,
 		} {
 			findings = append(findings, check(set{&s.Sets[i]})...)
@@ -137,30 +137,6 @@ func checkStopped(s set) []finding.Finding {
 	return findings
 }
 
-// checkLimits reports limits that allow no more runners.
-func checkLimits(s set) []finding.Finding {
-	findings := append(s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)), fullQuotas(s)...)
-	most, runnerSet := s.Spec.MaxRunners, s.RunnerSet()
-	if runnerSet != nil && runnerSet.Spec.MaxRunners != nil && *runnerSet.Spec.MaxRunners <= runnerSet.Spec.AssignedJobs &&
-		(most == nil || *most > *runnerSet.Spec.MaxRunners) {
-		return append(findings, s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
-			fmt.Sprintf("the manager allows the scale set %s, with %s; more jobs wait on GitHub",
-				finding.Counted(*runnerSet.Spec.MaxRunners, "runner", "runners"), finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
-			"wait for a runner to finish; the limit is flags.maxRunnersPerSet of the controller's chart, which the cluster's administrator decides, "+
-				"or maxRunners less the runners of a former template"))
-	}
-	switch {
-	case most != nil && *most == 0:
-		return append(findings, s.finding(finding.Problem, v1alpha1.ReasonMaxRunnersZero,
-			"maxRunners is 0: the scale set takes no jobs, and its listener has no session; jobs that run finish", "raise maxRunners"))
-	case most != nil && runnerSet != nil && runnerSet.Spec.AssignedJobs >= *most:
-		return append(findings, s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
-			fmt.Sprintf("maxRunners of %d is reached, with %s; more jobs wait on GitHub", *most, finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
-			"raise maxRunners, or wait for a runner to finish"))
-	}
-	return findings
-}
-
 // checkMissingRunners reports runners that are wanted but don't exist, if no condition says why.
 func checkMissingRunners(s set) []finding.Finding {
 	status := &s.Status
@@ -203,7 +179,7 @@ func checkStrays(s set) []finding.Finding {
 // checkNoJobs reports a set that is ready but has no job.
 func checkNoJobs(s set) []finding.Finding {
 	runnerSet := s.RunnerSet()
-	off := ptr.Deref(s.Spec.MaxRunners, 1) == 0 // which checkLimits reports
+	off := ptr.Deref(askedFor(s).number, 1) == 0 // which checkLimits reports
 	if s.condition(v1alpha1.ConditionReady, metav1.ConditionTrue) == nil || runnerSet == nil || runnerSet.Spec.AssignedJobs > 0 || off {
 		return nil
 	}

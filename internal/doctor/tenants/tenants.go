@@ -33,7 +33,8 @@ type Entries []tenant
 // Set has the fields of a scale set that entries limit.
 type Set struct {
 	Namespace, URL, Group string
-	MaxRunners            *int
+	// MaxRunners is the most that it ever asks for, schedules included; nil if there is no limit.
+	MaxRunners *int
 }
 
 // The forms that the schema of the controller's chart accepts.

@@ -89,7 +89,7 @@ func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, invalid string) {
 		c.add("NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
 	}
 	c.listener(&set.Spec)
-	c.admit(tenants.Set{Namespace: set.Namespace, URL: set.Spec.GitHubConfigUrl, Group: set.Spec.RunnerGroup, MaxRunners: set.Spec.MaxRunners})
+	c.admit(tenants.Set{Namespace: set.Namespace, URL: set.Spec.GitHubConfigUrl, Group: set.Spec.RunnerGroup, MaxRunners: c.capacity(&set.Spec)})
 }
 
 // acceptedURL is how the kind takes an address: with one or two names, and with nothing else but slashes at its ends.

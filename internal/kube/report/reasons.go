@@ -30,7 +30,7 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 	v1alpha1.ReasonVaultNotAllowed, v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonRateLimited,
 	v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonRunnerGroupNotFound,
 	v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonLabelsDropped, v1alpha1.ReasonSessionConflict, v1alpha1.ReasonReconcileFailed,
-	v1alpha1.ReasonNameTooLong, v1alpha1.ReasonMaxRunnersReached, v1alpha1.ReasonMaxRunnersZero, v1alpha1.ReasonPodNameTaken,
+	v1alpha1.ReasonNameTooLong, v1alpha1.ReasonScheduleRefused, v1alpha1.ReasonMaxRunnersReached, v1alpha1.ReasonMaxRunnersZero, v1alpha1.ReasonPodNameTaken,
 	v1alpha1.ReasonNodeLost, v1alpha1.ReasonListenerStopped, v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonTimeout,
 	v1alpha1.ReasonInvalidConfiguration, v1alpha1.ReasonPublishFailed, v1alpha1.ReasonListenerPodStarting,
 	v1alpha1.ReasonListenerNotListening, v1alpha1.ReasonPending, v1alpha1.ReasonPendingTimeout, v1alpha1.ReasonRunnersNotCreated,
@@ -45,11 +45,11 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 }, strings.Fields(`
 Accepted BackOff CallFailed CheckingPodTemplate Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
 ExtraListenerDeleted HookResourcesLeft JobLost JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
-NamespaceTerminating NoVersionLabel NothingKept OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
+NamespaceTerminating NoScheduleOpen NoSchedules NoVersionLabel NothingKept OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
 PodUnreadable Protected StartedLate
 PodReplaced PodsAdmitted Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused
 RunnerSetRestored RunnersFail RunnersMoved RunnersScale RunnersSeen RunnersStart RunnersWork Running ScaleSetAddressChanged ScaleSetDeleted
-ScaleSetLeftOnGitHub ScaleSetRecreated ScaleSetRegistered ScaleSetUpdated ScaledDown ScaledUp SecretNameTaken SessionLost
+ScaleSetLeftOnGitHub ScaleSetRecreated ScaleSetRegistered ScaleSetUpdated ScaledDown ScaledUp ScheduleEnded ScheduleOpen ScheduleStarted SecretNameTaken SessionLost
 SidecarFailed Starting StatisticsBelieved StrayHasJob StraysNotListed StraysRemoved Stopping StoppingListener Unknown UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
 WaitingForRunnerSets WaitingForScaleSet CheckingCredentials
 

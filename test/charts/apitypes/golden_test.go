@@ -41,6 +41,7 @@ type runnerSetSpec struct {
 	VaultConfig          any `json:"vaultConfig"`
 	MaxRunners           any `json:"maxRunners"`
 	MinRunners           any `json:"minRunners"`
+	Schedules            any `json:"schedules"`
 	PendingTimeout       any `json:"pendingTimeout"`
 	RegistrationTimeout  any `json:"registrationTimeout"`
 	FailedHistoryLimit   any `json:"failedHistoryLimit"`

@@ -1,7 +1,6 @@
 package children
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,8 +93,7 @@ func (k *Keeper) isTaken(ctx context.Context, set client.ObjectKey, name string)
 // the policy lets through.
 func (k *Keeper) listener(w Wanted) *v1alpha1.AutoscalingListener {
 	spec := &w.Set.Spec
-	ceiling := cmp.Or(w.Ceiling, v1alpha1.MaxRunnersUnlimited) // the service accepts no larger number
-	var pullSecrets []corev1.LocalObjectReference              // nil for no names, so that the field is absent
+	var pullSecrets []corev1.LocalObjectReference // nil for no names, so that the field is absent
 	for _, name := range k.options.ListenerImagePullSecrets {
 		pullSecrets = append(pullSecrets, corev1.LocalObjectReference{Name: name})
 	}
@@ -112,8 +110,8 @@ func (k *Keeper) listener(w Wanted) *v1alpha1.AutoscalingListener {
 			AutoscalingRunnerSetNamespace: w.Set.Namespace,
 			AutoscalingRunnerSetName:      w.Set.Name,
 			EphemeralRunnerSetName:        w.Found.RunnerSet().Name,
-			MaxRunners:                    min(spec.EffectiveMaxRunners(), ceiling),
-			MinRunners:                    min(spec.EffectiveMinRunners(), ceiling),
+			MaxRunners:                    w.Numbers.Max,
+			MinRunners:                    w.Numbers.Min,
 			Image:                         k.options.ListenerImage,
 			ImagePullSecrets:              pullSecrets,
 			Proxy:                         spec.Proxy,

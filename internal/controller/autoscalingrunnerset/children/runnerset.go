@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -24,8 +25,8 @@ type Wanted struct {
 	Registration v1alpha1.ScaleSetRegistration
 	// Accepted is what the policy lets through of what the spec says about the listener.
 	Accepted listenertemplate.Accepted
-	// Ceiling is the manager's limit on the runners of each set, 0 if there is none.
-	Ceiling int
+	// Numbers are those in force.
+	Numbers effective.Numbers
 	// Found are the objects that there are.
 	Found *Found
 }
@@ -90,21 +91,12 @@ func (k *Keeper) RunnerSet(w Wanted) *v1alpha1.EphemeralRunnerSet {
 			OwnerReferences: kube.OwnedBy(w.Set),
 		},
 		Spec: v1alpha1.EphemeralRunnerSetSpec{
-			MaxRunners:              roomForRunners(MostRunners(w.Set, w.Ceiling), w.Found.RunnerSets),
+			MaxRunners:              roomForRunners(w.Numbers.Limit(), w.Found.RunnerSets),
 			FailedHistoryLimit:      spec.FailedHistoryLimit,
 			EphemeralRunnerMetadata: spec.EphemeralRunnerMetadata,
 			EphemeralRunnerSpec:     kube.RunnerSpec(w.Set, w.Registration.ID),
 		},
 	}
-}
-
-// MostRunners returns maxRunners, cut to the manager's limit for each set; nil if there is neither, and the spec's own if it isn't cut.
-func MostRunners(set *v1alpha1.AutoscalingRunnerSet, ceiling int) *int {
-	most := set.Spec.MaxRunners
-	if ceiling > 0 && (most == nil || *most > ceiling) {
-		most = &ceiling
-	}
-	return most
 }
 
 // roomForRunners returns maxRunners minus the runners of older EphemeralRunnerSets, nil if there is no limit. Anybody with rights in the

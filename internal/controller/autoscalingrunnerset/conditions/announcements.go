@@ -36,6 +36,7 @@ var announcements = []announcement{
 	{conditionType: v1alpha1.ConditionScaleSetRegistered, status: metav1.ConditionFalse, event: report.Warning, always: true, reasons: true},
 	{conditionType: v1alpha1.ConditionLabelsInSync, status: metav1.ConditionFalse, event: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionListenerTemplateAccepted, status: metav1.ConditionFalse, event: report.Warning, always: true},
+	{conditionType: v1alpha1.ConditionSchedulesAccepted, status: metav1.ConditionFalse, event: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionListenerReady, status: metav1.ConditionFalse, event: report.Warning, reasons: true},
 	{conditionType: v1alpha1.ConditionRunnerOutdated, status: metav1.ConditionTrue},
 	{conditionType: v1alpha1.ConditionPodTemplateRefused, status: metav1.ConditionTrue, event: report.Warning, always: true, reasons: true},
@@ -99,7 +100,10 @@ func init() { metrics.Registry.MustRegister(ready, troubles) }
 type trouble struct{ condition, reason string }
 
 // Shown is what the metrics show of one set between passes. The zero value is nothing.
-type Shown struct{ troubles []trouble }
+type Shown struct {
+	troubles  []trouble
+	schedules []string
+}
 
 // Show sets the series of the set's conditions. A set that has never been ready has a series with 0, and one that is being deleted has none,
 // so that no alert fires for it. Series of troubles that are over are deleted one by one, so that no scrape misses a trouble that lasts.
@@ -133,6 +137,7 @@ func (s *Shown) Show(set types.NamespacedName, conditions []metav1.Condition, de
 
 // Unpublish deletes all series of a set that is gone.
 func Unpublish(set types.NamespacedName) {
-	ready.DeleteLabelValues(set.Name, set.Namespace)
-	troubles.DeletePartialMatch(prometheus.Labels{"name": set.Name, "namespace": set.Namespace})
+	for _, gauge := range []*prometheus.GaugeVec{ready, troubles, effectiveMin, effectiveMax, untilSeconds, scheduleOpen} {
+		gauge.DeletePartialMatch(prometheus.Labels{"name": set.Name, "namespace": set.Namespace})
+	}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/disruptionbudgets"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
@@ -46,8 +47,8 @@ type Findings struct {
 	Set *v1alpha1.AutoscalingRunnerSet
 	// ObservedAt is when the pass began.
 	ObservedAt time.Time
-	// Ceiling is the manager's limit on the runners of each set, 0 if there is none.
-	Ceiling int
+	// Numbers are those in force.
+	Numbers effective.Numbers
 	// Found are the set's objects in the cluster.
 	children.Found
 	// Awaited says which object is kept by finalizers that the manager doesn't serve, and what to do about it, "" if none is. Blocked says
@@ -162,6 +163,7 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 		status.BusyRunners += runnerSet.Status.BusyRunners
 	}
 	status.IdleRunners = max(0, status.RunningEphemeralRunners-status.BusyRunners)
+	status.EffectiveCapacity = f.inForce()
 	for _, condition := range f.conditions(version) {
 		report.SetConditions(&status.Conditions, f.Set.Generation, f.ObservedAt, condition)
 	}
@@ -186,7 +188,7 @@ func (f *Findings) conditions(version string) []metav1.Condition {
 		runnersCondition(f, v1alpha1.ConditionDegraded), runnersCondition(f, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(f, v1alpha1.ConditionQuotaExceeded), runnersCondition(f, v1alpha1.ConditionRunnersPending),
 		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful), disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f),
-		f.Template.Condition,
+		f.Template.Condition, schedulesCondition(f),
 	} {
 		if optional != nil {
 			known = append(known, *optional)

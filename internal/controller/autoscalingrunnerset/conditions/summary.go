@@ -10,7 +10,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/causes"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -158,13 +157,9 @@ func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message s
 	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
 		return reasonReady, f.cutRunners() // even if maxRunners leaves no room for idle runners: no job waits for them
 	case !f.takesJobs():
-		return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: no jobs are accepted, jobs that run finish, and assigned ones that have not started wait; raise maxRunners to run jobs"
-	case children.MostRunners(f.Set, f.Ceiling) != f.Set.Spec.MaxRunners:
-		return v1alpha1.ReasonMaxRunnersReached, fmt.Sprintf(
-			"%d runners are reached, %s: further jobs wait on GitHub until a runner is free", *spec.MaxRunners, whoseCeiling)
+		return v1alpha1.ReasonMaxRunnersZero, f.noRunners() + ": no jobs are accepted, jobs that run finish, and assigned ones that have not started wait; raise maxRunners to run jobs"
 	}
-	return v1alpha1.ReasonMaxRunnersReached, fmt.Sprintf(
-		"maxRunners of %d is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time", *spec.MaxRunners)
+	return v1alpha1.ReasonMaxRunnersReached, f.mostRunners() + " is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time"
 }
 
 // progressingSummary returns the summary of a set that is on its way to ready, or is held up by a request that failed.
@@ -192,25 +187,3 @@ func (f *Findings) untried() bool {
 	}
 	return status.RunnerSpecHash != "" && status.RunnerSpecHash != f.RunnerSpecHash
 }
-
-// takesJobs reports whether the set may have any runners. If not, its listener has no session.
-func (f *Findings) takesJobs() bool {
-	most := children.MostRunners(f.Set, f.Ceiling)
-	return most == nil || *most > 0
-}
-
-// cutRunners says what the manager's limit for each set takes away from what the spec asks for, "" if nothing.
-func (f *Findings) cutRunners() string {
-	for _, field := range []struct {
-		name  string
-		value *int
-	}{{"maxRunners", f.Set.Spec.MaxRunners}, {"minRunners", f.Set.Spec.MinRunners}} {
-		if field.value != nil && f.Ceiling > 0 && *field.value > f.Ceiling {
-			return fmt.Sprintf("%s of %d is cut to %d, %s", field.name, *field.value, f.Ceiling, whoseCeiling)
-		}
-	}
-	return ""
-}
-
-// whoseCeiling says who decides the limit for each set.
-const whoseCeiling = "the controller's limit for each scale set (flags.maxRunnersPerSet of its chart, which the cluster's administrator decides)"

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -41,6 +42,7 @@ func healthy(change func(*Findings)) *Findings {
 			Listener: &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening},
 		}}}, Listeners: []v1alpha1.AutoscalingListener{{Status: v1alpha1.AutoscalingListenerStatus{Conditions: condition(v1alpha1.ConditionReady)}}}},
 	}
+	f.Numbers = (&effective.Plan{}).At(set, 0, f.ObservedAt)
 	f.Desired, f.Obstacle = scaleset.DesiredOf(set)
 	change(f)
 	return f
@@ -200,8 +202,9 @@ func TestWhoLimitsEachSetIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy(func(f *Findings) {
-				f.Ceiling, f.Set.Spec.MinRunners, f.Set.Spec.MaxRunners = 50, test.least, test.most
-				f.RunnerSets[0].Spec.MaxRunners = children.MostRunners(f.Set, f.Ceiling)
+				f.Set.Spec.MinRunners, f.Set.Spec.MaxRunners = test.least, test.most
+				f.Numbers = (&effective.Plan{}).At(f.Set, 50, f.ObservedAt)
+				f.RunnerSets[0].Spec.MaxRunners = f.Numbers.Limit()
 			})
 			if _, message := f.readyReason(nil); !test.noRunners && (!strings.Contains(message, test.told) || (test.told == "") != (message == "")) {
 				t.Errorf("Ready says %q, want %q", message, test.told)

@@ -56,7 +56,7 @@ func newWorld(seed uint64, minRunners, maxRunners, hours int) *world {
 		running: map[*roster.Runner]*run{}, changes: map[*roster.Runner]turn{},
 		created: make([]int, hours+1), unused: make([]int, hours+1), questions: make([]int, hours+1), doubtedHours: make([]int, hours+1),
 	}
-	w.want.minRunners, w.want.maxRunners = minRunners, maxRunners
+	w.want.minRunners, w.want.inForce, w.want.maxRunners = minRunners, maxRunners, maxRunners
 	return w
 }
 

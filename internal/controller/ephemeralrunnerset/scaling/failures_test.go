@@ -172,11 +172,10 @@ func TestGivenUpRunnersAreToldUntilOneIsUp(t *testing.T) {
 	if !told(s) {
 		t.Error("nothing is told")
 	}
-	if s.want.replicas = 0; told(s) {
+	if s.publish(0); told(s) {
 		t.Error("it is told although no runner is wanted")
 	}
-	s.want.replicas = 2
-	s.later(time.Minute).add(1, starting)
+	s.publish(2).later(time.Minute).add(1, starting)
 	if !told(s) {
 		t.Error("a runner that only starts hides what is told")
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/demand"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -28,19 +30,20 @@ const (
 
 // Demand is what the set's spec asks for.
 type Demand struct {
-	replicas, assignedJobs, minRunners, maxRunners int
-	failedHistoryLimit                             int
-	registrationTimeout                            time.Duration
+	replicas, assignedJobs, minRunners int
+	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner sets have some.
+	inForce, maxRunners int
+	failedHistoryLimit  int
+	registrationTimeout time.Duration
 }
 
-// DemandOf returns what the spec asks for, within ceiling, the manager's limit on the runners of each set; 0 means none. The numbers
-// are the listener's, but anybody with rights in the namespace may write them: out of range, a sum of them would overflow, and a
-// negative count would be a surplus of as many runners.
-func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec, ceiling int) Demand {
+// DemandOf returns what the spec asks for. The numbers are the listener's, but anybody with rights in the namespace may write them: out of
+// range, a sum of them would overflow, and a negative count would be a surplus of as many runners.
+func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
 	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
 	d := Demand{
 		replicas: inRange(spec.Replicas), assignedJobs: inRange(spec.AssignedJobs),
-		maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
+		inForce: v1alpha1.MaxRunnersUnlimited, maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
 		registrationTimeout: defaultRegistrationTimeout,
 	}
 	if timeout := spec.EphemeralRunnerSpec.RegistrationTimeout; timeout != nil {
@@ -49,23 +52,28 @@ func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec, ceiling int) Demand {
 	if spec.MaxRunners != nil {
 		d.maxRunners = inRange(*spec.MaxRunners)
 	}
-	if ceiling > 0 {
-		d.maxRunners = min(d.maxRunners, ceiling)
-	}
 	if spec.FailedHistoryLimit != nil {
 		d.failedHistoryLimit = *spec.FailedHistoryLimit
 	}
 	return d
 }
 
-// Within returns the demand as far as the AutoscalingRunnerSet allows it: the runner set's own limits may be from before a change, or
-// from somebody else.
-func (want Demand) Within(origin *v1alpha1.AutoscalingRunnerSetSpec) Demand {
-	want.minRunners = min(max(origin.EffectiveMinRunners(), 0), v1alpha1.MaxRunnersUnlimited)
-	if most := origin.MaxRunners; most != nil {
-		want.maxRunners = min(want.maxRunners, max(*most, 0))
-	}
+// Within returns the demand with the numbers that are in force for the AutoscalingRunnerSet: the runner set's own limit may be from before a
+// change, or from somebody else.
+func (want Demand) Within(n effective.Numbers) Demand {
+	want.minRunners, want.inForce, want.maxRunners = n.Min, n.Max, min(want.maxRunners, n.Max)
 	return want
+}
+
+// total returns how many runners there are to be while so many of them work. They follow from the jobs, because the listener may not know
+// yet which numbers are in force. A listener that counts no job may be one that never says how many there are, such as ARC's: then its own
+// sum counts, too.
+func (want Demand) total(working int) int {
+	asked := demand.Asked{Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.inForce}
+	if want.assignedJobs == 0 {
+		return max(asked.Wanted(), min(want.replicas, want.inForce))
+	}
+	return asked.Wanted()
 }
 
 // Plan is what one pass has decided to do.
@@ -151,6 +159,7 @@ func (p *Plan) With(what Action) (runners []*roster.Runner) {
 // Plan decides what to do.
 func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unseen) *Plan {
 	p := &Plan{Tally: h.tally(runners)}
+	want.replicas = want.total(p.Tally.working)
 	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)

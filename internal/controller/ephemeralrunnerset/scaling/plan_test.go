@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -249,7 +250,7 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(0)
 			s.add(2, idle)
-			s.want = DemandOf(&test.spec, test.ceiling)
+			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now))
 			p := s.pass()
 			if p.create != test.create {
 				t.Errorf("%d runners are created, want %d", p.create, test.create)

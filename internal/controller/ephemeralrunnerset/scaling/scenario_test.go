@@ -60,7 +60,7 @@ func newScenario(replicas int) *scenario {
 	return &scenario{
 		History: New(&creations.Memory{}), now: start, patchID: 1,
 		want: Demand{
-			replicas: replicas, assignedJobs: replicas, maxRunners: 1000,
+			replicas: replicas, assignedJobs: replicas, inForce: v1alpha1.MaxRunnersUnlimited, maxRunners: 1000,
 			failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout,
 		},
 	}

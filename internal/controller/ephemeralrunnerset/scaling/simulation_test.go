@@ -134,7 +134,7 @@ func (sim *simulation) schedule(r *simulatedRunner) {
 // publish makes the listener write its figures.
 func (sim *simulation) publish() {
 	sim.figures.patchID++
-	sim.figures.minRunners = sim.minRunners
+	sim.figures.minRunners, sim.figures.inForce = sim.minRunners, sim.figures.maxRunners
 	sim.figures.replicas, sim.figures.assignedJobs = min(sim.minRunners+sim.jobs, sim.figures.maxRunners), sim.jobs
 }
 

@@ -1,0 +1,67 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// PlannedCapacity is what a user plans beyond one runner for each job. Not in ARC.
+type PlannedCapacity struct {
+	// Windows of time in which other numbers of runners are in force than minRunners and maxRunners. Of several open windows the highest
+	// minRunners and the lowest maxRunners count; a number that no open window has is the spec's.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	Schedules []Schedule `json:"schedules,omitempty"`
+}
+
+// Schedule opens a window at the times of a cron expression, for a duration.
+// +kubebuilder:validation:XValidation:rule="has(self.minRunners) || has(self.maxRunners)",fieldPath=".minRunners",messageExpression="'schedule ' + self.name + ' sets neither minRunners nor maxRunners, so its window would change nothing'"
+// +kubebuilder:validation:XValidation:rule="!self.schedule.contains('=') && !self.schedule.contains('@')",fieldPath=".schedule",messageExpression="'schedule ' + self.name + ' must have the five fields of cron, such as 0 7 * * 1-5, without @every or @daily; the time zone is the field timeZone'"
+// +kubebuilder:validation:XValidation:rule="duration(self.duration) > duration('0s') && duration(self.duration) <= duration('8784h')",fieldPath=".duration",messageExpression="'schedule ' + self.name + ' must have a duration of more than 0s and at most 8784h, 366 days'"
+type Schedule struct {
+	// Status, Events and metrics call the schedule by this name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// When its window opens: minute, hour, day of the month, month and day of the week, as cron has them, such as 0 7 * * 1-5.
+	// +kubebuilder:validation:MinLength=9
+	// +kubebuilder:validation:MaxLength=1024
+	Schedule string `json:"schedule"`
+	// How long its window stays open, such as 11h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	Duration metav1.Duration `json:"duration"`
+	// IANA time zone of the schedule, such as Europe/Berlin. Default UTC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+	// Idle runners while the window is open; absent leaves that number to others. It is cut to the maximum.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	MinRunners *int `json:"minRunners,omitempty"`
+	// Maximum number of runners while the window is open; absent leaves that number to others.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	MaxRunners *int `json:"maxRunners,omitempty"`
+}
+
+// EffectiveCapacity says which numbers of runners are in force. Not in ARC.
+type EffectiveCapacity struct {
+	// Idle runners to keep: minRunners of the spec or of open schedules, at most effectiveMaxRunners.
+	// +optional
+	// +kubebuilder:default=0
+	EffectiveMinRunners int `json:"effectiveMinRunners,omitempty"`
+	// Maximum number of runners: maxRunners of the spec or of open schedules, cut to the manager's limit for each set. Absent means no limit.
+	// +optional
+	EffectiveMaxRunners *int `json:"effectiveMaxRunners,omitempty"`
+	// When a schedule may change these numbers next. Absent means never.
+	// +optional
+	EffectiveUntil *metav1.Time `json:"effectiveUntil,omitempty"`
+	// Names of the schedules whose windows are open.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	ActiveSchedules []string `json:"activeSchedules,omitempty"`
+}

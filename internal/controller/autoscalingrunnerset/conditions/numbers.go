@@ -1,0 +1,183 @@
+package conditions
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+)
+
+// This file tells which numbers of runners are in force, and of which schedule they are.
+
+// takesJobs reports whether the set may have any runners. If not, its listener has no session.
+func (f *Findings) takesJobs() bool { return f.Numbers.Max > 0 }
+
+// inForce returns the numbers as the status has them.
+func (f *Findings) inForce() v1alpha1.EffectiveCapacity {
+	n := &f.Numbers
+	capacity := v1alpha1.EffectiveCapacity{EffectiveMinRunners: n.Min, EffectiveMaxRunners: n.Limit(), ActiveSchedules: slices.Clone(n.Open)}
+	if !n.Until.IsZero() {
+		capacity.EffectiveUntil = &metav1.Time{Time: n.Until}
+	}
+	return capacity
+}
+
+// whoseCeiling says who decides the limit for each set.
+const whoseCeiling = "the controller's limit for each scale set (flags.maxRunnersPerSet of its chart, which the cluster's administrator decides)"
+
+// mostRunners names the limit on the set's runners, and whose it is.
+func (f *Findings) mostRunners() string {
+	n, room := &f.Numbers, f.Numbers.Max
+	if limit := f.RunnerSet().Spec.MaxRunners; limit != nil {
+		room = min(room, *limit) // less the runners of older runner sets
+	}
+	switch {
+	case n.Max < n.Asked.Max: // whoever can raise maxRunners can't raise that
+		return fmt.Sprintf("the limit of %d runners, %s,", room, whoseCeiling)
+	case n.MaxOf != "":
+		return fmt.Sprintf("maxRunners of %d, of schedule %s%s,", room, n.MaxOf, until(n))
+	}
+	return fmt.Sprintf("maxRunners of %d", room)
+}
+
+// noRunners says why there may be none.
+func (f *Findings) noRunners() string {
+	if of := f.Numbers.MaxOf; of != "" {
+		return fmt.Sprintf("schedule %s sets maxRunners to 0%s", of, until(&f.Numbers))
+	}
+	return "maxRunners is 0"
+}
+
+// until says until when the numbers hold, if a schedule may change them.
+func until(n *effective.Numbers) string {
+	if n.Until.IsZero() {
+		return ""
+	}
+	return " until " + n.Until.UTC().Format(time.RFC3339)
+}
+
+// cutRunners says what the manager's limit for each set takes away from what spec and schedules ask for, "" if nothing.
+func (f *Findings) cutRunners() string {
+	n := &f.Numbers
+	switch {
+	case !n.Cut():
+		return ""
+	case n.Asked.Max < v1alpha1.MaxRunnersUnlimited && n.Max < n.Asked.Max:
+		return fmt.Sprintf("maxRunners of %d is cut to %d, %s", n.Asked.Max, n.Max, whoseCeiling)
+	}
+	return fmt.Sprintf("minRunners of %d is cut to %d, %s", n.Asked.Min, n.Min, whoseCeiling)
+}
+
+// maxRefusalsTold is how many refused schedules a message quotes.
+const maxRefusalsTold = 3
+
+// schedulesCondition says which schedules can't be followed and, if all can, which are open until when. It returns nil for a set that has
+// never had any.
+func schedulesCondition(f *Findings) *metav1.Condition {
+	const conditionType = v1alpha1.ConditionSchedulesAccepted
+	n := &f.Numbers
+	switch {
+	case len(n.Refused) > 0:
+		var told []string
+		for _, refused := range n.Refused[:min(len(n.Refused), maxRefusalsTold)] {
+			told = append(told, refused.Error())
+		}
+		if more := len(n.Refused) - len(told); more > 0 {
+			told = append(told, fmt.Sprintf("and %d more", more))
+		}
+		return new(report.False(conditionType, v1alpha1.ReasonScheduleRefused, report.Abridged(strings.Join(told, "; "))+
+			"; other schedules are followed: correct the field in the values of the scale set"))
+	case len(f.Set.Spec.Schedules) == 0 && meta.FindStatusCondition(f.Set.Status.Conditions, conditionType) == nil:
+		return nil
+	case len(f.Set.Spec.Schedules) == 0:
+		return new(report.True(conditionType, "NoSchedules", "the numbers of the spec are in force"))
+	case len(n.Open) == 0:
+		return new(report.True(conditionType, "NoScheduleOpen", "the numbers of the spec are in force"+until(n)))
+	}
+	return new(report.True(conditionType, "ScheduleOpen", windows(n)))
+}
+
+// windows says which schedules are open, which numbers are in force, and until when.
+func windows(n *effective.Numbers) string {
+	most := "no maxRunners"
+	if n.Limited() {
+		most = fmt.Sprintf("maxRunners %d", n.Max)
+	}
+	numbers := fmt.Sprintf("minRunners %d and %s are in force%s", n.Min, most, until(n))
+	switch len(n.Open) {
+	case 0:
+		return "no schedule is open; " + numbers
+	case 1:
+		return fmt.Sprintf("schedule %s is open; %s", n.Open[0], numbers)
+	}
+	return fmt.Sprintf("schedules %s are open; %s", strings.Join(n.Open, ", "), numbers)
+}
+
+// Edges returns the Events about windows that have opened and closed since the status was written that way: a manager that was away
+// meanwhile tells of them when it is back.
+func (f *Findings) Edges(before, after []string) []report.Event {
+	var told []report.Event
+	tell := func(reason, did string, these, those []string) {
+		for _, name := range these {
+			if !slices.Contains(those, name) {
+				told = append(told, report.Normal(reason, "Scale", fmt.Sprintf("Schedule %s has %s: %s", name, did, windows(&f.Numbers))))
+			}
+		}
+	}
+	tell("ScheduleEnded", "ended", before, after)
+	tell("ScheduleStarted", "started", after, before)
+	return told
+}
+
+var (
+	effectiveMin = numberGauge("effective_min_runners", "Idle runners that are kept: minRunners of the spec or of an open schedule, within limits.")
+	effectiveMax = numberGauge("effective_max_runners", "Most runners of the scale set: maxRunners of the spec or of an open schedule, within limits; 2147483647 if there is no limit.")
+	untilSeconds = numberGauge("effective_until_timestamp_seconds", "When a schedule may change these numbers next, as Unix time; no series if none will.")
+	scheduleOpen = numberGauge("schedule_open", "1 while the window of a schedule is open, 0 while it is closed.", "schedule")
+)
+
+func numberGauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "gha_controller", Name: name, Help: help}, append([]string{"name", "namespace"}, labels...))
+	metrics.Registry.MustRegister(gauge)
+	return gauge
+}
+
+// ShowNumbers sets the series of the numbers in force. A set that is being deleted has none; see Show.
+func (s *Shown) ShowNumbers(set types.NamespacedName, f *Findings) {
+	before := s.schedules
+	s.schedules = nil
+	if f.Deleting() {
+		return
+	}
+	n := &f.Numbers
+	effectiveMin.WithLabelValues(set.Name, set.Namespace).Set(float64(n.Min))
+	effectiveMax.WithLabelValues(set.Name, set.Namespace).Set(float64(n.Max))
+	if n.Until.IsZero() {
+		untilSeconds.DeleteLabelValues(set.Name, set.Namespace)
+	} else {
+		untilSeconds.WithLabelValues(set.Name, set.Namespace).Set(float64(n.Until.Unix()))
+	}
+	for _, schedule := range f.Set.Spec.Schedules {
+		open := 0.0
+		if slices.Contains(n.Open, schedule.Name) {
+			open = 1
+		}
+		s.schedules = append(s.schedules, schedule.Name)
+		scheduleOpen.WithLabelValues(set.Name, set.Namespace, schedule.Name).Set(open)
+	}
+	for _, name := range before {
+		if !slices.Contains(s.schedules, name) {
+			scheduleOpen.DeleteLabelValues(set.Name, set.Namespace, name)
+		}
+	}
+}
