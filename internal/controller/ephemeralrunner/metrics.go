@@ -53,19 +53,6 @@ func (w *waiting) end(now time.Time) {
 	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
 }
 
-var startupSeconds = setmetrics.Histogram("runner_startup_seconds",
-	"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
-
-// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
-// days.
-func countStart(w *world, now time.Time) {
-	if rules.AttemptsNoted(&w.Status) > 0 {
-		return
-	}
-	set := kube.ScaleSetOf(w)
-	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(w.CreationTimestamp.Time).Seconds()))
-}
-
 // waitBuckets are in seconds, and few because every phase of every set has them: a warm runner, a pod, an image, a new node, a problem.
 var waitBuckets = []float64{1, 5, 20, 80, 320}
 

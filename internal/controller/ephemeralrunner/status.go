@@ -3,6 +3,7 @@ package ephemeralrunner
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/phases"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 // The actions named by Events.
@@ -115,4 +117,17 @@ func (c *Controller) setConditions(w *world, conditions ...metav1.Condition) {
 // record records an Event about the runner and logs it. A runner that simply succeeds gets none.
 func (c *Controller) record(ctx context.Context, w *world, event report.Event) {
 	report.RecordEvent(ctx, c.options.Recorder, w.EphemeralRunner, nil, event)
+}
+
+var startupSeconds = setmetrics.Histogram("runner_startup_seconds",
+	"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
+
+// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
+// days.
+func countStart(w *world, now time.Time) {
+	if rules.AttemptsNoted(&w.Status) > 0 {
+		return
+	}
+	set := kube.ScaleSetOf(w)
+	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(w.CreationTimestamp.Time).Seconds()))
 }

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,8 +97,13 @@ func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	if what == markStart {
 		labels[v1alpha1.LabelRunnerBusy] = v1alpha1.RunnerBusy
 	}
+	patch, err := podPatch(j.Pod, annotations, labels)
+	if err != nil {
+		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
+	}
 	defer m.options.Gate.Enter()()
-	err := m.patchPod(ctx, j.Pod, annotations, labels)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: j.Pod.Namespace, Name: j.Pod.Name}}
+	err = m.options.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
 	switch {
 	case kube.IsRefused(err):
 		m.recordRefused(ctx, j, err, now)
