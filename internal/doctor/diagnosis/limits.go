@@ -11,15 +11,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
-// checkSchedules reports schedules that can't be followed.
-func checkSchedules(s set) []finding.Finding {
-	findings := s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionSchedulesAccepted, metav1.ConditionFalse))
-	for i := range findings {
-		findings[i].Fix = "correct the field in the values of the scale set, and check it with manager validate"
-	}
-	return findings
-}
-
 // maximum is what the scale set asks for at most: nil is any number.
 type maximum struct {
 	number *int

@@ -125,6 +125,15 @@ func checkListener(s set) []finding.Finding {
 	return findings
 }
 
+// checkSchedules reports schedules that can't be followed.
+func checkSchedules(s set) []finding.Finding {
+	findings := s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionSchedulesAccepted, metav1.ConditionFalse))
+	for i := range findings {
+		findings[i].Fix = "correct the field in the values of the scale set, and check it with manager validate"
+	}
+	return findings
+}
+
 // checkStopped reports why the manager creates no runners, or fewer than GitHub's figures ask for.
 func checkStopped(s set) []finding.Finding {
 	findings := s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue))

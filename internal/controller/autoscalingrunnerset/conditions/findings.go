@@ -6,6 +6,7 @@
 package conditions
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -177,6 +178,16 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 		status.Phase = v1alpha1.AutoscalingRunnerSetPhasePending
 	}
 	return status
+}
+
+// inForce returns the numbers as the status has them.
+func (f *Findings) inForce() v1alpha1.EffectiveCapacity {
+	n := &f.Numbers
+	capacity := v1alpha1.EffectiveCapacity{EffectiveMinRunners: n.Min, EffectiveMaxRunners: n.Limit(), ActiveSchedules: slices.Clone(n.Open)}
+	if !n.Until.IsZero() {
+		capacity.EffectiveUntil = &metav1.Time{Time: n.Until}
+	}
+	return capacity
 }
 
 // conditions returns the conditions whose status the pass knows. The others keep their status, so that the check on GitHub every

@@ -22,16 +22,6 @@ import (
 // takesJobs reports whether the set may have any runners. If not, its listener has no session.
 func (f *Findings) takesJobs() bool { return f.Numbers.Max > 0 }
 
-// inForce returns the numbers as the status has them.
-func (f *Findings) inForce() v1alpha1.EffectiveCapacity {
-	n := &f.Numbers
-	capacity := v1alpha1.EffectiveCapacity{EffectiveMinRunners: n.Min, EffectiveMaxRunners: n.Limit(), ActiveSchedules: slices.Clone(n.Open)}
-	if !n.Until.IsZero() {
-		capacity.EffectiveUntil = &metav1.Time{Time: n.Until}
-	}
-	return capacity
-}
-
 // whoseCeiling says who decides the limit for each set.
 const whoseCeiling = "the controller's limit for each scale set (flags.maxRunnersPerSet of its chart, which the cluster's administrator decides)"
 
@@ -50,32 +40,12 @@ func (f *Findings) mostRunners() string {
 	return fmt.Sprintf("maxRunners of %d", room)
 }
 
-// noRunners says why there may be none.
-func (f *Findings) noRunners() string {
-	if of := f.Numbers.MaxOf; of != "" {
-		return fmt.Sprintf("schedule %s sets maxRunners to 0%s", of, until(&f.Numbers))
-	}
-	return "maxRunners is 0"
-}
-
 // until says until when the numbers hold, if a schedule may change them.
 func until(n *effective.Numbers) string {
 	if n.Until.IsZero() {
 		return ""
 	}
 	return " until " + n.Until.UTC().Format(time.RFC3339)
-}
-
-// cutRunners says what the manager's limit for each set takes away from what spec and schedules ask for, "" if nothing.
-func (f *Findings) cutRunners() string {
-	n := &f.Numbers
-	switch {
-	case !n.Cut():
-		return ""
-	case n.Asked.Max < v1alpha1.MaxRunnersUnlimited && n.Max < n.Asked.Max:
-		return fmt.Sprintf("maxRunners of %d is cut to %d, %s", n.Asked.Max, n.Max, whoseCeiling)
-	}
-	return fmt.Sprintf("minRunners of %d is cut to %d, %s", n.Asked.Min, n.Min, whoseCeiling)
 }
 
 // maxRefusalsTold is how many refused schedules a message quotes.

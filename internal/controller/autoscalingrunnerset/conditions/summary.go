@@ -162,6 +162,26 @@ func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message s
 	return v1alpha1.ReasonMaxRunnersReached, f.mostRunners() + " is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time"
 }
 
+// cutRunners says what the manager's limit for each set takes away from what spec and schedules ask for, "" if nothing.
+func (f *Findings) cutRunners() string {
+	n := &f.Numbers
+	switch {
+	case !n.Cut():
+		return ""
+	case n.Asked.Max < v1alpha1.MaxRunnersUnlimited && n.Max < n.Asked.Max:
+		return fmt.Sprintf("maxRunners of %d is cut to %d, %s", n.Asked.Max, n.Max, whoseCeiling)
+	}
+	return fmt.Sprintf("minRunners of %d is cut to %d, %s", n.Asked.Min, n.Min, whoseCeiling)
+}
+
+// noRunners says why there may be none.
+func (f *Findings) noRunners() string {
+	if of := f.Numbers.MaxOf; of != "" {
+		return fmt.Sprintf("schedule %s sets maxRunners to 0%s", of, until(&f.Numbers))
+	}
+	return "maxRunners is 0"
+}
+
 // progressingSummary returns the summary of a set that is on its way to ready, or is held up by a request that failed.
 func (f *Findings) progressingSummary(reason, message string) []metav1.Condition {
 	if f.Failure != nil {
