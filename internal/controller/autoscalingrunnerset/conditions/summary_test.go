@@ -28,7 +28,10 @@ func newSet() *v1alpha1.AutoscalingRunnerSet {
 }
 
 // healthy returns the findings about a set that lacks nothing, after the change.
-func healthy(change func(*Findings)) *Findings {
+func healthy(change func(*Findings)) *Findings { return healthyUnder(0, change) }
+
+// healthyUnder is healthy with a manager that allows a set that many runners, 0 for any.
+func healthyUnder(ceiling int, change func(*Findings)) *Findings {
 	set := newSet()
 	condition := func(conditionType string) []metav1.Condition {
 		return []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: "PodReady", ObservedGeneration: set.Generation}}
@@ -42,9 +45,9 @@ func healthy(change func(*Findings)) *Findings {
 			Listener: &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening},
 		}}}, Listeners: []v1alpha1.AutoscalingListener{{Status: v1alpha1.AutoscalingListenerStatus{Conditions: condition(v1alpha1.ConditionReady)}}}},
 	}
-	f.Numbers = (&effective.Plan{}).At(set, 0, f.ObservedAt)
 	f.Desired, f.Obstacle = scaleset.DesiredOf(set)
 	change(f)
+	f.Numbers = (&effective.Plan{}).At(f.Set, ceiling, f.ObservedAt)
 	return f
 }
 
@@ -201,11 +204,8 @@ func TestWhoLimitsEachSetIsTold(t *testing.T) {
 		"no runners":     {nil, new(0), true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := healthy(func(f *Findings) {
-				f.Set.Spec.MinRunners, f.Set.Spec.MaxRunners = test.least, test.most
-				f.Numbers = (&effective.Plan{}).At(f.Set, 50, f.ObservedAt)
-				f.RunnerSets[0].Spec.MaxRunners = f.Numbers.Limit()
-			})
+			f := healthyUnder(50, func(f *Findings) { f.Set.Spec.MinRunners, f.Set.Spec.MaxRunners = test.least, test.most })
+			f.RunnerSets[0].Spec.MaxRunners = f.Numbers.Limit()
 			if _, message := f.readyReason(nil); !test.noRunners && (!strings.Contains(message, test.told) || (test.told == "") != (message == "")) {
 				t.Errorf("Ready says %q, want %q", message, test.told)
 			}
