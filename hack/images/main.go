@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -27,6 +28,34 @@ import (
 
 var errUsage = errors.New("usage: hack/images.sh build [-arch A] DIRECTORY | keep RECIPE NAME… | push [-arch A,B] IMAGE " +
 	"(such as registry.example.com/team/harrier:test) | release VERSION DIRECTORY | certificates")
+
+// commands have how many arguments each takes, and of how many architectures at most.
+var commands = map[string]struct {
+	least, most, architectures int
+
+	run func(ctx context.Context, arguments, architectures []string) error
+}{
+	"build": {least: 1, most: 1, architectures: 1, run: func(ctx context.Context, arguments, architectures []string) error {
+		return buildAll(ctx, arguments[0], append(architectures, runtime.GOARCH)[0])
+	}},
+	"keep": {least: 2, most: unlimited, architectures: unlimited, run: func(ctx context.Context, arguments, _ []string) error {
+		return keepOne(ctx, arguments[0], arguments[1:])
+	}},
+	"push": {least: 1, most: 1, architectures: unlimited, run: func(ctx context.Context, arguments, architectures []string) error {
+		if len(architectures) == 0 {
+			architectures = supported
+		}
+		return pushAll(ctx, arguments[0], architectures)
+	}},
+	"release": {least: 2, most: 2, run: func(ctx context.Context, arguments, _ []string) error {
+		return release(ctx, arguments[0], arguments[1])
+	}},
+	"certificates": {architectures: unlimited, run: func(context.Context, []string, []string) error {
+		return writeAuthorities(os.Stdout)
+	}},
+}
+
+const unlimited = math.MaxInt
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -41,7 +70,7 @@ func run(ctx context.Context, arguments []string) error {
 	if len(arguments) == 0 {
 		return errUsage
 	}
-	command, flags := arguments[0], flag.NewFlagSet(arguments[0], flag.ContinueOnError)
+	name, flags := arguments[0], flag.NewFlagSet(arguments[0], flag.ContinueOnError)
 	architectures := flags.String("arch", "", "architectures, separated by commas")
 	if err := flags.Parse(arguments[1:]); err != nil {
 		return err
@@ -50,22 +79,12 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	switch rest := flags.Args(); {
-	case command == "certificates" && len(rest) == 0:
-		return writeAuthorities(os.Stdout)
-	case command == "keep" && len(rest) > 1:
-		return keepOne(ctx, rest[0], rest[1:])
-	case command == "release" && len(rest) == 2 && len(chosen) == 0:
-		return release(ctx, rest[0], rest[1])
-	case command == "build" && len(rest) == 1 && len(chosen) <= 1:
-		return buildAll(ctx, rest[0], append(chosen, runtime.GOARCH)[0])
-	case command == "push" && len(rest) == 1:
-		if len(chosen) == 0 {
-			chosen = supported
-		}
-		return pushAll(ctx, rest[0], chosen)
+	rest := flags.Args()
+	command, known := commands[name]
+	if !known || len(rest) < command.least || len(rest) > command.most || len(chosen) > command.architectures {
+		return errUsage
 	}
-	return errUsage
+	return command.run(ctx, rest, chosen)
 }
 
 func keepOne(ctx context.Context, name string, names []string) error {

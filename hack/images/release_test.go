@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
@@ -65,7 +64,7 @@ func TestTheArchiveOfTheImage(t *testing.T) {
 	}
 	var platforms []string
 	for _, image := range images.Manifests {
-		platforms = append(platforms, (*v1.Platform)(image.Platform).String())
+		platforms = append(platforms, image.Platform.String())
 	}
 	if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
 		t.Errorf("it is for %v", platforms)

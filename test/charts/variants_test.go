@@ -42,11 +42,11 @@ func TestAVariantIsASetLikeAnyOther(t *testing.T) {
 		rendered := renderSet(t, scaleSet, common, "scaleSetLabels: [small]", "variants: [{name: big"+strings.ReplaceAll(own, "\n", ", ")+"}]")
 		var got, want []string
 		for _, document := range rendered["variants.yaml"] {
-			got = append(got, comparable(t, document))
+			got = append(got, withoutOrigin(t, document))
 		}
 		for file, documents := range alone {
 			if file != "githubsecret.yaml" {
-				want = append(want, comparable(t, documents[0]))
+				want = append(want, withoutOrigin(t, documents[0]))
 			}
 		}
 		slices.Sort(got)
@@ -57,8 +57,8 @@ func TestAVariantIsASetLikeAnyOther(t *testing.T) {
 	}
 }
 
-// comparable returns an object without what says which values made it, and where its credentials are.
-func comparable(t *testing.T, document string) string {
+// withoutOrigin returns an object without what says which values made it, and where its credentials are.
+func withoutOrigin(t *testing.T, document string) string {
 	t.Helper()
 	object := decode[map[string]any](t, document)
 	if annotations, ok := object["metadata"].(map[string]any)["annotations"].(map[string]any); ok {

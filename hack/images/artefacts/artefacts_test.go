@@ -91,7 +91,9 @@ func TestWhatCannotBeAChartIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheBillOfMaterialsHasEachModuleOnce(t *testing.T) {
+// compiled returns a program with modules: the builder of images.
+func compiled(t *testing.T) []byte {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "images")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "..").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
@@ -100,7 +102,12 @@ func TestTheBillOfMaterialsHasEachModuleOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := Materials(product, map[string][]byte{"a": content, "b": content})
+	return content
+}
+
+func TestTheBillOfMaterialsHasEachModuleOnce(t *testing.T) {
+	program := compiled(t)
+	text, err := Materials(product, map[string][]byte{"a": program, "b": program})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +137,12 @@ func TestTheBillOfMaterialsHasEachModuleOnce(t *testing.T) {
 	if found["stdlib"] != 1 || found["github.com/CycloneDX/cyclonedx-go"] != 1 {
 		t.Errorf("components are %v", found)
 	}
-	if again, err := Materials(product, map[string][]byte{"b": content, "a": content}); err != nil || !bytes.Equal(again, text) {
+	if again, err := Materials(product, map[string][]byte{"b": program, "a": program}); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("the same programs give another bill of materials; %v", err)
 	}
+}
+
+func TestAScriptHasNoBillOfMaterials(t *testing.T) {
 	if _, err := Materials(product, map[string][]byte{"script": []byte("#!/bin/sh\n")}); err == nil || !strings.Contains(err.Error(), "script") {
 		t.Errorf("a script has a bill of materials: %v", err)
 	}
