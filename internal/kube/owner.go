@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,25 +28,6 @@ func OwnedBy(owner client.Object) []metav1.OwnerReference {
 		UID:        owner.GetUID(),
 		Controller: new(true),
 	}}
-}
-
-// ReadController reads the object of a kind of ours that controls another one into controller. It returns false if there is none, or one of
-// the same name with another UID: that controls nothing of its predecessor's.
-func ReadController(
-	ctx context.Context, reader client.Reader, of client.Object, kind string, controller client.Object, options ...client.GetOption,
-) (bool, error) {
-	reference := metav1.GetControllerOfNoCopy(of)
-	if reference == nil || reference.Kind != kind {
-		return false, nil
-	}
-	err := reader.Get(ctx, client.ObjectKey{Namespace: of.GetNamespace(), Name: reference.Name}, controller, options...)
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("get %s %s: %w", kind, reference.Name, err)
-	}
-	return controller.GetUID() == reference.UID, nil
 }
 
 // listTimeout is how long the API server may take to list objects. It leaves most of a pass's minute for what can be done without the

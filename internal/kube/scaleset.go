@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +35,25 @@ func ScaleSetOf(object client.Object) types.NamespacedName {
 		return types.NamespacedName{Namespace: object.GetNamespace(), Name: name}
 	}
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// ReadController reads the object of a kind of ours that controls another one into controller. It returns false if there is none, or one of
+// the same name with another UID: that controls nothing of its predecessor's.
+func ReadController(
+	ctx context.Context, reader client.Reader, of client.Object, kind string, controller client.Object, options ...client.GetOption,
+) (bool, error) {
+	reference := metav1.GetControllerOfNoCopy(of)
+	if reference == nil || reference.Kind != kind {
+		return false, nil
+	}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: of.GetNamespace(), Name: reference.Name}, controller, options...)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("get %s %s: %w", kind, reference.Name, err)
+	}
+	return controller.GetUID() == reference.UID, nil
 }
 
 // LabelledSet returns the scale set that an object's labels name, which may be in another namespace. It is for listeners and what

@@ -62,7 +62,7 @@ var waitSeconds = setmetrics.Histogram("job_wait_seconds",
 // measureWait records how the runner's job spent its wait, once. A job that this manager has found already there was measured by the one
 // before.
 func (m *memory) measureWait(w *world) {
-	if m.waited || !w.Status.HadJob() {
+	if m.waited {
 		return
 	}
 	reached := phases.Of(w.EphemeralRunner, w.pod)

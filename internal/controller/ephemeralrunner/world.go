@@ -117,8 +117,12 @@ func (c *Controller) newWorld(p *pass, pod *corev1.Pod) *world {
 		m.runnerID = 0
 	}
 	w.outcome = m.see(p.Object, pod, c.removedPod(w), p.Now)
-	m.measure(w)
-	m.measureWait(w)
+	if pod != nil || m.waiting != nil {
+		m.measure(w)
+	}
+	if w.Status.HadJob() {
+		m.measureWait(w)
+	}
 	if registered != 0 {
 		m.runnerID = registered
 	}

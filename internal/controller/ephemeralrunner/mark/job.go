@@ -97,13 +97,8 @@ func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	if what == markStart {
 		labels[v1alpha1.LabelRunnerBusy] = v1alpha1.RunnerBusy
 	}
-	patch, err := podPatch(j.Pod, annotations, labels)
-	if err != nil {
-		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
-	}
 	defer m.options.Gate.Enter()()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: j.Pod.Namespace, Name: j.Pod.Name}}
-	err = m.options.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
+	err := m.patchPod(ctx, j.Pod, annotations, labels)
 	switch {
 	case kube.IsRefused(err):
 		m.recordRefused(ctx, j, err, now)
@@ -117,6 +112,15 @@ func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	j.Written.Job = j.Written.Job || j.Runner.Status.HadJob()
 	j.Written.Result = j.Written.Result || what == markEnd
 	return requeueAt, nil
+}
+
+func (m *Marker) patchPod(ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any) error {
+	patch, err := podPatch(pod, annotations, labels)
+	if err != nil {
+		return err
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	return m.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }
 
 // plan decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because runners
