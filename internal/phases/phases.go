@@ -34,6 +34,10 @@ type phase struct {
 	at   **metav1.Time
 }
 
+// longestWait is longer than GitHub keeps a job that waits, 24 hours on its own runners. A status may be written by anybody with rights in its
+// namespace, and sums of its times must not overflow.
+const longestWait = 35 * 24 * time.Hour
+
 // all returns the phases in the order in which a runner that is created for a job reaches them.
 func all(p *v1alpha1.RunnerPhases) []phase {
 	return []phase{
@@ -129,7 +133,7 @@ func Waits(p *v1alpha1.RunnerPhases) (waits []Wait) {
 			last = at.Time
 			continue
 		}
-		took := max(0, at.Sub(last))
+		took := min(max(0, at.Sub(last)), longestWait)
 		waits = append(waits, Wait{Phase: phase.name, Took: took})
 		last = last.Add(took)
 	}

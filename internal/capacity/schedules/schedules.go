@@ -14,7 +14,7 @@ const (
 	maxSchedules = 32
 	// maxDuration is how long a window may be: longer than a year, a window is the spec.
 	maxDuration = 366 * 24 * time.Hour
-	// maxNameLength is that of a DNS label, as for the names of containers.
+	// maxNameLength, in characters, is that of a DNS label, as for the names of containers.
 	maxNameLength = 63
 	// maxFollowing is how many openings within the open window are followed to find when it closes. A window that opens every hour for an
 	// hour never closes, and is looked at again after so many.
@@ -138,8 +138,8 @@ func (w *window) at(now time.Time) (open bool, edge time.Time) {
 
 // shortened returns a name that can be quoted: it is whatever somebody wrote.
 func shortened(name string) string {
-	if len(name) > maxNameLength {
-		return name[:maxNameLength]
+	if characters := []rune(name); len(characters) > maxNameLength {
+		return string(characters[:maxNameLength])
 	}
 	return name
 }

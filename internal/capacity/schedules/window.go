@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/netresearch/go-cron"
 )
@@ -40,7 +41,7 @@ func newWindow(s Schedule) (w window, field, problem string) {
 	switch {
 	case s.Name == "":
 		return w, "name", "is missing"
-	case len(s.Name) > maxNameLength:
+	case utf8.RuneCountInString(s.Name) > maxNameLength:
 		return w, "name", fmt.Sprintf("has more than %d characters", maxNameLength)
 	case s.Duration <= 0:
 		return w, "duration", "must be longer than 0s, or the window never opens"

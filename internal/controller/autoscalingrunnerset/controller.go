@@ -175,8 +175,11 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 
 // memory is what is remembered of a set between passes.
 type memory struct {
-	// written is the last write of the status. A pass that changes nothing doesn't delay the next write.
-	written report.Written
+	// written is the last write of the status. A pass that changes nothing doesn't delay the next write. What the status should say is
+	// described, and has been since movedAt.
+	written   report.Written
+	described v1alpha1.AutoscalingRunnerSetStatus
+	movedAt   time.Time
 	// deregistrationStart is when the deregistration began, zero while there is none.
 	deregistrationStart time.Time
 	// lostJobs is the highest count of lost jobs that a runner set had; it may be gone before the count is written.

@@ -3,9 +3,9 @@ package autoscalingrunnerset
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // writeStatus writes the status when its change is due, and publishes the metrics. A new registration is written at once: otherwise the next
@@ -30,13 +31,20 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	after := w.Set.DeepCopy()
 	after.Status = w.Status(c.options.Version)
 	after.Status.LostJobs = w.Memory.lostJobs
+	m := w.Memory
+	if !equality.Semantic.DeepEqual(m.described, after.Status) {
+		m.described, m.movedAt = *after.Status.DeepCopy(), w.Now
+	}
 	change := report.ChangeFigures
-	if before := &w.Set.Status; w.Moved() || report.Turned(before.Conditions, after.Status.Conditions) || before.Phase != after.Status.Phase ||
-		before.RunnerSpecHash != after.Status.RunnerSpecHash || !slices.Equal(before.ActiveSchedules, after.Status.ActiveSchedules) {
+	if isTurn(&w.Set.Status, &after.Status) || w.Moved() {
 		change = report.ChangeTurn
 	}
-	if wait := pace.DueAt(change, w.Memory.written, w.Now).Sub(w.Now); wait > 0 {
-		w.Requeue.After(wait)
+	due := pace.DueAt(change, m.written, w.Now, m.movedAt)
+	if change == report.ChangeTurn && !w.Moved() && reconcile.IsStale(w.Set, m.written.Version) {
+		due = w.Now.Add(report.SeenAgainAfter)
+	}
+	if w.Now.Before(due) {
+		w.Requeue.After(due.Sub(w.Now))
 		return nil
 	}
 	began := c.options.Clock.Now()
@@ -45,11 +53,17 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, w.Set)
 	if wrote {
 		now := c.options.Clock.Now()
-		w.Memory.written = report.Written{At: now, Took: now.Sub(began)}
+		m.written = report.Written{At: now, Took: now.Sub(began), Version: after.ResourceVersion}
 		w.rememberLedger(after)
 		c.recordTransitions(ctx, w, after)
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// isTurn reports whether the change of a status is one that people or programs wait for.
+func isTurn(before, after *v1alpha1.AutoscalingRunnerSetStatus) bool {
+	return report.Turned(before.Conditions, after.Conditions) || before.Phase != after.Phase || before.RunnerSpecHash != after.RunnerSpecHash ||
+		!equality.Semantic.DeepEqual(before.EffectiveCapacity, after.EffectiveCapacity)
 }
 
 // recordTransitions records Events about changed conditions and about schedules. While the set is being deleted, which is meant to end them, there is only

@@ -65,6 +65,9 @@ func (m *memory) measureWait(w *world) {
 	if m.waited {
 		return
 	}
+	if w.pod == nil && !m.hadPod(&w.Status) && !w.Status.Done() {
+		return // a job runs in a pod, and the watch of pods is behind
+	}
 	reached := phases.Of(w.EphemeralRunner, w.pod)
 	if w.pod != nil && !w.outcome.Over() && reached.ContainerUp == nil {
 		return // the job arrived on another watch than its pod

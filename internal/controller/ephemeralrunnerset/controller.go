@@ -135,9 +135,11 @@ type memory struct {
 	labels    seriesLabels
 	// differsSince is when the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
 	differsSince time.Time
-	// reported is the last write of the status, and changedAt since when the status should say something else, zero while it shouldn't.
-	reported  report.Written
-	changedAt time.Time
+	// reported is the last write of the status, and changedAt since when the status should say something else, zero while it shouldn't. What
+	// it should say is described, and has been since movedAt.
+	reported           report.Written
+	described          v1alpha1.EphemeralRunnerSetStatus
+	changedAt, movedAt time.Time
 	// proxyHash identifies the proxy Secret that was last applied, at proxyAppliedAt. proxyDropAt is when to retry its
 	// deletion after a failure.
 	proxyHash                   string
@@ -274,7 +276,11 @@ func (c *Controller) makePlan(_ context.Context, w *world) error {
 	m := w.Memory
 	numbers := m.numbers.At(w.origin, c.options.MaxRunnersPerSet, w.Now)
 	w.RequeueAt(numbers.Until)
-	w.plan = m.Plan(w.views, scaling.DemandOf(&w.Object.Spec).Within(numbers), w.unseen)
+	want := scaling.DemandOf(&w.Object.Spec).Within(numbers)
+	if w.Object.Annotations[v1alpha1.AnnotationListenerSession] == "" {
+		want = want.Unserved()
+	}
+	w.plan = m.Plan(w.views, want, w.unseen)
 	m.Follow(w.plan)
 	m.Creations.Keep(w.plan.Repeat)
 	w.RequeueAt(w.plan.RequeueAt)

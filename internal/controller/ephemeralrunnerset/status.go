@@ -20,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -55,13 +56,21 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 
 // writeStatus writes the status when its change is due, and then records the Events that go with it.
 func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1.EphemeralRunnerSet) error {
+	m := w.Memory
+	if !equality.Semantic.DeepEqual(m.described, w.Object.Status) {
+		m.described, m.movedAt = *w.Object.Status.DeepCopy(), w.Now
+	}
 	change := changeOf(&before.Status, &w.Object.Status)
 	if change == report.ChangeNone {
-		w.Memory.changedAt = time.Time{}
+		m.changedAt = time.Time{}
 		return nil
 	}
-	kube.SetIfZero(&w.Memory.changedAt, w.Now)
-	if due := pace.DueAt(change, w.Memory.reported, w.Memory.changedAt); w.Now.Before(due) {
+	kube.SetIfZero(&m.changedAt, w.Now)
+	due := pace.DueAt(change, m.reported, m.changedAt, m.movedAt)
+	if change == report.ChangeTurn && reconcile.IsStale(before, m.reported.Version) {
+		due = w.Now.Add(report.SeenAgainAfter)
+	}
+	if w.Now.Before(due) {
 		w.RequeueAt(due)
 		return nil
 	}
@@ -70,7 +79,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1
 		return client.IgnoreNotFound(err)
 	}
 	now := c.options.Clock.Now()
-	w.Memory.reported, w.Memory.changedAt = report.Written{At: now, Took: now.Sub(began)}, time.Time{}
+	m.reported, m.changedAt = report.Written{At: now, Took: now.Sub(began), Version: w.Object.ResourceVersion}, time.Time{}
 	if !w.deleting() {
 		c.recordEvents(ctx, before, w.Object)
 	}

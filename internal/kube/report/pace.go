@@ -10,8 +10,8 @@ import (
 // Pace is how soon a status is written that nobody waits for. Each such write costs the API server as much processor time as the creation
 // of a runner and its pod together, because the kinds that carry a pod template are decoded, validated and encoded as a whole.
 type Pace struct {
-	// Figures is the shortest time between two writes that only move figures or texts. It grows with the time that a write takes, up to
-	// longestPace.
+	// Figures is the shortest time between two writes that only move figures or texts. While they move, it grows with the time that a write
+	// takes, up to longestPace.
 	Figures time.Duration
 	// Echo is how long a status may be of an earlier generation of its object if it would say nothing else.
 	Echo time.Duration
@@ -25,11 +25,15 @@ const (
 	longestPace = 10 * time.Second
 )
 
-// Written is the last write of a status: when it ended, and how long it took. The zero value is none.
+// Written is the last write of a status: when it ended, how long it took, and the version of the object that it made. The zero value is none.
 type Written struct {
-	At   time.Time
-	Took time.Duration
+	At      time.Time
+	Took    time.Duration
+	Version string
 }
+
+// SeenAgainAfter is when to look again for a turn in a cache that doesn't show the last write yet: the turn may be that write's.
+const SeenAgainAfter = 50 * time.Millisecond
 
 // Change is what a write of a status would tell.
 type Change int
@@ -44,15 +48,24 @@ const (
 	ChangeTurn
 )
 
-// DueAt returns when a change is to be written that was first seen at seenAt.
-func (p Pace) DueAt(change Change, last Written, seenAt time.Time) time.Time {
+// DueAt returns when a change is to be written that was first seen at seenAt, and that has said something else until movedAt: figures that have
+// come to rest wait for no busy API server.
+func (p Pace) DueAt(change Change, last Written, seenAt, movedAt time.Time) time.Time {
 	switch change {
 	case ChangeTurn:
 		return seenAt
 	case ChangeEcho:
 		return seenAt.Add(p.Echo)
 	}
-	return last.At.Add(min(max(p.Figures, paceShare*last.Took), longestPace))
+	busy := last.At.Add(min(max(p.Figures, paceShare*last.Took), longestPace))
+	rest := last.At
+	if movedAt.After(rest) {
+		rest = movedAt
+	}
+	if rest = rest.Add(p.Figures); rest.Before(busy) {
+		return rest
+	}
+	return busy
 }
 
 // Turned reports whether a condition has another status or reason, or is new or gone: what people and programs wait for.

@@ -28,11 +28,15 @@ func TestNumbersInForceCount(t *testing.T) {
 		"a listener that counts no jobs":    {v1alpha1.EphemeralRunnerSetSpec{Replicas: 6}, inForce(1, 50), 2, 0},
 		"and the window is higher":          {v1alpha1.EphemeralRunnerSetSpec{Replicas: 6}, inForce(7, 50), 3, 0},
 		"and the window is lower":           {v1alpha1.EphemeralRunnerSetSpec{Replicas: 6}, inForce(0, 3), 0, 1},
+		"nobody asks for runners":           {v1alpha1.EphemeralRunnerSetSpec{}, inForce(7, 50), 0, 4},
 		"the runner set's own maximum cuts": {v1alpha1.EphemeralRunnerSetSpec{AssignedJobs: 20, MaxRunners: new(6)}, inForce(0, 200), 2, 0},
 	} {
 		s := newScenario(0)
 		s.add(4, idle)
 		s.want = DemandOf(&test.spec).Within(test.numbers)
+		if test.spec.AssignedJobs == 0 {
+			s.want = s.want.Unserved()
+		}
 		if p := s.pass(); p.create != test.create || len(p.surplus) != test.due {
 			t.Errorf("%s: %d are created, %d are surplus", name, p.create, len(p.surplus))
 		}

@@ -33,6 +33,7 @@ type Demand struct {
 	replicas, assignedJobs, minRunners int
 	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner sets have some.
 	inForce, maxRunners int
+	unserved            bool
 	failedHistoryLimit  int
 	registrationTimeout time.Duration
 }
@@ -65,15 +66,25 @@ func (want Demand) Within(n effective.Numbers) Demand {
 	return want
 }
 
+// Unserved returns the demand on a set that no listener of ours serves: its own has not got a session yet, because that of another cluster has
+// it, or it is ARC's.
+func (want Demand) Unserved() Demand {
+	want.unserved = true
+	return want
+}
+
 // total returns how many runners there are to be while so many of them work. They follow from the jobs, because the listener may not know
-// yet which numbers are in force. A listener that counts no job may be one that never says how many there are, such as ARC's: then its own
-// sum counts, too.
+// yet which numbers are in force. Nobody brings jobs to a set that is not served and for which nobody asks for any runner. Who asks for some
+// may never say how many jobs there are, as ARC's listener: then its own sum counts, too.
 func (want Demand) total(working int) int {
 	asked := demand.Asked{Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.inForce}
-	if want.assignedJobs == 0 {
-		return max(asked.Wanted(), min(want.replicas, want.inForce))
+	switch {
+	case !want.unserved || want.assignedJobs > 0:
+		return asked.Wanted()
+	case want.replicas == 0:
+		return 0
 	}
-	return asked.Wanted()
+	return max(asked.Wanted(), min(want.replicas, want.inForce))
 }
 
 // Plan is what one pass has decided to do.

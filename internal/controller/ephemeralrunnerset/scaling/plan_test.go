@@ -250,7 +250,7 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(0)
 			s.add(2, idle)
-			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now))
+			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now)).Unserved()
 			p := s.pass()
 			if p.create != test.create {
 				t.Errorf("%d runners are created, want %d", p.create, test.create)
