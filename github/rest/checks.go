@@ -76,8 +76,8 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// CreateCheckRun creates a check run and returns its number. If it fails because no complete answer came, GitHub may have created it:
-// FindCheckRun tells. It fails with ErrUnauthorized of package actions without the permission, or with a personal access token.
+// CreateCheckRun creates a check run and returns its number. If it fails with an error of which MayBeDone is true, GitHub may have created
+// it all the same: FindCheckRun tells. It fails with ErrUnauthorized of package actions without the permission, or with a personal access token.
 func (c *Client) CreateCheckRun(ctx context.Context, in Repository, check CheckRun) (id int64, err error) {
 	var created checkRun
 	err = c.call(ctx, in, actions.RESTRequest{

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 	"time"
@@ -69,6 +70,16 @@ func (c *Client) call(ctx context.Context, of Repository, r actions.RESTRequest,
 		return fmt.Errorf("%s: %w", of, err)
 	}
 	return nil
+}
+
+// MayBeDone reports whether GitHub may have done what a call of this package asked for, although the call failed: no complete answer came, a
+// gateway or GitHub itself failed on the way (5xx), or the answer was a success that can't be read. In doubt it is true: such an error may
+// also come from a token that was asked for before. Any other answer is a refusal.
+func MayBeDone(err error) bool {
+	_, lost := errors.AsType[*actions.NetworkError](err)
+	_, unread := errors.AsType[*actions.UnexpectedResponseError](err)
+	answer, answered := errors.AsType[*actions.Error](err)
+	return lost || unread || answered && answer.StatusCode >= http.StatusInternalServerError
 }
 
 // shorten cuts a foreign text to what an error may quote.

@@ -7,6 +7,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -249,6 +251,31 @@ func TestARerunWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("asked %d times", asked)
+	}
+}
+
+func TestWhatMayBeDoneAlthoughItFailed(t *testing.T) {
+	answer := func(status int) error { return fmt.Errorf("acme/app: %w", &actions.Error{StatusCode: status}) }
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nothing":          {nil, false},
+		"lost":             {fmt.Errorf("acme/app: %w", &actions.NetworkError{Err: io.EOF}), true},
+		"lost after 403":   {&actions.NetworkError{Err: io.EOF, LastAnswer: &actions.Error{StatusCode: 403}}, true},
+		"unreadable":       {fmt.Errorf("acme/app: %w", &actions.UnexpectedResponseError{Err: errors.New("the answer has no id")}), true},
+		"of a gateway":     {answer(502), true},
+		"500":              {answer(500), true},
+		"forbidden":        {answer(403), false},
+		"not there":        {answer(404), false},
+		"not valid":        {answer(422), false},
+		"rate limited":     {&actions.RateLimitedError{Err: answer(429)}, false},
+		"goes on":          {fmt.Errorf("acme/app: %w", rest.ErrRunGoesOn), false},
+		"not asked at all": {rest.ErrForeignRepository, false},
+	} {
+		if got := rest.MayBeDone(test.err); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
 	}
 }
 

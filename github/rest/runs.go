@@ -124,7 +124,7 @@ func (c *Client) ListJobs(ctx context.Context, in Repository, run int64) ([]Job,
 }
 
 // RerunJob has GitHub run a job of the run's newest attempt again, and those that need it, in a new attempt. It fails with ErrRunGoesOn,
-// ErrRunExpired, or an error of package actions; if that says that no complete answer came, GitHub may have done it.
+// ErrRunExpired, or an error of package actions; MayBeDone tells of that whether GitHub may have done it all the same.
 func (c *Client) RerunJob(ctx context.Context, in Repository, run, job int64) error {
 	return c.rerun(ctx, in, run, actions.RESTRequest{
 		Endpoint: actions.EndpointRerunJob, Path: []string{"actions", "jobs", strconv.FormatInt(job, 10), "rerun"},

@@ -120,11 +120,11 @@ type inputs struct {
 // buildPackage has the variables for a program's version and commit.
 const buildPackage = "github.com/harrier-ci/harrier/internal/build"
 
-// inputsOf hashes the compiler, the builder with its recipes, the pins of other modules, and every file of this module that goes into the
+// inputsOf hashes the compiler and its settings, the builder with its recipes, the pins of other modules, and every file of this module that goes into the
 // recipe's programs. Version and commit count only if a program reports them.
 func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error) {
 	in := inputs{sum: sha256.New()}
-	compiler, err := goCommand(ctx, architecture, "env", "GOVERSION", "GOFLAGS").Output()
+	compiler, err := goCommand(ctx, architecture, append([]string{"env", "GOVERSION", "GOFLAGS"}, slices.Sorted(maps.Keys(settings))...)...).Output()
 	if err != nil {
 		return in, fmt.Errorf("ask go for its version: %w", err)
 	}
@@ -195,8 +195,16 @@ func goCommand(ctx context.Context, architecture string, arguments ...string) *e
 	return command
 }
 
+// settings of the compiler that would change the programs if they came from whoever builds. All are Go's defaults. Go takes an empty
+// one from its own file (go env -w) all the same; the cache tells programs apart by what it is then, as it does for GOFLAGS.
+var settings = map[string]string{"GOAMD64": "v1", "GOARM64": "v8.0", "GOEXPERIMENT": "", "GOFIPS140": "off"}
+
 func environment(architecture string) []string {
-	return append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=", "GOWORK=off")
+	variables := append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=", "GOWORK=off")
+	for name, value := range settings {
+		variables = append(variables, name+"="+value)
+	}
+	return variables
 }
 
 // makeImage makes an image of the programs in a directory.

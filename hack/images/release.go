@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,10 @@ const (
 // releaseVersion is a version by SemVer without metadata of a build, as "+" isn't allowed in the tag of an image.
 var releaseVersion = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-var errUncommitted = errors.New("files have changed since the last commit, and a release is made of a commit: commit them, or put them away with git stash")
+var errUncommitted = errors.New("a release is made of a commit, and these files differ from it or aren't in it: commit them, put them away with git stash, or remove those that git ignores")
+
+// packed are the folders from which charts and programs are made. What git ignores there would be part of them.
+var packed = []string{"apis", "charts", "cmd", "github", "internal", "vendor"}
 
 // release writes everything that a release has into an empty directory. What it needs and can't have here are credentials: pushing to the registry
 // and signing are the steps of whoever publishes it.
@@ -91,34 +95,67 @@ func writeFiles(directory string, files map[string][]byte) error {
 	return nil
 }
 
-// ofCommit returns the commit that is released, and what has changed since the release before it.
+// before compares two versions as SemVer does: numbers as numbers, and candidates before the version that they are of.
+func before(a, b string) int {
+	number := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }
+	coreA, earlyA, isEarlyA := strings.Cut(a, "-")
+	coreB, earlyB, isEarlyB := strings.Cut(b, "-")
+	if order := slices.CompareFunc(strings.Split(coreA, "."), strings.Split(coreB, "."), number); order != 0 || !isEarlyA && !isEarlyB {
+		return order
+	}
+	if isEarlyA != isEarlyB {
+		return strings.Compare(earlyB, earlyA) // one of them is empty
+	}
+	return slices.CompareFunc(strings.Split(earlyA, "."), strings.Split(earlyB, "."), func(a, b string) int {
+		switch wordA, wordB := strings.Trim(a, "0123456789") != "", strings.Trim(b, "0123456789") != ""; {
+		case wordA && wordB:
+			return strings.Compare(a, b)
+		case wordA:
+			return 1
+		case wordB:
+			return -1
+		}
+		return number(a, b)
+	})
+}
+
+// formerOf returns the tag of the release before a version, empty if there is none.
+func formerOf(version string, tags []string) (former string) {
+	for _, tag := range tags {
+		one := strings.TrimPrefix(tag, "v")
+		early := strings.Contains(one, "-") && !strings.Contains(version, "-") // the notes of 1.2.3 have what was new in its candidates, too
+		if !early && releaseVersion.MatchString(one) && before(one, version) < 0 && (former == "" || before(former[len("v"):], one) < 0) {
+			former = tag
+		}
+	}
+	return former
+}
+
+// ofCommit returns the commit that is released, and what has changed since the release before it. That one is the highest version below this
+// one of the tags at or below the commit, so the tags of the clone are an input. How git is configured is none.
 func ofCommit(ctx context.Context, version string) (product artefacts.Product, history artefacts.History, err error) {
 	git := func(arguments ...string) []string {
-		output, failed := exec.CommandContext(ctx, "git", arguments...).Output()
+		output, failed := exec.CommandContext(ctx, "git", append([]string{"-c", "i18n.logOutputEncoding=UTF-8"}, arguments...)...).Output()
 		if failed != nil && err == nil {
 			err = fmt.Errorf("git %s: %w", arguments[0], complaint(failed))
 		}
 		return strings.FieldsFunc(string(output), func(r rune) bool { return r == '\n' })
 	}
-	changed := git("status", "--porcelain")
+	status := []string{"status", "--porcelain", "--untracked-files=all"}
+	changed := append(git(status...), git(append(status, append([]string{"--ignored", "--"}, packed...)...)...)...)
 	commit := append(git("rev-parse", "HEAD"), "")[0]
-	tags := git("tag", "--list", "v*", "--merged", "HEAD", "--sort", "-version:refname")
-	for _, tag := range tags {
-		if tag != "v"+version {
-			history.Former = tag
-			break
-		}
-	}
+	history.Former = formerOf(version, git("tag", "--list", "v*", "--merged", "HEAD", "--no-column"))
 	if history.Former != "" {
-		history.Commits = git("log", "--no-merges", "--format=%s", history.Former+"..HEAD")
-		for _, line := range git("diff", "--unified=0", history.Former, "HEAD", "--", "docs/upgrade.md") {
+		history.Commits = git("log", "--no-show-signature", "--no-color", "--no-merges", "--format=%s", history.Former+"..HEAD")
+		for _, line := range git("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--diff-algorithm=myers", "--indent-heuristic", "--unified=0", history.Former, "HEAD", "--", "docs/upgrade.md") {
 			if added, is := strings.CutPrefix(line, "+"); is && !strings.HasPrefix(added, "++ ") {
 				history.Upgrade = append(history.Upgrade, added)
 			}
 		}
 	}
 	if err == nil && len(changed) > 0 {
-		err = errUncommitted
+		slices.Sort(changed)
+		err = fmt.Errorf("%w:\n%s", errUncommitted, strings.Join(slices.Compact(changed), "\n"))
 	}
 	return artefacts.Product{Name: repository, Version: version, Commit: commit}, history, err
 }
@@ -153,25 +190,25 @@ func releasedImage(ctx context.Context, version string) (index v1.ImageIndex, pr
 
 // archives returns the charts as `helm package` names them, and the program for operators.
 func archives(version string, programs map[string][]byte) (map[string][]byte, error) {
-	packed := map[string]artefacts.Files{}
+	contents := map[string]artefacts.Files{}
 	for _, chart := range []string{"gha-runner-scale-set-controller", "gha-runner-scale-set"} {
 		files, err := artefacts.Chart(filepath.Join("charts", chart), version)
 		if err != nil {
 			return nil, err
 		}
-		packed[chart+"-"+version+".tgz"] = files
+		contents[chart+"-"+version+".tgz"] = files
 	}
 	licence, err := os.ReadFile("LICENSE")
 	if err != nil {
 		return nil, err
 	}
 	for _, architecture := range supported {
-		packed["harrier-"+version+"-linux-"+architecture+".tar.gz"] = artefacts.Files{
+		contents["harrier-"+version+"-linux-"+architecture+".tar.gz"] = artefacts.Files{
 			"harrier": {Content: programs[architecture+"/harrier"], Mode: 0o755}, "LICENSE": {Content: licence, Mode: 0o644},
 		}
 	}
 	files := map[string][]byte{}
-	for name, content := range packed {
+	for name, content := range contents {
 		var archive bytes.Buffer
 		if err := content.TarGzip(&archive); err != nil {
 			return nil, fmt.Errorf("pack %s: %w", name, err)

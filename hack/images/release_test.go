@@ -71,10 +71,33 @@ func TestTheArchiveOfTheImage(t *testing.T) {
 	}
 }
 
-// A release is made of a commit, and its notes say what has changed since the last one before it.
-func TestWhatIsReleased(t *testing.T) {
+func TestOrderOfVersions(t *testing.T) {
+	ascending := []string{"0.9.0", "0.10.0", "1.0.0-1", "1.0.0-2", "1.0.0-10", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-rc.2", "1.0.0-rc.10", "1.0.0", "1.0.1-rc.1"}
+	for i, a := range ascending {
+		for j, b := range ascending {
+			if got := before(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
+				t.Errorf("%s and %s: %d", a, b, got)
+			}
+		}
+	}
+}
+
+func TestTheReleaseBefore(t *testing.T) {
+	tags := []string{"v0.11.0", "v0.12.0", "v0.12.0-rc.1", "v0.12.0-rc.2", "v0.9.0", "vague"}
+	for version, want := range map[string]string{
+		"0.9.0": "", "0.11.1": "v0.11.0", "0.12.0-rc.1": "v0.11.0", "0.12.0-rc.2": "v0.12.0-rc.1", "0.12.0": "v0.11.0", "0.13.0": "v0.12.0", "0.13.0-rc.1": "v0.12.0",
+	} {
+		if got := formerOf(version, tags); got != want {
+			t.Errorf("%s comes after %q, want %q", version, got, want)
+		}
+	}
+}
+
+// emptyRepository makes a repository, and works in it. commit commits docs/upgrade.md with a content.
+func emptyRepository(t *testing.T) (git func(arguments ...string), commit func(message, upgrade string)) {
+	t.Helper()
 	t.Chdir(t.TempDir())
-	git := func(arguments ...string) {
+	git = func(arguments ...string) {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, arguments...)...)
 		command.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
@@ -82,7 +105,7 @@ func TestWhatIsReleased(t *testing.T) {
 			t.Fatalf("git %v: %v: %s", arguments, err, output)
 		}
 	}
-	commit := func(message, upgrade string) {
+	commit = func(message, upgrade string) {
 		t.Helper()
 		write(t, "docs/upgrade.md", upgrade)
 		git("add", ".")
@@ -92,6 +115,12 @@ func TestWhatIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	git("init", "--quiet")
+	return git, commit
+}
+
+// A release is made of a commit, and its notes say what has changed since the last one before it.
+func TestWhatIsReleased(t *testing.T) {
+	git, commit := emptyRepository(t)
 	commit("first", "# Upgrade\n")
 	product, history, err := ofCommit(t.Context(), "0.9.0")
 	if err != nil || len(product.Commit) != 40 || history.Former != "" || len(history.Commits) != 0 {
@@ -108,5 +137,47 @@ func TestWhatIsReleased(t *testing.T) {
 	write(t, "docs/upgrade.md", "# Changed\n")
 	if _, _, err := ofCommit(t.Context(), "0.11.0"); !errors.Is(err, errUncommitted) {
 		t.Errorf("a tree with changes was released: %v", err)
+	}
+}
+
+func TestNotesAreTheSameHoweverGitIsConfigured(t *testing.T) {
+	git, commit := emptyRepository(t)
+	commit("first", "# Upgrade\n\n- new\n")
+	git("tag", "v0.11.0")
+	git("config", "versionsort.suffix", "")
+	git("config", "color.ui", "always")
+	git("config", "log.showSignature", "true")
+	git("config", "diff.external", "false")
+	git("config", "status.showUntrackedFiles", "no")
+	git("tag", "v0.12.0-rc.1")
+	commit("third", "# Upgrade\n\n- new\n- newer\n")
+	git("tag", "v0.12.0-rc.2")
+	git("tag", "v0.12.0")
+	_, history, err := ofCommit(t.Context(), "0.12.0")
+	if err != nil || !slices.Equal(history.Commits, []string{"third"}) || !slices.Equal(history.Upgrade, []string{"- newer"}) {
+		t.Errorf("with git configured otherwise: %+v; %v", history, err)
+	}
+}
+
+func TestWhatIsInNoCommitIsNotReleased(t *testing.T) {
+	git, commit := emptyRepository(t)
+	commit("first", "# Upgrade\n")
+	git("config", "status.showUntrackedFiles", "no")
+	for _, name := range []string{"docs/new.md", "charts/ignored.out"} {
+		write(t, ".git/info/exclude", "*.out\n")
+		if err := os.MkdirAll("charts", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, name, "")
+		if _, _, err := ofCommit(t.Context(), "0.12.0"); !errors.Is(err, errUncommitted) || !strings.Contains(err.Error(), name) {
+			t.Errorf("a tree with %s was released: %v", name, err)
+		}
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, "dist.out", "") // ignored, and in no folder that is packed
+	if _, _, err := ofCommit(t.Context(), "0.12.0"); err != nil {
+		t.Error(err)
 	}
 }

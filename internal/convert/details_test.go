@@ -152,7 +152,8 @@ func asJSON(t *testing.T, value any) string {
 func TestSchedules(t *testing.T) {
 	o := runFiles(t, "-f", "testdata/schedules.yaml", "--github-config-secret", "github")
 	for _, want := range []string{
-		`schedule override-1: "0 0 1 6 *" for 48h0m0s, timeZone Etc/GMT-9, minRunners 100, which comes back for ever`,
+		`schedule override-1: "0 0 1 6 *" for 48h0m0s, timeZone Etc/GMT-9, minRunners 100, which comes from now on, not only from 2091-06-01T00:00:00+09:00 and comes back for ever`,
+		"add schedule override-1 only shortly before 2091-06-01T00:00:00+09:00: a schedule has no beginning; remove schedule override-1 after 2091-06-03T00:00:00+09:00",
 		`schedule override-2: "0 0 * * 6" for 48h0m0s, timeZone Etc/GMT-9, minRunners 0, which comes back for ever`, "remove schedule override-2 after 2092-05-0",
 		`schedule override-3: "30 20 * * *" for 9h30m0s, timeZone Etc/GMT-2, minRunners 0`,
 		"overrides overlap: spec.scheduledOverrides[0] with spec.scheduledOverrides[1], spec.scheduledOverrides[0] with spec.scheduledOverrides[2], spec.scheduledOverrides[1] with spec.scheduledOverrides[2]. ARC",
@@ -175,7 +176,9 @@ func TestOverrides(t *testing.T) {
 		"recurs for ever":   {at("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z", ", recurrenceRule: {frequency: Weekly}"), "!it is over"},
 		"no whole hour":     {at("2021-01-01T09:00:00+05:30", "2021-01-01T17:00:00+05:30", daily), `a schedule at "0 9 * * *" for 8h0m0s, with minRunners 5 and the time zone of a place`},
 		"a month's first":   {at("2021-01-01T00:00:00+09:00", "2021-01-02T00:00:00+09:00", monthly), `"0 0 1 * *" for 24h0m0s, timeZone Etc/GMT-9`},
-		"two offsets":       {at("2091-03-01T00:00:00-05:00", "2091-04-01T00:00:00-04:00", ""), `"0 0 1 3 *" for 743h0m0s, timeZone Etc/GMT+5, minRunners 5, which comes back for ever`},
+		"two offsets":       {at("2091-03-01T00:00:00-05:00", "2091-04-01T00:00:00-04:00", ""), `"0 0 1 3 *" for 743h0m0s, timeZone Etc/GMT+5, minRunners 5, which comes from now on, not only from 2091-03-01T00:00:00-05:00 and comes back for ever`},
+		"begins some day":   {at("2091-03-01T00:00:00Z", "2091-03-01T05:00:00Z", daily), "which comes from now on, not only from 2091-03-01T00:00:00Z\n   To do (whoever installs the scale set): add schedule override-1 only shortly before 2091-03-01T00:00:00Z: a schedule has no beginning\n"},
+		"has begun":         {at("2021-03-01T00:00:00Z", "2021-03-01T05:00:00Z", daily), "!a schedule has no beginning"},
 		"beyond all zones":  {at("2021-01-01T09:00:00+15:00", "2021-01-01T17:00:00Z", daily), "no Etc/GMT±n has the offset +15:00"},
 		"ends before":       {at("2091-01-02T00:00:00Z", "2091-01-01T00:00:00Z", ""), "PROBLEM InvalidField"},
 		"until whenever":    {at("2021-01-01T00:00:00Z", "2021-01-01T01:00:00Z", ", recurrenceRule: {frequency: Daily, untilTime: later}"), "PROBLEM InvalidField"},

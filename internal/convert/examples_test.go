@@ -19,7 +19,14 @@ template: {spec: {containers: [{name: runner, image: "ghcr.io/actions/actions-ru
 	{"busy-factors", "busy", `{minRunners: 1, maxRunners: 5}`, ""},
 	{"busy-then-queue", "combined", `{minRunners: 0, maxRunners: 7}`, ""},
 	{"webhook", "webhook", `{minRunners: 1, maxRunners: 10}`, ""},
-	{"schedules", "office", `{minRunners: 1, maxRunners: 120}`, "NoCounterpart"},
+	{"schedules", "office", `
+minRunners: 1
+maxRunners: 120
+schedules:
+- {name: override-1, schedule: "0 0 1 6 *", duration: 48h0m0s, timeZone: Etc/GMT-9, minRunners: 100}
+- {name: override-2, schedule: "0 0 * * 6", duration: 48h0m0s, timeZone: Etc/GMT-9, minRunners: 0}
+- {name: override-3, schedule: "30 20 * * *", duration: 9h30m0s, timeZone: Etc/GMT-2, minRunners: 0}
+`, ""},
 	{"runner-with-hooks", "hooks", `
 minRunners: 1
 maxRunners: 1

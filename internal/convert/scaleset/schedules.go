@@ -3,6 +3,7 @@ package scaleset
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
@@ -42,7 +43,7 @@ func schedules(spec *legacy.Fields, now time.Time, notes *report.Notes) (windows
 				notes.NeedsHand("NoCounterpart", problem, report.Advice{Whose: report.Installer, Fix: byHand}, paths...)
 			} else {
 				windows = append(windows, window)
-				one.sayConverted(window, paths, notes)
+				one.sayConverted(window, paths, now, notes)
 			}
 			coming = append(coming, one)
 		}
@@ -51,21 +52,30 @@ func schedules(spec *legacy.Fields, now time.Time, notes *report.Notes) (windows
 	return windows
 }
 
-// sayConverted says what an override has become, and when it has to go: a schedule has no end.
-func (o *override) sayConverted(window map[string]any, paths []string, notes *report.Notes) {
+// sayConverted says what an override has become, and when it has to come and to go: a schedule has neither beginning nor end.
+func (o *override) sayConverted(window map[string]any, paths []string, now time.Time, notes *report.Notes) {
 	became := fmt.Sprintf("schedule %s: %q for %s, timeZone %s, minRunners %d", window["name"], window["schedule"], window["duration"], window["timeZone"], window["minRunners"])
-	last := o.until.Add(o.end.Sub(o.start))
-	switch {
-	case o.frequency == "":
-		last = o.end
-	case o.until.IsZero():
+	var differs, steps []string
+	if o.start.After(now) {
+		differs = append(differs, "comes from now on, not only from "+o.start.Format(time.RFC3339))
+		steps = append(steps, fmt.Sprintf("add schedule %s only shortly before %s: a schedule has no beginning", window["name"], o.start.Format(time.RFC3339)))
+	}
+	if o.frequency == "" || !o.until.IsZero() {
+		last := o.end
+		if o.frequency != "" {
+			last = o.until.Add(o.end.Sub(o.start))
+		}
+		differs = append(differs, "comes back for ever")
+		steps = append(steps, fmt.Sprintf("remove schedule %s after %s", window["name"], last.Format(time.RFC3339)))
+	}
+	if len(steps) == 0 {
 		for _, path := range paths {
 			notes.Became(path, became)
 		}
 		return
 	}
-	notes.NeedsLook("NoCounterpart", fmt.Sprintf("it becomes %s, which comes back for ever", became),
-		report.Advice{Whose: report.Installer, Fix: fmt.Sprintf("remove schedule %s after %s", window["name"], last.Format(time.RFC3339))}, paths...)
+	notes.NeedsLook("NoCounterpart", fmt.Sprintf("it becomes %s, which %s", became, strings.Join(differs, " and ")),
+		report.Advice{Whose: report.Installer, Fix: strings.Join(steps, "; ")}, paths...)
 }
 
 // readOverride reads an override, and reports whether its times can be followed.
