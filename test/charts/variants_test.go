@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -170,6 +171,30 @@ variants:
 	check(t, "env", runner.Env, []corev1.EnvVar{{Name: "B", Value: "large"}, {Name: "A", Value: "a"}})
 	check(t, "CPUs", runner.Resources.Limits.Cpu().String()+" "+runner.Resources.Requests.Cpu().String(), "16 1")
 	check(t, "first set's nodes", runnerSet(t, scaleSet, first).Spec.Template.Spec.NodeSelector, map[string]string{"pool": "runners", "disk": "ssd"})
+}
+
+// A number that a variant gives holds while schedules are open, too: they keep the other one, and go without any.
+func TestSchedulesLeaveAVariantItsNumbers(t *testing.T) {
+	t.Parallel()
+	const common = `
+schedules:
+  - {name: office, schedule: "0 7 * * 1-5", duration: 11h, timeZone: Europe/Berlin, minRunners: 20, maxRunners: 200}
+  - {name: tests, schedule: "30 1 * * *", duration: 2h, minRunners: 40, maxRunners: null}
+variants: [{name: plain}, {name: max, maxRunners: 5}, {name: min, minRunners: 0}, {name: unlimited, maxRunners: null}, {name: both, minRunners: 0, maxRunners: 0}]
+`
+	said := func(set v1alpha1.AutoscalingRunnerSet) (lines []string) {
+		for _, s := range set.Spec.Schedules {
+			lines = append(lines, fmt.Sprint(s.Name, " ", s.Schedule, " ", s.Duration.Duration, " ", s.TimeZone, " ", ptr.Deref(s.MinRunners, -1), " ", ptr.Deref(s.MaxRunners, -1)))
+		}
+		return lines
+	}
+	const office, tests = "office 0 7 * * 1-5 11h0m0s Europe/Berlin ", "tests 30 1 * * * 2h0m0s  40 -1"
+	whole, withoutMax := []string{office + "20 200", tests}, []string{office + "20 -1", tests}
+	check(t, "the first set's", said(runnerSet(t, scaleSet, common)), whole)
+	sets := variantsOf(t, common)
+	for i, want := range [][]string{whole, withoutMax, {office + "-1 200"}, withoutMax, nil} {
+		check(t, sets[i].Name, said(sets[i]), want)
+	}
 }
 
 func TestVariantRefusals(t *testing.T) {

@@ -5,7 +5,7 @@ made here: those of the release, and what the variant says itself.
 
 {{/*
 Values of a variant. Numbers that it doesn't give are the release's, labels are its own alone, and the credentials are in the Secret
-of the first set. Takes root and variant. JSON.
+of the first set. A number that it gives holds at all times: schedules keep the other one, or go. Takes root and variant. JSON.
 */}}
 {{- define "gha-runner-scale-set.variant-values" -}}
 {{- $values := omit .root.Values "variants" "scaleSetLabels" }}
@@ -13,6 +13,20 @@ of the first set. Takes root and variant. JSON.
 {{- if hasKey $.variant $key }}
 {{- $_ := set $values $key (get $.variant $key) }}
 {{- end }}
+{{- end }}
+{{- $own := keys (pick .variant "minRunners" "maxRunners") }}
+{{- if and $own .root.Values.schedules }}
+{{- $schedules := list }}
+{{- range (include "gha-runner-scale-set.without-nulls" .root.Values.schedules | fromJson).value }}
+{{- $kept := . }}
+{{- range $own }}
+{{- $kept = omit $kept . }}
+{{- end }}
+{{- if or (hasKey $kept "minRunners") (hasKey $kept "maxRunners") }}
+{{- $schedules = append $schedules $kept }}
+{{- end }}
+{{- end }}
+{{- $_ := set $values "schedules" $schedules }}
 {{- end }}
 {{- $name := include "gha-runner-scale-set.scalar" .variant.name }}
 {{- $_ := set $values "runnerScaleSetName" (printf "%s-%s" (include "gha-runner-scale-set.scale-set-name" .root) $name) }}
