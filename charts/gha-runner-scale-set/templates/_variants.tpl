@@ -39,7 +39,8 @@ of the first set. A number that it gives holds at all times: schedules keep the 
 
 {{/*
 The pod template of a variant, as docs/scaling.md describes it: a container is merged with the common one of its name by the rules
-for the containers of a mode, a volume replaces that of its name, and the rest is as in overlay. Takes common, own, and at, where own
+for the containers of a mode, a volume replaces that of its name, and the rest is as in overlay. Of env the order is the common one,
+because $(NAME) in a value means a variable before it. Takes common, own, and at, where own
 stands in the values. JSON.
 */}}
 {{- define "gha-runner-scale-set.variant-template" -}}
@@ -54,6 +55,12 @@ stands in the values. JSON.
 {{- range $entry := get $pod $list | default list }}
 {{- range $common }}
 {{- if and (eq .name $entry.name) (ne $list "volumes") }}
+{{- if and .env $entry.env }}
+{{- $key := printf "%s.spec.%s[%s].env" $.at $list .name }}
+{{- $lists := (include "gha-runner-scale-set.without-nulls" (dict "own" $entry.env "defaults" .env "key" $key) | fromJson).value }}
+{{- $env := (include "gha-runner-scale-set.merge-by-name" $lists | fromJson).items }}
+{{- $entry = set (omit $entry "env") "env" $env }}
+{{- end }}
 {{- $entry = include "gha-runner-scale-set.merge-container" (dict "own" $entry "defaults" .) | fromJson }}
 {{- end }}
 {{- end }}
