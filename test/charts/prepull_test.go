@@ -62,7 +62,20 @@ template:
 	check(t, "has affinity", got.Affinity != nil, false)
 }
 
-// A variant has a DaemonSet of its own only for images or nodes of its own.
+// The account that the user named for the runners may have the pull secrets, and the rights by which a pod is admitted. The chart's have neither.
+func TestPrepullHasTheUsersAccount(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"": "", mode("kubernetes-novolume"): "", "template: {spec: {serviceAccountName: own}}": "own",
+		mode("kubernetes-novolume") + "\ntemplate: {spec: {serviceAccountName: own}}": "own",
+	} {
+		pod := prepull(t, values).Spec.Template.Spec
+		check(t, "account with "+values, pod.ServiceAccountName, want)
+		check(t, "gets a token with "+values, *pod.AutomountServiceAccountToken, false)
+	}
+}
+
+// A variant has a DaemonSet of its own only for images, nodes or an account of its own.
 func TestPrepullOfVariants(t *testing.T) {
 	t.Parallel()
 	rendered := renderSet(t, scaleSet, `
@@ -71,6 +84,7 @@ variants:
   - {name: same, scaleSetLabels: [a]}
   - {name: image, template: {spec: {containers: [{name: runner, image: own}]}}}
   - {name: node, template: {spec: {nodeSelector: {a: b}}}}
+  - {name: account, template: {spec: {serviceAccountName: own}}}
 `)
 	var found []string
 	for _, document := range append(rendered["prepull.yaml"], rendered["variants.yaml"]...) {
@@ -81,7 +95,7 @@ variants:
 	}
 	check(t, "DaemonSets", found, []string{
 		"test-runners-gha-rs-prepull ghcr.io/actions/actions-runner:latest", "test-runners-image-gha-rs-prepull own",
-		"test-runners-node-gha-rs-prepull ghcr.io/actions/actions-runner:latest",
+		"test-runners-node-gha-rs-prepull ghcr.io/actions/actions-runner:latest", "test-runners-account-gha-rs-prepull ghcr.io/actions/actions-runner:latest",
 	})
 }
 

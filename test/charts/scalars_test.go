@@ -115,6 +115,21 @@ func TestNotesNameTheNamespaceOfTheRelease(t *testing.T) {
 	checkContains(t, notes, "kubectl --namespace elsewhere get ephemeralrunners")
 }
 
+// The maxRunners of an open schedule would count instead of 0.
+func TestNotesDrainASetWithSchedules(t *testing.T) {
+	t.Parallel()
+	const schedules = "schedules: [{name: office, schedule: '0 7 * * 1-5', duration: 11h, maxRunners: 200}]"
+	const limits, without = " --set minRunners=0 --set maxRunners=0", " --set-json 'schedules=[]'"
+	checkContains(t, notes(t, schedules), limits+without+"\n")
+	checkContains(t, notes(t), limits+"\n")
+	rendered, stderr, err := scaleSet.with("--set", "minRunners=0", "--set", "maxRunners=0", "--set-json", "schedules=[]").template(t, minimal, schedules)
+	if err != nil {
+		t.Fatal(stderr)
+	}
+	checkContains(t, rendered, "\n  maxRunners: 0\n")
+	check(t, "has schedules", strings.Contains(rendered, "schedules"), false)
+}
+
 // Jobs lose their rights with the Role, whatever takes it away. Without one of the chart's there is nothing to lose.
 func TestNotesOfKubernetesModes(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -125,7 +126,7 @@ template:
     volumes: [{name: cache, emptyDir: {}}, {name: scratch, emptyDir: {}}]
     initContainers: [{name: prepare, image: busybox}]
     containers:
-      - {name: runner, image: "registry.example.com/runner:1", env: [{name: A, value: a}, {name: B, value: b}], resources: {limits: {cpu: 1}, requests: {cpu: 1}}}
+      - {name: runner, image: "registry.example.com/runner:1", env: [{name: A, value: a}, {name: B, value: $(A)b}, {name: C, value: $(B)c}], resources: {limits: {cpu: 1}, requests: {cpu: 1}}}
       - {name: side, image: side}
 variants:
   - {name: plain}
@@ -141,7 +142,7 @@ variants:
         hostNetwork: false
         volumes: [{name: cache, hostPath: {path: /cache}}, {name: more, emptyDir: {}}]
         containers:
-          - {name: runner, env: [{name: B, value: large}], resources: {limits: {cpu: 16}}}
+          - {name: runner, env: [{name: D, value: $(B)d}, {name: B, value: large}], resources: {limits: {cpu: 16}}}
           - {name: extra, image: extra}
 `
 	sets := variantsOf(t, first)
@@ -167,9 +168,33 @@ variants:
 	check(t, "init containers", len(pod.Spec.InitContainers), 1)
 	runner := pod.Spec.Containers[0]
 	check(t, "image", runner.Image, "registry.example.com/runner:1")
-	check(t, "env", runner.Env, []corev1.EnvVar{{Name: "B", Value: "large"}, {Name: "A", Value: "a"}})
+	check(t, "env", runner.Env, []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "large"}, {Name: "C", Value: "$(B)c"}, {Name: "D", Value: "$(B)d"}})
 	check(t, "CPUs", runner.Resources.Limits.Cpu().String()+" "+runner.Resources.Requests.Cpu().String(), "16 1")
 	check(t, "first set's nodes", runnerSet(t, scaleSet, first).Spec.Template.Spec.NodeSelector, map[string]string{"pool": "runners", "disk": "ssd"})
+}
+
+// A number that a variant gives holds while schedules are open, too: they keep the other one, and go without any.
+func TestSchedulesLeaveAVariantItsNumbers(t *testing.T) {
+	t.Parallel()
+	const common = `
+schedules:
+  - {name: office, schedule: "0 7 * * 1-5", duration: 11h, timeZone: Europe/Berlin, minRunners: 20, maxRunners: 200}
+  - {name: tests, schedule: "30 1 * * *", duration: 2h, minRunners: 40, maxRunners: null}
+variants: [{name: plain}, {name: max, maxRunners: 5}, {name: min, minRunners: 0}, {name: unlimited, maxRunners: null}, {name: both, minRunners: 0, maxRunners: 0}]
+`
+	said := func(set v1alpha1.AutoscalingRunnerSet) (lines []string) {
+		for _, s := range set.Spec.Schedules {
+			lines = append(lines, fmt.Sprint(s.Name, " ", s.Schedule, " ", s.Duration.Duration, " ", s.TimeZone, " ", ptr.Deref(s.MinRunners, -1), " ", ptr.Deref(s.MaxRunners, -1)))
+		}
+		return lines
+	}
+	const office, tests = "office 0 7 * * 1-5 11h0m0s Europe/Berlin ", "tests 30 1 * * * 2h0m0s  40 -1"
+	whole, withoutMax := []string{office + "20 200", tests}, []string{office + "20 -1", tests}
+	check(t, "the first set's", said(runnerSet(t, scaleSet, common)), whole)
+	sets := variantsOf(t, common)
+	for i, want := range [][]string{whole, withoutMax, {office + "-1 200"}, withoutMax, nil} {
+		check(t, sets[i].Name, said(sets[i]), want)
+	}
 }
 
 func TestVariantRefusals(t *testing.T) {
@@ -191,6 +216,7 @@ func TestVariantRefusals(t *testing.T) {
 		{"variants: [{name: a, minRunners: -1}]", []string{"variants[a]: minRunners has to be greater or equal to 0"}},
 		{"variants: [{name: a, maxRunners: 9999999999}]", []string{"variants[a]: maxRunners has to be 2147483647 at most"}},
 		{"variants: [{name: a, template: {spec: {containers: [{name: x, image: i}, {name: x, image: j}]}}}]", []string{"variants[a].template.spec.containers has two entries named x"}},
+		{"template: {spec: {containers: [{name: x, env: [{name: V}]}]}}\nvariants: [{name: a, template: {spec: {containers: [{name: x, env: [{name: V}, {name: V}]}]}}}]", []string{"variants[a].template.spec.containers[x].env has two entries named V"}},
 		{"variants: [{name: a, scaleSetLabels: ['']}]", []string{"scaleSetLabels contains an empty string"}},
 		// Whatever the order and case, twice or once.
 		{"scaleSetLabels: [linux, x64]\nvariants: [{name: a, scaleSetLabels: [X64, Linux, linux]}]", []string{"scale set test-runners", "scale set test-runners-a", "[linux, x64]"}},

@@ -12,7 +12,8 @@ prepull: one DaemonSet whose containers only wait, so that nodes pull their imag
 {{- end }}
 
 {{/*
-The pod's spec: on the nodes where the runners of the set may be, unless prepull names others. 65534 is "nobody"; an image's own user may
+The pod's spec: on the nodes where the runners of the set may be, unless prepull names others, and with the account that the user named
+for the runners: its imagePullSecrets and what the cluster allows it count here, too. An account that the chart makes has neither. 65534 is "nobody"; an image's own user may
 be root, or a name, which Kubernetes can't tell from root. A container that waits needs less than 1 MiB; the limit is one that every
 container runtime can start a container with. "" unless it is enabled. YAML.
 */}}
@@ -23,11 +24,12 @@ container runtime can start a container with. "" unless it is enabled. YAML.
 {{- fail "prepull.enabled: the runners are on Windows, and what pulls their images runs on Linux only; remove it" }}
 {{- end }}
 {{- $runner := .Values.template.spec }}
-{{- $nodes := dict
+{{- $fields := dict
     "nodeSelector" (include "gha-runner-scale-set.strings" (list ($prepull.nodeSelector | default $runner.nodeSelector)) | fromJson)
     "affinity" ($prepull.nodeSelector | empty | ternary (pick ($runner.affinity | default dict) "nodeAffinity") dict)
     "tolerations" ($prepull.tolerations | default $runner.tolerations)
-    "imagePullSecrets" $runner.imagePullSecrets }}
+    "imagePullSecrets" $runner.imagePullSecrets
+    "serviceAccountName" (include "gha-runner-scale-set.own-service-account" .) }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 # tail is the first process of its container, and as such ignores the request to stop.
@@ -38,7 +40,7 @@ securityContext:
   runAsGroup: 65534
   seccompProfile:
     type: RuntimeDefault
-{{- range $key, $value := (include "gha-runner-scale-set.without-nulls" $nodes | fromJson).value }}
+{{- range $key, $value := (include "gha-runner-scale-set.without-nulls" $fields | fromJson).value }}
 {{- with $value }}
 {{ $key }}:
   {{- toYaml . | nindent 2 }}

@@ -27,14 +27,15 @@ the name of the user's list, too.
 {{- define "gha-runner-scale-set.merge-by-name" -}}
 {{- $own := dict }}
 {{- range .own }}
-{{- if hasKey $own .name }}
-{{- fail (printf "%s has two entries named %s: remove one" $.key .name) }}
+{{- $name := .name | default "" | toString }}
+{{- if hasKey $own $name }}
+{{- fail (printf "%s has two entries named %s: remove one" $.key $name) }}
 {{- end }}
-{{- $_ := set $own .name . }}
+{{- $_ := set $own $name . }}
 {{- end }}
 {{- $first := list }}
 {{- range .defaults }}
-{{- $first = append $first (get $own .name | default .) }}
+{{- $first = append $first (get $own (.name | default "" | toString) | default .) }}
 {{- end }}
 {{- include "gha-runner-scale-set.add-missing" (dict "own" $first "defaults" .own) }}
 {{- end }}

@@ -5,7 +5,7 @@ made here: those of the release, and what the variant says itself.
 
 {{/*
 Values of a variant. Numbers that it doesn't give are the release's, labels are its own alone, and the credentials are in the Secret
-of the first set. Takes root and variant. JSON.
+of the first set. A number that it gives holds at all times: schedules keep the other one, or go. Takes root and variant. JSON.
 */}}
 {{- define "gha-runner-scale-set.variant-values" -}}
 {{- $values := omit .root.Values "variants" "scaleSetLabels" }}
@@ -13,6 +13,20 @@ of the first set. Takes root and variant. JSON.
 {{- if hasKey $.variant $key }}
 {{- $_ := set $values $key (get $.variant $key) }}
 {{- end }}
+{{- end }}
+{{- $own := keys (pick .variant "minRunners" "maxRunners") }}
+{{- if and $own .root.Values.schedules }}
+{{- $schedules := list }}
+{{- range (include "gha-runner-scale-set.without-nulls" .root.Values.schedules | fromJson).value }}
+{{- $kept := . }}
+{{- range $own }}
+{{- $kept = omit $kept . }}
+{{- end }}
+{{- if or (hasKey $kept "minRunners") (hasKey $kept "maxRunners") }}
+{{- $schedules = append $schedules $kept }}
+{{- end }}
+{{- end }}
+{{- $_ := set $values "schedules" $schedules }}
 {{- end }}
 {{- $name := include "gha-runner-scale-set.scalar" .variant.name }}
 {{- $_ := set $values "runnerScaleSetName" (printf "%s-%s" (include "gha-runner-scale-set.scale-set-name" .root) $name) }}
@@ -25,7 +39,8 @@ of the first set. Takes root and variant. JSON.
 
 {{/*
 The pod template of a variant, as docs/scaling.md describes it: a container is merged with the common one of its name by the rules
-for the containers of a mode, a volume replaces that of its name, and the rest is as in overlay. Takes common, own, and at, where own
+for the containers of a mode, a volume replaces that of its name, and the rest is as in overlay. Of env the order is the common one,
+because $(NAME) in a value means a variable before it. Takes common, own, and at, where own
 stands in the values. JSON.
 */}}
 {{- define "gha-runner-scale-set.variant-template" -}}
@@ -40,6 +55,12 @@ stands in the values. JSON.
 {{- range $entry := get $pod $list | default list }}
 {{- range $common }}
 {{- if and (eq .name $entry.name) (ne $list "volumes") }}
+{{- if and .env $entry.env }}
+{{- $key := printf "%s.spec.%s[%s].env" $.at $list .name }}
+{{- $lists := (include "gha-runner-scale-set.without-nulls" (dict "own" $entry.env "defaults" .env "key" $key) | fromJson).value }}
+{{- $env := (include "gha-runner-scale-set.merge-by-name" $lists | fromJson).items }}
+{{- $entry = set (omit $entry "env") "env" $env }}
+{{- end }}
 {{- $entry = include "gha-runner-scale-set.merge-container" (dict "own" $entry "defaults" .) | fromJson }}
 {{- end }}
 {{- end }}
