@@ -79,7 +79,7 @@ func NewController(options Options) *Controller {
 	c.marker = mark.New(mark.Options{Client: options.Client, Recorder: options.Recorder, Clock: options.Clock, Gate: c.reports,
 		JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
 	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub, Pool: options.Pool,
-		Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Created: c.marker.Untrack, Counted: c.isCounted})
+		Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Counted: c.isCounted})
 	c.remains = remains.New(remains.Options{Client: options.Client, Reader: options.Reader, DeleteSecret: c.launcher.DeleteAbandonedSecret,
 		Recorder: options.Recorder, Clock: options.Clock})
 	c.reconciler = reconcile.For(reconcile.Kind[*v1alpha1.EphemeralRunner, memory, *world]{

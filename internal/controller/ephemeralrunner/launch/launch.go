@@ -69,8 +69,6 @@ type Options struct {
 	// Counted reports whether the runner belongs to a set that an AutoscalingRunnerSet owns. Whatever the status of any other says, and
 	// whatever GitHub has under its name, may be a runner's that works in another cluster.
 	Counted func(context.Context, *v1alpha1.EphemeralRunner) (bool, error)
-	// Created is called with each pod that was created. What it does must not fail the launch.
-	Created func(context.Context, *corev1.Pod)
 }
 
 // Launcher makes the calls about runners. What becomes of them is in each runner's Memory. Safe for concurrent use.

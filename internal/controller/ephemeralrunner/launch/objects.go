@@ -125,7 +125,6 @@ func (l *Launcher) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunn
 	err := l.options.Client.Create(ctx, pod)
 	switch {
 	case err == nil:
-		l.options.Created(ctx, pod)
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return l.checkExistingPod(ctx, runner)

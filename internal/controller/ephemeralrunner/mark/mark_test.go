@@ -1,21 +1,15 @@
 package mark
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -71,47 +65,4 @@ func TestDeferredReportsAreReconsideredApart(t *testing.T) {
 			t.Errorf("%d of 1000 runners are reconsidered within 100 ms of %s", runners, at)
 		}
 	}
-}
-
-func TestManyPodsAreThoseBeyondASmallBurstOrASteadyRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		allowance := newAllowance(clock.RealClock{})
-		accepted := func() (n int) {
-			for allowance.TryAccept() {
-				n++
-			}
-			return n
-		}
-		if got := accepted(); got != SmallBurst {
-			t.Errorf("%d pods at once are few, want %d", got, SmallBurst)
-		}
-		<-time.After(time.Second)
-		if got := accepted(); got != steadyPods {
-			t.Errorf("%d pods in the next second are few, want %d", got, steadyPods)
-		}
-	})
-}
-
-// A pod of a namespace in which pods may not be patched keeps its managedFields without being asked about.
-func TestPodsOfANamespaceThatForbidsPatchesAreNotTried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		clk := clock.RealClock{}
-		m := New(Options{Client: noClient{t: t}, Clock: clk, JobMetadata: true})
-		for m.allowance.TryAccept() {
-		}
-		refusal := apierrors.NewForbidden(corev1.Resource("pods"), "pod", errors.New("no Role"))
-		m.noteForbidden("arc-runners", refusal, clk.Now())
-		m.Untrack(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "pod"}})
-	})
-}
-
-// noClient fails the test if anything is patched.
-type noClient struct {
-	client.Client
-	t *testing.T
-}
-
-func (c noClient) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
-	c.t.Errorf("%s is patched", object.GetName())
-	return nil
 }

@@ -15,30 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
-)
-
-// The record of who wrote which field of a pod (managedFields) is more than a third of it. It makes each report of the pod's
-// node twice as expensive for the API server, and it delays the watch of pods: a busy API server on two cores was seen to read
-// only about 300 changes of pods, 2 MB, a second from etcd, and each runner causes six (docs/performance.md says why).
-// The patch that writes the job on a pod also drops the record (see podPatch). In a large burst that patch comes too late or
-// never, so there the record is dropped by a patch of its own, which costs 1.5 ms of CPU and saves twice as much.
-const (
-	// SmallBurst is how many pods can be created at once without that patch: as many as the pool creates at a time. A runner
-	// of a small burst gets all other writes of its life, eleven, and may have twelve.
-	SmallBurst = 128
-	// steadyPods is how many can be created a second without it. At 30 ms each they leave half of two CPUs idle, so that
-	// watches are on time.
-	steadyPods = 25
-	// untrackTimeout bounds the patch, because what becomes of the pod is only handled after it.
-	untrackTimeout = 5 * time.Second
 )
 
 // Options are what a Marker needs from outside.
@@ -55,8 +37,7 @@ type Options struct {
 
 // Marker writes on pods. Safe for concurrent use.
 type Marker struct {
-	options   Options
-	allowance flowcontrol.PassiveRateLimiter // see Untrack
+	options Options
 
 	mu sync.Mutex
 	// forbidden holds the namespaces in which the API server forbids patching pods.
@@ -65,25 +46,7 @@ type Marker struct {
 
 // New returns a Marker.
 func New(options Options) *Marker {
-	return &Marker{options: options, allowance: newAllowance(options.Clock), forbidden: map[string]forbidding{}}
-}
-
-// newAllowance returns the limiter that accepts pods as long as they are few.
-func newAllowance(clk clock.PassiveClock) flowcontrol.PassiveRateLimiter {
-	return flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(steadyPods, SmallBurst, clk)
-}
-
-// Untrack drops managedFields from a pod that was just created, if it is one of many. If that fails, the pod is only more
-// expensive than necessary.
-func (m *Marker) Untrack(ctx context.Context, pod *corev1.Pod) {
-	if m.allowance.TryAccept() || !m.options.JobMetadata || m.options.Clock.Now().Before(m.forbiddenUntil(pod.Namespace)) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, untrackTimeout)
-	defer cancel()
-	if err := m.patchPod(ctx, pod, nil, nil); err != nil {
-		log.FromContext(ctx).V(1).Info("The pod keeps its managedFields", "cause", err.Error())
-	}
+	return &Marker{options: options, forbidden: map[string]forbidding{}}
 }
 
 func (m *Marker) patchPod(ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any) error {
@@ -95,9 +58,10 @@ func (m *Marker) patchPod(ctx context.Context, pod *corev1.Pod, annotations, lab
 	return m.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }
 
-// podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. managedFields are
-// cleared in the same patch, because they make this write half as expensive again, and each later report of the kubelet twice
-// as expensive. They stay if somebody uses server-side apply.
+// podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. The record of who wrote which
+// field of the pod (managedFields), more than a third of it, is cleared by the way: with it this write is half as expensive again, each later
+// report of the kubelet twice as expensive, and the watch of pods late on a busy API server (docs/performance.md says why). It stays if
+// somebody uses server-side apply.
 func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
 	metadata := map[string]any{"uid": pod.UID}
 	if annotations != nil {
