@@ -17,27 +17,26 @@ type budget struct {
 // three deletions, and the release of the finalizer. The rest is what is written for a set: two statuses at most once a second,
 // and replicas after a poll, at most five a second. How much of that falls on one runner depends on the machine, and so does the
 // number of messages about its job. The scenario check has to pass on every machine, so it bounds requests about sets per second
-// and allows one message per job. In bursts of more than 128 runners, pods have a second patch, which drops their managedFields.
+// and allows one message per job.
 //
 // Jobs that come one at a time share no requests. Those of sets of 20 share fewer than those of a large set.
 func budgetsOf(scenario string) budget {
 	const own, sharedOfASet = 11.1, 8 // 0.1 for the few that are repeated after a conflict
-	const ownInALargeBurst = own + 1
 	switch scenario {
 	case "check":
 		return budget{requests: 20, own: own, shared: sharedOfASet, gitHub: 2.5}
 	case "latency", "churn", "soak":
 		return budget{requests: 20, own: own, shared: sharedOfASet, gitHub: 6}
 	case "sets", "hang":
-		return budget{requests: 14, own: ownInALargeBurst, shared: 50 * sharedOfASet, gitHub: 4}
+		return budget{requests: 14, own: own, shared: 50 * sharedOfASet, gitHub: 4}
 	case "limit":
 		// A refused runner is requested again in later windows, see limited.go.
-		return budget{requests: 20, own: ownInALargeBurst + 2, shared: sharedOfASet, gitHub: 2.5}
+		return budget{requests: 20, own: own + 2, shared: sharedOfASet, gitHub: 2.5}
 	case "idle":
 		// Without jobs there is nothing to divide by. The figures of interest are among the notes.
 		return budget{requests: math.Inf(1), own: math.Inf(1), shared: math.Inf(1), gitHub: math.Inf(1)}
 	default:
-		return budget{requests: 12, own: ownInALargeBurst, shared: sharedOfASet, gitHub: 1.5}
+		return budget{requests: 12, own: own, shared: sharedOfASet, gitHub: 1.5}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,6 +110,15 @@ func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	j.Written.Job = j.Written.Job || j.Runner.Status.HadJob()
 	j.Written.Result = j.Written.Result || what == markEnd
 	return requeueAt, nil
+}
+
+func (m *Marker) patchPod(ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any) error {
+	patch, err := podPatch(pod, annotations, labels)
+	if err != nil {
+		return err
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	return m.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }
 
 // plan decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because runners

@@ -3,7 +3,6 @@
 package mark
 
 import (
-	"context"
 	"encoding/json"
 	"hash/fnv"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
@@ -47,15 +45,6 @@ type Marker struct {
 // New returns a Marker.
 func New(options Options) *Marker {
 	return &Marker{options: options, forbidden: map[string]forbidding{}}
-}
-
-func (m *Marker) patchPod(ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any) error {
-	patch, err := podPatch(pod, annotations, labels)
-	if err != nil {
-		return err
-	}
-	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	return m.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }
 
 // podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. The record of who wrote which
