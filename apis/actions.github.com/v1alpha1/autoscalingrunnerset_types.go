@@ -204,7 +204,7 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	AssignedJobs int `json:"assignedJobs,omitempty"`
-	// Number of runners that the listener asks for. Not in ARC.
+	// Number of runners that there are to be, by the assigned jobs and the numbers in force. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	DesiredRunners int `json:"desiredRunners,omitempty"`

@@ -580,6 +580,11 @@ func (in *EphemeralRunnerSetStatus) DeepCopyInto(out *EphemeralRunnerSetStatus) 
 		*out = new(int)
 		**out = **in
 	}
+	if in.DesiredReplicas != nil {
+		in, out := &in.DesiredReplicas, &out.DesiredReplicas
+		*out = new(int)
+		**out = **in
+	}
 	if in.Listener != nil {
 		in, out := &in.Listener, &out.Listener
 		*out = new(ListenerStatus)

@@ -50,8 +50,29 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 	})
 }
 
+// The listener of a set may not know yet that a window has opened, so its sum is not what there is to be.
+func TestWhatTheRunnerSetHasWorkedOutIsTold(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.settle()
+		f.events()
+		runnerSet := f.runnerSets()[0]
+		runnerSet.Status.DesiredReplicas = new(20)
+		f.updateStatus(&runnerSet)
+		f.settle()
+		if told := f.events(); len(told) != 1 || !strings.Contains(told[0], "ScaledUp From 0 to 20 runners for 0 assigned jobs") {
+			t.Errorf("told %q, want one Event about 0 to 20", told)
+		}
+		if desired := f.set().Status.DesiredRunners; desired != 20 {
+			t.Errorf("%d desired, want 20", desired)
+		}
+	})
+}
+
 func TestEventNamesTheLimit(t *testing.T) {
-	event := scaledFrom(1, &v1alpha1.EphemeralRunnerSetSpec{Replicas: 4, AssignedJobs: 4, MaxRunners: new(4)})
+	event := scaled(1, 4, 4, new(4))
 	if want := "From 1 to 4 runners for 4 assigned jobs; maxRunners of 4 allows no more"; event.Note != want {
 		t.Errorf("%q, want %q", event.Note, want)
 	}

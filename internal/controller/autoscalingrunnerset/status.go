@@ -92,39 +92,38 @@ type scaling struct {
 	recordedAt time.Time
 }
 
-// recordScaling records an Event if the number of runners that the listener asks for has changed.
+// recordScaling records an Event if the number of runners that there are to be has changed.
 func (c *Controller) recordScaling(ctx context.Context, w *world) {
 	runnerSet := w.RunnerSet()
 	if runnerSet == nil || w.Deleting() {
 		return
 	}
-	last, spec := w.Memory.size, &runnerSet.Spec
+	last, desired := w.Memory.size, w.DesiredRunners()
 	if last == nil {
 		// The previous manager recorded the Event about what this one finds when it starts.
-		w.Memory.size = &scaling{runners: spec.Replicas}
+		w.Memory.size = &scaling{runners: desired}
 		return
 	}
-	if last.runners == spec.Replicas {
+	if last.runners == desired {
 		return
 	}
 	if wait := last.recordedAt.Add(scalingEventPeriod).Sub(w.Now); wait > 0 {
 		w.Requeue.After(wait)
 		return
 	}
-	w.Memory.size = &scaling{runners: spec.Replicas, recordedAt: w.Now}
-	report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, scaledFrom(last.runners, spec))
+	w.Memory.size = &scaling{runners: desired, recordedAt: w.Now}
+	report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, scaled(last.runners, desired, runnerSet.Spec.AssignedJobs, w.Numbers.Limit()))
 }
 
-// scaledFrom returns the Event about the change from a number of runners to the spec's, for the spec's number of jobs.
-func scaledFrom(before int, spec *v1alpha1.EphemeralRunnerSetSpec) report.Event {
+// scaled returns the Event about a change of the number of runners, for so many jobs. limit is the maximum in force, if there is one.
+func scaled(before, after, jobs int, limit *int) report.Event {
 	reason := "ScaledUp"
-	if spec.Replicas < before {
+	if after < before {
 		reason = "ScaledDown"
 	}
-	limit := ""
-	if spec.MaxRunners != nil && spec.Replicas >= *spec.MaxRunners {
-		limit = fmt.Sprintf("; maxRunners of %d allows no more", *spec.MaxRunners)
+	limited := ""
+	if limit != nil && after >= *limit {
+		limited = fmt.Sprintf("; maxRunners of %d allows no more", *limit)
 	}
-	return report.Normal(reason, "Scale",
-		fmt.Sprintf("From %d to %d runners for %d assigned jobs%s", before, spec.Replicas, spec.AssignedJobs, limit))
+	return report.Normal(reason, "Scale", fmt.Sprintf("From %d to %d runners for %d assigned jobs%s", before, after, jobs, limited))
 }

@@ -153,9 +153,9 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	status.ObservedGeneration = f.Set.Generation
 	status.CurrentRunners = currentRunners(f.RunnerSets)
 	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
-	status.AssignedJobs, status.DesiredRunners = 0, 0
+	status.AssignedJobs, status.DesiredRunners = 0, f.DesiredRunners()
 	if current := f.RunnerSet(); current != nil {
-		status.AssignedJobs, status.DesiredRunners = current.Spec.AssignedJobs, current.Spec.Replicas
+		status.AssignedJobs = current.Spec.AssignedJobs
 	}
 	for _, runnerSet := range f.RunnerSets {
 		status.PendingEphemeralRunners += runnerSet.Status.PendingEphemeralRunners
@@ -178,6 +178,19 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 		status.Phase = v1alpha1.AutoscalingRunnerSetPhasePending
 	}
 	return status
+}
+
+// DesiredRunners returns how many runners there are to be: what the current runner set has worked out, or, before it has, what its listener
+// asks for.
+func (f *Findings) DesiredRunners() int {
+	current := f.RunnerSet()
+	switch {
+	case current == nil:
+		return 0
+	case current.Status.DesiredReplicas != nil:
+		return *current.Status.DesiredReplicas
+	}
+	return current.Spec.Replicas
 }
 
 // inForce returns the numbers as the status has them.
