@@ -171,6 +171,14 @@ release: preflight ## Make all files of a release of the last commit in dist/rel
 	rm -rf dist/release
 	hack/images.sh release '$(VERSION)' dist/release
 
+.PHONY: publish
+publish: preflight ## Push the image and the charts of the release in dist/release, with the login of `docker login`: REGISTRY=ghcr.io/harrier-ci
+	@test -n "$(REGISTRY)" || { echo "say where to: make publish REGISTRY=registry.example.com/team" >&2; exit 1; }
+	hack/images.sh publish dist/release '$(REGISTRY)'
+	for chart in dist/release/*.tgz; do \
+		hack/tool.sh helm push "$$chart" 'oci://$(REGISTRY)/charts' $(if $(filter localhost:% 127.%,$(REGISTRY)),--plain-http) || exit 1; \
+	done
+
 .PHONY: release-twice
 release-twice: preflight ## Make a release twice, in different places, and compare every byte: VERSION=1.2.3
 	hack/release-twice.sh '$(VERSION)'

@@ -5,6 +5,7 @@
 //	hack/images.sh keep RECIPE NAME…           makes one image under these names and prints the directory where it is kept
 //	hack/images.sh push [-arch A,B] IMAGE      pushes the product as IMAGE, and GitHub and runner of the demonstration as IMAGE-demo
 //	hack/images.sh release VERSION DIRECTORY   writes everything that a release has: see release.go
+//	hack/images.sh publish DIRECTORY REGISTRY  pushes the image of a release, such as to registry.example.com/team
 //	hack/images.sh certificates                writes the public authorities that the images trust to standard output
 //
 // Architectures are amd64 and arm64: by default build and keep are for this machine's, and push pushes both under one name.
@@ -27,7 +28,8 @@ import (
 )
 
 var errUsage = errors.New("usage: hack/images.sh build [-arch A] DIRECTORY | keep RECIPE NAME… | push [-arch A,B] IMAGE " +
-	"(such as registry.example.com/team/harrier:test) | release VERSION DIRECTORY | certificates")
+	"(such as registry.example.com/team/harrier:test) | release VERSION DIRECTORY | " +
+	"publish DIRECTORY REGISTRY | certificates")
 
 // commands have how many arguments each takes, and of how many architectures at most.
 var commands = map[string]struct {
@@ -49,6 +51,9 @@ var commands = map[string]struct {
 	}},
 	"release": {least: 2, most: 2, run: func(ctx context.Context, arguments, _ []string) error {
 		return release(ctx, arguments[0], arguments[1])
+	}},
+	"publish": {least: 2, most: 2, run: func(ctx context.Context, arguments, _ []string) error {
+		return publish(ctx, arguments[0], arguments[1])
 	}},
 	"certificates": {architectures: unlimited, run: func(context.Context, []string, []string) error {
 		return writeAuthorities(os.Stdout)

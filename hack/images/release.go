@@ -28,6 +28,9 @@ const (
 	repository = "github.com/harrier-ci/harrier"
 	// publicImage is the image's name once it is published; the charts have it as their default.
 	publicImage = "ghcr.io/harrier-ci/gha-runner-scale-set-controller"
+	// archiveSuffix ends the name of the image's archive, after its version.
+	archiveSuffix = ".oci.tar"
+	checksumsName = "SHA256SUMS"
 )
 
 // releaseVersion is a version by SemVer without metadata of a build, as "+" isn't allowed in the tag of an image.
@@ -38,8 +41,8 @@ var errUncommitted = errors.New("a release is made of a commit, and these files 
 // packed are the folders from which charts and programs are made. What git ignores there would be part of them.
 var packed = []string{"apis", "charts", "cmd", "github", "internal", "vendor"}
 
-// release writes everything that a release has into an empty directory. What it needs and can't have here are credentials: pushing to the registry
-// and signing are the steps of whoever publishes it.
+// release writes everything that a release has into an empty directory. What it needs and can't have here are credentials: pushing it
+// (see publish) and signing it are the steps of whoever publishes it.
 func release(ctx context.Context, version, directory string) error {
 	if !releaseVersion.MatchString(version) {
 		return fmt.Errorf("VERSION is %q: write it as 1.2.3 or 1.2.3-rc.1, without a v", version)
@@ -63,7 +66,7 @@ func release(ctx context.Context, version, directory string) error {
 	if err != nil {
 		return err
 	}
-	if files["image-"+version+".oci.tar"], err = ociArchive(index, version); err != nil {
+	if files["image-"+version+archiveSuffix], err = ociArchive(index, version); err != nil {
 		return fmt.Errorf("write the image: %w", err)
 	}
 	if files["harrier-"+version+".cdx.json"], err = artefacts.Materials(product, programs); err != nil {
@@ -77,7 +80,7 @@ func release(ctx context.Context, version, directory string) error {
 	if files["provenance.json"], err = artefacts.Provenance(product, strings.TrimSpace(string(compiler)), files); err != nil {
 		return err
 	}
-	files["SHA256SUMS"] = artefacts.Checksums(files)
+	files[checksumsName] = artefacts.Checksums(files)
 	return writeFiles(directory, files)
 }
 

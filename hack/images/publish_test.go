@@ -1,0 +1,47 @@
+package main
+
+import (
+	"io"
+	"log"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/harrier-ci/harrier/hack/images/artefacts"
+)
+
+func TestWhatIsPublishedIsWhatWasMade(t *testing.T) {
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	tag := serve(t, registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	archive, err := ociArchive(sampleIndex(t), "1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{"image-1.2.3.oci.tar": archive, "gha-runner-scale-set-1.2.3.tgz": []byte("chart")}
+	files[checksumsName] = artefacts.Checksums(files)
+	directory := filepath.Join(t.TempDir(), "release")
+	if err := writeFiles(directory, files); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := remote.Index(tag.Registry.Repo("team", "gha-runner-scale-set-controller").Tag("1.2.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushed, err := got.Digest()
+	if want, failed := sampleIndex(t).Digest(); err != nil || failed != nil || pushed != want {
+		t.Errorf("%s was pushed, want %s; %v", pushed, want, err)
+	}
+	write(t, filepath.Join(directory, "gha-runner-scale-set-1.2.3.tgz"), "another chart")
+	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err == nil || !strings.Contains(err.Error(), "make it again") {
+		t.Errorf("a changed release: %v", err)
+	}
+	if err := publish(t.Context(), t.TempDir(), tag.RegistryStr()); err == nil || !strings.Contains(err.Error(), "is not a release") {
+		t.Errorf("no release: %v", err)
+	}
+}
