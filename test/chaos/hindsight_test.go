@@ -99,6 +99,7 @@ func (w *world) checkHistory() {
 		w.errorf("%v", err)
 		return
 	}
+	w.seen.MinRunners = w.schedule.minRunners
 	manager := testkube.ServiceAccountUser(w.rig.SystemNamespace, rig.ControllerAccount)
 	if err := w.seen.FromAudit(events, history.Accounts{Manager: manager, Namespace: w.rig.RunnerNamespace}); err != nil {
 		w.errorf("%v", err)

@@ -22,12 +22,19 @@ controllerServiceAccount: {name: harrier-gha-rs-controller, namespace: harrier-s
 // clusterOnly are flags of helm install and upgrade that mean nothing to helm template.
 var clusterOnly = []string{"--reuse-values", "--reset-then-reuse-values", "--install", "--wait", "--create-namespace", "--take-ownership", "--rollback-on-failure"}
 
+// publishedCharts is where `make publish` puts the charts of this tree.
+const publishedCharts = "oci://ghcr.io/harrier-ci/charts/"
+
 // checkHelm renders what a command would install, and has Helm read the flags of other commands.
 func (r *reader) checkHelm(arguments []string) error {
 	if !slices.Contains([]string{"install", "upgrade", "template"}, arguments[0]) || len(arguments) < 3 {
 		return r.run("helm", append(slices.Clone(arguments), "--help")...)
 	}
-	template := []string{"template", arguments[1], arguments[2]}
+	chart, isPublished := strings.CutPrefix(arguments[2], publishedCharts)
+	if isPublished { // that it is there can only be seen once it is published
+		chart = "charts/" + chart
+	}
+	template := []string{"template", arguments[1], chart}
 	if filepath.Base(arguments[2]) == "gha-runner-scale-set" {
 		// As a file below the values that the command gives: a Secret's name and --set of its keys don't go together.
 		defaults := filepath.Join(r.directory, "your-values.yaml")

@@ -199,7 +199,7 @@ func ended(pod *corev1.Pod) bool {
 func SetOf(object *v1alpha1.EphemeralRunnerSet) *Set {
 	return &Set{
 		UID: string(object.UID), Name: object.Name,
-		Replicas: object.Spec.Replicas, PatchID: object.Spec.PatchID, MaxRunners: object.Spec.MaxRunners,
+		Replicas: object.Spec.Replicas, AssignedJobs: object.Spec.AssignedJobs, PatchID: object.Spec.PatchID, MaxRunners: object.Spec.MaxRunners,
 	}
 }
 

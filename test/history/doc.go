@@ -4,7 +4,8 @@
 //  1. There are never more runners alive than the maxRunners in force when they were created.
 //  2. A runner's name has one registration on GitHub at a time.
 //  3. The product deletes no pod between the start and the completion of its job.
-//  4. A runner is created only if a slot is missing. The table of slots in docs/decisions/0007-a-slot-follows-the-job.md is
+//  4. A runner is created only if a slot is missing. There are as many slots as the listener asks for, or as its jobs and minRunners need within
+//     maxRunners. The table of slots in docs/decisions/0007-a-slot-follows-the-job.md is
 //     written down here a second time: from that page, not from the controller.
 //  5. A manager changes nothing once another has taken its Lease.
 //

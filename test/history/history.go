@@ -8,6 +8,8 @@ import (
 
 // History is what happened. All times are on the API server's clock.
 type History struct {
+	// MinRunners is that of all sets.
+	MinRunners int
 	// Changes are those of sets, runners and pods. Their order is that of their revisions.
 	Changes []Change
 	// Leases are the writes of the managers' Lease, Writes the managers' other changes, in the order of their answers.
@@ -72,9 +74,10 @@ func (c Change) uid() string {
 
 // Set is an EphemeralRunnerSet.
 type Set struct {
-	UID, Name         string
-	Replicas, PatchID int
-	MaxRunners        *int // nil is no limit
+	UID, Name string
+	// Replicas is how many runners the listener asks for, AssignedJobs how many jobs it counts.
+	Replicas, AssignedJobs, PatchID int
+	MaxRunners                      *int // nil is no limit
 }
 
 // Runner is an EphemeralRunner.

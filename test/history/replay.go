@@ -19,8 +19,8 @@ type replay struct {
 
 type set struct {
 	Set
-	// replicas and maxRunners are the values until now, each with the time until which it was in force.
-	replicas, maxRunners []value
+	// wanted and maxRunners are the values until now, each with the time until which it was in force.
+	wanted, maxRunners []value
 	// patched is when the last patchID came.
 	patched time.Time
 }
@@ -95,7 +95,7 @@ func (r *replay) applySet(c Change, next Set) {
 	if known.PatchID != next.PatchID {
 		known.patched = c.Answered
 	}
-	known.replicas = append(known.replicas, value{known.Replicas, c.Answered})
+	known.wanted = append(known.wanted, value{known.slots(r.history.MinRunners), c.Answered})
 	known.maxRunners = append(known.maxRunners, value{known.limit(), c.Answered})
 	known.Set = next
 }
@@ -106,6 +106,12 @@ func (s Set) limit() int {
 		return math.MaxInt
 	}
 	return *s.MaxRunners
+}
+
+// slots returns how many runners there may be to be: as many as the listener asks for, or those for its jobs and minRunners. It may have asked
+// before a number changed.
+func (s Set) slots(minRunners int) int {
+	return max(s.Replicas, min(s.AssignedJobs+minRunners, s.limit()))
 }
 
 // largest returns the largest value that was in force since a time.
@@ -150,9 +156,9 @@ func (r *replay) checkCreation(c Change, created *runner) {
 	if alive := r.alive(created.SetUID); alive > created.most {
 		r.breach(c, "runner %s was created: %d alive, maxRunners is %d", created.Name, alive, created.most)
 	}
-	replicas, occupied := largest(set.Replicas, set.replicas, since), r.occupied(created, since)
-	if occupied >= replicas {
-		r.breach(c, "runner %s was created although %d slots were occupied of %d: %s", created.Name, occupied, replicas, r.describeSlots(created))
+	slots, occupied := largest(set.slots(r.history.MinRunners), set.wanted, since), r.occupied(created, since)
+	if occupied >= slots {
+		r.breach(c, "runner %s was created although %d slots were occupied of %d: %s", created.Name, occupied, slots, r.describeSlots(created))
 	}
 }
 

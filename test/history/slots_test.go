@@ -116,6 +116,25 @@ func TestCreations(t *testing.T) {
 			s.createWithoutPod("b")
 			return s
 		}, nil},
+		"as many as its jobs and minRunners need, since the maximum was raised": {func() *story {
+			s := newStory(1, 1)
+			s.MinRunners, s.set.AssignedJobs = 1, 1
+			s.patch(1)
+			s.limit(10)
+			s.createWithoutPod("a")
+			s.createWithoutPod("b")
+			return s
+		}, nil},
+		"and one more": {func() *story {
+			s := newStory(1, 1)
+			s.MinRunners, s.set.AssignedJobs = 1, 1
+			s.patch(1)
+			s.limit(10)
+			s.createWithoutPod("a")
+			s.createWithoutPod("b")
+			s.createWithoutPod("c")
+			return s
+		}, []string{tooMany}},
 		"one more, at once": {func() *story {
 			s := newStory(2, 10)
 			s.createWithoutPod("a")
