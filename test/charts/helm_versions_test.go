@@ -139,7 +139,7 @@ func TestUpgradeAfterAPatch(t *testing.T) {
 			set.SetNamespace(namespace)
 			set.SetName("set")
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minRunners":2}}`))
-			if err := cluster.Client().Patch(t.Context(), set, patch, client.FieldOwner("runner-schedule")); err != nil {
+			if err := cluster.Client().Patch(t.Context(), set, patch, client.FieldOwner("kubectl-patch")); err != nil {
 				t.Fatal(err)
 			}
 			want := int64(2)

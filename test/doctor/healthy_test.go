@@ -18,9 +18,9 @@ import (
 )
 
 // kinds are ours, as kubectl names them, with the columns that may be empty while all is well: of a limit that is not
-// set, of a message that says nothing, of a job that is not there.
+// set, of schedules that are not open, of a message that says nothing, of a job that is not there.
 var kinds = map[string][]string{
-	"autoscalingrunnersets": {"Message"},
+	"autoscalingrunnersets": {"Message", "Schedules", "Numbers Until"},
 	"autoscalinglisteners":  {"Message"},
 	"ephemeralrunnersets":   {},
 	"ephemeralrunners":      {"JobRepository", "JobWorkflowRef", "WorkflowRunId", "JobDisplayName", "JobId", "JobResult", "LostCause", "Reason", "Message"},

@@ -14,13 +14,13 @@ import (
 // maximum is what the scale set asks for at most: nil is any number.
 type maximum struct {
 	number *int
-	// name says which number it is, and advice how it gets higher.
-	name, advice string
+	// name says which number it is, period until when, and advice how it gets higher.
+	name, period, advice string
 }
 
 // askedFor returns the maximum of the spec, or the lowest of the schedules that are open.
 func askedFor(s set) maximum {
-	asked := maximum{s.Spec.MaxRunners, "maxRunners", "raise maxRunners"}
+	asked := maximum{number: s.Spec.MaxRunners, name: "maxRunners", advice: "raise maxRunners"}
 	scheduled := false
 	for _, schedule := range s.Spec.Schedules {
 		if schedule.MaxRunners == nil || !slices.Contains(s.Status.ActiveSchedules, schedule.Name) || scheduled && *schedule.MaxRunners >= *asked.number {
@@ -28,9 +28,9 @@ func askedFor(s set) maximum {
 		}
 		scheduled = true
 		name := fmt.Sprintf("maxRunners of schedule %s", schedule.Name)
-		asked = maximum{schedule.MaxRunners, name, "raise " + name + ", or wait for its end"}
+		asked = maximum{number: schedule.MaxRunners, name: name, advice: "raise " + name + ", or wait for its end"}
 		if until := s.Status.EffectiveUntil; until != nil {
-			asked.name += ", in force until " + until.UTC().Format(time.RFC3339) + ","
+			asked.period = ", in force until " + until.UTC().Format(time.RFC3339) + ","
 		}
 	}
 	return asked
@@ -52,10 +52,10 @@ func checkLimits(s set) []finding.Finding {
 	switch {
 	case most != nil && *most == 0:
 		return append(findings, s.finding(finding.Problem, v1alpha1.ReasonMaxRunnersZero,
-			asked.name+" is 0: the scale set takes no jobs, and its listener has no session; jobs that run finish", asked.advice))
+			asked.name+asked.period+" is 0: the scale set takes no jobs, and its listener has no session; jobs that run finish", asked.advice))
 	case most != nil && runnerSet != nil && runnerSet.Spec.AssignedJobs >= *most:
 		return append(findings, s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
-			fmt.Sprintf("%s is %d and is reached, with %s; more jobs wait on GitHub", asked.name, *most, finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
+			fmt.Sprintf("%s of %d%s is reached, with %s; more jobs wait on GitHub", asked.name, *most, asked.period, finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
 			asked.advice+", or wait for a runner to finish"))
 	}
 	return findings
