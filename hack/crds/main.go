@@ -110,7 +110,7 @@ func encode(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	return encoded, nil
 }
 
-// trim removes from the definition's pod templates what only takes up space or refuses too much.
+// trim removes from the definition's pod and claim templates what only takes up space or refuses too much.
 func trim(crd *apiextensionsv1.CustomResourceDefinition) {
 	for _, version := range crd.Spec.Versions {
 		spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
@@ -121,6 +121,13 @@ func trim(crd *apiextensionsv1.CustomResourceDefinition) {
 				}
 				spec.Properties[name] = template
 			}
+		}
+		if templates, found := spec.Properties["volumeClaimTemplates"]; found {
+			properties := templates.Items.Schema.Properties
+			ours := properties["spec"]
+			claim := trimmed(ours)
+			claim.Description, claim.XValidations = ours.Description, ours.XValidations
+			properties["spec"] = claim
 		}
 	}
 }

@@ -39,7 +39,7 @@ func kindOf(field apiextensionsv1.JSONSchemaProps) string {
 // summed reports whether an object is shown in one row. Kubernetes documents its own types, and labels and annotations need no
 // more.
 func summed(field apiextensionsv1.JSONSchemaProps) bool {
-	return isConditions(field) || isPodTemplate(field) || field.XMapType != nil ||
+	return isConditions(field) || isPodTemplate(field) || isClaimSpec(field) || field.XMapType != nil ||
 		slices.Equal(sortedKeys(field.Properties), []string{"annotations", "labels"})
 }
 
@@ -47,6 +47,11 @@ func isPodTemplate(field apiextensionsv1.JSONSchemaProps) bool {
 	spec := field.Properties["spec"]
 	_, found := spec.Properties["containers"]
 	return found && !ptr.Deref(spec.XPreserveUnknownFields, false)
+}
+
+func isClaimSpec(field apiextensionsv1.JSONSchemaProps) bool {
+	_, found := field.Properties["accessModes"]
+	return found
 }
 
 // isConditions recognizes a list of conditions, and a condition.

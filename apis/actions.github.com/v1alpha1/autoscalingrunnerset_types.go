@@ -130,6 +130,8 @@ type AutoscalingRunnerSetSpec struct {
 	// +kubebuilder:validation:Pattern=`^(true|false|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$`
 	// +kubebuilder:validation:XValidation:rule="self in ['true', 'false'] || duration(self) > duration('0s') && duration(self) <= duration('8760h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be true, false, or a duration of more than 0s and at most 8760h, a year"
 	JobProtection string `json:"jobProtection,omitempty"`
+
+	RunnerVolumeClaims `json:",inline"`
 }
 
 // RunnerProtection says which runners a PodDisruptionBudget protects.
@@ -212,6 +214,9 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	LostJobs int `json:"lostJobs,omitempty"`
+	// Claims of volumeClaimTemplates. Absent for a set that has none. Not in ARC.
+	// +optional
+	VolumeClaims *VolumeClaimCounts `json:"volumeClaims,omitempty"`
 
 	EffectiveCapacity `json:",inline"`
 

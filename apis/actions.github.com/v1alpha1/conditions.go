@@ -48,6 +48,8 @@ const (
 	// ConditionStatisticsDoubtful: GitHub counts jobs that idle runners were not given, so no runners are created for them until its
 	// figures change; the message has the figures.
 	ConditionStatisticsDoubtful = "StatisticsDoubtful"
+	// ConditionVolumeClaimsReady: runners get the claims of volumeClaimTemplates. While False, the message says what they wait for.
+	ConditionVolumeClaimsReady = "VolumeClaimsReady"
 	// ConditionDraining: the deletion waits for a running job.
 	ConditionDraining = "Draining"
 	// ConditionDeletionBlocked: the object, or one that belongs to it, is deleted but kept by finalizers that this controller doesn't

@@ -31,6 +31,12 @@ type EphemeralRunnerSpec struct {
 
 	RunnerTimeouts `json:",inline"`
 
+	// The runner's claims, by name of the template in volumeClaimTemplates of its set. The runner has them alone until its pod has
+	// ended. An empty name stands for an emptyDir. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	VolumeClaims map[string]string `json:"volumeClaims,omitempty"`
+
 	// Metadata of the runner pod.
 	// +optional
 	// +kubebuilder:validation:Schemaless
@@ -168,6 +174,9 @@ type EphemeralRunnerStatus struct {
 	// Name of the job as GitHub shows it.
 	// +optional
 	JobDisplayName string `json:"jobDisplayName,omitempty"`
+	// Event that started the job's workflow run, such as push. Not in ARC.
+	// +optional
+	Event string `json:"event,omitempty"`
 	// How the job ended, as GitHub reports it: succeeded, failed, canceled. Empty while the job is running. Not in ARC.
 	// +optional
 	JobResult string `json:"jobResult,omitempty"`

@@ -38,6 +38,26 @@ const (
 	ComponentRunner    = "runner"
 )
 
+// Labels of claims, besides those that name the scale set.
+const (
+	// LabelVolumeClaimTemplate is the name of the template that the claim was made from.
+	LabelVolumeClaimTemplate = "actions.github.com/volume-claim-template"
+	// LabelVolumeClaimScope is a hash of the GitHub address and the runner group whose jobs have written to the claim. No set that
+	// serves another address or group uses it.
+	LabelVolumeClaimScope = "actions.github.com/volume-claim-scope"
+)
+
+// Annotations of claims, and of the runners that clone them.
+const (
+	// AnnotationVolumeClaimUsedAt, on a claim, is when a runner last had it: not exact, so that it is seldom written.
+	AnnotationVolumeClaimUsedAt = "actions.github.com/volume-claim-used-at"
+	// AnnotationVolumeClaimFailures, on a claim, lists the last runners in a row whose pods could not use it, as RUNNER@TIME,
+	// separated by spaces.
+	AnnotationVolumeClaimFailures = "actions.github.com/volume-claim-failures"
+	// AnnotationVolumeClaimSeed, on a runner, is the suffix of the claims that its own new claims are copies of.
+	AnnotationVolumeClaimSeed = "actions.github.com/volume-claim-seed"
+)
+
 // Annotations.
 const (
 	// AnnotationRunnerScaleSetID holds the decimal id of the scale set on GitHub. It has no prefix because ARC's has

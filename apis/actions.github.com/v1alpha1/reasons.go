@@ -155,6 +155,14 @@ const (
 	ReasonSeveralDisruptionBudgets = "SeveralDisruptionBudgets"
 	// ReasonDisruptionBudgetTooWeak: the only PodDisruptionBudget that covers the runners may allow their eviction.
 	ReasonDisruptionBudgetTooWeak = "DisruptionBudgetTooWeak"
+	// ReasonVolumeClaimsExhausted: volumeClaimPool.max claims exist and none is free, so runners wait for one.
+	ReasonVolumeClaimsExhausted = "VolumeClaimsExhausted"
+	// ReasonVolumeClaimRefused: the API server refuses a new claim; a ResourceQuota, a policy or the template is the cause.
+	ReasonVolumeClaimRefused = "VolumeClaimRefused"
+	// ReasonVolumeClaimUnusable: a pod could not be placed with its claims, or could not attach or mount them.
+	ReasonVolumeClaimUnusable = "VolumeClaimUnusable"
+	// ReasonVolumeClaimShared: another runner, which is older, has the same claim.
+	ReasonVolumeClaimShared = "VolumeClaimShared"
 	// ReasonPodTerminating: the pod of a runner or listener is stuck in deletion and blocks its replacement, or the deletion of its owner.
 	ReasonPodTerminating = "PodTerminating"
 )

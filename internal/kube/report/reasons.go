@@ -42,6 +42,7 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 	v1alpha1.ReasonInsecureRedirect, v1alpha1.ReasonFieldsRefused, v1alpha1.ReasonListenerNameTaken, v1alpha1.ReasonListenerIgnored,
 	v1alpha1.ReasonRunnerSpecDiffers, v1alpha1.ReasonNoDisruptionBudget, v1alpha1.ReasonSeveralDisruptionBudgets,
 	v1alpha1.ReasonDisruptionBudgetTooWeak, v1alpha1.ReasonForeignFinalizers, v1alpha1.ReasonJobsNotTaken, v1alpha1.ReasonOwnerless,
+	v1alpha1.ReasonVolumeClaimsExhausted, v1alpha1.ReasonVolumeClaimRefused, v1alpha1.ReasonVolumeClaimUnusable, v1alpha1.ReasonVolumeClaimShared,
 }, strings.Fields(`
 Accepted BackOff CallFailed CheckingPodTemplate Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
 ExtraListenerDeleted HookResourcesLeft JobLost JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage

@@ -1,0 +1,205 @@
+package v1alpha1
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DefaultVolumeClaimIdleTTL is how long a claim may be free before it is deleted, if idleTTL is unset: a week, so that what
+// Friday's jobs left is still there on Monday.
+const DefaultVolumeClaimIdleTTL = 168 * time.Hour
+
+// RunnerVolumeClaims say which claims outlive the set's runners and are passed on from one to the next. Not in ARC.
+// +kubebuilder:validation:XValidation:rule="!has(self.volumeClaimPool) || !has(self.volumeClaimPool.seedFrom) || !has(self.volumeClaimTemplates) || !self.volumeClaimTemplates.exists(t, has(t.spec.dataSource) || has(t.spec.dataSourceRef))",fieldPath=".volumeClaimPool.seedFrom",message="must be left out while a template in volumeClaimTemplates has a dataSource"
+// +kubebuilder:validation:XValidation:rule="!has(self.volumeClaimPool) || !has(self.volumeClaimPool.seedFrom) || !has(self.volumeClaimTemplates) || self.volumeClaimTemplates.size() < 2 || ![has(self.volumeClaimPool.seedFrom.persistentVolumeClaim) && self.volumeClaimPool.seedFrom.persistentVolumeClaim.size() > 0, has(self.volumeClaimPool.seedFrom.volumeSnapshot) && self.volumeClaimPool.seedFrom.volumeSnapshot.size() > 0].exists(named, named)",fieldPath=".volumeClaimPool.seedFrom",message="may name one volume only if volumeClaimTemplates has a single template: give each template its own dataSource, or use newest"
+type RunnerVolumeClaims struct {
+	// Claims that a runner pod gets, as in a StatefulSet: metadata.name is the name of the volume, and replaces a volume of that name
+	// in the template. When a runner is gone, its claims are free for later runners of this set. Not in ARC.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.metadata.name == t.metadata.name))",message="each metadata.name may be used only once"
+	VolumeClaimTemplates []VolumeClaimTemplate `json:"volumeClaimTemplates,omitempty"`
+	// How many claims there may be, and which of them go.
+	// +optional
+	VolumeClaimPool *VolumeClaimPool `json:"volumeClaimPool,omitempty"`
+	// What becomes of the claims when the set is deleted.
+	// +optional
+	PersistentVolumeClaimRetentionPolicy *VolumeClaimRetentionPolicy `json:"persistentVolumeClaimRetentionPolicy,omitempty"`
+}
+
+// VolumeClaimTemplate describes the claims that serve as one volume of the runner pods. It has the form of a
+// PersistentVolumeClaim.
+type VolumeClaimTemplate struct {
+	// May be v1, as in a manifest of a claim. It has no effect.
+	// +optional
+	// +kubebuilder:validation:Enum=v1
+	APIVersion string `json:"apiVersion,omitempty"`
+	// May be PersistentVolumeClaim, as in a manifest of a claim. It has no effect.
+	// +optional
+	// +kubebuilder:validation:Enum=PersistentVolumeClaim
+	Kind string `json:"kind,omitempty"`
+	// Name of the volume; labels and annotations of the claims.
+	Metadata VolumeClaimTemplateMeta `json:"metadata"`
+	// Spec of new claims. Existing ones keep theirs.
+	// +kubebuilder:validation:XValidation:rule="has(self.resources) && has(self.resources.requests) && 'storage' in self.resources.requests",fieldPath=".resources",message="requests.storage, the size, is required"
+	// +kubebuilder:validation:XValidation:rule="has(self.accessModes) && self.accessModes.size() > 0",fieldPath=".accessModes",message="is required, such as [ReadWriteOnce]"
+	// +kubebuilder:validation:XValidation:rule="!has(self.volumeName) || self.volumeName == ''",fieldPath=".volumeName",message="must be left out: each claim needs a volume of its own"
+	Spec corev1.PersistentVolumeClaimSpec `json:"spec"`
+}
+
+// VolumeClaimTemplateMeta is the metadata of a claim template.
+type VolumeClaimTemplateMeta struct {
+	// Name of the volume that the claims serve as; containers mount it by this name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// Labels of new claims.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations of new claims.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// VolumeClaimPool says how many claims there may be, and which of them go.
+type VolumeClaimPool struct {
+	// How many claims of each template there may be. Absent means as many as there are runners.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	Max *int `json:"max,omitempty"`
+	// What a runner does if there are max claims and none is free: Wait for one, or start at once with an emptyDir instead
+	// (Ephemeral). Default Wait.
+	// +optional
+	// +kubebuilder:validation:Enum=Wait;Ephemeral
+	WhenExhausted ClaimExhaustion `json:"whenExhausted,omitempty"`
+	// How long a claim may be free before it is deleted; 0s means for ever. Default 168h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('87600h')",message="must be at most 87600h, ten years"
+	IdleTTL *metav1.Duration `json:"idleTTL,omitempty"`
+	// A claim that is older is deleted as soon as it is free; 0s means never. Default 0s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('87600h')",message="must be at most 87600h, ten years"
+	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+	// After which jobs claims are kept. Absent means after all jobs.
+	// +optional
+	KeepAfter *KeepClaimsAfter `json:"keepAfter,omitempty"`
+	// What new claims are copies of. Absent means that they are empty.
+	// +optional
+	SeedFrom *VolumeClaimSeed `json:"seedFrom,omitempty"`
+}
+
+// ClaimExhaustion says what a runner does if there is no claim for it.
+type ClaimExhaustion string
+
+// Values of ClaimExhaustion.
+const (
+	WaitForClaim    ClaimExhaustion = "Wait"
+	EphemeralVolume ClaimExhaustion = "Ephemeral"
+)
+
+// KeepClaimsAfter says after which jobs a runner's claims are passed on. They are deleted after all others, and if it isn't
+// known what job it was, or how it ended.
+type KeepClaimsAfter struct {
+	// Events that start such jobs' workflow runs, such as push or schedule. Empty means any event.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	Events []string `json:"events,omitempty"`
+	// Results of such jobs, as GitHub reports them: succeeded, failed, canceled. Empty means any result.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Enum=succeeded;failed;canceled
+	Results []string `json:"results,omitempty"`
+}
+
+// VolumeClaimSeed is what new claims are copies of.
+// +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim) && self.persistentVolumeClaim.size() > 0, has(self.volumeSnapshot) && self.volumeSnapshot.size() > 0, has(self.newest) && self.newest].filter(chosen, chosen).size() <= 1",message="has at most one of persistentVolumeClaim, volumeSnapshot and newest"
+type VolumeClaimSeed struct {
+	// Name of a claim in the set's namespace. It is never given to a runner.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PersistentVolumeClaim string `json:"persistentVolumeClaim,omitempty"`
+	// Name of a VolumeSnapshot in the set's namespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	VolumeSnapshot string `json:"volumeSnapshot,omitempty"`
+	// Whether to copy the free claim that was used last.
+	// +optional
+	Newest bool `json:"newest,omitempty"`
+}
+
+// VolumeClaimRetentionPolicy says what becomes of the claims of a set that is deleted.
+type VolumeClaimRetentionPolicy struct {
+	// Delete or Retain. A later set of the same name uses retained claims if it is for the same GitHub address and runner group.
+	// Default Delete. A StatefulSet's default is Retain.
+	// +optional
+	// +kubebuilder:validation:Enum=Delete;Retain
+	WhenDeleted VolumeClaimRetention `json:"whenDeleted,omitempty"`
+}
+
+// VolumeClaimRetention says what becomes of a claim.
+type VolumeClaimRetention string
+
+// Values of VolumeClaimRetention.
+const (
+	DeleteVolumeClaims VolumeClaimRetention = "Delete"
+	RetainVolumeClaims VolumeClaimRetention = "Retain"
+)
+
+// VolumeClaimCounts counts a set's claims, of all templates.
+type VolumeClaimCounts struct {
+	// Claims that exist.
+	// +optional
+	// +kubebuilder:default=0
+	Total int `json:"total"`
+	// Claims that runners or their pods have.
+	// +optional
+	// +kubebuilder:default=0
+	Leased int `json:"leased"`
+	// Claims that the next runner may get.
+	// +optional
+	// +kubebuilder:default=0
+	Free int `json:"free"`
+}
+
+// Retained reports whether the claims outlive the set.
+func (c *RunnerVolumeClaims) Retained() bool {
+	policy := c.PersistentVolumeClaimRetentionPolicy
+	return policy != nil && policy.WhenDeleted == RetainVolumeClaims
+}
+
+// EffectiveVolumeClaimPool is volumeClaimPool with its defaults. Max stays nil if it is unset; idleTTL and maxAge are never nil.
+func (c *RunnerVolumeClaims) EffectiveVolumeClaimPool() VolumeClaimPool {
+	var pool VolumeClaimPool
+	if c.VolumeClaimPool != nil {
+		pool = *c.VolumeClaimPool
+	}
+	if pool.WhenExhausted == "" {
+		pool.WhenExhausted = WaitForClaim
+	}
+	if pool.IdleTTL == nil {
+		pool.IdleTTL = &metav1.Duration{Duration: DefaultVolumeClaimIdleTTL}
+	}
+	if pool.MaxAge == nil {
+		pool.MaxAge = &metav1.Duration{}
+	}
+	if pool.KeepAfter == nil {
+		pool.KeepAfter = &KeepClaimsAfter{}
+	}
+	if pool.SeedFrom == nil {
+		pool.SeedFrom = &VolumeClaimSeed{}
+	}
+	return pool
+}

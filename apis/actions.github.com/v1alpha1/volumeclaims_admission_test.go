@@ -1,0 +1,156 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// newClaimTemplate returns a template that is accepted.
+func newClaimTemplate(name string) v1alpha1.VolumeClaimTemplate {
+	return v1alpha1.VolumeClaimTemplate{
+		Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceStorage: resource.MustParse("10Gi"),
+			}},
+		},
+	}
+}
+
+func TestClaimsThatCannotWorkAreRefusedWithFieldAndCause(t *testing.T) {
+	cluster := testkube.Shared(t)
+	namespace := cluster.NewNamespace(t)
+	first := func(s *v1alpha1.AutoscalingRunnerSetSpec) *v1alpha1.VolumeClaimTemplate {
+		return &s.VolumeClaimTemplates[0]
+	}
+	for name, test := range map[string]struct {
+		spoil func(*v1alpha1.AutoscalingRunnerSetSpec)
+		field string
+		cause string
+	}{
+		"no name": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { first(s).Metadata.Name = "" },
+			"spec.volumeClaimTemplates[0].metadata.name", "at least 1"},
+		"a name that no volume can have": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { first(s).Metadata.Name = "Docker.Layers" },
+			"spec.volumeClaimTemplates[0].metadata.name", "match"},
+		"a name used twice": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VolumeClaimTemplates = append(s.VolumeClaimTemplates, newClaimTemplate("go"), newClaimTemplate("docker"))
+		}, "spec.volumeClaimTemplates", "only once"},
+		"no size": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { first(s).Spec.Resources.Requests = nil },
+			"spec.volumeClaimTemplates[0].spec.resources", "requests.storage, the size, is required"},
+		"no access mode": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { first(s).Spec.AccessModes = nil },
+			"spec.volumeClaimTemplates[0].spec.accessModes", "is required"},
+		"one volume for all": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { first(s).Spec.VolumeName = "disk" },
+			"spec.volumeClaimTemplates[0].spec.volumeName", "a volume of its own"},
+		"too many templates": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			for i := range 16 {
+				s.VolumeClaimTemplates = append(s.VolumeClaimTemplates, newClaimTemplate(fmt.Sprint("more-", i)))
+			}
+		}, "spec.volumeClaimTemplates", "at most 16"},
+		"no claim at all": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VolumeClaimPool.Max = new(0) }, "spec.volumeClaimPool.max", "greater than or equal to 1"},
+		"an unknown answer to exhaustion": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VolumeClaimPool.WhenExhausted = "Fail" },
+			"spec.volumeClaimPool.whenExhausted", `"Ephemeral"`},
+		"a time for more than ever": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VolumeClaimPool.IdleTTL = &metav1.Duration{Duration: 100_000 * time.Hour}
+		}, "spec.volumeClaimPool.idleTTL", "at most 87600h"},
+		"an age below zero": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VolumeClaimPool.MaxAge = &metav1.Duration{Duration: -time.Hour}
+		}, "spec.volumeClaimPool.maxAge", "match"},
+		"a result that GitHub does not report": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VolumeClaimPool.KeepAfter = &v1alpha1.KeepClaimsAfter{Results: []string{"success"}}
+		}, "spec.volumeClaimPool.keepAfter.results[0]", `"succeeded"`},
+		"an event without a name": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VolumeClaimPool.KeepAfter = &v1alpha1.KeepClaimsAfter{Events: []string{""}}
+		}, "spec.volumeClaimPool.keepAfter.events[0]", "at least 1"},
+		"two seeds": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VolumeClaimPool.SeedFrom = &v1alpha1.VolumeClaimSeed{PersistentVolumeClaim: "golden", Newest: true}
+		}, "spec.volumeClaimPool.seedFrom", "at most one of"},
+		"a seed beside a source": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			first(s).Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "golden"}
+			s.VolumeClaimPool.SeedFrom = &v1alpha1.VolumeClaimSeed{Newest: true}
+		}, "spec.volumeClaimPool.seedFrom", "must be left out"},
+		"one seed for several templates": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VolumeClaimTemplates = append(s.VolumeClaimTemplates, newClaimTemplate("go"))
+			s.VolumeClaimPool.SeedFrom = &v1alpha1.VolumeClaimSeed{VolumeSnapshot: "golden"}
+		}, "spec.volumeClaimPool.seedFrom", "a single template"},
+		"an unknown retention": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{WhenDeleted: "Keep"}
+		}, "spec.persistentVolumeClaimRetentionPolicy.whenDeleted", `"Retain"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := newSet(namespace)
+			set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{newClaimTemplate("docker")}
+			set.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{}
+			test.spoil(&set.Spec)
+			err := cluster.Client().Create(t.Context(), set)
+			if err == nil || !strings.Contains(err.Error(), test.field) || !strings.Contains(err.Error(), test.cause) {
+				t.Errorf("error %v, want one that names %s and says %q", err, test.field, test.cause)
+			}
+		})
+	}
+}
+
+// Go would compute for minutes what 1e999999999 is, each time it reads the set.
+func TestASizeThatNobodyCanReadIsRefused(t *testing.T) {
+	cluster := testkube.Shared(t)
+	set := newSet(cluster.NewNamespace(t))
+	set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{newClaimTemplate("docker")}
+	if err := cluster.Client().Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	template := `{"metadata":{"name":"docker"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1e999999999"}}}}`
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"volumeClaimTemplates":[`+template+`]}}`))
+	err := cluster.Client().Patch(t.Context(), set.DeepCopy(), patch)
+	if err == nil || !strings.Contains(err.Error(), "storage") {
+		t.Errorf("error %v, want one that names storage", err)
+	}
+}
+
+func TestEveryFieldOfClaimsIsStored(t *testing.T) {
+	cluster := testkube.Shared(t)
+	set := newSet(cluster.NewNamespace(t))
+	docker, cache := newClaimTemplate("docker"), newClaimTemplate("go")
+	docker.APIVersion, docker.Kind = "v1", "PersistentVolumeClaim" // as in manifests of StatefulSets
+	docker.Metadata.Labels, docker.Metadata.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+	docker.Spec.StorageClassName = new("fast")
+	set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{docker, cache}
+	set.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{
+		Max: new(20), WhenExhausted: v1alpha1.EphemeralVolume,
+		IdleTTL: &metav1.Duration{Duration: time.Hour}, MaxAge: &metav1.Duration{},
+		KeepAfter: &v1alpha1.KeepClaimsAfter{Events: []string{"push"}, Results: []string{"succeeded"}},
+		SeedFrom:  &v1alpha1.VolumeClaimSeed{Newest: true},
+	}
+	set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.RetainVolumeClaims}
+	want := set.Spec.DeepCopy()
+	if err := cluster.Client().Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	stored := &v1alpha1.AutoscalingRunnerSet{}
+	if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(set), stored); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := stored.Spec.RunnerVolumeClaims, want.RunnerVolumeClaims; mustJSON(t, got) != mustJSON(t, want) {
+		t.Errorf("stored %s\nwant   %s", mustJSON(t, got), mustJSON(t, want))
+	}
+}
+
+func mustJSON(t *testing.T, value any) string {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
