@@ -1,0 +1,318 @@
+package volumeclaims
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// shortestRecordInterval and idleTTL/recordFraction, whichever is longer, is how far the recorded use of a bundle may be behind:
+// a bundle in constant use costs one request in that time, 42 h by default, and none if idleTTL is 0.
+const (
+	shortestRecordInterval = 15 * time.Minute
+	recordFraction         = 4
+)
+
+// pool is what a plan knows of a set's claims.
+type pool struct {
+	world     *World
+	memory    *Memory
+	now       time.Time
+	policy    v1alpha1.VolumeClaimPool
+	templates []string // names, sorted
+	scope     string
+	bundles   map[string]*bundle
+	// held are the names of claims that runners that may still run name, or pods mount.
+	held sets.Set[string]
+	// exist counts, by template, the claims that exist or may exist, and going those of them that are being deleted.
+	exist, going map[string]int
+	// unknown is set if a runner exists, or may exist, of which it isn't known which claims it names.
+	unknown bool
+	// refused is set if a runner waits for a claim that the API server refuses.
+	refused bool
+	// unboundWaits is set if a runner waits for a node that could have any node as far as its claims are concerned.
+	unboundWaits bool
+	// placedAt is when a runner last got a node.
+	placedAt time.Time
+	// spare is how many free bundles are left that have not failed lately; swapped is set if a runner gives way in the hope of a
+	// better place.
+	spare   int
+	swapped bool
+}
+
+// bundle are the claims of one suffix.
+type bundle struct {
+	suffix string
+	// claims are those that are seen, by template; unseen are the templates of those that may exist besides.
+	claims map[string]*Claim
+	unseen sets.Set[string]
+	// holders are the runners that may still run and name a claim of it; promised is set if a runner may exist that does.
+	holders           []*Runner
+	promised, mounted bool
+	// cloned is set while claims that are not bound yet are copies of it.
+	cloned bool
+	// spoiledBy is a runner that has ended and whose job's event or result is not one to keep it after; why says which.
+	spoiledBy, why string
+	failures       []FailedUse
+	state          state
+}
+
+// state says what may be done with a bundle.
+type state string
+
+const (
+	stateLeased   state = "leased"
+	stateUnseen   state = "unseen"
+	stateDeleting state = "deleting"
+	stateCloning  state = "cloning"
+	stateSeed     state = "seed"
+	stateUnfit    state = "unfit" // it must not be used again
+	stateFree     state = "free"
+)
+
+// stateRule says when a bundle is in a state.
+type stateRule struct {
+	name    string
+	applies func(*pool, *bundle) bool
+	state   state
+}
+
+// states are the rules for a bundle's state. The first that applies decides.
+var states = []stateRule{
+	{"a runner that may still run names it, or a pod mounts it", func(_ *pool, b *bundle) bool { return b.inUse() }, stateLeased},
+	{"no claim of it has been seen", func(_ *pool, b *bundle) bool { return len(b.claims) == 0 }, stateUnseen},
+	{"a claim of it is being deleted", func(_ *pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Deleting }) }, stateDeleting},
+	{"new claims are being made from it", func(_ *pool, b *bundle) bool { return b.cloned }, stateCloning},
+	{"the user has named it as the seed", func(p *pool, b *bundle) bool {
+		return b.any(func(c *Claim) bool { return c.Name == p.policy.SeedFrom.PersistentVolumeClaim })
+	}, stateSeed},
+	{"the volume of one of its claims is gone", func(_ *pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) }, stateUnfit},
+	{"it is from another address or group", func(p *pool, b *bundle) bool {
+		return b.any(func(c *Claim) bool { return c.Scope != p.scope })
+	}, stateUnfit},
+	{"its last job's event or result is not one to keep it after", func(_ *pool, b *bundle) bool { return b.spoiledBy != "" }, stateUnfit},
+	{"pods of two runners in a row could not use it", func(_ *pool, b *bundle) bool { return len(b.failures) >= maxFailures }, stateUnfit},
+	{"none of these", func(*pool, *bundle) bool { return true }, stateFree},
+}
+
+// survey puts together what is seen and remembered of the set's claims.
+func survey(world *World, memory *Memory) *pool {
+	p := &pool{
+		world: world, memory: memory, now: world.Now,
+		policy: world.Set.Spec.EffectiveVolumeClaimPool(), templates: templateNames(world.Set), scope: Scope(world.Set),
+		bundles: map[string]*bundle{}, held: sets.New[string](), exist: map[string]int{}, going: map[string]int{}, unknown: !world.Listed,
+	}
+	p.surveyClaims()
+	p.surveyRunners()
+	for _, b := range p.bundles {
+		rule := slices.IndexFunc(states, func(rule stateRule) bool { return rule.applies(p, b) })
+		b.state = states[rule].state
+	}
+	return p
+}
+
+// of returns the bundle of that suffix.
+func (p *pool) of(suffix string) *bundle {
+	if p.bundles[suffix] == nil {
+		p.bundles[suffix] = &bundle{suffix: suffix, claims: map[string]*Claim{}, unseen: sets.New[string]()}
+	}
+	return p.bundles[suffix]
+}
+
+func (p *pool) surveyClaims() {
+	byName := map[string]*bundle{}
+	for i := range p.world.Claims {
+		claim := p.world.Claims[i] // a copy: a deletion that was asked for counts as seen
+		_, asked := p.memory.deleting[claim.UID]
+		claim.Deleting = claim.Deleting || asked
+		if claim.UsedAt.After(p.now) { // nobody has used it in the future: somebody else's annotation
+			claim.UsedAt = kube.EarlierOf(claim.CreatedAt, p.now)
+		}
+		b := p.of(claim.Suffix)
+		b.claims[claim.Template] = &claim
+		byName[claim.Name] = b
+		p.exist[claim.Template]++
+		if claim.Deleting {
+			p.going[claim.Template]++
+		}
+		if len(claim.Failures) > len(b.failures) {
+			b.failures = claim.Failures
+		}
+		if p.world.Mounted.Has(claim.Name) {
+			b.mounted = true
+			p.held.Insert(claim.Name)
+		}
+	}
+	for name, r := range p.memory.requested {
+		if byName[name] == nil {
+			p.of(r.suffix).unseen.Insert(r.template)
+			p.exist[r.template]++
+		}
+	}
+	for _, b := range p.bundles {
+		for _, claim := range b.claims {
+			if source := byName[claim.Source]; source != nil && !claim.Bound && !claim.Deleting {
+				source.cloned = true
+			}
+		}
+	}
+}
+
+func (p *pool) surveyRunners() {
+	seen := sets.New[string]()
+	for i := range p.world.Runners {
+		r := &p.world.Runners[i]
+		seen.Insert(r.Name)
+		keeps, why := Returns(p.world.Set, r)
+		for _, suffix := range p.suffixes(r.Claims) {
+			switch b := p.of(suffix); {
+			case r.living():
+				b.holders = append(b.holders, r)
+			case !keeps:
+				b.spoiledBy, b.why = r.Name, why
+			}
+		}
+		p.placedAt = kube.LaterOf(p.placedAt, r.PlacedAt)
+		if !r.living() {
+			continue
+		}
+		p.hold(r.Claims, r.Seed)
+		p.refused = p.refused || r.Failure.Kind == Refused
+		if !r.Up && r.PlacedAt.IsZero() && !p.bound(r) {
+			p.unboundWaits = true
+		}
+	}
+	for _, runner := range p.world.Expected {
+		lease, promised := p.memory.promised[runner]
+		switch {
+		case seen.Has(runner):
+		case !promised:
+			p.unknown = true
+		default:
+			for _, suffix := range p.suffixes(lease.Claims) {
+				p.of(suffix).promised = true
+			}
+			p.hold(lease.Claims, lease.Seed)
+		}
+	}
+}
+
+// hold notes the claims of a runner that may still run, and that the seed is in use until all of them are bound.
+func (p *pool) hold(claims map[string]string, seed string) {
+	p.held.Insert(slices.Collect(maps.Values(claims))...)
+	source := p.bundles[seed]
+	if source == nil {
+		return
+	}
+	for _, suffix := range p.suffixes(claims) {
+		b := p.of(suffix)
+		if len(b.unseen) > 0 || b.any(func(c *Claim) bool { return !c.Bound }) || len(b.claims) == 0 {
+			source.cloned = true
+		}
+	}
+}
+
+// bound reports whether a claim of the runner is bound, and so may fit some nodes only.
+func (p *pool) bound(r *Runner) bool {
+	return slices.ContainsFunc(p.suffixes(r.Claims), func(suffix string) bool {
+		return p.of(suffix).any(func(c *Claim) bool { return c.Bound })
+	})
+}
+
+// suffixes returns the bundles that a runner's claims belong to: one, unless somebody else has created the runner.
+func (p *pool) suffixes(claims map[string]string) []string {
+	var found []string
+	for template, name := range claims {
+		if suffix, ours := suffixOf(p.world.Set.Name, template, name); ours && !slices.Contains(found, suffix) {
+			found = append(found, suffix)
+		}
+	}
+	return found
+}
+
+// sorted returns all bundles in the order of their suffixes.
+func (p *pool) sorted() []*bundle {
+	all := slices.Collect(maps.Values(p.bundles))
+	slices.SortFunc(all, func(a, b *bundle) int { return cmp.Compare(a.suffix, b.suffix) })
+	return all
+}
+
+// in returns the bundles in a state, in the order of use: those that were used last come first.
+func (p *pool) in(wanted state) []*bundle {
+	var found []*bundle
+	for _, b := range p.bundles {
+		if b.state == wanted {
+			found = append(found, b)
+		}
+	}
+	slices.SortFunc(found, func(a, b *bundle) int {
+		return cmp.Or(p.usedAt(b).Compare(p.usedAt(a)), cmp.Compare(a.suffix, b.suffix))
+	})
+	return found
+}
+
+// usedAt is when a bundle was last in use: now, if it is.
+func (p *pool) usedAt(b *bundle) time.Time {
+	if used, known := p.memory.usedAt[b.suffix]; known {
+		return used
+	}
+	return p.lastUse(b)
+}
+
+// lastUse is the latest time at which a bundle can have been used by which this process has not seen: the record would be newer
+// otherwise.
+func (p *pool) lastUse(b *bundle) time.Time {
+	return kube.EarlierOf(p.now, b.recorded().Add(p.recordInterval()))
+}
+
+// recordInterval is how far a record may be behind.
+func (p *pool) recordInterval() time.Duration {
+	return max(shortestRecordInterval, p.policy.IdleTTL.Duration/recordFraction)
+}
+
+// inUse reports whether the bundle is leased.
+func (b *bundle) inUse() bool { return len(b.holders) > 0 || b.promised || b.mounted }
+
+// recorded is the last use that is recorded on the bundle's claims.
+func (b *bundle) recorded() time.Time {
+	var latest time.Time
+	for _, claim := range b.claims {
+		latest = kube.LaterOf(latest, claim.UsedAt)
+	}
+	return latest
+}
+
+func (b *bundle) any(of func(*Claim) bool) bool {
+	for _, claim := range b.claims {
+		if of(claim) {
+			return true
+		}
+	}
+	return false
+}
+
+// first returns the claim that has the bundle's records: of those that are seen, the one whose template's name comes first.
+func (b *bundle) first() *Claim {
+	names := slices.Sorted(maps.Keys(b.claims))
+	if len(names) == 0 {
+		return nil
+	}
+	return b.claims[names[0]]
+}
+
+// all returns the bundle's claims that are not being deleted, in the order of their templates.
+func (b *bundle) all() []*Claim {
+	var claims []*Claim
+	for _, template := range slices.Sorted(maps.Keys(b.claims)) {
+		if claim := b.claims[template]; !claim.Deleting {
+			claims = append(claims, claim)
+		}
+	}
+	return claims
+}

@@ -1,0 +1,155 @@
+package volumeclaims_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
+)
+
+// failing adds a runner that can't use its bundle since now.
+func (s *scene) failing(name, suffix string, kind volumeclaims.FailureKind) *volumeclaims.Runner {
+	r := s.runner(name, suffix)
+	r.Failure = volumeclaims.Failure{Kind: kind, Since: s.Now}
+	return r
+}
+
+// replaced returns the names of the runners that a decision replaces.
+func replaced(d volumeclaims.Decision) (found string) {
+	for _, r := range d.Replacements {
+		found += r.Runner + " "
+	}
+	return found
+}
+
+func TestWhichRunnersGiveWay(t *testing.T) {
+	for name, test := range map[string]struct {
+		world    func(*scene)
+		after    time.Duration
+		replaced string
+		failures string // recorded
+	}{
+		"one that can't mount":          {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted) }, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
+		"not sooner":                    {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted) }, 59 * time.Second, "", ""},
+		"not one whose pod has come up": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted).Up = true }, time.Minute, "", ""},
+		"not one that goes anyway":      {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted).Deleting = true }, time.Minute, "", ""},
+		"one that has no node":          {func(s *scene) { s.failing("r", "22222", volumeclaims.Unplaced) }, time.Minute, "r ", ""},
+		"one at a time": {func(s *scene) {
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.failing("q", "44444", volumeclaims.Unplaced)
+		}, time.Minute, "r ", ""},
+		"none while the cluster is full": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unplaced); s.runner("new", "66666") }, time.Minute, "", ""},
+		"with blame, if others got nodes": {func(s *scene) {
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.runner("new", "66666").PlacedAt = s.Now.Add(time.Second)
+		}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
+		"not if others got theirs before": {func(s *scene) {
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.runner("new", "66666").PlacedAt = s.Now.Add(-time.Second)
+			s.Set.Spec.VolumeClaimPool.Max = new(2)
+			s.runner("busy", "44444").PlacedAt = s.Now.Add(-time.Hour)
+		}, time.Minute, "", ""},
+		"not one whose claims fit anywhere": {func(s *scene) {
+			s.pvcs["linux-docker-22222"].Status.Phase = "Pending"
+			s.failing("r", "22222", volumeclaims.Unplaced)
+		}, time.Hour, "", ""},
+		"the younger of two with one claim": {func(s *scene) {
+			s.runner("old", "22222")
+			s.runner("young", "22222").CreatedAt = s.Now.Add(time.Second)
+		}, time.Second, "young ", ""},
+		"the one that is not up": {func(s *scene) {
+			s.runner("old", "22222")
+			young := s.runner("young", "22222")
+			young.CreatedAt, young.Up = s.Now.Add(time.Second), true
+		}, time.Second, "old ", ""},
+		"one whose new claim is refused, when one is free": {func(s *scene) {
+			s.failing("r", "66666", volumeclaims.Refused)
+			s.failing("q", "55555", volumeclaims.Refused)
+			s.runner("b", "44444")
+		},
+			time.Second, "r ", ""},
+		"none before the API server was asked": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted); s.Listed = false }, time.Hour, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, newSet("docker"))
+			s.claim("docker", "22222")
+			s.claim("docker", "44444")
+			test.world(s)
+			s.after(test.after)
+			d := s.plan(0)
+			if got := replaced(d); got != test.replaced {
+				t.Errorf("replaced %q, want %q", got, test.replaced)
+			}
+			for _, r := range d.Replacements {
+				if r.Reason == "" || r.Message == "" {
+					t.Errorf("%s gives way for %q: %q", r.Runner, r.Reason, r.Message)
+				}
+			}
+			got := ""
+			for _, record := range d.Records {
+				got += record.Value
+			}
+			if got != test.failures {
+				t.Errorf("recorded %q, want %q", got, test.failures)
+			}
+		})
+	}
+}
+
+func TestABundleIsDiscardedAfterTheSecondFailureInARow(t *testing.T) {
+	s := newScene(t, newSet("docker"))
+	s.Set.Spec.VolumeClaimPool.Max = new(1)
+	claim := s.claim("docker", "22222")
+	fail := func(name string) volumeclaims.Decision {
+		s.Runners = nil
+		s.failing(name, "22222", volumeclaims.Unmounted)
+		s.after(time.Minute)
+		d := s.plan(0)
+		for _, record := range d.Records {
+			claim.Annotations[record.Key] = record.Value
+		}
+		return d
+	}
+	if d := fail("one"); deleted(d) != "" || replaced(d) != "one " {
+		t.Fatalf("deleted %q, replaced %q", deleted(d), replaced(d))
+	}
+	// A new process sees the same runner fail again: that is one failure still.
+	s.memory = volumeclaims.NewMemory("linux")
+	if d := fail("one"); deleted(d) != "" || replaced(d) != "one " || len(d.Records) != 0 {
+		t.Fatalf("deleted %q, replaced %q, recorded %v after a restart", deleted(d), replaced(d), d.Records)
+	}
+	// A runner that starts with it clears its name.
+	s.Runners = nil
+	s.runner("good", "22222").Up = true
+	d := s.plan(0)
+	if len(d.Records) != 1 || d.Records[0].Key != v1alpha1.AnnotationVolumeClaimFailures || d.Records[0].Value != "" {
+		t.Fatalf("recorded %v", d.Records)
+	}
+	delete(claim.Annotations, v1alpha1.AnnotationVolumeClaimFailures)
+	if d := fail("three"); deleted(d) != "" {
+		t.Fatalf("deleted %q", deleted(d))
+	}
+	d = fail("four")
+	if deleted(d) != "linux-docker-22222 Discarded" || replaced(d) != "four " || d.Deletions[0].Runner != "four" {
+		t.Errorf("deleted %q, replaced %q", deleted(d), replaced(d))
+	}
+}
+
+// A runner that gave way is followed by one with a new claim, though others are free: these may be bound to the same full zone.
+func TestTheNextRunnerGetsAnotherClaim(t *testing.T) {
+	s := newScene(t, newSet("docker"))
+	s.claim("docker", "22222")
+	s.claim("docker", "44444")
+	s.failing("r", "22222", volumeclaims.Unplaced)
+	s.after(time.Minute)
+	s.plan(0)
+	s.Runners = nil
+	if lease := names(s.plan(1), "docker"); s.pvcs[lease[0]] != nil {
+		t.Errorf("leased %v, want a new one", lease)
+	}
+	s.Set.Spec.VolumeClaimPool.Max = new(2)
+	if lease := names(s.plan(2), "docker"); lease[0] != "linux-docker-44444" || lease[1] != "linux-docker-22222" {
+		t.Errorf("leased %v, want the one that was given up last", lease)
+	}
+}
