@@ -100,14 +100,8 @@ func suffixOf(set, template, name string) (string, bool) {
 	return suffix, found && template != "" && len(suffix) == suffixLength && strings.Trim(suffix, suffixCharacters) == ""
 }
 
-// newSuffix returns a suffix that is not taken.
-func newSuffix(taken func(string) bool) string {
-	for {
-		if suffix := rand.String(suffixLength); !taken(suffix) {
-			return suffix
-		}
-	}
-}
+// RandomSuffix returns a suffix for a bundle's claims.
+func RandomSuffix() string { return rand.String(suffixLength) }
 
 // Scope returns the hash by which a claim shows whose jobs have written to it: those of one GitHub address and one runner group.
 // Spellings that GitHub takes for the same make one hash.

@@ -55,7 +55,9 @@ var collections = []collection{
 			return fmt.Sprintf("no runner has used it for idleTTL, %s", p.policy.IdleTTL.Duration)
 		}},
 	{TooMany, func(p *pool, b *bundle) (bool, time.Time) {
-		more := func(template string) bool { return p.policy.Max != nil && p.exist[template]-p.going[template] > *p.policy.Max }
+		more := func(template string) bool {
+			return p.policy.Max != nil && p.exist[template]-p.going[template] > *p.policy.Max
+		}
 		return slices.ContainsFunc(slices.Collect(maps.Keys(b.claims)), more), time.Time{}
 	}, func(p *pool, _ *bundle) string {
 		return fmt.Sprintf("there are more claims than max, %d", *p.policy.Max)

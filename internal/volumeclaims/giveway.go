@@ -144,7 +144,7 @@ func (p *pool) maySwap() bool {
 	switch {
 	case p.swapped:
 		return false // one at a time
-	case p.room():
+	case p.room() > 0:
 	case p.spare > 0:
 		interval = fullSwapInterval
 	default:

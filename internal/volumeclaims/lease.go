@@ -1,6 +1,7 @@
 package volumeclaims
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -28,7 +29,6 @@ func (p *pool) lease(d *Decision, wanted int) {
 		d.Waiting, d.Wait = wanted, WaitForList
 		return
 	}
-	taken := func(suffix string) bool { return p.bundles[suffix] != nil }
 	var seed string
 	if p.policy.SeedFrom.Newest {
 		seed = p.seed(wanted)
@@ -46,10 +46,14 @@ func (p *pool) lease(d *Decision, wanted int) {
 		return false
 	}
 	create := func() bool {
-		if !p.room() {
+		if p.room() == 0 {
 			return false
 		}
-		b := p.of(newSuffix(taken))
+		suffix := p.world.Suffix()
+		for p.bundles[suffix] != nil {
+			suffix = p.world.Suffix()
+		}
+		b := p.of(suffix)
 		used[b] = true
 		d.Leases = append(d.Leases, p.leaseOf(b.suffix, seed))
 		p.begin(b)
@@ -111,7 +115,7 @@ func (p *pool) avoidedUntil(b *bundle) time.Time {
 }
 
 // seed returns the suffix of the bundle that new ones are copies of, empty for none: one that is being copied already, else the
-// warmest free one, which is held back if there are more runners than free bundles.
+// warmest free one, which is held back if there are more runners than free bundles and none has to wait for that.
 func (p *pool) seed(wanted int) string {
 	usable := func(b *bundle) bool {
 		return b.spoiledBy == "" && len(b.failures) == 0 && !b.any(func(c *Claim) bool { return c.Scope != p.scope || c.Lost })
@@ -120,26 +124,28 @@ func (p *pool) seed(wanted int) string {
 	if at := slices.IndexFunc(cloning, usable); at >= 0 {
 		return cloning[at].suffix
 	}
-	good, failed := p.free()
-	good = slices.DeleteFunc(good, func(b *bundle) bool { return b.any(func(c *Claim) bool { return !c.Bound }) })
-	if len(good) == 0 || wanted <= len(good)+len(failed) || !p.room() {
+	free, failed := p.free()
+	good := slices.DeleteFunc(slices.Clone(free), func(b *bundle) bool { return b.any(func(c *Claim) bool { return !c.Bound }) })
+	others := len(free) + len(failed) - 1
+	if len(good) == 0 || wanted <= others+1 || wanted-others > p.room() {
 		return ""
 	}
 	return good[0].suffix
 }
 
-// room reports whether one more bundle may be created. While the API server refuses claims, none is: the runners that wait for
+// room returns how many more bundles may be created. While the API server refuses claims, none is: the runners that wait for
 // theirs try again, and further ones would only join them.
-func (p *pool) room() bool {
-	if p.refused {
-		return false
-	}
+func (p *pool) room() int {
+	room := math.MaxInt
 	for _, template := range p.templates {
-		if p.full(template) {
-			return false
+		if p.policy.Max != nil {
+			room = min(room, *p.policy.Max-p.exist[template])
 		}
 	}
-	return true
+	if p.refused {
+		return 0
+	}
+	return max(0, room)
 }
 
 func (p *pool) full(template string) bool {

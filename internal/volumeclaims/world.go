@@ -16,6 +16,8 @@ type World struct {
 	// Listed is set after the API server, and not only the cache, has said which runners and claims exist. Runners that it named
 	// and the cache doesn't show are among Expected; claims were given to Memory.Inherit.
 	Listed bool
+	// Suffix returns a new suffix; RandomSuffix does, and a test may want others.
+	Suffix func() string
 	// Claims are those for which ClaimOf found that they belong to the set.
 	Claims []Claim
 	// Runners are all that name claims of the set, also those beside its runner set.
