@@ -245,3 +245,15 @@ func TestCopiesOfTheNewest(t *testing.T) {
 		t.Error("the source stays unused though its copy is bound")
 	}
 }
+
+// What an earlier process created last counts, though the cache doesn't show it and its runner has gone.
+func TestInheritedClaimsCount(t *testing.T) {
+	s := newScene(t, newSet("docker"))
+	s.Set.Spec.VolumeClaimPool.Max = new(1)
+	claim, _ := volumeclaims.ClaimOf(s.Set, s.claim("docker", "22222"))
+	clear(s.pvcs)
+	s.memory.Inherit([]volumeclaims.Claim{claim}, s.Now)
+	if d := s.plan(1); d.Waiting != 1 || d.Wait != volumeclaims.WaitForFreeClaim {
+		t.Errorf("leases %v beside one that exists", d.Leases)
+	}
+}
