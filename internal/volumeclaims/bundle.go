@@ -105,9 +105,13 @@ var states = []stateRule{
 func survey(world *World, memory *Memory) *pool {
 	p := &pool{
 		world: world, memory: memory, now: world.Now,
-		policy: world.Set.Spec.EffectiveVolumeClaimPool(), templates: templateNames(world.Set), scope: Scope(world.Set),
+		policy: world.Set.Spec.EffectiveVolumeClaimPool(), scope: Scope(world.Set),
 		bundles: map[string]*bundle{}, held: sets.New[string](), exist: map[string]int{}, going: map[string]int{}, unknown: !world.Listed,
 	}
+	for i := range world.Set.Spec.VolumeClaimTemplates {
+		p.templates = append(p.templates, world.Set.Spec.VolumeClaimTemplates[i].Metadata.Name)
+	}
+	slices.Sort(p.templates)
 	p.surveyClaims()
 	p.surveyRunners()
 	for _, b := range p.bundles {

@@ -1,12 +1,132 @@
 package volumeclaims
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
+
+// Decision is what to do about a set's claims. Records and Deletions are carried out before Replacements, so that a restart in
+// between neither forgets a failure nor frees a claim that must go.
+type Decision struct {
+	// Leases has one entry for each new runner that may be created now.
+	Leases []Lease
+	// Waiting is how many of the wanted runners must wait, and Wait says for what.
+	Waiting int
+	Wait    Wait
+	// Replacements are runners that can't start with their claims. The container of none of their pods has started.
+	Replacements []Replacement
+	// Deletions are claims to delete, on condition of their UID.
+	Deletions []Deletion
+	// Records are changes of claims' metadata.
+	Records []Record
+	// Counts has an entry for each template and for each former one that still has claims.
+	Counts map[string]Counts
+	// RequeueAt is when to decide again even if nothing changes, zero is never.
+	RequeueAt time.Time
+
+	// avoid are bundles that replaced runners give up without a failure of theirs: they are leased last for a while.
+	avoid []string
+}
+
+// Lease is what one new runner gets.
+type Lease struct {
+	// Claims is the runner's spec.volumeClaims. The names are empty if it gets an emptyDir.
+	Claims map[string]string
+	// Seed is the value of the runner's annotation v1alpha1.AnnotationVolumeClaimSeed, empty for none.
+	Seed string
+}
+
+// Wait says, in one word, what runners wait for.
+type Wait string
+
+// Values of Wait.
+const (
+	// WaitForNothing: all wanted runners have a lease.
+	WaitForNothing Wait = ""
+	// WaitForList: the API server has not said yet which runners and claims exist, or the cache doesn't show one that does.
+	WaitForList Wait = "Unlisted"
+	// WaitForFreeClaim: as many claims exist as there may be, and none is free.
+	WaitForFreeClaim Wait = v1alpha1.ReasonVolumeClaimsExhausted
+	// WaitForNewClaim: the API server refuses new claims, and none is free.
+	WaitForNewClaim Wait = v1alpha1.ReasonVolumeClaimRefused
+)
+
+// Replacement is a runner that should make room for one with other claims.
+type Replacement struct {
+	Runner          string
+	Reason, Message string
+}
+
+// Deletion is a claim that goes.
+type Deletion struct {
+	Name string
+	UID  types.UID
+	Why  Why
+	// Message says so in a sentence that names the claim.
+	Message string
+	// Runner is whose job or failure is the cause, empty if it is nobody's.
+	Runner string
+}
+
+// Why says why a claim goes.
+type Why string
+
+// Causes of deletions.
+const (
+	// Discarded: pods of two runners in a row could not use it. The set gets an Event, VolumeClaimDiscarded.
+	Discarded Why = "Discarded"
+	// VolumeLost: its volume is gone.
+	VolumeLost Why = "VolumeLost"
+	// NotKept: keepAfter doesn't name the event or the result of its last job.
+	NotKept Why = "NotKept"
+	// OtherScope: its content is from another GitHub address or runner group.
+	OtherScope Why = "OtherScope"
+	// TemplateGone: no template of the set has its name any more.
+	TemplateGone Why = "TemplateGone"
+	// TooMany: there are more claims than max.
+	TooMany Why = "TooMany"
+	// TooOld: it is older than maxAge.
+	TooOld Why = "TooOld"
+	// Unused: it was free for idleTTL.
+	Unused Why = "Unused"
+	// NeverBound: it is a copy that nobody has used, and what it copies waits for it.
+	NeverBound Why = "NeverBound"
+)
+
+// housekeeping reports whether nobody waits for the deletion.
+func (w Why) housekeeping() bool { return w != Discarded && w != NotKept && w != VolumeLost }
+
+// Record is a change of a claim's metadata.
+type Record struct {
+	Claim string
+	UID   types.UID
+	// Key is the annotation to set to Value, or to remove if that is empty. OwnersKey stands for the claim's owners instead, which
+	// become those that Owners returns.
+	Key   string
+	Value string
+}
+
+// OwnersKey is the key of a record that changes the owners of a claim: the set's retention policy has changed, or the claim was
+// adopted.
+const OwnersKey = "metadata.ownerReferences"
+
+// housekeeping reports whether nobody waits for the record.
+func (r Record) housekeeping() bool { return r.Key != v1alpha1.AnnotationVolumeClaimFailures }
+
+func (r Record) withoutValue() Record {
+	r.Value = ""
+	return r
+}
+
+// Counts counts the claims of one template.
+type Counts struct{ Total, Leased, Free, Cloning, Deleting int }
 
 // Plan decides about a set's claims: which ones that many new runners get, which runners and claims go, and what is recorded. It
 // changes nothing; Memory.Observe was called with the same world before.
@@ -99,4 +219,120 @@ func (p *pool) afford(d *Decision) bool {
 		d.requeueBy(p.now.Add(housekeepingInterval))
 	}
 	return spent < housekeepingLimit
+}
+
+// neverBoundTimeout is how long a copy that nobody has used may keep what it copies from use.
+const neverBoundTimeout = 5 * time.Minute
+
+// collection says when a bundle that nobody uses goes.
+type collection struct {
+	why Why
+	// applies also says when it will apply, zero if nothing is known of that.
+	applies func(*pool, *bundle) (bool, time.Time)
+	// because ends the sentence "claim X is deleted because …".
+	because func(*pool, *bundle) string
+}
+
+// collections are the rules by which bundles go. The first that applies decides.
+var collections = []collection{
+	{Discarded, func(_ *pool, b *bundle) (bool, time.Time) { return len(b.failures) >= maxFailures, time.Time{} },
+		func(_ *pool, b *bundle) string { return b.blames() }},
+	{NotKept, func(_ *pool, b *bundle) (bool, time.Time) { return b.spoiledBy != "", time.Time{} },
+		func(_ *pool, b *bundle) string { return fmt.Sprintf("of its last runner %s: %s", b.spoiledBy, b.why) }},
+	{VolumeLost, func(_ *pool, b *bundle) (bool, time.Time) {
+		return b.any(func(c *Claim) bool { return c.Lost }), time.Time{}
+	},
+		func(*pool, *bundle) string { return "its volume, or that of a claim used with it, is gone" }},
+	{OtherScope, func(p *pool, b *bundle) (bool, time.Time) {
+		other := func(c *Claim) bool { return c.Owned && c.Scope != p.scope }
+		return !p.world.Set.Spec.Retained() && b.any(other), time.Time{}
+	}, func(*pool, *bundle) string { return "its content is from another GitHub address or runner group" }},
+	{NeverBound, func(p *pool, b *bundle) (bool, time.Time) {
+		if b.state != stateFree || !b.any(func(c *Claim) bool { return !c.Bound && c.Source != "" }) {
+			return false, time.Time{}
+		}
+		return p.after(p.usedAt(b), neverBoundTimeout)
+	}, func(*pool, *bundle) string { return "it is a copy that no runner has used" }},
+	{TooOld, func(p *pool, b *bundle) (bool, time.Time) {
+		var oldest time.Time
+		for _, claim := range b.claims {
+			if oldest.IsZero() || claim.CreatedAt.Before(oldest) {
+				oldest = claim.CreatedAt
+			}
+		}
+		return p.after(oldest, p.policy.MaxAge.Duration)
+	}, func(p *pool, _ *bundle) string {
+		return fmt.Sprintf("it is older than maxAge, %s", p.policy.MaxAge.Duration)
+	}},
+	{Unused, func(p *pool, b *bundle) (bool, time.Time) { return p.after(p.usedAt(b), p.policy.IdleTTL.Duration) },
+		func(p *pool, _ *bundle) string {
+			return fmt.Sprintf("no runner has used it for idleTTL, %s", p.policy.IdleTTL.Duration)
+		}},
+	{TooMany, func(p *pool, b *bundle) (bool, time.Time) {
+		more := func(template string) bool {
+			return p.policy.Max != nil && p.exist[template]-p.going[template] > *p.policy.Max
+		}
+		return slices.ContainsFunc(slices.Collect(maps.Keys(b.claims)), more), time.Time{}
+	}, func(p *pool, _ *bundle) string {
+		return fmt.Sprintf("there are more claims than max, %d", *p.policy.Max)
+	}},
+}
+
+// after reports whether a time has passed, and when it will have. A duration of 0 never passes.
+func (p *pool) after(start time.Time, duration time.Duration) (bool, time.Time) {
+	if duration == 0 {
+		return false, time.Time{}
+	}
+	end := start.Add(duration)
+	return !p.now.Before(end), end
+}
+
+// collect plans which claims go: bundles that nobody uses, the coldest first, and claims whose template is gone.
+func (p *pool) collect(d *Decision) {
+	candidates := slices.Concat(p.in(stateFree), p.in(stateUnfit))
+	for _, b := range slices.Backward(candidates) {
+		for _, rule := range collections {
+			applies, due := rule.applies(p, b)
+			if !applies {
+				d.requeueBy(due)
+				continue
+			}
+			if !rule.why.housekeeping() || p.afford(d) {
+				p.deleteAll(d, b, rule.why, rule.because(p, b), b.spoiledBy)
+			}
+			break
+		}
+	}
+	p.collectFormer(d)
+}
+
+// deleteAll plans to delete what is left of a bundle.
+func (p *pool) deleteAll(d *Decision, b *bundle, why Why, because, runner string) {
+	for _, claim := range b.all() {
+		d.Deletions = append(d.Deletions, Deletion{
+			Name: claim.Name, UID: claim.UID, Why: why, Runner: runner,
+			Message: fmt.Sprintf("claim %s is deleted because %s", claim.Name, because),
+		})
+		p.going[claim.Template]++
+	}
+	b.state = stateDeleting
+}
+
+// collectFormer plans to delete claims whose template is gone and that no runner names, also those of bundles that are in use: new
+// runners don't get them.
+func (p *pool) collectFormer(d *Decision) {
+	for _, b := range p.sorted() {
+		if b.state == stateDeleting || b.state == stateCloning || b.state == stateSeed {
+			continue
+		}
+		for _, claim := range b.all() {
+			if slices.Contains(p.templates, claim.Template) || p.held.Has(claim.Name) || !p.afford(d) {
+				continue
+			}
+			d.Deletions = append(d.Deletions, Deletion{
+				Name: claim.Name, UID: claim.UID, Why: TemplateGone,
+				Message: fmt.Sprintf("claim %s is deleted because volumeClaimTemplates has no template %s any more", claim.Name, claim.Template),
+			})
+		}
+	}
 }

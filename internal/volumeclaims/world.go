@@ -1,12 +1,31 @@
 package volumeclaims
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+const (
+	// suffixLength is how many random characters a bundle's name has: five of 27 make 14 million, and new ones differ from all that
+	// are known.
+	suffixLength = 5
+	// suffixCharacters are those that rand.String uses.
+	suffixCharacters = "bcdfghjklmnpqrstvwxz2456789"
+	// maxFailures is how many runners in a row must have failed to use a bundle for it to be discarded.
+	maxFailures = 2
 )
 
 // World is what is seen of one scale set's claims and of who uses them.
@@ -79,118 +98,101 @@ type Failure struct {
 // living reports whether the runner's pod runs or may still run. A runner that failed and is kept for inspection has no pod.
 func (r *Runner) living() bool { return !r.Done }
 
-// Decision is what to do about a set's claims. Records and Deletions are carried out before Replacements, so that a restart in
-// between neither forgets a failure nor frees a claim that must go.
-type Decision struct {
-	// Leases has one entry for each new runner that may be created now.
-	Leases []Lease
-	// Waiting is how many of the wanted runners must wait, and Wait says for what.
-	Waiting int
-	Wait    Wait
-	// Replacements are runners that can't start with their claims. The container of none of their pods has started.
-	Replacements []Replacement
-	// Deletions are claims to delete, on condition of their UID.
-	Deletions []Deletion
-	// Records are changes of claims' metadata.
-	Records []Record
-	// Counts has an entry for each template and for each former one that still has claims.
-	Counts map[string]Counts
-	// RequeueAt is when to decide again even if nothing changes, zero is never.
-	RequeueAt time.Time
-
-	// avoid are bundles that replaced runners give up without a failure of theirs: they are leased last for a while.
-	avoid []string
+// Claim is what decisions need to know of one PersistentVolumeClaim of a set.
+type Claim struct {
+	Name      string
+	UID       types.UID
+	Template  string
+	Suffix    string // of the bundle that it belongs to
+	CreatedAt time.Time
+	// UsedAt is when it was last recorded to be in use; its creation counts as a use.
+	UsedAt time.Time
+	// Failures are the last runners in a row whose pods could not use it.
+	Failures []FailedUse
+	// Source is the name of the claim that it is a copy of, empty if there is none.
+	Source string
+	// Scope is the hash of the address and the group whose jobs have written to it.
+	Scope string
+	// Owned is set if the set is its owner, so that it goes with the set.
+	Owned                 bool
+	Bound, Lost, Deleting bool
 }
 
-// Lease is what one new runner gets.
-type Lease struct {
-	// Claims is the runner's spec.volumeClaims. The names are empty if it gets an emptyDir.
-	Claims map[string]string
-	// Seed is the value of the runner's annotation v1alpha1.AnnotationVolumeClaimSeed, empty for none.
-	Seed string
-}
-
-// Wait says, in one word, what runners wait for.
-type Wait string
-
-// Values of Wait.
-const (
-	// WaitForNothing: all wanted runners have a lease.
-	WaitForNothing Wait = ""
-	// WaitForList: the API server has not said yet which runners and claims exist, or the cache doesn't show one that does.
-	WaitForList Wait = "Unlisted"
-	// WaitForFreeClaim: as many claims exist as there may be, and none is free.
-	WaitForFreeClaim Wait = v1alpha1.ReasonVolumeClaimsExhausted
-	// WaitForNewClaim: the API server refuses new claims, and none is free.
-	WaitForNewClaim Wait = v1alpha1.ReasonVolumeClaimRefused
-)
-
-// Replacement is a runner that should make room for one with other claims.
-type Replacement struct {
-	Runner          string
-	Reason, Message string
-}
-
-// Deletion is a claim that goes.
-type Deletion struct {
-	Name string
-	UID  types.UID
-	Why  Why
-	// Message says so in a sentence that names the claim.
-	Message string
-	// Runner is whose job or failure is the cause, empty if it is nobody's.
+// FailedUse is a runner whose pod could not use a claim, and when.
+type FailedUse struct {
 	Runner string
+	At     time.Time
 }
 
-// Why says why a claim goes.
-type Why string
-
-// Causes of deletions.
-const (
-	// Discarded: pods of two runners in a row could not use it. The set gets an Event, VolumeClaimDiscarded.
-	Discarded Why = "Discarded"
-	// VolumeLost: its volume is gone.
-	VolumeLost Why = "VolumeLost"
-	// NotKept: keepAfter doesn't name the event or the result of its last job.
-	NotKept Why = "NotKept"
-	// OtherScope: its content is from another GitHub address or runner group.
-	OtherScope Why = "OtherScope"
-	// TemplateGone: no template of the set has its name any more.
-	TemplateGone Why = "TemplateGone"
-	// TooMany: there are more claims than max.
-	TooMany Why = "TooMany"
-	// TooOld: it is older than maxAge.
-	TooOld Why = "TooOld"
-	// Unused: it was free for idleTTL.
-	Unused Why = "Unused"
-	// NeverBound: it is a copy that nobody has used, and what it copies waits for it.
-	NeverBound Why = "NeverBound"
-)
-
-// housekeeping reports whether nobody waits for the deletion.
-func (w Why) housekeeping() bool { return w != Discarded && w != NotKept && w != VolumeLost }
-
-// Record is a change of a claim's metadata.
-type Record struct {
-	Claim string
-	UID   types.UID
-	// Key is the annotation to set to Value, or to remove if that is empty. OwnersKey stands for the claim's owners instead, which
-	// become those that Owners returns.
-	Key   string
-	Value string
+// ClaimOf returns what is to be known of a claim. It returns false if the claim is not of the set's pool: others may give claims
+// the same labels, so its name must be one that the set gives, and nobody but the set may own it. One that nobody owns was retained
+// by an earlier set of this name: it is adopted if its content is from the same GitHub address and runner group.
+func ClaimOf(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim) (Claim, bool) {
+	template := claim.Labels[v1alpha1.LabelVolumeClaimTemplate]
+	suffix, named := suffixOf(set.Name, template, claim.Name)
+	owner := metav1.GetControllerOfNoCopy(claim)
+	owned := owner != nil && owner.UID == set.UID
+	scope := claim.Labels[v1alpha1.LabelVolumeClaimScope]
+	ours := named && claim.Namespace == set.Namespace && kube.LabelledSet(claim) == types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+	switch {
+	case !ours, owner != nil && !owned:
+		return Claim{}, false
+	case !owned && scope != Scope(set): // retained, and filled by jobs of others
+		return Claim{}, false
+	}
+	found := Claim{
+		Name: claim.Name, UID: claim.UID, Template: template, Suffix: suffix,
+		CreatedAt: claim.CreationTimestamp.Time,
+		UsedAt:    claim.CreationTimestamp.Time,
+		Failures:  parseFailures(claim.Annotations[v1alpha1.AnnotationVolumeClaimFailures]),
+		Scope:     scope,
+		Owned:     owned,
+		Bound:     claim.Status.Phase == corev1.ClaimBound,
+		Lost:      claim.Status.Phase == corev1.ClaimLost,
+		Deleting:  claim.DeletionTimestamp != nil,
+	}
+	if used, err := time.Parse(time.RFC3339, claim.Annotations[v1alpha1.AnnotationVolumeClaimUsedAt]); err == nil {
+		found.UsedAt = kube.LaterOf(found.UsedAt, used)
+	}
+	if source := claim.Spec.DataSource; source != nil && source.Kind == "PersistentVolumeClaim" {
+		found.Source = source.Name
+	}
+	return found, true
 }
 
-// OwnersKey is the key of a record that changes the owners of a claim: the set's retention policy has changed, or the claim was
-// adopted.
-const OwnersKey = "metadata.ownerReferences"
+// claimName returns the name of a bundle's claim. It has at most 63 + 1 + 63 + 6 of the 253 characters that it may have.
+func claimName(set, template, suffix string) string { return set + "-" + template + "-" + suffix }
 
-// housekeeping reports whether nobody waits for the record.
-func (r Record) housekeeping() bool { return r.Key != v1alpha1.AnnotationVolumeClaimFailures }
-
-func (r Record) withoutValue() Record {
-	r.Value = ""
-	return r
+// suffixOf returns the suffix of a claim's name, and false if it is none that the set gives to claims of the template.
+func suffixOf(set, template, name string) (string, bool) {
+	suffix, found := strings.CutPrefix(name, claimName(set, template, ""))
+	return suffix, found && template != "" && len(suffix) == suffixLength && strings.Trim(suffix, suffixCharacters) == ""
 }
 
-// Counts counts the claims of one template.
-type Counts struct{ Total, Leased, Free, Cloning, Deleting int }
+// RandomSuffix returns a suffix for a bundle's claims.
+func RandomSuffix() string { return rand.String(suffixLength) }
+
+// Scope returns the hash by which a claim shows whose jobs have written to it: those of one GitHub address and one runner group.
+// Spellings that GitHub takes for the same make one hash.
+func Scope(set *v1alpha1.AutoscalingRunnerSet) string {
+	return scopeOf(set.Spec.GitHubConfigUrl, set.Spec.RunnerGroup)
+}
+
+func scopeOf(address, group string) string {
+	address = strings.ToLower(strings.Trim(strings.TrimSpace(address), "/"))
+	group = cmp.Or(strings.ToLower(strings.TrimSpace(group)), "default")
+	hash := sha256.Sum256(fmt.Appendf(nil, "%d:%s %s", len(address), address, group))
+	return hex.EncodeToString(hash[:16])
+}
+
+// parseFailures reads RUNNER@TIME, separated by spaces. What is none of it is left out: others may write the annotation.
+func parseFailures(text string) []FailedUse {
+	var failures []FailedUse
+	for _, field := range strings.Fields(text) {
+		runner, at, found := strings.Cut(field, "@")
+		if failedAt, err := time.Parse(time.RFC3339, at); found && err == nil && len(failures) < maxFailures {
+			failures = append(failures, FailedUse{Runner: runner, At: failedAt})
+		}
+	}
+	return failures
+}

@@ -1,0 +1,160 @@
+package volumeclaims
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// snapshotGroup is the API group of VolumeSnapshots.
+const snapshotGroup = "snapshot.storage.k8s.io"
+
+// Missing returns the claims that a runner names and that don't exist, ready to be created. find returns the claim of that name,
+// nil if there is none. Templates that the set no longer has make no claim.
+func Missing(
+	set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, find func(name string) *corev1.PersistentVolumeClaim,
+) []*corev1.PersistentVolumeClaim {
+	var missing []*corev1.PersistentVolumeClaim
+	for i := range set.Spec.VolumeClaimTemplates {
+		template := &set.Spec.VolumeClaimTemplates[i]
+		name := runner.Spec.VolumeClaims[template.Metadata.Name]
+		if _, ours := suffixOf(set.Name, template.Metadata.Name, name); !ours || find(name) != nil {
+			continue
+		}
+		claim := newClaim(set, template, name, scopeOf(runner.Spec.GitHubConfigUrl, set.Spec.RunnerGroup))
+		claim.Spec.DataSource = cmp.Or(sourceOf(set, template, runner, find), claim.Spec.DataSource)
+		missing = append(missing, claim)
+	}
+	return missing
+}
+
+// sourceOf returns what a runner's new claim is a copy of according to seedFrom, nil if it is a copy of nothing. The bundle that
+// the plan has picked counts only if it exists and has the content of the same address and group.
+func sourceOf(set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaimTemplate, runner *v1alpha1.EphemeralRunner,
+	find func(name string) *corev1.PersistentVolumeClaim,
+) *corev1.TypedLocalObjectReference {
+	pool := set.Spec.EffectiveVolumeClaimPool()
+	from, seed := pool.SeedFrom, runner.Annotations[v1alpha1.AnnotationVolumeClaimSeed]
+	switch {
+	case from.PersistentVolumeClaim != "":
+		return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: from.PersistentVolumeClaim}
+	case from.VolumeSnapshot != "":
+		return &corev1.TypedLocalObjectReference{APIGroup: new(snapshotGroup), Kind: "VolumeSnapshot", Name: from.VolumeSnapshot}
+	case !from.Newest || seed == "":
+		return nil
+	}
+	source := find(claimName(set.Name, template.Metadata.Name, seed))
+	scope := scopeOf(runner.Spec.GitHubConfigUrl, set.Spec.RunnerGroup)
+	if source == nil || source.DeletionTimestamp != nil || source.Labels[v1alpha1.LabelVolumeClaimScope] != scope {
+		return nil
+	}
+	return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: source.Name}
+}
+
+// newClaim returns a claim of the template.
+func newClaim(set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaimTemplate, name, scope string) *corev1.PersistentVolumeClaim {
+	metadata := &template.Metadata
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: name,
+			Labels: kube.Labels(nil, metadata.Labels, map[string]string{
+				v1alpha1.LabelPartOf:              v1alpha1.PartOfScaleSet,
+				v1alpha1.LabelVolumeClaimTemplate: metadata.Name,
+				v1alpha1.LabelVolumeClaimScope:    scope,
+				v1alpha1.LabelScaleSetName:        set.Name,
+				v1alpha1.LabelScaleSetNamespace:   set.Namespace,
+			}),
+			Annotations:     maps.Clone(metadata.Annotations),
+			OwnerReferences: Owners(set),
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+}
+
+// Owners returns the owner references that the set's claims should have: none if they outlive the set.
+func Owners(set *v1alpha1.AutoscalingRunnerSet) []metav1.OwnerReference {
+	if set.Spec.Retained() {
+		return nil
+	}
+	return kube.OwnedBy(set)
+}
+
+// Mount gives the pod the volumes of a runner's claims, its spec.volumeClaims. As in a StatefulSet, a claim replaces the volume
+// of the same name. A claim without a name is an emptyDir.
+func Mount(pod *corev1.PodSpec, claims map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(claims)) {
+		volume := corev1.Volume{Name: name}
+		if claim := claims[name]; claim == "" {
+			volume.EmptyDir = &corev1.EmptyDirVolumeSource{}
+		} else {
+			volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
+		}
+		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+		if at < 0 {
+			pod.Volumes = append(pod.Volumes, volume)
+		} else {
+			pod.Volumes[at] = volume
+		}
+	}
+}
+
+// MountedBy returns the names of the claims that a pod mounts, none if it has ended.
+func MountedBy(pod *corev1.Pod) []string {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	var names []string
+	for i := range pod.Spec.Volumes {
+		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			names = append(names, claim.ClaimName)
+		}
+	}
+	return names
+}
+
+// returning are the rules by which a runner's claims are passed on, or not. The first that applies decides. why follows on "the
+// claim is not kept: ".
+var returning = []struct {
+	name    string
+	applies func(*v1alpha1.KeepClaimsAfter, *Runner) bool
+	returns bool
+	why     func(*Runner) string
+}{
+	{"nothing has run", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return !r.Started }, true, nil},
+	{"GitHub has said that there was no job", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return r.Job.Never }, true, nil},
+	{"the event is not among those named", func(keep *v1alpha1.KeepClaimsAfter, r *Runner) bool {
+		return len(keep.Events) > 0 && !slices.Contains(keep.Events, r.Job.Event)
+	}, false, func(r *Runner) string { return fmt.Sprintf("the job's event is %s", orUnknown(r.Job.Event)) }},
+	{"the result is not among those named", func(keep *v1alpha1.KeepClaimsAfter, r *Runner) bool {
+		return len(keep.Results) > 0 && !slices.Contains(keep.Results, r.Job.Result)
+	}, false, func(r *Runner) string { return fmt.Sprintf("the job's result is %s", orUnknown(r.Job.Result)) }},
+}
+
+// Returns reports whether the claims of a runner that has ended may be passed on to another one and, if not, why. Claims that may
+// not are deleted before the runner goes; until its pod is gone, Kubernetes keeps them from use by others.
+func Returns(set *v1alpha1.AutoscalingRunnerSet, runner *Runner) (bool, string) {
+	pool := set.Spec.EffectiveVolumeClaimPool()
+	for _, rule := range returning {
+		if rule.applies(pool.KeepAfter, runner) {
+			if rule.returns {
+				return true, ""
+			}
+			return false, rule.why(runner)
+		}
+	}
+	return true, ""
+}
+
+func orUnknown(word string) string {
+	if word == "" {
+		return "unknown"
+	}
+	return word
+}
