@@ -23,78 +23,83 @@ func deleted(d volumeclaims.Decision) string {
 	return strings.Join(found, ", ")
 }
 
+func both(why string) string { return "linux-docker-22222 " + why + ", linux-go-22222 " + why }
+
+func pool(s *scene) *v1alpha1.VolumeClaimPool { return s.Set.Spec.VolumeClaimPool }
+
+// goings are worlds with a bundle 22222, and which claims go in them.
+var goings = map[string]struct {
+	world func(*scene)
+	want  string
+}{
+	"none":                        {func(*scene) {}, ""},
+	"none within idleTTL":         {func(s *scene) { s.after(167 * time.Hour) }, ""},
+	"one not used for idleTTL":    {func(s *scene) { s.after(168 * time.Hour) }, both("Unused")},
+	"none without idleTTL":        {func(s *scene) { pool(s).IdleTTL = duration(0); s.after(10_000 * time.Hour) }, ""},
+	"none that is in use":         {func(s *scene) { s.runner("r", "22222"); s.after(200 * time.Hour) }, ""},
+	"none that was in use before": {func(s *scene) { s.runner("r", "22222"); s.after(200 * time.Hour); s.plan(0); s.Runners = nil }, ""},
+	"one older than maxAge":       {func(s *scene) { pool(s).MaxAge = duration(time.Hour); s.after(time.Hour) }, both("TooOld")},
+	"none older that is in use":   {func(s *scene) { pool(s).MaxAge = duration(time.Hour); s.after(time.Hour); s.runner("r", "22222") }, ""},
+	"of a bundle, the claim whose template is gone": {func(s *scene) {
+		s.Set.Spec.VolumeClaimTemplates = s.Set.Spec.VolumeClaimTemplates[:1]
+	}, "linux-go-22222 TemplateGone"},
+	"the same while the bundle is in use without it": {func(s *scene) {
+		s.Set.Spec.VolumeClaimTemplates = s.Set.Spec.VolumeClaimTemplates[:1]
+		s.runner("r", "22222")
+	}, "linux-go-22222 TemplateGone"},
+	"not while a runner has it": {func(s *scene) {
+		s.runner("r", "22222")
+		s.Set.Spec.VolumeClaimTemplates = s.Set.Spec.VolumeClaimTemplates[:1]
+	}, ""},
+	"the whole bundle if a volume is gone": {func(s *scene) { s.pvcs["linux-go-22222"].Status.Phase = "Lost" }, both("VolumeLost")},
+	"one of another address":               {func(s *scene) { s.Set.Spec.GitHubConfigUrl = "https://github.com/other" }, both("OtherScope")},
+	"not one of another address, if they stay": {func(s *scene) {
+		s.Set.Spec.GitHubConfigUrl = "https://github.com/other"
+		s.Set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.RetainVolumeClaims}
+	}, ""},
+	"the coldest that is too many": {func(s *scene) {
+		pool(s).Max = new(1)
+		s.after(time.Minute)
+		s.claim("docker", "44444")
+		s.claim("go", "44444")
+		s.runner("r", "44444")
+		s.plan(0)
+		s.after(time.Minute)
+		s.Runners = nil
+	}, both("TooMany")},
+	"none that would be too many but is in use": {func(s *scene) {
+		pool(s).Max = new(1)
+		s.claim("docker", "44444")
+		s.runner("r", "44444")
+		s.runner("q", "22222")
+	}, ""},
+	"one whose last job's event is not among those named": {func(s *scene) {
+		pool(s).KeepAfter = &v1alpha1.KeepClaimsAfter{Events: []string{"push"}}
+		r := s.runner("r", "22222")
+		r.Done, r.Started, r.Job.Event = true, true, "pull_request"
+	}, both("NotKept")},
+	"none whose job runs": {func(s *scene) {
+		pool(s).KeepAfter = &v1alpha1.KeepClaimsAfter{Events: []string{"push"}}
+		s.runner("r", "22222").Started = true
+	}, ""},
+	"one that two runners could not use": {func(s *scene) {
+		s.pvcs["linux-go-22222"].Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "a@2026-03-01T00:00:00Z b@2026-03-01T01:00:00Z"
+	}, both("Discarded")},
+	"none for what nobody can read": {func(s *scene) {
+		s.pvcs["linux-go-22222"].Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "a b@c @ 2026-03-01T01:00:00Z"
+		s.pvcs["linux-go-22222"].Annotations[v1alpha1.AnnotationVolumeClaimUsedAt] = "yesterday"
+	}, ""},
+	"a copy that nobody used, since its source waits for it": {func(s *scene) {
+		pool(s).SeedFrom = &v1alpha1.VolumeClaimSeed{PersistentVolumeClaim: "linux-docker-22222"}
+		s.claim("docker", "44444").Status.Phase = "Pending"
+		s.plan(0)
+		s.after(5 * time.Minute)
+	}, "linux-docker-44444 NeverBound"},
+	"none before the API server was asked": {func(s *scene) { s.Listed = false; s.after(1000 * time.Hour) }, ""},
+}
+
 func TestWhichClaimsGo(t *testing.T) {
-	both := func(why string) string { return "linux-docker-22222 " + why + ", linux-go-22222 " + why }
-	pool := func(s *scene) *v1alpha1.VolumeClaimPool { return s.Set.Spec.VolumeClaimPool }
-	for name, test := range map[string]struct {
-		world func(*scene)
-		want  string
-	}{
-		"none":                        {func(*scene) {}, ""},
-		"none within idleTTL":         {func(s *scene) { s.after(167 * time.Hour) }, ""},
-		"one not used for idleTTL":    {func(s *scene) { s.after(168 * time.Hour) }, both("Unused")},
-		"none without idleTTL":        {func(s *scene) { pool(s).IdleTTL = duration(0); s.after(10_000 * time.Hour) }, ""},
-		"none that is in use":         {func(s *scene) { s.runner("r", "22222"); s.after(200 * time.Hour) }, ""},
-		"none that was in use before": {func(s *scene) { s.runner("r", "22222"); s.after(200 * time.Hour); s.plan(0); s.Runners = nil }, ""},
-		"one older than maxAge":       {func(s *scene) { pool(s).MaxAge = duration(time.Hour); s.after(time.Hour) }, both("TooOld")},
-		"none older that is in use":   {func(s *scene) { pool(s).MaxAge = duration(time.Hour); s.after(time.Hour); s.runner("r", "22222") }, ""},
-		"of a bundle, the claim whose template is gone": {func(s *scene) {
-			s.Set.Spec.VolumeClaimTemplates = s.Set.Spec.VolumeClaimTemplates[:1]
-		}, "linux-go-22222 TemplateGone"},
-		"the same while the bundle is in use without it": {func(s *scene) {
-			s.Set.Spec.VolumeClaimTemplates = s.Set.Spec.VolumeClaimTemplates[:1]
-			s.runner("r", "22222")
-		}, "linux-go-22222 TemplateGone"},
-		"not while a runner has it": {func(s *scene) {
-			s.runner("r", "22222")
-			s.Set.Spec.VolumeClaimTemplates = s.Set.Spec.VolumeClaimTemplates[:1]
-		}, ""},
-		"the whole bundle if a volume is gone": {func(s *scene) { s.pvcs["linux-go-22222"].Status.Phase = "Lost" }, both("VolumeLost")},
-		"one of another address":               {func(s *scene) { s.Set.Spec.GitHubConfigUrl = "https://github.com/other" }, both("OtherScope")},
-		"not one of another address, if they stay": {func(s *scene) {
-			s.Set.Spec.GitHubConfigUrl = "https://github.com/other"
-			s.Set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.RetainVolumeClaims}
-		}, ""},
-		"the coldest that is too many": {func(s *scene) {
-			pool(s).Max = new(1)
-			s.after(time.Minute)
-			s.claim("docker", "44444")
-			s.claim("go", "44444")
-			s.runner("r", "44444")
-			s.plan(0)
-			s.after(time.Minute)
-			s.Runners = nil
-		}, both("TooMany")},
-		"none that would be too many but is in use": {func(s *scene) {
-			pool(s).Max = new(1)
-			s.claim("docker", "44444")
-			s.runner("r", "44444")
-			s.runner("q", "22222")
-		}, ""},
-		"one whose last job's event is not among those named": {func(s *scene) {
-			pool(s).KeepAfter = &v1alpha1.KeepClaimsAfter{Events: []string{"push"}}
-			r := s.runner("r", "22222")
-			r.Done, r.Started, r.Job.Event = true, true, "pull_request"
-		}, both("NotKept")},
-		"none whose job runs": {func(s *scene) {
-			pool(s).KeepAfter = &v1alpha1.KeepClaimsAfter{Events: []string{"push"}}
-			s.runner("r", "22222").Started = true
-		}, ""},
-		"one that two runners could not use": {func(s *scene) {
-			s.pvcs["linux-go-22222"].Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "a@2026-03-01T00:00:00Z b@2026-03-01T01:00:00Z"
-		}, both("Discarded")},
-		"none for what nobody can read": {func(s *scene) {
-			s.pvcs["linux-go-22222"].Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "a b@c @ 2026-03-01T01:00:00Z"
-			s.pvcs["linux-go-22222"].Annotations[v1alpha1.AnnotationVolumeClaimUsedAt] = "yesterday"
-		}, ""},
-		"a copy that nobody used, since its source waits for it": {func(s *scene) {
-			pool(s).SeedFrom = &v1alpha1.VolumeClaimSeed{PersistentVolumeClaim: "linux-docker-22222"}
-			s.claim("docker", "44444").Status.Phase = "Pending"
-			s.plan(0)
-			s.after(5 * time.Minute)
-		}, "linux-docker-44444 NeverBound"},
-		"none before the API server was asked": {func(s *scene) { s.Listed = false; s.after(1000 * time.Hour) }, ""},
-	} {
+	for name, test := range goings {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, newSet("docker", "go"))
 			s.claim("docker", "22222")

@@ -110,6 +110,11 @@ func (p *process) pass(target int) bool {
 	p.memory.Observe(&world)
 	d := volumeclaims.Plan(&world, p.memory, target-living)
 	p.memory.Follow(&d, p.now)
+	return p.carryOut(&d) && p.createAll(&d)
+}
+
+// carryOut does what a decision asks for, but for new runners.
+func (p *process) carryOut(d *volumeclaims.Decision) bool {
 	for _, deletion := range d.Deletions {
 		if p.IntN(60) == 0 {
 			return false
@@ -130,6 +135,11 @@ func (p *process) pass(target int) bool {
 			p.sweep()
 		}
 	}
+	return true
+}
+
+// createAll creates the runners that have a lease, and repeats what got no answer.
+func (p *process) createAll(d *volumeclaims.Decision) bool {
 	for _, name := range slices.Sorted(maps.Keys(p.unanswered)) {
 		if lease, promised := p.memory.Promised(name); promised {
 			p.create(name, lease)
