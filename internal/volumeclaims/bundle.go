@@ -19,8 +19,8 @@ const (
 	recordFraction         = 4
 )
 
-// pool is what a plan knows of a set's claims.
-type pool struct {
+// Pool is what a plan knows of a set's claims.
+type Pool struct {
 	world     *World
 	memory    *Memory
 	now       time.Time
@@ -79,31 +79,31 @@ const (
 // stateRule says when a bundle is in a state.
 type stateRule struct {
 	name    string
-	applies func(*pool, *bundle) bool
+	applies func(*Pool, *bundle) bool
 	state   state
 }
 
 // states are the rules for a bundle's state. The first that applies decides.
 var states = []stateRule{
-	{"a runner that may still run names it, or a pod mounts it", func(_ *pool, b *bundle) bool { return b.inUse() }, stateLeased},
-	{"no claim of it has been seen", func(_ *pool, b *bundle) bool { return len(b.claims) == 0 }, stateUnseen},
-	{"a claim of it is being deleted", func(_ *pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Deleting }) }, stateDeleting},
-	{"new claims are being made from it", func(_ *pool, b *bundle) bool { return b.cloned }, stateCloning},
-	{"the user has named it as the seed", func(p *pool, b *bundle) bool {
+	{"a runner that may still run names it, or a pod mounts it", func(_ *Pool, b *bundle) bool { return b.inUse() }, stateLeased},
+	{"no claim of it has been seen", func(_ *Pool, b *bundle) bool { return len(b.claims) == 0 }, stateUnseen},
+	{"a claim of it is being deleted", func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Deleting }) }, stateDeleting},
+	{"new claims are being made from it", func(_ *Pool, b *bundle) bool { return b.cloned }, stateCloning},
+	{"the user has named it as the seed", func(p *Pool, b *bundle) bool {
 		return b.any(func(c *Claim) bool { return c.Name == p.policy.SeedFrom.PersistentVolumeClaim })
 	}, stateSeed},
-	{"the volume of one of its claims is gone", func(_ *pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) }, stateUnfit},
-	{"it is from another address or group", func(p *pool, b *bundle) bool {
+	{"the volume of one of its claims is gone", func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) }, stateUnfit},
+	{"it is from another address or group", func(p *Pool, b *bundle) bool {
 		return b.any(func(c *Claim) bool { return c.Scope != p.scope })
 	}, stateUnfit},
-	{"its last job's event or result is not one to keep it after", func(_ *pool, b *bundle) bool { return b.spoiledBy != "" }, stateUnfit},
-	{"pods of two runners in a row could not use it", func(_ *pool, b *bundle) bool { return len(b.failures) >= maxFailures }, stateUnfit},
-	{"none of these", func(*pool, *bundle) bool { return true }, stateFree},
+	{"its last job's event or result is not one to keep it after", func(_ *Pool, b *bundle) bool { return b.spoiledBy != "" }, stateUnfit},
+	{"pods of two runners in a row could not use it", func(_ *Pool, b *bundle) bool { return len(b.failures) >= maxFailures }, stateUnfit},
+	{"none of these", func(*Pool, *bundle) bool { return true }, stateFree},
 }
 
 // survey puts together what is seen and remembered of the set's claims.
-func survey(world *World, memory *Memory) *pool {
-	p := &pool{
+func survey(world *World, memory *Memory) *Pool {
+	p := &Pool{
 		world: world, memory: memory, now: world.Now,
 		policy: world.Set.Spec.EffectiveVolumeClaimPool(), scope: Scope(world.Set),
 		bundles: map[string]*bundle{}, held: sets.New[string](), exist: map[string]int{}, going: map[string]int{}, unknown: !world.Listed,
@@ -122,14 +122,14 @@ func survey(world *World, memory *Memory) *pool {
 }
 
 // of returns the bundle of that suffix.
-func (p *pool) of(suffix string) *bundle {
+func (p *Pool) of(suffix string) *bundle {
 	if p.bundles[suffix] == nil {
 		p.bundles[suffix] = &bundle{suffix: suffix, claims: map[string]*Claim{}, unseen: sets.New[string]()}
 	}
 	return p.bundles[suffix]
 }
 
-func (p *pool) surveyClaims() {
+func (p *Pool) surveyClaims() {
 	byName := map[string]*bundle{}
 	for i := range p.world.Claims {
 		claim := p.world.Claims[i] // a copy: a deletion that was asked for counts as seen
@@ -168,17 +168,16 @@ func (p *pool) surveyClaims() {
 	}
 }
 
-func (p *pool) surveyRunners() {
+func (p *Pool) surveyRunners() {
 	seen := sets.New[string]()
 	for i := range p.world.Runners {
 		r := &p.world.Runners[i]
 		seen.Insert(r.Name)
-		keeps, why := Returns(p.world.Set, r)
 		for _, suffix := range p.suffixes(r.Claims) {
-			switch b := p.of(suffix); {
-			case r.living():
+			b := p.of(suffix)
+			if r.living() {
 				b.holders = append(b.holders, r)
-			case !keeps:
+			} else if keeps, why := Returns(p.world.Set, r); !keeps {
 				b.spoiledBy, b.why = r.Name, why
 			}
 		}
@@ -208,8 +207,10 @@ func (p *pool) surveyRunners() {
 }
 
 // hold notes the claims of a runner that may still run, and that the seed is in use until all of them are bound.
-func (p *pool) hold(claims map[string]string, seed string) {
-	p.held.Insert(slices.Collect(maps.Values(claims))...)
+func (p *Pool) hold(claims map[string]string, seed string) {
+	for _, name := range claims {
+		p.held.Insert(name)
+	}
 	source := p.bundles[seed]
 	if source == nil {
 		return
@@ -223,14 +224,15 @@ func (p *pool) hold(claims map[string]string, seed string) {
 }
 
 // bound reports whether a claim of the runner is bound, and so may fit some nodes only.
-func (p *pool) bound(r *Runner) bool {
+func (p *Pool) bound(r *Runner) bool {
 	return slices.ContainsFunc(p.suffixes(r.Claims), func(suffix string) bool {
-		return p.of(suffix).any(func(c *Claim) bool { return c.Bound })
+		b := p.bundles[suffix]
+		return b != nil && b.any(func(c *Claim) bool { return c.Bound })
 	})
 }
 
 // suffixes returns the bundles that a runner's claims belong to: one, unless somebody else has created the runner.
-func (p *pool) suffixes(claims map[string]string) []string {
+func (p *Pool) suffixes(claims map[string]string) []string {
 	var found []string
 	for template, name := range claims {
 		if suffix, ours := suffixOf(p.world.Set.Name, template, name); ours && !slices.Contains(found, suffix) {
@@ -241,14 +243,14 @@ func (p *pool) suffixes(claims map[string]string) []string {
 }
 
 // sorted returns all bundles in the order of their suffixes.
-func (p *pool) sorted() []*bundle {
+func (p *Pool) sorted() []*bundle {
 	all := slices.Collect(maps.Values(p.bundles))
 	slices.SortFunc(all, func(a, b *bundle) int { return cmp.Compare(a.suffix, b.suffix) })
 	return all
 }
 
 // in returns the bundles in a state, in the order of use: those that were used last come first.
-func (p *pool) in(wanted state) []*bundle {
+func (p *Pool) in(wanted state) []*bundle {
 	var found []*bundle
 	for _, b := range p.bundles {
 		if b.state == wanted {
@@ -262,7 +264,7 @@ func (p *pool) in(wanted state) []*bundle {
 }
 
 // usedAt is when a bundle was last in use: now, if it is.
-func (p *pool) usedAt(b *bundle) time.Time {
+func (p *Pool) usedAt(b *bundle) time.Time {
 	if used, known := p.memory.usedAt[b.suffix]; known {
 		return used
 	}
@@ -271,12 +273,12 @@ func (p *pool) usedAt(b *bundle) time.Time {
 
 // lastUse is the latest time at which a bundle can have been used by which this process has not seen: the record would be newer
 // otherwise.
-func (p *pool) lastUse(b *bundle) time.Time {
+func (p *Pool) lastUse(b *bundle) time.Time {
 	return kube.EarlierOf(p.now, b.recorded().Add(p.recordInterval()))
 }
 
 // recordInterval is how far a record may be behind.
-func (p *pool) recordInterval() time.Duration {
+func (p *Pool) recordInterval() time.Duration {
 	return max(shortestRecordInterval, p.policy.IdleTTL.Duration/recordFraction)
 }
 

@@ -5,11 +5,11 @@
 // runner that may still run names it, or a pod that has not ended mounts it. So a lease costs no request and needs no lock: it
 // is created with its runner, and ends with it.
 //
-// The controller of runner sets observes a World, asks Plan, and carries the Decision out:
+// The controller of runner sets observes a World, asks for a plan, and carries the decision out:
 //
-//	memory.Observe(world)                    what was seen of claims and runners
-//	decision := Plan(world, memory, wanted)  pure: lists of named rules
-//	memory.Follow(decision)                  what was asked for, before it is sent
+//	pool := memory.Observe(world)    what was seen of claims and runners
+//	decision := pool.Plan(wanted)    lists of named rules
+//	memory.Follow(decision)          what was asked for, before it is sent
 //	lease → EphemeralRunner.spec.volumeClaims, memory.Promise(runner, lease) before the runner is created
 //
 // The runner's own controller creates the claims that don't exist (Missing), mounts all of them (Mount), and deletes those that

@@ -96,8 +96,7 @@ func (s *scene) plan(wanted int) volumeclaims.Decision {
 			s.Claims = append(s.Claims, claim)
 		}
 	}
-	s.memory.Observe(&s.World)
-	d := volumeclaims.Plan(&s.World, s.memory, wanted)
+	d := s.memory.Observe(&s.World).Plan(wanted)
 	s.memory.Follow(&d, s.Now)
 	return d
 }

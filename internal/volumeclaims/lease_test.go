@@ -257,3 +257,16 @@ func TestInheritedClaimsCount(t *testing.T) {
 		t.Errorf("leases %v beside one that exists", d.Leases)
 	}
 }
+
+func BenchmarkPlanOfAThousandRunners(b *testing.B) {
+	set := newSet("docker")
+	memory := volumeclaims.NewMemory(set.Name)
+	world := volumeclaims.World{Set: set, Now: start, Listed: true, Suffix: volumeclaims.RandomSuffix, Mounted: sets.New[string]()}
+	world.Claims = nil
+	for _, lease := range memory.Observe(&world).Plan(1000).Leases {
+		world.Runners = append(world.Runners, volumeclaims.Runner{Name: lease.Claims["docker"], Claims: lease.Claims, CreatedAt: start})
+	}
+	for b.Loop() {
+		memory.Observe(&world).Plan(1)
+	}
+}

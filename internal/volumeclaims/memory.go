@@ -106,8 +106,8 @@ func (m *Memory) Settle(overdue []string, existing sets.Set[string], now time.Ti
 	}
 }
 
-// Observe remembers what is seen for the first time, and forgets what no longer matters.
-func (m *Memory) Observe(world *World) {
+// Observe remembers what is seen for the first time, forgets what no longer matters, and returns the set's claims for one plan.
+func (m *Memory) Observe(world *World) *Pool {
 	m.observeRunners(world)
 	m.observeClaims(world)
 	p := survey(world, m)
@@ -123,6 +123,7 @@ func (m *Memory) Observe(world *World) {
 	maps.DeleteFunc(m.usedAt, gone)
 	maps.DeleteFunc(m.avoided, gone)
 	m.housekeeping = slices.DeleteFunc(m.housekeeping, func(at time.Time) bool { return !world.Now.Before(at.Add(housekeepingInterval)) })
+	return p
 }
 
 func (m *Memory) observeRunners(world *World) {

@@ -128,10 +128,9 @@ func (r Record) withoutValue() Record {
 // Counts counts the claims of one template.
 type Counts struct{ Total, Leased, Free, Cloning, Deleting int }
 
-// Plan decides about a set's claims: which ones that many new runners get, which runners and claims go, and what is recorded. It
-// changes nothing; Memory.Observe was called with the same world before.
-func Plan(world *World, memory *Memory, wanted int) Decision {
-	p := survey(world, memory)
+// Plan decides about a set's claims: which ones that many new runners get, which runners and claims go, and what is recorded. It is
+// called once: what it gives away is no longer free.
+func (p *Pool) Plan(wanted int) Decision {
 	d := Decision{Counts: p.counts()}
 	p.lease(&d, wanted)
 	if p.unknown {
@@ -147,7 +146,7 @@ func Plan(world *World, memory *Memory, wanted int) Decision {
 func (d *Decision) requeueBy(t time.Time) { d.RequeueAt = kube.EarlierOf(d.RequeueAt, t) }
 
 // counts counts the claims that are seen, by template.
-func (p *pool) counts() map[string]Counts {
+func (p *Pool) counts() map[string]Counts {
 	counts := map[string]Counts{}
 	for _, template := range p.templates {
 		counts[template] = Counts{}
@@ -173,7 +172,7 @@ func (p *pool) counts() map[string]Counts {
 }
 
 // record plans what is written down about claims: that a bundle works again, how far its recorded use is behind, and whose it is.
-func (p *pool) record(d *Decision) {
+func (p *Pool) record(d *Decision) {
 	retained := p.world.Set.Spec.Retained()
 	for _, b := range p.sorted() {
 		works := slices.ContainsFunc(b.holders, func(r *Runner) bool { return r.Up })
@@ -194,7 +193,7 @@ func (p *pool) record(d *Decision) {
 }
 
 // write plans a record, unless it was written a moment ago, or can wait.
-func (p *pool) write(d *Decision, claim *Claim, key, value string) {
+func (p *Pool) write(d *Decision, claim *Claim, key, value string) {
 	r := Record{Claim: claim.Name, UID: claim.UID, Key: key, Value: value}
 	if _, written := p.memory.written[r.withoutValue()]; written || claim.Deleting || (r.housekeeping() && !p.afford(d)) {
 		return
@@ -203,7 +202,7 @@ func (p *pool) write(d *Decision, claim *Claim, key, value string) {
 }
 
 // afford reports whether one more request may be spent on what nobody waits for.
-func (p *pool) afford(d *Decision) bool {
+func (p *Pool) afford(d *Decision) bool {
 	spent := len(p.memory.housekeeping)
 	for i := range d.Deletions {
 		if d.Deletions[i].Why.housekeeping() {
@@ -228,32 +227,32 @@ const neverBoundTimeout = 5 * time.Minute
 type collection struct {
 	why Why
 	// applies also says when it will apply, zero if nothing is known of that.
-	applies func(*pool, *bundle) (bool, time.Time)
+	applies func(*Pool, *bundle) (bool, time.Time)
 	// because ends the sentence "claim X is deleted because …".
-	because func(*pool, *bundle) string
+	because func(*Pool, *bundle) string
 }
 
 // collections are the rules by which bundles go. The first that applies decides.
 var collections = []collection{
-	{Discarded, func(_ *pool, b *bundle) (bool, time.Time) { return len(b.failures) >= maxFailures, time.Time{} },
-		func(_ *pool, b *bundle) string { return b.blames() }},
-	{NotKept, func(_ *pool, b *bundle) (bool, time.Time) { return b.spoiledBy != "", time.Time{} },
-		func(_ *pool, b *bundle) string { return fmt.Sprintf("of its last runner %s: %s", b.spoiledBy, b.why) }},
-	{VolumeLost, func(_ *pool, b *bundle) (bool, time.Time) {
+	{Discarded, func(_ *Pool, b *bundle) (bool, time.Time) { return len(b.failures) >= maxFailures, time.Time{} },
+		func(_ *Pool, b *bundle) string { return b.blames() }},
+	{NotKept, func(_ *Pool, b *bundle) (bool, time.Time) { return b.spoiledBy != "", time.Time{} },
+		func(_ *Pool, b *bundle) string { return fmt.Sprintf("of its last runner %s: %s", b.spoiledBy, b.why) }},
+	{VolumeLost, func(_ *Pool, b *bundle) (bool, time.Time) {
 		return b.any(func(c *Claim) bool { return c.Lost }), time.Time{}
 	},
-		func(*pool, *bundle) string { return "its volume, or that of a claim used with it, is gone" }},
-	{OtherScope, func(p *pool, b *bundle) (bool, time.Time) {
+		func(*Pool, *bundle) string { return "its volume, or that of a claim used with it, is gone" }},
+	{OtherScope, func(p *Pool, b *bundle) (bool, time.Time) {
 		other := func(c *Claim) bool { return c.Owned && c.Scope != p.scope }
 		return !p.world.Set.Spec.Retained() && b.any(other), time.Time{}
-	}, func(*pool, *bundle) string { return "its content is from another GitHub address or runner group" }},
-	{NeverBound, func(p *pool, b *bundle) (bool, time.Time) {
+	}, func(*Pool, *bundle) string { return "its content is from another GitHub address or runner group" }},
+	{NeverBound, func(p *Pool, b *bundle) (bool, time.Time) {
 		if b.state != stateFree || !b.any(func(c *Claim) bool { return !c.Bound && c.Source != "" }) {
 			return false, time.Time{}
 		}
 		return p.after(p.usedAt(b), neverBoundTimeout)
-	}, func(*pool, *bundle) string { return "it is a copy that no runner has used" }},
-	{TooOld, func(p *pool, b *bundle) (bool, time.Time) {
+	}, func(*Pool, *bundle) string { return "it is a copy that no runner has used" }},
+	{TooOld, func(p *Pool, b *bundle) (bool, time.Time) {
 		var oldest time.Time
 		for _, claim := range b.claims {
 			if oldest.IsZero() || claim.CreatedAt.Before(oldest) {
@@ -261,25 +260,25 @@ var collections = []collection{
 			}
 		}
 		return p.after(oldest, p.policy.MaxAge.Duration)
-	}, func(p *pool, _ *bundle) string {
+	}, func(p *Pool, _ *bundle) string {
 		return fmt.Sprintf("it is older than maxAge, %s", p.policy.MaxAge.Duration)
 	}},
-	{Unused, func(p *pool, b *bundle) (bool, time.Time) { return p.after(p.usedAt(b), p.policy.IdleTTL.Duration) },
-		func(p *pool, _ *bundle) string {
+	{Unused, func(p *Pool, b *bundle) (bool, time.Time) { return p.after(p.usedAt(b), p.policy.IdleTTL.Duration) },
+		func(p *Pool, _ *bundle) string {
 			return fmt.Sprintf("no runner has used it for idleTTL, %s", p.policy.IdleTTL.Duration)
 		}},
-	{TooMany, func(p *pool, b *bundle) (bool, time.Time) {
+	{TooMany, func(p *Pool, b *bundle) (bool, time.Time) {
 		more := func(template string) bool {
 			return p.policy.Max != nil && p.exist[template]-p.going[template] > *p.policy.Max
 		}
 		return slices.ContainsFunc(slices.Collect(maps.Keys(b.claims)), more), time.Time{}
-	}, func(p *pool, _ *bundle) string {
+	}, func(p *Pool, _ *bundle) string {
 		return fmt.Sprintf("there are more claims than max, %d", *p.policy.Max)
 	}},
 }
 
 // after reports whether a time has passed, and when it will have. A duration of 0 never passes.
-func (p *pool) after(start time.Time, duration time.Duration) (bool, time.Time) {
+func (p *Pool) after(start time.Time, duration time.Duration) (bool, time.Time) {
 	if duration == 0 {
 		return false, time.Time{}
 	}
@@ -288,7 +287,7 @@ func (p *pool) after(start time.Time, duration time.Duration) (bool, time.Time) 
 }
 
 // collect plans which claims go: bundles that nobody uses, the coldest first, and claims whose template is gone.
-func (p *pool) collect(d *Decision) {
+func (p *Pool) collect(d *Decision) {
 	candidates := slices.Concat(p.in(stateFree), p.in(stateUnfit))
 	for _, b := range slices.Backward(candidates) {
 		for _, rule := range collections {
@@ -307,7 +306,7 @@ func (p *pool) collect(d *Decision) {
 }
 
 // deleteAll plans to delete what is left of a bundle.
-func (p *pool) deleteAll(d *Decision, b *bundle, why Why, because, runner string) {
+func (p *Pool) deleteAll(d *Decision, b *bundle, why Why, because, runner string) {
 	for _, claim := range b.all() {
 		d.Deletions = append(d.Deletions, Deletion{
 			Name: claim.Name, UID: claim.UID, Why: why, Runner: runner,
@@ -320,7 +319,7 @@ func (p *pool) deleteAll(d *Decision, b *bundle, why Why, because, runner string
 
 // collectFormer plans to delete claims whose template is gone and that no runner names, also those of bundles that are in use: new
 // runners don't get them.
-func (p *pool) collectFormer(d *Decision) {
+func (p *Pool) collectFormer(d *Decision) {
 	for _, b := range p.sorted() {
 		if b.state == stateDeleting || b.state == stateCloning || b.state == stateSeed {
 			continue

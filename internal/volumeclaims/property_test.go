@@ -107,8 +107,7 @@ func (p *process) pass(target int) bool {
 			living++
 		}
 	}
-	p.memory.Observe(&world)
-	d := volumeclaims.Plan(&world, p.memory, target-living)
+	d := p.memory.Observe(&world).Plan(target - living)
 	p.memory.Follow(&d, p.now)
 	return p.carryOut(&d) && p.createAll(&d)
 }
@@ -263,12 +262,11 @@ func (p *process) settles() {
 	p.now = p.now.Add(20 * time.Minute)
 	p.calm()
 	world := p.observe()
-	p.memory.Observe(&world)
 	wanted := 4
 	if most := p.set.Spec.VolumeClaimPool.Max; most != nil {
 		wanted = *most
 	}
-	d := volumeclaims.Plan(&world, p.memory, wanted)
+	d := p.memory.Observe(&world).Plan(wanted)
 	if d.Waiting != 0 {
 		p.failf("%d of %d runners wait for %s though nobody has a claim: %v, claims %v, requested %v, leases %v", d.Waiting, wanted, d.Wait, d.Counts, slices.Sorted(maps.Keys(p.claims)), p.memory.Overdue(p.now.Add(time.Hour)), d.Leases)
 	}

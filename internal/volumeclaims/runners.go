@@ -21,7 +21,7 @@ const (
 
 // lease gives that many new runners their bundles: a free one, of those the warmest; else a new one; else one that has failed
 // lately; else none.
-func (p *pool) lease(d *Decision, wanted int) {
+func (p *Pool) lease(d *Decision, wanted int) {
 	switch {
 	case wanted <= 0:
 		return
@@ -81,7 +81,7 @@ func (p *pool) lease(d *Decision, wanted int) {
 }
 
 // wait says for what the remaining runners wait.
-func (p *pool) wait(d *Decision, remaining int) {
+func (p *Pool) wait(d *Decision, remaining int) {
 	if remaining == 0 {
 		return
 	}
@@ -92,7 +92,7 @@ func (p *pool) wait(d *Decision, remaining int) {
 }
 
 // free returns the bundles that may be leased, the warmest first, and those of them that a runner could not use lately.
-func (p *pool) free() (good, failed []*bundle) {
+func (p *Pool) free() (good, failed []*bundle) {
 	for _, b := range p.in(stateFree) {
 		if p.now.Before(p.avoidedUntil(b)) {
 			failed = append(failed, b)
@@ -104,7 +104,7 @@ func (p *pool) free() (good, failed []*bundle) {
 }
 
 // avoidedUntil is until when a bundle is leased last.
-func (p *pool) avoidedUntil(b *bundle) time.Time {
+func (p *Pool) avoidedUntil(b *bundle) time.Time {
 	latest := p.memory.avoided[b.suffix]
 	for _, failure := range b.failures {
 		if failure.At.After(latest) {
@@ -119,7 +119,7 @@ func (p *pool) avoidedUntil(b *bundle) time.Time {
 
 // seed returns the suffix of the bundle that new ones are copies of, empty for none: one that is being copied already, else the
 // warmest free one, which is held back if there are more runners than free bundles and none has to wait for that.
-func (p *pool) seed(wanted int) string {
+func (p *Pool) seed(wanted int) string {
 	usable := func(b *bundle) bool {
 		return b.spoiledBy == "" && len(b.failures) == 0 && !b.any(func(c *Claim) bool { return c.Scope != p.scope || c.Lost })
 	}
@@ -138,7 +138,7 @@ func (p *pool) seed(wanted int) string {
 
 // room returns how many more bundles may be created. While the API server refuses claims, none is: the runners that wait for
 // theirs try again, and further ones would only join them.
-func (p *pool) room() int {
+func (p *Pool) room() int {
 	room := math.MaxInt
 	for _, template := range p.templates {
 		if p.policy.Max != nil {
@@ -151,17 +151,17 @@ func (p *pool) room() int {
 	return max(0, room)
 }
 
-func (p *pool) full(template string) bool {
+func (p *Pool) full(template string) bool {
 	return p.policy.Max != nil && p.exist[template] >= *p.policy.Max
 }
 
 // newFirst reports whether a new bundle is better than a free one.
-func (p *pool) newFirst() bool {
+func (p *Pool) newFirst() bool {
 	return !p.memory.swappedAt.IsZero() && p.now.Before(p.memory.swappedAt.Add(newFirstFor))
 }
 
 // completable reports whether the claims that a bundle lacks, because their template is newer, may be created.
-func (p *pool) completable(b *bundle) bool {
+func (p *Pool) completable(b *bundle) bool {
 	for _, template := range p.templates {
 		if p.lacks(b, template) && (p.full(template) || p.refused) {
 			return false
@@ -170,12 +170,12 @@ func (p *pool) completable(b *bundle) bool {
 	return true
 }
 
-func (p *pool) lacks(b *bundle, template string) bool {
+func (p *Pool) lacks(b *bundle, template string) bool {
 	return b.claims[template] == nil && !b.unseen.Has(template)
 }
 
 // begin counts the claims that a bundle's new holder creates, and takes the bundle from those that are free.
-func (p *pool) begin(b *bundle) {
+func (p *Pool) begin(b *bundle) {
 	for _, template := range p.templates {
 		if p.lacks(b, template) {
 			b.unseen.Insert(template)
@@ -186,7 +186,7 @@ func (p *pool) begin(b *bundle) {
 }
 
 // leaseOf returns what the holder of a bundle gets.
-func (p *pool) leaseOf(suffix, seed string) Lease {
+func (p *Pool) leaseOf(suffix, seed string) Lease {
 	claims := map[string]string{}
 	for _, template := range p.templates {
 		claims[template] = claimName(p.world.Set.Name, template, suffix)
@@ -198,7 +198,7 @@ func (p *pool) leaseOf(suffix, seed string) Lease {
 }
 
 // ephemeral gives a runner empty directories, if the user wants that rather than to wait.
-func (p *pool) ephemeral(d *Decision) bool {
+func (p *Pool) ephemeral(d *Decision) bool {
 	if p.policy.WhenExhausted != v1alpha1.EphemeralVolume {
 		return false
 	}
@@ -223,7 +223,7 @@ const (
 // concession says when a runner gives way to another one, which gets other claims.
 type concession struct {
 	name    string
-	applies func(*pool, *Runner, *bundle) bool
+	applies func(*Pool, *Runner, *bundle) bool
 	reason  string
 	message func(*Runner, *bundle) string
 	// blames is set if the failure counts against the bundle; swaps if it doesn't, and another place is hoped for.
@@ -233,29 +233,29 @@ type concession struct {
 // concessions are the rules for a runner whose pod has not started. The first that applies decides.
 var concessions = []concession{
 	{name: "another runner, which comes first, has the same claim", reason: v1alpha1.ReasonVolumeClaimShared,
-		applies: func(_ *pool, r *Runner, b *bundle) bool { return firstHolder(b) != r },
+		applies: func(_ *Pool, r *Runner, b *bundle) bool { return firstHolder(b) != r },
 		message: func(r *Runner, b *bundle) string {
 			return fmt.Sprintf("runner %s has the same claims as runner %s: another runner takes its place", r.Name, firstHolder(b).Name)
 		}},
 	{name: "the API server refuses its claim, and another one is free", reason: v1alpha1.ReasonVolumeClaimRefused,
-		applies: func(p *pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Refused && p.spare > 0 },
+		applies: func(p *Pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Refused && p.spare > 0 },
 		message: func(r *Runner, _ *bundle) string {
 			return fmt.Sprintf("the API server refuses a claim for runner %s, and another claim has become free: another runner takes its place", r.Name)
 		}},
 	{name: "its node can't attach or mount its claims", reason: v1alpha1.ReasonVolumeClaimUnusable, blames: true,
-		applies: func(p *pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Unmounted && p.failedLong(r) },
+		applies: func(p *Pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Unmounted && p.failedLong(r) },
 		message: func(r *Runner, b *bundle) string {
 			return fmt.Sprintf("the pod of runner %s could not mount %s for %s: another runner takes its place", r.Name, b, failureTimeout)
 		}},
 	{name: "it has no node, and runners with other claims have got one since", reason: v1alpha1.ReasonVolumeClaimUnusable, blames: true,
-		applies: func(p *pool, r *Runner, _ *bundle) bool {
+		applies: func(p *Pool, r *Runner, _ *bundle) bool {
 			return p.unplaced(r) && p.bound(r) && p.placedAt.After(r.Failure.Since)
 		},
 		message: func(r *Runner, b *bundle) string {
 			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and others did: another runner takes its place", r.Name, b, failureTimeout)
 		}},
 	{name: "it has no node, and nothing shows that the cluster is full", reason: v1alpha1.ReasonVolumeClaimUnusable, swaps: true,
-		applies: func(p *pool, r *Runner, _ *bundle) bool {
+		applies: func(p *Pool, r *Runner, _ *bundle) bool {
 			return p.unplaced(r) && p.bound(r) && !p.unboundWaits && p.maySwap()
 		},
 		message: func(r *Runner, b *bundle) string {
@@ -264,7 +264,7 @@ var concessions = []concession{
 }
 
 // giveWay plans which runners make room for others because of their claims, and what is recorded of that.
-func (p *pool) giveWay(d *Decision) {
+func (p *Pool) giveWay(d *Decision) {
 	good, _ := p.free()
 	p.spare = len(good)
 	for i := range p.world.Runners {
@@ -299,7 +299,7 @@ func (p *pool) giveWay(d *Decision) {
 }
 
 // blame records that a runner could not use a bundle. After the second in a row the bundle is discarded.
-func (p *pool) blame(d *Decision, r *Runner, b *bundle) {
+func (p *Pool) blame(d *Decision, r *Runner, b *bundle) {
 	if slices.ContainsFunc(b.failures, func(f FailedUse) bool { return f.Runner == r.Name }) {
 		if len(b.failures) >= maxFailures {
 			p.deleteAll(d, b, Discarded, b.blames(), r.Name)
@@ -336,13 +336,13 @@ func firstHolder(b *bundle) *Runner {
 	return first
 }
 
-func (p *pool) failedLong(r *Runner) bool { return !p.now.Before(r.Failure.Since.Add(failureTimeout)) }
+func (p *Pool) failedLong(r *Runner) bool { return !p.now.Before(r.Failure.Since.Add(failureTimeout)) }
 
-func (p *pool) unplaced(r *Runner) bool { return r.Failure.Kind == Unplaced && p.failedLong(r) }
+func (p *Pool) unplaced(r *Runner) bool { return r.Failure.Kind == Unplaced && p.failedLong(r) }
 
 // maySwap reports whether a runner may give way in the hope of a better place: there are other claims, and no other has done so
 // lately.
-func (p *pool) maySwap() bool {
+func (p *Pool) maySwap() bool {
 	interval := swapInterval
 	switch {
 	case p.swapped:
