@@ -18,9 +18,6 @@ import (
 
 const otherAddress = "use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE"
 
-// claimSpec is the spec of a claim template that is accepted.
-const claimSpec = "{accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"
-
 const emptyToken = "empty the one that you don't use, as with --set githubConfigSecret.github_token="
 
 func TestScaleSetRefusals(t *testing.T) {
@@ -28,16 +25,6 @@ func TestScaleSetRefusals(t *testing.T) {
 	const auth = "A valid .Values.githubConfigSecret is required for setting auth with GitHub server, provide .Values.githubConfigSecret."
 	const label = "each label must be a non-empty string of less than 256 characters"
 	for _, test := range []struct{ values, want string }{
-		{"volumeClaimTemplates: [{metadata: {}, spec: " + claimSpec + "}]", "name"},
-		{"volumeClaimTemplates: [{metadata: {name: a}, spec: " + claimSpec + "}, {metadata: {name: a}, spec: " + claimSpec + "}]",
-			"volumeClaimTemplates has two entries named a"},
-		{"volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce]}}]", "resources"},
-		{"volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {}}}}]", "storage"},
-		{"volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 0Gi}}}}]", "storage"},
-		{"volumeClaimPool: {whenExhausted: Fail}", "whenExhausted"},
-		{"volumeClaimPool: {idleTTL: 7d}", "idleTTL"},
-		{"volumeClaimPool: {keepAfter: {results: [success]}}", "results"},
-		{"persistentVolumeClaimRetentionPolicy: {whenDeleted: Keep}", "whenDeleted"},
 		{"githubConfigUrl: ''", ".Values.githubConfigUrl is required"},
 		{"githubConfigUrl: null", ".Values.githubConfigUrl is required"},
 		{
