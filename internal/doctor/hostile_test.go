@@ -30,6 +30,8 @@ func TestValidateHostileInput(t *testing.T) {
 
 // The schema of the kind states these rules in CEL, which is checked by hand here. A rule that is added needs a check, too.
 func TestRulesOfTheKind(t *testing.T) {
+	const spec = "accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}"
+	claim := func(more string) string { return "volumeClaimTemplates: [{metadata: {name: a}, spec: {" + more + "}}]" }
 	for field, reason := range map[string]string{
 		"githubConfigUrl: https://github.com/a/b/c":                   "InvalidConfigURL",
 		"jobProtection: 0s":                                           "InvalidManifest",
@@ -39,8 +41,17 @@ func TestRulesOfTheKind(t *testing.T) {
 		"vaultConfig: {type: azure_key_vault}":                        "IncompleteVault",
 		"minRunners: 3":                                               "InvalidLimits",
 		"schedules: [{name: a, schedule: '0 7 * * *', duration: 1h}]": "ScheduleRefused",
-		"schedules: [{name: a, schedule: '0 7 * * *', duration: 0s, minRunners: 1}]":        "ScheduleRefused",
-		"schedules: [{name: a, schedule: 'TZ=UTC 0 7 * * *', duration: 1h, maxRunners: 1}]": "ScheduleRefused",
+		"schedules: [{name: a, schedule: '0 7 * * *', duration: 0s, minRunners: 1}]":                                "ScheduleRefused",
+		"schedules: [{name: a, schedule: 'TZ=UTC 0 7 * * *', duration: 1h, maxRunners: 1}]":                         "ScheduleRefused",
+		claim("accessModes: [ReadWriteOnce]"):                                                                       "InvalidManifest",
+		claim("resources: {requests: {storage: 1Gi}}"):                                                              "InvalidManifest",
+		claim(spec + ", volumeName: disk"):                                                                          "InvalidManifest",
+		claim(spec + "}}, {metadata: {name: a}, spec: {" + spec):                                                    "InvalidManifest",
+		claim(spec+", dataSource: {kind: b, name: c}") + ", volumeClaimPool: {seedFrom: {newest: true}}":            "InvalidManifest",
+		claim(spec+"}}, {metadata: {name: b}, spec: {"+spec) + ", volumeClaimPool: {seedFrom: {volumeSnapshot: c}}": "InvalidManifest",
+		"volumeClaimPool: {seedFrom: {volumeSnapshot: a, newest: true}}":                                            "InvalidManifest",
+		"volumeClaimPool: {idleTTL: 90000h}":                                                                        "InvalidManifest",
+		"volumeClaimPool: {maxAge: 90000h}":                                                                         "InvalidManifest",
 	} {
 		set := strings.Replace(goodSet, "maxRunners: 2", field+", maxRunners: 2", 1)
 		if strings.HasPrefix(field, "githubConfigUrl") {
@@ -54,8 +65,8 @@ func TestRulesOfTheKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 10 {
-		t.Errorf("the schema has %d rules, 10 are checked", len(rules))
+	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 19 {
+		t.Errorf("the schema has %d rules, 19 are checked", len(rules))
 	}
 }
 

@@ -131,6 +131,7 @@ func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) 
 	c.require(vault.Type == "" || vault.Type == v1alpha1.VaultTypeAzureKeyVault, v1alpha1.ReasonVaultUnsupported,
 		"vaultConfig.type is "+string(vault.Type), "use "+string(v1alpha1.VaultTypeAzureKeyVault)+", or leave vaultConfig out")
 	c.require(vault.Type != v1alpha1.VaultTypeAzureKeyVault || vault.AzureKeyVault != nil, "IncompleteVault", "vaultConfig lacks azureKeyVault", "add it")
+	c.claims(&spec.RunnerVolumeClaims, invalid)
 }
 
 // address notes an address that the manager would refuse.
