@@ -90,6 +90,13 @@ func checkPods(object map[string]any) (faults []Fault, err error) {
 			return nil, err
 		}
 		pod := podSpec{partial: template.partial}
+		claims, _, _ := unstructured.NestedSlice(object, "spec", "volumeClaimTemplates") // the schema says what is none
+		for _, claim := range claims {
+			if fields, is := claim.(map[string]any); is {
+				name, _, _ := unstructured.NestedString(fields, "metadata", "name")
+				pod.claims = append(pod.claims, name)
+			}
+		}
 		if json.Unmarshal(content, &pod.PodSpec) != nil { // which has been said
 			continue
 		}

@@ -24,6 +24,8 @@ type podSpec struct {
 	corev1.PodSpec
 	// partial: it is merged into another one, which may have the images and the volumes that this one lacks.
 	partial bool
+	// claims are the volumes that the set's volumeClaimTemplates add.
+	claims []string
 }
 
 // podRules are the rules by what they are about.

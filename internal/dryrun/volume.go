@@ -149,7 +149,7 @@ func required(given string, at *field.Path) field.ErrorList {
 
 func (t podSpec) checkMounts(container *corev1.Container, at *field.Path) (refused field.ErrorList) {
 	has := func(name string) bool {
-		return slices.ContainsFunc(t.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
+		return slices.Contains(t.claims, name) || slices.ContainsFunc(t.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
 	}
 	paths := map[string]bool{}
 	for i, mount := range container.VolumeMounts {
