@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -36,12 +37,17 @@ const listTimeout = 10 * time.Second
 
 // ListMetadata returns the metadata of objects of a kind of ours, which costs little however large they are.
 func ListMetadata(ctx context.Context, reader client.Reader, kind string, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+	return ListMetadataOf(ctx, reader, v1alpha1.GroupVersion.WithKind(kind), options...)
+}
+
+// ListMetadataOf does the same for any kind.
+func ListMetadataOf(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := reader.List(ctx, &list, options...); err != nil {
-		return nil, fmt.Errorf("list %ss: %w", kind, err)
+		return nil, fmt.Errorf("list %ss: %w", kind.Kind, err)
 	}
 	return list.Items, nil
 }

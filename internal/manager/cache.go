@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -38,6 +39,7 @@ func (o Options) cacheOptions() cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.AutoscalingListener{}: o.listeners(),
 			&corev1.Pod{}:                   o.pods(),
+			&corev1.PersistentVolumeClaim{}: o.claims(),
 			&corev1.ServiceAccount{}:        ours,
 			&rbacv1.Role{}:                  ours,
 			&rbacv1.RoleBinding{}:           ours,
@@ -132,6 +134,7 @@ func stripPod(object any) (any, error) {
 	if _, runner := pod.Labels[v1alpha1.LabelRunner]; runner || kube.IsJobPod(pod) {
 		pod.Spec = corev1.PodSpec{
 			NodeName:       pod.Spec.NodeName,
+			Volumes:        slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim == nil }),
 			InitContainers: stripContainers(pod.Spec.InitContainers),
 			Containers:     stripContainers(pod.Spec.Containers),
 		}
@@ -174,6 +177,20 @@ func newInformer(source toolscache.ListerWatcher, object runtime.Object, resync 
 	return shared
 }
 
+// claims selects the claims of scale sets, in the watched namespace if there is one.
+func (o Options) claims() cache.ByObject {
+	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: v1alpha1.LabelScaleSetName, Operator: metav1.LabelSelectorOpExists},
+		{Key: v1alpha1.LabelVolumeClaimTemplate, Operator: metav1.LabelSelectorOpExists},
+	}})
+	utilruntime.Must(err) // the requirements are constants
+	claims := cache.ByObject{Label: selector}
+	if o.WatchNamespace != "" {
+		claims.Namespaces = map[string]cache.Config{o.WatchNamespace: {}}
+	}
+	return claims
+}
+
 // scaleSetSelector selects objects that have the scale set's label, whatever its value: everything we create has it.
 func scaleSetSelector() labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -212,7 +229,7 @@ func fillCaches(ctx context.Context, informers cache.Cache) error {
 	for _, kind := range []client.Object{
 		&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
 		&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{},
-		&corev1.Pod{}, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
+		&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
 	} {
 		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)

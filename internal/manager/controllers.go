@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,7 +80,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) erro
 		{"AutoscalingRunnerSet", d.autoscalingRunnerSet()},
 		{"AutoscalingListener", d.autoscalingListener()},
 		{"EphemeralRunnerSet", sets},
-		{"EphemeralRunner", d.ephemeralRunner(sets.Admit)},
+		{"EphemeralRunner", d.ephemeralRunner(sets)},
 	} {
 		if err := c.controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up the controller of %s: %w", c.name, err)
@@ -169,7 +168,7 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 	})
 }
 
-func (d dependencies) ephemeralRunner(admit func(*v1alpha1.AutoscalingRunnerSet, *v1alpha1.EphemeralRunnerSet, types.NamespacedName) bool) *ephemeralrunner.Controller {
+func (d dependencies) ephemeralRunner(sets *ephemeralrunnerset.Controller) *ephemeralrunner.Controller {
 	return ephemeralrunner.NewController(ephemeralrunner.Options{
 		Client: d.client,
 		Reader: d.mgr.GetAPIReader(),
@@ -183,7 +182,8 @@ func (d dependencies) ephemeralRunner(admit func(*v1alpha1.AutoscalingRunnerSet,
 		Workers:  max(d.options.RunnerWorkers, defaultRunnerWorkers),
 		Version:  build.Version,
 
-		Admit:         admit,
+		Admit:         sets.Admit,
+		Hold:          sets.Hold,
 		JobMetadata:   d.options.JobPodMetadata,
 		JobProtection: d.options.JobPodProtection,
 	})

@@ -86,6 +86,12 @@ func Owners(set *v1alpha1.AutoscalingRunnerSet) []metav1.OwnerReference {
 	return kube.OwnedBy(set)
 }
 
+// SetOwners makes the set the owner of a claim, or no longer if its claims outlive it. Owners that others have added stay.
+func SetOwners(claim *corev1.PersistentVolumeClaim, set *v1alpha1.AutoscalingRunnerSet) {
+	others := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool { return owner.UID == set.UID })
+	claim.OwnerReferences = slices.Concat(others, Owners(set))
+}
+
 // Mount gives the pod the volumes of a runner's claims, its spec.volumeClaims. As in a StatefulSet, a claim replaces the volume
 // of the same name. A claim without a name is an emptyDir.
 func Mount(pod *corev1.PodSpec, claims map[string]string) {

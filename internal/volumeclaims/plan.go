@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -117,8 +118,21 @@ type Record struct {
 // adopted.
 const OwnersKey = "metadata.ownerReferences"
 
-// housekeeping reports whether nobody waits for the record.
-func (r Record) housekeeping() bool { return r.Key != v1alpha1.AnnotationVolumeClaimFailures }
+// housekeeping reports whether nobody waits for the record. Whose a claim is must be written before its set may be deleted: the rights to
+// do so go with the release.
+func (r Record) housekeeping() bool { return r.Key == v1alpha1.AnnotationVolumeClaimUsedAt }
+
+// WriteTo writes the record to a claim of the set.
+func (r Record) WriteTo(claim *corev1.PersistentVolumeClaim, set *v1alpha1.AutoscalingRunnerSet) {
+	switch {
+	case r.Key == OwnersKey:
+		SetOwners(claim, set)
+	case r.Value == "":
+		delete(claim.Annotations, r.Key)
+	default:
+		kube.SetAnnotation(claim, r.Key, r.Value)
+	}
+}
 
 func (r Record) withoutValue() Record {
 	r.Value = ""

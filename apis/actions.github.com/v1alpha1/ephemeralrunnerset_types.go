@@ -91,6 +91,9 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DesiredReplicas *int `json:"desiredReplicas,omitempty"`
+	// Claims of the scale set's volumeClaimTemplates. Absent for a set that has none. Not in ARC.
+	// +optional
+	VolumeClaims *VolumeClaimCounts `json:"volumeClaims,omitempty"`
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

@@ -591,6 +591,11 @@ func (in *EphemeralRunnerSetStatus) DeepCopyInto(out *EphemeralRunnerSetStatus) 
 		*out = new(int)
 		**out = **in
 	}
+	if in.VolumeClaims != nil {
+		in, out := &in.VolumeClaims, &out.VolumeClaims
+		*out = new(VolumeClaimCounts)
+		**out = **in
+	}
 	if in.Listener != nil {
 		in, out := &in.Listener, &out.Listener
 		*out = new(ListenerStatus)

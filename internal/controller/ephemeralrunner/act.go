@@ -230,10 +230,13 @@ func (c *Controller) deleteChildren(ctx context.Context, w *world, onlyUnbound b
 	return errors.Join(err, c.deleteSecret(ctx, w), c.deleteHooked(ctx, w))
 }
 
-// removeFinalizers removes the finalizers once, and records an Event if something is left on GitHub.
+// removeFinalizers removes the finalizers once, after the claims that must not be passed on are deleted, and records an Event if something is left on GitHub.
 func (c *Controller) removeFinalizers(ctx context.Context, w *world, leftBehind string) error {
 	if w.Memory.finalizersRemoved {
 		return nil
+	}
+	if err := c.discardClaims(ctx, w); err != nil {
+		return err
 	}
 	err := kube.RemoveFinalizersAndManagedFields(ctx, c.options.Client, w.EphemeralRunner,
 		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)

@@ -55,6 +55,8 @@ type Options struct {
 	JobMetadata, JobProtection bool
 	// Admit reports whether a runner set of origin has room for one of its runners, which then counts. It may be nil.
 	Admit func(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool
+	// Hold reports whether a runner may mount the claims that it names, which it then has alone. It may be nil.
+	Hold func(*v1alpha1.EphemeralRunner) bool
 }
 
 // Controller reconciles EphemeralRunners.
@@ -324,12 +326,16 @@ func (c *Controller) launchCounted(ctx context.Context, w *world) error {
 	}
 	why := errSetOwnerless
 	if origin != nil {
-		if c.options.Admit == nil || c.options.Admit(origin, w.set, w.Key) {
+		switch {
+		case c.options.Admit != nil && !c.options.Admit(origin, w.set, w.Key):
+			why = errNoRoom
+		case !c.mayMount(w.EphemeralRunner):
+			why = errClaimsHeld
+		default:
 			// No copy of the runner: a pass that launches writes no status.
-			c.launcher.Launch(w.EphemeralRunner, w.Memory.runnerID, &w.Memory.launch)
+			c.launcher.Launch(origin, w.EphemeralRunner, w.Memory.runnerID, &w.Memory.launch)
 			return nil
 		}
-		why = errNoRoom
 	}
 	return c.apply(ctx, w, rules.PlanReport(&rules.World{Runner: w.EphemeralRunner, Now: w.Now, Attempt: w.Memory.Attempt}, why, w.Now.Add(uncountedRecheck)))
 }

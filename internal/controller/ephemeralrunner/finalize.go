@@ -68,6 +68,7 @@ func (c *Controller) leaving(w *world) *rules.Leaving {
 	if c.verdict(w) == registrations.Removed {
 		removal = rules.Progress{Known: true} // at its set's request
 	}
+	c.seeConsent(w, removal)
 	pod := w.outcome
 	if m.pod.passedOver() {
 		pod.Phase = podstatus.Missing

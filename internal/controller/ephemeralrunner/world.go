@@ -49,7 +49,6 @@ type memory struct {
 
 	rules.Attempt
 	rules.Deletion
-
 	pod                lastPod
 	failed             *failedAttempt // attempt whose failure may have been written although no answer came, else nil
 	unansweredReported bool           // an Event says why GitHub has not removed the registration yet
@@ -58,6 +57,7 @@ type memory struct {
 	// What has been deleted, so that a stale cache doesn't have it deleted again.
 	secretDeleted     bool
 	hooked            remains.Hooked // what container hooks created
+	claims            claims
 	runnerDeleted     bool           // the EphemeralRunner object
 	abandoned         bool           // the same, because it has no set
 	mayVanish         bool           // it had no finalizer of ours when it was last seen

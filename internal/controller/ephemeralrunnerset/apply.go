@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/registrations"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // apply carries out the plan: first questions to GitHub, which are only queued, then writes to the API server, in parallel.
@@ -29,7 +30,7 @@ func (c *Controller) apply(ctx context.Context, w *world) error {
 	asked := c.ask(w)
 	c.giveVerdicts(w)
 	unregistered := m.WithoutRecentlyDeleted(w.plan.With(scaling.DeleteUnregistered), w.Now)
-	create := m.CreateLimit(w.plan)
+	create := w.create
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
@@ -93,9 +94,13 @@ func (c *Controller) create(ctx context.Context, w *world, n int) error {
 // createRunners creates n runners under names chosen here.
 func (c *Controller) createRunners(ctx context.Context, w *world, n int, proxySecret string) error {
 	tries := w.Memory.Creations.Begin(n, w.views, func() string { return kube.RunnerName(w.Object.Name) })
+	granted := make(map[string]volumeclaims.Lease, len(tries))
+	for _, t := range tries {
+		granted[t.Name] = w.takeLease(t.Name, t.Repeated)
+	}
 	labels := inheritedLabels(w.Object, w.origin)
 	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *creations.Try) error {
-		t.Asked, t.Err = true, c.options.Client.Create(ctx, newRunner(w.Object, labels, t.Name, w.specHash, proxySecret))
+		t.Asked, t.Err = true, c.options.Client.Create(ctx, newRunner(w.Object, labels, t.Name, w.specHash, proxySecret, granted[t.Name]))
 		if creations.Made(t.Err) {
 			return nil
 		}
@@ -152,13 +157,14 @@ func SampleRunner(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.Ephemeral
 	if set.Spec.EphemeralRunnerSpec.Proxy != nil {
 		proxySecret = kube.RunnerProxySecretName(set.Name, set.Namespace)
 	}
-	sample := newRunner(set, inheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix, templateHash(set), proxySecret)
+	sample := newRunner(set, inheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix, templateHash(set), proxySecret, sampleLease(origin))
 	sample.UID = origin.UID // an owner needs one
 	return sample
 }
 
-// newRunner returns the runner to create, with the labels that it inherits. It has its finalizer from the start, so that no pass can miss its deletion.
-func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, name, specHash, proxySecret string) *v1alpha1.EphemeralRunner {
+// newRunner returns the runner to create, with the labels that it inherits and the claims that it gets. It has its finalizer from the start, so that no pass can miss its deletion.
+func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, name, specHash, proxySecret string, lease volumeclaims.Lease,
+) *v1alpha1.EphemeralRunner {
 	labels, annotations := kube.Metadata(set.Spec.EphemeralRunnerMetadata)
 	runner := &v1alpha1.EphemeralRunner{
 		ObjectMeta: metav1.ObjectMeta{
@@ -178,7 +184,10 @@ func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, na
 			runner.Annotations[key] = value
 		}
 	}
-	runner.Spec.ProxySecretRef = proxySecret
+	runner.Spec.ProxySecretRef, runner.Spec.VolumeClaims = proxySecret, lease.Claims
+	if lease.Seed != "" {
+		runner.Annotations[v1alpha1.AnnotationVolumeClaimSeed] = lease.Seed
+	}
 	return runner
 }
 

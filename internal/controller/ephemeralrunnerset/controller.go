@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/leases"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -25,6 +26,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // GitHub is the part of the Actions service that this controller uses.
@@ -70,6 +72,7 @@ type Controller struct {
 	roster     *roster.Roster
 	jobPods    *jobpods.Pods
 	departures *departures.Departures
+	leases     *leases.Leases
 	questions  registrations.Questions
 	strays     *registrations.Strays
 	// waker requeues a set when a question to GitHub about one of its runners has been answered.
@@ -80,6 +83,7 @@ type Controller struct {
 func NewController(options Options) *Controller {
 	c := &Controller{
 		options: options, roster: roster.New(), jobPods: jobpods.New(options.Clock), departures: departures.New(),
+		leases: leases.New(options.Clock),
 	}
 	asking := registrations.Options{
 		GitHub: options.GitHub, Verdicts: options.Verdicts, Reader: options.Reader,
@@ -108,7 +112,7 @@ func (c *Controller) rules() []rule {
 		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned, served(c.abandon)),
 		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
 		reconcile.Otherwise[*world]("its runners follow the jobs", served(reconcile.Each(
-			c.countBeside, c.makePlan, c.apply, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.report,
+			c.countBeside, c.makePlan, c.applyWithClaims, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.report,
 		))),
 	}
 }
@@ -144,6 +148,9 @@ type memory struct {
 	// deletion after a failure.
 	proxyHash                   string
 	proxyAppliedAt, proxyDropAt time.Time
+	// claimsForbidden is why the manager might not change a claim, at claimsForbiddenAt.
+	claimsForbidden   string
+	claimsForbiddenAt time.Time
 }
 
 // remember returns the memory of a set that is new here.
@@ -162,6 +169,7 @@ func (c *Controller) forget(set types.NamespacedName, m *memory) {
 	c.strays.Forget(set, &m.strays)
 	if !c.isReplaced(m) {
 		setmetrics.Delete(m.scaleSet)
+		c.leases.Forget(m.scaleSet)
 	}
 }
 
@@ -196,6 +204,12 @@ type world struct {
 	// specHash identifies the template from which runners are created.
 	specHash string
 	plan     *scaling.Plan
+	// create is how many of the planned runners this pass creates.
+	create int
+	// leasing is what is remembered of the scale set's claims, nil if it has none or another runner set's pass has it; claims is what was
+	// decided about them, nil if nothing was.
+	leasing *leases.Set
+	claims  *volumeclaims.Decision
 }
 
 func (w *world) deleting() bool { return w.Object.DeletionTimestamp != nil }

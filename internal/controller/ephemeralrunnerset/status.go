@@ -45,6 +45,7 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 		m.DescribeLeft(&set.Status, set, w.views, w.Now)
 	} else {
 		m.Describe(&set.Status, set, w.views, w.plan)
+		w.describeClaims()
 	}
 	report.SetConditions(&set.Status.Conditions, set.Generation, w.Now, c.kept(ctx, w)...)
 	if c.options.PublishMetrics && (!w.deleting() || !c.isReplaced(m)) {

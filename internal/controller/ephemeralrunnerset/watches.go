@@ -2,6 +2,7 @@ package ephemeralrunnerset
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,11 +22,18 @@ import (
 
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	// The index is made before the caches are filled, so its context ends nothing.
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.PersistentVolumeClaim{}, IndexClaimsByScaleSet, ScaleSetOfClaim)
+	if err != nil {
+		return fmt.Errorf("index claims by scale set: %w", err)
+	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunnerset").
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
 		Watches(&corev1.Pod{}, c.JobPodEvents()).
+		Watches(&corev1.Pod{}, c.ClaimedPodEvents()).
+		Watches(&corev1.PersistentVolumeClaim{}, c.claimEvents()).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf), builder.WithPredicates(givesOtherwise)).
 		WatchesRawSource(&c.waker).
 		WithOptions(reconcile.ControllerOptions(c.options.Workers))
@@ -60,6 +68,7 @@ func (c *Controller) runnerChanged(object client.Object, q reconcile.Queue) {
 	}
 	set := roster.OwnerOf(runner)
 	view := roster.Of(runner)
+	c.leases.Put(runner)
 	if m := c.Known(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}); m != nil && m.Creations.Expects(runner.Name) {
 		view.Arrival = c.departures.Arrive()
 	}
@@ -77,6 +86,7 @@ func (c *Controller) runnerChanged(object client.Object, q reconcile.Queue) {
 func (c *Controller) runnerDeleted(object client.Object, q reconcile.Queue) {
 	key := client.ObjectKeyFromObject(object)
 	set := c.roster.Remove(key)
+	c.leases.Remove(key)
 	if m := c.Known(types.NamespacedName{Namespace: key.Namespace, Name: set.Name}); m != nil {
 		m.Creations.Met(key.Name)
 	}
@@ -113,12 +123,43 @@ func (c *Controller) JobPodEvents() handler.EventHandler {
 	})
 }
 
+// ClaimedPodEvents returns the handler for the watch of pods that mount claims. It is exported for tests that simulate the watch.
+func (c *Controller) ClaimedPodEvents() handler.EventHandler {
+	return c.leases.PodEvents(func(q reconcile.Queue, runner types.NamespacedName) {
+		enqueue(q, runner.Namespace, c.roster.SetOf(runner))
+	})
+}
+
+// claimEvents returns the handler for the watch of claims, which enqueues the runner sets of their scale set.
+func (c *Controller) claimEvents() handler.EventHandler {
+	changed := func(ctx context.Context, claim client.Object, q reconcile.Queue) {
+		scaleSet := types.NamespacedName{Namespace: claim.GetNamespace(), Name: claim.GetLabels()[v1alpha1.LabelScaleSetName]}
+		for _, request := range c.runnerSetsNamed(ctx, scaleSet) {
+			q.AddAfter(request, gatherPeriod)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q reconcile.Queue) { changed(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q reconcile.Queue) {
+			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+				changed(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q reconcile.Queue) { changed(ctx, e.Object, q) },
+	}
+}
+
 // runnerSetsOf maps an AutoscalingRunnerSet to its runner sets, which may have waited for what it gives.
 func (c *Controller) runnerSetsOf(ctx context.Context, origin client.Object) []ctrl.Request {
-	requests, err := reconcile.Requests(ctx, c.options.Client, &v1alpha1.EphemeralRunnerSetList{}, client.InNamespace(origin.GetNamespace()),
-		client.MatchingLabels{v1alpha1.LabelScaleSetName: origin.GetName()}, client.UnsafeDisableDeepCopy)
+	return c.runnerSetsNamed(ctx, client.ObjectKeyFromObject(origin))
+}
+
+// runnerSetsNamed returns the runner sets with the labels of a scale set.
+func (c *Controller) runnerSetsNamed(ctx context.Context, scaleSet types.NamespacedName) []ctrl.Request {
+	requests, err := reconcile.Requests(ctx, c.options.Client, &v1alpha1.EphemeralRunnerSetList{}, client.InNamespace(scaleSet.Namespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: scaleSet.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Can't list runner sets of scale set", "scaleSet", client.ObjectKeyFromObject(origin))
+		log.FromContext(ctx).Error(err, "Can't list runner sets of scale set", "scaleSet", scaleSet)
 	}
 	return requests
 }

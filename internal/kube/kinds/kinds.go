@@ -25,7 +25,7 @@ import (
 var (
 	namespaced = map[schema.GroupVersion][]string{
 		v1alpha1.GroupVersion:       {"AutoscalingRunnerSet", "AutoscalingListener", "EphemeralRunnerSet", "EphemeralRunner"},
-		corev1.SchemeGroupVersion:   {"ConfigMap", "Event", "Pod", "ResourceQuota", "Secret", "ServiceAccount"},
+		corev1.SchemeGroupVersion:   {"ConfigMap", "Event", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "ServiceAccount"},
 		rbacv1.SchemeGroupVersion:   {"Role", "RoleBinding"},
 		appsv1.SchemeGroupVersion:   {"Deployment"},
 		batchv1.SchemeGroupVersion:  {"Job"},

@@ -53,6 +53,7 @@ func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunne
 		JobWorkflowRef:    cut(job.JobWorkflowRef),
 		WorkflowRunID:     job.WorkflowRunID,
 		JobDisplayName:    cut(job.JobDisplayName),
+		Event:             cut(job.EventName),
 		JobPatchID:        patchID,
 		Phases:            phasesOf(job),
 	}
@@ -103,6 +104,7 @@ func mergeStatus(older, newer v1alpha1.EphemeralRunnerStatus) v1alpha1.Ephemeral
 		JobWorkflowRef:    cmp.Or(newer.JobWorkflowRef, older.JobWorkflowRef),
 		WorkflowRunID:     cmp.Or(newer.WorkflowRunID, older.WorkflowRunID),
 		JobDisplayName:    cmp.Or(newer.JobDisplayName, older.JobDisplayName),
+		Event:             cmp.Or(newer.Event, older.Event),
 		JobPatchID:        cmp.Or(newer.JobPatchID, older.JobPatchID),
 		JobResult:         cmp.Or(newer.JobResult, older.JobResult),
 		FinishedAt:        cmp.Or(newer.FinishedAt, older.FinishedAt),

@@ -77,9 +77,10 @@ type Launcher struct{ options Options }
 // New returns a Launcher.
 func New(options Options) *Launcher { return &Launcher{options} }
 
-// Launch registers the runner and creates its Secret and pod, in the pool; it does nothing while that is under way. reuse is the id of a
-// registration whose JIT config is unused, 0 if none is known: it is taken from the Secret if it is there. The runner must not change.
-func (l *Launcher) Launch(runner *v1alpha1.EphemeralRunner, reuse int, memory *Memory) {
+// Launch registers the runner and creates its Secret, the claims that set has for it, and its pod, in the pool; it does nothing while that is
+// under way. reuse is the id of a registration whose JIT config is unused, 0 if none is known: it is taken from the Secret if it is there.
+// Neither set nor runner must change.
+func (l *Launcher) Launch(set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, reuse int, memory *Memory) {
 	start(l, &memory.launch, runner, func(ctx context.Context) (int, error) {
 		if memory.abandoned.Load() {
 			return 0, errAbandoned
@@ -93,6 +94,11 @@ func (l *Launcher) Launch(runner *v1alpha1.EphemeralRunner, reuse int, memory *M
 		}
 		if err := l.createSecret(ctx, memory, runner, registered); err != nil {
 			return registered.id, err
+		}
+		if len(runner.Spec.VolumeClaims) > 0 && !memory.abandoned.Load() {
+			if err := l.createClaims(ctx, set, runner); err != nil {
+				return registered.id, err
+			}
 		}
 		if memory.abandoned.Load() {
 			return registered.id, errAbandoned

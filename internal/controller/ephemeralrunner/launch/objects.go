@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/phases"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // Keys of the Secret that holds a runner's registration. They are ARC's.
@@ -52,6 +53,7 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 	}
 	delete(pod.Labels, v1alpha1.LabelRunnerBusy) // only a job makes a pod busy
 	startOnce(&pod.Spec)
+	volumeclaims.Mount(&pod.Spec, runner.Spec.VolumeClaims)
 	if container := kube.Container(&pod.Spec, v1alpha1.RunnerContainerName); container != nil {
 		container.Env = append(container.Env, runnerEnv(runner, version)...)
 	}

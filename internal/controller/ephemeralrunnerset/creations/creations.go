@@ -82,8 +82,8 @@ type Unseen struct {
 // Try is one request to create a runner.
 type Try struct {
 	Name string
-	// repeated is set if an earlier try under this name got no answer.
-	repeated bool
+	// Repeated is set if an earlier try under this name got no answer.
+	Repeated bool
 	// Asked is set if the request was sent, and Err is its error.
 	Asked bool
 	Err   error
@@ -254,7 +254,7 @@ func (c *Memory) Begin(n int, runners []*roster.Runner, pick func() string) []*T
 	add := func(name string, repeated bool) {
 		used.Insert(name)
 		c.Expect(name)
-		tries = append(tries, &Try{Name: name, repeated: repeated})
+		tries = append(tries, &Try{Name: name, Repeated: repeated})
 	}
 	for _, name := range c.unanswered {
 		add(name, true)
@@ -274,9 +274,9 @@ func (c *Memory) End(tries []*Try) {
 	for _, t := range tries {
 		switch {
 		case t.Asked && Made(t.Err): // the watch will show it
-		case t.Asked && notCreated(t.Err) && t.repeated:
+		case t.Asked && notCreated(t.Err) && t.Repeated:
 			// An earlier try may have succeeded after all and be what fills the quota. The watch will show it, or not.
-		case t.Asked && !notCreated(t.Err), t.repeated: // no answer, now or before
+		case t.Asked && !notCreated(t.Err), t.Repeated: // no answer, now or before
 			c.unanswered = append(c.unanswered, t.Name)
 		default: // there is no such runner
 			c.Met(t.Name)

@@ -234,7 +234,7 @@ func TestNamesAreChosenThatNobodyHas(t *testing.T) {
 	for _, try := range c.Begin(3, []*roster.Runner{{Name: "seen"}}, pick) {
 		got = append(got, *try)
 	}
-	want := []Try{{Name: "tried", repeated: true}, {Name: "new-1"}, {Name: "new-2"}}
+	want := []Try{{Name: "tried", Repeated: true}, {Name: "new-1"}, {Name: "new-2"}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Try{})); diff != "" {
 		t.Errorf("tries (-want +got):\n%s", diff)
 	}

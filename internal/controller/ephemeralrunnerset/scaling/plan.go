@@ -299,6 +299,13 @@ func (h *History) planRemoval(p *Plan, r *roster.Runner) {
 	}
 }
 
+// GiveWay removes a runner without a job, to whose claims something is wrong, so that another one takes its place.
+func (h *History) GiveWay(p *Plan, r *roster.Runner) {
+	if h.slotOf(r) == slotWaiting {
+		h.planRemoval(p, r)
+	}
+}
+
 // planReplacement removes runners of an old template that have no job; runners with a job finish it.
 func (h *History) planReplacement(p *Plan, runners []*roster.Runner) {
 	for _, r := range runners {

@@ -1,0 +1,344 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
+)
+
+const (
+	// claimsTakenRecheck is when to try again if another runner set of the scale set is deciding about its claims at this very moment.
+	claimsTakenRecheck = time.Second
+	// claimsListPeriod is the shortest time between two lists of a scale set's claims: two a minute.
+	claimsListPeriod = 30 * time.Second
+	// slowStart is how long a pod with claims may have a node without starting before it is found out whether the node can mount them, and
+	// mountEventsPeriod how often that is asked.
+	slowStart         = 20 * time.Second
+	mountEventsPeriod = 20 * time.Second
+	// maxMountEvents bounds how many Events of one sort are read.
+	maxMountEvents = 500
+	// reasonClaimDiscarded is the reason of the Event about a claim that no pod could use.
+	reasonClaimDiscarded = "VolumeClaimDiscarded"
+	actionLease          = "LeaseClaims"
+)
+
+// applyWithClaims carries out the plan, with a lease for each new runner if the scale set has claims.
+func (c *Controller) applyWithClaims(ctx context.Context, w *world) error {
+	w.create = w.Memory.CreateLimit(w.plan)
+	claims, err := c.claims(ctx, w)
+	if err == nil && len(claims)+len(w.origin.Spec.VolumeClaimTemplates) == 0 {
+		return c.apply(ctx, w)
+	}
+	wanted := max(0, w.create-w.plan.Repeat) // a creation that is repeated has its lease
+	w.create -= wanted
+	if w.leasing = c.leases.Of(client.ObjectKeyFromObject(w.origin)); w.leasing == nil {
+		w.RequeueAt(w.Now.Add(claimsTakenRecheck))
+		return errors.Join(err, c.apply(ctx, w))
+	}
+	defer w.leasing.End()
+	if err == nil {
+		err = c.lease(ctx, w, claims, wanted)
+	}
+	return errors.Join(err, c.apply(ctx, w))
+}
+
+// claims returns the claims with the scale set's labels, as the cache has them.
+func (c *Controller) claims(ctx context.Context, w *world) ([]corev1.PersistentVolumeClaim, error) {
+	var list corev1.PersistentVolumeClaimList
+	err := c.options.Client.List(ctx, &list, client.InNamespace(w.origin.Namespace), client.MatchingFields{IndexClaimsByScaleSet: w.origin.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	return list.Items, nil
+}
+
+// lease decides about the scale set's claims and carries that out, but for the leases: these go with the runners, whose creations follow.
+// Records and deletions come before replacements: see volumeclaims.Decision.
+func (c *Controller) lease(ctx context.Context, w *world, claims []corev1.PersistentVolumeClaim, wanted int) error {
+	if err := c.listForLeases(ctx, w); err != nil {
+		return err
+	}
+	if err := c.askAboutMounts(ctx, w); err != nil {
+		return err
+	}
+	seen := c.leases.World(w.origin, claims)
+	seen.Expected = c.expectedRunners(ctx, w)
+	seen.Listed = w.leasing.Listed()
+	decision := w.leasing.Observe(&seen).Plan(wanted)
+	w.leasing.Follow(&decision, w.Now)
+	w.create += len(decision.Leases)
+	w.claims = &decision
+	w.RequeueAt(decision.RequeueAt)
+	switch decision.Wait {
+	case volumeclaims.WaitForList:
+		w.Requeue.After(unseenPause)
+	case volumeclaims.WaitForFreeClaim: // some may count that have never been created
+		w.Requeue.After(claimsListPeriod)
+	}
+	if err := errors.Join(c.recordOnClaims(ctx, w, claims), c.deleteClaims(ctx, w)); err != nil {
+		return err
+	}
+	c.giveWay(ctx, w)
+	return nil
+}
+
+// expectedRunners returns the names of runners of the scale set that exist or may exist and that no watch has shown: of this set and of those
+// that it replaces.
+func (c *Controller) expectedRunners(ctx context.Context, w *world) []string {
+	expected := w.leasing.Awaited(func(name string) bool {
+		return c.roster.SetOf(types.NamespacedName{Namespace: w.Object.Namespace, Name: name}).UID != ""
+	})
+	for _, request := range c.runnerSetsOf(ctx, w.origin) {
+		if m := c.Known(request.NamespacedName); m != nil {
+			for name := range m.Creations.Pending() {
+				expected = append(expected, name)
+			}
+		}
+	}
+	return expected
+}
+
+// listForLeases asks the API server which runners and claims there are, before this process gives the first claim to a runner and whenever a
+// claim or runner that should have been seen has not: an earlier process may have leased what the cache shows as free.
+func (c *Controller) listForLeases(ctx context.Context, w *world) error {
+	overdue := w.leasing.Overdue(w.Now)
+	if w.leasing.Listed() && (w.Now.Before(w.leasing.ListAt) || len(overdue) == 0 && len(w.leasing.Awaited(func(string) bool { return false })) == 0) {
+		return nil
+	}
+	ours := []client.ListOption{client.InNamespace(w.origin.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: w.origin.Name}}
+	runners, err := kube.ListMetadata(ctx, c.options.Reader, "EphemeralRunner", ours...)
+	if err != nil {
+		return err
+	}
+	existing, err := kube.ListMetadataOf(ctx, c.options.Reader, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), ours...)
+	if err != nil {
+		return err
+	}
+	var unseen []string
+	for i := range runners {
+		if c.roster.SetOf(client.ObjectKeyFromObject(&runners[i])).UID == "" {
+			unseen = append(unseen, runners[i].Name)
+		}
+	}
+	var claims []volumeclaims.Claim
+	names := sets.New[string]()
+	for i := range existing {
+		names.Insert(existing[i].Name)
+		if claim, is := volumeclaims.ClaimOf(w.origin, &corev1.PersistentVolumeClaim{ObjectMeta: existing[i].ObjectMeta}); is {
+			claims = append(claims, claim)
+		}
+	}
+	w.leasing.ListAt = c.options.Clock.Now().Add(claimsListPeriod)
+	w.leasing.List(claims, unseen, c.options.Clock.Now())
+	w.leasing.Settle(overdue, names, c.options.Clock.Now())
+	return nil
+}
+
+// askAboutMounts finds out which of the set's slow pods have volumes that their nodes can't attach or mount. No pod's status says so, only
+// Events do: they are read while there are such pods.
+func (c *Controller) askAboutMounts(ctx context.Context, w *world) error {
+	scaleSet := client.ObjectKeyFromObject(w.origin)
+	slow, due := c.leases.Slow(scaleSet, slowStart)
+	w.RequeueAt(due)
+	if slow.Len() == 0 {
+		return nil
+	}
+	w.RequeueAt(kube.LaterOf(w.leasing.EventsAt, w.Now.Add(mountEventsPeriod)))
+	if w.Now.Before(w.leasing.EventsAt) {
+		return nil
+	}
+	w.leasing.EventsAt = w.Now.Add(mountEventsPeriod)
+	unmounted := sets.New[types.UID]()
+	for _, reason := range []string{"FailedMount", "FailedAttachVolume"} {
+		var said corev1.EventList
+		err := c.options.Reader.List(ctx, &said, client.InNamespace(w.origin.Namespace), client.MatchingFields{"reason": reason}, client.Limit(maxMountEvents))
+		if apierrors.IsForbidden(err) {
+			return nil // the pendingTimeout of runners ends the wait
+		} else if err != nil {
+			return fmt.Errorf("list Events %s: %w", reason, err)
+		}
+		for i := range said.Items {
+			unmounted.Insert(said.Items[i].InvolvedObject.UID)
+		}
+	}
+	c.leases.NoteUnmounted(scaleSet, unmounted.Intersection(slow))
+	return nil
+}
+
+// recordOnClaims writes what the decision has to be remembered for longer than this process lives.
+func (c *Controller) recordOnClaims(ctx context.Context, w *world, claims []corev1.PersistentVolumeClaim) error {
+	byUID := make(map[types.UID]*corev1.PersistentVolumeClaim, len(claims))
+	for i := range claims {
+		byUID[claims[i].UID] = &claims[i]
+	}
+	return c.onClaims(ctx, w, len(w.claims.Records), func(ctx context.Context, i int) error {
+		record := w.claims.Records[i]
+		before := byUID[record.UID]
+		after := before.DeepCopy()
+		record.WriteTo(after, w.origin)
+		err := c.options.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if err = kube.IgnoreOvertaken(err); err != nil {
+			err = fmt.Errorf("write %s of claim %s: %w", record.Key, record.Claim, err)
+		}
+		return err
+	})
+}
+
+// deleteClaims deletes the claims that go, and tells why.
+func (c *Controller) deleteClaims(ctx context.Context, w *world) error {
+	return c.onClaims(ctx, w, len(w.claims.Deletions), func(ctx context.Context, i int) error {
+		gone := w.claims.Deletions[i]
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.origin.Namespace, Name: gone.Name}}
+		err := c.options.Client.Delete(ctx, claim, client.Preconditions{UID: &gone.UID})
+		if err = kube.IgnoreOvertaken(err); err != nil {
+			return fmt.Errorf("delete claim %s: %w", gone.Name, err)
+		}
+		log.FromContext(ctx).Info("Deleted a claim", "claim", gone.Name, "reason", gone.Why, "message", gone.Message)
+		if gone.Why == volumeclaims.Discarded || gone.Why == volumeclaims.VolumeLost {
+			report.RecordEvent(ctx, c.options.Recorder, w.origin, nil, report.Warning(reasonClaimDiscarded, actionLease, gone.Message+"; new claims take its place"))
+		}
+		return nil
+	})
+}
+
+// onClaims does something with claims, in parallel. What the manager may not do is told by a condition, and doesn't fail the pass: the rights
+// come with the chart's values, and go with them.
+func (c *Controller) onClaims(ctx context.Context, w *world, n int, do func(context.Context, int) error) error {
+	items := make([]int, n)
+	for i := range items {
+		items[i] = i
+	}
+	var mu sync.Mutex
+	return kube.ForEach(ctx, kube.MaxParallelism, items, func(ctx context.Context, i int) error {
+		err := do(ctx, i)
+		if apierrors.IsForbidden(err) {
+			mu.Lock()
+			defer mu.Unlock()
+			w.Memory.claimsForbidden, w.Memory.claimsForbiddenAt = err.Error(), w.Now
+			return nil
+		}
+		return err
+	})
+}
+
+// giveWay removes the runners that can't start with their claims; others take their places, with other claims.
+func (c *Controller) giveWay(ctx context.Context, w *world) {
+	reasons := make(map[string]volumeclaims.Replacement, len(w.claims.Replacements))
+	for _, replacement := range w.claims.Replacements {
+		reasons[replacement.Runner] = replacement
+	}
+	told := sets.New[string]()
+	for _, r := range w.views {
+		why, gives := reasons[r.Name]
+		if !gives {
+			continue
+		}
+		w.Memory.GiveWay(w.plan, r)
+		if told.Insert(r.Name); !w.leasing.Told.Has(r.Name) {
+			report.RecordEvent(ctx, c.options.Recorder, w.origin, nil, report.Warning(why.Reason, actionLease, why.Message))
+		}
+	}
+	w.leasing.Told = told
+	w.RequeueAt(w.plan.RequeueAt)
+}
+
+// takeLease returns what a new runner gets, and remembers it before the runner's creation is requested. A creation that is repeated gets
+// the same again, and nothing if there were no claims when it was first requested.
+func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
+	if w.leasing == nil {
+		return volumeclaims.Lease{}
+	}
+	lease, promised := w.leasing.Promised(name)
+	if !promised && !repeated && w.claims != nil && len(w.claims.Leases) > 0 {
+		lease, w.claims.Leases = w.claims.Leases[0], w.claims.Leases[1:]
+	}
+	w.leasing.Promise(name, lease, w.Now)
+	return lease
+}
+
+// claimsForbiddenFor is how long it is told that the manager may not change a claim. It tries again within a minute.
+const claimsForbiddenFor = 2 * time.Minute
+
+// describeClaims writes into the status how many claims there are, and what runners wait for.
+func (w *world) describeClaims() {
+	status, m := &w.Object.Status, w.Memory
+	const conditionType = v1alpha1.ConditionVolumeClaimsReady
+	if w.leasing == nil && len(w.origin.Spec.VolumeClaimTemplates) == 0 {
+		if status.VolumeClaims = nil; meta.FindStatusCondition(status.Conditions, conditionType) != nil {
+			report.SetConditions(&status.Conditions, w.Object.Generation, w.Now, report.True(conditionType, "NoClaims", "the scale set has no claims"))
+		}
+		return
+	}
+	if w.claims == nil {
+		return // it isn't known
+	}
+	counts := v1alpha1.VolumeClaimCounts{}
+	for _, template := range w.claims.Counts {
+		counts.Total, counts.Leased, counts.Free = counts.Total+template.Total, counts.Leased+template.Leased, counts.Free+template.Free
+	}
+	status.VolumeClaims = &counts
+	condition := report.True(conditionType, "ClaimsReady", "runners get their claims")
+	refused := w.refusedRunner()
+	switch {
+	case refused != nil:
+		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused, fmt.Sprintf("runner %s waits: %s", refused.Name, refused.Message))
+	case w.claims.Wait == volumeclaims.WaitForFreeClaim:
+		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimsExhausted, fmt.Sprintf(
+			"%d runners wait for a claim: as many exist as volumeClaimPool.max allows, and none is free; raise max, or set whenExhausted to Ephemeral", w.claims.Waiting))
+	case w.Now.Before(m.claimsForbiddenAt.Add(claimsForbiddenFor)):
+		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused, fmt.Sprintf(
+			"the manager may not change the scale set's claims: %s; the chart of the scale set gives it the right while its values have volumeClaimTemplates or volumeClaimPool; "+
+				"claims that nobody needs any more: kubectl delete persistentvolumeclaims -n %s -l %s=%s", m.claimsForbidden, w.origin.Namespace, v1alpha1.LabelScaleSetName, w.origin.Name))
+	case w.claims.Wait == volumeclaims.WaitForList:
+		return // in a second
+	}
+	report.SetConditions(&status.Conditions, w.Object.Generation, w.Now, condition)
+}
+
+// refusedRunner returns the oldest runner that waits for a claim which the API server refuses, nil if there is none.
+func (w *world) refusedRunner() *roster.Runner {
+	for _, r := range w.views {
+		if r.Reason == v1alpha1.ReasonVolumeClaimRefused && r.Alive() && !r.Up() && !r.Deleting {
+			return r
+		}
+	}
+	return nil
+}
+
+// IndexClaimsByScaleSet is the index of claims by the name of their scale set, which the manager's cache has; see ScaleSetOfClaim.
+const IndexClaimsByScaleSet = "scaleSet"
+
+// ScaleSetOfClaim returns the value of a claim in that index.
+func ScaleSetOfClaim(claim client.Object) []string {
+	return []string{claim.GetLabels()[v1alpha1.LabelScaleSetName]}
+}
+
+// Hold reports whether a runner may mount the claims that it names; see leases.Hold.
+func (c *Controller) Hold(runner *v1alpha1.EphemeralRunner) bool { return c.leases.Hold(runner) }
+
+// sampleLease has names that no claim has, for a runner that is never created.
+func sampleLease(origin *v1alpha1.AutoscalingRunnerSet) volumeclaims.Lease {
+	claims := map[string]string{}
+	for i := range origin.Spec.VolumeClaimTemplates {
+		claims[origin.Spec.VolumeClaimTemplates[i].Metadata.Name] = kube.RunnerPrefix(origin.Name) + sampleSuffix
+	}
+	return volumeclaims.Lease{Claims: claims}
+}
+
