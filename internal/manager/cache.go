@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -134,12 +133,22 @@ func stripPod(object any) (any, error) {
 	if _, runner := pod.Labels[v1alpha1.LabelRunner]; runner || kube.IsJobPod(pod) {
 		pod.Spec = corev1.PodSpec{
 			NodeName:       pod.Spec.NodeName,
-			Volumes:        slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim == nil }),
+			Volumes:        claimsAmong(pod.Spec.Volumes),
 			InitContainers: stripContainers(pod.Spec.InitContainers),
 			Containers:     stripContainers(pod.Spec.Containers),
 		}
 	}
 	return pod, nil
+}
+
+// claimsAmong keeps the volumes by which a pod mounts claims.
+func claimsAmong(volumes []corev1.Volume) (claims []corev1.Volume) {
+	for i := range volumes {
+		if volumes[i].PersistentVolumeClaim != nil {
+			claims = append(claims, volumes[i])
+		}
+	}
+	return claims
 }
 
 // applied returns the entries of server-side apply, without their fields.

@@ -100,13 +100,17 @@ func TestCacheKeepsWhoHasAppliedSomethingToAPod(t *testing.T) {
 func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	rules := []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart}}
+	cache := corev1.Volume{Name: "cache", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "set-cache-bcdfg"},
+	}}
 	spec := corev1.PodSpec{
-		NodeName: "node", ServiceAccountName: "account", Volumes: []corev1.Volume{{Name: "work"}},
+		NodeName: "node", ServiceAccountName: "account", Volumes: []corev1.Volume{{Name: "work"}, cache},
 		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules, Args: []string{"dockerd"}}},
 		Containers:     []corev1.Container{{Name: "runner", Image: "runner", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
 	}
 	stripped := corev1.PodSpec{
 		NodeName:       "node",
+		Volumes:        []corev1.Volume{cache},
 		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules}},
 		Containers:     []corev1.Container{{Name: "runner", Image: "runner"}},
 	}

@@ -85,7 +85,7 @@ func grantChartPermissions(t *testing.T, cluster client.Client, scaleSetNamespac
 	watch, write := []string{"list", "watch"}, []string{"create", "delete", "get", "patch", "update"}
 	rules := []rbacv1.PolicyRule{
 		rule(v1alpha1.GroupVersion.Group, append(watch, write...), "*"),
-		rule("", watch, "pods", "nodes", "serviceaccounts"),
+		rule("", watch, "pods", "nodes", "persistentvolumeclaims", "serviceaccounts"),
 		rule(rbacv1.GroupName, watch, "rolebindings"),
 		rule(rbacv1.GroupName, append(watch, "patch"), "roles"),
 		rule("coordination.k8s.io", append(watch, "get", "delete", "update", "create"), "leases"),

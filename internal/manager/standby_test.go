@@ -31,7 +31,7 @@ func TestManagerThatStandsByHasCachesOnly(t *testing.T) {
 		caches, lead := standBy(t)
 		once := map[string]int{
 			"AutoscalingRunnerSet": 1, "AutoscalingListener": 1, "EphemeralRunnerSet": 1, "EphemeralRunner": 1,
-			"Pod": 1, "ServiceAccount": 1, "Role": 1, "RoleBinding": 1,
+			"Pod": 1, "PersistentVolumeClaim": 1, "ServiceAccount": 1, "Role": 1, "RoleBinding": 1,
 		}
 		<-time.After(time.Minute)
 		if difference := cmp.Diff(once, caches.asked()); difference != "" {

@@ -209,6 +209,7 @@ func TestScaleSetRules(t *testing.T) {
 		"batch/jobs: get list create delete",
 		"/secrets: get list create delete",
 	}
+	const claims = `volumeClaimTemplates: [{metadata: {name: cache}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]`
 	const more = `containerMode: {kubernetesModeAdditionalRoleRules: [{apiGroups: [apps], resources: [deployments], verbs: [get]}]}`
 	for _, test := range []struct {
 		file, values string
@@ -218,6 +219,10 @@ func TestScaleSetRules(t *testing.T) {
 		{"manager_role.yaml", tls, append(base, "/configmaps: get")},
 		{"manager_pod_metadata_role.yaml", "", []string{"/pods: patch", "policy/poddisruptionbudgets: list"}},
 		{"manager_pod_metadata_role.yaml", "protectRunners: None", []string{"/pods: patch"}},
+		{"manager_pod_metadata_role.yaml", "protectRunners: None\n" + claims, []string{
+			"/pods: patch", "/persistentvolumeclaims: create delete get patch", "/events: list"}},
+		{"manager_pod_metadata_role.yaml", "protectRunners: None\nvolumeClaimPool: {max: 3}", []string{
+			"/pods: patch", "/persistentvolumeclaims: create delete get patch", "/events: list"}},
 		{"kube_mode_role.yaml", mode("kubernetes"), kube},
 		{"kube_mode_role.yaml", mode("kubernetes-novolume"), append(append([]string{}, kube[:3]...), kube[4])},
 		{"kube_mode_role.yaml", more, append(kube, "apps/deployments: get")},

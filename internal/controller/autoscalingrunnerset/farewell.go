@@ -215,6 +215,9 @@ func (c *Controller) forgetRegistration(ctx context.Context, w *world) error {
 
 // release removes ARC's cleanup-protection from the chart's objects and then the set's finalizer.
 func (c *Controller) release(ctx context.Context, w *world) error {
+	if err := c.partFromClaims(ctx, w); err != nil {
+		return err
+	}
 	left, err := c.protection.StripLast(ctx, w.Set)
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func (c *Controller) createRunners(ctx context.Context, w *world, n int, proxySe
 	}
 	labels := inheritedLabels(w.Object, w.origin)
 	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *creations.Try) error {
-		t.Asked, t.Err = true, c.options.Client.Create(ctx, newRunner(w.Object, labels, t.Name, w.specHash, proxySecret, granted[t.Name]))
+		t.Asked, t.Err = true, c.options.Client.Create(ctx, withLease(newRunner(w.Object, labels, t.Name, w.specHash, proxySecret), granted[t.Name]))
 		if creations.Made(t.Err) {
 			return nil
 		}
@@ -157,14 +157,13 @@ func SampleRunner(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.Ephemeral
 	if set.Spec.EphemeralRunnerSpec.Proxy != nil {
 		proxySecret = kube.RunnerProxySecretName(set.Name, set.Namespace)
 	}
-	sample := newRunner(set, inheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix, templateHash(set), proxySecret, sampleLease(origin))
+	sample := newRunner(set, inheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix, templateHash(set), proxySecret)
 	sample.UID = origin.UID // an owner needs one
-	return sample
+	return withLease(sample, sampleLease(origin))
 }
 
-// newRunner returns the runner to create, with the labels that it inherits and the claims that it gets. It has its finalizer from the start, so that no pass can miss its deletion.
-func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, name, specHash, proxySecret string, lease volumeclaims.Lease,
-) *v1alpha1.EphemeralRunner {
+// newRunner returns the runner to create, with the labels that it inherits. It has its finalizer from the start, so that no pass can miss its deletion.
+func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, name, specHash, proxySecret string) *v1alpha1.EphemeralRunner {
 	labels, annotations := kube.Metadata(set.Spec.EphemeralRunnerMetadata)
 	runner := &v1alpha1.EphemeralRunner{
 		ObjectMeta: metav1.ObjectMeta{
@@ -184,10 +183,7 @@ func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, na
 			runner.Annotations[key] = value
 		}
 	}
-	runner.Spec.ProxySecretRef, runner.Spec.VolumeClaims = proxySecret, lease.Claims
-	if lease.Seed != "" {
-		runner.Annotations[v1alpha1.AnnotationVolumeClaimSeed] = lease.Seed
-	}
+	runner.Spec.ProxySecretRef = proxySecret
 	return runner
 }
 

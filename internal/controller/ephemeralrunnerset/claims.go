@@ -273,6 +273,15 @@ func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 	return lease
 }
 
+// withLease gives a new runner its claims.
+func withLease(runner *v1alpha1.EphemeralRunner, lease volumeclaims.Lease) *v1alpha1.EphemeralRunner {
+	runner.Spec.VolumeClaims = lease.Claims
+	if lease.Seed != "" {
+		kube.SetAnnotation(runner, v1alpha1.AnnotationVolumeClaimSeed, lease.Seed)
+	}
+	return runner
+}
+
 // claimsForbiddenFor is how long it is told that the manager may not change a claim. It tries again within a minute.
 const claimsForbiddenFor = 2 * time.Minute
 
@@ -335,6 +344,9 @@ func (c *Controller) Hold(runner *v1alpha1.EphemeralRunner) bool { return c.leas
 
 // sampleLease has names that no claim has, for a runner that is never created.
 func sampleLease(origin *v1alpha1.AutoscalingRunnerSet) volumeclaims.Lease {
+	if len(origin.Spec.VolumeClaimTemplates) == 0 {
+		return volumeclaims.Lease{}
+	}
 	claims := map[string]string{}
 	for i := range origin.Spec.VolumeClaimTemplates {
 		claims[origin.Spec.VolumeClaimTemplates[i].Metadata.Name] = kube.RunnerPrefix(origin.Name) + sampleSuffix

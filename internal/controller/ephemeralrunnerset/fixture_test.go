@@ -99,6 +99,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), verdicts: registrations.NewVerdicts(clock.RealClock{}), requests: map[string]int{}}
 		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
+			WithIndex(&corev1.PersistentVolumeClaim{}, IndexClaimsByScaleSet, ScaleSetOfClaim).
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.cache = &shownCache{WithWatch: f.api}
 		f.controller = NewController(Options{

@@ -43,6 +43,7 @@ var announcements = []announcement{
 	{conditionType: v1alpha1.ConditionDegraded, status: metav1.ConditionTrue, event: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionQuotaExceeded, status: metav1.ConditionTrue, event: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionRunnersPending, status: metav1.ConditionTrue, event: report.Warning, always: true, reasons: true},
+	{conditionType: v1alpha1.ConditionVolumeClaimsReady, status: metav1.ConditionFalse, event: report.Warning, always: true, reasons: true},
 	{conditionType: v1alpha1.ConditionRunnersUnprotected, status: metav1.ConditionTrue, event: report.Warning, always: true, reasons: true},
 	{conditionType: v1alpha1.ConditionDeletionBlocked, status: metav1.ConditionTrue, event: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionStatisticsDoubtful, status: metav1.ConditionTrue, event: report.Warning, always: true},

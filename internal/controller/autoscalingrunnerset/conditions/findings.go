@@ -156,6 +156,7 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	status.AssignedJobs, status.DesiredRunners = 0, f.DesiredRunners()
 	if current := f.RunnerSet(); current != nil {
 		status.AssignedJobs = current.Spec.AssignedJobs
+		status.VolumeClaims = current.Status.VolumeClaims
 	}
 	for _, runnerSet := range f.RunnerSets {
 		status.PendingEphemeralRunners += runnerSet.Status.PendingEphemeralRunners
@@ -211,8 +212,8 @@ func (f *Findings) conditions(version string) []metav1.Condition {
 		credentialsCondition(f), registeredCondition(f), labelsCondition(f),
 		runnersCondition(f, v1alpha1.ConditionDegraded), runnersCondition(f, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(f, v1alpha1.ConditionQuotaExceeded), runnersCondition(f, v1alpha1.ConditionRunnersPending),
-		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful), disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f),
-		f.Template.Condition, schedulesCondition(f),
+		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful), runnersCondition(f, v1alpha1.ConditionVolumeClaimsReady),
+		disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f), f.Template.Condition, schedulesCondition(f),
 	} {
 		if optional != nil {
 			known = append(known, *optional)

@@ -152,6 +152,9 @@ func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message s
 			return c.Reason, c.Message
 		}
 	}
+	if c := withStatus(conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse); c != nil {
+		return c.Reason, c.Message
+	}
 	spec := &f.RunnerSet().Spec
 	switch {
 	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
