@@ -125,12 +125,10 @@ template:
         env: [{name: GOMODCACHE, value: /home/runner/.cache/go-mod}]
         volumeMounts: [{name: cache, mountPath: /home/runner/.cache}]
     initContainers: [{name: dind, volumeMounts: [{name: var-lib-docker, mountPath: /var/lib/docker}]}]
-    volumes:
-      - name: var-lib-docker
-        ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}, storageClassName: var-lib-docker}}}
-      - name: cache
-        ephemeral: {volumeClaimTemplate: {metadata: {labels: {kind: cache}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}, storageClassName: cache}}}
-`, "NoCounterpart"},
+volumeClaimTemplates:
+  - {metadata: {name: var-lib-docker}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}, storageClassName: var-lib-docker}}
+  - {metadata: {name: cache, labels: {kind: cache}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}, storageClassName: cache}}
+`, ""},
 	{"set-work", "work-set", `
 template:
   spec:

@@ -39,12 +39,12 @@ func TestCacheSelectsWhatIsOurs(t *testing.T) {
 		if _, listener := object.(*v1alpha1.AutoscalingListener); listener {
 			continue
 		}
-		if !selection.Label.Matches(labels.Set{v1alpha1.LabelScaleSetName: "set"}) || selection.Label.Matches(labels.Set{"app": "x"}) {
+		if !selection.Label.Matches(labels.Set{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelVolumeClaimTemplate: "cache"}) || selection.Label.Matches(labels.Set{"app": "x"}) {
 			t.Errorf("%T is selected by %s", object, selection.Label)
 		}
 	}
-	if got := len(options.ByObject); got != 5 {
-		t.Errorf("%d kinds are selected, want pods, service accounts, roles and role bindings by label, and listeners", got)
+	if got := len(options.ByObject); got != 6 {
+		t.Errorf("%d kinds are selected, want pods, claims, service accounts, roles and role bindings by label, and listeners", got)
 	}
 }
 

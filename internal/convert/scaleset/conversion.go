@@ -30,6 +30,8 @@ type conversion struct {
 	runner, docker             map[string]any
 	containers, initContainers []any
 	volumes                    []any
+	// claimed are the volumes that claims of volumeClaimTemplates serve as.
+	claimed map[string]bool
 	// shared are mounts of the runner that a daemon in its container saw below the work directory. formerPlaces are where it has mounts below
 	// the directory of ARC's runner.
 	shared       []any
@@ -95,5 +97,5 @@ func (c *conversion) hasVolume(name string) bool {
 			return true
 		}
 	}
-	return false
+	return c.claimed[name]
 }

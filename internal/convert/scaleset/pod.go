@@ -208,8 +208,9 @@ func (c *conversion) image() {
 	}
 }
 
-// claims of a RunnerSet are handed from runner to runner by ARC. Here each runner has a new one.
+// claims of a RunnerSet are handed from runner to runner, as those of a scale set are. Those that it has stay where they are.
 func (c *conversion) claims() {
+	var templates []any
 	for _, claim := range c.fields.Object("spec").Objects("volumeClaimTemplates") {
 		metadata := claim.Object("metadata")
 		name := metadata.Text("name")
@@ -218,15 +219,18 @@ func (c *conversion) claims() {
 			claim.Drop()
 			continue
 		}
-		template := map[string]any{"spec": claim.Any("spec")}
-		if kept := c.known(metadata, []string{"labels", "annotations"}, "template.spec.volumes["+name+"].ephemeral.volumeClaimTemplate.metadata", map[string]any{}); len(kept) > 0 {
-			template["metadata"] = kept
-		}
-		metadata.NotNeeded("Kubernetes names the claims, and deletes them with their pods", metadata.Keys()...)
+		c.claimed[name] = true
+		target := "volumeClaimTemplates[" + name + "]"
+		c.Became(metadata.Path("name"), target+".metadata.name")
+		kept := c.known(metadata, []string{"labels", "annotations"}, target+".metadata", map[string]any{"name": name})
+		metadata.NotNeeded("the controller names the claims", metadata.Keys()...)
 		claim.NotNeeded("the API server writes it", "apiVersion", "kind", "status")
-		c.Became(claim.Path("spec"), "template.spec.volumes["+name+"].ephemeral.volumeClaimTemplate.spec")
-		c.volumes = append(c.volumes, map[string]any{"name": name, "ephemeral": map[string]any{"volumeClaimTemplate": template}})
-		c.NeedsHand("NoCounterpart", "ARC hands the volume "+name+" from runner to runner; here each runner gets a new one, which is empty",
-			report.Advice{Whose: report.Installer, Fix: "if it is a cache, mount one claim with access mode ReadWriteMany in its place, use actions/cache, or a registry mirror for Docker's layers"}, claim.Place())
+		c.Became(claim.Path("spec"), target+".spec")
+		templates = append(templates, map[string]any{"metadata": kept, "spec": claim.Any("spec")})
+		c.NeedsLook("NewClaims", "the volume "+name+" is passed from runner to runner, as ARC does; the first runners get new ones, which are empty",
+			report.Advice{Whose: report.Installer, Fix: "if the runner's user can't write them, set template.spec.securityContext.fsGroup, to 1001 for GitHub's image; delete the RunnerSet's claims once it is gone"}, claim.Place())
+	}
+	if len(templates) > 0 {
+		c.values["volumeClaimTemplates"] = templates
 	}
 }

@@ -19,7 +19,7 @@ const runsOne = 1
 func From(object *legacy.Object, autoscalers []*legacy.Object, name string, given Given) (map[string]any, *report.Set, *report.Notes) {
 	c := &conversion{
 		Notes: report.Notes{Object: object.String()}, kind: object.Kind, given: given,
-		values: map[string]any{}, metadata: map[string]any{}, spec: map[string]any{}, runner: map[string]any{}, docker: map[string]any{}, daemon: map[string]option{},
+		values: map[string]any{}, metadata: map[string]any{}, spec: map[string]any{}, runner: map[string]any{}, docker: map[string]any{}, daemon: map[string]option{}, claimed: map[string]bool{},
 	}
 	c.fields = legacy.NewFields(object.Fields, &c.Notes)
 	spec := c.fields.Object("spec")
