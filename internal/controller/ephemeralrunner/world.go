@@ -58,10 +58,10 @@ type memory struct {
 	secretDeleted     bool
 	hooked            remains.Hooked // what container hooks created
 	claims            claims
-	runnerDeleted     bool           // the EphemeralRunner object
-	abandoned         bool           // the same, because it has no set
-	mayVanish         bool           // it had no finalizer of ours when it was last seen
-	finalizersRemoved bool           // of the EphemeralRunner object
+	runnerDeleted     bool // the EphemeralRunner object
+	abandoned         bool // the same, because it has no set
+	mayVanish         bool // it had no finalizer of ours when it was last seen
+	finalizersRemoved bool // of the EphemeralRunner object
 
 	waiting  *waiting  // nil if no pod is waiting to run
 	waited   bool      // how long its job waited is measured

@@ -353,4 +353,3 @@ func sampleLease(origin *v1alpha1.AutoscalingRunnerSet) volumeclaims.Lease {
 	}
 	return volumeclaims.Lease{Claims: claims}
 }
-

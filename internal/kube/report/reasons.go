@@ -44,7 +44,7 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 	v1alpha1.ReasonDisruptionBudgetTooWeak, v1alpha1.ReasonForeignFinalizers, v1alpha1.ReasonJobsNotTaken, v1alpha1.ReasonOwnerless,
 	v1alpha1.ReasonVolumeClaimsExhausted, v1alpha1.ReasonVolumeClaimRefused, v1alpha1.ReasonVolumeClaimUnusable, v1alpha1.ReasonVolumeClaimShared,
 }, strings.Fields(`
-Accepted BackOff CallFailed CheckingPodTemplate Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
+Accepted BackOff CallFailed CheckingPodTemplate ClaimsReady Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
 ExtraListenerDeleted HookResourcesLeft JobLost JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
 NamespaceTerminating NoScheduleOpen NoSchedules NoVersionLabel NothingKept OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
 PodUnreadable Protected StartedLate

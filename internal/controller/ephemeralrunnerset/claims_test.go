@@ -1,0 +1,138 @@
+package ephemeralrunnerset
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
+)
+
+// withClaims runs a test with a set of that many replicas, whose scale set has claims, at most max of them.
+func withClaims(t *testing.T, replicas, most int, test func(f *fixture)) {
+	t.Helper()
+	set := newSet(replicas)
+	origin := controllertest.Origin(set)
+	origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
+	origin.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{Max: &most}
+	inBubble(t, func(f *fixture) {
+		f.ownOrigin = true
+		f.reconcile() // its finalizer
+		f.reconcile()
+		test(f)
+	}, set, origin)
+}
+
+// claims returns the names of the claims that runners have, sorted.
+func (f *fixture) claims() (names []string) {
+	f.Helper()
+	for _, r := range f.runners() {
+		names = append(names, slices.Collect(maps.Values(r.Spec.VolumeClaims))...)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// provision creates the claims that runners name, as their own controller does, and binds them.
+func (f *fixture) provision() {
+	f.Helper()
+	origin := &v1alpha1.AutoscalingRunnerSet{}
+	controllertest.Read(f, f.api, setKey, origin)
+	for _, r := range f.runners() {
+		for _, claim := range volumeclaims.Missing(origin, &r, func(string) *corev1.PersistentVolumeClaim { return nil }) {
+			claim.Status.Phase = corev1.ClaimBound
+			if !controllertest.Read(f, f.api, runnerKey(claim.Name), &corev1.PersistentVolumeClaim{}) {
+				controllertest.Create(f, f.api, claim)
+			}
+		}
+	}
+}
+
+func (f *fixture) deleteAll() {
+	f.Helper()
+	for _, r := range f.runners() {
+		r.Finalizers = nil
+		if err := f.api.Update(f.Context(), &r); err != nil {
+			f.Fatal(err)
+		}
+		if err := f.api.Delete(f.Context(), &r); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+func TestRunnersShareClaimsOneAfterAnother(t *testing.T) {
+	withClaims(t, 3, 2, func(f *fixture) {
+		first := f.claims()
+		if len(first) != 2 || first[0] == first[1] {
+			t.Fatalf("the runners have the claims %v, want two, one each", first)
+		}
+		f.provision()
+		f.reconcile()
+		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse, v1alpha1.ReasonVolumeClaimsExhausted)
+		controllertest.Elapse(reportPeriod)
+		f.reconcile()
+		if got := f.set().Status.VolumeClaims; got == nil || *got != (v1alpha1.VolumeClaimCounts{Total: 2, Leased: 2}) {
+			t.Errorf("status.volumeClaims = %+v", got)
+		}
+		f.deleteAll()
+		f.publish(2)
+		f.reconcile()
+		if again := f.claims(); !slices.Equal(again, first) {
+			t.Errorf("the next runners have the claims %v, want those of the first, %v", again, first)
+		}
+		controllertest.Elapse(reportPeriod)
+		f.reconcile()
+		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionTrue, "ClaimsReady")
+	})
+}
+
+// The answer to a creation is lost: until it is known whether there is a runner, nobody else gets its claims, and it is repeated with the same.
+func TestARepeatedCreationHasTheSameClaims(t *testing.T) {
+	withClaims(t, 0, 2, func(f *fixture) {
+		f.refuse, f.made, f.late = errNoAnswer, true, true
+		f.publish(1)
+		if _, err := f.pass(); err == nil {
+			t.Fatal("the pass has not failed")
+		}
+		first := f.claims()
+		f.deleteAll() // it may just as well not have been created
+		f.refuse, f.late = nil, false
+		f.publish(2)
+		controllertest.Elapse(firstCreatePause)
+		f.reconcile()
+		f.reconcile()
+		if got := f.claims(); len(got) != 2 || !slices.Contains(got, first[0]) {
+			t.Errorf("the runners have the claims %v, want two, one of them %s", got, first[0])
+		}
+	})
+}
+
+// Another manager takes over, whose watch shows no runner: it gives none of their claims away.
+func TestNextManagerLeasesNothingThatItsWatchDoesNotShowInUse(t *testing.T) {
+	withClaims(t, 2, 5, func(f *fixture) {
+		f.provision()
+		first := f.claims()
+		f.takeOver()
+		f.publish(4)
+		for range 3 {
+			f.reconcile()
+		}
+		if got := f.claims(); !slices.Equal(got, first) {
+			t.Errorf("the runners have the claims %v while the watch lags, want %v", got, first)
+		}
+		f.late = false
+		controllertest.Elapse(unseenPause)
+		f.reconcile()
+		f.reconcile()
+		got := f.claims()
+		if slices.Sort(got); len(slices.Compact(got)) != 4 {
+			t.Errorf("the runners have the claims %v, want four, one each", got)
+		}
+	})
+}

@@ -1,0 +1,215 @@
+package leases
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
+)
+
+var scaleSet = types.NamespacedName{Namespace: "ci", Name: "linux"}
+
+const claimName = "linux-cache-bcdfg"
+
+func newSet() *v1alpha1.AutoscalingRunnerSet {
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: scaleSet.Namespace, Name: scaleSet.Name, UID: "set"}}
+	set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
+	return set
+}
+
+func newRunner(name string, change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRunner {
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
+		Namespace: scaleSet.Namespace, Name: name, UID: types.UID("uid of " + name), Finalizers: []string{v1alpha1.FinalizerEphemeralRunner},
+		Labels: map[string]string{v1alpha1.LabelScaleSetName: scaleSet.Name, v1alpha1.LabelScaleSetNamespace: scaleSet.Namespace},
+	}}
+	runner.Spec.VolumeClaims = map[string]string{"cache": claimName}
+	for _, c := range change {
+		c(runner)
+	}
+	return runner
+}
+
+func podOf(runner *v1alpha1.EphemeralRunner, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: runner.Namespace, Name: runner.Name, UID: "pod of " + runner.UID, OwnerReferences: kube.OwnedBy(runner),
+	}}
+	volumeclaims.Mount(&pod.Spec, runner.Spec.VolumeClaims)
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+func failed(runner *v1alpha1.EphemeralRunner) {
+	runner.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
+}
+
+func ended(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
+
+func bound(pod *corev1.Pod) { pod.Spec.NodeName = "node" }
+
+func unplaced(pod *corev1.Pod) {
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+}
+
+// inBubble runs a test with leases whose clock is the bubble's.
+func inBubble(t *testing.T, test func(t *testing.T, l *Leases)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, New(clock.RealClock{})) })
+}
+
+// Whatever was planned, a claim is held by one runner at a time, and passed on when that has ended or is gone, and its pod too.
+func TestOneRunnerHoldsAClaim(t *testing.T) {
+	first, second := newRunner("first"), newRunner("second")
+	for name, test := range map[string]struct {
+		happens func(*Leases)
+		want    bool
+	}{
+		"the first lives":                     {func(*Leases) {}, false},
+		"the first has failed":                {func(l *Leases) { l.Put(newRunner("first", failed)) }, true},
+		"the first has failed, its pod lives": {func(l *Leases) { l.notePod(podOf(first), false); l.Put(newRunner("first", failed)) }, false},
+		"the first is gone":                   {func(l *Leases) { l.Remove(client.ObjectKeyFromObject(first)) }, true},
+		"the first is gone, its pod lives":    {func(l *Leases) { l.notePod(podOf(first), false); l.Remove(client.ObjectKeyFromObject(first)) }, false},
+		"the first is gone, its pod has ended": {func(l *Leases) {
+			l.notePod(podOf(first), false)
+			l.notePod(podOf(first, ended), false)
+			l.Remove(client.ObjectKeyFromObject(first))
+		}, true},
+		"the first is gone, its pod is gone": {func(l *Leases) {
+			l.notePod(podOf(first), false)
+			l.notePod(podOf(first), true)
+			l.Remove(client.ObjectKeyFromObject(first))
+		}, true},
+		"the first loses its labels":              {func(l *Leases) { l.Put(newRunner("first", func(r *v1alpha1.EphemeralRunner) { r.Labels = nil })) }, false},
+		"finalizers of others keep the first":     {func(l *Leases) { l.Put(newRunner("first", kept)); l.Remove(client.ObjectKeyFromObject(first)) }, false},
+		"the same, after a while":                 {func(l *Leases) { l.Put(newRunner("first", kept)); <-time.After(heldUnseen) }, true},
+		"the second has a pod that has not ended": {func(l *Leases) { l.notePod(podOf(second), false); l.Remove(client.ObjectKeyFromObject(first)) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *Leases) {
+				l.Put(first)
+				l.Put(second)
+				if !l.Hold(first) || !l.Hold(first) {
+					t.Fatal("the first may not mount its claim")
+				}
+				test.happens(l)
+				if got := l.Hold(second); got != test.want {
+					t.Errorf("the second may mount the claim: %t, want %t", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// kept is a runner whose own controller has finalized it.
+func kept(runner *v1alpha1.EphemeralRunner) {
+	runner.Finalizers, runner.DeletionTimestamp = []string{"others.example/finalizer"}, new(metav1.Now())
+}
+
+// A pod of somebody else counts, too.
+func TestAForeignPodHoldsAClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *Leases) {
+		l.Put(newRunner("first"))
+		l.notePod(podOf(newRunner("first"), func(pod *corev1.Pod) { pod.Name, pod.OwnerReferences = "debug", nil }), false)
+		if l.Hold(newRunner("first")) {
+			t.Error("the runner may mount a claim that another pod mounts")
+		}
+	})
+}
+
+// What a plan is told of a runner's pod, with times by our own clock.
+func TestWorldHasWhatPodsSay(t *testing.T) {
+	up := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: v1alpha1.RunnerContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}
+	}
+	refused := func(r *v1alpha1.EphemeralRunner) { r.Status.Reason = v1alpha1.ReasonVolumeClaimRefused }
+	for name, test := range map[string]struct {
+		runner *v1alpha1.EphemeralRunner
+		pods   []*corev1.Pod
+		want   volumeclaims.FailureKind
+		placed bool
+		up     bool
+	}{
+		"no pod":                   {newRunner("r"), nil, "", false, false},
+		"a claim is refused":       {newRunner("r", refused), nil, volumeclaims.Refused, false, false},
+		"it was, and has a pod":    {newRunner("r", refused), []*corev1.Pod{podOf(newRunner("r"))}, "", false, false},
+		"no node":                  {newRunner("r"), []*corev1.Pod{podOf(newRunner("r"), unplaced)}, volumeclaims.Unplaced, false, false},
+		"a node, after a while":    {newRunner("r"), []*corev1.Pod{podOf(newRunner("r"), unplaced), podOf(newRunner("r"), bound)}, "", true, false},
+		"its container runs":       {newRunner("r"), []*corev1.Pod{podOf(newRunner("r"), bound), podOf(newRunner("r"), bound, up)}, "", true, true},
+		"another runner's old pod": {newRunner("r"), []*corev1.Pod{podOf(newRunner("r", func(r *v1alpha1.EphemeralRunner) { r.UID = "former" }), unplaced)}, "", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *Leases) {
+				began := time.Now()
+				l.Put(test.runner)
+				for _, pod := range test.pods {
+					l.notePod(pod, false)
+				}
+				<-time.After(time.Minute)
+				l.Put(test.runner)
+				for _, pod := range test.pods {
+					l.notePod(pod, false)
+				}
+				world := l.World(newSet(), nil)
+				if len(world.Runners) != 1 {
+					t.Fatalf("%d runners", len(world.Runners))
+				}
+				got := world.Runners[0]
+				if got.Failure.Kind != test.want || got.PlacedAt.IsZero() == test.placed || got.Up != test.up || got.Started != test.up {
+					t.Errorf("got %+v", got)
+				}
+				if test.want != "" && !got.Failure.Since.Equal(began) {
+					t.Errorf("it has failed since %s, want %s", got.Failure.Since, began)
+				}
+			})
+		})
+	}
+}
+
+// A pod that has a node and doesn't start is slow, and only such a pod is believed to be unmountable.
+func TestSlowPodsMayBeUnmountable(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *Leases) {
+		runner := newRunner("r")
+		pod := podOf(runner, bound)
+		l.Put(runner)
+		l.notePod(pod, false)
+		slow, due := l.Slow(scaleSet, time.Minute)
+		if slow.Len() != 0 || !due.Equal(time.Now().Add(time.Minute)) {
+			t.Errorf("slow: %v, due %s", slow, due)
+		}
+		<-time.After(time.Minute)
+		if slow, _ = l.Slow(scaleSet, time.Minute); !slow.Has(pod.UID) {
+			t.Errorf("slow: %v", slow)
+		}
+		l.NoteUnmounted(scaleSet, sets.New(pod.UID))
+		if got := l.World(newSet(), nil).Runners[0].Failure.Kind; got != volumeclaims.Unmounted {
+			t.Errorf("failure %q", got)
+		}
+	})
+}
+
+// One pass at a time uses what is remembered of a scale set.
+func TestOnePassAtATime(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *Leases) {
+		first := l.Of(scaleSet)
+		if l.Of(scaleSet) != nil {
+			t.Error("two passes have the set's memory")
+		}
+		first.End()
+		if again := l.Of(scaleSet); again != first {
+			t.Error("the memory is another one")
+		}
+	})
+}
