@@ -14,6 +14,7 @@
 //     watch doesn't show it in time, the API server is asked (unseen.go).
 //   - departures: nodes that are about to go away. Runners without a job leave them.
 //   - jobpods: the pods of container hooks that can't run.
+//   - leases: who uses the claims of the scale set. Which claim a new runner gets is decided in internal/volumeclaims (claims.go).
 //
 // GitHub is asked in the background, by package registrations. That also finds and removes registrations that have no runner, which a
 // restore of the cluster from a backup leaves.

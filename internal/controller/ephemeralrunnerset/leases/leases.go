@@ -3,25 +3,18 @@
 package leases
 
 import (
-	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/podstatus"
-	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -66,17 +59,6 @@ type runner struct {
 	volumeclaims.Runner
 	uid      types.UID
 	scaleSet types.NamespacedName
-}
-
-// pod is a pod that mounts claims and has not ended. Times are by our own clock.
-type pod struct {
-	uid, owner types.UID
-	claims     []string
-	placedAt   time.Time // when it was first seen to have a node
-	unplacedAt time.Time // when the scheduler was first seen to find none for it
-	up         bool
-	// unmountedAt is when its node was first known to be unable to attach or mount a volume.
-	unmountedAt time.Time
 }
 
 // holder is the runner that may mount a claim.
@@ -179,71 +161,6 @@ func claimOf(by types.NamespacedName, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: by.Namespace, Name: name}
 }
 
-// PodEvents returns the handler for the watch of pods. changed is called with the runner of each pod that has become of interest for
-// another one's claims. It is exported for tests that simulate the watch.
-func (l *Leases) PodEvents(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
-	note := func(object client.Object, q reconcile.Queue, gone bool) {
-		if pod, is := object.(*corev1.Pod); is && l.notePod(pod, gone) {
-			changed(q, client.ObjectKeyFromObject(pod))
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { note(e.Object, q, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { note(e.ObjectNew, q, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { note(e.Object, q, true) },
-	}
-}
-
-// notePod notes a pod as it is now, and reports whether that changes what a plan knows.
-func (l *Leases) notePod(object *corev1.Pod, gone bool) (news bool) {
-	key, claims := client.ObjectKeyFromObject(object), volumeclaims.MountedBy(object)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before := l.pods[key]
-	if before != nil && (gone || before.uid != object.UID || len(claims) == 0) {
-		for _, name := range before.claims {
-			l.mounts.delete(claimOf(key, name), key)
-		}
-		delete(l.pods, key)
-		before, news = nil, true
-	}
-	if gone || len(claims) == 0 {
-		return news
-	}
-	now := pod{uid: object.UID, claims: claims}
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		now.owner = owner.UID
-	}
-	if before != nil {
-		now = *before
-	}
-	now.see(object, l.clock.Now())
-	if before != nil && before.placedAt.Equal(now.placedAt) && before.unplacedAt.Equal(now.unplacedAt) && before.up == now.up {
-		return false
-	}
-	l.pods[key] = &now
-	for _, name := range claims {
-		l.mounts.insert(claimOf(key, name), key)
-	}
-	if owner := l.runners[key]; owner != nil && owner.uid == now.owner {
-		owner.Started = owner.Started || now.up
-	}
-	return true
-}
-
-// see adds what is seen of the pod for the first time.
-func (p *pod) see(object *corev1.Pod, now time.Time) {
-	p.up = p.up || podstatus.Runs(object, v1alpha1.RunnerContainerName)
-	scheduled := kube.PodCondition(object, corev1.PodScheduled)
-	switch {
-	case object.Spec.NodeName != "":
-		kube.SetIfZero(&p.placedAt, now)
-		p.unplacedAt = time.Time{}
-	case scheduled != nil && scheduled.Status == corev1.ConditionFalse:
-		kube.SetIfZero(&p.unplacedAt, now)
-	}
-}
-
 // Hold reports whether a runner may mount the claims that it names: no other one holds or mounts any of them. From then on it holds them,
 // until it has ended or is gone. This is the last word before a pod is created, and asks nobody: what was planned with an old view of
 // things, or made by hand, ends here.
@@ -324,99 +241,4 @@ func (l *Leases) viewLocked(name types.NamespacedName) volumeclaims.Runner {
 		found.Failure = volumeclaims.Failure{Kind: volumeclaims.Unmounted, Since: its.unmountedAt}
 	}
 	return found
-}
-
-// Slow returns the pods of a set's runners that have had a node for so long and have not started, by UID: perhaps it can't mount their
-// claims. Due is when the next one will have.
-func (l *Leases) Slow(scaleSet types.NamespacedName, after time.Duration) (slow sets.Set[types.UID], due time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	slow = sets.New[types.UID]()
-	for name := range l.byScaleSet[scaleSet] {
-		its := l.pods[name]
-		if its == nil || its.up || its.placedAt.IsZero() {
-			continue
-		}
-		if at := its.placedAt.Add(after); at.After(l.clock.Now()) {
-			due = kube.EarlierOf(due, at)
-		} else {
-			slow.Insert(its.uid)
-		}
-	}
-	return slow, due
-}
-
-// NoteUnmounted notes which pods of a set's runners have volumes that their nodes can't attach or mount.
-func (l *Leases) NoteUnmounted(scaleSet types.NamespacedName, unmounted sets.Set[types.UID]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for name := range l.byScaleSet[scaleSet] {
-		if its := l.pods[name]; its != nil && unmounted.Has(its.uid) {
-			kube.SetIfZero(&its.unmountedAt, l.clock.Now())
-		}
-	}
-}
-
-// Of returns what is remembered of a scale set's claims, for the exclusive use of one pass until its End. It returns nil while another
-// pass has it: a scale set may have several runner sets.
-func (l *Leases) Of(scaleSet types.NamespacedName) *Set {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	known := l.sets[scaleSet]
-	if known == nil {
-		known = &Set{Memory: volumeclaims.NewMemory(scaleSet.Name), Told: sets.New[string](), awaited: sets.New[string]()}
-		l.sets[scaleSet] = known
-	}
-	if known.taken {
-		return nil
-	}
-	known.taken = true
-	known.End = func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		known.taken = false
-	}
-	return known
-}
-
-// Forget drops what is remembered of a scale set that is gone.
-func (l *Leases) Forget(scaleSet types.NamespacedName) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.sets, scaleSet)
-}
-
-// Set is what is remembered of one scale set's claims between passes.
-type Set struct {
-	*volumeclaims.Memory
-	// End ends the use by a pass.
-	End   func()
-	taken bool
-
-	// ListAt is when the API server may be asked again which claims there are, and EventsAt the same for what nodes say about mounting them.
-	ListAt, EventsAt time.Time
-	// Told are the runners about which an Event has told that they give way.
-	Told sets.Set[string]
-	// listed is set once the API server has said which runners and claims there are; awaited are the runners that no watch had shown then.
-	listed  bool
-	awaited sets.Set[string]
-}
-
-// Listed reports whether the API server has said which runners and claims there are.
-func (s *Set) Listed() bool { return s.listed }
-
-// List notes what the API server has said: the set's claims, and the runners that no watch has shown yet.
-func (s *Set) List(claims []volumeclaims.Claim, unseen []string, now time.Time) {
-	s.Inherit(claims, now)
-	s.listed, s.awaited = true, sets.New(unseen...)
-}
-
-// Awaited returns the runners that the API server had and no watch has shown since. shown says which it has.
-func (s *Set) Awaited(shown func(runner string) bool) []string {
-	for name := range s.awaited {
-		if shown(name) {
-			s.awaited.Delete(name)
-		}
-	}
-	return slices.Sorted(maps.Keys(s.awaited))
 }

@@ -1,0 +1,76 @@
+package leases
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
+)
+
+// Of returns what is remembered of a scale set's claims, for the exclusive use of one pass until its End. It returns nil while another
+// pass has it: a scale set may have several runner sets.
+func (l *Leases) Of(scaleSet types.NamespacedName) *Set {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.sets[scaleSet]
+	if known == nil {
+		known = &Set{Memory: volumeclaims.NewMemory(scaleSet.Name), Told: sets.New[string](), awaited: sets.New[string]()}
+		l.sets[scaleSet] = known
+	}
+	if known.taken {
+		return nil
+	}
+	known.taken = true
+	known.End = func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		known.taken = false
+	}
+	return known
+}
+
+// Forget drops what is remembered of a scale set that is gone.
+func (l *Leases) Forget(scaleSet types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sets, scaleSet)
+}
+
+// Set is what is remembered of one scale set's claims between passes.
+type Set struct {
+	*volumeclaims.Memory
+	// End ends the use by a pass.
+	End   func()
+	taken bool
+
+	// ListAt is when the API server may be asked again which claims there are, and EventsAt the same for what nodes say about mounting them.
+	ListAt, EventsAt time.Time
+	// Told are the runners about which an Event has told that they give way.
+	Told sets.Set[string]
+	// listed is set once the API server has said which runners and claims there are; awaited are the runners that no watch had shown then.
+	listed  bool
+	awaited sets.Set[string]
+}
+
+// Listed reports whether the API server has said which runners and claims there are.
+func (s *Set) Listed() bool { return s.listed }
+
+// List notes what the API server has said: the set's claims, and the runners that no watch has shown yet.
+func (s *Set) List(claims []volumeclaims.Claim, unseen []string, now time.Time) {
+	s.Inherit(claims, now)
+	s.listed, s.awaited = true, sets.New(unseen...)
+}
+
+// Awaited returns the runners that the API server had and no watch has shown since. shown says which it has.
+func (s *Set) Awaited(shown func(runner string) bool) []string {
+	for name := range s.awaited {
+		if shown(name) {
+			s.awaited.Delete(name)
+		}
+	}
+	return slices.Sorted(maps.Keys(s.awaited))
+}
