@@ -58,7 +58,7 @@ const (
 	auditObjects = `- level: RequestResponse
   verbs: [create, update, patch, delete]
   resources:
-  - {group: "", resources: [pods, pods/status]}
+  - {group: "", resources: [pods, pods/status, persistentvolumeclaims, persistentvolumeclaims/status]}
   - {group: coordination.k8s.io, resources: [leases]}
   - {group: actions.github.com}
   omitManagedFields: true

@@ -23,6 +23,7 @@ var controllers = []string{
 	"garbage-collector-controller", "namespace-controller", "resourcequota-controller",
 	"serviceaccount-controller", "root-ca-certificate-publisher-controller",
 	"deployment-controller", "replicaset-controller", "job-controller", "disruption-controller",
+	"persistentvolumeclaim-protection-controller",
 }
 
 // adminKubeconfig is the name of the administrator's kubeconfig in the cluster's directory.

@@ -16,7 +16,8 @@ const (
 	lastRestartBackOff = 5 * time.Minute
 )
 
-// begin waits for the start latency and plays the faults that keep containers from starting. It reports whether they start.
+// begin mounts claims, waits for the start latency and plays the faults that keep containers from starting. It reports whether they
+// start.
 func (p *player) begin(fault Fault) bool {
 	waiting := "ContainerCreating"
 	if len(p.pod.Spec.InitContainers) > 0 {
@@ -36,11 +37,17 @@ func (p *player) begin(fault Fault) bool {
 		p.fail(outcome{reason: fault.Reject, message: "Pod was rejected: " + fault.Reject})
 		return false
 	}
+	if fault.NeverStart || p.node.options.Claims != nil && !p.mountClaims() {
+		return false
+	}
+	p.mu.Lock()
+	p.view.sandbox = true
+	p.mu.Unlock()
 	if fault.ImagePull {
 		p.waitForImage()
 		return false
 	}
-	return !fault.NeverStart && p.pause(p.wanted, p.node.options.StartLatency+fault.Delay)
+	return p.pause(p.wanted, p.node.options.StartLatency+fault.Delay)
 }
 
 // waitForImage reports what users see if an image can't be pulled.

@@ -35,6 +35,8 @@ type Options struct {
 	// Runners are what containers do, by container name. Without one, an init container exits 0 at once, and a sidecar or other
 	// container runs until it is stopped.
 	Runners map[string]Runner
+	// Claims play the PersistentVolumeClaims that pods mount. Nil means that all claims can be had.
+	Claims Claims
 	// RestartBackOff is the pause before the second restart of a container. As in a kubelet, it doubles with every further
 	// restart, up to 5 min, and the first restart is immediate. Default 10 s.
 	RestartBackOff time.Duration

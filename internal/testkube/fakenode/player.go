@@ -145,6 +145,9 @@ func (p *player) body() {
 		p.fail(outcome{reason: "ContainerStatusUnknown", message: "The node was restarted and doesn't know the pod's containers."})
 		return
 	}
+	if claims := p.node.options.Claims; claims != nil {
+		defer claims.Unmount(p.pod)
+	}
 	fault := p.node.faultFor(p.pod)
 	if !p.schedule(fault) || !p.begin(fault) {
 		return

@@ -27,6 +27,10 @@ func (p *player) schedule(fault Fault) bool {
 			p.update(func() { p.view.unplaced = fault.Unschedulable })
 			return false
 		}
+		pending := func(message string) { p.update(func() { p.view.unplaced = message }) }
+		if claims := p.node.options.Claims; claims != nil && claims.Place(p.wanted, p.pod, pending) != nil {
+			return false
+		}
 		if !p.write(p.bindToNode) {
 			// Gone, or bound to another node: no longer this node's business.
 			p.gone()

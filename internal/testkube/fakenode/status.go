@@ -24,6 +24,7 @@ type view struct {
 	outcome    *outcome
 	stopped    bool // no container starts any more
 	scheduled  bool
+	sandbox    bool // volumes are mounted, so that containers may start
 	unplaced   string
 	started    metav1.Time
 	previous   []corev1.PodCondition
@@ -164,6 +165,7 @@ func (v view) conditions(phase corev1.PodPhase) []corev1.PodCondition {
 	ready := phase == corev1.PodRunning && v.ready()
 	conditions := []corev1.PodCondition{
 		v.condition(corev1.PodScheduled, true, "", ""),
+		v.condition(corev1.PodReadyToStartContainers, v.sandbox && notReady != "PodCompleted", "", ""),
 		v.condition(corev1.PodInitialized, v.initialized(), "ContainersNotInitialized", ""),
 		v.condition(corev1.ContainersReady, ready, notReady, ""),
 		v.condition(corev1.PodReady, ready, notReady, ""),
