@@ -3,7 +3,9 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -77,7 +79,7 @@ func (h *History) FromAudit(events []testkube.AuditEvent, accounts Accounts) err
 		}
 		name := event.Object.Resource + "/" + event.Object.Name
 		if before := newest[name]; before != nil && change.uid() == "" {
-			change.Set, change.Runner, change.Pod = before.Set, before.Runner, before.Pod
+			change.Set, change.Runner, change.Pod, change.Pool, change.Claim = before.Set, before.Runner, before.Pod, before.Pool, before.Claim
 		}
 		newest[name] = change
 		h.Changes = append(h.Changes, *change)
@@ -98,7 +100,7 @@ func changed(event testkube.AuditEvent) bool {
 // leadersOnly reports whether only the leader may make the change. Events and reviews of tokens are no such changes.
 func leadersOnly(event testkube.AuditEvent) bool {
 	switch event.Object.Resource {
-	case "pods", "secrets", "roles", "rolebindings", "serviceaccounts":
+	case "pods", "persistentvolumeclaims", "secrets", "roles", "rolebindings", "serviceaccounts":
 		return event.Object.Subresource == "" || event.Object.Subresource == "status"
 	default:
 		return event.Object.APIGroup == v1alpha1.GroupVersion.Group
@@ -134,6 +136,16 @@ func changeOf(event testkube.AuditEvent) (*Change, error) {
 		object := &v1alpha1.EphemeralRunner{}
 		change, err := read(event, object)
 		change.Runner = RunnerOf(object)
+		return change, err
+	case "autoscalingrunnersets":
+		object := &v1alpha1.AutoscalingRunnerSet{}
+		change, err := read(event, object)
+		change.Pool = PoolOf(object)
+		return change, err
+	case "persistentvolumeclaims":
+		object := &corev1.PersistentVolumeClaim{}
+		change, err := read(event, object)
+		change.Claim = ClaimOf(object)
 		return change, err
 	case "pods":
 		if event.Object.Subresource != "" && event.Object.Subresource != "status" {
@@ -210,15 +222,49 @@ func RunnerOf(object *v1alpha1.EphemeralRunner) *Runner {
 		UID: string(object.UID), Name: object.Name, SetUID: ownerOf(object), Deleting: object.DeletionTimestamp != nil,
 		Failed: status.Phase == v1alpha1.EphemeralRunnerPhaseFailed, Outdated: status.Phase == v1alpha1.EphemeralRunnerPhaseOutdated,
 		HasJob: status.JobID != "" || status.JobRequestID != 0, Completed: status.FinishedAt != nil || status.JobResult != "",
-		JobPatchID: status.JobPatchID,
+		Succeeded:  status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded,
+		JobPatchID: status.JobPatchID, Claims: claimsOf(object),
 	}
+}
+
+// claimsOf returns the names of a runner's claims. One without a name is an empty directory.
+func claimsOf(object *v1alpha1.EphemeralRunner) (names []string) {
+	for _, template := range slices.Sorted(maps.Keys(object.Spec.VolumeClaims)) {
+		if name := object.Spec.VolumeClaims[template]; name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // PodOf returns what the history needs of a pod.
 func PodOf(object *corev1.Pod) *Pod {
+	var claims []string
+	for i := range object.Spec.Volumes {
+		if claim := object.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			claims = append(claims, claim.ClaimName)
+		}
+	}
 	return &Pod{
 		UID: string(object.UID), Name: object.Name, RunnerUID: ownerOf(object), Deleting: object.DeletionTimestamp != nil,
 		Succeeded: object.Status.Phase == corev1.PodSucceeded, Failed: object.Status.Phase == corev1.PodFailed,
+		Claims: claims,
+	}
+}
+
+// PoolOf returns what the history needs of a set's claims.
+func PoolOf(object *v1alpha1.AutoscalingRunnerSet) *Pool {
+	pool := object.Spec.EffectiveVolumeClaimPool()
+	return &Pool{
+		UID: string(object.UID), Name: object.Name, Max: pool.Max, Events: pool.KeepAfter.Events, Results: pool.KeepAfter.Results,
+	}
+}
+
+// ClaimOf returns what the history needs of a claim. Template is empty if it is no scale set's.
+func ClaimOf(object *corev1.PersistentVolumeClaim) *Claim {
+	return &Claim{
+		UID: string(object.UID), Name: object.Name,
+		Set: object.Labels[v1alpha1.LabelScaleSetName], Template: object.Labels[v1alpha1.LabelVolumeClaimTemplate],
 	}
 }
 

@@ -67,9 +67,17 @@ func TestChangesFromAudit(t *testing.T) {
 		`, "status": {"phase": "Running", "jobId": "j", "jobResult": "succeeded", "jobPatchID": 9}`))
 	l.add(managerUser, "delete", "ephemeralrunners", "", object("EphemeralRunner", 6, owned+kept+deleting, `, "status": {"phase": "Failed"}`))
 	l.add(managerUser, "patch", "ephemeralrunners", "", object("EphemeralRunner", 6, owned+deleting, ""))
+	l.add(managerUser, "create", "autoscalingrunnersets", "", object("AutoscalingRunnerSet", 7, "",
+		`, "spec": {"volumeClaimPool": {"max": 3, "keepAfter": {"events": ["push"], "results": ["succeeded"]}}}`))
+	l.add(managerUser, "create", "persistentvolumeclaims", "", object("PersistentVolumeClaim", 8, kept+
+		`, "labels": {"actions.github.com/scale-set-name": "linux", "actions.github.com/volume-claim-template": "go"}`, ""))
+	l.add("system:kube-controller-manager", "update", "persistentvolumeclaims", "", object("PersistentVolumeClaim", 9, deleting, ""))
+	l.add(managerUser, "create", "ephemeralrunners", "", object("EphemeralRunner", 10, owned, `, "spec": {"volumeClaims": {"npm": "y", "go": "x", "none": ""}}`))
+	l.add(managerUser, "create", "pods", "", object("Pod", 11, owned,
+		`, "spec": {"volumes": [{"name": "go", "persistentVolumeClaim": {"claimName": "x"}}, {"name": "none", "emptyDir": {}}]}`))
 	l.add("admin", "delete", "ephemeralrunners", "", `{"kind": "Status", "metadata": {}, "details": {"name": "a", "uid": "other"}}`)
 
-	maxRunners := 5
+	maxRunners, maxClaims := 5, 3
 	want := []Change{
 		{By: Listener, Verb: "patch", Revision: 3, Set: &Set{UID: "uid of EphemeralRunnerSet", Name: "a", Replicas: 4, PatchID: 9, MaxRunners: &maxRunners}},
 		{By: Manager, Verb: "create", Revision: 4, Runner: &Runner{UID: "uid of EphemeralRunner", Name: "a", SetUID: "owner"}},
@@ -77,7 +85,13 @@ func TestChangesFromAudit(t *testing.T) {
 			UID: "uid of EphemeralRunner", Name: "a", SetUID: "owner", HasJob: true, Completed: true, JobPatchID: 9}},
 		{By: Manager, Verb: "delete", Revision: 6, Runner: &Runner{UID: "uid of EphemeralRunner", Name: "a", SetUID: "owner", Deleting: true, Failed: true}},
 		{By: Manager, Verb: "patch", Revision: 6, Gone: true, Runner: &Runner{UID: "uid of EphemeralRunner", Name: "a", SetUID: "owner", Deleting: true}},
-		{By: Other, Verb: "delete", Revision: 6, Gone: true, Runner: &Runner{UID: "other", Name: "a"}},
+		{By: Manager, Verb: "create", Revision: 7, Pool: &Pool{
+			UID: "uid of AutoscalingRunnerSet", Name: "a", Max: &maxClaims, Events: []string{"push"}, Results: []string{"succeeded"}}},
+		{By: Manager, Verb: "create", Revision: 8, Claim: &Claim{UID: "uid of PersistentVolumeClaim", Name: "a", Set: "linux", Template: "go"}},
+		{By: Other, Verb: "update", Revision: 9, Gone: true, Claim: &Claim{UID: "uid of PersistentVolumeClaim", Name: "a"}},
+		{By: Manager, Verb: "create", Revision: 10, Runner: &Runner{UID: "uid of EphemeralRunner", Name: "a", SetUID: "owner", Claims: []string{"x", "y"}}},
+		{By: Manager, Verb: "create", Revision: 11, Pod: &Pod{UID: "uid of Pod", Name: "a", RunnerUID: "owner", Claims: []string{"x"}}},
+		{By: Other, Verb: "delete", Revision: 11, Gone: true, Runner: &Runner{UID: "other", Name: "a"}},
 	}
 	for i := range want {
 		want[i].Received = beginning.Add(time.Duration(i) * time.Second)

@@ -8,6 +8,8 @@
 //     maxRunners. The table of slots in docs/decisions/0007-a-slot-follows-the-job.md is
 //     written down here a second time: from that page, not from the controller.
 //  5. A manager changes nothing once another has taken its Lease.
+//  6. A claim of volumeClaimTemplates is named by one runner at a time that may still run, and mounted by one pod at a time that has not
+//     ended; there are never more for a template than volumeClaimPool.max; and none is passed on after a job that keepAfter doesn't name.
 //
 // It stands at the end of a run of test/chaos:
 //

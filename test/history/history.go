@@ -10,7 +10,7 @@ import (
 type History struct {
 	// MinRunners is that of all sets.
 	MinRunners int
-	// Changes are those of sets, runners and pods. Their order is that of their revisions.
+	// Changes are those of sets, runners, pods and claims. Their order is that of their revisions.
 	Changes []Change
 	// Leases are the writes of the managers' Lease, Writes the managers' other changes, in the order of their answers.
 	Leases []LeaseWrite
@@ -39,7 +39,7 @@ const (
 	Other     Actor = "somebody else"
 )
 
-// Change is one change of an object. Exactly one of Set, Runner, Pod and List is set.
+// Change is one change of an object. Exactly one of Set, Runner, Pod, Pool, Claim and List is set.
 type Change struct {
 	// Received and Answered are when the API server got the request and answered it.
 	Received, Answered time.Time
@@ -52,6 +52,8 @@ type Change struct {
 	Set    *Set
 	Runner *Runner
 	Pod    *Pod
+	Pool   *Pool
+	Claim  *Claim
 	// Gone says that the change was the object's last.
 	Gone bool
 	// List is all that there was of one kind.
@@ -67,6 +69,10 @@ func (c Change) uid() string {
 		return c.Runner.UID
 	case c.Pod != nil:
 		return c.Pod.UID
+	case c.Pool != nil:
+		return c.Pool.UID
+	case c.Claim != nil:
+		return c.Claim.UID
 	default:
 		return ""
 	}
@@ -86,9 +92,13 @@ type Runner struct {
 	Deleting          bool
 	// Failed and Outdated say that it has ended for good, without having run its job to the end.
 	Failed, Outdated bool
+	// Succeeded says that it has run its job to the end, or was not needed.
+	Succeeded bool
 	// HasJob and Completed are what the listener has reported of its job, JobPatchID is the report's patchID.
 	HasJob, Completed bool
 	JobPatchID        int
+	// Claims are the names of the claims that it has.
+	Claims []string
 }
 
 // Pod is a runner's pod.
@@ -96,6 +106,21 @@ type Pod struct {
 	UID, Name, RunnerUID string
 	Deleting             bool
 	Succeeded, Failed    bool
+	// Claims are the names of the claims that it mounts.
+	Claims []string
+}
+
+// Pool is what an AutoscalingRunnerSet says of its claims.
+type Pool struct {
+	UID, Name string
+	Max       *int // nil is no limit
+	// Events and Results are those of jobs after which a claim is passed on; none means all.
+	Events, Results []string
+}
+
+// Claim is a PersistentVolumeClaim of a set, which has the name of its Pool.
+type Claim struct {
+	UID, Name, Set, Template string
 }
 
 // List is a complete list of one kind: each slice is nil if it is not about that kind.
@@ -103,6 +128,8 @@ type List struct {
 	Sets    []Set
 	Runners []Runner
 	Pods    []Pod
+	Pools   []Pool
+	Claims  []Claim
 }
 
 // LeaseWrite is a successful write of the managers' Lease. Credential tells processes apart.
@@ -129,6 +156,7 @@ type Registration struct {
 type Job struct {
 	ID                 int64
 	Runner             string
+	Event, Result      string    // empty if not known
 	Started, Completed time.Time // Completed is zero if it still runs
 }
 

@@ -12,6 +12,7 @@ type replay struct {
 	sets    map[string]*set    // by UID, as are the others
 	runners map[string]*runner // those that exist
 	pods    map[string]*pod    // those that exist
+	claims  claims
 	// revisions are those of each object's last change, also of objects that are gone.
 	revisions map[string]uint64
 	broken    []string
@@ -54,7 +55,8 @@ type pod struct {
 func (p *pod) lives() bool { return p != nil && !p.gone && !p.Succeeded && !p.Failed }
 
 func newReplay(h *History) *replay {
-	return &replay{history: h, sets: map[string]*set{}, runners: map[string]*runner{}, pods: map[string]*pod{}, revisions: map[string]uint64{}}
+	return &replay{history: h, sets: map[string]*set{}, runners: map[string]*runner{}, pods: map[string]*pod{}, claims: newClaims(),
+		revisions: map[string]uint64{}}
 }
 
 // apply makes one change and checks it.
@@ -66,6 +68,10 @@ func (r *replay) apply(c Change) {
 		r.applyRunner(c, *c.Runner)
 	case c.Pod != nil:
 		r.applyPod(c, *c.Pod)
+	case c.Pool != nil:
+		r.applyPool(c, *c.Pool)
+	case c.Claim != nil:
+		r.applyClaim(c, *c.Claim)
 	case c.List != nil:
 		r.resync(c)
 	}
@@ -136,6 +142,7 @@ func (r *replay) applyRunner(c Change, next Runner) {
 		r.runners[next.UID] = known
 		if known.known && c.By == Manager {
 			r.checkCreation(c, known)
+			r.checkLease(c, known)
 		}
 		known.occupied = c.Answered
 	}
@@ -193,6 +200,7 @@ func (r *replay) applyPod(c Change, next Pod) {
 			owner.pod, owner.ended = known, time.Time{}
 			r.checkStart(c, owner)
 		}
+		r.checkMounts(c, known)
 	}
 	if c.Verb == "delete" {
 		r.checkDeletion(c, known)
@@ -252,6 +260,7 @@ func (r *replay) resync(c Change) {
 		listed[pod.UID] = true
 		r.applyPod(c, pod)
 	}
+	r.resyncClaims(c)
 	for uid, known := range r.runners {
 		if c.List.Runners != nil && !listed[uid] {
 			delete(r.runners, known.UID)

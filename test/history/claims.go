@@ -1,0 +1,176 @@
+package history
+
+import (
+	"math"
+	"slices"
+)
+
+// claims are what the replay knows of claims of volumeClaimTemplates.
+type claims struct {
+	pools map[string]*pool  // by name
+	exist map[string]*claim // by UID
+}
+
+type pool struct {
+	Pool
+	// most are the values of max until now, each with the time until which it was in force.
+	most []value
+}
+
+type claim struct {
+	Claim
+	// runners are the names of those that have had it, in the order of their creation.
+	runners []string
+}
+
+func newClaims() claims { return claims{pools: map[string]*pool{}, exist: map[string]*claim{}} }
+
+// limit returns max as a number.
+func (p Pool) limit() int {
+	if p.Max == nil {
+		return math.MaxInt
+	}
+	return *p.Max
+}
+
+// named returns the claim that has a name, nil if there is none.
+func (c claims) named(name string) *claim {
+	for _, known := range c.exist {
+		if known.Name == name {
+			return known
+		}
+	}
+	return nil
+}
+
+func (r *replay) applyPool(c Change, next Pool) {
+	if r.outdated(next.UID, c) {
+		return
+	}
+	known := r.claims.pools[next.Name]
+	if known == nil || known.UID != next.UID {
+		known = &pool{Pool: next}
+		r.claims.pools[next.Name] = known
+	}
+	known.most = append(known.most, value{known.limit(), c.Answered})
+	known.Pool = next
+}
+
+func (r *replay) applyClaim(c Change, next Claim) {
+	if r.outdated(next.UID, c) {
+		return
+	}
+	if c.Gone {
+		delete(r.claims.exist, next.UID)
+		return
+	}
+	if next.Template == "" || r.claims.exist[next.UID] != nil {
+		return
+	}
+	created := &claim{Claim: next}
+	for _, runner := range r.runners { // they name it before it exists
+		if slices.Contains(runner.Claims, next.Name) && !runner.over() {
+			created.runners = append(created.runners, runner.Name)
+		}
+	}
+	r.claims.exist[next.UID] = created
+	if c.Verb == "create" && c.By == Manager {
+		r.checkCount(c, created)
+	}
+}
+
+// checkCount checks that no claim is created beyond max.
+func (r *replay) checkCount(c Change, created *claim) {
+	pool := r.claims.pools[created.Set]
+	if pool == nil || r.history.blind(c.Received) {
+		return
+	}
+	count := 0
+	for _, other := range r.claims.exist {
+		if other.Set == created.Set && other.Template == created.Template {
+			count++
+		}
+	}
+	most := largest(pool.limit(), pool.most, c.Received.Add(-r.history.late(c.Received)))
+	if count > most {
+		r.breach(c, "claim %s was created: %d of template %s, max is %d", created.Name, count, created.Template, most)
+	}
+}
+
+// over reports whether the runner will not run again, whatever becomes of its pod.
+func (r *runner) over() bool { return r.Failed || r.Outdated || r.Succeeded }
+
+// checkLease checks that a runner that was just created has its claims alone, and that they may be passed on to it.
+func (r *replay) checkLease(c Change, created *runner) {
+	for _, name := range created.Claims {
+		known := r.claims.named(name)
+		if !r.history.blind(c.Received) {
+			for _, other := range r.runners {
+				if other != created && !other.over() && slices.Contains(other.Claims, name) {
+					r.breach(c, "runner %s was created with claim %s, which runner %s has", created.Name, name, other.Name)
+				}
+			}
+			for _, other := range r.pods {
+				if other.lives() && slices.Contains(other.Claims, name) {
+					r.breach(c, "runner %s was created with claim %s, which pod %s mounts", created.Name, name, other.Name)
+				}
+			}
+			r.checkKept(c, created, known)
+		}
+		if known != nil {
+			known.runners = append(known.runners, created.Name)
+		}
+	}
+}
+
+// checkKept checks that no earlier runner with the claim has run a job after which it may not be passed on.
+func (r *replay) checkKept(c Change, created *runner, leased *claim) {
+	if leased == nil || r.claims.pools[leased.Set] == nil {
+		return
+	}
+	pool := r.claims.pools[leased.Set]
+	for _, job := range r.history.Jobs {
+		if slices.Contains(leased.runners, job.Runner) && !job.Completed.IsZero() && !pool.keeps(job) {
+			r.breach(c, "runner %s was created with claim %s, in which job %d ran: event %q, result %q", created.Name, leased.Name, job.ID, job.Event, job.Result)
+		}
+	}
+}
+
+// keeps reports whether claims are passed on after the job, as far as is known of it.
+func (p Pool) keeps(job Job) bool {
+	unwanted := func(wanted []string, is string) bool {
+		return len(wanted) > 0 && is != "" && !slices.Contains(wanted, is)
+	}
+	return !unwanted(p.Events, job.Event) && !unwanted(p.Results, job.Result)
+}
+
+// checkMounts checks that a pod that was just created mounts what no other pod does.
+func (r *replay) checkMounts(c Change, created *pod) {
+	if c.Verb != "create" || r.history.blind(c.Received) {
+		return
+	}
+	for _, name := range created.Claims {
+		for _, other := range r.pods {
+			if other != created && other.lives() && slices.Contains(other.Claims, name) {
+				r.breach(c, "pod %s was created with claim %s, which pod %s mounts", created.Name, name, other.Name)
+			}
+		}
+	}
+}
+
+// resyncClaims takes over complete lists of pools and claims.
+func (r *replay) resyncClaims(c Change) {
+	for _, pool := range c.List.Pools {
+		r.applyPool(c, pool)
+	}
+	listed := map[string]bool{}
+	for _, claim := range c.List.Claims {
+		listed[claim.UID] = true
+		r.applyClaim(c, claim)
+	}
+	for uid := range r.claims.exist {
+		if c.List.Claims != nil && !listed[uid] {
+			delete(r.claims.exist, uid)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package history
+
+import (
+	"testing"
+	"time"
+)
+
+// pool is what the set says of its claims.
+func (s *story) pool(most int, results ...string) {
+	s.step(Change{By: Other, Verb: "create", Pool: &Pool{UID: "pool", Name: "set", Max: &most, Results: results}})
+}
+
+// claim is created for a template of the set.
+func (s *story) claim(name, template string) Claim {
+	claim := Claim{UID: name, Name: name, Set: "set", Template: template}
+	s.step(Change{By: Manager, Verb: "create", Claim: &claim})
+	return claim
+}
+
+func (s *story) claimGoes(claim Claim) {
+	s.step(Change{By: Other, Verb: "update", Claim: &claim, Gone: true})
+}
+
+// lease creates a runner that has claims, without a pod.
+func (s *story) lease(name string, claims ...string) {
+	s.runners[name] = &Runner{UID: name, Name: name, SetUID: "set", Claims: claims}
+	runner := *s.runners[name]
+	s.step(Change{By: Manager, Verb: "create", Runner: &runner})
+}
+
+// mount creates the runner's pod, which mounts its claims.
+func (s *story) mount(name string) {
+	s.pods[name] = &Pod{UID: "pod of " + name, Name: name, RunnerUID: name, Claims: s.runners[name].Claims}
+	pod := *s.pods[name]
+	s.step(Change{By: Manager, Verb: "create", Pod: &pod})
+}
+
+func (s *story) succeeded(name string) {
+	s.podEnds(name, true)
+	s.report(name, func(r *Runner) { r.HasJob, r.Completed, r.JobPatchID, r.Succeeded = true, true, s.set.PatchID, true })
+}
+
+// Rule 6: who has a claim.
+func TestClaimsServeOneRunnerAtATime(t *testing.T) {
+	check(t, map[string]chapter{
+		"one after the other": {func() *story {
+			s := newStory(5, 5)
+			s.lease("a", "x")
+			s.mount("a")
+			s.succeeded("a")
+			s.lease("b", "x")
+			s.mount("b")
+			return s
+		}, nil},
+		"two claims": {func() *story {
+			s := newStory(5, 5)
+			s.lease("a", "x", "y")
+			s.lease("b", "z")
+			s.mount("a")
+			s.mount("b")
+			return s
+		}, nil},
+		"two runners at a time": {func() *story {
+			s := newStory(5, 5)
+			s.lease("a", "x")
+			s.lease("b", "x")
+			return s
+		}, []string{"runner b was created with claim x, which runner a has"}},
+		"two runners, and their pods": {func() *story {
+			s := newStory(5, 5)
+			s.lease("a", "x", "y")
+			s.mount("a")
+			s.lease("b", "z", "y")
+			s.mount("b")
+			return s
+		}, []string{
+			"runner b was created with claim y, which runner a has", "runner b was created with claim y, which pod a mounts",
+			"pod b was created with claim y, which pod a mounts",
+		}},
+		"a runner that is being deleted has it": {func() *story {
+			s := newStory(5, 5)
+			s.lease("a", "x")
+			s.deleteRunner("a")
+			s.lease("b", "x")
+			return s
+		}, []string{"runner b was created with claim x, which runner a has"}},
+		"a runner that is gone hasn't": {func() *story {
+			s := newStory(5, 5)
+			s.lease("a", "x")
+			s.mount("a")
+			s.gone("a")
+			s.lease("b", "x")
+			return s
+		}, nil},
+		"a pod that outlives its runner has it": {func() *story {
+			s := newStory(5, 5)
+			s.lease("a", "x")
+			s.mount("a")
+			s.report("a", func(r *Runner) { r.Failed = true })
+			s.lease("b", "x")
+			return s
+		}, []string{"runner b was created with claim x, which pod a mounts"}},
+		"nobody knows while the API server is away": {func() *story {
+			s := newStory(5, 5)
+			s.Blind = []Interval{{beginning, beginning.Add(time.Hour)}}
+			s.lease("a", "x")
+			s.lease("b", "x")
+			return s
+		}, nil},
+	})
+}
+
+// Rule 6: how many claims there are.
+func TestClaimsOfATemplate(t *testing.T) {
+	check(t, map[string]chapter{
+		"as many as allowed": {func() *story {
+			s := newStory(5, 5)
+			s.pool(2)
+			s.claim("x", "go")
+			s.claim("y", "go")
+			s.claim("z", "docker")
+			return s
+		}, nil},
+		"one too many": {func() *story {
+			s := newStory(5, 5)
+			s.pool(1)
+			s.claim("x", "go")
+			s.claim("y", "go")
+			return s
+		}, []string{"claim y was created: 2 of template go, max is 1"}},
+		"in place of one that is gone": {func() *story {
+			s := newStory(5, 5)
+			s.pool(1)
+			s.claimGoes(s.claim("x", "go"))
+			s.claim("y", "go")
+			return s
+		}, nil},
+		"max was lowered a moment before": {func() *story {
+			s := newStory(5, 5)
+			s.pool(2)
+			s.claim("x", "go")
+			s.wait(after)
+			s.pool(1)
+			s.claim("y", "go")
+			return s
+		}, nil},
+		"max was lowered long before": {func() *story {
+			s := newStory(5, 5)
+			s.pool(2)
+			s.claim("x", "go")
+			s.pool(1)
+			s.wait(after)
+			s.claim("y", "go")
+			return s
+		}, []string{"claim y was created: 2 of template go, max is 1"}},
+		"of somebody else": {func() *story {
+			s := newStory(5, 5)
+			s.pool(1)
+			s.claim("x", "go")
+			s.claim("data", "")
+			return s
+		}, nil},
+	})
+}
+
+// Rule 6: after which jobs claims are passed on.
+func TestClaimsAreNotPassedOnAfterUnwantedJobs(t *testing.T) {
+	passedOn := func(result string, between func(*story, Claim)) func() *story {
+		return func() *story {
+			s := newStory(5, 5)
+			s.pool(5, "succeeded")
+			s.Jobs = []Job{{ID: 7, Runner: "a", Result: result, Started: beginning, Completed: beginning.Add(time.Second)}}
+			s.lease("a", "x")
+			claim := s.claim("x", "go")
+			s.mount("a")
+			s.succeeded("a")
+			between(s, claim)
+			s.lease("b", "x")
+			return s
+		}
+	}
+	nothing := func(*story, Claim) {}
+	check(t, map[string]chapter{
+		"wanted":   {passedOn("succeeded", nothing), nil},
+		"unwanted": {passedOn("failed", nothing), []string{"runner b was created with claim x, in which job 7 ran"}},
+		"unwanted, by the runner before last": {passedOn("failed", func(s *story, _ Claim) {
+			s.lease("between", "x")
+			s.mount("between")
+			s.succeeded("between")
+		}), []string{"runner between was created with claim x, in which job 7 ran", "runner b was created with claim x, in which job 7 ran"}},
+		"another claim of the name": {passedOn("failed", func(s *story, claim Claim) {
+			s.claimGoes(claim)
+			claim.UID = "another"
+			s.step(Change{By: Manager, Verb: "create", Claim: &claim})
+		}), nil},
+	})
+}
