@@ -20,6 +20,7 @@ import (
 var setKinds = append([]schema.GroupVersionKind{
 	v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), v1alpha1.GroupVersion.WithKind("AutoscalingListener"),
 	v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"), corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
 	rbacv1.SchemeGroupVersion.WithKind("Role"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
 }, installation.RunnerKinds...)
 

@@ -28,9 +28,10 @@ const (
 const logsVariable = "HARRIER_RIG_LOGS"
 
 // owns reports whether the pod belongs to this rig. Pods of an earlier one may still be terminating.
-func (r *Rig) owns(pod *corev1.Pod) bool {
-	return pod.Namespace == r.SystemNamespace || pod.Namespace == r.RunnerNamespace ||
-		slices.Contains(r.options.FurtherNamespaces, pod.Namespace)
+func (r *Rig) owns(pod *corev1.Pod) bool { return r.ownsNamespace(pod.Namespace) }
+
+func (r *Rig) ownsNamespace(namespace string) bool {
+	return namespace == r.SystemNamespace || namespace == r.RunnerNamespace || slices.Contains(r.options.FurtherNamespaces, namespace)
 }
 
 // run is what the runner container does.

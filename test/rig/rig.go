@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
+	"github.com/harrier-ci/harrier/internal/testkube/fakestorage"
 )
 
 // PAT is the token of every scale set. It must appear nowhere but in the credential Secret and the listener's Secret.
@@ -66,6 +68,8 @@ type Options struct {
 	Beside *Rig
 	// FurtherNamespaces are those whose pods the node plays as well, for tests with several tenants.
 	FurtherNamespaces []string
+	// Storage says how claims are bound. The rig accepts those of its own namespaces.
+	Storage fakestorage.Options
 	// Containers are what containers do that are not the product's, by their names.
 	Containers map[string]fakenode.Runner
 }
@@ -85,6 +89,8 @@ type Rig struct {
 	Cluster *testkube.Cluster
 	GitHub  *fakegithub.Server
 	Node    *fakenode.Node
+	// Storage binds the claims of the node's pods.
+	Storage *fakestorage.Storage
 	// SystemNamespace holds manager and listeners, RunnerNamespace the scale sets and their runners.
 	SystemNamespace, RunnerNamespace string
 	// GitHubURL is the fake's address.
@@ -172,8 +178,12 @@ func (r *Rig) startNode() {
 	if r.options.Beside != nil {
 		name = "second-node"
 	}
-	r.Node = fakenode.Start(r.t, cmp.Or(r.options.APIServer, r.Cluster.Config()), fakenode.Options{
+	config, storage := cmp.Or(r.options.APIServer, r.Cluster.Config()), r.options.Storage
+	storage.Accepts = func(claim *corev1.PersistentVolumeClaim) bool { return r.ownsNamespace(claim.Namespace) }
+	r.Storage = fakestorage.Start(r.t, config, storage)
+	r.Node = fakenode.Start(r.t, config, fakenode.Options{
 		Name:           name,
+		Claims:         r.Storage,
 		StartLatency:   r.options.NodeStartLatency,
 		RestartBackOff: r.options.NodeRestartBackOff,
 		Accepts:        r.owns,
@@ -269,6 +279,9 @@ func (r *Rig) end() {
 		r.AwaitUninstalled()
 	}
 	r.helm("uninstall", controllerRelease, "--namespace", r.SystemNamespace, "--no-hooks", "--ignore-not-found")
+	for _, shared := range r.Storage.Violations() {
+		r.t.Error(shared)
+	}
 	if r.races() {
 		r.t.Errorf("the race detector has found a data race; see the logs in the directory that %s names", logsVariable)
 	}

@@ -64,3 +64,16 @@ func (r *Rig) scaleSetValues(name string, more Values) Values {
 	maps.Copy(values, more)
 	return values
 }
+
+// ClaimTemplates is the value volumeClaimTemplates with a volume of each name. The runners need not mount them: their pods have them all
+// the same.
+func ClaimTemplates(names ...string) []Values {
+	var templates []Values
+	for _, name := range names {
+		templates = append(templates, Values{
+			"metadata": Values{"name": name},
+			"spec":     Values{"accessModes": []string{"ReadWriteOnce"}, "resources": Values{"requests": Values{"storage": "1Gi"}}},
+		})
+	}
+	return templates
+}
