@@ -134,6 +134,7 @@ func (m *measurement) count(result *Result) {
 	requests := m.rig.Requests().Minus(m.requests)
 	result.Requests = map[string]map[string]int{"manager": requests.Manager, "listener": requests.Listener}
 	result.Runners = requests.Created["ephemeralrunners"]
+	result.Claims = requests.Created["persistentvolumeclaims"]
 	result.OverCreated = result.Runners - result.Jobs
 	result.RequestsPerRunner = float64(requests.Total()) / float64(max(1, result.Jobs))
 	m.sort(result)
@@ -156,7 +157,7 @@ func (m *measurement) sort(result *Result) {
 				result.Reads += count
 			}
 			switch resource {
-			case "ephemeralrunners", "ephemeralrunners/status", "pods", "secrets":
+			case "ephemeralrunners", "ephemeralrunners/status", "pods", "secrets", "persistentvolumeclaims":
 				own += count
 			default:
 				shared += count

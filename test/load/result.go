@@ -52,7 +52,9 @@ type Result struct {
 	GitHubPerRunner float64        `json:"gitHubPerRunner"`
 	GitHub          map[string]int `json:"gitHub"`
 
-	Runners     int      `json:"runners"`
+	Runners int `json:"runners"`
+	// Claims is how many PersistentVolumeClaims were created, with -claims. Each is one of the runner's own requests.
+	Claims      int      `json:"claims,omitempty"`
 	OverCreated int      `json:"overCreated"`
 	Leaked      []string `json:"leaked"`
 	Refused     []string `json:"refused"`
@@ -114,6 +116,9 @@ func (r Result) String() string {
 		r.perRunner(row)
 	}
 	row("runners", "%d, too many: %d, leaked: %d, refused requests: %d", r.Runners, r.OverCreated, len(r.Leaked), len(r.Refused))
+	if r.Claims > 0 {
+		row("claims created", "%d", r.Claims)
+	}
 	row("manager", "%s", r.Manager)
 	row("listener", "%s", r.Listener)
 	row("API server", "%s", r.APIServer)

@@ -19,6 +19,7 @@ type settings struct {
 	job        time.Duration
 	jit        time.Duration
 	latency    time.Duration
+	claims     bool
 	jsonPath   string
 	profile    string
 	product    rig.Product
@@ -36,6 +37,7 @@ func register(flags *flag.FlagSet) *settings {
 	flags.DurationVar(&s.job, "job", 2*time.Second, "how long a job runs")
 	flags.DurationVar(&s.jit, "jit-latency", 300*time.Millisecond, "how long GitHub takes for a JIT config")
 	flags.DurationVar(&s.latency, "latency", 100*time.Millisecond, "how long GitHub takes for every other call")
+	flags.BoolVar(&s.claims, "claims", false, "give each runner a claim that outlives it")
 	flags.StringVar(&s.jsonPath, "json", "", "file for the result")
 	flags.StringVar(&s.profile, "profile", "", "directory for profiles of the manager and the audit log")
 	flags.StringVar(&s.product.Manager, "manager", "", "manager program to measure instead of ours")
@@ -58,8 +60,12 @@ func (s *settings) rigOptions(maxRunners int) rig.Options {
 	if s.maxRunners > 0 {
 		maxRunners = s.maxRunners
 	}
-	return rig.Options{
+	options := rig.Options{
 		GitHub:     fakegithub.Options{JITLatency: s.jit, Latency: s.latency},
 		MaxRunners: maxRunners, ControllerValues: values, Product: s.product,
 	}
+	if s.claims {
+		options.ScaleSetValues = rig.Values{"volumeClaimTemplates": rig.ClaimTemplates("cache")}
+	}
+	return options
 }
