@@ -109,8 +109,8 @@ func TestManySetsAreLookedAtTogether(t *testing.T) {
 					}
 				}
 			})
-			// Deployments, scale sets and listeners are listed once.
-			if want := 3 + perNamespace*namespaces; server.lists != want {
+			// Deployments, scale sets, claims and listeners are listed once.
+			if want := 4 + perNamespace*namespaces; server.lists != want {
 				t.Errorf("%d lists, want %d", server.lists, want)
 			}
 			const ofManager, ofListener = 5, 4 // get and create Secrets; create, delete and patch pods; what a listener's Role has

@@ -42,7 +42,7 @@ func installation(s *snapshot.Snapshot) []finding.Finding {
 			findings = append(findings, notRunning(manager))
 		}
 	}
-	return slices.Concat(findings, ignoredListeners(s), sharedIdentities(s), unreadable(s), unread(s))
+	return slices.Concat(findings, ignoredListeners(s), sharedIdentities(s), leftClaims(s), unreadable(s), unread(s))
 }
 
 // ignoredListeners reports listeners that no manager serves, in one finding for each namespace.

@@ -23,8 +23,8 @@ func Diagnose(s *snapshot.Snapshot) []finding.Finding {
 	findings := installation(s)
 	for i := range s.Sets {
 		for _, check := range []func(set) []finding.Finding{
-			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkSchedules, checkStopped, checkLimits, checkPendingRunners, checkJobPods,
-			checkFailedRunners, checkLostJobs, checkWaits, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs, checkProtection, checkToken, checkEvents,
+			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkSchedules, checkStopped, checkLimits, checkPendingRunners, checkClaims,
+			checkJobPods, checkFailedRunners, checkLostJobs, checkWaits, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs, checkProtection, checkToken, checkEvents,
 		} {
 			findings = append(findings, check(set{&s.Sets[i]})...)
 		}

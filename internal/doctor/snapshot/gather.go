@@ -65,6 +65,7 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 	g.gatherCRDs(ctx)
 	g.choose(sets.Items)
 	g.gatherElsewhere(ctx)
+	g.claims(ctx, sets.Items)
 	if err := g.gatherSets(ctx); err != nil {
 		return nil, fmt.Errorf("check %d scale sets: %w; use -n NAMESPACE or a scale set's name to check fewer", len(g.Sets), err)
 	}
@@ -298,7 +299,7 @@ func (g *gathering) wasUnread(what string) bool {
 	return g.Unread[what] != nil
 }
 
-// concerns reports whether an object is the set, a runner of one of its EphemeralRunnerSets, or the pod of such a runner. The set's
+// concerns reports whether an object is the set, a claim of it, a runner of one of its EphemeralRunnerSets, or the pod of such a runner. The set's
 // own name is not enough: runners of linux-large are not those of linux.
 func (s *Set) concerns(object corev1.ObjectReference) bool {
 	switch object.Kind {
@@ -306,6 +307,8 @@ func (s *Set) concerns(object corev1.ObjectReference) bool {
 		return object.Name == s.Name
 	case "EphemeralRunner", "Pod":
 		return s.named(object.Name)
+	case "PersistentVolumeClaim":
+		return slices.ContainsFunc(s.Claims, func(claim corev1.PersistentVolumeClaim) bool { return claim.Name == object.Name })
 	}
 	return false
 }

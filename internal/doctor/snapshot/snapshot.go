@@ -29,6 +29,8 @@ type Snapshot struct {
 	Listeners []v1alpha1.AutoscalingListener
 	// Others are the scale sets that were not requested, as NAMESPACE/NAME.
 	Others []string
+	// LeftClaims are claims of scale sets that don't exist.
+	LeftClaims []corev1.PersistentVolumeClaim
 	// OutdatedCRDs says what the CustomResourceDefinitions lack. It is nil if they lack nothing or could not be read.
 	OutdatedCRDs error
 	// Unread are the kinds that could not be read, with the error.
@@ -46,6 +48,10 @@ type Set struct {
 	// JobPods are the pods in which container hooks run the jobs of the set's runners.
 	JobPods []corev1.Pod
 	Quotas  []corev1.ResourceQuota
+	// Claims are those of volumeClaimTemplates, and Volumes their volumes; Nodes are all of the cluster, none if they were not read.
+	Claims  []corev1.PersistentVolumeClaim
+	Volumes []corev1.PersistentVolume
+	Nodes   []corev1.Node
 	// Budgets are the PodDisruptionBudgets of the set's namespace, nil if they were not read.
 	Budgets *policyv1.PodDisruptionBudgetList
 	// Listener is the set's listener, nil if there is none or it was not read.
