@@ -290,6 +290,7 @@ func (w *world) describeClaims() {
 	status, m := &w.Object.Status, w.Memory
 	const conditionType = v1alpha1.ConditionVolumeClaimsReady
 	if w.leasing == nil && len(w.origin.Spec.VolumeClaimTemplates) == 0 {
+		m.publishClaims(w.Object, nil)
 		if status.VolumeClaims = nil; meta.FindStatusCondition(status.Conditions, conditionType) != nil {
 			report.SetConditions(&status.Conditions, w.Object.Generation, w.Now, report.True(conditionType, "NoClaims", "the scale set has no claims"))
 		}
@@ -298,6 +299,7 @@ func (w *world) describeClaims() {
 	if w.claims == nil {
 		return // it isn't known
 	}
+	m.publishClaims(w.Object, w.claims.Counts)
 	counts := v1alpha1.VolumeClaimCounts{}
 	for _, template := range w.claims.Counts {
 		counts.Total, counts.Leased, counts.Free = counts.Total+template.Total, counts.Leased+template.Leased, counts.Free+template.Free

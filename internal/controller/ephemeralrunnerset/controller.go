@@ -134,9 +134,10 @@ type memory struct {
 	lostCountedAt time.Time
 	// toldMoved has, by node, the departures that an Event has told.
 	toldMoved map[string]int
-	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
-	published map[roster.State]int
-	labels    seriesLabels
+	// published and publishedClaims hold the states that have series, labels are those of the series that count runners the way ARC does.
+	published       map[roster.State]int
+	publishedClaims map[claimState]int
+	labels          seriesLabels
 	// differsSince is when the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
 	differsSince time.Time
 	// reported is the last write of the status, and changedAt since when the status should say something else, zero while it shouldn't. What
