@@ -19,15 +19,7 @@ import (
 
 // cacheTemplate are the values of a scale set whose runners have a claim each.
 func cacheTemplate(pool map[string]any) rig.Values {
-	return rig.Values{
-		"volumeClaimTemplates": []any{map[string]any{
-			"metadata": map[string]any{"name": "cache"},
-			"spec": map[string]any{
-				"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}},
-			},
-		}},
-		"volumeClaimPool": pool,
-	}
+	return rig.Values{"volumeClaimTemplates": rig.ClaimTemplates("cache"), "volumeClaimPool": pool}
 }
 
 // claimsOf returns the UIDs of the claims in the runners' namespace.
