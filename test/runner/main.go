@@ -4,8 +4,8 @@
 // would. SIGTERM ends it: idle at once, busy with its job canceled.
 //
 // Like the real image it trusts the authority in NODE_EXTRA_CA_CERTS, needs the
-// Docker daemon that DOCKER_HOST promises, a work folder that it can write, and
-// calls its container hooks.
+// Docker daemon that DOCKER_HOST promises, a work folder that it can write, takes
+// its tools from RUNNER_TOOL_CACHE, and calls its container hooks.
 package main
 
 import (
@@ -46,6 +46,9 @@ func run(ctx context.Context) (int, error) {
 	}
 	if err := needWork(workFolder); err != nil {
 		return fakegithub.ExitDone, err
+	}
+	if err := useTools(ctx, os.Getenv("RUNNER_TOOL_CACHE")); err != nil {
+		return fakegithub.ExitBadCommand, err
 	}
 	if err := callHook(ctx); err != nil {
 		return fakegithub.ExitBadCommand, err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -45,5 +46,29 @@ func TestSurroundingsThatAreMissingAreNamed(t *testing.T) {
 		if _, err := clientTrusting(file); err == nil {
 			t.Errorf("%q was taken for a certificate", content)
 		}
+	}
+}
+
+func TestToolsAreLeftToTheNextRunner(t *testing.T) {
+	folder := t.TempDir()
+	for range 2 {
+		if err := useTools(t.Context(), folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := os.ReadFile(folder + "/users")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var host string
+	var first, second int
+	if _, err := fmt.Sscanf(string(content), "%s %d\n%s %d\n", &host, &first, &host, &second); err != nil {
+		t.Fatalf("%v in %q", err, content)
+	}
+	if first < int(toolDownload.Milliseconds()) || second >= first {
+		t.Errorf("the first runner took %d ms, the second one %d", first, second)
+	}
+	if err := useTools(t.Context(), "/proc/self"); err == nil {
+		t.Error("nobody says that the folder can't be written")
 	}
 }
