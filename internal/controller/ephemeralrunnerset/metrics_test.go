@@ -59,6 +59,7 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 
 func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
 	set := &v1alpha1.EphemeralRunnerSet{}
+	set.Namespace = "ns"
 	set.Labels = map[string]string{v1alpha1.LabelScaleSetName: "claims", v1alpha1.LabelScaleSetNamespace: "ns"}
 	s := &memory{}
 	s.publishClaims(set, map[string]volumeclaims.Counts{"go": {Total: 9, Leased: 2, Free: 3, Cloning: 1, Deleting: 1}, "docker": {Total: 1, Free: 1}})
