@@ -150,7 +150,7 @@ func (w *world) grant() {
 		rule(ours, []string{"autoscalingrunnersets", "autoscalinglisteners", "ephemeralrunnersets", "ephemeralrunners"}, append(change, watch...)),
 		rule(ours, []string{"autoscalingrunnersets/finalizers", "autoscalinglisteners/finalizers", "ephemeralrunnersets/finalizers", "ephemeralrunners/finalizers"}, []string{"patch", "update"}),
 		rule(ours, []string{"autoscalingrunnersets/status", "autoscalinglisteners/status", "ephemeralrunnersets/status", "ephemeralrunners/status"}, []string{"get", "patch", "update"}),
-		rule(core, []string{"pods", "serviceaccounts"}, watch),
+		rule(core, []string{"persistentvolumeclaims", "pods", "serviceaccounts"}, watch),
 		rule(rbac, []string{"rolebindings"}, watch),
 		rule(rbac, []string{"roles"}, append(watch, "patch")),
 		rule([]string{"events.k8s.io"}, []string{"events"}, []string{"create", "patch"}),
