@@ -46,8 +46,8 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 }, strings.Fields(`
 Accepted BackOff CallFailed CheckingPodTemplate ClaimsReady Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
 ExtraListenerDeleted HookResourcesLeft JobLost JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
- NamespaceTerminating NoClaims NoScheduleOpen NoSchedules NoVersionLabel NothingKept OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
- PodUnreadable Protected StartedLate VolumeClaimDiscarded
+NamespaceTerminating NoClaims NoScheduleOpen NoSchedules NoVersionLabel NothingKept OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
+PodUnreadable Protected StartedLate VolumeClaimDiscarded
 PodReplaced PodsAdmitted Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused
 RunnerSetRestored RunnersFail RunnersMoved RunnersScale RunnersSeen RunnersStart RunnersWork Running ScaleSetAddressChanged ScaleSetDeleted
 ScaleSetLeftOnGitHub ScaleSetRecreated ScaleSetRegistered ScaleSetUpdated ScaledDown ScaledUp ScheduleEnded ScheduleOpen ScheduleStarted SecretNameTaken SessionLost
