@@ -38,12 +38,12 @@ type Pool struct {
 	refused bool
 	// unboundWaits is set if a runner waits for a node that could have any node as far as its claims are concerned.
 	unboundWaits bool
-	// placedAt is when a runner last got a node.
-	placedAt time.Time
-	// spare is how many free bundles are left that have not failed lately; swapped is set if a runner gives way in the hope of a
-	// better place.
-	spare   int
-	swapped bool
+	// spare is how many free bundles with volumes are left that have not failed lately.
+	spare int
+	// swapped are the suffixes of bundles that runners give up in this plan in the hope of another place; swappedBound is set if one of
+	// them has volumes, and discarded if one is discarded because a pod got no node with it.
+	swapped                 []string
+	swappedBound, discarded bool
 }
 
 // bundle are the claims of one suffix.
@@ -92,6 +92,7 @@ var states = []stateRule{
 	{"the user has named it as the seed", func(p *Pool, b *bundle) bool {
 		return b.any(func(c *Claim) bool { return c.Name == p.policy.SeedFrom.PersistentVolumeClaim })
 	}, stateSeed},
+	{"it has no volume, and its template is another one now", func(_ *Pool, b *bundle) bool { return b.any((*Claim).outdated) }, stateUnfit},
 	{"the volume of one of its claims is gone", func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) }, stateUnfit},
 	{"it is from another address or group", func(p *Pool, b *bundle) bool {
 		return b.any(func(c *Claim) bool { return c.Scope != p.scope })
@@ -181,13 +182,12 @@ func (p *Pool) surveyRunners() {
 				b.spoiledBy, b.why = r.Name, why
 			}
 		}
-		p.placedAt = kube.LaterOf(p.placedAt, r.PlacedAt)
 		if !r.living() {
 			continue
 		}
 		p.hold(r.Claims, r.Seed)
 		p.refused = p.refused || r.Failure.Kind == Refused
-		if !r.Up && r.PlacedAt.IsZero() && !p.bound(r) {
+		if !r.Up && r.PlacedAt.IsZero() && !p.bound(r) && r.Failure.Kind != Refused {
 			p.unboundWaits = true
 		}
 	}
@@ -223,11 +223,11 @@ func (p *Pool) hold(claims map[string]string, seed string) {
 	}
 }
 
-// bound reports whether a claim of the runner is bound, and so may fit some nodes only.
+// bound reports whether a claim of the runner is bound, and so may fit some nodes only, or was.
 func (p *Pool) bound(r *Runner) bool {
 	return slices.ContainsFunc(p.suffixes(r.Claims), func(suffix string) bool {
 		b := p.bundles[suffix]
-		return b != nil && b.any(func(c *Claim) bool { return c.Bound })
+		return b != nil && b.any(func(c *Claim) bool { return c.Bound || c.Lost })
 	})
 }
 

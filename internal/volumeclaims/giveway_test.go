@@ -1,6 +1,8 @@
 package volumeclaims_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,20 @@ func (s *scene) failing(name, suffix string, kind volumeclaims.FailureKind) *vol
 	r := s.runner(name, suffix)
 	r.Failure = volumeclaims.Failure{Kind: kind, Since: s.Now}
 	return r
+}
+
+// later adds a runner that was created after the others and has got a node.
+func (s *scene) later(name, suffix string) *volumeclaims.Runner {
+	r := s.runner(name, suffix)
+	r.CreatedAt, r.PlacedAt = s.Now.Add(time.Second), s.Now.Add(2*time.Second)
+	return r
+}
+
+// onlyClaim adds a runner without a node, and no other claim may be created.
+func (s *scene) onlyClaim() {
+	s.Set.Spec.VolumeClaimPool.Max = new(2)
+	s.runner("busy", "44444").Up = true
+	s.failing("r", "22222", volumeclaims.Unplaced)
 }
 
 // replaced returns the names of the runners that a decision replaces.
@@ -42,8 +58,24 @@ func TestWhichRunnersGiveWay(t *testing.T) {
 		"none while the cluster is full": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unplaced); s.runner("new", "66666") }, time.Minute, "", ""},
 		"with blame, if others got nodes": {func(s *scene) {
 			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.runner("new", "66666").PlacedAt = s.Now.Add(time.Second)
+			s.later("new", "66666")
 		}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
+		"as many as later ones got nodes": {func(s *scene) {
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.failing("q", "44444", volumeclaims.Unplaced)
+			s.later("new", "66666")
+		}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
+		"all, if as many later ones got nodes": {func(s *scene) {
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.failing("q", "44444", volumeclaims.Unplaced)
+			s.later("new", "66666")
+			s.later("newer", "77777")
+		}, time.Minute, "r q ", "r@2026-03-02T08:00:00Zq@2026-03-02T08:00:00Z"},
+		"not if runners that came before got nodes": {func(s *scene) {
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.later("old", "44444").CreatedAt = s.Now.Add(-time.Minute)
+			s.Set.Spec.VolumeClaimPool.Max = new(2)
+		}, time.Minute, "", ""},
 		"not if others got theirs before": {func(s *scene) {
 			s.failing("r", "22222", volumeclaims.Unplaced)
 			s.runner("new", "66666").PlacedAt = s.Now.Add(-time.Second)
@@ -53,6 +85,38 @@ func TestWhichRunnersGiveWay(t *testing.T) {
 		"not one whose claims fit anywhere": {func(s *scene) {
 			s.pvcs["linux-docker-22222"].Status.Phase = "Pending"
 			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.runner("q", "44444")
+		}, time.Hour, "", ""},
+		"one whose claim gets no volume, while another claim is free": {func(s *scene) {
+			s.pvcs["linux-docker-22222"].Status.Phase = "Pending"
+			s.failing("r", "22222", volumeclaims.Unplaced)
+		}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
+		"not for one that has no volume either": {func(s *scene) {
+			s.pvcs["linux-docker-22222"].Status.Phase, s.pvcs["linux-docker-44444"].Status.Phase = "Pending", "Pending"
+			s.failing("r", "22222", volumeclaims.Unplaced)
+		}, time.Hour, "", ""},
+		"one whose claim got no volume before its template was corrected": {func(s *scene) {
+			s.pvcs["linux-docker-22222"].Status.Phase, s.pvcs["linux-docker-22222"].Spec.StorageClassName = "Pending", new("fsat")
+			s.Set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = new("fast")
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.runner("q", "44444")
+		}, time.Minute, "r ", ""},
+		"not one whose claim has a volume of another class": {func(s *scene) {
+			s.Set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = new("fast")
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.runner("new", "66666")
+		}, time.Hour, "", ""},
+		"one whose volume is gone, at once": {func(s *scene) {
+			s.pvcs["linux-docker-22222"].Status.Phase = "Lost"
+			s.runner("r", "22222")
+		}, 0, "r ", ""},
+		"one that could be alone with its claim on a lost node": {func(s *scene) {
+			s.onlyClaim()
+		}, 5 * time.Minute, "r ", ""},
+		"not sooner than a node is given up": {func(s *scene) { s.onlyClaim() }, 5*time.Minute - time.Second, "", ""},
+		"not while another one could be the cause": {func(s *scene) {
+			s.onlyClaim()
+			s.runner("new", "66666")
 		}, time.Hour, "", ""},
 		"the younger of two with one claim": {func(s *scene) {
 			s.runner("old", "22222")
@@ -151,5 +215,57 @@ func TestTheNextRunnerGetsAnotherClaim(t *testing.T) {
 	s.Set.Spec.VolumeClaimPool.Max = new(2)
 	if lease := names(s.plan(2), "docker"); lease[0] != "linux-docker-44444" || lease[1] != "linux-docker-22222" {
 		t.Errorf("leased %v, want the one that was given up last", lease)
+	}
+}
+
+// In a cluster that is full for an hour, whenever a job ends a later runner gets its place and the others wait on. Few of them give way, and
+// few claims lose their content, though nothing but the place is missing.
+func TestAFullClusterCostsFewClaims(t *testing.T) {
+	const places, claims = 10, 20
+	s := newScene(t, newSet("docker"))
+	s.Set.Spec.VolumeClaimPool.Max = new(claims)
+	ids, placed, gone, discarded := 0, 0, 0, 0
+	add := func(lease volumeclaims.Lease) *volumeclaims.Runner {
+		ids++
+		s.Runners = append(s.Runners, volumeclaims.Runner{Name: fmt.Sprint("r", ids), CreatedAt: s.Now, Claims: lease.Claims})
+		if name := lease.Claims["docker"]; s.pvcs[name] == nil {
+			s.claim("docker", name[len(name)-5:])
+		}
+		return &s.Runners[len(s.Runners)-1]
+	}
+	for i, lease := range s.plan(claims).Leases {
+		if r := add(lease); i < places {
+			r.PlacedAt, r.Up = s.Now, true
+		} else {
+			r.Failure = volumeclaims.Failure{Kind: volumeclaims.Unplaced, Since: s.Now}
+		}
+	}
+	for range 360 {
+		s.after(10 * time.Second)
+		at := slices.IndexFunc(s.Runners, func(r volumeclaims.Runner) bool { return r.Up })
+		s.Runners = slices.Delete(s.Runners, at, at+1)
+		placed++
+		d := s.plan(claims - len(s.Runners))
+		for i, lease := range d.Leases {
+			if r := add(lease); i == 0 {
+				r.PlacedAt, r.Up = s.Now.Add(time.Second), true
+			} else {
+				r.Failure = volumeclaims.Failure{Kind: volumeclaims.Unplaced, Since: s.Now}
+			}
+		}
+		gone += len(d.Replacements)
+		for _, replacement := range d.Replacements {
+			s.Runners = slices.DeleteFunc(s.Runners, func(r volumeclaims.Runner) bool { return r.Name == replacement.Runner })
+		}
+		for _, deletion := range d.Deletions {
+			delete(s.pvcs, deletion.Name)
+			discarded++
+		}
+		for _, record := range d.Records {
+			s.pvcs[record.Claim].Annotations[record.Key] = record.Value
+		}
+	}
+	if gone > placed || discarded > 12 {
+		t.Errorf("%d jobs ended: %d runners gave way, and %d claims were discarded", placed, gone, discarded)
 	}
 }

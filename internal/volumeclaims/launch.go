@@ -40,14 +40,11 @@ func Missing(
 func sourceOf(set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaimTemplate, runner *v1alpha1.EphemeralRunner,
 	find func(name string) *corev1.PersistentVolumeClaim,
 ) *corev1.TypedLocalObjectReference {
-	pool := set.Spec.EffectiveVolumeClaimPool()
-	from, seed := pool.SeedFrom, runner.Annotations[v1alpha1.AnnotationVolumeClaimSeed]
-	switch {
-	case from.PersistentVolumeClaim != "":
-		return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: from.PersistentVolumeClaim}
-	case from.VolumeSnapshot != "":
-		return &corev1.TypedLocalObjectReference{APIGroup: new(snapshotGroup), Kind: "VolumeSnapshot", Name: from.VolumeSnapshot}
-	case !from.Newest || seed == "":
+	if fixed := fixedSource(&set.Spec); fixed != nil {
+		return fixed
+	}
+	seed := runner.Annotations[v1alpha1.AnnotationVolumeClaimSeed]
+	if !set.Spec.EffectiveVolumeClaimPool().SeedFrom.Newest || seed == "" {
 		return nil
 	}
 	source := find(claimName(set.Name, template.Metadata.Name, seed))
@@ -56,6 +53,17 @@ func sourceOf(set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaim
 		return nil
 	}
 	return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: source.Name}
+}
+
+// fixedSource returns what every new claim is a copy of according to seedFrom, nil if it names nothing.
+func fixedSource(set *v1alpha1.AutoscalingRunnerSetSpec) *corev1.TypedLocalObjectReference {
+	switch from := set.EffectiveVolumeClaimPool().SeedFrom; {
+	case from.PersistentVolumeClaim != "":
+		return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: from.PersistentVolumeClaim}
+	case from.VolumeSnapshot != "":
+		return &corev1.TypedLocalObjectReference{APIGroup: new(snapshotGroup), Kind: "VolumeSnapshot", Name: from.VolumeSnapshot}
+	}
+	return nil
 }
 
 // newClaim returns a claim of the template.

@@ -20,6 +20,9 @@ const (
 	// housekeepingInterval is the time in which at most housekeepingLimit requests are spent on what nobody waits for.
 	housekeepingInterval = time.Minute
 	housekeepingLimit    = 10
+	// swapsKept is how long it is remembered that a runner gave way in the hope of another place. No pod waits as long for a node that
+	// the others get.
+	swapsKept = time.Hour
 )
 
 // Memory is what a process remembers of one set's claims between passes. One worker at a time uses it.
@@ -33,10 +36,12 @@ type Memory struct {
 	deleting map[types.UID]time.Time
 	// usedAt is when each bundle was last in use, exactly if this process has seen it, else at the latest.
 	usedAt map[string]time.Time
-	// avoided are the bundles that runners gave up without blaming them, and when.
+	// avoided are the bundles that runners gave up in the hope of another place, and when.
 	avoided map[string]time.Time
-	// swappedAt is when the last such runner was given up.
-	swappedAt time.Time
+	// swaps is when they did so, for swapsKept; boundSwapAt is the last such time of a bundle with volumes, and discardedAt when a bundle
+	// was last discarded because a pod got no node with it.
+	swaps                    []time.Time
+	boundSwapAt, discardedAt time.Time
 	// written are the changes of claims that were asked for lately, without their values, and when.
 	written map[Record]time.Time
 	// housekeeping is when requests were spent on what nobody waits for.
@@ -122,6 +127,7 @@ func (m *Memory) Observe(world *World) *Pool {
 	gone := func(suffix string, _ time.Time) bool { return p.bundles[suffix] == nil }
 	maps.DeleteFunc(m.usedAt, gone)
 	maps.DeleteFunc(m.avoided, gone)
+	m.swaps = slices.DeleteFunc(m.swaps, func(at time.Time) bool { return !world.Now.Before(at.Add(swapsKept)) })
 	m.housekeeping = slices.DeleteFunc(m.housekeeping, func(at time.Time) bool { return !world.Now.Before(at.Add(housekeepingInterval)) })
 	return p
 }
@@ -180,7 +186,14 @@ func (m *Memory) Follow(decision *Decision, now time.Time) {
 			m.housekeeping = append(m.housekeeping, now)
 		}
 	}
-	for _, suffix := range decision.avoid {
-		m.avoided[suffix], m.swappedAt = now, now
+	for _, suffix := range decision.swapped {
+		m.avoided[suffix] = now
+		m.swaps = append(m.swaps, now)
+	}
+	if decision.swappedBound {
+		m.boundSwapAt = now
+	}
+	if decision.discarded {
+		m.discardedAt = now
 	}
 }

@@ -32,8 +32,10 @@ type Decision struct {
 	// RequeueAt is when to decide again even if nothing changes, zero is never.
 	RequeueAt time.Time
 
-	// avoid are bundles that replaced runners give up without a failure of theirs: they are leased last for a while.
-	avoid []string
+	// swapped are bundles that replaced runners give up in the hope of another place: they are leased last for a while. swappedBound is set
+	// if one of them has volumes, and discarded if one is deleted because a pod got no node with it.
+	swapped                 []string
+	swappedBound, discarded bool
 }
 
 // Lease is what one new runner gets.
@@ -99,10 +101,14 @@ const (
 	Unused Why = "Unused"
 	// NeverBound: it is a copy that nobody has used, and what it copies waits for it.
 	NeverBound Why = "NeverBound"
+	// Outdated: it has no volume, and its template is another one now.
+	Outdated Why = "Outdated"
 )
 
 // housekeeping reports whether nobody waits for the deletion.
-func (w Why) housekeeping() bool { return w != Discarded && w != NotKept && w != VolumeLost }
+func (w Why) housekeeping() bool {
+	return w != Discarded && w != NotKept && w != VolumeLost && w != Outdated
+}
 
 // Record is a change of a claim's metadata.
 type Record struct {
@@ -260,6 +266,10 @@ var collections = []collection{
 		other := func(c *Claim) bool { return c.Owned && c.Scope != p.scope }
 		return !p.world.Set.Spec.Retained() && b.any(other), time.Time{}
 	}, func(*Pool, *bundle) string { return "its content is from another GitHub address or runner group" }},
+	{Outdated, func(_ *Pool, b *bundle) (bool, time.Time) { return b.any((*Claim).outdated), time.Time{} },
+		func(*Pool, *bundle) string {
+			return "it has got no volume, and volumeClaimTemplates or seedFrom has changed since it was created"
+		}},
 	{NeverBound, func(p *Pool, b *bundle) (bool, time.Time) {
 		if b.state != stateFree || !b.any(func(c *Claim) bool { return !c.Bound && c.Source != "" }) {
 			return false, time.Time{}
@@ -319,9 +329,12 @@ func (p *Pool) collect(d *Decision) {
 	p.collectFormer(d)
 }
 
-// deleteAll plans to delete what is left of a bundle.
+// deleteAll plans to delete what is left of a bundle, or of it what is outdated.
 func (p *Pool) deleteAll(d *Decision, b *bundle, why Why, because, runner string) {
 	for _, claim := range b.all() {
+		if why == Outdated && !claim.outdated() {
+			continue // the rest of the bundle has content
+		}
 		d.Deletions = append(d.Deletions, Deletion{
 			Name: claim.Name, UID: claim.UID, Why: why, Runner: runner,
 			Message: fmt.Sprintf("claim %s is deleted because %s", claim.Name, because),

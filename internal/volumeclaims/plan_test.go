@@ -95,7 +95,16 @@ var goings = map[string]struct {
 		s.plan(0)
 		s.after(5 * time.Minute)
 	}, "linux-docker-44444 NeverBound"},
-	"none before the API server was asked": {func(s *scene) { s.Listed = false; s.after(1000 * time.Hour) }, ""},
+	"of a bundle, the claim that got no volume before its template was corrected": {func(s *scene) {
+		s.pvcs["linux-go-22222"].Status.Phase, s.pvcs["linux-go-22222"].Spec.StorageClassName = "Pending", new("fsat")
+		s.Set.Spec.VolumeClaimTemplates[1].Spec.StorageClassName = new("fast")
+	}, "linux-go-22222 Outdated"},
+	"one without a volume whose seed was corrected": {func(s *scene) {
+		pool(s).SeedFrom = &v1alpha1.VolumeClaimSeed{VolumeSnapshot: "golden"}
+		s.pvcs["linux-go-22222"].Status.Phase = "Pending"
+	}, "linux-go-22222 Outdated"},
+	"none that has a volume of another class": {func(s *scene) { s.Set.Spec.VolumeClaimTemplates[1].Spec.StorageClassName = new("fast") }, ""},
+	"none before the API server was asked":    {func(s *scene) { s.Listed = false; s.after(1000 * time.Hour) }, ""},
 }
 
 func TestWhichClaimsGo(t *testing.T) {

@@ -5,14 +5,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -116,7 +119,12 @@ type Claim struct {
 	// Owned is set if the set is its owner, so that it goes with the set.
 	Owned                 bool
 	Bound, Lost, Deleting bool
+	// Outdated is set if it would be another one if it were created today: its template has changed.
+	Outdated bool
 }
+
+// outdated reports whether the claim has no volume, and would be another one if it were created today.
+func (c *Claim) outdated() bool { return c.Outdated && !c.Bound && !c.Lost }
 
 // FailedUse is a runner whose pod could not use a claim, and when.
 type FailedUse struct {
@@ -157,7 +165,26 @@ func ClaimOf(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeC
 	if source := claim.Spec.DataSource; source != nil && source.Kind == "PersistentVolumeClaim" {
 		found.Source = source.Name
 	}
+	found.Outdated = differs(&set.Spec, template, &claim.Spec)
 	return found, true
+}
+
+// differs reports whether a claim is not what its template makes today. Nothing counts that the API server fills in.
+func differs(set *v1alpha1.AutoscalingRunnerSetSpec, template string, claim *corev1.PersistentVolumeClaimSpec) bool {
+	at := slices.IndexFunc(set.VolumeClaimTemplates, func(t v1alpha1.VolumeClaimTemplate) bool { return t.Metadata.Name == template })
+	if at < 0 {
+		return false // whatever becomes of claims without a template
+	}
+	today := &set.VolumeClaimTemplates[at].Spec
+	class := today.StorageClassName
+	size, now := claim.Resources.Requests[corev1.ResourceStorage], today.Resources.Requests[corev1.ResourceStorage]
+	switch {
+	case class != nil && *class != ptr.Deref(claim.StorageClassName, ""), size.Cmp(now) != 0, !slices.Equal(claim.AccessModes, today.AccessModes):
+		return true
+	case today.DataSourceRef != nil, set.EffectiveVolumeClaimPool().SeedFrom.Newest:
+		return false // the API server or the plan says what is copied
+	}
+	return !equality.Semantic.DeepEqual(cmp.Or(fixedSource(set), today.DataSource), claim.DataSource)
 }
 
 // claimName returns the name of a bundle's claim. It has at most 63 + 1 + 63 + 6 of the 253 characters that it may have.
