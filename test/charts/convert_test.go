@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
@@ -42,7 +44,13 @@ func TestConvertedValues(t *testing.T) {
 				// No controller is looked up, and validate is asked as usual.
 				rendered := render(t, scaleSet, string(content), "controllerServiceAccount: {name: arc, namespace: arc-system}")
 				admitAll(t, cluster, namespace, rendered)
-				admitPod(t, cluster, namespace, one[v1alpha1.AutoscalingRunnerSet](t, rendered, "autoscalingrunnerset.yaml").Spec.Template)
+				spec := one[v1alpha1.AutoscalingRunnerSet](t, rendered, "autoscalingrunnerset.yaml").Spec
+				for _, template := range spec.VolumeClaimTemplates { // a claim of each is a volume of the pod
+					volume := corev1.Volume{Name: template.Metadata.Name}
+					volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}
+					spec.Template.Spec.Volumes = append(spec.Template.Spec.Volumes, volume)
+				}
+				admitPod(t, cluster, namespace, spec.Template)
 			})
 		}
 	}
