@@ -64,6 +64,16 @@ var concessions = []concession{
 			return fmt.Sprintf("the pod of runner %s could not mount %s for %s: another runner takes its place", r.Name, b, failureTimeout)
 		},
 		does: (*Pool).blame},
+	{name: "its claim was deleted before its pod had a node", reason: v1alpha1.ReasonVolumeClaimUnusable,
+		applies: func(p *Pool, r *Runner, b *bundle) bool {
+			return p.unplaced(r) && slices.ContainsFunc(slices.Collect(maps.Keys(r.Claims)), func(template string) bool {
+				claim := b.claims[template]
+				return r.Claims[template] != "" && (claim == nil || claim.Deleting)
+			})
+		},
+		message: func(r *Runner, _ *bundle) string {
+			return fmt.Sprintf("a claim of runner %s was deleted while its pod waited for a node: another runner takes its place", r.Name)
+		}},
 	{name: "its claims have no volume, and their template is another one now", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, b *bundle) bool { return p.unplaced(r) && b.any((*Claim).outdated) },
 		message: func(r *Runner, b *bundle) string {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
@@ -106,6 +108,16 @@ func TestWhichRunnersGiveWay(t *testing.T) {
 			s.failing("r", "22222", volumeclaims.Unplaced)
 			s.runner("new", "66666")
 		}, time.Hour, "", ""},
+		"one whose claim was deleted before its pod had a node": {func(s *scene) {
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			delete(s.pvcs, "linux-docker-22222")
+			s.runner("q", "44444")
+		}, time.Minute, "r ", ""},
+		"one whose claim is being deleted": {func(s *scene) {
+			s.failing("r", "22222", volumeclaims.Unplaced)
+			s.pvcs["linux-docker-22222"].DeletionTimestamp = new(metav1.NewTime(s.Now))
+			s.runner("q", "44444")
+		}, time.Minute, "r ", ""},
 		"one whose volume is gone, at once": {func(s *scene) {
 			s.pvcs["linux-docker-22222"].Status.Phase = "Lost"
 			s.runner("r", "22222")
