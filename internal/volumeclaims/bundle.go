@@ -3,6 +3,7 @@ package volumeclaims
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 const (
 	shortestRecordInterval = 15 * time.Minute
 	recordFraction         = 4
+	// avoidedFor is how long a bundle that a runner could not use is leased last: until then a zone or node has usually got room.
+	avoidedFor = 10 * time.Minute
 )
 
 // Pool is what a plan knows of a set's claims.
@@ -261,6 +264,47 @@ func (p *Pool) in(wanted state) []*bundle {
 		return cmp.Or(p.usedAt(b).Compare(p.usedAt(a)), cmp.Compare(a.suffix, b.suffix))
 	})
 	return found
+}
+
+// free returns the bundles that may be leased, the warmest first, and those of them that a runner could not use lately.
+func (p *Pool) free() (good, failed []*bundle) {
+	for _, b := range p.in(stateFree) {
+		if p.now.Before(p.avoidedUntil(b)) {
+			failed = append(failed, b)
+		} else {
+			good = append(good, b)
+		}
+	}
+	return good, failed
+}
+
+// avoidedUntil is until when a bundle is leased last.
+func (p *Pool) avoidedUntil(b *bundle) time.Time {
+	latest := p.memory.avoided[b.suffix]
+	for _, failure := range b.failures {
+		if failure.At.After(latest) {
+			latest = failure.At
+		}
+	}
+	if latest.IsZero() || latest.After(p.now) { // nobody has failed in the future: somebody else's annotation
+		return time.Time{}
+	}
+	return latest.Add(avoidedFor)
+}
+
+// room returns how many more bundles may be created. While the API server refuses claims, none is: the runners that wait for
+// theirs try again, and further ones would only join them.
+func (p *Pool) room() int {
+	room := math.MaxInt
+	for _, template := range p.templates {
+		if p.policy.Max != nil {
+			room = min(room, *p.policy.Max-p.exist[template])
+		}
+	}
+	if p.refused {
+		return 0
+	}
+	return max(0, room)
 }
 
 // usedAt is when a bundle was last in use: now, if it is.

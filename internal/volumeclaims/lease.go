@@ -1,20 +1,15 @@
 package volumeclaims
 
 import (
-	"math"
 	"slices"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-const (
-	// avoidedFor is how long a bundle that a runner could not use is leased last: until then a zone or node has usually got room.
-	avoidedFor = 10 * time.Minute
-	// newFirstFor is how long new bundles, which fit anywhere, are preferred after a runner has given way in the hope of another
-	// place: free ones may be bound to the same full zone.
-	newFirstFor = 2 * time.Minute
-)
+// newFirstFor is how long new bundles, which fit anywhere, are preferred after a runner has given way in the hope of another place: free
+// ones may be bound to the same full zone.
+const newFirstFor = 2 * time.Minute
 
 // lease gives that many new runners their bundles: a free one, of those the warmest; else a new one; else one that has failed
 // lately; else none.
@@ -88,32 +83,6 @@ func (p *Pool) wait(d *Decision, remaining int) {
 	}
 }
 
-// free returns the bundles that may be leased, the warmest first, and those of them that a runner could not use lately.
-func (p *Pool) free() (good, failed []*bundle) {
-	for _, b := range p.in(stateFree) {
-		if p.now.Before(p.avoidedUntil(b)) {
-			failed = append(failed, b)
-		} else {
-			good = append(good, b)
-		}
-	}
-	return good, failed
-}
-
-// avoidedUntil is until when a bundle is leased last.
-func (p *Pool) avoidedUntil(b *bundle) time.Time {
-	latest := p.memory.avoided[b.suffix]
-	for _, failure := range b.failures {
-		if failure.At.After(latest) {
-			latest = failure.At
-		}
-	}
-	if latest.IsZero() || latest.After(p.now) { // nobody has failed in the future: somebody else's annotation
-		return time.Time{}
-	}
-	return latest.Add(avoidedFor)
-}
-
 // seed returns the suffix of the bundle that new ones are copies of, empty for none: one that is being copied already, else the
 // warmest free one, which is held back if there are more runners than free bundles and none has to wait for that.
 func (p *Pool) seed(wanted int) string {
@@ -133,25 +102,6 @@ func (p *Pool) seed(wanted int) string {
 	return good[0].suffix
 }
 
-// room returns how many more bundles may be created. While the API server refuses claims, none is: the runners that wait for
-// theirs try again, and further ones would only join them.
-func (p *Pool) room() int {
-	room := math.MaxInt
-	for _, template := range p.templates {
-		if p.policy.Max != nil {
-			room = min(room, *p.policy.Max-p.exist[template])
-		}
-	}
-	if p.refused {
-		return 0
-	}
-	return max(0, room)
-}
-
-func (p *Pool) full(template string) bool {
-	return p.policy.Max != nil && p.exist[template] >= *p.policy.Max
-}
-
 // newFirst reports whether a new bundle is better than a free one.
 func (p *Pool) newFirst() bool {
 	return !p.memory.boundSwapAt.IsZero() && p.now.Before(p.memory.boundSwapAt.Add(newFirstFor))
@@ -165,6 +115,10 @@ func (p *Pool) completable(b *bundle) bool {
 		}
 	}
 	return true
+}
+
+func (p *Pool) full(template string) bool {
+	return p.policy.Max != nil && p.exist[template] >= *p.policy.Max
 }
 
 func (p *Pool) lacks(b *bundle, template string) bool {

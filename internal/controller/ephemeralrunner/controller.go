@@ -315,6 +315,7 @@ const uncountedRecheck = 5 * time.Second
 var (
 	errSetOwnerless = &rules.Failure{Reason: v1alpha1.ReasonOwnerless, Message: "its EphemeralRunnerSet belongs to no AutoscalingRunnerSet; the manager takes the set back, or removes it"}
 	errNoRoom       = &rules.Failure{Reason: v1alpha1.ReasonMaxRunnersReached, Message: "its EphemeralRunnerSet has as many runners as maxRunners allows, without this one; those that nobody needs are removed"}
+	errClaimsHeld   = &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimShared, Message: "another runner has its claims; one of the two is replaced"}
 )
 
 // launchCounted starts an attempt of a runner that its set counts: the set belongs to an AutoscalingRunnerSet, which decides how many
@@ -329,7 +330,7 @@ func (c *Controller) launchCounted(ctx context.Context, w *world) error {
 		switch {
 		case c.options.Admit != nil && !c.options.Admit(origin, w.set, w.Key):
 			why = errNoRoom
-		case !c.mayMount(w.EphemeralRunner):
+		case len(w.Spec.VolumeClaims) > 0 && c.options.Hold != nil && !c.options.Hold(w.EphemeralRunner):
 			why = errClaimsHeld
 		default:
 			// No copy of the runner: a pass that launches writes no status.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
@@ -19,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/registrations"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // countedTimeout is how long a runner that is being deleted waits for its set to count its lost job. The set needs a second.
@@ -68,7 +70,9 @@ func (c *Controller) leaving(w *world) *rules.Leaving {
 	if c.verdict(w) == registrations.Removed {
 		removal = rules.Progress{Known: true} // at its set's request
 	}
-	c.seeConsent(w, removal)
+	if free := !w.Status.HadJob() && !w.Status.JobCompleted() && !m.mayHaveJob(&w.Status); removal.Succeeded() && free && w.pod != nil && !w.outcome.Over() {
+		m.claims.idle = true
+	}
 	pod := w.outcome
 	if m.pod.passedOver() {
 		pod.Phase = podstatus.Missing
@@ -249,4 +253,57 @@ func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 		return "no EphemeralRunnerSet owns it"
 	}
 	return fmt.Sprintf("it belongs to an EphemeralRunnerSet %s that is gone (UID %s)", owner.Name, owner.UID)
+}
+
+// discardClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. Until it is gone
+// nobody else gets them.
+func (c *Controller) discardClaims(ctx context.Context, w *world) error {
+	if len(w.Spec.VolumeClaims) == 0 || w.Memory.claims.discarded {
+		return nil
+	}
+	set, err := c.claimedSet(ctx, w)
+	if set == nil || err != nil {
+		return err // no set that lives has the claims
+	}
+	runner := &volumeclaims.Runner{
+		Started: w.mayHaveRun(),
+		Job:     volumeclaims.Job{Never: w.Memory.claims.idle, Event: w.Status.Event, Result: w.Status.JobResult},
+	}
+	if returns, why := volumeclaims.Returns(set, runner); !returns {
+		if err := c.launcher.DiscardClaims(ctx, set, w.EphemeralRunner); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("Deleted the runner's claims", "claims", w.Spec.VolumeClaims, "message", why)
+	}
+	w.Memory.claims.discarded = true
+	return nil
+}
+
+// claimedSet returns the AutoscalingRunnerSet to which a runner's claims belong, even if it is being deleted, nil if there is none.
+func (c *Controller) claimedSet(ctx context.Context, w *world) (*v1alpha1.AutoscalingRunnerSet, error) {
+	owner := metav1.GetControllerOfNoCopy(w)
+	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
+		return nil, nil
+	}
+	runnerSet := &v1alpha1.EphemeralRunnerSet{}
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: owner.Name}, runnerSet, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("get EphemeralRunnerSet: %w", err)
+	}
+	return c.origin(ctx, runnerSet)
+}
+
+// mayHaveRun reports whether a container of the runner may have started: what nobody has seen counts as if it had.
+func (w *world) mayHaveRun() bool {
+	status, m := &w.Status, w.Memory
+	switch {
+	case !m.StartedAt.IsZero(), status.HadJob(), status.JobCompleted(), status.Done(), status.Phase == v1alpha1.EphemeralRunnerPhaseRunning, rules.AttemptsNoted(status) > 0:
+		return true
+	case w.pod != nil:
+		return w.outcome.Phase != podstatus.Pending
+	}
+	return m.inherited || m.launch.WasAsked() || m.pod.uid != ""
 }

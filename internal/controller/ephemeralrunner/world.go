@@ -57,11 +57,11 @@ type memory struct {
 	// What has been deleted, so that a stale cache doesn't have it deleted again.
 	secretDeleted     bool
 	hooked            remains.Hooked // what container hooks created
-	claims            claims
-	runnerDeleted     bool // the EphemeralRunner object
-	abandoned         bool // the same, because it has no set
-	mayVanish         bool // it had no finalizer of ours when it was last seen
-	finalizersRemoved bool // of the EphemeralRunner object
+	claims            claims         // what is remembered of its claims
+	runnerDeleted     bool           // the EphemeralRunner object
+	abandoned         bool           // the same, because it has no set
+	mayVanish         bool           // it had no finalizer of ours when it was last seen
+	finalizersRemoved bool           // of the EphemeralRunner object
 
 	waiting  *waiting  // nil if no pod is waiting to run
 	waited   bool      // how long its job waited is measured
@@ -359,4 +359,13 @@ func (w *world) removal() rules.Progress {
 // verdict returns what the runner's set has found out about its registration.
 func (c *Controller) verdict(w *world) registrations.Answer {
 	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
+}
+
+// claims is what is remembered of a runner's claims.
+type claims struct {
+	// idle is set if GitHub has agreed to remove the registration while the runner container had not ended: it had no job, and gets none.
+	// Later the consent would prove less, because GitHub itself removes the record of a runner whose job has ended.
+	idle bool
+	// discarded is set once the claims are deleted.
+	discarded bool
 }

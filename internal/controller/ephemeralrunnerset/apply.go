@@ -158,8 +158,14 @@ func SampleRunner(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.Ephemeral
 		proxySecret = kube.RunnerProxySecretName(set.Name, set.Namespace)
 	}
 	sample := newRunner(set, inheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix, templateHash(set), proxySecret)
-	sample.UID = origin.UID // an owner needs one
-	return withLease(sample, sampleLease(origin))
+	sample.UID = origin.UID                                     // an owner needs one
+	for _, template := range origin.Spec.VolumeClaimTemplates { // no claim has the name
+		if sample.Spec.VolumeClaims == nil {
+			sample.Spec.VolumeClaims = map[string]string{}
+		}
+		sample.Spec.VolumeClaims[template.Metadata.Name] = kube.RunnerPrefix(origin.Name) + sampleSuffix
+	}
+	return sample
 }
 
 // newRunner returns the runner to create, with the labels that it inherits. It has its finalizer from the start, so that no pass can miss its deletion.
@@ -255,4 +261,13 @@ func (c *Controller) dropProxySecret(ctx context.Context, w *world) error {
 	}
 	m.proxyHash = noProxySecret
 	return nil
+}
+
+// withLease gives a new runner its claims.
+func withLease(runner *v1alpha1.EphemeralRunner, lease volumeclaims.Lease) *v1alpha1.EphemeralRunner {
+	runner.Spec.VolumeClaims = lease.Claims
+	if lease.Seed != "" {
+		kube.SetAnnotation(runner, v1alpha1.AnnotationVolumeClaimSeed, lease.Seed)
+	}
+	return runner
 }

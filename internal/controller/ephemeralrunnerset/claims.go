@@ -20,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -273,15 +274,6 @@ func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 	return lease
 }
 
-// withLease gives a new runner its claims.
-func withLease(runner *v1alpha1.EphemeralRunner, lease volumeclaims.Lease) *v1alpha1.EphemeralRunner {
-	runner.Spec.VolumeClaims = lease.Claims
-	if lease.Seed != "" {
-		kube.SetAnnotation(runner, v1alpha1.AnnotationVolumeClaimSeed, lease.Seed)
-	}
-	return runner
-}
-
 // claimsForbiddenFor is how long it is told that the manager may not change a claim. It tries again within a minute.
 const claimsForbiddenFor = 2 * time.Minute
 
@@ -333,25 +325,31 @@ func (w *world) refusedRunner() *roster.Runner {
 	return nil
 }
 
-// IndexClaimsByScaleSet is the index of claims by the name of their scale set, which the manager's cache has; see ScaleSetOfClaim.
-const IndexClaimsByScaleSet = "scaleSet"
-
-// ScaleSetOfClaim returns the value of a claim in that index.
-func ScaleSetOfClaim(claim client.Object) []string {
-	return []string{claim.GetLabels()[v1alpha1.LabelScaleSetName]}
-}
-
 // Hold reports whether a runner may mount the claims that it names; see leases.Hold.
 func (c *Controller) Hold(runner *v1alpha1.EphemeralRunner) bool { return c.leases.Hold(runner) }
 
-// sampleLease has names that no claim has, for a runner that is never created.
-func sampleLease(origin *v1alpha1.AutoscalingRunnerSet) volumeclaims.Lease {
-	if len(origin.Spec.VolumeClaimTemplates) == 0 {
-		return volumeclaims.Lease{}
+// claimsByState has a series for each template and state that a claim has been in.
+var claimsByState = setmetrics.Gauge("volume_claims",
+	"Claims of volumeClaimTemplates by template and state (leased, free, cloning, deleting, other). Those in state other are about to go, or copies are made from them on request.",
+	"template", "state")
+
+// claimState is a state in which claims of a template are.
+type claimState struct{ template, state string }
+
+// publishClaims publishes how many claims of each template are in each state. A state that had a claim and has none now shows 0.
+func (m *memory) publishClaims(set *v1alpha1.EphemeralRunnerSet, templates map[string]volumeclaims.Counts) {
+	counts := map[claimState]int{}
+	for state := range m.publishedClaims {
+		counts[state] = 0
 	}
-	claims := map[string]string{}
-	for i := range origin.Spec.VolumeClaimTemplates {
-		claims[origin.Spec.VolumeClaimTemplates[i].Metadata.Name] = kube.RunnerPrefix(origin.Name) + sampleSuffix
+	for template, c := range templates {
+		counts[claimState{template, "leased"}], counts[claimState{template, "free"}] = c.Leased, c.Free
+		counts[claimState{template, "cloning"}], counts[claimState{template, "deleting"}] = c.Cloning, c.Deleting
+		counts[claimState{template, "other"}] = c.Total - c.Leased - c.Free - c.Cloning - c.Deleting
 	}
-	return volumeclaims.Lease{Claims: claims}
+	scaleSet := kube.ScaleSetOf(set)
+	for of, count := range counts {
+		claimsByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, of.template, of.state).Set(float64(count))
+	}
+	m.publishedClaims = counts
 }

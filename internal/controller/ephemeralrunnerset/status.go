@@ -22,7 +22,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
-	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // reportPeriod is the shortest time between two writes of a set's status that only move counts: a burst changes them a thousand times.
@@ -241,32 +240,6 @@ func (m *memory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*rost
 		runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, state.Name, state.Reason).Set(float64(count))
 	}
 	m.published = counts
-}
-
-// claimsByState has a series for each template and state that a claim has been in.
-var claimsByState = setmetrics.Gauge("volume_claims",
-	"Claims of volumeClaimTemplates by template and state (leased, free, cloning, deleting, other). Those in state other are about to go, or copies are made from them on request.",
-	"template", "state")
-
-// claimState is a state in which claims of a template are.
-type claimState struct{ template, state string }
-
-// publishClaims publishes how many claims of each template are in each state. A state that had a claim and has none now shows 0.
-func (m *memory) publishClaims(set *v1alpha1.EphemeralRunnerSet, templates map[string]volumeclaims.Counts) {
-	counts := map[claimState]int{}
-	for state := range m.publishedClaims {
-		counts[state] = 0
-	}
-	for template, c := range templates {
-		counts[claimState{template, "leased"}], counts[claimState{template, "free"}] = c.Leased, c.Free
-		counts[claimState{template, "cloning"}], counts[claimState{template, "deleting"}] = c.Cloning, c.Deleting
-		counts[claimState{template, "other"}] = c.Total - c.Leased - c.Free - c.Cloning - c.Deleting
-	}
-	scaleSet := kube.ScaleSetOf(set)
-	for of, count := range counts {
-		claimsByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, of.template, of.state).Set(float64(count))
-	}
-	m.publishedClaims = counts
 }
 
 // seriesLabels are the values of the labels of the series that count runners the way ARC does.

@@ -163,3 +163,11 @@ func (c *Controller) runnerSetsNamed(ctx context.Context, scaleSet types.Namespa
 	}
 	return requests
 }
+
+// IndexClaimsByScaleSet is the index of claims by the name of their scale set, which the manager's cache has; see ScaleSetOfClaim.
+const IndexClaimsByScaleSet = "scaleSet"
+
+// ScaleSetOfClaim returns the value of a claim in that index.
+func ScaleSetOfClaim(claim client.Object) []string {
+	return []string{claim.GetLabels()[v1alpha1.LabelScaleSetName]}
+}

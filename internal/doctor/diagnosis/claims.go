@@ -27,7 +27,10 @@ func checkClaims(s set) []finding.Finding {
 	if condition != nil && condition.Reason == v1alpha1.ReasonVolumeClaimsExhausted {
 		severity = finding.Warning // they get one when a job ends
 	}
-	return slices.Concat(s.fromCondition(severity, condition), s.unboundClaims(), s.stuckClaims(), s.unreachableVolumes())
+	findings := s.fromCondition(severity, condition)
+	findings = append(findings, s.unboundClaims()...)
+	findings = append(findings, s.stuckClaims()...)
+	return append(findings, s.unreachableVolumes()...)
 }
 
 // unboundClaims reports claims without a volume that a pod has been waiting for. The others wait for a pod.

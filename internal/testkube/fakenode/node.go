@@ -22,6 +22,17 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
+// Claims are the PersistentVolumeClaims of a node's pods. Package fakestorage plays them; without it they are like empty directories.
+type Claims interface {
+	// Place returns when the pod may be bound to the node. Until then pending is called with what a scheduler says of it. It fails if ctx
+	// ends first.
+	Place(ctx context.Context, pod *corev1.Pod, pending func(message string)) error
+	// Mount returns when the pod has its claims. Until then failed is called with what a kubelet says. It fails if ctx ends first.
+	Mount(ctx context.Context, pod *corev1.Pod, failed func(message string)) error
+	// Unmount says that no container of the pod runs any more.
+	Unmount(pod *corev1.Pod)
+}
+
 // Options configure a node. The zero value plays all pods of all namespaces as node "fake-node".
 type Options struct {
 	// Name is the node's name. Pods bound to another node are left alone. No Node object is created.

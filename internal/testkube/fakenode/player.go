@@ -268,3 +268,27 @@ func (p *player) awaitThaw() {
 	case <-p.present.Done():
 	}
 }
+
+// mountClaims waits until the pod has its claims, and reports whether it has. What keeps it from them is an Event, as of a kubelet.
+func (p *player) mountClaims() bool {
+	said := ""
+	return p.node.options.Claims.Mount(p.wanted, p.pod, func(message string) {
+		if message == said {
+			return
+		}
+		said = message
+		now := metav1.NewTime(p.node.options.Clock.Now())
+		event := &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, GenerateName: p.pod.Name + "."},
+			InvolvedObject: corev1.ObjectReference{
+				Kind: "Pod", APIVersion: "v1", Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID,
+			},
+			Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+			Source: corev1.EventSource{Component: "kubelet", Host: p.node.options.Name},
+		}
+		p.write(func(ctx context.Context) error {
+			_, err := p.node.clientset.CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+			return err
+		})
+	}) == nil
+}

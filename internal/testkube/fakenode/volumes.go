@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -22,42 +21,6 @@ import (
 // rootCertificates is the ConfigMap that a controller manager creates in every namespace. The node knows its content, so pods run
 // without a controller manager as well.
 const rootCertificates = "kube-root-ca.crt"
-
-// Claims are the PersistentVolumeClaims of a node's pods. Package fakestorage plays them; without it they are like empty directories.
-type Claims interface {
-	// Place returns when the pod may be bound to the node. Until then pending is called with what a scheduler says of it. It fails if ctx
-	// ends first.
-	Place(ctx context.Context, pod *corev1.Pod, pending func(message string)) error
-	// Mount returns when the pod has its claims. Until then failed is called with what a kubelet says. It fails if ctx ends first.
-	Mount(ctx context.Context, pod *corev1.Pod, failed func(message string)) error
-	// Unmount says that no container of the pod runs any more.
-	Unmount(pod *corev1.Pod)
-}
-
-// mountClaims waits until the pod has its claims, and reports whether it has. What keeps it from them is an Event, as of a kubelet.
-func (p *player) mountClaims() bool {
-	said := ""
-	return p.node.options.Claims.Mount(p.wanted, p.pod, func(message string) {
-		if message == said {
-			return
-		}
-		said = message
-		signal(p.changed)
-		now := metav1.NewTime(p.node.options.Clock.Now())
-		event := &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, GenerateName: p.pod.Name + "."},
-			InvolvedObject: corev1.ObjectReference{
-				Kind: "Pod", APIVersion: "v1", Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID,
-			},
-			Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-			Source: corev1.EventSource{Component: "kubelet", Host: p.node.options.Name},
-		}
-		p.write(func(ctx context.Context) error {
-			_, err := p.node.clientset.CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
-			return err
-		})
-	}) == nil
-}
 
 // mountVolumes creates the pod's volumes and its ServiceAccount's kubeconfig. Secrets and ConfigMaps are followed until the pod
 // is gone. It waits for those that do not exist yet and fails if ctx ends first.
