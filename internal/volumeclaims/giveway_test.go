@@ -41,112 +41,115 @@ func replaced(d volumeclaims.Decision) (found string) {
 	return found
 }
 
+// concessions are worlds with the free claims 22222 and 44444, which runners give way in them after some time, and what is recorded.
+var concessions = map[string]struct {
+	world    func(*scene)
+	after    time.Duration
+	replaced string
+	failures string // recorded
+}{
+	"one that can't mount":          {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted) }, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
+	"not sooner":                    {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted) }, 59 * time.Second, "", ""},
+	"not one whose pod has come up": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted).Up = true }, time.Minute, "", ""},
+	"not one that goes anyway":      {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted).Deleting = true }, time.Minute, "", ""},
+	"one that has no node":          {func(s *scene) { s.failing("r", "22222", volumeclaims.Unplaced) }, time.Minute, "r ", ""},
+	"one at a time": {func(s *scene) {
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.failing("q", "44444", volumeclaims.Unplaced)
+	}, time.Minute, "r ", ""},
+	"none while the cluster is full": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unplaced); s.runner("new", "66666") }, time.Minute, "", ""},
+	"with blame, if others got nodes": {func(s *scene) {
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.later("new", "66666")
+	}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
+	"as many as later ones got nodes": {func(s *scene) {
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.failing("q", "44444", volumeclaims.Unplaced)
+		s.later("new", "66666")
+	}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
+	"all, if as many later ones got nodes": {func(s *scene) {
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.failing("q", "44444", volumeclaims.Unplaced)
+		s.later("new", "66666")
+		s.later("newer", "77777")
+	}, time.Minute, "r q ", "r@2026-03-02T08:00:00Zq@2026-03-02T08:00:00Z"},
+	"not if runners that came before got nodes": {func(s *scene) {
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.later("old", "44444").CreatedAt = s.Now.Add(-time.Minute)
+		s.Set.Spec.VolumeClaimPool.Max = new(2)
+	}, time.Minute, "", ""},
+	"not if others got theirs before": {func(s *scene) {
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.runner("new", "66666").PlacedAt = s.Now.Add(-time.Second)
+		s.Set.Spec.VolumeClaimPool.Max = new(2)
+		s.runner("busy", "44444").PlacedAt = s.Now.Add(-time.Hour)
+	}, time.Minute, "", ""},
+	"not one whose claims fit anywhere": {func(s *scene) {
+		s.pvcs["linux-docker-22222"].Status.Phase = "Pending"
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.runner("q", "44444")
+	}, time.Hour, "", ""},
+	"one whose claim gets no volume, while another claim is free": {func(s *scene) {
+		s.pvcs["linux-docker-22222"].Status.Phase = "Pending"
+		s.failing("r", "22222", volumeclaims.Unplaced)
+	}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
+	"not for one that has no volume either": {func(s *scene) {
+		s.pvcs["linux-docker-22222"].Status.Phase, s.pvcs["linux-docker-44444"].Status.Phase = "Pending", "Pending"
+		s.failing("r", "22222", volumeclaims.Unplaced)
+	}, time.Hour, "", ""},
+	"one whose claim got no volume before its template was corrected": {func(s *scene) {
+		s.pvcs["linux-docker-22222"].Status.Phase, s.pvcs["linux-docker-22222"].Spec.StorageClassName = "Pending", new("fsat")
+		s.Set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = new("fast")
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.runner("q", "44444")
+	}, time.Minute, "r ", ""},
+	"not one whose claim has a volume of another class": {func(s *scene) {
+		s.Set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = new("fast")
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.runner("new", "66666")
+	}, time.Hour, "", ""},
+	"one whose claim was deleted before its pod had a node": {func(s *scene) {
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		delete(s.pvcs, "linux-docker-22222")
+		s.runner("q", "44444")
+	}, time.Minute, "r ", ""},
+	"one whose claim is being deleted": {func(s *scene) {
+		s.failing("r", "22222", volumeclaims.Unplaced)
+		s.pvcs["linux-docker-22222"].DeletionTimestamp = new(metav1.NewTime(s.Now))
+		s.runner("q", "44444")
+	}, time.Minute, "r ", ""},
+	"one whose volume is gone, at once": {func(s *scene) {
+		s.pvcs["linux-docker-22222"].Status.Phase = "Lost"
+		s.runner("r", "22222")
+	}, 0, "r ", ""},
+	"one that could be alone with its claim on a lost node": {func(s *scene) {
+		s.onlyClaim()
+	}, 5 * time.Minute, "r ", ""},
+	"not sooner than a node is given up": {func(s *scene) { s.onlyClaim() }, 5*time.Minute - time.Second, "", ""},
+	"not while another one could be the cause": {func(s *scene) {
+		s.onlyClaim()
+		s.runner("new", "66666")
+	}, time.Hour, "", ""},
+	"the younger of two with one claim": {func(s *scene) {
+		s.runner("old", "22222")
+		s.runner("young", "22222").CreatedAt = s.Now.Add(time.Second)
+	}, time.Second, "young ", ""},
+	"the one that is not up": {func(s *scene) {
+		s.runner("old", "22222")
+		young := s.runner("young", "22222")
+		young.CreatedAt, young.Up = s.Now.Add(time.Second), true
+	}, time.Second, "old ", ""},
+	"one whose new claim is refused, when one is free": {func(s *scene) {
+		s.failing("r", "66666", volumeclaims.Refused)
+		s.failing("q", "55555", volumeclaims.Refused)
+		s.runner("b", "44444")
+	},
+		time.Second, "r ", ""},
+	"none before the API server was asked": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted); s.Listed = false }, time.Hour, "", ""},
+}
+
 func TestWhichRunnersGiveWay(t *testing.T) {
-	for name, test := range map[string]struct {
-		world    func(*scene)
-		after    time.Duration
-		replaced string
-		failures string // recorded
-	}{
-		"one that can't mount":          {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted) }, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
-		"not sooner":                    {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted) }, 59 * time.Second, "", ""},
-		"not one whose pod has come up": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted).Up = true }, time.Minute, "", ""},
-		"not one that goes anyway":      {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted).Deleting = true }, time.Minute, "", ""},
-		"one that has no node":          {func(s *scene) { s.failing("r", "22222", volumeclaims.Unplaced) }, time.Minute, "r ", ""},
-		"one at a time": {func(s *scene) {
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.failing("q", "44444", volumeclaims.Unplaced)
-		}, time.Minute, "r ", ""},
-		"none while the cluster is full": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unplaced); s.runner("new", "66666") }, time.Minute, "", ""},
-		"with blame, if others got nodes": {func(s *scene) {
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.later("new", "66666")
-		}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
-		"as many as later ones got nodes": {func(s *scene) {
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.failing("q", "44444", volumeclaims.Unplaced)
-			s.later("new", "66666")
-		}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
-		"all, if as many later ones got nodes": {func(s *scene) {
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.failing("q", "44444", volumeclaims.Unplaced)
-			s.later("new", "66666")
-			s.later("newer", "77777")
-		}, time.Minute, "r q ", "r@2026-03-02T08:00:00Zq@2026-03-02T08:00:00Z"},
-		"not if runners that came before got nodes": {func(s *scene) {
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.later("old", "44444").CreatedAt = s.Now.Add(-time.Minute)
-			s.Set.Spec.VolumeClaimPool.Max = new(2)
-		}, time.Minute, "", ""},
-		"not if others got theirs before": {func(s *scene) {
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.runner("new", "66666").PlacedAt = s.Now.Add(-time.Second)
-			s.Set.Spec.VolumeClaimPool.Max = new(2)
-			s.runner("busy", "44444").PlacedAt = s.Now.Add(-time.Hour)
-		}, time.Minute, "", ""},
-		"not one whose claims fit anywhere": {func(s *scene) {
-			s.pvcs["linux-docker-22222"].Status.Phase = "Pending"
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.runner("q", "44444")
-		}, time.Hour, "", ""},
-		"one whose claim gets no volume, while another claim is free": {func(s *scene) {
-			s.pvcs["linux-docker-22222"].Status.Phase = "Pending"
-			s.failing("r", "22222", volumeclaims.Unplaced)
-		}, time.Minute, "r ", "r@2026-03-02T08:00:00Z"},
-		"not for one that has no volume either": {func(s *scene) {
-			s.pvcs["linux-docker-22222"].Status.Phase, s.pvcs["linux-docker-44444"].Status.Phase = "Pending", "Pending"
-			s.failing("r", "22222", volumeclaims.Unplaced)
-		}, time.Hour, "", ""},
-		"one whose claim got no volume before its template was corrected": {func(s *scene) {
-			s.pvcs["linux-docker-22222"].Status.Phase, s.pvcs["linux-docker-22222"].Spec.StorageClassName = "Pending", new("fsat")
-			s.Set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = new("fast")
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.runner("q", "44444")
-		}, time.Minute, "r ", ""},
-		"not one whose claim has a volume of another class": {func(s *scene) {
-			s.Set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = new("fast")
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.runner("new", "66666")
-		}, time.Hour, "", ""},
-		"one whose claim was deleted before its pod had a node": {func(s *scene) {
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			delete(s.pvcs, "linux-docker-22222")
-			s.runner("q", "44444")
-		}, time.Minute, "r ", ""},
-		"one whose claim is being deleted": {func(s *scene) {
-			s.failing("r", "22222", volumeclaims.Unplaced)
-			s.pvcs["linux-docker-22222"].DeletionTimestamp = new(metav1.NewTime(s.Now))
-			s.runner("q", "44444")
-		}, time.Minute, "r ", ""},
-		"one whose volume is gone, at once": {func(s *scene) {
-			s.pvcs["linux-docker-22222"].Status.Phase = "Lost"
-			s.runner("r", "22222")
-		}, 0, "r ", ""},
-		"one that could be alone with its claim on a lost node": {func(s *scene) {
-			s.onlyClaim()
-		}, 5 * time.Minute, "r ", ""},
-		"not sooner than a node is given up": {func(s *scene) { s.onlyClaim() }, 5*time.Minute - time.Second, "", ""},
-		"not while another one could be the cause": {func(s *scene) {
-			s.onlyClaim()
-			s.runner("new", "66666")
-		}, time.Hour, "", ""},
-		"the younger of two with one claim": {func(s *scene) {
-			s.runner("old", "22222")
-			s.runner("young", "22222").CreatedAt = s.Now.Add(time.Second)
-		}, time.Second, "young ", ""},
-		"the one that is not up": {func(s *scene) {
-			s.runner("old", "22222")
-			young := s.runner("young", "22222")
-			young.CreatedAt, young.Up = s.Now.Add(time.Second), true
-		}, time.Second, "old ", ""},
-		"one whose new claim is refused, when one is free": {func(s *scene) {
-			s.failing("r", "66666", volumeclaims.Refused)
-			s.failing("q", "55555", volumeclaims.Refused)
-			s.runner("b", "44444")
-		},
-			time.Second, "r ", ""},
-		"none before the API server was asked": {func(s *scene) { s.failing("r", "22222", volumeclaims.Unmounted); s.Listed = false }, time.Hour, "", ""},
-	} {
+	for name, test := range concessions {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, newSet("docker"))
 			s.claim("docker", "22222")

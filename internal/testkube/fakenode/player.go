@@ -277,6 +277,7 @@ func (p *player) mountClaims() bool {
 			return
 		}
 		said = message
+		signal(p.changed)
 		now := metav1.NewTime(p.node.options.Clock.Now())
 		event := &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, GenerateName: p.pod.Name + "."},

@@ -128,7 +128,7 @@ func (s *Storage) added(ctx context.Context, claim *corev1.PersistentVolumeClaim
 		s.begun++
 	})
 	s.working.Go(func() {
-		for ctx.Err() == nil {
+		for {
 			changed := s.changes()
 			found, err := s.claim(ctx, claim.Namespace, claim.Name)
 			if apierrors.IsNotFound(err) || err == nil && found.UID != claim.UID {
@@ -137,7 +137,9 @@ func (s *Storage) added(ctx context.Context, claim *corev1.PersistentVolumeClaim
 			if err == nil && s.makeable(ctx, found) == "" && s.bind(ctx, found, zone) == nil {
 				return
 			}
-			s.await(ctx, changed)
+			if s.await(ctx, changed) != nil {
+				return
+			}
 		}
 	})
 }

@@ -99,7 +99,7 @@ func TestOneRunnerHoldsAClaim(t *testing.T) {
 			inBubble(t, func(t *testing.T, l *Leases) {
 				l.Put(first)
 				l.Put(second)
-				if !l.Hold(first) || !l.Hold(first) {
+				if again := l.Hold(first); !again || !l.Hold(first) {
 					t.Fatal("the first may not mount its claim")
 				}
 				test.happens(l)

@@ -48,17 +48,15 @@ func (l *Leases) PodEvents(changed func(q reconcile.Queue, runner types.Namespac
 // notePod notes a pod as it is now, and reports whether that changes what a plan knows.
 func (l *Leases) notePod(object *corev1.Pod, gone bool) (news bool) {
 	key, claims := client.ObjectKeyFromObject(object), volumeclaims.MountedBy(object)
+	gone = gone || len(claims) == 0
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.pods[key]
-	if before != nil && (gone || before.uid != object.UID || len(claims) == 0) {
-		for _, name := range before.claims {
-			l.mounts.delete(claimOf(key, name), key)
-		}
-		delete(l.pods, key)
+	if before != nil && (gone || before.uid != object.UID) {
+		l.forgetPodLocked(key, before)
 		before, news = nil, true
 	}
-	if gone || len(claims) == 0 {
+	if gone {
 		return news
 	}
 	now := pod{uid: object.UID, claims: claims}
@@ -68,8 +66,7 @@ func (l *Leases) notePod(object *corev1.Pod, gone bool) (news bool) {
 	if before != nil {
 		now = *before
 	}
-	now.see(object, l.clock.Now())
-	if before != nil && before.placedAt.Equal(now.placedAt) && before.unplacedAt.Equal(now.unplacedAt) && before.up == now.up {
+	if now.see(object, l.clock.Now()); before != nil && now.as(before) {
 		return false
 	}
 	l.pods[key] = &now
@@ -80,6 +77,19 @@ func (l *Leases) notePod(object *corev1.Pod, gone bool) (news bool) {
 		owner.Started = owner.Started || now.up
 	}
 	return true
+}
+
+// forgetPodLocked forgets a pod that has ended or is gone. The caller holds the lock.
+func (l *Leases) forgetPodLocked(key types.NamespacedName, of *pod) {
+	for _, name := range of.claims {
+		l.mounts.delete(claimOf(key, name), key)
+	}
+	delete(l.pods, key)
+}
+
+// as reports whether a plan sees no difference between two states of a pod.
+func (p *pod) as(other *pod) bool {
+	return p.placedAt.Equal(other.placedAt) && p.unplacedAt.Equal(other.unplacedAt) && p.up == other.up
 }
 
 // see adds what is seen of the pod for the first time.
