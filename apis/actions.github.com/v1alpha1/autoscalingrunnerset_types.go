@@ -130,6 +130,10 @@ type AutoscalingRunnerSetSpec struct {
 	// +kubebuilder:validation:Pattern=`^(true|false|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$`
 	// +kubebuilder:validation:XValidation:rule="self in ['true', 'false'] || duration(self) > duration('0s') && duration(self) <= duration('8760h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be true, false, or a duration of more than 0s and at most 8760h, a year"
 	JobProtection string `json:"jobProtection,omitempty"`
+
+	// For how many jobs at a time GitHub is told that there is room. Not in ARC.
+	// +optional
+	Capacity *CapacitySpec `json:"capacity,omitempty"`
 }
 
 // RunnerProtection says which runners a PodDisruptionBudget protects.
@@ -212,6 +216,13 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	LostJobs int `json:"lostJobs,omitempty"`
+	// How many jobs at a time the listener may let GitHub assign to the set; absent if nothing limits that. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AdvertisedCapacity *int `json:"advertisedCapacity,omitempty"`
+	// With capacity.mode Placement, what a new EphemeralRunnerSet takes over of what is known of the cluster. Not in ARC.
+	// +optional
+	Placement *PlacementStatus `json:"placement,omitempty"`
 
 	EffectiveCapacity `json:",inline"`
 

@@ -26,6 +26,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
 		Watches(&corev1.Pod{}, c.JobPodEvents()).
+		Watches(&corev1.Pod{}, c.PlacedPodEvents()).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf), builder.WithPredicates(givesOtherwise)).
 		WatchesRawSource(&c.waker).
 		WithOptions(reconcile.ControllerOptions(c.options.Workers))
@@ -110,6 +111,17 @@ func (c *Controller) PodEvents() handler.EventHandler { return c.departures.PodE
 func (c *Controller) JobPodEvents() handler.EventHandler {
 	return c.jobPods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
 		enqueue(q, runner.Namespace, c.roster.SetOf(runner))
+	})
+}
+
+// PlacedPodEvents returns the handler for the watch of pods that notes which runners' pods have a node. Only a set that announces what its
+// cluster places is enqueued. It is exported for tests that simulate the watch.
+func (c *Controller) PlacedPodEvents() handler.EventHandler {
+	return c.pods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
+		set := c.roster.SetOf(runner)
+		if m := c.Known(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}); m != nil && m.followsPods.Load() {
+			enqueue(q, runner.Namespace, set)
+		}
 	})
 }
 
