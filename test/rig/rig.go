@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
@@ -66,6 +67,9 @@ type Options struct {
 	Beside *Rig
 	// FurtherNamespaces are those whose pods the node plays as well, for tests with several tenants.
 	FurtherNamespaces []string
+	// Slots is how many runner pods the cluster has room for at a time, asked again and again; nil means any number. Those that don't fit
+	// are unschedulable.
+	Slots func() int
 	// Containers are what containers do that are not the product's, by their names.
 	Containers map[string]fakenode.Runner
 }
@@ -176,9 +180,14 @@ func (r *Rig) startNode() {
 		Name:           name,
 		StartLatency:   r.options.NodeStartLatency,
 		RestartBackOff: r.options.NodeRestartBackOff,
-		Accepts:        r.owns,
-		Runners:        runners,
+		Accepts: func(pod *corev1.Pod) bool {
+			return r.owns(pod) && (r.options.Slots == nil || pod.Namespace != r.RunnerNamespace)
+		},
+		Runners: runners,
 	})
+	if r.options.Slots != nil {
+		r.startScheduler(cmp.Or(name, "fake-node"))
+	}
 }
 
 // InstallSet installs a scale set with the rig's values, overridden by those given. The release has the scale set's name.
