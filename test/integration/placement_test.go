@@ -35,9 +35,9 @@ var multiLabel = fakegithub.Options{Rules: fakegithub.Rules{MultiLabel: true}, P
 
 // placed is what a set says of its room.
 type placed struct {
-	advertised int
-	reason     string
-	limited    bool
+	Advertised int
+	Reason     string
+	Limited    bool
 }
 
 func roomOf(t *testing.T, r *rig.Rig, name string) placed {
@@ -46,12 +46,12 @@ func roomOf(t *testing.T, r *rig.Rig, name string) placed {
 	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: name}, set); err != nil {
 		t.Fatal(err)
 	}
-	said := placed{advertised: -1}
+	said := placed{Advertised: -1}
 	if set.Status.AdvertisedCapacity != nil {
-		said.advertised = *set.Status.AdvertisedCapacity
+		said.Advertised = *set.Status.AdvertisedCapacity
 	}
 	if limited := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionCapacityLimited); limited != nil {
-		said.reason, said.limited = limited.Reason, limited.Status == metav1.ConditionTrue
+		said.Reason, said.Limited = limited.Reason, limited.Status == metav1.ConditionTrue
 	}
 	return said
 }
@@ -86,7 +86,7 @@ func TestJobsRunWhereThereIsRoom(t *testing.T) {
 
 	first.WaitDone(first.Queue(fakegithub.JobRequest{Labels: []string{shared}, Count: 40, Duration: fakegithub.Duration(4 * time.Second)}))
 	before := roomOf(t, first, rig.DefaultSet)
-	if before.advertised > small+3 || !before.limited {
+	if before.Advertised > small+3 || !before.Limited {
 		t.Errorf("after 40 jobs the small cluster says %+v", before)
 	}
 	held := first.Queue(fakegithub.JobRequest{Labels: []string{shared}, Count: large, Duration: fakegithub.Duration(rig.Held)})
@@ -95,6 +95,7 @@ func TestJobsRunWhereThereIsRoom(t *testing.T) {
 		t.Errorf("the small cluster announces %d", got)
 	}
 	first.EndJobs(held)
+	first.UninstallSet(rig.DefaultSet) // the second looks after what is left on the GitHub of both
 }
 
 // A cluster that places nothing is given a few jobs, and says why there are no more; when its nodes come, late, it gets the others.
@@ -106,7 +107,7 @@ func TestNodesThatComeLate(t *testing.T) {
 	ids := r.QueueJobs(40, rig.Held)
 	g := gomega.NewWithT(t)
 	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).Should(gomega.And(
-		gomega.HaveField("reason", v1alpha1.ReasonPodsUnschedulable), gomega.HaveField("limited", true), gomega.HaveField("advertised", gomega.BeNumerically("<=", 14))))
+		gomega.HaveField("Reason", v1alpha1.ReasonPodsUnschedulable), gomega.HaveField("Limited", true), gomega.HaveField("Advertised", gomega.BeNumerically("<=", 14))))
 	g.Expect(len(r.RunnerPods())).To(gomega.BeNumerically("<=", 14), "pods that no node fits")
 	slots.Store(100)
 	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.Equal(40), "jobs that run once there are nodes")

@@ -321,6 +321,7 @@ type RegistrationRecord struct {
 // +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busyRunners`
 // +kubebuilder:printcolumn:name="Assigned Jobs",type=integer,JSONPath=`.status.assignedJobs`
 // +kubebuilder:printcolumn:name="Desired Runners",type=integer,JSONPath=`.status.desiredRunners`,priority=1
+// +kubebuilder:printcolumn:name="Advertised Capacity",type=integer,JSONPath=`.status.advertisedCapacity`,priority=1
 // +kubebuilder:printcolumn:name="Lost Jobs",type=integer,JSONPath=`.status.lostJobs`,priority=1
 // +kubebuilder:printcolumn:name="Schedules",type=string,JSONPath=`.status.activeSchedules`,priority=1
 // +kubebuilder:printcolumn:name="Numbers Until",type=string,JSONPath=`.status.effectiveUntil`,priority=1
