@@ -12,6 +12,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
+// announcing is what the manager does of which Events tell.
+const announcing = "AnnounceCapacity"
+
 // Condition says why GitHub is told of less room than the set may have runners, if it is.
 func (o *Outcome) Condition() metav1.Condition {
 	const conditionType = v1alpha1.ConditionCapacityLimited
@@ -83,11 +86,11 @@ func counted(n int, thing string) string {
 func (o *Outcome) Event() (report.Event, bool) {
 	switch {
 	case o.Began && o.refusal != "":
-		return report.Warning(o.refusal, "AnnounceCapacity", o.numbers()+o.why()), true
+		return report.Warning(o.refusal, announcing, o.numbers()+o.why()), true
 	case o.Began:
-		return report.Warning(v1alpha1.ReasonPodsUnschedulable, "AnnounceCapacity", o.numbers()+o.why()), true
+		return report.Warning(v1alpha1.ReasonPodsUnschedulable, announcing, o.numbers()+o.why()), true
 	case o.Ended:
-		return report.Normal("PodsPlaced", "AnnounceCapacity", o.numbers()+"; none is too late any more"), true
+		return report.Normal("PodsPlaced", announcing, o.numbers()+"; none is too late any more"), true
 	}
 	return report.Event{}, false
 }
