@@ -189,9 +189,11 @@ func TestWhichPodsCount(t *testing.T) {
 		change          func(*corev1.Pod)
 		placed, waiting string
 	}{
-		"on a node":                    {func(*corev1.Pod) {}, "1", "0"},
-		"waits":                        {func(p *corev1.Pod) { p.Spec.NodeName = "" }, "0", "1"},
-		"gated":                        {func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "a"}} }, "0", "1"},
+		"on a node": {func(*corev1.Pod) {}, "1", "0"},
+		"waits":     {func(p *corev1.Pod) { p.Spec.NodeName = "" }, "0", "1"},
+		"gated": {func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "a"}}
+		}, "0", "1"},
 		"ended":                        {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "0", "0"},
 		"is being deleted on its node": {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, "1", "0"},
 		"is being deleted without one": {func(p *corev1.Pod) { p.DeletionTimestamp, p.Spec.NodeName = new(metav1.Now()), "" }, "0", "0"},
