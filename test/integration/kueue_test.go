@@ -161,7 +161,7 @@ func TestKueue(t *testing.T) {
 	}, rig.Patience).Should(gomega.ContainSubstring(kueueGate))
 	gated := runnerPods(r)
 	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).Should(gomega.And(
-		gomega.HaveField("Reason", v1alpha1.ReasonPodsUnschedulable), gomega.HaveField("Advertised", gomega.BeNumerically("<=", 14))))
+		gomega.HaveField("Reason", v1alpha1.ReasonPodsUnschedulable), gomega.HaveField("Advertised", gomega.BeNumerically("<=", few))))
 
 	k.quota.Store(3)
 	running := func() int { return len(r.GitHub.Jobs("running")) }
