@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -67,8 +66,8 @@ type loop struct {
 	strays      scaling.Strays
 	// configReadAt is when the configuration file was last read.
 	configReadAt time.Time
-	// setCapacity is the capacity in the status of the set; nil if there is none.
-	setCapacity *int
+	// room is for how many jobs the set has said that there is room, and the state of reading it for that.
+	room roomState
 
 	// work is the context of what runAsync starts. A request to stop does not end it.
 	work context.Context
@@ -94,10 +93,12 @@ func newLoop(settings *config.Config, set *cluster.RunnerSet, d dependencies) *l
 		publication: publicationState{Errand: errand.New(firstPause, longestPublishPause), uid: set.UID},
 		refreshing:  refreshState{Errand: paced},
 		status:      statusState{Errand: paced},
-		setCapacity: set.Capacity,
+		room:        roomState{Errand: paced},
 		reporter:    reports.New(d.cluster, d.clock, d.log, d.metrics.Dropped),
 		results:     make(chan func()),
 	}
+	l.room.Places = settings.PlacesJobs
+	l.room.See(set.Capacity, d.clock.Now())
 	l.scaler.Doubted = set.DoubtedJobs
 	if set.Listener != nil {
 		l.status.lastWritten = *set.Listener
@@ -147,6 +148,7 @@ func (l *loop) step(timer clock.Timer) {
 	l.wakeAt = now.Add(serving.HeartbeatInterval)
 	l.close(now)
 	l.open(now)
+	l.readRoom(now)       // for how many jobs the next poll says that there is room
 	l.poll(now)           // brings a message, which take takes apart
 	l.findOffers(now)     // those that no message brought
 	l.acquireJobs(now)    // those that GitHub offers
@@ -229,14 +231,8 @@ func (l *loop) inHand() bool {
 // takesJobs reports whether the set may run any jobs.
 func (l *loop) takesJobs() bool { return l.scaler.MaxRunners > 0 }
 
-// capacity returns how many jobs GitHub may assign to the set, running ones included: what the manager says, but always one more than
-// run, because GitHub was seen never to offer again what was queued while a session announced 0. Assigned jobs that wait don't count, or
-// a set that can't run jobs would draw the whole queue. maxRunners comes last: more jobs would be promised than runners are allowed.
-func (l *loop) capacity() int {
-	most := l.scaler.MaxRunners
-	least := min(max(0, l.scaler.Statistics.TotalRunningJobs), most) + 1
-	return min(max(ptr.Deref(l.setCapacity, most), least), most)
-}
+// capacity returns how many jobs GitHub may assign to the set.
+func (l *loop) capacity() int { return l.room.Jobs(l.scaler) }
 
 // observe evaluates statistics; nil stands for the last ones.
 func (l *loop) observe(statistics *actions.Statistics, now time.Time) {
@@ -274,7 +270,7 @@ func (l *loop) readConfig() {
 	}
 	l.log.Info("Configuration changed", "minRunners", read.MinRunners, "maxRunners", read.MaxRunners, "scaleSetID", read.RunnerScaleSetID)
 	l.apply(read)
-	l.scaler.MinRunners, l.scaler.MaxRunners = read.MinRunners, read.MaxRunners
+	l.scaler.MinRunners, l.scaler.MaxRunners, l.room.Places = read.MinRunners, read.MaxRunners, read.PlacesJobs
 	l.scaler.Evaluate(now)
 	l.showDesired()
 	if read.RunnerScaleSetID != before.RunnerScaleSetID {

@@ -77,7 +77,8 @@ func (l *loop) poll(now time.Time) {
 		p.renewed = true
 		p.cancel()
 	}
-	if session == nil || p.UnderWay || l.stopping || !l.takesJobs() || l.messages.Blocked() || l.mustWait(p.NotBefore, now) {
+	if session == nil || p.UnderWay || l.stopping || !l.takesJobs() || l.messages.Blocked() ||
+		l.mustWait(latest(p.NotBefore, l.room.AwaitedUntil()), now) {
 		return
 	}
 	p.Begin()

@@ -10,6 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/listener/errand"
+	"github.com/harrier-ci/harrier/internal/listener/scaling"
 )
 
 // maxHold is longer than the outage of an API server during an upgrade. If only the set can't be written, ends of jobs are
@@ -119,19 +120,60 @@ func (l *loop) published(wrote cluster.Publication, epoch int, runnerSet *cluste
 	}
 	p.last, p.lastAt, p.runners = wrote, now, runnerSet.Runners.Pending+runnerSet.Runners.Running
 	p.Succeed()
-	before := l.capacity()
-	l.setCapacity = runnerSet.Capacity
-	if after := l.capacity(); before != after { // the next poll passes it on to GitHub
-		l.log.Info("Capacity changed", "jobs", after, "before", before)
-	}
-	l.scaler.Doubted = runnerSet.DoubtedJobs
-	l.statusSeen(runnerSet.Listener, epoch)
+	l.setSeen(runnerSet, epoch, now)
 	l.strays.Observe(&l.scaler.Statistics, runnerSet.Runners, now)
 	if p.uid != "" && runnerSet.UID != "" && p.uid != runnerSet.UID {
 		l.log.Info("The EphemeralRunnerSet was recreated, publishing again", "uid", runnerSet.UID)
 		l.refreshing.dueAt = now
 	}
 	p.uid = cmp.Or(runnerSet.UID, p.uid)
+}
+
+// roomState is for how many jobs the set has said that there is room, and the state of reading it.
+type roomState struct {
+	errand.Errand
+	scaling.Capacity
+}
+
+// readRoom starts to read the set if it is due to say for how many jobs there is room: before the first poll of a session, and while GitHub
+// has assigned as many jobs as it was told of. At other times what publications bring is enough.
+func (l *loop) readRoom(now time.Time) {
+	r := &l.room
+	if r.UnderWay || l.session.current == nil || l.stopping || !l.takesJobs() {
+		return
+	}
+	at := r.ReadAt(l.scaler, now)
+	if at.IsZero() || l.mustWait(latest(at, r.NotBefore), now) {
+		return
+	}
+	r.Begin()
+	r.Ask(now)
+	epoch := l.status.epoch
+	l.runAsync(cluster.RequestTimeout, func(ctx context.Context) func() {
+		runnerSet, err := l.cluster.RunnerSet(ctx)
+		return func() {
+			now := l.clock.Now()
+			r.End()
+			if err != nil {
+				r.Pause(now)
+				l.log.Error(err, "The EphemeralRunnerSet could not be read for its capacity, trying again", "at", r.NotBefore)
+				return
+			}
+			r.ResetPauses()
+			l.setSeen(runnerSet, epoch, now)
+		}
+	})
+}
+
+// setSeen takes in what the set says. epoch is the status's epoch when the request began.
+func (l *loop) setSeen(runnerSet *cluster.RunnerSet, epoch int, now time.Time) {
+	before := l.capacity()
+	l.room.See(runnerSet.Capacity, now)
+	if after := l.capacity(); before != after { // the next poll passes it on to GitHub
+		l.log.Info("Capacity changed", "jobs", after, "before", before)
+	}
+	l.scaler.Doubted = runnerSet.DoubtedJobs
+	l.statusSeen(runnerSet.Listener, epoch)
 }
 
 // statusSeen notes the status that was read from the set, unless a write may be newer than the epoch in which the read began. A set

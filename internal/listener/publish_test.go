@@ -196,6 +196,43 @@ func TestCapacityFollowsTheSetWhileItCannotRunJobs(t *testing.T) {
 	})
 }
 
+// A set that announces what its cluster places is asked before the first poll, and while GitHub has assigned all that it was told of.
+func TestRoomIsReadOfASetThatPlacesJobs(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.file.PlacesJobs, s.file.MaxRunners = true, 100
+		s.start()
+		if polls := s.github.pollTimes(); len(polls) > 0 {
+			t.Errorf("polls at %v, before the set has said for how many jobs there is room", polls)
+		}
+		s.pass(5 * time.Second)
+		s.cluster.Set.Capacity = new(20)
+		s.pass(2 * time.Second)
+		if got := s.github.lastPollAt().capacity; got != 20 {
+			t.Errorf("the first poll says %d, want 20", got)
+		}
+		reads := s.cluster.Reads()
+		s.pass(5 * time.Minute)
+		if more := s.cluster.Reads() - reads; more > 0 {
+			t.Errorf("%d reads though there is room", more)
+		}
+		s.send(message(1, 20, "assign 1"))
+		s.pass(2 * time.Second)
+		s.cluster.Set.Capacity = new(50)
+		s.pass(15 * time.Second)
+		if got := s.github.lastPollAt().capacity; got != 50 {
+			t.Errorf("15 s later a poll says %d, want 50", got)
+		}
+	})
+	inBubble(t, func(s *scenario) {
+		s.file.PlacesJobs, s.file.MaxRunners = true, 100
+		s.start()
+		s.pass(11 * time.Second)
+		if got := s.github.lastPollAt().capacity; got != 10 {
+			t.Errorf("the set has said nothing for ten seconds, and the first poll says %d, want 10", got)
+		}
+	})
+}
+
 func TestWhenAPublicationIsDue(t *testing.T) {
 	last := cluster.Publication{Desired: cluster.Desired{Replicas: 2, PatchID: 5, AssignedJobs: 2}, SessionID: "session"}
 	written, forced := publicationState{last: last, lastAt: noon}, publicationState{last: last, lastAt: noon, force: true}

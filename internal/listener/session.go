@@ -108,6 +108,7 @@ func (l *loop) opened(client github.Client, session github.Session, err error) {
 		return
 	}
 	s.client, s.current, s.sessionID, s.conflicts = client, session, session.ID(), 0
+	l.room.Opened(now)
 	s.Succeed()
 	l.messages.NewSession()
 	l.polls.NotBefore, l.polls.firstUselessAt = now, time.Time{}

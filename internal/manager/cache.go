@@ -132,10 +132,11 @@ func stripPod(object any) (any, error) {
 	pod.ManagedFields = applied(pod.ManagedFields)
 	if _, runner := pod.Labels[v1alpha1.LabelRunner]; runner || kube.IsJobPod(pod) {
 		pod.Spec = corev1.PodSpec{
-			NodeName:       pod.Spec.NodeName,
-			Volumes:        claimsAmong(pod.Spec.Volumes),
-			InitContainers: stripContainers(pod.Spec.InitContainers),
-			Containers:     stripContainers(pod.Spec.Containers),
+			NodeName:        pod.Spec.NodeName,
+			SchedulingGates: pod.Spec.SchedulingGates,
+			Volumes:         claimsAmong(pod.Spec.Volumes),
+			InitContainers:  stripContainers(pod.Spec.InitContainers),
+			Containers:      stripContainers(pod.Spec.Containers),
 		}
 	}
 	return pod, nil

@@ -105,14 +105,16 @@ func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
 	}}
 	spec := corev1.PodSpec{
 		NodeName: "node", ServiceAccountName: "account", Volumes: []corev1.Volume{{Name: "work"}, cache},
-		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules, Args: []string{"dockerd"}}},
-		Containers:     []corev1.Container{{Name: "runner", Image: "runner", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
+		SchedulingGates: []corev1.PodSchedulingGate{{Name: "queue"}},
+		InitContainers:  []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules, Args: []string{"dockerd"}}},
+		Containers:      []corev1.Container{{Name: "runner", Image: "runner", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
 	}
 	stripped := corev1.PodSpec{
-		NodeName:       "node",
-		Volumes:        []corev1.Volume{cache},
-		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules}},
-		Containers:     []corev1.Container{{Name: "runner", Image: "runner"}},
+		NodeName:        "node",
+		Volumes:         []corev1.Volume{cache},
+		SchedulingGates: []corev1.PodSchedulingGate{{Name: "queue"}},
+		InitContainers:  []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules}},
+		Containers:      []corev1.Container{{Name: "runner", Image: "runner"}},
 	}
 	for name, test := range map[string]struct {
 		labels map[string]string

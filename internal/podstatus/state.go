@@ -3,6 +3,7 @@ package podstatus
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -280,8 +281,8 @@ func deadSidecar(pod *corev1.Pod, container string) string {
 
 // whyPending returns the scheduler's or kubelet's own reason why the container does not run yet.
 func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, message string) {
-	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		return scheduled.Reason, scheduled.Message
+	if reason, message := whyUnplaced(pod); reason != "" {
+		return reason, message
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		init := &pod.Status.InitContainerStatuses[i]
@@ -295,13 +296,35 @@ func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, messag
 	return v1alpha1.ReasonPending, "the pod has not started yet"
 }
 
+// quotedGates is how many scheduling gates a message names.
+const quotedGates = 3
+
+// whyUnplaced returns why a pod has no node, "" if it has one or nobody has looked yet. Gates come first, and by their names: the API server
+// only says that there are some, and each belongs to somebody who lets the pod through, such as a queue.
+func whyUnplaced(pod *corev1.Pod) (reason, message string) {
+	if gates := pod.Spec.SchedulingGates; len(gates) > 0 && pod.Spec.NodeName == "" {
+		var names []string
+		for _, gate := range gates[:min(len(gates), quotedGates)] {
+			names = append(names, gate.Name)
+		}
+		if len(gates) > quotedGates {
+			names = append(names, fmt.Sprintf("%d more", len(gates)-quotedGates))
+		}
+		return corev1.PodReasonSchedulingGated, "the pod waits for whoever set its scheduling gate " + strings.Join(names, ", ")
+	}
+	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return scheduled.Reason, scheduled.Message
+	}
+	return "", ""
+}
+
 // WhyUnable returns what keeps a pending pod from running, in whichever container, "" if it is just starting or being deleted.
 func WhyUnable(pod *corev1.Pod) (reason, message string) {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodPending {
 		return "", ""
 	}
-	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		return scheduled.Reason, scheduled.Message
+	if reason, message := whyUnplaced(pod); reason != "" {
+		return reason, message
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {

@@ -1,6 +1,7 @@
 package podstatus_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -142,5 +143,32 @@ func TestAnInitContainersOwnMessageIsReportedAlone(t *testing.T) {
 	pod.Status.InitContainerStatuses[0].State.Terminated.Message = "no space left"
 	if got, want := podstatus.Of(pod, "runner", noon).Message, "init container init exited with code 1: no space left"; got != want {
 		t.Errorf("message %q, want %q", got, want)
+	}
+}
+
+// The API server says only that there are gates; each has somebody who removes it.
+func TestSchedulingGatesAreNamed(t *testing.T) {
+	gated := func(names ...string) *corev1.Pod {
+		p := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated", Message: "Scheduling is blocked due to non-empty scheduling gates"}}}}
+		for _, name := range names {
+			p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
+		}
+		return p
+	}
+	for _, test := range []struct {
+		pod  *corev1.Pod
+		says string
+	}{
+		{gated("kueue.x-k8s.io/admission"), "gate kueue.x-k8s.io/admission"},
+		{gated("a", "b"), "gate a, b"},
+		{gated("a", "b", "c", "d", "e"), "gate a, b, c, 2 more"},
+		{gated(), "non-empty scheduling gates"},
+	} {
+		state := podstatus.Of(test.pod, "runner", noon)
+		reason, message := podstatus.WhyUnable(test.pod)
+		if state.Phase != podstatus.Pending || state.Reason != "SchedulingGated" || reason != state.Reason || message != state.Message || !strings.Contains(message, test.says) {
+			t.Errorf("%+v and %s: %s, want SchedulingGated and %q", state, reason, message, test.says)
+		}
 	}
 }

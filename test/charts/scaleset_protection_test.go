@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -86,4 +87,24 @@ func TestJobProtectionIsPassedOn(t *testing.T) {
 		checkContains(t, refusal(t, scaleSet, minimal, "jobProtection: "+value), "jobProtection")
 	}
 	checkContains(t, refusal(t, scaleSet, minimal, "protectRunners: busy"), "protectRunners")
+}
+
+func TestCapacityIsPassedOn(t *testing.T) {
+	t.Parallel()
+	placement := v1alpha1.CapacityPlacement
+	for value, want := range map[string]*v1alpha1.CapacitySpec{
+		"null":                      nil,
+		"{}":                        nil,
+		"{mode: null}":              nil,
+		`{mode: ""}`:                nil,
+		"{mode: Placement}":         {Mode: placement},
+		"{mode: Static}":            {Mode: v1alpha1.CapacityStatic},
+		"{placementTimeout: 1h30m}": {PlacementTimeout: &metav1.Duration{Duration: 90 * time.Minute}},
+		"{mode: Placement, placementTimeout: 30s}": {Mode: placement, PlacementTimeout: &metav1.Duration{Duration: 30 * time.Second}},
+	} {
+		check(t, "capacity: "+value, runnerSet(t, scaleSet, "capacity: "+value).Spec.Capacity, want)
+	}
+	for _, value := range []string{"Placement", "{mode: placement}", "{mode: 5}", "{placementTimeout: 5}", "{placementTimeout: 1d}", "{timeout: 5m}"} {
+		checkContains(t, refusal(t, scaleSet, minimal, "capacity: "+value), "capacity")
+	}
 }

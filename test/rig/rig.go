@@ -70,6 +70,9 @@ type Options struct {
 	FurtherNamespaces []string
 	// Storage says how claims are bound. The rig accepts those of its own namespaces.
 	Storage fakestorage.Options
+	// Slots is how many runner pods the cluster has room for at a time, asked again and again; nil means any number. Those that don't fit
+	// are unschedulable.
+	Slots func() int
 	// Containers are what containers do that are not the product's, by their names.
 	Containers map[string]fakenode.Runner
 }
@@ -186,9 +189,14 @@ func (r *Rig) startNode() {
 		Claims:         r.Storage,
 		StartLatency:   r.options.NodeStartLatency,
 		RestartBackOff: r.options.NodeRestartBackOff,
-		Accepts:        r.owns,
-		Runners:        runners,
+		Accepts: func(pod *corev1.Pod) bool {
+			return r.owns(pod) && (r.options.Slots == nil || pod.Namespace != r.RunnerNamespace)
+		},
+		Runners: runners,
 	})
+	if r.options.Slots != nil {
+		r.startScheduler(cmp.Or(name, "fake-node"))
+	}
 }
 
 // InstallSet installs a scale set with the rig's values, overridden by those given. The release has the scale set's name.

@@ -84,6 +84,15 @@ func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
 			scheduled(func(*v1alpha1.Schedule) {})(s)
 			s.Schedules = append(s.Schedules, s.Schedules[0])
 		}, "spec.schedules[1]", "Duplicate value"},
+		"unknown mode of capacity": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.Capacity = &v1alpha1.CapacitySpec{Mode: "Magic"}
+		}, "spec.capacity.mode", `"Placement"`},
+		"placement for no time": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.Capacity = &v1alpha1.CapacitySpec{PlacementTimeout: &metav1.Duration{}}
+		}, "spec.capacity.placementTimeout", "must be more than 0s"},
+		"placement for years": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.Capacity = &v1alpha1.CapacitySpec{PlacementTimeout: &metav1.Duration{Duration: 9000 * time.Hour}}
+		}, "spec.capacity.placementTimeout", "must be more than 0s"},
 		"unknown vault": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VaultConfig = &v1alpha1.VaultConfig{Type: "safe"} }, "spec.vaultConfig.type", "azure_key_vault"},
 		"vault without settings": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
 			s.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault}

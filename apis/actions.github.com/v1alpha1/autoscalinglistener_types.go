@@ -33,6 +33,10 @@ type AutoscalingListenerSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MinRunners int `json:"minRunners,omitempty"`
+	// Placement if the EphemeralRunnerSet says for how many jobs there is room, even before it has said so. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:Enum=Static;Placement
+	CapacityMode CapacityMode `json:"capacityMode,omitempty"`
 	// Image of the listener's pod, which is the manager's own.
 	// +optional
 	Image string `json:"image,omitempty"`

@@ -132,6 +132,9 @@ type AutoscalingRunnerSetSpec struct {
 	JobProtection string `json:"jobProtection,omitempty"`
 
 	RunnerVolumeClaims `json:",inline"`
+	// For how many jobs at a time GitHub is told that there is room. Not in ARC.
+	// +optional
+	Capacity *CapacitySpec `json:"capacity,omitempty"`
 }
 
 // RunnerProtection says which runners a PodDisruptionBudget protects.
@@ -217,6 +220,13 @@ type AutoscalingRunnerSetStatus struct {
 	// Claims of volumeClaimTemplates. Absent for a set that has none. Not in ARC.
 	// +optional
 	VolumeClaims *VolumeClaimCounts `json:"volumeClaims,omitempty"`
+	// How many jobs at a time the listener may let GitHub assign to the set; absent if nothing limits that. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AdvertisedCapacity *int `json:"advertisedCapacity,omitempty"`
+	// With capacity.mode Placement, what a new EphemeralRunnerSet takes over of what is known of the cluster. Not in ARC.
+	// +optional
+	Placement *PlacementStatus `json:"placement,omitempty"`
 
 	EffectiveCapacity `json:",inline"`
 
@@ -315,6 +325,7 @@ type RegistrationRecord struct {
 // +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busyRunners`
 // +kubebuilder:printcolumn:name="Assigned Jobs",type=integer,JSONPath=`.status.assignedJobs`
 // +kubebuilder:printcolumn:name="Desired Runners",type=integer,JSONPath=`.status.desiredRunners`,priority=1
+// +kubebuilder:printcolumn:name="Advertised Capacity",type=integer,JSONPath=`.status.advertisedCapacity`,priority=1
 // +kubebuilder:printcolumn:name="Lost Jobs",type=integer,JSONPath=`.status.lostJobs`,priority=1
 // +kubebuilder:printcolumn:name="Schedules",type=string,JSONPath=`.status.activeSchedules`,priority=1
 // +kubebuilder:printcolumn:name="Numbers Until",type=string,JSONPath=`.status.effectiveUntil`,priority=1

@@ -2,7 +2,7 @@ package v1alpha1
 
 // Condition types. kstatus, and so Argo CD, Flux and `kubectl wait`, understands Ready and Stalled; Progressing is never
 // true together with Ready. Types that name a problem (Stalled, Degraded, RunnerOutdated, PodTemplateRefused, QuotaExceeded,
-// RunnersPending, RunnersUnprotected, StatisticsDoubtful, Draining, DeletionBlocked) are either absent without it, or stay with status False and the
+// RunnersPending, RunnersUnprotected, StatisticsDoubtful, CapacityLimited, Draining, DeletionBlocked) are either absent without it, or stay with status False and the
 // reason that ended it.
 const (
 	// ConditionReady: the object does what its spec asks for.
@@ -50,6 +50,9 @@ const (
 	ConditionStatisticsDoubtful = "StatisticsDoubtful"
 	// ConditionVolumeClaimsReady: runners get the claims of volumeClaimTemplates. While False, the message says what they wait for.
 	ConditionVolumeClaimsReady = "VolumeClaimsReady"
+	// ConditionCapacityLimited: with capacity.mode Placement, GitHub is told of less room than maxRunners; the message has the numbers.
+	// While nothing waits the reason is CapacityUnproven: that is no problem, the number rises as pods find nodes.
+	ConditionCapacityLimited = "CapacityLimited"
 	// ConditionDraining: the deletion waits for a running job.
 	ConditionDraining = "Draining"
 	// ConditionDeletionBlocked: the object, or one that belongs to it, is deleted but kept by finalizers that this controller doesn't

@@ -77,11 +77,15 @@ type EphemeralRunnerSetStatus struct {
 	// Running or Outdated.
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`
-	// Number of runners for which the listener may accept jobs; absent means maxRunners. Set while the set can't run that many, so
-	// that GitHub assigns jobs to sets that can. The listener announces at least one more than runs. Not in ARC.
+	// Number of runners for which the listener may accept jobs; absent means maxRunners. Set with capacity.mode Placement, and while the
+	// set can't run as many as maxRunners, so that GitHub assigns jobs to sets that can. The listener announces at least one more than
+	// runs. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Capacity *int `json:"capacity,omitempty"`
+	// What capacity.mode Placement has found out about the cluster. Not in ARC.
+	// +optional
+	Placement *PlacementStatus `json:"placement,omitempty"`
 	// Number of assigned jobs that probably don't exist, because they have waited while runners were idle; no runners are created for
 	// them. Not in ARC.
 	// +optional

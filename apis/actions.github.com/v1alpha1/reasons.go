@@ -163,6 +163,12 @@ const (
 	ReasonVolumeClaimUnusable = "VolumeClaimUnusable"
 	// ReasonVolumeClaimShared: another runner, which is older, has the same claim.
 	ReasonVolumeClaimShared = "VolumeClaimShared"
+	// ReasonPodsUnschedulable: runner pods have waited for a node for a minute or longer, so GitHub is told of no more room.
+	ReasonPodsUnschedulable = "PodsUnschedulable"
+	// ReasonRunnersFail: runners fail before they get a job, so GitHub is told of room for one job more than run.
+	ReasonRunnersFail = "RunnersFail"
+	// ReasonCapacityUnproven: no pod waits; GitHub is told of more room as pods find nodes.
+	ReasonCapacityUnproven = "CapacityUnproven"
 	// ReasonPodTerminating: the pod of a runner or listener is stuck in deletion and blocks its replacement, or the deletion of its owner.
 	ReasonPodTerminating = "PodTerminating"
 )

@@ -116,6 +116,7 @@ func (c *Controller) configuration(listener *v1alpha1.AutoscalingListener, resol
 		EphemeralRunnerSetName:      spec.EphemeralRunnerSetName,
 		MaxRunners:                  spec.MaxRunners,
 		MinRunners:                  spec.MinRunners,
+		PlacesJobs:                  spec.CapacityMode == v1alpha1.CapacityPlacement,
 		RunnerScaleSetID:            spec.RunnerScaleSetID,
 		RunnerScaleSetName:          spec.AutoscalingRunnerSetName,
 		ServerRootCA:                resolved.RootCAs,

@@ -1,8 +1,10 @@
 package ephemeralrunnerset
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,10 +15,12 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
+	"github.com/harrier-ci/harrier/internal/capacity/placement"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/leases"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/placing"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -71,6 +75,7 @@ type Controller struct {
 	options    Options
 	roster     *roster.Roster
 	jobPods    *jobpods.Pods
+	pods       *placing.Pods
 	departures *departures.Departures
 	leases     *leases.Leases
 	questions  registrations.Questions
@@ -82,7 +87,7 @@ type Controller struct {
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{
-		options: options, roster: roster.New(), jobPods: jobpods.New(options.Clock), departures: departures.New(),
+		options: options, roster: roster.New(), jobPods: jobpods.New(options.Clock), pods: placing.NewPods(), departures: departures.New(),
 		leases: leases.New(options.Clock),
 	}
 	asking := registrations.Options{
@@ -112,7 +117,7 @@ func (c *Controller) rules() []rule {
 		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned, served(c.abandon)),
 		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
 		reconcile.Otherwise[*world]("its runners follow the jobs", served(reconcile.Each(
-			c.countBeside, c.makePlan, c.applyWithClaims, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.report,
+			c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.report,
 		))),
 	}
 }
@@ -134,6 +139,9 @@ type memory struct {
 	lostCountedAt time.Time
 	// toldMoved has, by node, the departures that an Event has told.
 	toldMoved map[string]int
+	// placing is what capacity.mode Placement needs, nil in the other mode; followsPods is whether it is set, for the watch of pods.
+	placing     *placing.Set
+	followsPods atomic.Bool
 	// published and publishedClaims hold the states that have series, labels are those of the series that count runners the way ARC does.
 	published       map[roster.State]int
 	publishedClaims map[claimState]int
@@ -211,6 +219,8 @@ type world struct {
 	// decided about them, nil if nothing was.
 	leasing *leases.Set
 	claims  *volumeclaims.Decision
+	// room is what capacity.mode Placement has decided, nil in the other mode.
+	room *placing.Outcome
 }
 
 func (w *world) deleting() bool { return w.Object.DeletionTimestamp != nil }
@@ -299,6 +309,34 @@ func (c *Controller) makePlan(_ context.Context, w *world) error {
 	m.Follow(w.plan)
 	m.Creations.Keep(w.plan.Repeat)
 	w.RequeueAt(w.plan.RequeueAt)
+	return nil
+}
+
+// announce decides for how many jobs GitHub is told that there is room, if the set announces what its cluster places.
+func (c *Controller) announce(ctx context.Context, w *world) error {
+	m, places := w.Memory, w.origin.Spec.PlacesJobs()
+	m.followsPods.Store(places)
+	if !places {
+		m.placing = nil
+		return nil
+	}
+	if m.placing == nil {
+		status := &w.Object.Status
+		m.placing = placing.Remember(cmp.Or(status.Placement, w.origin.Status.Placement), status.Capacity, w.Now)
+	}
+	seen := placing.Seen{
+		Seen: m.Placing(w.plan), Namespace: w.Object.Namespace,
+		Runners: w.views, Unplaced: c.jobPods.Unplaced(w.Object.Namespace, w.views),
+	}
+	seen.Timeout = placement.DefaultTimeout
+	if timeout := w.origin.Spec.Capacity.PlacementTimeout; timeout != nil && timeout.Duration > 0 {
+		seen.Timeout = timeout.Duration
+	}
+	w.room = m.placing.Decide(seen, c.pods)
+	w.RequeueAt(w.room.Next)
+	if event, news := w.room.Event(); news {
+		report.RecordEvent(ctx, c.options.Recorder, w.origin, w.Object, event)
+	}
 	return nil
 }
 

@@ -46,6 +46,7 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 	} else {
 		m.Describe(&set.Status, set, w.views, w.plan)
 		w.describeClaims()
+		w.describeRoom()
 	}
 	report.SetConditions(&set.Status.Conditions, set.Generation, w.Now, c.kept(ctx, w)...)
 	if c.options.PublishMetrics && (!w.deleting() || !c.isReplaced(m)) {
@@ -53,6 +54,21 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 		m.publishStates(set, w.views)
 	}
 	return errors.Join(w.listErr, c.writeStatus(ctx, w, before))
+}
+
+// describeRoom says in the status for how many jobs GitHub is told that there is room. A condition that was never true is left out.
+func (w *world) describeRoom() {
+	status := &w.Object.Status
+	limited := report.False(v1alpha1.ConditionCapacityLimited, "AllAnnounced", "capacity.mode is Static: GitHub is told of room for maxRunners jobs")
+	if w.room != nil {
+		status.Capacity, status.Placement = &w.room.Announced, w.room.Status(status.Placement)
+		limited = w.room.Condition()
+	} else {
+		status.Placement = nil
+	}
+	if w.room != nil || meta.FindStatusCondition(status.Conditions, limited.Type) != nil {
+		report.SetConditions(&status.Conditions, w.Object.Generation, w.Now, limited)
+	}
 }
 
 // writeStatus writes the status when its change is due, and then records the Events that go with it.
@@ -215,6 +231,9 @@ func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.E
 var runnersByState = setmetrics.Gauge("runners",
 	"Runners by state (pending, idle, busy, finishing, failed, lost); pending, failed and lost ones also by reason.", "state", "reason")
 
+var advertisedCapacity = setmetrics.Gauge("advertised_capacity",
+	"Number of jobs that GitHub may assign to the scale set at a time, as it is told; no series if nothing limits that.")
+
 // The names and labels of these are ARC's, so that dashboards keep working.
 var (
 	pendingRunners = countGauge("pending_ephemeral_runners", "Number of ephemeral runners in a pending state.")
@@ -260,6 +279,11 @@ func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
 			vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})
 		}
 		vector.WithLabelValues(labels[:]...).Set(float64(count))
+	}
+	if most := set.AdvertisedCapacity(); most != nil {
+		advertisedCapacity.WithLabelValues(scaleSet.Name, scaleSet.Namespace).Set(float64(*most))
+	} else {
+		advertisedCapacity.DeleteLabelValues(scaleSet.Name, scaleSet.Namespace)
 	}
 	m.labels = labels
 }

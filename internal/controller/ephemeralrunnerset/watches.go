@@ -34,6 +34,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, c.JobPodEvents()).
 		Watches(&corev1.Pod{}, c.ClaimedPodEvents()).
 		Watches(&corev1.PersistentVolumeClaim{}, c.claimEvents()).
+		Watches(&corev1.Pod{}, c.PlacedPodEvents()).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf), builder.WithPredicates(givesOtherwise)).
 		WatchesRawSource(&c.waker).
 		WithOptions(reconcile.ControllerOptions(c.options.Workers))
@@ -147,6 +148,17 @@ func (c *Controller) claimEvents() handler.EventHandler {
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q reconcile.Queue) { changed(ctx, e.Object, q) },
 	}
+}
+
+// PlacedPodEvents returns the handler for the watch of pods that notes which runners' pods have a node. Only a set that announces what its
+// cluster places is enqueued. It is exported for tests that simulate the watch.
+func (c *Controller) PlacedPodEvents() handler.EventHandler {
+	return c.pods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
+		set := c.roster.SetOf(runner)
+		if m := c.Known(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}); m != nil && m.followsPods.Load() {
+			enqueue(q, runner.Namespace, set)
+		}
+	})
 }
 
 // runnerSetsOf maps an AutoscalingRunnerSet to its runner sets, which may have waited for what it gives.

@@ -40,6 +40,7 @@ var typeFixes = map[string]string{
 	v1alpha1.ConditionScaleSetRegistered: "wait: GitHub is asked again at least once a minute",
 	v1alpha1.ConditionDegraded:           "correct the template; run kubectl describe on one of the failed EphemeralRunners",
 	v1alpha1.ConditionRunnersUnprotected: "docs/scaling.md says what a PodDisruptionBudget of the scale set's chart does, and what to do about others",
+	v1alpha1.ConditionCapacityLimited:    "wait: the number rises by itself as pods find nodes, and other clusters with the label take the other jobs; to have more run here, add nodes or raise the quota",
 	v1alpha1.ConditionVersionSupported:   "upgrade the charts of controller and scale set to the same version",
 }
 
@@ -73,7 +74,7 @@ const (
 // podFixes are keyed by the reason of a pod or container that does not run.
 var podFixes = map[string]string{
 	"Unschedulable":                       "add nodes, or make the template ask for less: requests, nodeSelector, affinity, tolerations, volumes",
-	"SchedulingGated":                     "whoever set the scheduling gate must remove it",
+	"SchedulingGated":                     "wait for whoever set the scheduling gate that the message names; if it is Kueue's, kubectl get workloads says why the pod is not admitted",
 	"ImagePullBackOff":                    correctImage,
 	"ErrImagePull":                        correctImage,
 	"InvalidImageName":                    "correct the image of the template",

@@ -39,6 +39,7 @@ func askedFor(s set) maximum {
 // checkLimits reports limits that allow no more runners.
 func checkLimits(s set) []finding.Finding {
 	findings := append(s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)), fullQuotas(s)...)
+	findings = append(findings, announcedRoom(s)...)
 	asked, runnerSet := askedFor(s), s.RunnerSet()
 	most := asked.number
 	if runnerSet != nil && runnerSet.Spec.MaxRunners != nil && *runnerSet.Spec.MaxRunners <= runnerSet.Spec.AssignedJobs &&
@@ -59,4 +60,14 @@ func checkLimits(s set) []finding.Finding {
 			asked.advice+", or wait for a runner to finish"))
 	}
 	return findings
+}
+
+// announcedRoom reports that GitHub may assign no more jobs to a set with capacity.mode Placement, and why. What keeps its pods waiting, or
+// its runners failing, has findings of its own.
+func announcedRoom(s set) []finding.Finding {
+	limited, runnerSet := s.condition(v1alpha1.ConditionCapacityLimited, metav1.ConditionTrue), s.RunnerSet()
+	if limited == nil || runnerSet == nil || runnerSet.Status.Capacity == nil || runnerSet.Spec.AssignedJobs < *runnerSet.Status.Capacity {
+		return nil
+	}
+	return s.fromCondition(finding.Warning, limited)
 }

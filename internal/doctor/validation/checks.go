@@ -124,6 +124,10 @@ func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) 
 	for name, wait := range map[string]*metav1.Duration{"pendingTimeout": spec.PendingTimeout, "registrationTimeout": spec.RegistrationTimeout} {
 		c.require(wait == nil || wait.Duration <= maxTimeout, invalid, name+" is too long", "use at most a year, 8760h")
 	}
+	if spec.Capacity != nil && spec.Capacity.PlacementTimeout != nil {
+		timeout := spec.Capacity.PlacementTimeout.Duration
+		c.require(timeout > 0 && timeout <= maxTimeout, invalid, "capacity.placementTimeout is "+timeout.String(), "use more than 0s, and at most a year, 8760h")
+	}
 	wait, err := time.ParseDuration(spec.JobProtection)
 	c.require(slices.Contains([]string{"", "true", "false"}, spec.JobProtection) || err == nil && wait > 0, invalid,
 		fmt.Sprintf("jobProtection is %q", spec.JobProtection), "use true, false, or a duration with a unit, such as 6h")

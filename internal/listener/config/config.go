@@ -56,8 +56,10 @@ type Config struct {
 	EphemeralRunnerSetNamespace string `json:"ephemeral_runner_set_namespace"`
 	EphemeralRunnerSetName      string `json:"ephemeral_runner_set_name"`
 	// MaxRunners is math.MaxInt32 if the user set no limit.
-	MaxRunners         int    `json:"max_runners"`
-	MinRunners         int    `json:"min_runners"`
+	MaxRunners int `json:"max_runners"`
+	MinRunners int `json:"min_runners"`
+	// PlacesJobs says that the EphemeralRunnerSet has the number of jobs for which there is room. ARC does not have this key.
+	PlacesJobs         bool   `json:"places_jobs,omitempty"`
 	RunnerScaleSetID   int    `json:"runner_scale_set_id"`
 	RunnerScaleSetName string `json:"runner_scale_set_name"`
 	// ServerRootCA has certificates in PEM form to trust in addition to the system's.

@@ -21,6 +21,8 @@ type Cluster struct {
 	States    []v1alpha1.ListenerStatus
 	Jobs      map[string]v1alpha1.EphemeralRunnerStatus
 
+	reads int
+
 	OnPublish func() error
 	OnState   func() error
 	OnJob     func(runner string) error
@@ -34,8 +36,16 @@ func (c *Cluster) note(format string, values ...any) {
 func (c *Cluster) RunnerSet(context.Context) (*cluster.RunnerSet, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
+	c.reads++
 	read := c.Set
 	return &read, nil
+}
+
+// Reads returns how often the set was read.
+func (c *Cluster) Reads() int {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return c.reads
 }
 
 // Publish implements cluster.Cluster.

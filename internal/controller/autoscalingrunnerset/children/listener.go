@@ -93,6 +93,10 @@ func (k *Keeper) isTaken(ctx context.Context, set client.ObjectKey, name string)
 // the policy lets through.
 func (k *Keeper) listener(w Wanted) *v1alpha1.AutoscalingListener {
 	spec := &w.Set.Spec
+	var mode v1alpha1.CapacityMode // empty for the default, so that the object is as it was before there was a choice
+	if spec.PlacesJobs() {
+		mode = v1alpha1.CapacityPlacement
+	}
 	var pullSecrets []corev1.LocalObjectReference // nil for no names, so that the field is absent
 	for _, name := range k.options.ListenerImagePullSecrets {
 		pullSecrets = append(pullSecrets, corev1.LocalObjectReference{Name: name})
@@ -112,6 +116,7 @@ func (k *Keeper) listener(w Wanted) *v1alpha1.AutoscalingListener {
 			EphemeralRunnerSetName:        w.Found.RunnerSet().Name,
 			MaxRunners:                    w.Numbers.Max,
 			MinRunners:                    w.Numbers.Min,
+			CapacityMode:                  mode,
 			Image:                         k.options.ListenerImage,
 			ImagePullSecrets:              pullSecrets,
 			Proxy:                         spec.Proxy,

@@ -164,6 +164,7 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 		status.FailedEphemeralRunners += runnerSet.Status.FailedEphemeralRunners
 		status.BusyRunners += runnerSet.Status.BusyRunners
 	}
+	f.describeRoom(&status)
 	status.IdleRunners = max(0, status.RunningEphemeralRunners-status.BusyRunners)
 	status.EffectiveCapacity = f.inForce()
 	for _, condition := range f.conditions(version) {
@@ -213,7 +214,8 @@ func (f *Findings) conditions(version string) []metav1.Condition {
 		runnersCondition(f, v1alpha1.ConditionDegraded), runnersCondition(f, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(f, v1alpha1.ConditionQuotaExceeded), runnersCondition(f, v1alpha1.ConditionRunnersPending),
 		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful), runnersCondition(f, v1alpha1.ConditionVolumeClaimsReady),
-		disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f), f.Template.Condition, schedulesCondition(f),
+		runnersCondition(f, v1alpha1.ConditionCapacityLimited), disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f),
+		f.Template.Condition, schedulesCondition(f),
 	} {
 		if optional != nil {
 			known = append(known, *optional)
@@ -232,6 +234,20 @@ func blockedCondition(f *Findings) *metav1.Condition {
 		return new(report.False(conditionType, "NothingKept", "no object is kept by finalizers of others"))
 	}
 	return nil
+}
+
+// describeRoom says for how many jobs GitHub is told that there is room, and keeps what is known of the cluster for the next runner set.
+func (f *Findings) describeRoom(status *v1alpha1.AutoscalingRunnerSetStatus) {
+	status.AdvertisedCapacity = nil
+	if !f.Set.Spec.PlacesJobs() {
+		status.Placement = nil
+	}
+	if current := f.RunnerSet(); current != nil {
+		status.AdvertisedCapacity = current.AdvertisedCapacity()
+		if current.Status.Placement != nil {
+			status.Placement = current.Status.Placement.DeepCopy()
+		}
+	}
 }
 
 // LostJobs returns the highest count there is: each runner set goes on from that of the set.

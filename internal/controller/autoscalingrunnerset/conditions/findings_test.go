@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -127,6 +128,45 @@ func TestVersionSupported(t *testing.T) {
 	} {
 		if got := versionSupported(test.chart, test.manager); got != test.want {
 			t.Errorf("versionSupported(%q, %q) = %t, want %t", test.chart, test.manager, got, test.want)
+		}
+	}
+}
+
+// The set says for how many jobs GitHub is told that there is room, and keeps what is known of the cluster beyond its runner set.
+func TestStatusSaysForHowManyJobsThereIsRoom(t *testing.T) {
+	known, former := &v1alpha1.PlacementStatus{Mark: 7, Window: 10}, &v1alpha1.PlacementStatus{Mark: 3, Window: 10}
+	for name, test := range map[string]struct {
+		places         bool
+		most, capacity *int
+		of             *v1alpha1.PlacementStatus // what the runner set knows
+		noRunnerSet    bool
+		want           *int
+		kept           *v1alpha1.PlacementStatus
+	}{
+		"no limit":                   {},
+		"maxRunners":                 {most: new(40), want: new(40)},
+		"a sick set":                 {most: new(40), capacity: new(3), want: new(3)},
+		"a sick set without limit":   {capacity: new(3), want: new(3)},
+		"what is placed":             {places: true, most: new(40), capacity: new(17), of: known, want: new(17), kept: known},
+		"never more than maxRunners": {places: true, most: new(4), capacity: new(17), of: known, want: new(4), kept: known},
+		"a new runner set":           {places: true, most: new(40), want: new(40), kept: former},
+		"between two runner sets":    {places: true, noRunnerSet: true, kept: former},
+	} {
+		status := healthy(func(f *Findings) {
+			f.Set.Status.Placement = former
+			f.RunnerSets[0].Spec.MaxRunners, f.RunnerSets[0].Status.Capacity, f.RunnerSets[0].Status.Placement = test.most, test.capacity, test.of
+			if test.places {
+				f.Set.Spec.Capacity = &v1alpha1.CapacitySpec{Mode: v1alpha1.CapacityPlacement}
+			}
+			if test.noRunnerSet {
+				f.RunnerSets = nil
+			}
+		}).Status("1.2.3")
+		if diff := cmp.Diff(test.want, status.AdvertisedCapacity); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+		if diff := cmp.Diff(test.kept, status.Placement); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 	}
 }

@@ -43,7 +43,9 @@ type Pods struct {
 // Wait is a job's pod that can't run, and why.
 type Wait struct {
 	Pod, Reason, Message string
-	since                time.Time // when it was first seen
+	// UnplacedSince is when a pod without a node was created, zero if it has one.
+	UnplacedSince time.Time
+	since         time.Time // when it was first seen
 }
 
 // New returns Pods that hold nothing yet.
@@ -57,6 +59,9 @@ func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, new
 	now := Wait{Pod: pod.Name, since: j.clock.Now()}
 	if !gone {
 		now.Reason, now.Message = podstatus.WhyUnable(pod)
+		if pod.Spec.NodeName == "" {
+			now.UnplacedSince = pod.CreationTimestamp.Time
+		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -67,7 +72,7 @@ func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, new
 		if len(j.waiting[runner]) == 0 {
 			delete(j.waiting, runner)
 		}
-	case now.Reason == "", known.Reason == now.Reason && known.Message == now.Message, !waited && len(j.waiting[runner]) >= jobPodsPerRunner:
+	case now.Reason == "", known.Reason == now.Reason && known.Message == now.Message && known.UnplacedSince.Equal(now.UnplacedSince), !waited && len(j.waiting[runner]) >= jobPodsPerRunner:
 		return runner, false
 	default:
 		if waited {
@@ -101,10 +106,35 @@ func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedNam
 
 // Of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one will have.
 func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due time.Time) {
+	now := j.clock.Now()
+	j.each(namespace, runners, func(_ *roster.Runner, wait Wait) {
+		if told := wait.since.Add(jobWaitAfter); told.After(now) {
+			due = kube.EarlierOf(due, told)
+		} else {
+			waits = append(waits, wait)
+		}
+	})
+	slices.SortFunc(waits, func(a, b Wait) int { return cmp.Compare(a.Pod, b.Pod) })
+	return waits, due
+}
+
+// Unplaced returns of each runner the job pod that has been without a node for longest, if there is one.
+func (j *Pods) Unplaced(namespace string, runners []*roster.Runner) map[types.UID]Wait {
+	unplaced := map[types.UID]Wait{}
+	j.each(namespace, runners, func(r *roster.Runner, wait Wait) {
+		if first, known := unplaced[r.UID]; !wait.UnplacedSince.IsZero() && (!known || wait.UnplacedSince.Before(first.UnplacedSince)) {
+			unplaced[r.UID] = wait
+		}
+	})
+	return unplaced
+}
+
+// each calls do with each wait of the runners' job pods.
+func (j *Pods) each(namespace string, runners []*roster.Runner, do func(*roster.Runner, Wait)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.waiting) == 0 {
-		return nil, time.Time{}
+		return
 	}
 	for _, r := range runners {
 		names := []string{r.Name}
@@ -113,14 +143,8 @@ func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due
 		}
 		for _, name := range names {
 			for _, wait := range j.waiting[types.NamespacedName{Namespace: namespace, Name: name}] {
-				if told := wait.since.Add(jobWaitAfter); told.After(j.clock.Now()) {
-					due = kube.EarlierOf(due, told)
-				} else {
-					waits = append(waits, wait)
-				}
+				do(r, wait)
 			}
 		}
 	}
-	slices.SortFunc(waits, func(a, b Wait) int { return cmp.Compare(a.Pod, b.Pod) })
-	return waits, due
 }

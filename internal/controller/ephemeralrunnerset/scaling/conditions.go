@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/placement"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -70,7 +71,7 @@ func (h *History) degradedCondition(set *v1alpha1.EphemeralRunnerSet, p *Plan) m
 	case !f.isDegraded():
 		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
 	}
-	return report.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
+	return report.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, v1alpha1.ReasonRunnersFail), fmt.Sprintf(
 		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
 		f.count, cmp.Or(f.message, f.reason), set.Namespace))
 }
@@ -115,6 +116,15 @@ func (h *History) capacity(p *Plan) *int {
 		return new(t.working + t.waiting + 1)
 	default:
 		return nil
+	}
+}
+
+// Placing returns what a set with capacity.mode Placement has room for follows from, besides its pods.
+func (h *History) Placing(p *Plan) placement.Seen {
+	return placement.Seen{
+		Now: h.now, Working: p.Tally.working, Assigned: p.asked.assignedJobs,
+		Spare: p.asked.replicas - p.asked.assignedJobs, Max: p.asked.inForce,
+		Failing: h.failures.isOutdated() || h.failures.isDegraded(), Rejected: h.cannotCreate(p),
 	}
 }
 

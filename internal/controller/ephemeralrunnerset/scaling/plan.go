@@ -89,8 +89,9 @@ func (want Demand) total(working int) int {
 
 // Plan is what one pass has decided to do.
 type Plan struct {
-	// Tally counts what the set has.
+	// Tally counts what the set has, and asked is what its spec asks for.
 	Tally tally
+	asked Demand
 	// Repeat is how many of the unanswered creations to try again, create is how many more runners to create.
 	Repeat, create int
 	// surplus is the new history.surplus: one clock for each surplus runner.
@@ -171,6 +172,7 @@ func (p *Plan) With(what Action) (runners []*roster.Runner) {
 func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unseen) *Plan {
 	p := &Plan{Tally: h.tally(runners)}
 	want.replicas = want.total(p.Tally.working)
+	p.asked = want
 	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)

@@ -1,0 +1,150 @@
+// Package placing applies the rule of package placement to the sets with capacity.mode Placement. It takes the pods of runners from the
+// watch, keeps what is remembered of a set between passes, and says what was decided, in status, condition and Event. The controller of
+// runner sets asks it in each pass, after runners were created and before the status is written; the listener announces the number.
+package placing
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/placement"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// reachedInterval is how precisely the status says when the mark was reached last: a set that is full reaches it with each pass, and a write
+// of its status costs more than the creation of a runner.
+const reachedInterval = time.Hour
+
+// Set is what is remembered of one set.
+type Set struct {
+	memory *placement.Memory
+	// countedIn has, for each runner whose pod is counted, the number of the last pass that saw it.
+	countedIn map[types.UID]int
+	passes    int
+	// refusedSince is since when pods have been refused, and refusal the reason; zero if none is.
+	refusedSince time.Time
+	refusal      string
+	// failing is whether the cluster placed nothing more in the last pass; nil before the first.
+	failing *bool
+}
+
+// Remember returns the memory of a set whose status says that, or that of the set before it; nil if neither does. announced is the
+// number in its status, nil if there is none.
+func Remember(saved *v1alpha1.PlacementStatus, announced *int, now time.Time) *Set {
+	s := &Set{countedIn: map[types.UID]int{}}
+	if saved == nil {
+		s.memory = placement.Remember(nil, now)
+		return s
+	}
+	state := placement.State{Mark: saved.Mark, Window: saved.Window, ReachedAt: saved.ReachedAt.Time}
+	if announced != nil {
+		state.Announced = *announced
+	}
+	s.memory = placement.Remember(&state, now)
+	return s
+}
+
+// Seen is what a pass sees of a set.
+type Seen struct {
+	placement.Seen // but for RefusedSince
+	Namespace      string
+	// Runners are those that the watch shows, oldest first, and Unplaced the job pods of some that have no node.
+	Runners  []*roster.Runner
+	Unplaced map[types.UID]jobpods.Wait
+}
+
+// Outcome is what a pass has decided.
+type Outcome struct {
+	placement.Decision
+	most int
+	// refusal is the reason why pods are refused, "" if none is. oldest is what the pod waits for that has waited for longest.
+	refusal, oldest string
+	// Began and Ended are set if the cluster has placed nothing more from this pass on, or has again.
+	Began, Ended bool
+}
+
+// Decide decides for how many jobs there is room.
+func (s *Set) Decide(seen Seen, pods *Pods) *Outcome {
+	s.count(seen, pods.of(seen.Namespace, seen.Runners))
+	s.noteRefusal(seen)
+	seen.Seen.RefusedSince = s.refusedSince
+	o := &Outcome{Decision: s.memory.Decide(seen.Seen), most: seen.Max, refusal: s.refusal}
+	if s.failing != nil {
+		o.Began, o.Ended = o.Failed && !*s.failing, *s.failing && !o.Failed
+	}
+	s.failing = &o.Failed
+	if o.Cause == placement.PodsWait {
+		o.oldest = s.oldestWait(seen, pods, o.Stuck)
+	}
+	return o
+}
+
+// count takes in the pods as they are now. Those that are gone go first: a pod that takes the place of another is no additional one.
+func (s *Set) count(seen Seen, pods map[types.UID]placement.Pod) {
+	s.passes++
+	for runner := range pods {
+		s.countedIn[runner] = s.passes
+	}
+	for runner, pass := range s.countedIn {
+		if pass != s.passes {
+			s.memory.Forget(runner, seen.Now)
+			delete(s.countedIn, runner)
+		}
+	}
+	for runner, pod := range pods {
+		if job, waits := seen.Unplaced[runner]; waits && !pod.PlacedAt.IsZero() {
+			pod = placement.Pod{CreatedAt: job.UnplacedSince}
+		}
+		s.memory.See(runner, pod, seen.Now)
+	}
+}
+
+// noteRefusal remembers since when a ResourceQuota has refused pods.
+func (s *Set) noteRefusal(seen Seen) {
+	refusal := ""
+	for _, r := range seen.Runners {
+		if r.Reason == v1alpha1.ReasonQuotaExceeded && r.Alive() && !r.Up() && !r.Deleting {
+			refusal = r.Reason
+		}
+	}
+	if s.refusal = refusal; refusal == "" {
+		s.refusedSince = time.Time{}
+	} else {
+		kube.SetIfZero(&s.refusedSince, seen.Now)
+	}
+}
+
+// oldestWait returns what the oldest pod waits for, as the scheduler says. Those that are stuck, which are older, don't count.
+func (s *Set) oldestWait(seen Seen, pods *Pods, stuck int) string {
+	waiting := pods.of(seen.Namespace, seen.Runners)
+	for _, r := range seen.Runners { // oldest first
+		pod, counted := waiting[r.UID]
+		job, waits := seen.Unplaced[r.UID]
+		switch {
+		case !counted || !pod.PlacedAt.IsZero() && !waits:
+		case stuck > 0:
+			stuck--
+		case waits:
+			return job.Message
+		default:
+			return r.Message
+		}
+	}
+	return ""
+}
+
+// Status returns what the status is to say of the decision. before is what it says.
+func (o *Outcome) Status(before *v1alpha1.PlacementStatus) *v1alpha1.PlacementStatus {
+	after := &v1alpha1.PlacementStatus{Mark: o.Mark, Window: o.Window, ReachedAt: metav1.NewTime(o.ReachedAt)}
+	if before != nil {
+		if passed := o.ReachedAt.Sub(before.ReachedAt.Time); passed >= 0 && passed < reachedInterval {
+			after.ReachedAt = before.ReachedAt
+		}
+	}
+	return after
+}

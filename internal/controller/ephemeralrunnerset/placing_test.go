@@ -1,0 +1,284 @@
+package ephemeralrunnerset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+)
+
+// whilePlacing has a test run with a set that announces what its cluster places, of maxRunners 100.
+func whilePlacing(t *testing.T, test func(f *fixture), change ...func(*v1alpha1.AutoscalingRunnerSet)) {
+	t.Helper()
+	set := newSet(0)
+	origin := controllertest.Origin(set)
+	set.Spec.MaxRunners, origin.Spec.MaxRunners = new(100), new(100)
+	origin.Spec.Capacity = &v1alpha1.CapacitySpec{Mode: v1alpha1.CapacityPlacement}
+	for _, c := range change {
+		c(origin)
+	}
+	inBubble(t, func(f *fixture) {
+		f.ownOrigin = true
+		test(f)
+	}, set, origin)
+}
+
+// showPod has the watch show a pod as it is now.
+func (f *fixture) showPod(pod *corev1.Pod) {
+	update := event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}
+	f.controller.PlacedPodEvents().Update(f.Context(), update, &controllertest.Queue{})
+	f.controller.JobPodEvents().Update(f.Context(), update, &controllertest.Queue{})
+}
+
+// place has a runner's pod be seen, created with its runner, on a node or waiting for one.
+func (f *fixture) place(node string, runners ...v1alpha1.EphemeralRunner) {
+	for _, r := range runners {
+		pod := podOn(node, &r)
+		pod.CreationTimestamp = r.CreationTimestamp
+		if node != "" {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		}
+		f.showPod(pod)
+	}
+}
+
+// wantRoom checks for how many jobs GitHub is told that there is room, and why.
+func (f *fixture) wantRoom(capacity int, status metav1.ConditionStatus, reason string, words ...string) {
+	f.Helper()
+	set := f.set()
+	if diff := cmp.Diff(&capacity, set.Status.Capacity); diff != "" {
+		f.Errorf("capacity (-want +got):\n%s", diff)
+	}
+	limited := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionCapacityLimited)
+	if limited == nil || limited.Status != status || limited.Reason != reason {
+		f.Fatalf("%+v, want %s/%s", limited, status, reason)
+	}
+	for _, w := range words {
+		if !strings.Contains(limited.Message, w) {
+			f.Errorf("%q does not say %q", limited.Message, w)
+		}
+	}
+}
+
+// wait lets time pass with the passes that the controller asks for.
+func (f *fixture) wait(d time.Duration) {
+	f.Helper()
+	for end := time.Now().Add(d); ; {
+		next := f.reconcile().RequeueAfter
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		if next == 0 || next > left {
+			next = left
+		}
+		controllertest.Elapse(next)
+	}
+}
+
+func TestRoomFollowsWhatTheClusterPlaces(t *testing.T) {
+	whilePlacing(t, func(f *fixture) {
+		f.reconcile()
+		f.wantRoom(10, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven, "room for 10 jobs, of the 100", "0 runner pods on nodes, 0 waiting")
+		f.publish(10)
+		f.reconcile()
+		runners := f.runners()
+		f.place("n", runners[:4]...)
+		f.place("", runners[4:]...)
+		for _, r := range runners[4:] {
+			r.Status.Reason, r.Status.Message = "Unschedulable", "0/1 nodes are available: too many pods"
+			if err := f.api.Status().Update(f.Context(), &r); err != nil {
+				f.Fatal(err)
+			}
+		}
+		f.wait(61 * time.Second)
+		f.wantRoom(10, metav1.ConditionTrue, v1alpha1.ReasonPodsUnschedulable,
+			"4 runner pods on nodes, 6 waiting", "has held 4 at a time", "The oldest pod waits: 0/1 nodes are available")
+		if f.event(v1alpha1.ReasonPodsUnschedulable) {
+			t.Error("there is an Event though an autoscaler may be about to deliver")
+		}
+		f.wait(10 * time.Minute)
+		if !f.event(v1alpha1.ReasonPodsUnschedulable) {
+			t.Error("no Event says that nothing more is placed")
+		}
+		f.wantRoom(11, metav1.ConditionTrue, v1alpha1.ReasonPodsUnschedulable, "One more job is tried at")
+		if saved := f.set().Status.Placement; saved == nil || saved.Mark != 4 || saved.Window != 1 {
+			t.Errorf("the status says %+v", saved)
+		}
+		f.place("n", runners...)
+		f.wait(10 * time.Second)
+		if !f.event("PodsPlaced") {
+			t.Error("no Event says that pods are placed again")
+		}
+		f.wantRoom(14, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven, "10 runner pods on nodes, 0 waiting")
+	})
+}
+
+// A new manager announces what the last one did, and one with a new runner set goes on from what is known of the cluster.
+func TestRoomOutlivesManagerAndRunnerSet(t *testing.T) {
+	whilePlacing(t, func(f *fixture) {
+		f.reconcile()
+		f.publish(8)
+		f.reconcile()
+		f.place("n", f.runners()...)
+		f.wait(time.Minute)
+		before := f.set().Status
+		next := NewController(f.controller.options)
+		f.controller, f.watch = next, controllertest.RunnerWatch{Handler: next.RunnerEvents()}
+		f.place("n", f.runners()...)
+		f.wait(10 * time.Second)
+		after := f.set().Status
+		if diff := cmp.Diff(before.Placement, after.Placement); diff != "" || *before.Capacity != *after.Capacity {
+			t.Errorf("capacity %d, was %d; placement (-before +after):\n%s", *after.Capacity, *before.Capacity, diff)
+		}
+	})
+	whilePlacing(t, func(f *fixture) {
+		f.reconcile()
+		f.wantRoom(30, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven, "has held 60")
+	}, func(origin *v1alpha1.AutoscalingRunnerSet) {
+		origin.Status.Placement = &v1alpha1.PlacementStatus{Mark: 60, Window: 10, ReachedAt: metav1.Now()}
+	})
+}
+
+// A set that is full or idle reaches its mark with each pass, and has nothing new to say.
+func TestRoomOfAQuietSetIsSeldomWritten(t *testing.T) {
+	whilePlacing(t, func(f *fixture) {
+		f.reconcile()
+		f.wait(time.Minute)
+		written := f.requests["patch status *v1alpha1.EphemeralRunnerSet"]
+		for range 3 * 60 {
+			f.reconcile()
+			controllertest.Elapse(time.Minute)
+		}
+		if more := f.requests["patch status *v1alpha1.EphemeralRunnerSet"] - written; more > 3 {
+			t.Errorf("the status is written %d times in three hours, want 3 at most", more)
+		}
+	})
+}
+
+func TestRoomWhileAQuotaRefusesPods(t *testing.T) {
+	whilePlacing(t, func(f *fixture) {
+		f.reconcile()
+		f.publish(10)
+		f.reconcile()
+		runners := f.runners()
+		f.place("n", runners[:3]...)
+		for _, r := range runners[3:] {
+			r.Status.Reason = v1alpha1.ReasonQuotaExceeded
+			if err := f.api.Status().Update(f.Context(), &r); err != nil {
+				f.Fatal(err)
+			}
+		}
+		f.wait(30 * time.Second)
+		f.wantRoom(4, metav1.ConditionTrue, v1alpha1.ReasonQuotaExceeded, "3 runner pods on nodes")
+	})
+}
+
+// Whose pod counts, and as what.
+func TestWhichPodsCount(t *testing.T) {
+	for name, test := range map[string]struct {
+		change          func(*corev1.Pod)
+		placed, waiting string
+	}{
+		"on a node": {func(*corev1.Pod) {}, "1", "0"},
+		"waits":     {func(p *corev1.Pod) { p.Spec.NodeName = "" }, "0", "1"},
+		"gated": {func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "a"}}
+		}, "0", "1"},
+		"ended":                        {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "0", "0"},
+		"is being deleted on its node": {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, "1", "0"},
+		"is being deleted without one": {func(p *corev1.Pod) { p.DeletionTimestamp, p.Spec.NodeName = new(metav1.Now()), "" }, "0", "0"},
+		"of another runner":            {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "another" }, "0", "0"},
+		"nobody's":                     {func(p *corev1.Pod) { p.OwnerReferences = nil }, "0", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whilePlacing(t, func(f *fixture) {
+				f.reconcile()
+				f.publish(1)
+				f.reconcile()
+				pod := podOn("n", &f.runners()[0])
+				pod.CreationTimestamp = metav1.Now()
+				test.change(pod)
+				f.showPod(pod)
+				controllertest.Elapse(time.Second)
+				f.reconcile()
+				message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionCapacityLimited).Message
+				if !strings.Contains(message, ": "+test.placed+" runner pod") || !strings.Contains(message, " on nodes, "+test.waiting+" waiting") {
+					t.Errorf("%q, want %s on nodes and %s waiting", message, test.placed, test.waiting)
+				}
+			})
+		})
+	}
+}
+
+// In the kubernetes modes the job needs room, not the runner, which is small.
+func TestARunnerWhoseJobsPodHasNoNodeWaits(t *testing.T) {
+	whilePlacing(t, func(f *fixture) {
+		f.reconcile()
+		f.publish(1)
+		f.reconcile()
+		runner := f.runners()[0]
+		f.place("n", runner)
+		job := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: runner.Namespace, Name: runner.Name + "-workflow", CreationTimestamp: metav1.Now(),
+			Labels: map[string]string{v1alpha1.LabelRunnerPod: runner.Name},
+		}}
+		job.Status.Phase = corev1.PodPending
+		job.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no room"}}
+		f.showPod(job)
+		f.wait(61 * time.Second)
+		f.wantRoom(1, metav1.ConditionTrue, v1alpha1.ReasonPodsUnschedulable, "0 runner pods on nodes, 1 waiting", "The oldest pod waits: no room")
+		job.Spec.NodeName, job.Status.Conditions[0].Status = "n", corev1.ConditionTrue
+		f.showPod(job)
+		f.wait(10 * time.Second)
+		f.wantRoom(11, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven, "1 runner pod on nodes, 0 waiting")
+	})
+}
+
+func TestRoomIsMaxRunnersInModeStaticAgain(t *testing.T) {
+	whilePlacing(t, func(f *fixture) {
+		f.reconcile()
+		origin := &v1alpha1.AutoscalingRunnerSet{}
+		if err := f.api.Get(f.Context(), setKey, origin); err != nil {
+			t.Fatal(err)
+		}
+		origin.Spec.Capacity.Mode = v1alpha1.CapacityStatic
+		if err := f.api.Update(f.Context(), origin); err != nil {
+			t.Fatal(err)
+		}
+		controllertest.Elapse(time.Second)
+		f.reconcile()
+		status := f.set().Status
+		limited := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCapacityLimited)
+		if status.Capacity != nil || status.Placement != nil || limited == nil || limited.Status != metav1.ConditionFalse {
+			t.Errorf("%+v", status)
+		}
+	})
+}
+
+// Only a set that announces what its cluster places needs a pass for each of its pods.
+func TestPodsEnqueueTheirSetOnlyIfItsRoomFollowsThem(t *testing.T) {
+	for _, follows := range []bool{false, true} {
+		c, set, runners := populate(1)
+		c.MemoryOf(set).followsPods.Store(follows)
+		queue := &controllertest.Queue{}
+		for _, node := range []string{"", "", "n", "n"} { // news the first and the third time
+			pod := podOn(node, &runners[0])
+			pod.CreationTimestamp = metav1.NewTime(start)
+			c.PlacedPodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, queue)
+		}
+		if want := map[bool]int{true: 2}[follows]; len(queue.Requests) != want {
+			t.Errorf("%d requests, want %d", len(queue.Requests), want)
+		}
+	}
+	NewController(Options{Clock: clock.RealClock{}}).PlacedPodEvents().Delete(t.Context(), event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
+}
