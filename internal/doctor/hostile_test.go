@@ -65,8 +65,8 @@ func TestRulesOfTheKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 19 {
-		t.Errorf("the schema has %d rules, 19 are checked", len(rules))
+	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 20 {
+		t.Errorf("the schema has %d rules, 20 are checked", len(rules))
 	}
 }
 

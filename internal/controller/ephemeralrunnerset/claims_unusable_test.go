@@ -23,8 +23,8 @@ const (
 	unseenAfter   = 2 * time.Minute
 )
 
-// showPod shows the watch the pod of a runner, with the runner's claims, as the test wants it.
-func (f *fixture) showPod(runner *v1alpha1.EphemeralRunner, change func(*corev1.Pod)) {
+// showClaimedPod shows the watch the pod of a runner, with the runner's claims, as the test wants it.
+func (f *fixture) showClaimedPod(runner *v1alpha1.EphemeralRunner, change func(*corev1.Pod)) {
 	f.Helper()
 	owner := metav1.OwnerReference{Kind: "EphemeralRunner", Name: runner.Name, UID: runner.UID, Controller: new(true)}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -52,8 +52,8 @@ func (f *fixture) only() *v1alpha1.EphemeralRunner {
 	return &runners[0]
 }
 
-// wait lets a time pass, with a pass every few seconds, as long as the runner is wanted. It returns how long that was.
-func (f *fixture) wait(runner *v1alpha1.EphemeralRunner, most time.Duration) time.Duration {
+// waitUntilGone lets a time pass, with a pass every few seconds, as long as the runner is wanted. It returns how long that was.
+func (f *fixture) waitUntilGone(runner *v1alpha1.EphemeralRunner, most time.Duration) time.Duration {
 	f.Helper()
 	for waited := time.Duration(0); waited < most; waited += 5 * time.Second {
 		f.reconcile()
@@ -101,11 +101,11 @@ func TestAClaimThatNoNodeMountsIsDiscarded(t *testing.T) {
 			if got := runner.Spec.VolumeClaims["cache"]; got != claim {
 				t.Fatalf("the runner has claim %s, want %s", got, claim)
 			}
-			f.showPod(runner, func(pod *corev1.Pod) { pod.Spec.NodeName = "node" })
+			f.showClaimedPod(runner, func(pod *corev1.Pod) { pod.Spec.NodeName = "node" })
 			said := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: runner.Namespace, Name: runner.Name}, Reason: "FailedMount"}
 			said.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Name: runner.Name, UID: types.UID("pod-" + runner.Name)}
 			controllertest.Create(t, f.api, said)
-			if waited := f.wait(runner, time.Hour); waited > givesWayAfter+slowStart+mountEventsPeriod {
+			if waited := f.waitUntilGone(runner, time.Hour); waited > givesWayAfter+slowStart+mountEventsPeriod {
 				t.Errorf("a runner whose volume can't be mounted gave way after %s", waited)
 			}
 			runner = f.replace(runner)
@@ -125,8 +125,8 @@ func TestTheOnlyClaimIsNotWaitedForLongerThanALostNode(t *testing.T) {
 		f.provision()
 		runner := f.only()
 		claim := runner.Spec.VolumeClaims["cache"]
-		f.showPod(runner, unplaced)
-		if waited := f.wait(runner, time.Hour); waited < lostNodeAfter || waited > lostNodeAfter+30*time.Second {
+		f.showClaimedPod(runner, unplaced)
+		if waited := f.waitUntilGone(runner, time.Hour); waited < lostNodeAfter || waited > lostNodeAfter+30*time.Second {
 			t.Errorf("the runner gave way after %s", waited)
 		}
 		if next := f.replace(runner); next.Spec.VolumeClaims["cache"] == claim || f.claimExists(claim) {
@@ -144,12 +144,12 @@ func TestARunnerWhoseClaimTheUserDeletesGivesWay(t *testing.T) {
 		f.provision()
 		runner := f.only()
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: runner.Namespace, Name: runner.Spec.VolumeClaims["cache"]}}
-		f.showPod(runner, unplaced)
+		f.showClaimedPod(runner, unplaced)
 		f.reconcile()
 		if err := f.api.Delete(t.Context(), claim); err != nil {
 			t.Fatal(err)
 		}
-		if waited := f.wait(runner, time.Hour); waited > givesWayAfter+30*time.Second {
+		if waited := f.waitUntilGone(runner, time.Hour); waited > givesWayAfter+30*time.Second {
 			t.Errorf("the runner gave way after %s", waited)
 		}
 		f.replace(runner)
@@ -170,8 +170,8 @@ func TestACorrectedTemplateReplacesClaimsWithoutAVolume(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f.showPod(runner, unplaced)
-		if waited := f.wait(runner, 30*time.Minute); waited < 30*time.Minute {
+		f.showClaimedPod(runner, unplaced)
+		if waited := f.waitUntilGone(runner, 30*time.Minute); waited < 30*time.Minute {
 			t.Fatalf("the runner gave way after %s for a claim that gets no volume either", waited)
 		}
 		origin := &v1alpha1.AutoscalingRunnerSet{}
@@ -180,7 +180,7 @@ func TestACorrectedTemplateReplacesClaimsWithoutAVolume(t *testing.T) {
 		if err := f.api.Update(t.Context(), origin); err != nil {
 			t.Fatal(err)
 		}
-		if waited := f.wait(runner, time.Hour); waited > givesWayAfter {
+		if waited := f.waitUntilGone(runner, time.Hour); waited > givesWayAfter {
 			t.Errorf("the runner gave way %s after the template was corrected", waited)
 		}
 		next := f.replace(runner)
