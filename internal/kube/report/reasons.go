@@ -45,7 +45,7 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 	v1alpha1.ReasonPodsUnschedulable, v1alpha1.ReasonRunnersFail, v1alpha1.ReasonCapacityUnproven,
 }, strings.Fields(`
 Accepted AllAnnounced BackOff CallFailed CheckingPodTemplate Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
-ExtraListenerDeleted HookResourcesLeft JobLost JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
+ExtraListenerDeleted HookResourcesLeft JobLost JobRerun JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
 NamespaceTerminating NoScheduleOpen NoSchedules NoVersionLabel NothingKept OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
 PodUnreadable Protected StartedLate
 PodReplaced PodsAdmitted PodsPlaced Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused

@@ -34,6 +34,7 @@ type Demand struct {
 	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner sets have some.
 	inForce, maxRunners int
 	unserved            bool
+	rerunsLost          bool
 	failedHistoryLimit  int
 	registrationTimeout time.Duration
 }
@@ -70,6 +71,12 @@ func (want Demand) Within(n effective.Numbers) Demand {
 // it, or it is ARC's.
 func (want Demand) Unserved() Demand {
 	want.unserved = true
+	return want
+}
+
+// RerunsLost returns the demand on a set whose lost jobs are run again: a lost runner stays until that is decided.
+func (want Demand) RerunsLost() Demand {
+	want.rerunsLost = true
 	return want
 }
 
@@ -170,7 +177,7 @@ func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unse
 	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)
-	h.planLostHistory(p, runners)
+	h.planLostHistory(p, runners, want.rerunsLost)
 	h.planReplacement(p, runners)
 	h.planDeparture(p, runners)
 	h.planVerification(p, runners, want)
