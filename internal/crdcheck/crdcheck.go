@@ -23,7 +23,7 @@ var requiredFields = map[string][]string{
 	"AutoscalingRunnerSet": {"status.registration", "status.registrations", "status.conditions", "status.runnerSpecHash", "status.lostJobs"},
 	"AutoscalingListener":  {"status.conditions"},
 	"EphemeralRunnerSet":   {"spec.assignedJobs", "status.listener", "status.lostRunners", "status.placement"},
-	"EphemeralRunner":      {"status.jobPatchID", "status.lostCause", "status.disruptions", "status.phases"},
+	"EphemeralRunner":      {"status.jobPatchID", "status.lostCause", "status.disruptions", "status.phases", "status.rerun"},
 }
 
 // timeout limits a check.

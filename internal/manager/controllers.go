@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/rest"
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
@@ -26,9 +27,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/wallclock"
 )
-
-// recorderName is the reporting controller of Events.
-const recorderName = "gha-runner-scale-set-controller"
 
 // dependencies are what the controllers share.
 type dependencies struct {
@@ -49,7 +47,7 @@ type dependencies struct {
 func newDependencies(mgr ctrl.Manager, options Options) (dependencies, error) {
 	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient())}
 	d.clock = wallclock.System()
-	d.recorder = report.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
+	d.recorder = report.LimitEvents(mgr.GetEventRecorder(report.RecorderName), d.clock)
 	d.pool, d.verdicts = pool.New(pool.Limit, d.clock), registrations.NewVerdicts(d.clock)
 	var err error
 	if d.provider, err = newProvider(mgr, options, d.clock); err != nil {
@@ -155,6 +153,13 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 		Reader: d.mgr.GetAPIReader(),
 		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunnerset.GitHub, error) {
 			return d.clients.clientFor(ctx, reference)
+		},
+		REST: func(ctx context.Context, reference credentials.Reference) (*rest.Client, error) {
+			github, err := d.clients.clientFor(ctx, reference)
+			if err != nil {
+				return nil, err
+			}
+			return rest.New(github), nil
 		},
 		Proxy:            d.provider.ProxyData,
 		Pool:             d.pool,

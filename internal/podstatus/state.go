@@ -182,7 +182,8 @@ func terminated(pod *corev1.Pod, container string, t *corev1.ContainerStateTermi
 		return State{Phase: Succeeded, Reason: reason, Message: message}
 	}
 	if reason == "" {
-		reason, message = t.Reason, t.Message
+		_, words := UsageIn(t.Message)
+		reason, message = t.Reason, words
 	}
 	if message == "" {
 		message = fmt.Sprintf("the %s container exited with code %d", container, t.ExitCode)

@@ -14,6 +14,7 @@ var metadataKinds = map[string]string{
 	"autoscalingRunnerSet":         "autoscalingrunnerset.yaml",
 	"githubConfigSecret":           "githubsecret.yaml",
 	"hookExtension":                "hook_extension.yaml",
+	"jobHooks":                     "job_hooks.yaml",
 	"kubernetesModeRole":           "kube_mode_role.yaml",
 	"kubernetesModeRoleBinding":    "kube_mode_role_binding.yaml",
 	"kubernetesModeServiceAccount": "kube_mode_serviceaccount.yaml",
@@ -26,6 +27,7 @@ var metadataKinds = map[string]string{
 func TestMetadataPrecedence(t *testing.T) {
 	t.Parallel()
 	const values = `
+feedback: {jobLog: true}
 labels: {global: "1", both: global, app.kubernetes.io/part-of: mine, app.kubernetes.io/component: mine, actions.github.com/x: mine}
 annotations: {global: true, both: global, actions.github.com/cleanup-x: mine, actions.github.com/values-hash: mine, actions.github.com/x: mine}
 resourceMeta:
@@ -118,7 +120,7 @@ func TestNullTakesMetadataAway(t *testing.T) {
 		if kind == "noPermissionServiceAccount" {
 			containerMode = mode("none")
 		}
-		global := "labels: {global: a, more: b, gone: null}\nannotations: {global: a, more: b, gone: null}\n"
+		global := "feedback: {jobLog: true}\nlabels: {global: a, more: b, gone: null}\nannotations: {global: a, more: b, gone: null}\n"
 		rendered := renderSet(t, scaleSet, containerMode, global+"resourceMeta: {"+kind+": {labels: {global: null}, annotations: {global: null}}}")
 		got := decode[object](t, rendered[file][0]).Metadata
 		check(t, "labels of "+kind, got.Labels, extended(chartLabels("test-runners", components[file]), map[string]string{"more": "b"}))

@@ -84,7 +84,7 @@ func TestVariantsHaveEveryTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const values = "protectRunners: All\nprepull: {enabled: true}\nvariants: [{name: big, template: {spec: {nodeSelector: {a: b}}}}]"
+	const values = "protectRunners: All\nfeedback: {jobLog: true}\nprepull: {enabled: true}\nvariants: [{name: big, template: {spec: {nodeSelector: {a: b}}}}]"
 	made := map[string]int{}
 	for _, common := range []string{hookTemplate, mode("none")} {
 		rendered := renderSet(t, scaleSet, common, values)

@@ -123,6 +123,10 @@ type AutoscalingRunnerSetSpec struct {
 	// +kubebuilder:validation:Enum=None;Busy;All
 	ProtectRunners RunnerProtection `json:"protectRunners,omitempty"`
 
+	// What happens for the author of a job after it was lost. Not in ARC.
+	// +optional
+	Feedback *Feedback `json:"feedback,omitempty"`
+
 	// Value of the annotation karpenter.sh/do-not-disrupt of a runner pod while its job runs: true, false, or for how long after
 	// the job's start, such as 6h. Default true. Not in ARC.
 	// +optional

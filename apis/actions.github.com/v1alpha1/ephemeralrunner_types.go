@@ -144,6 +144,10 @@ type EphemeralRunnerStatus struct {
 	// OOMKilled, PodDeleted, ContainerFailed or Unknown. It never changes. Not in ARC.
 	// +optional
 	LostCause LostCause `json:"lostCause,omitempty"`
+	// What becomes of the lost job, if the scale set has feedback.rerunLostJobs. Not in ARC.
+	// +optional
+	Rerun *RerunStatus `json:"rerun,omitempty"`
+
 	// Name of the runner on GitHub.
 	// +optional
 	RunnerName string `json:"runnerName,omitempty"`

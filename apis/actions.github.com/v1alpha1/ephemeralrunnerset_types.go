@@ -91,10 +91,6 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DoubtedJobs int `json:"doubtedJobs,omitempty"`
-	// Number of runners that there are to be, by the assigned jobs and the numbers in force. Not in ARC.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	DesiredReplicas *int `json:"desiredReplicas,omitempty"`
 	// Claims of the scale set's volumeClaimTemplates. Absent for a set that has none. Not in ARC.
 	// +optional
 	VolumeClaims *VolumeClaimCounts `json:"volumeClaims,omitempty"`

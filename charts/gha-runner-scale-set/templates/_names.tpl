@@ -93,6 +93,10 @@ has eight digits of a hash instead of its middle. Takes root and suffix, and ful
 {{- include "gha-runner-scale-set.derived-name" (dict "root" . "suffix" "prepull") }}
 {{- end }}
 
+{{- define "gha-runner-scale-set.job-hooks-name" -}}
+{{- include "gha-runner-scale-set.derived-name" (dict "root" . "suffix" "job-hooks") }}
+{{- end }}
+
 {{/* Name of the Secret with the credentials: the user's, or that of the chart. */}}
 {{- define "gha-runner-scale-set.github-secret-name" -}}
 {{- if kindIs "string" .Values.githubConfigSecret }}

@@ -121,6 +121,18 @@ env:
   - name: ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE
     value: {{ include "gha-runner-scale-set.hook-template-path" . }}
 {{- end }}
+{{- with include "gha-runner-scale-set.job-hooks" . }}
+  - name: ACTIONS_RUNNER_NODE_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: spec.nodeName
+{{- if include "gha-runner-scale-set.job-log" $ }}
+  - name: ACTIONS_RUNNER_HOOK_JOB_STARTED
+    value: {{ . }}/started.sh
+{{- end }}
+  - name: ACTIONS_RUNNER_HOOK_JOB_COMPLETED
+    value: {{ . }}/completed.sh
+{{- end }}
 {{- with include "gha-runner-scale-set.certificate-path" . }}
   - name: NODE_EXTRA_CA_CERTS
     value: {{ . | quote }}
@@ -140,6 +152,11 @@ volumeMounts:
   - name: hook-extension
     mountPath: {{ include "gha-runner-scale-set.hook-template-path" $ }}
     subPath: {{ .key | quote }}
+    readOnly: true
+{{- end }}
+{{- with include "gha-runner-scale-set.job-hooks" . }}
+  - name: job-hooks
+    mountPath: {{ . }}
     readOnly: true
 {{- end }}
 {{- with include "gha-runner-scale-set.certificate-path" . }}
@@ -203,6 +220,27 @@ items:
   - name: hook-extension
     configMap:
       name: {{ .name | quote }}
+{{- end }}
+{{- if include "gha-runner-scale-set.job-hooks" . }}
+  - name: job-hooks
+    projected:
+      sources:
+        - configMap:
+            name: {{ include "gha-runner-scale-set.job-hooks-name" . | quote }}
+        - downwardAPI:
+            items:
+              - path: pod
+                fieldRef:
+                  fieldPath: metadata.name
+              - path: namespace
+                fieldRef:
+                  fieldPath: metadata.namespace
+              - path: scale-set
+                fieldRef:
+                  fieldPath: metadata.labels['actions.github.com/scale-set-name']
+              - path: phases
+                fieldRef:
+                  fieldPath: metadata.annotations['actions.github.com/phases']
 {{- end }}
 {{- end }}
 

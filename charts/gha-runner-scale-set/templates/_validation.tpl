@@ -15,6 +15,7 @@ actions-runner-controller where it has one.
 {{- include "gha-runner-scale-set.validate-secret" .Values.githubConfigSecret }}
 {{- include "gha-runner-scale-set.validate-counts" (dict "values" .Values "at" "") }}
 {{- include "gha-runner-scale-set.validate-hook-template" . }}
+{{- include "gha-runner-scale-set.validate-feedback" . }}
 {{- include "gha-runner-scale-set.validate-containers" . }}
 {{- include "gha-runner-scale-set.validate-listener" . }}
 {{- include "gha-runner-scale-set.validate-not-in-deletion" . }}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/rest"
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/capacity/placement"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
@@ -24,6 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -44,6 +46,8 @@ type Options struct {
 	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
+	// REST returns the client of GitHub's REST API for a scale set's credentials.
+	REST func(context.Context, credentials.Reference) (*rest.Client, error)
 	// Proxy returns the data of the Secret that gives runners their proxy, nil if there is no proxy.
 	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
 	// Pool runs the calls to GitHub.
@@ -117,7 +121,7 @@ func (c *Controller) rules() []rule {
 		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned, served(c.abandon)),
 		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
 		reconcile.Otherwise[*world]("its runners follow the jobs", served(reconcile.Each(
-			c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.report,
+			c.rerunLost, c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.report,
 		))),
 	}
 }
@@ -137,6 +141,7 @@ type memory struct {
 	toldJobsAt time.Time
 	// lostCountedAt is when lost jobs were last counted.
 	lostCountedAt time.Time
+	visits        visits
 	// toldMoved has, by node, the departures that an Event has told.
 	toldMoved map[string]int
 	// placing is what capacity.mode Placement needs, nil in the other mode; followsPods is whether it is set, for the watch of pods.
@@ -304,6 +309,9 @@ func (c *Controller) makePlan(_ context.Context, w *world) error {
 	want := scaling.DemandOf(&w.Object.Spec).Within(numbers)
 	if w.Object.Annotations[v1alpha1.AnnotationListenerSession] == "" {
 		want = want.Unserved()
+	}
+	if feedback.PolicyOf(&w.origin.Spec) != nil {
+		want = want.RerunsLost()
 	}
 	w.plan = m.Plan(w.views, want, w.unseen)
 	m.Follow(w.plan)

@@ -88,12 +88,12 @@ func (c *Controller) recordLost(ctx context.Context, w *world, lost []*roster.Ru
 		about = w.origin
 	}
 	for i, r := range lost {
-		jobsLost.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, string(r.LostCause)).Inc()
+		jobsLost.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, string(r.LostJob.Cause)).Inc()
 		runner := &v1alpha1.EphemeralRunner{}
 		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: w.Object.Namespace, Name: r.Name}, runner) != nil {
 			continue // the last Event counts it
 		}
-		report.RecordEvent(ctx, c.options.Recorder, about, runner, report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.LostCause)))
+		report.RecordEvent(ctx, c.options.Recorder, about, runner, report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.LostJob.Cause)))
 	}
 	if more := len(lost) - lostEventsAtOnce; more > 0 {
 		report.RecordEvent(ctx, c.options.Recorder, about, w.Object, report.Warning(reasonJobLost, "RunJobs", fmt.Sprintf(

@@ -109,6 +109,9 @@ func checkLostJobs(s set) []finding.Finding {
 		return nil
 	}
 	var messages, fixes []string
+	if rerun := rerunsOf(s); rerun != "" {
+		messages = append(messages, rerun)
+	}
 	for _, cause := range slices.Sorted(maps.Keys(causes)) {
 		t := causes[cause]
 		messages = append(messages, fmt.Sprintf("%d %s, for example of runner %s: %s", t.count, cause, t.example, cmp.Or(t.message, "no message")))
@@ -117,6 +120,23 @@ func checkLostJobs(s set) []finding.Finding {
 	message := fmt.Sprintf("%s in the last hour (%d since the scale set exists): %s",
 		finding.Counted(total, "job was lost", "jobs were lost"), max(total, s.Status.LostJobs), strings.Join(messages, "; "))
 	return []finding.Finding{s.finding(finding.Warning, "JobLost", message, strings.Join(fixes, "; ")+"; kubectl describe the scale set for the jobs, whose authors can run them again on GitHub")}
+}
+
+// rerunsOf says what becomes of the lost jobs, with an example of those that are not run again; "" if none is to be.
+func rerunsOf(s set) string {
+	states := map[string]*tally{}
+	for i := range s.Runners {
+		if r := &s.Runners[i]; r.Status.LostCause != "" && r.Status.Rerun != nil {
+			add(states, string(r.Status.Rerun.State), r.Name, r.Status.Rerun.Message)
+		}
+	}
+	var parts []string
+	for _, state := range []v1alpha1.RerunState{v1alpha1.RerunWanted, v1alpha1.RerunAsked, v1alpha1.RerunDone, v1alpha1.RerunGivenUp} {
+		if t := states[string(state)]; t != nil {
+			parts = append(parts, fmt.Sprintf("rerun %s: %d, for example of runner %s: %s", state, t.count, t.example, cmp.Or(t.message, "no message")))
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 // fullQuotas reports ResourceQuotas that are used up for resources that the set's runners need. It is one finding for all resources:

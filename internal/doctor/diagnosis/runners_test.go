@@ -90,15 +90,17 @@ func TestLostJobsAreToldByCause(t *testing.T) {
 		r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: string(cause), LostCause: cause, Message: "what happened to " + name}
 		return r
 	}
+	waiting := lost("four", v1alpha1.LostCauseNodeLost)
+	waiting.Status.Rerun = &v1alpha1.RerunStatus{State: v1alpha1.RerunWanted, Message: "it goes on"}
 	findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
 		s.Sets[0].Status.LostJobs = 9
-		s.Sets[0].Runners = append(s.Sets[0].Runners, lost("one", v1alpha1.LostCauseEvicted), lost("two", v1alpha1.LostCauseEvicted), lost("three", v1alpha1.LostCauseOOMKilled))
+		s.Sets[0].Runners = append(s.Sets[0].Runners, lost("one", v1alpha1.LostCauseEvicted), lost("two", v1alpha1.LostCauseEvicted), lost("three", v1alpha1.LostCauseOOMKilled), waiting)
 	}))
 	if len(findings) != 1 || findings[0].Reason != "JobLost" || findings[0].Severity != finding.Warning {
 		t.Fatalf("found %+v, want the lost jobs only", findings)
 	}
 	said := findings[0].Message + " | " + findings[0].Fix
-	for _, part := range []string{"3 jobs were lost", "9 since", "2 Evicted, for example of runner one: what happened to one", "1 OOMKilled", "raise the memory limit", "drains", "run them again"} {
+	for _, part := range []string{"rerun Wanted: 1, for example of runner four: it goes on", "4 jobs were lost", "9 since", "2 Evicted, for example of runner one: what happened to one", "1 OOMKilled", "raise the memory limit", "drains", "run them again"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("%q lacks %q", said, part)
 		}

@@ -6,10 +6,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/reference"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -19,6 +23,9 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
+
+// RecorderName is the reporting controller of Events.
+const RecorderName = "gha-runner-scale-set-controller"
 
 // Event is what a Kubernetes Event says about an object.
 type Event struct {
@@ -45,6 +52,32 @@ func Warning(reason, action, note string) Event {
 func RecordEvent(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
 	ctrl.LoggerFrom(ctx).Info("Event", "type", event.Type, "reason", event.Reason, "note", event.Note)
 	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", Truncate(event.Note, maxNote))
+}
+
+// CreateEvent creates an Event about an object, under a name by which it is there once, however often this is called, and logs it. It is for
+// what must not get lost, also if the process is killed after it, and beyond what the recorder lets through. It fails with the API server's
+// error if trying again may help.
+func CreateEvent(ctx context.Context, to client.Client, name string, about, related client.Object, event Event, now time.Time) error {
+	regarding, err := reference.GetReference(to.Scheme(), about)
+	if err != nil {
+		return err
+	}
+	other, err := reference.GetReference(to.Scheme(), related)
+	if err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Event", "type", event.Type, "reason", event.Reason, "note", event.Note)
+	err = to.Create(ctx, &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: about.GetNamespace(), Name: name},
+		EventTime:           metav1.NewMicroTime(now),
+		ReportingController: RecorderName, ReportingInstance: RecorderName,
+		Type: event.Type, Reason: validReason(event.Reason), Action: event.Action, Note: Truncate(event.Note, maxNote),
+		Regarding: *regarding, Related: other,
+	})
+	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+		return nil // it is there, or never will be
+	}
+	return err
 }
 
 // maxNote is the longest note, in bytes, that the API server accepts.

@@ -46,7 +46,7 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 	v1alpha1.ReasonVolumeClaimsExhausted, v1alpha1.ReasonVolumeClaimRefused, v1alpha1.ReasonVolumeClaimUnusable, v1alpha1.ReasonVolumeClaimShared,
 }, strings.Fields(`
 Accepted AllAnnounced BackOff CallFailed CheckingPodTemplate ClaimsReady Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
-ExtraListenerDeleted HookResourcesLeft JobLost JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
+ExtraListenerDeleted HookResourcesLeft JobLost JobRerun JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
 NamespaceTerminating NoClaims NoScheduleOpen NoSchedules NoVersionLabel NothingKept OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
 PodUnreadable Protected StartedLate VolumeClaimDiscarded
 PodReplaced PodsAdmitted PodsPlaced Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused

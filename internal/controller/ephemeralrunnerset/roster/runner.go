@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -36,8 +37,8 @@ type Runner struct {
 	Completed  bool
 	proxied    bool // its pod takes the proxy from the set's Secret
 	JobPatchID int
-	FailedAt   time.Time          // when it failed for good, zero if that is not known
-	LostCause  v1alpha1.LostCause // empty if no job was lost
+	FailedAt   time.Time      // when it failed for good, zero if that is not known
+	LostJob    *feedback.Lost // nil if no job was lost
 
 	Template        string // hash of the spec that it was created from, empty if not known
 	Reason, Message string
@@ -104,7 +105,7 @@ func Of(object *v1alpha1.EphemeralRunner) Runner {
 	if status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && stalled != nil && stalled.Status == metav1.ConditionTrue {
 		failedAt = stalled.LastTransitionTime.Time
 	}
-	return Runner{
+	r := Runner{
 		Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
 		CreatedAt:      object.CreationTimestamp.Time,
 		ScaleSet:       kube.ScaleSetOf(object),
@@ -118,13 +119,28 @@ func Of(object *v1alpha1.EphemeralRunner) Runner {
 		proxied:        object.Spec.ProxySecretRef != "",
 		JobPatchID:     status.JobPatchID,
 		FailedAt:       failedAt,
-		LostCause:      knownCause(status.LostCause),
 		Template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
 		Pinned:         object.Spec.PodSpec.NodeName != "",
 		Tolerates:      nodes.Tolerated(object.Spec.PodSpec.Tolerations),
 		Reason:         status.Reason, Message: status.Message,
 		Keepers: strings.Join(kube.Keepers(object), " "),
 	}
+	if cause := knownCause(status.LostCause); cause != "" {
+		r.LostJob = lostJob(status, cause, &r)
+	}
+	return r
+}
+
+// lostJob returns what a runner's status says of its job, which was lost.
+func lostJob(status *v1alpha1.EphemeralRunnerStatus, cause v1alpha1.LostCause, r *Runner) *feedback.Lost {
+	lost := &feedback.Lost{
+		Runner: r.Name, Cause: cause, At: kube.LaterOf(r.FailedAt, r.CreatedAt),
+		Run: feedback.Run{Repository: status.JobRepositoryName, ID: status.WorkflowRunID},
+	}
+	if status.Rerun != nil {
+		lost.Rerun = *status.Rerun
+	}
+	return lost
 }
 
 // recordedID returns the runner's id on GitHub as its status has it, 0 if that has none or is a copy of another runner's, whose name it
@@ -137,7 +153,7 @@ func recordedID(runner *v1alpha1.EphemeralRunner) int {
 }
 
 // Lost reports whether the runner's job was lost.
-func (r *Runner) Lost() bool { return r.LostCause != "" && r.Ended() }
+func (r *Runner) Lost() bool { return r.LostJob != nil && r.Ended() }
 
 // knownCause returns Unknown for a cause that this version doesn't know: anybody with rights in the namespace may write one.
 func knownCause(cause v1alpha1.LostCause) v1alpha1.LostCause {
@@ -165,7 +181,7 @@ type State struct{ Name, Reason string }
 func StateOf(r *Runner) State {
 	switch {
 	case r.Lost():
-		return State{Lost, string(r.LostCause)}
+		return State{Lost, string(r.LostJob.Cause)}
 	case r.Phase == v1alpha1.EphemeralRunnerPhaseFailed || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		return State{Failed, report.KnownReason(r.Reason)}
 	case r.Ended() || r.Completed || r.Deleting && !r.Draining:

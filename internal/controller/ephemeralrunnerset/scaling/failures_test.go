@@ -11,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
 func TestFailuresAreReplacedWithGrowingPauses(t *testing.T) {
@@ -221,7 +222,7 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 // Anybody with rights in the namespace may write a cause: a runner that has ended well doesn't stay for ever because of it.
 func TestCauseOfARunnerThatEndedWell(t *testing.T) {
 	s := newScenario(0)
-	r := s.add(1, with(succeeded, func(r *roster.Runner) { r.LostCause = "Evicted" }))
+	r := s.add(1, with(succeeded, func(r *roster.Runner) { r.LostJob = &feedback.Lost{Cause: "Evicted"} }))
 	s.pass()
 	s.later(maxFailedHistoryAge).publish(0).pass()
 	if p := s.later(time.Second).pass(); p.decided[r] != Delete {

@@ -34,6 +34,7 @@ type Demand struct {
 	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner sets have some.
 	inForce, maxRunners int
 	unserved            bool
+	rerunsLost          bool
 	failedHistoryLimit  int
 	registrationTimeout time.Duration
 }
@@ -73,18 +74,18 @@ func (want Demand) Unserved() Demand {
 	return want
 }
 
+// RerunsLost returns the demand on a set whose lost jobs are run again: a lost runner stays until that is decided.
+func (want Demand) RerunsLost() Demand {
+	want.rerunsLost = true
+	return want
+}
+
 // total returns how many runners there are to be while so many of them work. They follow from the jobs, because the listener may not know
-// yet which numbers are in force. Nobody brings jobs to a set that is not served and for which nobody asks for any runner. Who asks for some
-// may never say how many jobs there are, as ARC's listener: then its own sum counts, too.
+// yet which numbers are in force.
 func (want Demand) total(working int) int {
-	asked := demand.Asked{Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.inForce}
-	switch {
-	case !want.unserved || want.assignedJobs > 0:
-		return asked.Wanted()
-	case want.replicas == 0:
-		return 0
-	}
-	return max(asked.Wanted(), min(want.replicas, want.inForce))
+	return demand.Asked{
+		Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.inForce, Unserved: want.unserved, Replicas: want.replicas,
+	}.Wanted()
 }
 
 // Plan is what one pass has decided to do.
@@ -176,7 +177,7 @@ func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unse
 	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)
-	h.planLostHistory(p, runners)
+	h.planLostHistory(p, runners, want.rerunsLost)
 	h.planReplacement(p, runners)
 	h.planDeparture(p, runners)
 	h.planVerification(p, runners, want)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
 // step does the next thing that a runner's own controller, its kubelet, GitHub or the listener does.
@@ -59,7 +60,7 @@ func (sim *simulation) work(r *simulatedRunner) {
 		if !r.HadJob {
 			r.Draining = true // its own controller has asked GitHub
 		}
-		r.LostCause, r.FailedAt = v1alpha1.LostCauseEvicted, sim.now()
+		r.LostJob, r.FailedAt = &feedback.Lost{Cause: v1alpha1.LostCauseEvicted}, sim.now()
 		sim.exit(r, v1alpha1.EphemeralRunnerPhaseFailed)
 	case r.up && !sim.chance(3):
 	default:

@@ -4,8 +4,11 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -167,11 +170,22 @@ func (h *History) obsolete(p *Plan, r *roster.Runner) bool {
 }
 
 // planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
-// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. planFailedHistory decides about outdated ones.
-func (h *History) planLostHistory(p *Plan, runners []*roster.Runner) {
+// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't, and with reruns those of workflow runs with a
+// job about which that is undecided. planFailedHistory decides about outdated ones.
+func (h *History) planLostHistory(p *Plan, runners []*roster.Runner, reruns bool) {
+	undecided := sets.New[feedback.Run]()
+	for _, r := range runners {
+		if reruns && r.Lost() && r.LostJob.Undecided() {
+			undecided.Insert(r.LostJob.Run)
+		}
+	}
 	room := lostHistoryLimit
 	for _, r := range slices.Backward(runners) {
 		if !r.Lost() || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated || r.Deleting || h.slotOf(r) == slotHeld {
+			continue
+		}
+		if undecided.Has(r.LostJob.Run) {
+			room = max(0, room-1)
 			continue
 		}
 		expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)

@@ -1,0 +1,298 @@
+package feedback
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/github/rest"
+)
+
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// set is a scale set with lost jobs of one run: what a controller writes down survives, all else is lost whenever it is killed.
+type set struct {
+	*testing.T
+	github *run
+	policy Policy
+	lost   []*Lost
+	told   map[string]int // final verdicts by runner
+	// killed, unless it is nil, tells whether the manager dies before the next write.
+	killed func() bool
+}
+
+func newSet(t *testing.T, github *run, runners ...string) *set {
+	s := &set{T: t, github: github, told: map[string]int{}, policy: Policy{MaxAttempts: 1, Causes: []v1alpha1.LostCause{v1alpha1.LostCauseEvicted}}}
+	for _, runner := range runners {
+		s.lost = append(s.lost, &Lost{Runner: runner, Cause: v1alpha1.LostCauseEvicted, At: epoch, Run: Run{Repository: "acme/app", ID: 7}})
+	}
+	return s
+}
+
+func (s *set) write(verdicts []Verdict) {
+	for _, v := range verdicts {
+		if s.killed != nil && s.killed() {
+			return
+		}
+		if !v.Lost.Undecided() {
+			s.Errorf("%s was %s, and is to be %s", v.Lost.Runner, v.Lost.Rerun.State, v.State)
+		}
+		v.Lost.Rerun = v1alpha1.RerunStatus{State: v.State, Attempt: v.Attempt, Message: v.Message}
+		if !v.Lost.Undecided() {
+			s.told[v.Lost.Runner]++
+			if v.Message == "" {
+				s.Errorf("nothing is said of %s", v.Lost.Runner)
+			}
+		}
+	}
+}
+
+func (s *set) undecided() (undecided []*Lost) {
+	for _, l := range s.lost {
+		if l.Undecided() {
+			undecided = append(undecided, l)
+		}
+	}
+	return undecided
+}
+
+// step visits the run and writes down what follows, as often as something does.
+func (s *set) step() {
+	for {
+		if given := s.policy.Screen(s.undecided(), s.github.now); len(given) > 0 {
+			s.write(given)
+			continue
+		}
+		if len(s.undecided()) == 0 {
+			return
+		}
+		seen, err := Visit(s.Context(), rest.New(s.github), s.lost[0].Run, s.lost)
+		if err != nil {
+			if IsFinal(err) {
+				s.write(GiveUp(s.lost, err))
+			}
+			return
+		}
+		changed := false
+		for { // what was seen is judged until nothing follows from it any more, as it is by a controller
+			verdicts := s.policy.Decide(s.lost, seen, s.github.now)
+			if len(verdicts) == 0 {
+				break
+			}
+			changed = true
+			s.write(verdicts)
+			if s.killed != nil && s.killed() {
+				return
+			}
+		}
+		if !changed {
+			return
+		}
+	}
+}
+
+func (s *set) pass(d time.Duration) {
+	s.github.now = s.github.now.Add(d)
+	s.step()
+}
+
+// want checks the state of a lost job, what is said of it, and how often it was run again.
+func (s *set) want(i int, state v1alpha1.RerunState, message string, reruns int) {
+	s.Helper()
+	l := s.lost[i]
+	if l.Rerun.State != state || !strings.Contains(l.Rerun.Message, message) {
+		s.Errorf("%s is %s: %q, want %s: %q", l.Runner, l.Rerun.State, l.Rerun.Message, state, message)
+	}
+	if got := s.github.reruns[fmt.Sprint("job ", l.Runner)]; got != reruns {
+		s.Errorf("the job on %s was asked for %d times, want %d", l.Runner, got, reruns)
+	}
+}
+
+func lostJob(runner, conclusion string) job {
+	return job{Name: "job " + runner, Status: "completed", Conclusion: conclusion, RunnerName: runner}
+}
+
+func other(status, conclusion string) job {
+	return job{Name: "other", Status: status, Conclusion: conclusion, RunnerName: "elsewhere"}
+}
+
+func TestALostJobRunsAgainWhenItsRunHasEnded(t *testing.T) {
+	s := newSet(t, newRun(epoch, lostJob("a", "cancelled"), other("in_progress", "")), "a")
+	s.pass(2 * time.Minute)
+	s.want(0, v1alpha1.RerunWanted, "when its workflow run has ended", 0)
+	s.github.end()
+	s.pass(time.Minute)
+	s.want(0, v1alpha1.RerunDone, "attempt 2", 1)
+	s.github.end()
+	s.pass(time.Hour)
+	if s.github.asked != 1 || s.told["a"] != 1 {
+		t.Errorf("asked %d times and told %d times, want once", s.github.asked, s.told["a"])
+	}
+}
+
+func TestARunIsLeftAloneUntilOtherLossesAreKnown(t *testing.T) {
+	s := newSet(t, newRun(epoch, lostJob("a", "cancelled"), lostJob("b", "cancelled")), "a", "b")
+	s.lost[1].At = epoch.Add(40 * time.Second)
+	s.pass(70 * time.Second)
+	s.want(0, v1alpha1.RerunWanted, "", 0)
+	s.pass(time.Minute)
+	s.want(0, v1alpha1.RerunDone, "", 1)
+	s.want(1, v1alpha1.RerunDone, "", 1)
+	if s.github.asked != 1 {
+		t.Errorf("asked %d times for two jobs that are all that failed, want once", s.github.asked)
+	}
+}
+
+func TestSeveralLostJobsBesideAFailedOneRunOneAfterTheOther(t *testing.T) {
+	s := newSet(t, newRun(epoch, other("completed", "failure"), lostJob("a", "cancelled"), lostJob("b", "failure")), "b", "a")
+	s.pass(2 * time.Minute)
+	s.want(1, v1alpha1.RerunDone, "attempt 2", 1)
+	s.want(0, v1alpha1.RerunWanted, "", 0)
+	s.github.end()
+	s.pass(2 * time.Minute)
+	s.want(0, v1alpha1.RerunDone, "attempt 3", 1)
+	if s.github.reruns["other"] != 0 {
+		t.Error("a job that failed by itself was run again")
+	}
+}
+
+func TestWhoIsNotRunAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		jobs    []job
+		change  func(*set)
+		message string
+	}{
+		"by cause":            {[]job{lostJob("a", "cancelled")}, func(s *set) { s.lost[0].Cause = v1alpha1.LostCauseOOMKilled }, "OOMKilled is none of the causes"},
+		"unknown run":         {[]job{lostJob("a", "cancelled")}, func(s *set) { s.lost[0].Run.ID = 0 }, "not named"},
+		"foreign repository":  {[]job{lostJob("a", "cancelled")}, func(s *set) { s.lost[0].Run.Repository = "other/app" }, "not a repository"},
+		"cancelled by person": {[]job{lostJob("a", "cancelled"), other("completed", "cancelled")}, nil, "seems to have been cancelled"},
+		"has a result":        {[]job{lostJob("a", "success")}, nil, "GitHub says success"},
+		"not in the run":      {[]job{other("completed", "failure")}, nil, "was on its runner"},
+		"run again by a person before": {[]job{lostJob("a", "cancelled")}, func(s *set) {
+			s.github.rerun(failed)
+			s.github.end()
+		}, "maxAttempts is 1"},
+		"without the permission": {[]job{lostJob("a", "cancelled")}, func(s *set) {
+			s.github.refuse = refusal(actions.EndpointRerunFailedJobs, http.StatusForbidden)
+		}, "403"},
+		"run deleted": {[]job{lostJob("a", "cancelled")}, func(s *set) {
+			s.github.refuse = refusal(actions.EndpointRerunFailedJobs, http.StatusNotFound)
+		}, "404"},
+		"too old": {[]job{lostJob("a", "cancelled")}, func(s *set) {
+			s.github.created = epoch.AddDate(0, 0, -31)
+			s.github.refuse = refusal(actions.EndpointRerunFailedJobs, http.StatusForbidden)
+		}, "30 days"},
+		"never ended": {[]job{lostJob("a", "cancelled"), other("in_progress", "")}, func(s *set) { s.pass(25 * time.Hour) }, "within 24 h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSet(t, newRun(epoch, test.jobs...), "a")
+			if test.change != nil {
+				test.change(s)
+			}
+			s.pass(2 * time.Minute)
+			s.want(0, v1alpha1.RerunGivenUp, test.message, 0)
+			if s.told["a"] != 1 {
+				t.Errorf("told %d times", s.told["a"])
+			}
+		})
+	}
+}
+
+func TestAnAttemptOfSomebodyElseEndsIt(t *testing.T) {
+	s := newSet(t, newRun(epoch, other("completed", "failure"), lostJob("a", "cancelled"), lostJob("b", "cancelled")), "a", "b")
+	s.pass(2 * time.Minute)
+	s.github.end()
+	s.github.rerun(func(j job) bool { return j.Name == "other" })
+	s.pass(2 * time.Minute)
+	s.want(0, v1alpha1.RerunDone, "", 1)
+	s.want(1, v1alpha1.RerunGivenUp, "somebody else", 0)
+}
+
+func TestARateLimitOrALostAnswerIsNoEnd(t *testing.T) {
+	s := newSet(t, newRun(epoch, lostJob("a", "cancelled")), "a")
+	s.github.refuse = &actions.RateLimitedError{Until: epoch.Add(time.Hour), Err: refusal(actions.EndpointRerunFailedJobs, http.StatusForbidden)}
+	s.pass(2 * time.Minute)
+	s.want(0, v1alpha1.RerunAsked, "", 0)
+	s.github.refuse, s.github.lose = nil, 1
+	s.pass(time.Hour)
+	s.want(0, v1alpha1.RerunAsked, "", 1)
+	s.pass(time.Minute)
+	s.want(0, v1alpha1.RerunDone, "", 1)
+}
+
+func TestAtMostAHundredWait(t *testing.T) {
+	s := newSet(t, newRun(epoch, other("in_progress", "")))
+	for i := range 120 {
+		s.lost = append(s.lost, &Lost{Runner: fmt.Sprint(i), Cause: v1alpha1.LostCauseEvicted, At: epoch, Run: Run{Repository: "acme/app", ID: int64(i + 1)}})
+	}
+	if given := s.policy.Screen(s.lost, epoch); len(given) != 20 || given[0].Lost.Runner != "100" {
+		t.Errorf("%d are given up, want the last 20", len(given))
+	}
+}
+
+// someJobs returns the jobs of a run, of which some were lost with their runners, some failed by themselves, and some go on.
+func someJobs(random *rand.Rand) (jobs []job, runners []string) {
+	for i := range 1 + random.IntN(4) {
+		name := fmt.Sprint("r", i)
+		switch random.IntN(4) {
+		case 0:
+			jobs = append(jobs, job{Name: "own " + name, Status: "completed", Conclusion: "failure", RunnerName: "x" + name})
+		case 1:
+			jobs = append(jobs, job{Name: "own " + name, Status: "in_progress", RunnerName: "x" + name})
+		default:
+			jobs, runners = append(jobs, lostJob(name, []string{"cancelled", "failure"}[random.IntN(2)])), append(runners, name)
+		}
+	}
+	return jobs, runners
+}
+
+// Whatever dies and gets lost on the way, each lost job is run again once, or it is said once why not, and no other job is.
+func TestNoJobIsRunTwiceOrForgotten(t *testing.T) {
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		jobs, runners := someJobs(random)
+		s := newSet(t, newRun(epoch, jobs...), runners...)
+		s.policy.MaxAttempts = 1 + random.IntN(2)
+		s.killed = func() bool { return random.IntN(4) == 0 }
+		for range 60 {
+			s.github.lose = random.IntN(2)
+			if random.IntN(4) == 0 {
+				s.github.end()
+			}
+			if random.IntN(40) == 0 && s.github.ended() {
+				s.github.rerun(failed)
+			}
+			s.pass(time.Duration(random.IntN(180)) * time.Second)
+		}
+		s.killed = nil
+		s.pass(25 * time.Hour)
+		for i, l := range s.lost {
+			reruns := s.github.reruns["job "+l.Runner]
+			if l.Undecided() || s.told[l.Runner] != 1 || reruns > 1 {
+				t.Fatalf("seed %d: lost job %d: %s %q, told %d times, asked for %d times", seed, i, l.Rerun.State, l.Rerun.Message, s.told[l.Runner], reruns)
+			}
+			if again := s.github.jobs(); l.Rerun.State == v1alpha1.RerunDone && onRunner(again, l.Runner) {
+				t.Fatalf("seed %d: lost job %d is said to run again, and does not: %+v", seed, i, again)
+			}
+		}
+		for name := range s.github.reruns {
+			if strings.HasPrefix(name, "own") {
+				t.Fatalf("seed %d: %s was run again", seed, name)
+			}
+		}
+	}
+}
+
+func onRunner(jobs []job, runner string) bool {
+	for _, j := range jobs {
+		if j.RunnerName == runner {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,215 @@
+// Package jobhooks tests the scripts that runners call at the start and the end of a job (feedback.jobLog, feedback.debugHold), in each shell
+// of the machine, on recorded control groups.
+package jobhooks
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/charts"
+)
+
+// shells are how the runner may call a script: it prefers bash, and makes both end at the first command that fails.
+var shells = [][]string{{"bash", "--noprofile", "--norc", "-e", "-o", "pipefail"}, {"dash", "-e"}, {"busybox", "sh", "-e"}}
+
+// inEachShell runs a test in each shell that is there; sh is everywhere.
+func inEachShell(t *testing.T, test func(t *testing.T, h *hooks)) {
+	t.Helper()
+	ran := 0
+	for _, shell := range append(shells, []string{"sh", "-e"}) {
+		if _, err := exec.LookPath(shell[0]); err != nil {
+			continue
+		}
+		ran++
+		t.Run(shell[0], func(t *testing.T) { test(t, newHooks(t, shell)) })
+	}
+	if ran == 0 {
+		t.Fatal("there is no shell")
+	}
+}
+
+// hooks are the scripts as a pod has them, with what the cluster tells.
+type hooks struct {
+	*testing.T
+	shell                           []string
+	directory, termination, summary string
+	env                             []string
+}
+
+func newHooks(t *testing.T, shell []string) *hooks {
+	t.Helper()
+	directory := t.TempDir()
+	h := &hooks{T: t, shell: shell, directory: filepath.Join(directory, "hooks"),
+		termination: filepath.Join(directory, "termination"), summary: filepath.Join(directory, "summary")}
+	chart, err := charts.Files(charts.ScaleSet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts, err := fs.Sub(chart, "hooks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(h.directory, scripts); err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string]string{
+		"pod": "set-abc-runner-x7k2p", "namespace": "arc-runners", "scale-set": "set", "job-log": "true", "debug-hold": "0",
+		"phases": "queued=1800000000 assigned=1800000002 created=1800000003 registered=1800000003 placed=1800000010 imagePulled=1800000040 containerUp=1800000040 started=1800000042",
+	} {
+		h.write(file, content)
+	}
+	h.env = append(os.Environ(), "ACTIONS_RUNNER_NODE_NAME=worker-3", "RUNNER_WORKSPACE=/", "RUNNER_TEMP="+directory, "PROC="+absolute(t, "proc"),
+		"TERMINATION_LOG="+h.termination, "GITHUB_STEP_SUMMARY="+h.summary, "DOCKER_HOST=", "ACTIONS_RUNNER_CONTAINER_HOOKS=")
+	return h
+}
+
+func absolute(t *testing.T, file string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (h *hooks) write(file, content string) {
+	h.Helper()
+	if err := os.WriteFile(filepath.Join(h.directory, file), []byte(content), 0o600); err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *hooks) read(file string) string {
+	h.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		h.Fatal(err)
+	}
+	return string(content)
+}
+
+// run calls a script as the runner does and returns what it prints. A hook that fails would fail the job.
+func (h *hooks) run(script string, env ...string) string {
+	h.Helper()
+	command := exec.CommandContext(h.Context(), h.shell[0], append(slices.Clone(h.shell[1:]), filepath.Join(h.directory, script))...)
+	command.Env = append(slices.Clone(h.env), env...)
+	var printed bytes.Buffer
+	command.Stdout, command.Stderr = &printed, &printed
+	if err := command.Run(); err != nil {
+		h.Errorf("%s fails the job: %v: %s", script, err, printed.String())
+	}
+	return printed.String()
+}
+
+// free is the part of a line that depends on the machine.
+var free = regexp.MustCompile(`[0-9.]+ [GM]iB of [0-9.]+ [GM]iB free`)
+
+func TestStartSaysWhereAndAfterWhichWait(t *testing.T) {
+	inEachShell(t, func(t *testing.T, h *hooks) {
+		want := "Scale set: arc-runners/set\nPod: set-abc-runner-x7k2p\nNode: worker-3\n" +
+			"Wait: 42 s: assigned 2 s, created 1 s, registered 0 s, placed 7 s, imagePulled 30 s, containerUp 0 s, started 2 s\n"
+		if diff := cmp.Diff(want, h.run("started.sh")); diff != "" {
+			t.Errorf("printed (-want +got):\n%s", diff)
+		}
+		h.write("phases", "created=1800000000 registered=1800000003")
+		if got := h.run("started.sh"); !strings.Contains(got, "Wait: 3 s since the runner was created: registered 3 s\n") {
+			t.Errorf("before the job's times are known it printed\n%s", got)
+		}
+	})
+}
+
+func TestEndSaysWhatWasUsed(t *testing.T) {
+	for version, want := range map[string]struct{ printed, line string }{
+		"v2": {
+			"Memory: peak 2.0 GiB of 2.0 GiB\nOOM kills: 2\n" +
+				"::warning title=Out of memory::processes of this job were killed 2 times because its container reached its memory limit of 2.0 GiB: let it use less, or ask for a higher limit of the runner container in scale set arc-runners/set\n" +
+				"CPU: 312.0 s used, throttled for 45.0 s, in 25 % of the periods\n" +
+				"::warning title=CPU limit reached::the job was throttled in 25 % of the time in which it was at work, because its container reached its CPU limit: it would be faster with a higher limit of the runner container in scale set arc-runners/set\n" +
+				"Network: 3.0 GiB received, 50.0 MiB sent\nDisk: 100.0 MiB written, 2.0 GiB read; SPACE in /\n",
+			`{"usage":1,"peakMemoryBytes":2147483648,"memoryLimitBytes":2147483648,"oomKills":2,"cpuMicroseconds":312000000,"throttledMicroseconds":45000000,"cpuPeriods":4000,"throttledPeriods":1000}` + "\n",
+		},
+		"v1": {
+			"Memory: peak 1.0 GiB, no limit\nOOM kills: 0\nCPU: 61.2 s used\nNetwork: 3.0 GiB received, 50.0 MiB sent\nDisk: 2.0 MiB written, 1.0 MiB read; SPACE in /\n",
+			`{"usage":1,"peakMemoryBytes":1073741824,"oomKills":0,"cpuMicroseconds":61234567,"throttledMicroseconds":0,"cpuPeriods":0,"throttledPeriods":0}` + "\n",
+		},
+	} {
+		t.Run(version, func(t *testing.T) {
+			inEachShell(t, func(t *testing.T, h *hooks) {
+				_, printed, _ := strings.Cut(h.run("completed.sh", "CGROUP="+absolute(t, version)), "\n") // without the wait
+				if diff := cmp.Diff(want.printed, free.ReplaceAllString(printed, "SPACE")); diff != "" {
+					t.Errorf("printed (-want +got):\n%s", diff)
+				}
+				if got := h.read(h.termination); got != want.line {
+					t.Errorf("termination message %s, want %s", got, want.line)
+				}
+				if summary := h.read(h.summary); !strings.Contains(summary, "\n| CPU | ") || !strings.Contains(summary, "`arc-runners/set` on node `worker-3`") {
+					t.Errorf("summary\n%s", summary)
+				}
+			})
+		})
+	}
+}
+
+// Whatever is missing or forged, the job goes on, and nothing of it is run.
+func TestHooksFailNoJob(t *testing.T) {
+	inEachShell(t, func(t *testing.T, h *hooks) {
+		touched := filepath.Join(h.directory, "touched")
+		h.write("phases", "queued=$(touch "+touched+") assigned=a[$(touch "+touched+")] created=08 started=99999999999999999999 \n::error::x *")
+		nowhere := []string{"CGROUP=/nowhere", "PROC=/nowhere", "TERMINATION_LOG=/nowhere/x", "GITHUB_STEP_SUMMARY=/nowhere/x", "RUNNER_WORKSPACE=/nowhere"}
+		printed := h.run("started.sh", nowhere...) + h.run("completed.sh", nowhere...)
+		if _, err := os.Stat(touched); err == nil || strings.Contains(printed, "error") {
+			t.Errorf("what somebody wrote on the pod was run, or printed:\n%s", printed)
+		}
+		for _, script := range []string{"common.sh", "usage.sh"} {
+			if err := os.Remove(filepath.Join(h.directory, script)); err != nil {
+				t.Fatal(err)
+			}
+			h.run("completed.sh", nowhere...)
+		}
+		h.run("started.sh", nowhere...)
+	})
+}
+
+// A disk that does not answer costs a second, and the figures.
+func TestADiskThatHangsDelaysNoJob(t *testing.T) {
+	inEachShell(t, func(t *testing.T, h *hooks) {
+		bin := t.TempDir()
+		if err := os.WriteFile(filepath.Join(bin, "df"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		h.run("completed.sh", "CGROUP="+absolute(t, "v1"), "PATH="+bin+":"+os.Getenv("PATH"))
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("the end of the job took %s", took)
+		}
+	})
+}
+
+func TestOnlyAnAttemptWithDebugLoggingIsHeld(t *testing.T) {
+	inEachShell(t, func(t *testing.T, h *hooks) {
+		h.write("job-log", "false")
+		h.write("debug-hold", "3600")
+		for _, env := range [][]string{{"RUNNER_DEBUG=", "GITHUB_RUN_ATTEMPT=2"}, {"RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=1"}, {"RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT="}} {
+			if got := h.run("completed.sh", env...); got != "" {
+				t.Errorf("%v: printed\n%s", env, got)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(filepath.Dir(h.termination), "end-hold"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := h.run("completed.sh", "RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=2")
+		if want := "kubectl exec -it --namespace arc-runners set-abc-runner-x7k2p -c runner -- sh"; !strings.Contains(got, want) {
+			t.Errorf("printed\n%s\nwant %s", got, want)
+		}
+	})
+}
