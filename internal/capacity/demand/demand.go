@@ -42,7 +42,7 @@ func (a Asked) Wanted() int {
 	most := max(0, a.Max)
 	wanted := min(max(0, min(a.Assigned, most))+a.Idle(), most)
 	switch {
-	case !a.Unserved:
+	case !a.Unserved || a.Drained:
 		return wanted
 	case a.Replicas <= 0 && a.Assigned <= 0:
 		return 0
