@@ -9,6 +9,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,6 +31,7 @@ var (
 		appsv1.SchemeGroupVersion:   {"Deployment"},
 		batchv1.SchemeGroupVersion:  {"Job"},
 		policyv1.SchemeGroupVersion: {"PodDisruptionBudget"},
+		eventsv1.SchemeGroupVersion: {"Event"},
 	}
 	clusterWide = map[schema.GroupVersion][]string{
 		corev1.SchemeGroupVersion:           {"Node"},
