@@ -221,6 +221,8 @@ type schedule struct {
 	faults      []fault
 	batches     []batch
 	settling    batch // queued when the last fault is over
+	// reruns says that lost jobs are run again.
+	reruns bool
 }
 
 // stream was chosen among PCG's so that the first twenty seeds cover every fault in every variant.

@@ -89,6 +89,10 @@ func newWorld(t *testing.T, s schedule) *world {
 			},
 		},
 	}
+	if s.reruns {
+		rigOptions.ScaleSetValues = rerunValues
+		rigOptions.GitHub.RunnerLostAfter = rerunLostAfter
+	}
 	if s.acquire {
 		rigOptions.GitHub.Flow = fakegithub.Acquire
 	}
