@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/CycloneDX/cyclonedx-go"
 )
@@ -58,11 +59,11 @@ func Materials(product Product, programs map[string][]byte) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// purl returns the package URL of a module; the standard library has one by convention.
+// purl returns the package URL of a module: Go's are in lower case, and "+" is escaped. The standard library has one by convention.
 func purl(module *debug.Module) string {
 	version := module.Version
 	if module.Path == "stdlib" {
 		version = version[len("go"):]
 	}
-	return "pkg:golang/" + module.Path + "@" + version
+	return "pkg:golang/" + strings.ToLower(module.Path) + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
