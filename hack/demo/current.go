@@ -25,7 +25,7 @@ const githubPort = "8080"
 // through a port-forward.
 func currentSite(ctx context.Context, s *screen, set settings) (*site.Site, error) {
 	current := &site.Site{
-		Progress: noteWriter{s}, Root: set.root, ProductImage: set.image, DemoImage: set.image + site.DemoSuffix, PullPolicy: "Always", Leave: func() {},
+		Progress: noteWriter{s}, Root: set.root, ProductImage: set.image, DemoImage: set.image + site.DemoSuffix, PullPolicy: pullPolicy(set.image), Leave: func() {},
 	}
 	err := s.step("kubectl and helm", func(progress io.Writer) error {
 		var err error
@@ -42,6 +42,15 @@ func currentSite(ctx context.Context, s *screen, set settings) (*site.Site, erro
 	current.Down = func(ctx context.Context) error { return removeFrom(ctx, current) }
 	err = s.step("GitHub as a pod", func(io.Writer) error { return deployGitHub(ctx, current) })
 	return current, err // even with an error, so that the caller can remove the site
+}
+
+// pullPolicy is that of the images. A tag in a registry may have been pushed again. What is called localhost/… is in no registry that a node could
+// reach: somebody has loaded it onto the nodes, as kind load does.
+func pullPolicy(image string) string {
+	if strings.HasPrefix(image, "localhost/") {
+		return "Never"
+	}
+	return "Always"
 }
 
 // findTools prefers the user's kubectl and helm and returns an empty directory then. Otherwise it returns the directory of those

@@ -93,3 +93,15 @@ func TestBadJobsNamesResultAndRunner(t *testing.T) {
 		t.Errorf("bad jobs (-want +got):\n%s", diff)
 	}
 }
+
+func TestWhatIsLoadedOntoNodesIsNotPulled(t *testing.T) {
+	for image, want := range map[string]string{
+		"localhost/harrier/gha-runner-scale-set-controller:dev": "Never",
+		"localhost:5000/team/harrier:test":                      "Always",
+		"registry.example.com/localhost/harrier:test":           "Always",
+	} {
+		if got := pullPolicy(image); got != want {
+			t.Errorf("%s is pulled %s, want %s", image, got, want)
+		}
+	}
+}

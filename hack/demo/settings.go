@@ -39,7 +39,7 @@ type settings struct {
 	keep bool
 	// current uses the cluster of the current kubeconfig context instead of starting one.
 	current bool
-	// image is the product's, in a registry that the current cluster can pull from.
+	// image is the product's, in a registry that the current cluster can pull from, or on its nodes if it is called localhost/….
 	image string
 	// plain writes lines instead of redrawing a table.
 	plain bool
@@ -61,7 +61,7 @@ func readSettings() (settings, error) {
 		return s, fmt.Errorf("CLUSTER=%q: leave it empty for a cluster on this machine, or use CLUSTER=current", cluster)
 	}
 	if s.current && s.image == "" {
-		return s, errors.New("CLUSTER=current needs IMG=…, an image the cluster can pull: make image push IMG=registry/repository:tag pushes it")
+		return s, errors.New("CLUSTER=current needs IMG=…, an image that the cluster can pull: make image push IMG=registry/repository:tag pushes it; docs/quickstart.md says what it is with kind")
 	}
 	if !s.current && s.image != "" {
 		return s, errors.New("IMG=… is for CLUSTER=current; the cluster on this machine gets images built from this tree")

@@ -109,6 +109,8 @@ func (r *reader) check(command []string) error {
 		return r.checkHelm(arguments)
 	case "kubectl":
 		return r.checkKubectl(arguments)
+	case "kind":
+		return r.checkKind(arguments)
 	case "manager":
 		return r.checkManager(arguments)
 	case "apt-get", "grep", "jq": // not ours
@@ -129,6 +131,18 @@ func (r *reader) checkMake(arguments []string) error {
 		}
 	}
 	return nil
+}
+
+// checkKind wants commands that kind has, and archives that make image writes. kind itself needs Docker, and isn't here.
+func (r *reader) checkKind(arguments []string) error {
+	switch command := strings.Join(arguments, " "); {
+	case command == "create cluster", command == "delete cluster":
+		return nil
+	case strings.HasPrefix(command, "load image-archive dist/") && strings.Contains(r.makefile, filepath.Base(command)):
+		return nil
+	default:
+		return fmt.Errorf("say in test/docs how to check kind %s", command)
+	}
 }
 
 // checkGo wants packages that are there.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -16,8 +17,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
 
 // elsewhere are commands of the quickstart that need what a rig has not, or has done already: a registry, the
-// controller's release, the namespace, a pod to run commands in.
-var elsewhere = []string{"make image push", "helm install harrier", "helm uninstall harrier", "kubectl create namespace", " exec deploy/"}
+// controller's release, the namespace, a pod to run commands in, Docker.
+var elsewhere = []string{"make ", "kind ", "helm install harrier", "helm uninstall harrier", "kubectl create namespace", " exec deploy/"}
 
 // A newcomer follows the quickstart on a cluster where the controller is installed: credentials, scale set, a job, and
 // back. Between, every kubectl get and describe of all pages is run.
@@ -34,6 +35,17 @@ func TestQuickstart(t *testing.T) {
 	r.EndJobs(ids)
 	n.run(blocks[last])
 	r.AwaitUninstalled()
+}
+
+// With kind the image isn't pulled, so its name has to be the one that it has in the archive.
+func TestKindHasTheImageThatIsBuilt(t *testing.T) {
+	text := string(read(t, filepath.Join(root, "docs", "quickstart.md")))
+	repository, tag, _ := strings.Cut(site.LocalImage, ":")
+	for _, part := range []string{"--set image.repository=" + repository + " --set image.tag=" + tag + "\n", "make demo CLUSTER=current IMG=" + site.LocalImage + "\n"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("want %q in docs/quickstart.md", part)
+		}
+	}
 }
 
 // newcomer types what the documentation says, with the names of a rig.

@@ -11,7 +11,7 @@ import (
 )
 
 // programs are those that the documentation has its readers run.
-var programs = []string{"apt-get", "go", "grep", "helm", "jq", "kubectl", "make", "manager"}
+var programs = []string{"apt-get", "go", "grep", "helm", "jq", "kind", "kubectl", "make", "manager"}
 
 // separator stands between the words of a command, in which it doesn't occur.
 const separator = "\x1f"
