@@ -103,8 +103,9 @@ mutation: preflight ## Change decisions of the packages MUTATE one by one and na
 	go run ./hack/mutation $(MUTATE)
 
 .PHONY: nightly
-nightly: ## What is too long for the gate: the oldest Kubernetes, attacks on every path, a restore, an hour of new chaos seeds, the soak, three hours of fuzzing (7 h)
+nightly: ## What is too long for the gate: the oldest Kubernetes (root, Debian), attacks on every path, a restore, an hour of new chaos seeds, the soak, three hours of fuzzing (7 h)
 	$(MAKE) test KUBERNETES=oldest
+	$(MAKE) e2e-short KUBERNETES=oldest
 	$(MAKE) tenant-nightly
 	$(MAKE) restore
 	$(MAKE) chaos HOURS=1
@@ -122,6 +123,13 @@ E2E_PARALLEL ?= 4
 .PHONY: e2e
 e2e: preflight ## Install the charts on a real cluster, run jobs, upgrade, uninstall (root, Debian; KUBERNETES=oldest)
 	go test -count 1 -timeout 24m -parallel $(E2E_PARALLEL) -v $(ROOT_TESTS)
+
+# What depends on the version of Kubernetes most: pods and sidecars, job pods of hooks, budgets, garbage collection, objects of others that are taken over.
+E2E_SHORT := EachJobGetsARunnerOfItsOwnAndNothingStays|DockerIsThereBeforeTheRunnerAndAfter|HooksMayRunJobPodsInKubernetesMode|DrainUnderLoad|DeletedNamespaceTakesItsRunnersOffGitHub|UpgradesWhileJobsRunKillNoRunner|UpgradeFromARC
+
+.PHONY: e2e-short
+e2e-short: preflight ## Run those of them in which versions of Kubernetes differ most (root, Debian; KUBERNETES=oldest)
+	go test -count 1 -timeout 24m -parallel $(E2E_PARALLEL) -v -run '^Test($(E2E_SHORT))$$' $(ROOT_TESTS)
 
 SCENARIO  ?= burst
 LOAD_LINE  = $(if $(N),-n $(N)) $(if $(SETS),-sets $(SETS)) $(if $(JSON),-json $(abspath $(JSON))) $(LOAD)

@@ -86,3 +86,24 @@ func TestWorkflowsCallTargets(t *testing.T) {
 		t.Errorf("a good step is refused: %v", wrong)
 	}
 }
+
+// A test that has another name now would silently be no part of the short form.
+func TestTheShortFormHasTestsThatAreThere(t *testing.T) {
+	short := regexp.MustCompile(`(?m)^E2E_SHORT := (.*)$`).FindStringSubmatch(string(read(t, filepath.Join(root, "Makefile"))))
+	if short == nil {
+		t.Fatal("the Makefile has no E2E_SHORT")
+	}
+	files, err := filepath.Glob(filepath.Join(root, "test", "e2e", "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	for _, file := range files {
+		tests.Write(read(t, file))
+	}
+	for name := range strings.SplitSeq(short[1], "|") {
+		if !strings.Contains(tests.String(), "\nfunc Test"+name+"(t *testing.T) {\n") {
+			t.Errorf("test/e2e has no Test%s", name)
+		}
+	}
+}
