@@ -22,7 +22,7 @@ import (
 const (
 	// Name is the scale set's, here and on GitHub.
 	Name = "arc"
-	// Runner is its one runner's.
+	// Runner is its first runner's.
 	Runner = Name + "-k7x2m-runner-p9q4d"
 	// ownerAnnotation is "KIND/NAME" and stands for an owner reference in the manifests, as UIDs are not known before.
 	ownerAnnotation = "test/controlled-by"
@@ -42,10 +42,9 @@ type Set struct {
 	// ScaleSet is its id on GitHub, the others are what its runner and its listener have.
 	ScaleSet, RunnerID  int
 	JITConfig, Listener string
+	// Runner is the name of its runner.
+	Runner string
 }
-
-// Runner is for the manifests.
-func (s *Set) Runner() string { return Runner }
 
 // Register makes the scale set on GitHub with a runner that has not connected yet.
 func Register(ctx context.Context, place Place) (*Set, error) {
@@ -59,15 +58,31 @@ func Register(ctx context.Context, place Place) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	jit, err := github.GenerateJITConfig(ctx, set.ID, actions.JITConfigRequest{Name: Runner})
-	if err != nil {
-		return nil, err
-	}
-	return &Set{Place: place, ScaleSet: set.ID, RunnerID: jit.Runner.ID, JITConfig: jit.EncodedJITConfig, Listener: kube.ARCListenerName(
+	made := &Set{Place: place, ScaleSet: set.ID, Listener: kube.ARCListenerName(
 		&v1alpha1.AutoscalingRunnerSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: place.Runners, Name: Name},
 			Spec:       v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: place.URL},
-		})}, nil
+		})}
+	return made, made.register(ctx, github, Runner)
+}
+
+// Again returns the same scale set with another runner, which has not connected yet.
+func (s *Set) Again(ctx context.Context, runner string) (*Set, error) {
+	github, err := actions.NewClient(s.URL, actions.Credentials{Token: s.Token}, actions.Options{})
+	if err != nil {
+		return nil, err
+	}
+	again := *s
+	return &again, again.register(ctx, github, runner)
+}
+
+func (s *Set) register(ctx context.Context, github *actions.Client, runner string) error {
+	jit, err := github.GenerateJITConfig(ctx, s.ScaleSet, actions.JITConfigRequest{Name: runner})
+	if err != nil {
+		return err
+	}
+	s.Runner, s.RunnerID, s.JITConfig = runner, jit.Runner.ID, jit.EncodedJITConfig
+	return nil
 }
 
 // CreateObjects has create make each object, owners first, and leave in it what the API server says of it. replacements are

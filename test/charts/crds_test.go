@@ -3,19 +3,20 @@ package charts
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/arc"
 )
 
 const (
@@ -64,8 +65,12 @@ func TestCRDsAreTakenOver(t *testing.T) {
 		check(t, "new field after the upgrade", hasNewField(t, helm.cluster), true)
 		check(t, "scale set after the upgrade", uidOf(t, helm.cluster, set), set.GetUID())
 		check(t, "owner", ownerOfCRDs(t, helm.cluster), system+"/arc")
-		// From now on the flag isn't needed.
+		// From now on the flag isn't needed, also after a while with ARC's chart, which leaves the CRDs as they are.
 		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--set", "replicaCount=2")
+		helm.succeed(t, "upgrade", "arc", formerChart(t), "--namespace", system)
+		check(t, "new field under ARC's chart", hasNewField(t, helm.cluster), true)
+		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system)
+		check(t, "scale set after there and back", uidOf(t, helm.cluster, set), set.GetUID())
 	})
 }
 
@@ -132,33 +137,25 @@ func uidOf(t *testing.T, cluster *testkube.Cluster, object client.Object) types.
 	return found.UID
 }
 
-// earlierCRDs writes our CRDs without the new field to a directory.
+// earlierCRDs writes ARC's CRDs to a directory, which have none of the fields that came later.
 func earlierCRDs(t *testing.T, directory string) {
 	t.Helper()
 	makeDirectory(t, directory)
-	for _, plural := range kinds {
-		content, err := os.ReadFile(filepath.Join(root, "apis", "crds", crdFile(plural)))
+	crds, err := arc.CRDs(filepath.Join(root, "apis", "crds"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds {
+		content, err := yaml.Marshal(crd.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		object := unstructured.Unstructured{}
-		if err := yaml.Unmarshal(content, &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions")
-		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties", newField)
-		if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
-			t.Fatal(err)
-		}
-		content, err = yaml.Marshal(object.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plural, _, _ := strings.Cut(crd.GetName(), ".")
 		write(t, filepath.Join(directory, crdFile(plural)), string(content), 0o644)
 	}
 }
 
-// earlierChart returns the directory of our chart as it was before the new field.
+// earlierChart returns the directory of our chart with the CRDs of one that came before.
 func earlierChart(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()

@@ -208,6 +208,7 @@ func TestVariantRefusals(t *testing.T) {
 		{"variants: [{name: ok}, {name: Large}]", []string{`variants[1].name is "Large"`}},
 		{"variants: [{name: a_b}]", []string{`variants[0].name is "a_b"`}},
 		{"variants: [{name: a.b}]", []string{`variants[0].name is "a.b"`}},
+		{"variants: [{name: x}, {name: y}]", []string{"variants[1].name is true: YAML takes a bare y for true", "in quotes"}},
 		{"variants: [{name: -a}]", []string{`variants[0].name is "-a"`}},
 		{"variants: [{name: a}, {name: b}, {name: a}]", []string{"two entries named a"}},
 		{"runnerScaleSetName: " + strings.Repeat("a", 44) + "\nvariants: [{name: b}]", []string{"variants[b]", strings.Repeat("a", 44) + "-b", "46 characters of the 45"}},
@@ -221,6 +222,7 @@ func TestVariantRefusals(t *testing.T) {
 		// Whatever the order and case, twice or once.
 		{"scaleSetLabels: [linux, x64]\nvariants: [{name: a, scaleSetLabels: [X64, Linux, linux]}]", []string{"scale set test-runners", "scale set test-runners-a", "[linux, x64]"}},
 		{"variants: [{name: a, scaleSetLabels: [gpu]}, {name: b, scaleSetLabels: [GPU]}]", []string{"scale set test-runners-a", "scale set test-runners-b"}},
+		{"variants: [{name: a, scaleSetLabels: [gpu]}, {name: b, scaleSetLabels: ['gpu ']}]", []string{"scale set test-runners-a", "scale set test-runners-b"}},
 		// A job for all labels of the one fits the other, too.
 		{"scaleSetLabels: [linux]\nvariants: [{name: a, scaleSetLabels: [gpu, linux]}]", []string{"scale set test-runners-a has all the scaleSetLabels of scale set test-runners", "runs-on: [linux]"}},
 		{"variants: [{name: a, scaleSetLabels: [7, gpu]}, {name: b, scaleSetLabels: ['7']}]", []string{"test-runners-a has all the scaleSetLabels of scale set test-runners-b"}},

@@ -24,20 +24,7 @@ import (
 // ours, which takes the jobs that come, and when it is uninstalled, ARC's finalizers keep nothing.
 func TestTakesOverFromARC(t *testing.T) {
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{})
-	r.UninstallSet(rig.DefaultSet)
-	r.AwaitUninstalled()
-	r.StopManager()
-	set, err := arc.Register(t.Context(), arc.Place{
-		System: r.SystemNamespace, Runners: r.RunnerNamespace, Account: rig.ControllerAccount, URL: r.GitHubURL + "/org", Token: rig.PAT,
-	})
-	if err == nil {
-		err = set.CreateObjects(func(object *unstructured.Unstructured) error { return createARC(t, r, object) })
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.AwaitListening(arc.Name)
+	r, set := servedByARC(t)
 	ids := r.QueueJobsFor(arc.Name, 1, rig.Held)
 	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
 	former := listenerPods(t, r, arc.Name)
@@ -63,6 +50,26 @@ func TestTakesOverFromARC(t *testing.T) {
 	if anomalies := r.Anomalies(); len(anomalies) > 0 {
 		t.Error(anomalies)
 	}
+}
+
+// servedByARC returns an installation of ours whose manager is stopped, and a scale set of ARC's with its listener and an idle runner.
+func servedByARC(t *testing.T) (*rig.Rig, *arc.Set) {
+	t.Helper()
+	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+	r.UninstallSet(rig.DefaultSet)
+	r.AwaitUninstalled()
+	r.StopManager()
+	set, err := arc.Register(t.Context(), arc.Place{
+		System: r.SystemNamespace, Runners: r.RunnerNamespace, Account: rig.ControllerAccount, URL: r.GitHubURL + "/org", Token: rig.PAT,
+	})
+	if err == nil {
+		err = set.CreateObjects(func(object *unstructured.Unstructured) error { return createARC(t, r, object) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AwaitListening(arc.Name)
+	return r, set
 }
 
 // drainingRunnerSet makes another runner set of ARC's, which it had replaced by the one in use, and whose deletion it had not ended.

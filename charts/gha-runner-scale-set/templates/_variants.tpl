@@ -99,6 +99,9 @@ stands in the values. JSON.
 {{- range $i, $variant := .Values.variants }}
 {{- $name := include "gha-runner-scale-set.scalar" .name }}
 {{- $full := printf "%s-%s" $first $name }}
+{{- if kindIs "bool" .name }}
+{{- fail (printf "variants[%d].name is %s: YAML takes a bare y for true, as it does yes, no, on and off for true or false; write the name in quotes" $i $name) }}
+{{- end }}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" $name) }}
 {{- fail (printf "variants[%d].name is %q, but the scale set of a variant is called %s-NAME: use lower-case letters, digits and \"-\", with a letter or digit first and last" $i $name $first) }}
 {{- end }}
@@ -122,11 +125,11 @@ stands in the values. JSON.
 {{- end }}
 {{- end }}
 
-{{/* Labels as GitHub compares them. Takes scaleSetLabels. JSON. */}}
+{{/* Labels as GitHub compares them, or people do. Takes scaleSetLabels. JSON. */}}
 {{- define "gha-runner-scale-set.lower-case" -}}
 {{- $labels := list }}
 {{- range . }}
-{{- $labels = append $labels (include "gha-runner-scale-set.scalar" . | lower) }}
+{{- $labels = append $labels (include "gha-runner-scale-set.scalar" . | lower | trim) }}
 {{- end }}
 {{- toJson ($labels | uniq) }}
 {{- end }}
