@@ -358,3 +358,10 @@ func hasAnyPrefix(key string, prefixes []string) bool {
 	}
 	return false
 }
+
+// HasServer reports whether a listener of ours serves a runner set, so that what it says of jobs counts. One that has a session, and of which the
+// status has nothing, is ours in a cluster with the CustomResourceDefinitions of ARC or of an earlier release: these drop that status and the number
+// of jobs with it, and leave its own sum, replicas.
+func HasServer(set *v1alpha1.EphemeralRunnerSet) bool {
+	return set.Annotations[v1alpha1.AnnotationListenerSession] != "" && (set.Status.Listener != nil || set.Spec.Replicas <= 0)
+}

@@ -43,3 +43,26 @@ func TestSortListeners(t *testing.T) {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
+
+func TestHasServer(t *testing.T) {
+	listener := &v1alpha1.ListenerStatus{}
+	for _, test := range []struct {
+		what, session string
+		listener      *v1alpha1.ListenerStatus
+		replicas      int
+		want          bool
+	}{
+		{"nobody", "", nil, 0, false},
+		{"a former listener, or that of another cluster", "", listener, 3, false},
+		{"ours", "1", listener, 3, true},
+		{"ours, with nothing to say yet", "1", nil, 0, true},
+		{"ours, with the CRDs of an earlier release", "1", nil, 3, false},
+	} {
+		set := &v1alpha1.EphemeralRunnerSet{}
+		set.Annotations = map[string]string{v1alpha1.AnnotationListenerSession: test.session}
+		set.Status.Listener, set.Spec.Replicas = test.listener, test.replicas
+		if got := HasServer(set); got != test.want {
+			t.Errorf("%s: %t, want %t", test.what, got, test.want)
+		}
+	}
+}

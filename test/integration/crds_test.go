@@ -38,6 +38,8 @@ func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 	if !slices.ContainsFunc(before, func(pod corev1.Pod) bool { return pod.Name == next.Runner }) {
 		t.Errorf("a job ran on %s, and not on one of the runners that were there", next.Runner)
 	}
+	more := r.QueueJobs(3, rig.Held) // one more than there are idle runners
+	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(4), "a job beyond the idle runners has none")
 	r.KillManager()
 	g.Eventually(r.ManagerLog, rig.Patience).Should(gomega.ContainSubstring("Waiting for the CustomResourceDefinitions to be upgraded"))
 	g.Eventually(readyManagers, rig.Patience).WithArguments(r).Should(gomega.BeZero())
@@ -51,6 +53,7 @@ func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 		t.Errorf("the scale set was registered as %+v, and is as %+v, in %+v", registered, set.Status.Registration, set.Status.Registrations)
 	}
 	r.WaitDone(r.QueueJobs(1, 0))
+	r.EndJobs(more)
 	if job := r.EndJobs(held)[0]; !slices.ContainsFunc(before, func(pod corev1.Pod) bool { return pod.Name == job.Runner }) {
 		t.Errorf("the job that ran all the time ran on %s, and not where it began", job.Runner)
 	}
@@ -92,7 +95,7 @@ func replaceCRDs(t *testing.T, r *rig.Rig, wanted []*unstructured.Unstructured, 
 	}
 	gomega.NewWithT(t).Eventually(func() (bool, error) {
 		set := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-			"schedules": []any{map[string]any{"name": "a", "schedule": "* * * * *", "duration": "1h"}},
+			"schedules": []any{map[string]any{"name": "a", "schedule": "* * * * *", "duration": "1h", "maxRunners": int64(1)}},
 		}}}
 		set.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"))
 		set.SetNamespace(r.RunnerNamespace)

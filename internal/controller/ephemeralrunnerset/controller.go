@@ -307,7 +307,7 @@ func (c *Controller) makePlan(_ context.Context, w *world) error {
 	numbers := m.numbers.At(w.origin, c.options.MaxRunnersPerSet, w.Now)
 	w.RequeueAt(numbers.Until)
 	want := scaling.DemandOf(&w.Object.Spec).Within(numbers)
-	if w.Object.Annotations[v1alpha1.AnnotationListenerSession] == "" {
+	if !kube.HasServer(w.Object) {
 		want = want.Unserved()
 	}
 	if feedback.PolicyOf(&w.origin.Spec) != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -192,7 +193,7 @@ func (f *Findings) DesiredRunners() int {
 	}
 	return demand.Asked{
 		Assigned: current.Spec.AssignedJobs, Running: current.Status.BusyRunners, Min: f.Numbers.Min, Max: f.Numbers.Max,
-		Unserved: current.Annotations[v1alpha1.AnnotationListenerSession] == "", Replicas: current.Spec.Replicas,
+		Unserved: !kube.HasServer(current), Replicas: current.Spec.Replicas,
 	}.Wanted()
 }
 
