@@ -137,5 +137,8 @@ func (c *Client) CallREST(ctx context.Context, r RESTRequest, result any) error 
 // ConfigURL returns where the client registers runners.
 func (c *Client) ConfigURL() *ConfigURL { return c.service.Config }
 
+// Account returns whose limits at GitHub the client uses: that of a GitHub App has its id, all personal access tokens share one.
+func (c *Client) Account() string { return c.service.Account() }
+
 // Now returns the time on the client's clock.
 func (c *Client) Now() time.Time { return c.service.Clock.Now() }

@@ -27,6 +27,7 @@ import (
 type GitHub interface {
 	CallREST(ctx context.Context, r actions.RESTRequest, result any) error
 	ConfigURL() *actions.ConfigURL
+	Account() string
 	Now() time.Time
 }
 
@@ -35,6 +36,12 @@ type Client struct{ github GitHub }
 
 // New returns a client that calls GitHub as the other one does.
 func New(github GitHub) *Client { return &Client{github: github} }
+
+// Account returns whose limits at GitHub the calls use, as of package actions.
+func (c *Client) Account() string { return c.github.Account() }
+
+// Now returns the time on the client's clock.
+func (c *Client) Now() time.Time { return c.github.Now() }
 
 // ErrForeignRepository means that a name is no repository's, or that of one for which the client's config URL has no runners. Nothing was
 // asked.

@@ -50,7 +50,7 @@ func TestCheckSchemas(t *testing.T) {
 		"AutoscalingListener.status.conditions",
 		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.lostJobs", "AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.registrations", "AutoscalingRunnerSet.status.runnerSpecHash",
 		"EphemeralRunner",
-		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.status.listener", "EphemeralRunnerSet.status.lostRunners", "EphemeralRunnerSet.status.placement",
+		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.status.checks", "EphemeralRunnerSet.status.listener", "EphemeralRunnerSet.status.lostRunners", "EphemeralRunnerSet.status.placement",
 	}
 	if difference := cmp.Diff(want, outdated.Missing); difference != "" {
 		t.Errorf("missing (-want +got):\n%s", difference)

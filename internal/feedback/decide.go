@@ -36,7 +36,9 @@ type Run struct {
 type Lost struct {
 	// Runner is the name of the runner on which it was lost, by which it is found among the jobs of its run.
 	Runner string
-	Cause  v1alpha1.LostCause
+	// Job is the name that the workflow's author gave it.
+	Job   string
+	Cause v1alpha1.LostCause
 	// At is when it was lost.
 	At  time.Time
 	Run Run

@@ -85,6 +85,8 @@ func (r *run) end() {
 
 func (r *run) ConfigURL() *actions.ConfigURL { return r.config }
 
+func (r *run) Account() string { return "App 1" }
+
 func (r *run) Now() time.Time { return r.now }
 
 func refusal(endpoint string, status int) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/reports"
 	"github.com/harrier-ci/harrier/internal/listener/scaling"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
+	"github.com/harrier-ci/harrier/internal/listener/waiting"
 )
 
 const (
@@ -64,6 +65,7 @@ type loop struct {
 	refreshing  refreshState
 	status      statusState
 	strays      scaling.Strays
+	waiting     *waiting.Jobs
 	// configReadAt is when the configuration file was last read.
 	configReadAt time.Time
 	// room is for how many jobs the set has said that there is room, and the state of reading it for that.
@@ -103,6 +105,7 @@ func newLoop(settings *config.Config, set *cluster.RunnerSet, d dependencies) *l
 	if set.Listener != nil {
 		l.status.lastWritten = *set.Listener
 	}
+	l.waiting = waiting.New(l.status.lastWritten.Waiting)
 	return l
 }
 
@@ -214,7 +217,9 @@ func (l *loop) shutdown(ctx context.Context) {
 		l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.session.sessionID)
 	}
 	since := metav1.NewTime(l.clock.Now())
-	stopped := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped, Reason: reasonStopped, Message: "asked to stop", Since: &since}
+	stopped := v1alpha1.ListenerStatus{
+		State: v1alpha1.ListenerStateStopped, Reason: reasonStopped, Message: "asked to stop", Since: &since, Waiting: l.status.lastWritten.Waiting,
+	}
 	if err := l.cluster.WriteStatus(ctx, stopped); err != nil {
 		l.log.Error(err, "The state could not be written", "state", stopped.State)
 	}
@@ -280,6 +285,7 @@ func (l *loop) readConfig() {
 		l.session.sessionID = ""
 		l.offers.Forget()
 		clear(l.messages.Unacked)
+		l.waiting = waiting.New(nil)
 		l.reconnect(now)
 	} else if !before.SameAccess(read) {
 		l.reconnect(now)

@@ -29,6 +29,7 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 	if !underWay {
 		l.scaler.Remember(message, now)
 		l.offers.Update(message)
+		l.waiting.Update(message, now)
 	}
 	if !counted {
 		l.metrics.Message(message)

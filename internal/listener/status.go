@@ -70,7 +70,8 @@ func plainStatus(state v1alpha1.ListenerState, reason, message string, now time.
 // sameStatus reports whether status need not be written. Of strays, the manager needs to know whether there are any.
 func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
 	return sameState(lastWritten, status) && (lastWritten.StrayRegistrations > 0) == (status.StrayRegistrations > 0) &&
-		equality.Semantic.DeepEqual(lastWritten.UnknownRunnerJobs, status.UnknownRunnerJobs)
+		equality.Semantic.DeepEqual(lastWritten.UnknownRunnerJobs, status.UnknownRunnerJobs) &&
+		equality.Semantic.DeepEqual(lastWritten.Waiting, status.Waiting)
 }
 
 // sameState reports whether two statuses show the same state. A change of time or message is not worth a write by itself, except for
@@ -90,6 +91,9 @@ func (l *loop) writeStatus(now time.Time) {
 		status = new(l.status.lastWritten) // with the time when this state began
 	}
 	status.StrayRegistrations, status.UnknownRunnerJobs = l.strays.Shown, l.reporter.UnknownJobs()
+	var nextWaits time.Time
+	status.Waiting, nextWaits = l.waiting.Long(time.Duration(l.config.WaitingAfterSeconds)*time.Second, now)
+	l.mustWait(nextWaits, now)
 	if sameStatus(&l.status.lastWritten, status) {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -35,13 +36,13 @@ func TestStraysAreShownAfterThreeMinutes(t *testing.T) {
 		s.pass(2 * serving.PollHold)
 		after := before
 		after.StrayRegistrations = 2
-		if got := s.cluster.States[written:]; len(got) != 1 || got[0] != after {
+		if got := s.cluster.States[written:]; len(got) != 1 || !equality.Semantic.DeepEqual(got[0], after) {
 			t.Fatalf("wrote %+v, want %+v", got, after)
 		}
 		s.pass(time.Hour)
 		s.github.statistics = &actions.Statistics{TotalRegisteredRunners: 1, TotalIdleRunners: 1}
 		s.pass(2 * serving.PollHold)
-		if got := s.cluster.States[written+1:]; len(got) != 1 || got[0] != before {
+		if got := s.cluster.States[written+1:]; len(got) != 1 || !equality.Semantic.DeepEqual(got[0], before) {
 			t.Errorf("wrote %+v, want %+v", got, before)
 		}
 	})

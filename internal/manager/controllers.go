@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -161,6 +162,7 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 			}
 			return rest.New(github), nil
 		},
+		Checks:           &feedback.Budget{},
 		Proxy:            d.provider.ProxyData,
 		Pool:             d.pool,
 		Verdicts:         d.verdicts,

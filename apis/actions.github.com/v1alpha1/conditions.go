@@ -53,6 +53,9 @@ const (
 	// ConditionCapacityLimited: with capacity.mode Placement, GitHub is told of less room than maxRunners; the message has the numbers.
 	// While nothing waits the reason is CapacityUnproven: that is no problem, the number rises as pods find nodes.
 	ConditionCapacityLimited = "CapacityLimited"
+	// ConditionFeedbackPermitted: GitHub lets the credentials write the check runs, or run the jobs again, that feedback asks for; the
+	// message says which permission is missing.
+	ConditionFeedbackPermitted = "FeedbackPermitted"
 	// ConditionDraining: the deletion waits for a running job.
 	ConditionDraining = "Draining"
 	// ConditionDeletionBlocked: the object, or one that belongs to it, is deleted but kept by finalizers that this controller doesn't

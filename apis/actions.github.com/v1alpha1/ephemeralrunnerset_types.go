@@ -97,6 +97,11 @@ type EphemeralRunnerSetStatus struct {
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Check runs that the set keeps on commits. Not in ARC.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Checks []CheckRecord `json:"checks,omitempty"`
 	// State of the listener as it last reported it.
 	// +optional
 	Listener *ListenerStatus `json:"listener,omitempty"`
@@ -151,6 +156,39 @@ type ListenerStatus struct {
 	// listener started.
 	// +optional
 	UnknownRunnerJobs *UnknownRunnerJobs `json:"unknownRunnerJobs,omitempty"`
+	// The oldest jobs that have waited for a runner for longer than feedback.checkAfter, if feedback.checks is set. Jobs that were assigned
+	// before the listener started are missing, unless they were listed already.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	Waiting []WaitingJob `json:"waiting,omitempty"`
+}
+
+// WaitingJob is a job that waits for a runner.
+type WaitingJob struct {
+	// OWNER/REPO of the workflow run.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Repository string `json:"repository,omitempty"`
+	// The workflow run.
+	RunID int64 `json:"runID"`
+	// GitHub's word for the job in messages to runners; its REST API has another.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	JobID string `json:"jobID,omitempty"`
+	// The name that the workflow's author gave it, cut.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Name string `json:"name,omitempty"`
+	// What started the workflow run, such as push.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Event string `json:"event,omitempty"`
+	// When GitHub queued it.
+	// +optional
+	QueuedAt *metav1.Time `json:"queuedAt,omitempty"`
+	// When GitHub assigned it to the scale set.
+	AssignedAt metav1.Time `json:"assignedAt"`
 }
 
 // UnknownRunnerJobs are jobs that ended without success on runners that do not exist. They were lost with their runners if these

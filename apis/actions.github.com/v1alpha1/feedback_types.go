@@ -1,13 +1,60 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"time"
 
-// Feedback says what happens for the author of a job after it was lost.
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Feedback says what the author of a job is told of it, and what happens after it was lost.
 type Feedback struct {
+	// Tell by a neutral check run on the commit why jobs wait longer than checkAfter, and which were lost. The credentials must be those of
+	// a GitHub App with the repository permissions Checks: read and write and Actions: read.
+	// +optional
+	Checks bool `json:"checks,omitempty"`
+	// How long a job waits before a check run says why. Default 10m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at most 24h: GitHub cancels a job that has waited longer"
+	CheckAfter *metav1.Duration `json:"checkAfter,omitempty"`
 	// Run lost jobs again on GitHub when their workflow run has ended. Absent: never. The credentials need the repository permission
 	// Actions: read and write.
 	// +optional
 	RerunLostJobs *RerunLostJobs `json:"rerunLostJobs,omitempty"`
+}
+
+// defaultCheckAfter is how long a job waits before a check run says why, unless the set says otherwise.
+const defaultCheckAfter = 10 * time.Minute
+
+// WaitingAfter returns how long a job must have waited to be told of, nil if no job is.
+func (f *Feedback) WaitingAfter() *metav1.Duration {
+	switch {
+	case f == nil || !f.Checks:
+		return nil
+	case f.CheckAfter == nil:
+		return &metav1.Duration{Duration: defaultCheckAfter}
+	}
+	return f.CheckAfter
+}
+
+// CheckRecord is a check run that a set keeps on a commit. It is written before GitHub is asked for it.
+type CheckRecord struct {
+	// OWNER/REPO of the workflow run.
+	// +kubebuilder:validation:MaxLength=256
+	Repository string `json:"repository"`
+	// The workflow run whose commit has it.
+	RunID int64 `json:"runID"`
+	// What it is about: Waiting or Lost.
+	// +kubebuilder:validation:Enum=Waiting;Lost
+	About string `json:"about"`
+	// Why jobs wait, or to what they were lost, in one word.
+	// +kubebuilder:validation:MaxLength=64
+	Cause string `json:"cause"`
+	// Set when it has been told for the last time.
+	// +optional
+	Over bool `json:"over,omitempty"`
 }
 
 // RerunLostJobs says which lost jobs are run again.

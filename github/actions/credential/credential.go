@@ -123,6 +123,14 @@ func (a *AppCredentials) source() (*Source, error) {
 // IsApp reports whether the credentials are those of a GitHub App.
 func (s *Source) IsApp() bool { return s.appKey != nil }
 
+// Account returns whose limits at GitHub the credentials use: the App, whatever its installation, or whoever has made the token.
+func (s *Source) Account() string {
+	if s.IsApp() {
+		return "App " + s.appID
+	}
+	return "token"
+}
+
 // AppToken returns the JWT that authenticates as the app. It is backdated by 60 s because GitHub refuses tokens from
 // the future, and expires 9 min after that, because GitHub allows at most 10.
 func (s *Source) AppToken(now time.Time) (string, error) {

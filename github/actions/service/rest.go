@@ -76,6 +76,9 @@ func (s *Service) currentInstallationToken(ctx context.Context) (*installationTo
 	return s.installation.Replace(ctx, current)
 }
 
+// Account returns whose limits at GitHub the calls use.
+func (s *Service) Account() string { return s.source.Account() }
+
 // createInstallationToken exchanges the App's signature for a token.
 func (s *Service) createInstallationToken(ctx context.Context, _ *installationToken) (*installationToken, error) {
 	appToken, err := s.source.AppToken(s.Clock.Now())

@@ -125,6 +125,9 @@ func (c *Controller) configuration(listener *v1alpha1.AutoscalingListener, resol
 		Metrics:                     spec.Metrics,
 		Addresses:                   &config.Addresses{AllowedGitHubURLs: c.options.AllowedGitHubURLs},
 	}
+	if after := spec.WaitingAfter; after != nil {
+		configuration.WaitingAfterSeconds = max(1, int(after.Seconds()))
+	}
 	if c.metricsEnabled() {
 		configuration.MetricsAddr, configuration.MetricsEndpoint = c.options.MetricsAddr, c.options.MetricsEndpoint
 		configuration.MetricsLabels = c.options.MetricsLabels

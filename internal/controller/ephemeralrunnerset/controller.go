@@ -48,6 +48,8 @@ type Options struct {
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	// REST returns the client of GitHub's REST API for a scale set's credentials.
 	REST func(context.Context, credentials.Reference) (*rest.Client, error)
+	// Checks limits the check runs that all sets write.
+	Checks *feedback.Budget
 	// Proxy returns the data of the Secret that gives runners their proxy, nil if there is no proxy.
 	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
 	// Pool runs the calls to GitHub.
@@ -121,7 +123,7 @@ func (c *Controller) rules() []rule {
 		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned, served(c.abandon)),
 		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
 		reconcile.Otherwise[*world]("its runners follow the jobs", served(reconcile.Each(
-			c.rerunLost, c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.report,
+			c.rerunLost, c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.tellAuthors, c.report,
 		))),
 	}
 }
@@ -142,6 +144,7 @@ type memory struct {
 	// lostCountedAt is when lost jobs were last counted.
 	lostCountedAt time.Time
 	visits        visits
+	checks        checkMemory
 	// toldMoved has, by node, the departures that an Event has told.
 	toldMoved map[string]int
 	// placing is what capacity.mode Placement needs, nil in the other mode; followsPods is whether it is set, for the watch of pods.
@@ -226,6 +229,9 @@ type world struct {
 	claims  *volumeclaims.Decision
 	// room is what capacity.mode Placement has decided, nil in the other mode.
 	room *placing.Outcome
+	// most is how many runners the set may have, and checks is what its status is to say of check runs.
+	most   int
+	checks []v1alpha1.CheckRecord
 }
 
 func (w *world) deleting() bool { return w.Object.DeletionTimestamp != nil }
@@ -240,7 +246,7 @@ func (w *world) differs() bool { return w.difference != "" }
 // them, is seen for the first time.
 func (c *Controller) observe(ctx context.Context, p *reconcile.Pass[*v1alpha1.EphemeralRunnerSet, memory]) (*world, error) {
 	set, m := p.Object, p.Memory
-	w := &world{Pass: p, views: c.roster.Of(set.UID), specHash: templateHash(set)}
+	w := &world{Pass: p, views: c.roster.Of(set.UID), specHash: templateHash(set), checks: set.Status.Checks}
 	origin := &v1alpha1.AutoscalingRunnerSet{}
 	owned, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin)
 	if w.originErr = err; owned && err == nil {
@@ -306,6 +312,7 @@ func (c *Controller) makePlan(_ context.Context, w *world) error {
 	m := w.Memory
 	numbers := m.numbers.At(w.origin, c.options.MaxRunnersPerSet, w.Now)
 	w.RequeueAt(numbers.Until)
+	w.most = numbers.Max
 	want := scaling.DemandOf(&w.Object.Spec).Within(numbers)
 	if !kube.HasServer(w.Object) {
 		want = want.Unserved()

@@ -3,19 +3,30 @@ package ephemeralrunnerset
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
+	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -126,4 +137,187 @@ func runPage(runner *v1alpha1.EphemeralRunner) string {
 		return "on the page of its workflow run on GitHub"
 	}
 	return fmt.Sprintf("%s://%s/%s/actions/runs/%d", address.Scheme, address.Host, runner.Status.JobRepositoryName, runner.Status.WorkflowRunID)
+}
+
+// reasonJobRerun is the reason of the Event about what has become of a lost job.
+const reasonJobRerun = "JobRerun"
+
+var jobsRerun = setmetrics.Counter("jobs_rerun_total",
+	"Lost jobs of scale sets with feedback.rerunLostJobs, by result: run again (Done), or not (GivenUp).", "result")
+
+// errRunnerDeleted is why a lost job is not run again of which nothing is known any more.
+var errRunnerDeleted = errors.New("its runner's object was deleted")
+
+// visits are what is remembered of the workflow runs with lost jobs. After a restart each is visited again, which does no harm.
+type visits map[feedback.Run]*visit
+
+type visit struct {
+	last *pool.Last[*feedback.Sighting]
+	// intents are the runners whose reruns the last visit has asked for, or would have.
+	intents sets.Set[string]
+}
+
+// rerunLost has GitHub run lost jobs again, if the set's user wants that. What is decided is written to the runners first; the visit that
+// follows asks GitHub for what is written there.
+func (c *Controller) rerunLost(ctx context.Context, w *world) error {
+	policy := feedback.PolicyOf(&w.origin.Spec)
+	if policy == nil {
+		w.Memory.visits = nil
+		return nil
+	}
+	runs, undecided, dropped := map[feedback.Run][]*feedback.Lost{}, []*feedback.Lost(nil), []*feedback.Lost(nil)
+	for _, r := range w.views {
+		switch {
+		case !r.Lost():
+			continue
+		case r.Deleting:
+			dropped = append(dropped, r.LostJob)
+			continue
+		}
+		if r.LostJob.Undecided() {
+			undecided = append(undecided, r.LostJob)
+		}
+		runs[r.LostJob.Run] = append(runs[r.LostJob.Run], r.LostJob)
+	}
+	if given := append(feedback.GiveUp(dropped, errRunnerDeleted), policy.Screen(undecided, w.Now)...); len(given) > 0 {
+		return c.writeVerdicts(ctx, w, given) // the watch brings the next pass
+	}
+	visited := visits{}
+	var errs []error
+	for _, l := range undecided {
+		if visited[l.Run] != nil {
+			continue
+		}
+		of := w.Memory.visits[l.Run]
+		if of == nil {
+			of = &visit{last: &pool.Last[*feedback.Sighting]{}}
+		}
+		visited[l.Run] = of
+		errs = append(errs, c.rerunIn(ctx, w, policy, l.Run, runs[l.Run], of))
+	}
+	w.Memory.visits = visited
+	return errors.Join(errs...)
+}
+
+// rerunIn does what follows from the last visit to a run, or visits it if that is due.
+func (c *Controller) rerunIn(ctx context.Context, w *world, policy *feedback.Policy, run feedback.Run, lost []*feedback.Lost, of *visit) error {
+	call, known := of.last.Get()
+	if known && call.Running() {
+		return nil
+	}
+	var verdicts []feedback.Verdict
+	switch {
+	case !known:
+	case feedback.IsFinal(call.Err):
+		if feedback.LacksPermission(call.Err) {
+			w.Memory.checks.rerunsRefused = call.Err.Error()
+		}
+		verdicts = feedback.GiveUp(lost, call.Err)
+	case call.Err != nil:
+		log.FromContext(ctx).Info("GitHub did not answer about a workflow run with lost jobs, asking again", "run", run.ID, "cause", call.Err.Error())
+	default:
+		verdicts = policy.Decide(lost, call.Result, w.Now)
+	}
+	if len(verdicts) > 0 {
+		return c.writeVerdicts(ctx, w, verdicts)
+	}
+	if due := c.visitDue(w, lost, of, call); w.Now.Before(due) {
+		w.RequeueAt(due)
+		return nil
+	}
+	c.visitRun(w, run, lost, of)
+	return nil
+}
+
+const (
+	// firstVisitPause doubles with each visit that fails, up to longestVisitPause.
+	firstVisitPause, longestVisitPause = 15 * time.Second, 10 * time.Minute
+)
+
+// visitDue returns when to visit a run: at once if something is written down for which GitHub was not asked.
+func (c *Controller) visitDue(w *world, lost []*feedback.Lost, of *visit, call pool.Call[*feedback.Sighting]) time.Time {
+	since := time.Duration(0)
+	for _, l := range lost {
+		if l.Rerun.State == v1alpha1.RerunAsked && call.Err == nil && !of.intents.Has(l.Runner) {
+			return w.Now
+		}
+		since = max(since, w.Now.Sub(l.At))
+	}
+	if call.Err != nil {
+		return actions.RetryAt(call.Err, call.Finished.Add(reconcile.Backoff(firstVisitPause, longestVisitPause, call.Failures)))
+	}
+	return call.Finished.Add(feedback.NextLook(since)) // long ago if there was none
+}
+
+// visitRun visits a run in the pool, and wakes the set after that.
+func (c *Controller) visitRun(w *world, run feedback.Run, lost []*feedback.Lost, of *visit) {
+	of.intents = sets.New[string]()
+	for _, l := range lost {
+		if l.Rerun.State == v1alpha1.RerunAsked {
+			of.intents.Insert(l.Runner)
+		}
+	}
+	reference, key := credentials.ForEphemeralRunnerSet(w.Object), w.Key
+	of.last.Go(c.options.Pool, c.options.Clock, kube.ScaleSetOf(w.Object).String(), func(ctx context.Context) (*feedback.Sighting, error) {
+		github, err := c.options.REST(ctx, reference)
+		if err != nil {
+			return nil, err
+		}
+		return feedback.Visit(ctx, github, run, lost)
+	}, func() { c.waker.Wake(key) })
+}
+
+// writeVerdicts writes down what is decided, one after the other, and tells what is final.
+func (c *Controller) writeVerdicts(ctx context.Context, w *world, verdicts []feedback.Verdict) error {
+	for _, v := range verdicts {
+		runner := &v1alpha1.EphemeralRunner{}
+		if err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Object.Namespace, Name: v.Lost.Runner}, runner); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue // it is gone, and with it whatever was to be decided
+			}
+			return fmt.Errorf("decide about the lost job of runner %s: %w", v.Lost.Runner, err)
+		}
+		before := runner.DeepCopy()
+		runner.Status.Rerun = &v1alpha1.RerunStatus{
+			State: v.State, Attempt: v.Attempt, Since: metav1.NewTime(w.Now), Message: report.Truncate(v.Message, 1000),
+		}
+		if err := c.tellRerun(ctx, w, runner); err != nil {
+			return err
+		}
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := c.options.Client.Status().Patch(ctx, runner, patch); err != nil {
+			return fmt.Errorf("write what is decided about the lost job of runner %s: %w", runner.Name, err)
+		}
+		if v.State == v1alpha1.RerunDone {
+			w.Memory.checks.rerunsRefused, w.Memory.checks.accepted = "", true
+		}
+		if v.State == v1alpha1.RerunDone || v.State == v1alpha1.RerunGivenUp {
+			jobsRerun.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, string(v.State)).Inc()
+		}
+	}
+	return nil
+}
+
+// tellRerun tells what is about to be written down about a lost job, if that is final: first, and by an Event that doesn't get lost, because
+// nobody looks at the runner again after that.
+func (c *Controller) tellRerun(ctx context.Context, w *world, runner *v1alpha1.EphemeralRunner) error {
+	rerun := runner.Status.Rerun
+	job := fmt.Sprintf("job %q of %s", report.Truncate(runner.Status.JobDisplayName, 120), report.Truncate(runner.Status.JobRepositoryName, 140))
+	var event report.Event
+	switch rerun.State {
+	case v1alpha1.RerunDone:
+		event = report.Normal(reasonJobRerun, "RunJobs", fmt.Sprintf(
+			"%s, which was lost on runner %s, runs again in attempt %d of %s", job, runner.Name, rerun.Attempt, runPage(runner)))
+	case v1alpha1.RerunGivenUp:
+		event = report.Warning(reasonJobRerun, "RunJobs", fmt.Sprintf(
+			"%s, which was lost on runner %s, is not run again: %s; its author can run it again: %s", job, runner.Name,
+			report.Truncate(rerun.Message, 500), runPage(runner)))
+	default:
+		return nil
+	}
+	name := fmt.Sprintf("%s.rerun-%s", runner.Name, strings.ToLower(string(rerun.State)))
+	if err := report.CreateEvent(ctx, c.options.Client, name, w.origin, runner, event, w.Now); err != nil {
+		return fmt.Errorf("tell what becomes of the lost job of runner %s: %w", runner.Name, err)
+	}
+	return nil
 }

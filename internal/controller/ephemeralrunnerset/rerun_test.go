@@ -39,6 +39,8 @@ func (r *endedRun) ConfigURL() *actions.ConfigURL {
 	return config
 }
 
+func (r *endedRun) Account() string { return "App 1" }
+
 func (r *endedRun) Now() time.Time { return time.Now() }
 
 func (r *endedRun) CallREST(_ context.Context, call actions.RESTRequest, result any) error {

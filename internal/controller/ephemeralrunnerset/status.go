@@ -49,6 +49,9 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 		w.describeRoom()
 	}
 	report.SetConditions(&set.Status.Conditions, set.Generation, w.Now, c.kept(ctx, w)...)
+	if set.Status.Checks = w.checks; !w.deleting() {
+		report.SetConditions(&set.Status.Conditions, set.Generation, w.Now, w.permitted()...)
+	}
 	if c.options.PublishMetrics && (!w.deleting() || !c.isReplaced(m)) {
 		m.publishCounts(set)
 		m.publishStates(set, w.views)
@@ -180,6 +183,28 @@ func (c *Controller) kept(ctx context.Context, w *world) []metav1.Condition {
 		return []metav1.Condition{report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, first)}
 	case meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
 		return []metav1.Condition{report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no runner is kept by finalizers of others")}
+	}
+	return nil
+}
+
+// permitted returns the condition that says which permission feedback lacks, none if none ever was missing.
+func (w *world) permitted() []metav1.Condition {
+	m, wanted := &w.Memory.checks, w.origin.Spec.Feedback
+	refused := ""
+	switch {
+	case wanted != nil && wanted.Checks && m.checksRefused != "":
+		refused = fmt.Sprintf("check runs (feedback.checks) need a GitHub App with the repository permissions Checks: read and write and Actions: read; GitHub says: %s", m.checksRefused)
+	case wanted != nil && wanted.RerunLostJobs != nil && m.rerunsRefused != "":
+		refused = fmt.Sprintf("lost jobs can't be run again (feedback.rerunLostJobs) without the repository permission Actions: read and write; GitHub says: %s", m.rerunsRefused)
+	}
+	before := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionFeedbackPermitted)
+	known := m.accepted || wanted == nil || !wanted.Checks && wanted.RerunLostJobs == nil
+	switch {
+	case refused != "":
+		return []metav1.Condition{report.False(v1alpha1.ConditionFeedbackPermitted, v1alpha1.ReasonPermissionMissing, refused+
+			"; give the App or token the permission (an owner of the organization must accept it), or remove the value")}
+	case before != nil && known:
+		return []metav1.Condition{report.True(v1alpha1.ConditionFeedbackPermitted, "Permitted", "GitHub refuses nothing that feedback asks for")}
 	}
 	return nil
 }

@@ -140,6 +140,7 @@ func checkStopped(s set) []finding.Finding {
 	findings = append(findings, s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionPodTemplateRefused, metav1.ConditionTrue))...)
 	findings = append(findings, s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
 	findings = append(findings, s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue))...)
+	findings = append(findings, s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionFeedbackPermitted, metav1.ConditionFalse))...)
 	if ready := s.condition(v1alpha1.ConditionReady, metav1.ConditionFalse); ready != nil && ready.Reason == v1alpha1.ReasonReconcileFailed {
 		findings = append(findings, s.fromCondition(finding.Problem, ready)...)
 	}

@@ -47,7 +47,7 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 }, strings.Fields(`
 Accepted AllAnnounced BackOff CallFailed CheckingPodTemplate ClaimsReady Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
 ExtraListenerDeleted HookResourcesLeft JobLost JobRerun JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
-NamespaceTerminating NoClaims NoScheduleOpen NoSchedules NoVersionLabel NothingKept OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
+NamespaceTerminating NoClaims NoScheduleOpen NoSchedules NoVersionLabel NothingKept OldRunnerSetDraining Outdated Permitted PodFailed PodMetadataForbidden PodNotReady PodReady
 PodUnreadable Protected StartedLate VolumeClaimDiscarded
 PodReplaced PodsAdmitted PodsPlaced Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused
 RunnerSetRestored RunnersMoved RunnersScale RunnersSeen RunnersStart RunnersWork Running ScaleSetAddressChanged ScaleSetDeleted

@@ -59,9 +59,12 @@ type Config struct {
 	MaxRunners int `json:"max_runners"`
 	MinRunners int `json:"min_runners"`
 	// PlacesJobs says that the EphemeralRunnerSet has the number of jobs for which there is room. ARC does not have this key.
-	PlacesJobs         bool   `json:"places_jobs,omitempty"`
-	RunnerScaleSetID   int    `json:"runner_scale_set_id"`
-	RunnerScaleSetName string `json:"runner_scale_set_name"`
+	PlacesJobs bool `json:"places_jobs,omitempty"`
+	// WaitingAfterSeconds is how long a job must have waited to be listed in the runner set's status; 0 lists none. ARC does not have
+	// this key.
+	WaitingAfterSeconds int    `json:"waiting_after_seconds,omitempty"`
+	RunnerScaleSetID    int    `json:"runner_scale_set_id"`
+	RunnerScaleSetName  string `json:"runner_scale_set_name"`
 	// ServerRootCA has certificates in PEM form to trust in addition to the system's.
 	ServerRootCA    string `json:"server_root_ca"`
 	LogLevel        string `json:"log_level"`

@@ -117,6 +117,7 @@ func (k *Keeper) listener(w Wanted) *v1alpha1.AutoscalingListener {
 			MaxRunners:                    w.Numbers.Max,
 			MinRunners:                    w.Numbers.Min,
 			CapacityMode:                  mode,
+			WaitingAfter:                  spec.Feedback.WaitingAfter(),
 			Image:                         k.options.ListenerImage,
 			ImagePullSecrets:              pullSecrets,
 			Proxy:                         spec.Proxy,

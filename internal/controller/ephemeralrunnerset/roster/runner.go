@@ -134,7 +134,7 @@ func Of(object *v1alpha1.EphemeralRunner) Runner {
 // lostJob returns what a runner's status says of its job, which was lost.
 func lostJob(status *v1alpha1.EphemeralRunnerStatus, cause v1alpha1.LostCause, r *Runner) *feedback.Lost {
 	lost := &feedback.Lost{
-		Runner: r.Name, Cause: cause, At: kube.LaterOf(r.FailedAt, r.CreatedAt),
+		Runner: r.Name, Job: status.JobDisplayName, Cause: cause, At: kube.LaterOf(r.FailedAt, r.CreatedAt),
 		Run: feedback.Run{Repository: status.JobRepositoryName, ID: status.WorkflowRunID},
 	}
 	if status.Rerun != nil {

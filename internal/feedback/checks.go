@@ -1,0 +1,234 @@
+package feedback
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// What check runs are about, as records of them say.
+const (
+	AboutWaiting = "Waiting"
+	AboutLost    = "Lost"
+)
+
+// mostChecks is how many check runs a set keeps: the limit of status.checks.
+const mostChecks = 100
+
+// Check is what a check run on the commit of a workflow run is to say. There is one for each run and cause.
+type Check struct {
+	v1alpha1.CheckRecord // whose Over means that this is its last word
+	Title, Summary       string
+}
+
+// Key identifies a check run of a set.
+type Key struct {
+	Run          Run
+	About, Cause string
+}
+
+// KeyOf returns the key of a record.
+func KeyOf(r *v1alpha1.CheckRecord) Key {
+	return Key{Run: Run{Repository: r.Repository, ID: r.RunID}, About: r.About, Cause: r.Cause}
+}
+
+// Story is what there is to tell to the authors of a set's jobs.
+type Story struct {
+	// ScaleSet is its name, which authors know from runs-on.
+	ScaleSet string
+	// Waiting are the jobs that have waited for long, and Why is what keeps them waiting, in one word.
+	Waiting []v1alpha1.WaitingJob
+	Why     string
+	// Lost are the lost jobs whose runners are still there. Reruns is set if they are run again.
+	Lost   []*Lost
+	Reruns bool
+	// Told are the records of what was told.
+	Told []v1alpha1.CheckRecord
+}
+
+// Checks returns what the check runs are to say: those that are recorded first, and of others as many as a set may have.
+func (s *Story) Checks() []Check {
+	wanted := append(s.waiting(), s.lost()...)
+	var checks []Check
+	for i := range s.Told {
+		told := KeyOf(&s.Told[i])
+		at := slices.IndexFunc(wanted, func(c Check) bool { return KeyOf(&c.CheckRecord) == told })
+		switch {
+		case at >= 0:
+			checks = append(checks, wanted[at])
+			wanted = slices.Delete(wanted, at, at+1)
+		case !s.Told[i].Over:
+			checks = append(checks, s.over(s.Told[i]))
+		}
+	}
+	checks = append(checks, wanted...)
+	return checks[:min(len(checks), mostChecks)]
+}
+
+// waiting returns a check for each run with a job that waits.
+func (s *Story) waiting() (checks []Check) {
+	cause := cmp.Or(s.Why, "Unknown")
+	for _, jobs := range grouped(s.Waiting, func(j v1alpha1.WaitingJob) v1alpha1.CheckRecord {
+		return v1alpha1.CheckRecord{Repository: j.Repository, RunID: j.RunID, About: AboutWaiting, Cause: cause}
+	}) {
+		names, since := []string{}, time.Time{}
+		for _, job := range jobs.members {
+			queued := job.AssignedAt.Time
+			if job.QueuedAt != nil {
+				queued = job.QueuedAt.Time
+			}
+			if since.IsZero() || queued.Before(since) {
+				since = queued
+			}
+			names = append(names, job.Name)
+		}
+		checks = append(checks, Check{
+			CheckRecord: jobs.record,
+			Title:       fmt.Sprintf("Waiting for a runner since %s: %s", since.UTC().Format("15:04 UTC"), whyWaiting(cause)),
+			Summary: fmt.Sprintf("Jobs that wait for a runner of `%s`:\n\n%s\nWhy: %s (%s). %s", quoted(s.ScaleSet), list(names), whyWaiting(cause), cause,
+				"Nothing is wrong with the commit, and this check does not count. It is updated when they have a runner."),
+		})
+	}
+	return checks
+}
+
+// lost returns a check for each run with a lost job, and each cause.
+func (s *Story) lost() (checks []Check) {
+	for _, jobs := range grouped(s.Lost, func(l *Lost) v1alpha1.CheckRecord {
+		return v1alpha1.CheckRecord{Repository: l.Run.Repository, RunID: l.Run.ID, About: AboutLost, Cause: string(l.Cause)}
+	}) {
+		var told []string
+		jobs.record.Over = true
+		for _, l := range jobs.members {
+			told = append(told, quoted(l.Job)+": "+s.outcome(l))
+			jobs.record.Over = jobs.record.Over && (!s.Reruns || !l.Undecided())
+		}
+		checks = append(checks, Check{
+			CheckRecord: jobs.record,
+			Title:       fmt.Sprintf("Lost with the runner: %s", whyLost(jobs.members[0].Cause)),
+			Summary: fmt.Sprintf("Jobs on runners of `%s` that were lost, whatever GitHub says of them:\n\n%s\nWhy: %s (%s). %s", quoted(s.ScaleSet), list(told),
+				whyLost(jobs.members[0].Cause), jobs.record.Cause, "Nothing is wrong with the commit, and this check does not count."),
+		})
+	}
+	return checks
+}
+
+// outcome says what becomes of a lost job.
+func (s *Story) outcome(l *Lost) string {
+	switch {
+	case !s.Reruns:
+		return "run it again from the page of the workflow run"
+	case l.Rerun.State == v1alpha1.RerunDone:
+		return fmt.Sprintf("it runs again in attempt %d of the workflow run", l.Rerun.Attempt)
+	case l.Rerun.State == v1alpha1.RerunGivenUp:
+		return "it is not run again: " + quoted(l.Rerun.Message)
+	}
+	return "it is run again when the workflow run has ended, unless you do that yourself or cancel the run"
+}
+
+// over returns the last word of a check run about something that is over.
+func (s *Story) over(record v1alpha1.CheckRecord) Check {
+	record.Over = true
+	check := Check{CheckRecord: record, Title: "No longer waiting for this", Summary: fmt.Sprintf(
+		"The jobs that waited for a runner of `%s` have one, are gone, or wait for something else now. They waited because %s (%s).",
+		quoted(s.ScaleSet), whyWaiting(record.Cause), quoted(record.Cause))}
+	if record.About == AboutLost {
+		check.Title, check.Summary = "Lost with the runner", "Nothing more is known of these jobs: look at the newest attempt of the workflow run."
+	}
+	return check
+}
+
+// group is what one check run is about.
+type group[T any] struct {
+	record  v1alpha1.CheckRecord
+	members []T
+}
+
+// grouped puts together what one check run is about, in the order of the first of each. Runs that GitHub can't know are left out.
+func grouped[T any](all []T, recordOf func(T) v1alpha1.CheckRecord) (groups []*group[T]) {
+	known := map[Key]*group[T]{}
+	for _, one := range all {
+		record := recordOf(one)
+		if record.RunID <= 0 || record.Repository == "" {
+			continue
+		}
+		of := known[KeyOf(&record)]
+		if of == nil {
+			of = &group[T]{record: record}
+			known[KeyOf(&record)], groups = of, append(groups, of)
+		}
+		of.members = append(of.members, one)
+	}
+	return groups
+}
+
+// mostNamed is how many jobs a check run names.
+const mostNamed = 20
+
+// list returns a list for readers of Markdown.
+func list(entries []string) string {
+	var text strings.Builder
+	for _, entry := range entries[:min(len(entries), mostNamed)] {
+		fmt.Fprintf(&text, "- %s\n", quoted(cmp.Or(entry, "a job")))
+	}
+	if more := len(entries) - mostNamed; more > 0 {
+		fmt.Fprintf(&text, "- and %d more\n", more)
+	}
+	return text.String()
+}
+
+// quoted returns a text without what would be more than text in Markdown, on one line and at most 300 bytes long. Names of jobs are whatever
+// somebody who opens a pull request likes.
+func quoted(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case strings.ContainsRune("`<>[]|\\@#~", r):
+			return -1
+		case r < ' ':
+			return ' '
+		}
+		return r
+	}, text[:min(len(text), 300)])
+	return strings.ToValidUTF8(text, "")
+}
+
+// whyWaiting says what a cause means to an author. It names no node, image or quota: whoever reads the repository reads it.
+func whyWaiting(cause string) string {
+	switch cause {
+	case v1alpha1.ReasonMaxRunnersReached:
+		return "all runners that the scale set may have are at work"
+	case v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonPodsForbidden:
+		return "a quota of the cluster allows no more runners"
+	case "Unschedulable":
+		return "no node of the cluster has room for the runner"
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable":
+		return "the runner's image can't be pulled"
+	case "RunnerVersionRefused":
+		return "GitHub refuses the runner's version"
+	case "Unknown":
+		return "the cluster gives no reason; runners may be starting"
+	}
+	return "its runners don't start"
+}
+
+func whyLost(cause v1alpha1.LostCause) string {
+	switch cause {
+	case v1alpha1.LostCauseEvicted:
+		return "its pod was evicted from its node"
+	case v1alpha1.LostCauseNodeLost:
+		return "its node was shut down or lost"
+	case v1alpha1.LostCausePreempted:
+		return "its pod had to make room for a more important one"
+	case v1alpha1.LostCauseOOMKilled:
+		return "it ran out of memory"
+	case v1alpha1.LostCausePodDeleted:
+		return "somebody deleted its pod"
+	case v1alpha1.LostCauseContainerFailed:
+		return "the runner failed"
+	}
+	return "nobody saw why"
+}

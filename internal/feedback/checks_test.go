@@ -1,0 +1,121 @@
+package feedback
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+func waitingJob(run int64, name string) v1alpha1.WaitingJob {
+	return v1alpha1.WaitingJob{Repository: "acme/app", RunID: run, JobID: name, Name: name, AssignedAt: metav1.NewTime(epoch)}
+}
+
+func lostIn(run int64, job string, cause v1alpha1.LostCause, rerun v1alpha1.RerunState) *Lost {
+	return &Lost{Runner: "r-" + job, Job: job, Cause: cause, At: epoch, Run: Run{Repository: "acme/app", ID: run}, Rerun: v1alpha1.RerunStatus{State: rerun, Attempt: 2, Message: "because"}}
+}
+
+// told lists checks as ABOUT CAUSE RUN, with a star for the last word.
+func told(checks []Check) string {
+	var all []string
+	for _, c := range checks {
+		one := fmt.Sprint(c.About, " ", c.Cause, " ", c.RunID)
+		if c.Over {
+			one += "*"
+		}
+		all = append(all, one)
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestOneCheckForEachRunAndCause(t *testing.T) {
+	evicted, oom := v1alpha1.LostCauseEvicted, v1alpha1.LostCauseOOMKilled
+	record := func(about, cause string, over bool) v1alpha1.CheckRecord {
+		return v1alpha1.CheckRecord{Repository: "acme/app", RunID: 7, About: about, Cause: cause, Over: over}
+	}
+	for name, test := range map[string]struct {
+		story Story
+		want  string
+	}{
+		"nothing":           {Story{}, ""},
+		"waiting":           {Story{Why: "Unschedulable", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a"), waitingJob(8, "b"), waitingJob(7, "c")}}, "Waiting Unschedulable 7, Waiting Unschedulable 8"},
+		"for what":          {Story{Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}}, "Waiting Unknown 7"},
+		"waits no more":     {Story{Told: []v1alpha1.CheckRecord{record("Waiting", "Unschedulable", false)}}, "Waiting Unschedulable 7*"},
+		"for another cause": {Story{Why: "QuotaExceeded", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}, Told: []v1alpha1.CheckRecord{record("Waiting", "Unschedulable", false)}}, "Waiting Unschedulable 7*, Waiting QuotaExceeded 7"},
+		"lost":              {Story{Lost: []*Lost{lostIn(7, "a", evicted, ""), lostIn(7, "b", oom, ""), lostIn(7, "c", evicted, "")}}, "Lost Evicted 7*, Lost OOMKilled 7*"},
+		"to be run again":   {Story{Reruns: true, Lost: []*Lost{lostIn(7, "a", evicted, v1alpha1.RerunDone), lostIn(7, "b", evicted, v1alpha1.RerunWanted)}}, "Lost Evicted 7"},
+		"runs again":        {Story{Reruns: true, Lost: []*Lost{lostIn(7, "a", evicted, v1alpha1.RerunDone)}, Told: []v1alpha1.CheckRecord{record("Lost", "Evicted", false)}}, "Lost Evicted 7*"},
+		"told, and gone":    {Story{Told: []v1alpha1.CheckRecord{record("Lost", "Evicted", true)}}, ""},
+		"of no run":         {Story{Waiting: []v1alpha1.WaitingJob{{Repository: "acme/app"}, {RunID: 5}}, Lost: []*Lost{{Cause: evicted}}}, ""},
+	} {
+		if got := told(test.story.Checks()); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestASetKeepsAHundredChecks(t *testing.T) {
+	story := Story{}
+	for i := range int64(300) {
+		story.Lost = append(story.Lost, lostIn(i+1, "a", v1alpha1.LostCauseEvicted, ""))
+	}
+	story.Told = []v1alpha1.CheckRecord{{Repository: "acme/app", RunID: 250, About: AboutLost, Cause: "Evicted"}}
+	if checks := story.Checks(); len(checks) != mostChecks || checks[0].RunID != 250 {
+		t.Errorf("%d checks, want 100 with those that are recorded", len(checks))
+	}
+}
+
+// Names of jobs are what somebody who opens a pull request likes, and causes of waiting may name the insides of a cluster.
+func TestChecksHaveOnlyTextThatIsHarmless(t *testing.T) {
+	evil := waitingJob(7, "`x` <img src=y> [a](http://b) @everyone #1\n\n| c |"+strings.Repeat("z", 5000))
+	story := Story{ScaleSet: "linux", Why: "ImagePullBackOff", Waiting: []v1alpha1.WaitingJob{evil}}
+	for range 50 {
+		story.Waiting = append(story.Waiting, evil)
+	}
+	check := story.Checks()[0]
+	for _, part := range []string{"<", "@", "#1", "](", "\n\n|", "| c"} {
+		if strings.Contains(check.Summary, part) {
+			t.Errorf("the summary has %q", part)
+		}
+	}
+	if len(check.Summary) > 10_000 || !strings.Contains(check.Summary, "and 31 more") || !strings.Contains(check.Title, "the runner's image can't be pulled") {
+		t.Errorf("%d bytes: %s", len(check.Summary), check.Title)
+	}
+}
+
+func TestABudgetHoldsInEveryMinuteAndHour(t *testing.T) {
+	var budget Budget
+	var made []time.Time
+	now := epoch
+	for range 3 * 3600 {
+		if err := budget.Spend("App 1", now); err == nil {
+			made = append(made, now)
+		} else if spent, ok := errors.AsType[*SpentError](err); !ok || !spent.Until.After(now) || spent.Until.After(now.Add(time.Hour)) {
+			t.Fatalf("at %s: %v", now, err)
+		}
+		now = now.Add(time.Second / 2)
+	}
+	for i := range made {
+		minute, hour := 0, 0
+		for k := i; k < len(made) && made[k].Before(made[i].Add(time.Hour)); k++ {
+			hour++
+			if made[k].Before(made[i].Add(time.Minute)) {
+				minute++
+			}
+		}
+		if minute > 80 || hour > 500 {
+			t.Fatalf("%d writes in a minute, %d in an hour", minute, hour)
+		}
+	}
+	if len(made) < 2*writesPerHour-writesPerMinute {
+		t.Errorf("%d writes in an hour and a half", len(made))
+	}
+	if budget.Spend("App 2", now) != nil {
+		t.Error("another App has to wait, too")
+	}
+}

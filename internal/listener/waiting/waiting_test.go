@@ -1,0 +1,83 @@
+package waiting
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func job(id string, queued time.Time) actions.JobMessageBase {
+	return actions.JobMessageBase{JobID: id, OwnerName: "acme", RepositoryName: "app", WorkflowRunID: 7, EventName: "push", QueueTime: queued}
+}
+
+func assigned(jobs ...actions.JobMessageBase) *actions.Message {
+	m := &actions.Message{Statistics: &actions.Statistics{TotalAssignedJobs: 5, TotalRunningJobs: 1}}
+	for _, j := range jobs {
+		m.JobsAssigned = append(m.JobsAssigned, actions.JobAssigned{JobMessageBase: j})
+	}
+	return m
+}
+
+func ids(j *Jobs, after time.Duration, now time.Time) string {
+	jobs, _ := j.Long(after, now)
+	var named []string
+	for _, one := range jobs {
+		named = append(named, one.JobID)
+	}
+	return strings.Join(named, " ")
+}
+
+func TestJobsThatWaitLongAreListedUntilTheyStartOrEnd(t *testing.T) {
+	j := New(nil)
+	j.Update(assigned(job("b", noon.Add(time.Minute)), job("a", noon), job("c", noon.Add(-time.Minute))), noon.Add(2*time.Minute))
+	if got, next := j.Long(10*time.Minute, noon.Add(2*time.Minute)); len(got) != 0 || !next.Equal(noon.Add(9*time.Minute)) {
+		t.Errorf("at first %v, next %s, want none, and c after ten minutes", got, next)
+	}
+	later := noon.Add(11 * time.Minute)
+	if got := ids(j, 10*time.Minute, later); got != "c a b" {
+		t.Errorf("%q wait, want the oldest first", got)
+	}
+	started := &actions.Message{JobsStarted: []actions.JobStarted{{JobMessageBase: job("a", noon), RunnerName: "r"}},
+		JobsCompleted: []actions.JobCompleted{{JobMessageBase: job("c", noon)}}}
+	j.Update(started, later)
+	if got := ids(j, 10*time.Minute, later); got != "b" {
+		t.Errorf("%q wait, want the one that neither started nor was withdrawn", got)
+	}
+	if got := ids(j, 0, later); got != "" {
+		t.Errorf("%q are listed although nobody wants them", got)
+	}
+	listed, _ := j.Long(time.Minute, later)
+	if got := ids(New(listed), time.Minute, later); got != "b" {
+		t.Errorf("the next listener knows %q, want b", got)
+	}
+	j.Update(&actions.Message{Statistics: &actions.Statistics{TotalAssignedJobs: 2, TotalRunningJobs: 2}}, later)
+	if got := ids(j, time.Minute, later); got != "" {
+		t.Errorf("%q wait although GitHub counts none", got)
+	}
+}
+
+// Names and times come from GitHub and from users: nothing of them is refused by the schema, or kept for ever.
+func TestOddJobsAreBounded(t *testing.T) {
+	j := New(nil)
+	for i := range 3000 {
+		odd := job(fmt.Sprint(i), time.Time{})
+		odd.JobDisplayName, odd.EventName, odd.RepositoryName = strings.Repeat("ä", 5000), strings.Repeat("x", 999), strings.Repeat("y", 999)
+		j.Update(assigned(odd), noon)
+	}
+	j.Update(assigned(actions.JobMessageBase{}), noon)
+	jobs, _ := j.Long(time.Minute, noon.Add(time.Hour))
+	if len(j.byID) != mostKnown || len(jobs) != mostListed {
+		t.Errorf("%d are known, %d listed", len(j.byID), len(jobs))
+	}
+	if one := jobs[0]; len(one.Name) > 256 || len(one.Event) > 64 || len(one.Repository) > 256 || one.QueuedAt != nil || one.AssignedAt.IsZero() {
+		t.Errorf("%+v", one)
+	}
+	if jobs, next := j.Long(time.Minute, noon.Add(26*time.Hour)); len(jobs)+len(j.byID) != 0 || !next.IsZero() {
+		t.Errorf("a day later %d are still known", len(j.byID))
+	}
+}
