@@ -48,7 +48,7 @@ func (l *loop) currentStatus(now time.Time) *v1alpha1.ListenerStatus {
 	switch s := &l.session; {
 	case !l.takesJobs() && s.sessionID == "":
 		return plainStatus(v1alpha1.ListenerStateClosed, v1alpha1.ReasonMaxRunnersZero,
-			"the message session is closed because maxRunners is 0; it is opened again when maxRunners is raised", now)
+			"the message session is closed because the set takes no jobs: maxRunners is 0, or the set is drained", now)
 	case !l.takesJobs(), s.UnderWay && l.status.lastWritten.State == v1alpha1.ListenerStateClosed:
 		return nil // it is being closed, or opened again
 	case s.current == nil:

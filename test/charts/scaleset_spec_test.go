@@ -39,6 +39,10 @@ runnerScaleSetName: linux
 runnerGroup: group
 maxRunners: 1000000
 minRunners: 0
+headroom: {percent: 20, max: 1000000}
+scaleDownDelay: 5m
+maxIdleTime: 12h
+maxStartsPerMinute: "60"
 schedules:
   - {name: office, schedule: "0 7 * * 1-5", duration: 11h, timeZone: Europe/Berlin, minRunners: "20", maxRunners: 1000000}
   - {name: 2, schedule: "30 1 * * *", duration: 90m, timeZone: null, minRunners: 0, maxRunners: null}
@@ -67,10 +71,14 @@ template: {metadata: {labels: {l: 1}, annotations: {a: b}}}
 		MaxRunners:           ptr.To(1000000),
 		MinRunners:           ptr.To(0),
 		FailedHistoryLimit:   ptr.To(0),
-		PlannedCapacity: v1alpha1.PlannedCapacity{Schedules: []v1alpha1.Schedule{
-			{Name: "office", Schedule: "0 7 * * 1-5", Duration: metav1.Duration{Duration: 11 * time.Hour}, TimeZone: "Europe/Berlin", MinRunners: ptr.To(20), MaxRunners: ptr.To(1000000)},
-			{Name: "2", Schedule: "30 1 * * *", Duration: metav1.Duration{Duration: 90 * time.Minute}, MinRunners: ptr.To(0)},
-		}},
+		PlannedCapacity: v1alpha1.PlannedCapacity{
+			Headroom: &v1alpha1.Headroom{Percent: 20, Max: 1000000}, MaxStartsPerMinute: 60,
+			ScaleDownDelay: &metav1.Duration{Duration: 5 * time.Minute}, MaxIdleTime: &metav1.Duration{Duration: 12 * time.Hour},
+			Schedules: []v1alpha1.Schedule{
+				{Name: "office", Schedule: "0 7 * * 1-5", Duration: metav1.Duration{Duration: 11 * time.Hour}, TimeZone: "Europe/Berlin", MinRunners: ptr.To(20), MaxRunners: ptr.To(1000000)},
+				{Name: "2", Schedule: "30 1 * * *", Duration: metav1.Duration{Duration: 90 * time.Minute}, MinRunners: ptr.To(0)},
+			},
+		},
 		RunnerTimeouts: v1alpha1.RunnerTimeouts{
 			PendingTimeout:      &metav1.Duration{Duration: 5 * time.Minute},
 			RegistrationTimeout: &metav1.Duration{Duration: 90 * time.Second},

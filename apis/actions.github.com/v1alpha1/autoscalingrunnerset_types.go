@@ -358,6 +358,11 @@ type AutoscalingRunnerSetList struct {
 	Items           []AutoscalingRunnerSet `json:"items"`
 }
 
+// Drained reports whether the set is to take no more jobs.
+func (s *AutoscalingRunnerSet) Drained() bool {
+	return s.Annotations[AnnotationDrained] == DrainedValue
+}
+
 // EffectiveMinRunners is minRunners with its default of 0.
 func (s *AutoscalingRunnerSetSpec) EffectiveMinRunners() int {
 	if s.MinRunners == nil {

@@ -11,6 +11,45 @@ type PlannedCapacity struct {
 	// +listType=map
 	// +listMapKey=name
 	Schedules []Schedule `json:"schedules,omitempty"`
+
+	// Idle runners in proportion to running jobs. The larger of this and minRunners is kept idle.
+	// +optional
+	Headroom *Headroom `json:"headroom,omitempty"`
+
+	// How long a runner that is too many is kept, in case the next job comes. Default 30s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="must be at most 8760h, a year"
+	ScaleDownDelay *metav1.Duration `json:"scaleDownDelay,omitempty"`
+
+	// How long a runner may be idle before it is replaced, one at a time and with GitHub's consent. Default 0s, which is for ever.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h') && (duration(self) == duration('0s') || duration(self) >= duration('1m'))",message="must be 0s, or at least 1m and at most 8760h, a year"
+	MaxIdleTime *metav1.Duration `json:"maxIdleTime,omitempty"`
+
+	// How many runners may be created in any minute. Default 0, which is any number.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	MaxStartsPerMinute int `json:"maxStartsPerMinute,omitempty"`
+}
+
+// Headroom is how many runners are kept idle in proportion to running jobs.
+type Headroom struct {
+	// Percent of the running jobs, rounded up: none while nothing runs.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Percent int `json:"percent"`
+	// At most so many. Default 0, which is any number.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	Max int `json:"max,omitempty"`
 }
 
 // Schedule opens a window at the times of a cron expression, for a duration.

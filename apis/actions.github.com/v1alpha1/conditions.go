@@ -56,6 +56,11 @@ const (
 	// ConditionFeedbackPermitted: GitHub lets the credentials write the check runs, or run the jobs again, that feedback asks for; the
 	// message says which permission is missing.
 	ConditionFeedbackPermitted = "FeedbackPermitted"
+	// ConditionStartsLimited: maxStartsPerMinute holds back runners that are wanted.
+	ConditionStartsLimited = "StartsLimited"
+	// ConditionDrained: the annotation actions.github.com/drained is on the set, and neither jobs nor runners are left. While it is on the
+	// set and the condition is False, the message says what is left.
+	ConditionDrained = "Drained"
 	// ConditionDraining: the deletion waits for a running job.
 	ConditionDraining = "Draining"
 	// ConditionDeletionBlocked: the object, or one that belongs to it, is deleted but kept by finalizers that this controller doesn't

@@ -76,6 +76,10 @@ const (
 	// AnnotationPhases, on a runner pod, are the runner's status.phases in a form that a shell can compute with: NAME=SECONDS since 1970,
 	// with spaces between them. At first it has those of the runner so far, and from the start of the job on all that are known.
 	AnnotationPhases = "actions.github.com/phases"
+	// AnnotationDrained, on an AutoscalingRunnerSet, has the set take no more jobs while its value is DrainedValue. Those that GitHub has
+	// assigned to it run, and no runner is kept idle. The spec stays as it is, so that tools which apply it undo nothing.
+	AnnotationDrained = "actions.github.com/drained"
+	DrainedValue      = "true"
 	// AnnotationListenerSession, on an EphemeralRunnerSet, is the id of the message session that its listener holds. A new
 	// listener process deletes that session before it creates its own.
 	AnnotationListenerSession = "actions.github.com/listener-session-id"

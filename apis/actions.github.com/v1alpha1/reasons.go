@@ -72,6 +72,10 @@ const (
 	ReasonMaxRunnersReached = "MaxRunnersReached"
 	// ReasonMaxRunnersZero: maxRunners is 0, so no jobs are accepted.
 	ReasonMaxRunnersZero = "MaxRunnersZero"
+	// ReasonDrained: the annotation actions.github.com/drained is on the set, so no jobs are accepted.
+	ReasonDrained = "Drained"
+	// ReasonStartsLimited: maxStartsPerMinute holds runners back.
+	ReasonStartsLimited = "StartsLimited"
 	// ReasonJobsNotTaken: assigned jobs have waited for registrationTimeout while runners were idle, so they probably don't exist.
 	ReasonJobsNotTaken = "JobsNotTaken"
 	// ReasonPodNameTaken: somebody else's pod has the name that the listener's or a runner's pod needs.

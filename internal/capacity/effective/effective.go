@@ -18,12 +18,22 @@ type Numbers struct {
 	schedules.Effective
 	// Asked is what spec and schedules ask for, before the manager's limit.
 	Asked schedules.Numbers
+	// Drained: the set takes no further jobs, runs those that it has, and keeps no runner idle.
+	Drained bool
 	// Refused are the schedules that can't be followed.
 	Refused []*schedules.RefusedError
 }
 
 // Limited reports whether there is a maximum.
 func (n *Numbers) Limited() bool { return n.Max < v1alpha1.MaxRunnersUnlimited }
+
+// Accepted returns how many jobs the set may be given at most, those included that it has.
+func (n *Numbers) Accepted() int {
+	if n.Drained {
+		return 0
+	}
+	return n.Max
+}
 
 // Limit returns the maximum as objects have it, nil if there is none.
 func (n *Numbers) Limit() *int {
@@ -59,6 +69,9 @@ func (p *Plan) At(set *v1alpha1.AutoscalingRunnerSet, ceiling int, now time.Time
 	n := Numbers{Effective: schedules.Effective{Numbers: spec}}
 	if len(set.Spec.Schedules) > 0 {
 		n.Effective, n.Refused = p.follow(set.Spec.Schedules, spec, now)
+	}
+	if n.Drained = set.Drained(); n.Drained {
+		n.Min = 0
 	}
 	n.Asked = n.Numbers
 	if ceiling > 0 {

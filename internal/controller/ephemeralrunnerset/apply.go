@@ -94,6 +94,7 @@ func (c *Controller) create(ctx context.Context, w *world, n int) error {
 // createRunners creates n runners under names chosen here.
 func (c *Controller) createRunners(ctx context.Context, w *world, n int, proxySecret string) error {
 	tries := w.Memory.Creations.Begin(n, w.views, func() string { return kube.RunnerName(w.Object.Name) })
+	w.Memory.NoteStarts(n - w.plan.Repeat)
 	granted := make(map[string]volumeclaims.Lease, len(tries))
 	for _, t := range tries {
 		granted[t.Name] = w.takeLease(t.Name, t.Repeated)

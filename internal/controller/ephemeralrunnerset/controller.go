@@ -313,7 +313,7 @@ func (c *Controller) makePlan(_ context.Context, w *world) error {
 	numbers := m.numbers.At(w.origin, c.options.MaxRunnersPerSet, w.Now)
 	w.RequeueAt(numbers.Until)
 	w.most = numbers.Max
-	want := scaling.DemandOf(&w.Object.Spec).Within(numbers)
+	want := scaling.DemandOf(&w.Object.Spec).Within(numbers, &w.origin.Spec.PlannedCapacity)
 	if !kube.HasServer(w.Object) {
 		want = want.Unserved()
 	}

@@ -42,6 +42,10 @@ type runnerSetSpec struct {
 	MaxRunners           any `json:"maxRunners"`
 	MinRunners           any `json:"minRunners"`
 	Schedules            any `json:"schedules"`
+	Headroom             any `json:"headroom"`
+	ScaleDownDelay       any `json:"scaleDownDelay"`
+	MaxIdleTime          any `json:"maxIdleTime"`
+	MaxStartsPerMinute   any `json:"maxStartsPerMinute"`
 	PendingTimeout       any `json:"pendingTimeout"`
 	RegistrationTimeout  any `json:"registrationTimeout"`
 	FailedHistoryLimit   any `json:"failedHistoryLimit"`

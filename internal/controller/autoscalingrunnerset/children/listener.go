@@ -114,7 +114,7 @@ func (k *Keeper) listener(w Wanted) *v1alpha1.AutoscalingListener {
 			AutoscalingRunnerSetNamespace: w.Set.Namespace,
 			AutoscalingRunnerSetName:      w.Set.Name,
 			EphemeralRunnerSetName:        w.Found.RunnerSet().Name,
-			MaxRunners:                    w.Numbers.Max,
+			MaxRunners:                    w.Numbers.Accepted(),
 			MinRunners:                    w.Numbers.Min,
 			CapacityMode:                  mode,
 			WaitingAfter:                  spec.Feedback.WaitingAfter(),

@@ -48,6 +48,7 @@ var announcements = []announcement{
 	{conditionType: v1alpha1.ConditionDeletionBlocked, status: metav1.ConditionTrue, event: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionStatisticsDoubtful, status: metav1.ConditionTrue, event: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionFeedbackPermitted, status: metav1.ConditionFalse, event: report.Warning, always: true},
+	{conditionType: v1alpha1.ConditionDrained, status: metav1.ConditionTrue, event: report.Normal, always: true, summary: true},
 	{conditionType: v1alpha1.ConditionReady, status: metav1.ConditionTrue, event: report.Normal, always: true, summary: true},
 }
 

@@ -217,6 +217,7 @@ func (f *Findings) conditions(version string) []metav1.Condition {
 		runnersCondition(f, v1alpha1.ConditionQuotaExceeded), runnersCondition(f, v1alpha1.ConditionRunnersPending),
 		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful), runnersCondition(f, v1alpha1.ConditionVolumeClaimsReady),
 		runnersCondition(f, v1alpha1.ConditionCapacityLimited), runnersCondition(f, v1alpha1.ConditionFeedbackPermitted),
+		runnersCondition(f, v1alpha1.ConditionStartsLimited), drainedCondition(f),
 		disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f),
 		f.Template.Condition, schedulesCondition(f),
 	} {

@@ -19,8 +19,50 @@ import (
 
 // This file tells which numbers of runners are in force, and of which schedule they are.
 
-// takesJobs reports whether the set may have any runners. If not, its listener has no session.
-func (f *Findings) takesJobs() bool { return f.Numbers.Max > 0 }
+// takesJobs reports whether the set may be given jobs. If not, its listener has no session.
+func (f *Findings) takesJobs() bool { return f.Numbers.Accepted() > 0 }
+
+// whyNoJobs returns why a set is given none, as reason and message.
+func (f *Findings) whyNoJobs() (reason, message string) {
+	switch of := f.Numbers.MaxOf; {
+	case f.Numbers.Drained:
+		return v1alpha1.ReasonDrained, "the annotation " + v1alpha1.AnnotationDrained + " is on the AutoscalingRunnerSet"
+	case of != "":
+		return v1alpha1.ReasonMaxRunnersZero, fmt.Sprintf("schedule %s sets maxRunners to 0%s", of, until(&f.Numbers))
+	}
+	return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0"
+}
+
+// drainedCondition says what is left of a set that is to take no more jobs, nil for one of which that was never asked. A listener that still
+// has its session, or has not said, may bring jobs.
+func drainedCondition(f *Findings) *metav1.Condition {
+	const conditionType = v1alpha1.ConditionDrained
+	if !f.Numbers.Drained {
+		if meta.FindStatusCondition(f.Set.Status.Conditions, conditionType) == nil {
+			return nil
+		}
+		return new(report.False(conditionType, "TakesJobs", "the annotation "+v1alpha1.AnnotationDrained+" is not on the set"))
+	}
+	runners, jobs, closed := 0, 0, true
+	for _, runnerSet := range f.RunnerSets {
+		runners += runnerSet.Status.PendingEphemeralRunners + runnerSet.Status.RunningEphemeralRunners
+	}
+	if current := f.RunnerSet(); current != nil {
+		jobs = max(0, current.Spec.AssignedJobs-current.Status.DoubtedJobs)
+		closed = current.Status.Listener != nil && current.Status.Listener.State == v1alpha1.ListenerStateClosed
+	}
+	again := "; to take jobs again, remove the annotation " + v1alpha1.AnnotationDrained
+	switch {
+	case !closed:
+		return new(report.False(conditionType, reasonDraining, "the listener has not closed its session with GitHub yet"+again))
+	case jobs+runners > 0:
+		return new(report.False(conditionType, reasonDraining, fmt.Sprintf("assigned jobs: %d, runners: %d; they finish%s", jobs, runners, again)))
+	}
+	return new(report.True(conditionType, v1alpha1.ReasonDrained, "no jobs and no runners are left"+again))
+}
+
+// reasonDraining is the reason of a set that is not drained yet.
+const reasonDraining = "DrainingRunners"
 
 // whoseCeiling says who decides the limit for each set.
 const whoseCeiling = "the controller's limit for each scale set (flags.maxRunnersPerSet of its chart, which the cluster's administrator decides)"

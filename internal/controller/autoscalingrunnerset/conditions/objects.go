@@ -58,9 +58,10 @@ func listenerCondition(f *Findings) metav1.Condition {
 	case said.State == v1alpha1.ListenerStateListening:
 		return report.True(conditionType, reasonListening, said.Message)
 	case said.State == v1alpha1.ListenerStateClosed && f.takesJobs():
-		return report.Unknown(conditionType, reasonListenerStarting, "maxRunners is above 0 again; the listener opens its session within seconds, when its configuration has reached it")
+		return report.Unknown(conditionType, reasonListenerStarting, "jobs are accepted again; the listener opens its session within seconds, when its configuration has reached it")
 	case said.State == v1alpha1.ListenerStateClosed:
-		return report.True(conditionType, v1alpha1.ReasonMaxRunnersZero, said.Message)
+		reason, message := f.whyNoJobs()
+		return report.True(conditionType, reason, "the message session is closed because "+message+"; it is opened again when that changes")
 	}
 	reason := report.KnownReason(cmp.Or(said.Reason, string(said.State))) // a listener's reasons are all ours
 	return report.False(conditionType, reason, said.Message)

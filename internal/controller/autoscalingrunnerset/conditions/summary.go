@@ -143,7 +143,7 @@ func (f *Findings) listenerTrouble() *metav1.Condition {
 // readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless there are just no jobs.
 func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message string) {
 	for _, conditionType := range []string{
-		v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending, v1alpha1.ConditionStatisticsDoubtful,
+		v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending, v1alpha1.ConditionStatisticsDoubtful, v1alpha1.ConditionStartsLimited,
 	} {
 		if c := withStatus(conditions, conditionType, metav1.ConditionTrue); c != nil {
 			if conditionType == v1alpha1.ConditionQuotaExceeded {
@@ -157,10 +157,14 @@ func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message s
 	}
 	spec := &f.RunnerSet().Spec
 	switch {
+	case f.Numbers.Drained:
+		reason, message = f.whyNoJobs()
+		return reason, message + ": no jobs are accepted, and those that are assigned run; the condition Drained says when none is left"
 	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
 		return reasonReady, f.cutRunners() // even if maxRunners leaves no room for idle runners: no job waits for them
 	case !f.takesJobs():
-		return v1alpha1.ReasonMaxRunnersZero, f.noRunners() + ": no jobs are accepted, jobs that run finish, and assigned ones that have not started wait; raise maxRunners to run jobs"
+		reason, message = f.whyNoJobs()
+		return reason, message + ": no jobs are accepted, jobs that run finish, and assigned ones that have not started wait; raise maxRunners to run jobs"
 	}
 	return v1alpha1.ReasonMaxRunnersReached, f.mostRunners() + " is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time"
 }
@@ -175,14 +179,6 @@ func (f *Findings) cutRunners() string {
 		return fmt.Sprintf("maxRunners of %d is cut to %d, %s", n.Asked.Max, n.Max, whoseCeiling)
 	}
 	return fmt.Sprintf("minRunners of %d is cut to %d, %s", n.Asked.Min, n.Min, whoseCeiling)
-}
-
-// noRunners says why there may be none.
-func (f *Findings) noRunners() string {
-	if of := f.Numbers.MaxOf; of != "" {
-		return fmt.Sprintf("schedule %s sets maxRunners to 0%s", of, until(&f.Numbers))
-	}
-	return "maxRunners is 0"
 }
 
 // progressingSummary returns the summary of a set that is on its way to ready, or is held up by a request that failed.

@@ -36,6 +36,7 @@ func (h *History) Describe(
 	status.DoubtedJobs = h.doubt.Jobs
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
 	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtConditions(status.Conditions, set)...)
+	informational = append(informational, startConditions(status.Conditions, p)...)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
 }
 
@@ -98,6 +99,19 @@ func (h *History) doubtConditions(before []metav1.Condition, set *v1alpha1.Ephem
 				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.Jobs, kube.ScaleSetOf(set).Name))}
 	case meta.FindStatusCondition(before, conditionType) != nil:
 		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved", "all jobs that GitHub counts are believed to exist")}
+	}
+	return nil
+}
+
+// startConditions returns the condition that says whether runners are held back, none if it was never true.
+func startConditions(before []metav1.Condition, p *Plan) []metav1.Condition {
+	const conditionType = v1alpha1.ConditionStartsLimited
+	switch {
+	case p.paced > 0:
+		return []metav1.Condition{report.True(conditionType, v1alpha1.ReasonStartsLimited, fmt.Sprintf(
+			"maxStartsPerMinute of %d holds runners back; they are created as the minute passes", p.paced))}
+	case meta.FindStatusCondition(before, conditionType) != nil:
+		return []metav1.Condition{report.False(conditionType, "StartsNotLimited", "no runner is held back")}
 	}
 	return nil
 }

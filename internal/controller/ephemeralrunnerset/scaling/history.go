@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
@@ -49,7 +50,9 @@ type History struct {
 	deleted map[types.UID]time.Time
 
 	// surplus[i] is when there began to be more than i surplus runners.
-	surplus []time.Time
+	surplus demand.Surplus
+	// pace counts the runners that were started of late.
+	pace demand.Pace
 	// jobsWaitSince is since when there have been more assigned jobs than runners with a job, zero if there are not.
 	jobsWaitSince time.Time
 	// completions are the times within the last completionWindow at which a completion was first seen.
@@ -86,6 +89,7 @@ type Seen struct {
 // runnerHistory is what the controller remembers of one runner.
 type runnerHistory struct {
 	upAt        time.Time // first seen running in its present pod
+	upBefore    time.Time // its creation, if it was up when it was first seen
 	endedAt     time.Time // first seen ended; when it failed, if another manager saw that
 	exitedAt    time.Time // first seen exited with code 0 without a known job, and with its slot free
 	startedAt   time.Time // its job first seen reported as started or completed
@@ -150,6 +154,12 @@ func (h *History) Note(s Seen) {
 			if r.FailedAt.Before(now) {
 				past.endedAt = r.FailedAt // before this manager began; one that is kept as evidence must not hold a slot again
 			}
+			if r.Up() {
+				past.upBefore = r.CreatedAt
+			}
+			if r.Arrival == 0 { // of an earlier manager, which counted it, or somebody else's
+				h.pace.Start(1, r.CreatedAt, now)
+			}
 			h.runners[r.UID] = past
 		}
 		past.seenInPass = h.passes
@@ -178,7 +188,7 @@ func (h *History) noteRunner(r *roster.Runner, past *runnerHistory) {
 	case r.Ended():
 		kube.SetIfZero(&past.endedAt, h.now)
 	default:
-		past.upAt = time.Time{}
+		past.upAt, past.upBefore = time.Time{}, time.Time{}
 	}
 	if r.HadJob && kube.SetIfZero(&past.startedAt, h.now) {
 		h.starts, h.started = append(h.starts, h.now), h.started+1

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/capacity/schedules"
@@ -33,13 +35,125 @@ func TestNumbersInForceCount(t *testing.T) {
 	} {
 		s := newScenario(0)
 		s.add(4, idle)
-		s.want = DemandOf(&test.spec).Within(test.numbers)
+		s.want = DemandOf(&test.spec).Within(test.numbers, &v1alpha1.PlannedCapacity{})
 		if test.spec.AssignedJobs == 0 {
 			s.want = s.want.Unserved()
 		}
 		if p := s.pass(); p.create != test.create || len(p.surplus) != test.due {
 			t.Errorf("%s: %d are created, %d are surplus", name, p.create, len(p.surplus))
 		}
-		s.now = s.now.Add(time.Minute)
+	}
+}
+
+// planned is a set with an idle runner for every five running jobs.
+func planned(change func(*v1alpha1.PlannedCapacity)) Demand {
+	capacity := &v1alpha1.PlannedCapacity{}
+	change(capacity)
+	return DemandOf(&v1alpha1.EphemeralRunnerSetSpec{}).Within(inForce(0, 100), capacity)
+}
+
+// TestHeadroomFollowsRunningJobs: it is there while jobs run, within the maximum, and no job that waits counts for it.
+func TestHeadroomFollowsRunningJobs(t *testing.T) {
+	s := newScenario(0)
+	s.want = planned(func(p *v1alpha1.PlannedCapacity) { p.Headroom = &v1alpha1.Headroom{Percent: 20, Max: 3} })
+	s.publish(6).add(6, idle)
+	if p := s.pass(); p.create != 0 {
+		t.Errorf("nothing runs, and %d are created", p.create)
+	}
+	for _, r := range s.runners {
+		r.HadJob = true
+	}
+	if p := s.pass(); p.create != 2 {
+		t.Errorf("six jobs run, and %d are created", p.create)
+	}
+	s.publish(30).add(30, busyOne)
+	if p := s.pass(); p.create != 0 || p.wanted != 33 {
+		t.Errorf("30 jobs are assigned: %d are wanted, %d are created", p.wanted, p.create)
+	}
+	s.publish(99)
+	if p := s.pass(); p.create != 100-36 {
+		t.Errorf("at the maximum %d are created", p.create)
+	}
+}
+
+// TestScaleDownDelay: a runner that is too many is kept for so long.
+func TestScaleDownDelay(t *testing.T) {
+	for _, delay := range []time.Duration{0, 30 * time.Second, 10 * time.Minute} {
+		s := newScenario(0)
+		s.want = planned(func(p *v1alpha1.PlannedCapacity) { p.ScaleDownDelay = &metav1.Duration{Duration: delay} })
+		s.add(1, busyOne)
+		s.add(1, idle)
+		s.publish(2).pass()
+		s.later(time.Minute).publish(1).pass()
+		if delay > 0 {
+			if p := s.later(delay - time.Second).publish(1).pass(); len(p.going()) > 0 {
+				t.Errorf("delay %s: %d go too early", delay, len(p.going()))
+			}
+		}
+		if p := s.later(time.Second).publish(1).pass(); len(p.going()) != 1 {
+			t.Errorf("delay %s: %d go", delay, len(p.going()))
+		}
+	}
+}
+
+// TestStartsPerMinute: never more in a minute, whatever becomes of the first, and after a restart those that there are count.
+func TestStartsPerMinute(t *testing.T) {
+	s := newScenario(0)
+	s.want = planned(func(p *v1alpha1.PlannedCapacity) { p.MaxStartsPerMinute = 5 })
+	start := func() int {
+		p := s.pass()
+		s.NoteStarts(p.create)
+		for range p.create {
+			s.add(1, starting).Arrival = 1
+		}
+		return p.create
+	}
+	s.publish(20)
+	if n := start(); n != 5 {
+		t.Errorf("%d of 5 start", n)
+	}
+	s.runners = nil // they have ended
+	s.later(50 * time.Second)
+	if n := start(); n != 0 {
+		t.Errorf("%d more start in the minute", n)
+	}
+	if p := s.pass(); p.paced != 5 || p.RequeueAt.IsZero() || p.RequeueAt.After(s.now.Add(12*time.Second)) {
+		t.Errorf("held back by %d, again at %s", p.paced, p.RequeueAt)
+	}
+	s.later(11 * time.Second)
+	if n := start(); n != 5 {
+		t.Errorf("%d of 5 start in the next minute", n)
+	}
+	after := newScenario(0)
+	after.want, after.now, after.runners, after.patchID = s.want, s.now.Add(time.Second), s.runners, s.patchID
+	for _, r := range after.runners {
+		r.Arrival = 0 // this process has not created them
+	}
+	if p := after.pass(); p.create != 0 {
+		t.Errorf("after a restart %d start in the same minute", p.create)
+	}
+}
+
+// TestMaxIdleTime: the oldest idle runner is replaced, one at a time, also by a manager that has just started.
+func TestMaxIdleTime(t *testing.T) {
+	s := newScenario(0)
+	s.want = planned(func(p *v1alpha1.PlannedCapacity) { p.MaxIdleTime = &metav1.Duration{Duration: time.Hour} })
+	s.want.minRunners = 3
+	s.add(3, idle)
+	if p := s.pass(); len(p.going()) > 0 || p.RequeueAt.IsZero() {
+		t.Errorf("%d go at once, again at %s", len(p.going()), p.RequeueAt)
+	}
+	s.later(time.Hour).publish(0)
+	if p := s.pass(); len(p.With(Deregister)) != 1 {
+		t.Errorf("%d are replaced at a time", len(p.With(Deregister)))
+	}
+	s.historyOf(s.runners[0]).Removing = true
+	if p := s.pass(); len(p.With(Deregister)) != 0 {
+		t.Errorf("%d more are replaced while one is on its way", len(p.With(Deregister)))
+	}
+	after := newScenario(0)
+	after.want, after.now, after.runners = s.want, s.now, s.runners
+	if p := after.pass(); len(p.With(Deregister)) != 1 {
+		t.Errorf("a manager that has just started replaces %d", len(p.With(Deregister)))
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/capacity/demand"
-	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -33,10 +32,16 @@ type Demand struct {
 	replicas, assignedJobs, minRunners int
 	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner sets have some.
 	inForce, maxRunners int
-	unserved            bool
+	// unserved: no listener of ours brings jobs; drained: the set is to take none.
+	unserved, drained   bool
 	rerunsLost          bool
 	failedHistoryLimit  int
 	registrationTimeout time.Duration
+	headroom            demand.Headroom
+	// scaleDownDelay is how long a surplus runner is kept, and maxIdleTime how old an idle one may get; 0 is any age.
+	scaleDownDelay, maxIdleTime time.Duration
+	// startsPerMinute limits new runners; 0 doesn't.
+	startsPerMinute int
 }
 
 // DemandOf returns what the spec asks for. The numbers are the listener's, but anybody with rights in the namespace may write them: out of
@@ -46,7 +51,7 @@ func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
 	d := Demand{
 		replicas: inRange(spec.Replicas), assignedJobs: inRange(spec.AssignedJobs),
 		inForce: v1alpha1.MaxRunnersUnlimited, maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
-		registrationTimeout: defaultRegistrationTimeout,
+		registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay,
 	}
 	if timeout := spec.EphemeralRunnerSpec.RegistrationTimeout; timeout != nil {
 		d.registrationTimeout = timeout.Duration
@@ -60,34 +65,6 @@ func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
 	return d
 }
 
-// Within returns the demand with the numbers that are in force for the AutoscalingRunnerSet: the runner set's own limit may be from before a
-// change, or from somebody else.
-func (want Demand) Within(n effective.Numbers) Demand {
-	want.minRunners, want.inForce, want.maxRunners = n.Min, n.Max, min(want.maxRunners, n.Max)
-	return want
-}
-
-// Unserved returns the demand on a set that no listener of ours serves: its own has not got a session yet, because that of another cluster has
-// it, or it is ARC's.
-func (want Demand) Unserved() Demand {
-	want.unserved = true
-	return want
-}
-
-// RerunsLost returns the demand on a set whose lost jobs are run again: a lost runner stays until that is decided.
-func (want Demand) RerunsLost() Demand {
-	want.rerunsLost = true
-	return want
-}
-
-// total returns how many runners there are to be while so many of them work. They follow from the jobs, because the listener may not know
-// yet which numbers are in force.
-func (want Demand) total(working int) int {
-	return demand.Asked{
-		Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.inForce, Unserved: want.unserved, Replicas: want.replicas,
-	}.Wanted()
-}
-
 // Plan is what one pass has decided to do.
 type Plan struct {
 	// Tally counts what the set has, and asked is what its spec asks for.
@@ -96,7 +73,7 @@ type Plan struct {
 	// Repeat is how many of the unanswered creations to try again, create is how many more runners to create.
 	Repeat, create int
 	// surplus is the new history.surplus: one clock for each surplus runner.
-	surplus []time.Time
+	surplus demand.Surplus
 	// victims are the surplus runners that are removed.
 	victims []*roster.Runner
 	// jobsWaitSince is the new history.jobsWaitSince, doubt the new history.doubt.
@@ -109,6 +86,8 @@ type Plan struct {
 	order   []*roster.Runner
 	// unexplained are the runners that exited with code 0 and about which GitHub has yet to say whether they had a job.
 	unexplained []*roster.Runner
+	// paced is the limit on new runners in a minute, if it holds some back.
+	paced int
 	// Moved are the runners that leave a node which is about to go away.
 	Moved []*roster.Runner
 	// RequeueAt is when to plan again even if nothing changes; zero is never.
@@ -172,7 +151,7 @@ func (p *Plan) With(what Action) (runners []*roster.Runner) {
 // Plan decides what to do.
 func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unseen) *Plan {
 	p := &Plan{Tally: h.tally(runners)}
-	want.replicas = want.total(p.Tally.working)
+	want.replicas, want.minRunners = want.total(p.Tally.working)
 	p.asked = want
 	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
@@ -182,7 +161,8 @@ func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unse
 	h.planDeparture(p, runners)
 	h.planVerification(p, runners, want)
 	h.planCreation(p, want, out)
-	h.planSurplus(p, runners, out.Expected-out.Uncertain)
+	h.planSurplus(p, runners, out.Expected-out.Uncertain, want.scaleDownDelay)
+	h.planAge(p, runners, out, want.maxIdleTime)
 	h.planProbe(p, runners, out)
 	return p
 }
@@ -201,6 +181,7 @@ func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
 		p.requeueBy(h.now.Add(creations.LongestAwayPause)) // by then the others have been seen, or are no longer expected
 	}
 	p.create = p.allowed(failures, h.now, min(missing, room), out.Expected)
+	h.planPace(p, want.startsPerMinute)
 	if most := maxCreatesPerPass - p.Repeat; p.create > most {
 		p.create = most
 		if h.Creations.Allowed(h.now) { // otherwise nothing is created now that the next pass could continue
@@ -228,29 +209,14 @@ func (p *Plan) allowed(failures runnerFailures, now time.Time, wanted, expected 
 
 // planSurplus picks a victim for each surplus clock that has run out. Expected runners that may not exist don't count, or a
 // real one would be removed in their place.
-func (h *History) planSurplus(p *Plan, runners []*roster.Runner, expected int) {
+func (h *History) planSurplus(p *Plan, runners []*roster.Runner, expected int, delay time.Duration) {
 	t := &p.Tally
-	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-p.wanted-len(h.completions)), h.now)
-	due := -p.kept
-	for _, since := range p.surplus {
-		expiry := since.Add(figures.SurplusPatience)
-		if h.now.Before(expiry) {
-			p.requeueBy(expiry)
-		} else if !h.patchSeenAt.Before(expiry) {
-			due++
-		}
-	}
-	h.pickVictims(p, runners, due)
-}
-
-// surplusClocks returns one clock for each of n surplus runners, oldest first. If more clocks are running, the youngest are
-// dropped; if fewer, new ones start now.
-func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
-	clocks := slices.Clone(running[:min(n, len(running))]) // a copy, because a plan changes nothing
-	for len(clocks) < n {
-		clocks = append(clocks, now)
-	}
-	return clocks
+	surplus := t.waiting + t.working + expected - p.wanted - len(h.completions)
+	var due int
+	var next time.Time
+	p.surplus, due, next = h.surplus.Next(surplus, delay, h.patchSeenAt, h.now)
+	p.requeueBy(next)
+	h.pickVictims(p, runners, due-p.kept)
 }
 
 // pickVictims removes as many waiting runners as are due. Runners that are removed for another reason count as well, and so

@@ -114,33 +114,6 @@ func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
 	}
 }
 
-func TestSurplusClocks(t *testing.T) {
-	at := func(seconds ...int) []time.Time {
-		var clocks []time.Time
-		for _, s := range seconds {
-			clocks = append(clocks, start.Add(time.Duration(s)*time.Second))
-		}
-		return clocks
-	}
-	for name, test := range map[string]struct {
-		n    int
-		want []time.Time
-	}{
-		"none is too many":       {0, nil},
-		"the youngest are ended": {2, at(1, 2)},
-		"as many as before":      {3, at(1, 2, 3)},
-		"new ones start now":     {5, at(1, 2, 3, 9, 9)},
-	} {
-		running := append(make([]time.Time, 0, 8), at(1, 2, 3)...)
-		if got := surplusClocks(running, test.n, at(9)[0]); !slices.Equal(got, test.want) {
-			t.Errorf("%s: clocks %v, want %v", name, got, test.want)
-		}
-		if whole := running[:8]; !slices.Equal(whole, append(at(1, 2, 3), make([]time.Time, 5)...)) {
-			t.Errorf("%s: the clocks given were changed to %v", name, whole)
-		}
-	}
-}
-
 func TestVictims(t *testing.T) {
 	s := newScenario(0)
 	s.add(1, busyOne)
@@ -250,7 +223,7 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(0)
 			s.add(2, idle)
-			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now)).Unserved()
+			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now), &v1alpha1.PlannedCapacity{}).Unserved()
 			p := s.pass()
 			if p.create != test.create {
 				t.Errorf("%d runners are created, want %d", p.create, test.create)

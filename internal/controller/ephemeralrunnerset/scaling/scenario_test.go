@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -62,6 +63,7 @@ func newScenario(replicas int) *scenario {
 		want: Demand{
 			replicas: replicas, assignedJobs: replicas, inForce: v1alpha1.MaxRunnersUnlimited, maxRunners: 1000,
 			failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout,
+			scaleDownDelay: demand.DefaultScaleDownDelay,
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -83,7 +84,7 @@ func newSimulation(seed uint64) *simulation {
 		random: rand.New(rand.NewPCG(seed, 1)), clock: clocktesting.NewFakePassiveClock(start),
 		decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) registrations.Answer{},
 	}
-	sim.figures.Demand = Demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout}
+	sim.figures.Demand = Demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay}
 	sim.restartManager()
 	return sim
 }
