@@ -53,6 +53,49 @@ func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
 	}
 }
 
+// A set is drained when its session is closed and nothing is left.
+func TestDrained(t *testing.T) {
+	const closed = v1alpha1.ListenerStateClosed
+	for name, test := range map[string]struct {
+		value         string
+		state         v1alpha1.ListenerState
+		jobs, runners int
+		known         bool
+		want          string // status and reason
+		says          string
+	}{
+		"never asked":     {"", closed, 0, 0, false, "", ""},
+		"another value":   {"false", closed, 0, 0, false, "", ""},
+		"session open":    {"true", v1alpha1.ListenerStateListening, 0, 0, false, "False/DrainingRunners", "has not closed its session"},
+		"jobs are left":   {"true", closed, 2, 0, false, "False/DrainingRunners", "assigned jobs: 2, runners: 0"},
+		"runners left":    {"true", closed, 0, 3, false, "False/DrainingRunners", "runners: 3"},
+		"nothing is left": {"true", closed, 0, 0, false, "True/Drained", "remove the annotation actions.github.com/drained"},
+		"no longer":       {"", closed, 0, 0, true, "False/TakesJobs", ""},
+	} {
+		f := healthy(func(f *Findings) {
+			f.Set.Annotations = map[string]string{v1alpha1.AnnotationDrained: test.value}
+			runnerSet := &f.RunnerSets[0]
+			runnerSet.Status.Listener.State, runnerSet.Spec.AssignedJobs, runnerSet.Status.RunningEphemeralRunners = test.state, test.jobs, test.runners
+			if test.known {
+				f.Set.Status.Conditions = append(f.Set.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue})
+			}
+		})
+		got, says := "", ""
+		if c := drainedCondition(f); c != nil {
+			got, says = string(c.Status)+"/"+c.Reason, c.Message
+		}
+		if got != test.want || !strings.Contains(says, test.says) {
+			t.Errorf("%s: %s: %q, want %s: %q", name, got, says, test.want, test.says)
+		}
+		if drained := test.value == "true"; drained != (f.Numbers.Accepted() == 0) || drained && f.inForce().EffectiveMinRunners != 0 {
+			t.Errorf("%s: %+v is in force", name, f.Numbers)
+		}
+		if reason, message := f.readyReason(nil); test.value == "true" && (reason != v1alpha1.ReasonDrained || !strings.Contains(message, "the annotation")) {
+			t.Errorf("%s: Ready says %s: %s", name, reason, message)
+		}
+	}
+}
+
 // A closed session is what was asked for while maxRunners is 0, and only then.
 func TestAListenerWithoutASessionIsReadyWhileMaxRunnersIsZero(t *testing.T) {
 	closed := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed, Reason: v1alpha1.ReasonMaxRunnersZero, Message: "closed"}

@@ -96,6 +96,27 @@ func TestScaleDownDelay(t *testing.T) {
 	}
 }
 
+// TestADrainedSetRunsWhatItHas: assigned jobs get their runners, and idle ones go after half a minute, however long they are kept otherwise.
+func TestADrainedSetRunsWhatItHas(t *testing.T) {
+	s := newScenario(0)
+	capacity := &v1alpha1.PlannedCapacity{ScaleDownDelay: &metav1.Duration{Duration: time.Hour}, Headroom: &v1alpha1.Headroom{Percent: 100}}
+	numbers := inForce(3, 100)
+	numbers.Drained = true
+	s.want = DemandOf(&v1alpha1.EphemeralRunnerSetSpec{}).Within(numbers, capacity)
+	s.add(1, busyOne)
+	s.add(2, idle)
+	if p := s.publish(2).pass(); p.create != 0 || p.wanted != 2 || len(p.surplus) != 1 {
+		t.Errorf("%d wanted, %d created, %d surplus; want 2, 0 and 1", p.wanted, p.create, len(p.surplus))
+	}
+	s.later(31 * time.Second)
+	if p := s.publish(2).pass(); len(p.going()) != 1 {
+		t.Errorf("%d go, want 1", len(p.going()))
+	}
+	if p := s.publish(5).pass(); p.create != 2 {
+		t.Errorf("%d are created for assigned jobs, want 2", p.create)
+	}
+}
+
 // TestStartsPerMinute: never more in a minute, whatever becomes of the first, and after a restart those that there are count.
 func TestStartsPerMinute(t *testing.T) {
 	s := newScenario(0)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
@@ -111,6 +112,7 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 // standStill ends everything that is under way, and all faults.
 func (sim *simulation) standStill() {
 	sim.calm, sim.frozen, sim.minRunners, sim.figures.maxRunners = true, false, 0, max(10, sim.figures.maxRunners)
+	sim.figures.headroom, sim.figures.scaleDownDelay, sim.figures.maxIdleTime, sim.figures.startsPerMinute = demand.Headroom{}, demand.DefaultScaleDownDelay, 0, 0
 	sim.later(firstCreatePause)
 	for len(sim.inFlight) > 0 {
 		sim.answer()
@@ -144,11 +146,31 @@ func (sim *simulation) pass(t *testing.T) *Plan {
 		t.Errorf("%d created and %d alive: more than maxRunners %d", made, alive, sim.seen.maxRunners)
 	}
 	// The controller can't know which of the runners that nobody wants any more were created.
-	if taken := sim.taken() - len(shelved) + sim.absent(shelved); made > 0 && taken > sim.seen.replicas {
-		t.Errorf("%d created for %d replicas: %d slots are taken", made, sim.seen.replicas, taken)
+	if taken := sim.taken() - len(shelved) + sim.absent(shelved); made > 0 && taken > sim.most() {
+		t.Errorf("%d created for %d replicas, %d with headroom: %d slots are taken", made, sim.seen.replicas, sim.most(), taken)
 	}
+	sim.checkStarts(t)
 	sim.checkExpected(t)
 	return p
+}
+
+// most returns how many runners the numbers ask for at most: with headroom for all assigned jobs, as if all of them ran.
+func (sim *simulation) most() int {
+	headroom := sim.seen.headroom
+	idle := (sim.seen.assignedJobs*headroom.Percent + 99) / 100
+	if headroom.Max > 0 {
+		idle = min(idle, headroom.Max)
+	}
+	return max(sim.seen.replicas, min(sim.seen.assignedJobs+idle, sim.seen.inForce))
+}
+
+// checkStarts fails the test if more runners were created within a minute than are allowed, as far as this manager can know.
+func (sim *simulation) checkStarts(t *testing.T) {
+	t.Helper()
+	sim.starts = slices.DeleteFunc(sim.starts, func(s start) bool { return sim.now().Sub(s.at) >= time.Minute })
+	if most := sim.seen.startsPerMinute; most > 0 && len(sim.starts) > most {
+		t.Errorf("%d created within a minute, which may be %d", len(sim.starts), most)
+	}
 }
 
 // checkExpected fails the test if the controller waits for a runner that does not exist, and whose creation nobody refused,

@@ -37,7 +37,7 @@ func (sim *simulation) apply(p *Plan) int {
 		s.historyOf(r).Removing = true
 	}
 	sim.ask(p.With(LookUp), lookUpAnswer)
-	return sim.create(s.CreateLimit(p))
+	return sim.create(s.CreateLimit(p), p.Repeat)
 }
 
 // find returns the runner as it is, nil if it is gone.
@@ -86,8 +86,8 @@ func (sim *simulation) outcome() int {
 	}
 }
 
-// create creates n runners, and returns how many exist then. Sometimes the context ends before all requests are sent.
-func (sim *simulation) create(n int) int {
+// create creates n runners, some of them repeated ones, and returns how many exist then. Sometimes the context ends before all requests are sent.
+func (sim *simulation) create(n, repeated int) int {
 	if n == 0 {
 		return 0
 	}
@@ -96,6 +96,7 @@ func (sim *simulation) create(n int) int {
 		return 0
 	}
 	tries := requested.Begin(n, sim.cache, sim.pickName)
+	sim.state.NoteStarts(n - repeated)
 	asked := tries
 	if !sim.calm && sim.chance(8) {
 		asked = tries[:sim.random.IntN(n)]
@@ -165,7 +166,7 @@ func (sim *simulation) make(name string) {
 	}}
 	sim.write(r)
 	r.born = sim.made
-	sim.runners = append(sim.runners, r)
+	sim.runners, sim.starts = append(sim.runners, r), append(sim.starts, start{name, sim.now()})
 }
 
 func (sim *simulation) exists(name string) bool {

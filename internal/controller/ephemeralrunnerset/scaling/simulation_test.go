@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 	"unique"
 
@@ -32,6 +33,7 @@ type simulation struct {
 	configURL  roster.ConfigURL
 	runners    []*simulatedRunner
 	made       int
+	starts     []start         // the new runners that this manager knows of
 	decided    map[string]bool // names under which a runner was created, or a creation refused
 	away       bool            // the API server seldom answers a creation
 	calm       bool            // nothing goes wrong
@@ -71,6 +73,12 @@ type simulatedRunner struct {
 
 const simulatedNodes = 3
 
+// start is a runner that was created.
+type start struct {
+	name string
+	at   time.Time
+}
+
 // simulatedSet owns all simulated runners.
 var simulatedSet = roster.Owner{UID: "set-uid", Name: setKey.Name}
 
@@ -85,8 +93,21 @@ func newSimulation(seed uint64) *simulation {
 		decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) registrations.Answer{},
 	}
 	sim.figures.Demand = Demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay}
+	sim.plan(rand.New(rand.NewPCG(seed, 2)))
 	sim.restartManager()
 	return sim
+}
+
+// plan has every other set plan its capacity.
+func (sim *simulation) plan(random *rand.Rand) {
+	if random.IntN(2) == 0 {
+		return
+	}
+	planned := &sim.figures.Demand
+	planned.headroom = demand.Headroom{Percent: random.IntN(100), Max: random.IntN(10)}
+	planned.scaleDownDelay = []time.Duration{0, demand.DefaultScaleDownDelay, 5 * time.Minute}[random.IntN(3)]
+	planned.maxIdleTime = []time.Duration{0, time.Minute}[random.IntN(2)]
+	planned.startsPerMinute = []int{0, 3, 30}[random.IntN(3)]
 }
 
 func (sim *simulation) now() time.Time        { return sim.clock.Now() }
@@ -103,6 +124,9 @@ func (sim *simulation) restartManager() {
 	sim.made++
 	sim.restarted = sim.made
 	sim.show(sim.chance(2))
+	sim.starts = slices.DeleteFunc(sim.starts, func(s start) bool {
+		return !slices.ContainsFunc(sim.cache, func(r *roster.Runner) bool { return r.Name == s.name })
+	})
 	for n, signed := range sim.signed {
 		if signed > 0 {
 			sim.departures.Note(nodeName(n+1), cordon)
