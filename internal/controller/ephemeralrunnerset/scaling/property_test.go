@@ -167,7 +167,7 @@ func (sim *simulation) most() int {
 // checkStarts fails the test if more runners were created within a minute than are allowed, as far as this manager can know.
 func (sim *simulation) checkStarts(t *testing.T) {
 	t.Helper()
-	sim.starts = slices.DeleteFunc(sim.starts, func(s start) bool { return sim.now().Sub(s.at) >= time.Minute })
+	sim.starts = slices.DeleteFunc(sim.starts, func(s creation) bool { return sim.now().Sub(s.at) >= time.Minute })
 	if most := sim.seen.startsPerMinute; most > 0 && len(sim.starts) > most {
 		t.Errorf("%d created within a minute, which may be %d", len(sim.starts), most)
 	}

@@ -97,6 +97,11 @@ func (sim *simulation) create(n, repeated int) int {
 	}
 	tries := requested.Begin(n, sim.cache, sim.pickName)
 	sim.state.NoteStarts(n - repeated)
+	for _, t := range tries {
+		if _, before := sim.tried[t.Name]; !before {
+			sim.tried[t.Name] = sim.now()
+		}
+	}
 	asked := tries
 	if !sim.calm && sim.chance(8) {
 		asked = tries[:sim.random.IntN(n)]
@@ -166,7 +171,7 @@ func (sim *simulation) make(name string) {
 	}}
 	sim.write(r)
 	r.born = sim.made
-	sim.runners, sim.starts = append(sim.runners, r), append(sim.starts, start{name, sim.now()})
+	sim.runners, sim.starts = append(sim.runners, r), append(sim.starts, creation{name, sim.tried[name]})
 }
 
 func (sim *simulation) exists(name string) bool {

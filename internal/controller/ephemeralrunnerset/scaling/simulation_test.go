@@ -33,7 +33,8 @@ type simulation struct {
 	configURL  roster.ConfigURL
 	runners    []*simulatedRunner
 	made       int
-	starts     []start         // the new runners that this manager knows of
+	starts     []creation // the new runners that this manager knows of
+	tried      map[string]time.Time
 	decided    map[string]bool // names under which a runner was created, or a creation refused
 	away       bool            // the API server seldom answers a creation
 	calm       bool            // nothing goes wrong
@@ -73,8 +74,8 @@ type simulatedRunner struct {
 
 const simulatedNodes = 3
 
-// start is a runner that was created.
-type start struct {
+// creation is a runner that was created, and when that was first tried.
+type creation struct {
 	name string
 	at   time.Time
 }
@@ -90,7 +91,7 @@ const maxLag = 20 * time.Second
 func newSimulation(seed uint64) *simulation {
 	sim := &simulation{
 		random: rand.New(rand.NewPCG(seed, 1)), clock: clocktesting.NewFakePassiveClock(start),
-		decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) registrations.Answer{},
+		tried: map[string]time.Time{}, decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) registrations.Answer{},
 	}
 	sim.figures.Demand = Demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay}
 	sim.plan(rand.New(rand.NewPCG(seed, 2)))
@@ -124,7 +125,7 @@ func (sim *simulation) restartManager() {
 	sim.made++
 	sim.restarted = sim.made
 	sim.show(sim.chance(2))
-	sim.starts = slices.DeleteFunc(sim.starts, func(s start) bool {
+	sim.starts = slices.DeleteFunc(sim.starts, func(s creation) bool {
 		return !slices.ContainsFunc(sim.cache, func(r *roster.Runner) bool { return r.Name == s.name })
 	})
 	for n, signed := range sim.signed {
