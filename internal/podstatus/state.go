@@ -282,7 +282,7 @@ func deadSidecar(pod *corev1.Pod, container string) string {
 
 // whyPending returns the scheduler's or kubelet's own reason why the container does not run yet.
 func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, message string) {
-	if reason, message := whyUnplaced(pod); reason != "" {
+	if reason, message := WhyUnplaced(pod); reason != "" {
 		return reason, message
 	}
 	for i := range pod.Status.InitContainerStatuses {
@@ -300,9 +300,9 @@ func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, messag
 // quotedGates is how many scheduling gates a message names.
 const quotedGates = 3
 
-// whyUnplaced returns why a pod has no node, "" if it has one or nobody has looked yet. Gates come first, and by their names: the API server
+// WhyUnplaced returns why a pod has no node, "" if it has one or nobody has looked yet. Gates come first, and by their names: the API server
 // only says that there are some, and each belongs to somebody who lets the pod through, such as a queue.
-func whyUnplaced(pod *corev1.Pod) (reason, message string) {
+func WhyUnplaced(pod *corev1.Pod) (reason, message string) {
 	if gates := pod.Spec.SchedulingGates; len(gates) > 0 && pod.Spec.NodeName == "" {
 		var names []string
 		for _, gate := range gates[:min(len(gates), quotedGates)] {
@@ -324,7 +324,7 @@ func WhyUnable(pod *corev1.Pod) (reason, message string) {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodPending {
 		return "", ""
 	}
-	if reason, message := whyUnplaced(pod); reason != "" {
+	if reason, message := WhyUnplaced(pod); reason != "" {
 		return reason, message
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {

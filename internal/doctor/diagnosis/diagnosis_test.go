@@ -164,6 +164,54 @@ func TestASetThatIsOffHasOneFinding(t *testing.T) {
 	}
 }
 
+// Why are there not more runners? One finding answers, with the number that would have to be raised first.
+func TestOneFindingHasTheLimit(t *testing.T) {
+	gated := func(s *snapshot.Snapshot) {
+		pod("SchedulingGated")(s)
+		p := &s.Sets[0].Pods[len(s.Sets[0].Pods)-1]
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
+	}
+	announced := func(s *snapshot.Snapshot) {
+		condition(v1alpha1.ConditionCapacityLimited, yes, v1alpha1.ReasonCapacityUnproven)(s)
+		s.Sets[0].RunnerSets[0].Status.Capacity = new(s.Sets[0].RunnerSets[0].Spec.AssignedJobs)
+	}
+	office := func(s *snapshot.Snapshot) {
+		s.Sets[0].Spec.Schedules = []v1alpha1.Schedule{{Name: "office", MaxRunners: new(1)}}
+		s.Sets[0].Status.ActiveSchedules = []string{"office"}
+	}
+	drained := func(s *snapshot.Snapshot) {
+		s.Sets[0].Annotations = map[string]string{v1alpha1.AnnotationDrained: v1alpha1.DrainedValue}
+	}
+	starts := condition(v1alpha1.ConditionStartsLimited, yes, v1alpha1.ReasonStartsLimited)
+	refused := condition(v1alpha1.ConditionQuotaExceeded, yes, v1alpha1.ReasonPodsForbidden)
+	waits := runner("", v1alpha1.ReasonRateLimited)
+	for name, test := range map[string]struct {
+		changes        []func(*snapshot.Snapshot)
+		reason, number string
+	}{
+		"maxRunners":                    {[]func(*snapshot.Snapshot){full}, v1alpha1.ReasonMaxRunnersReached, "maxRunners of 1"},
+		"the manager's":                 {[]func(*snapshot.Snapshot){capped}, v1alpha1.ReasonMaxRunnersReached, "1 runner,"},
+		"a schedule's":                  {[]func(*snapshot.Snapshot){office}, v1alpha1.ReasonMaxRunnersReached, "maxRunners of schedule office of 1"},
+		"announced":                     {[]func(*snapshot.Snapshot){announced, office}, v1alpha1.ReasonCapacityUnproven, ""},
+		"starts":                        {[]func(*snapshot.Snapshot){starts, announced, full}, v1alpha1.ReasonStartsLimited, ""},
+		"registrations":                 {[]func(*snapshot.Snapshot){waits, starts, full}, v1alpha1.ReasonRateLimited, "1 runner waits for a registration from GitHub, while 0 have one"},
+		"a quota":                       {[]func(*snapshot.Snapshot){refused, quota("10"), waits, full}, v1alpha1.ReasonPodsForbidden, "10 of 10 pods"},
+		"a quota, nothing refused yet":  {[]func(*snapshot.Snapshot){quota("10"), full}, "QuotaUsedUp", "10 of 10 pods"},
+		"nodes":                         {[]func(*snapshot.Snapshot){pod("Unschedulable"), quota("10"), announced, full}, "Unschedulable", "1 runner waits, while 0 have a node"},
+		"a queue":                       {[]func(*snapshot.Snapshot){gated, announced, full}, "SchedulingGated", "kueue.x-k8s.io/admission"},
+		"drained, whatever else limits": {[]func(*snapshot.Snapshot){drained, full, starts, announced, pod("Unschedulable")}, v1alpha1.ReasonDrained, "takes 0 jobs"},
+	} {
+		s := healthy(test.changes...)
+		found := checkLimits(set{&s.Sets[0]})
+		if len(found) != 1 || found[0].Reason != test.reason || !strings.Contains(found[0].Message, test.number) || found[0].Fix == "" {
+			t.Errorf("%s: %+v, want one, %s: %q", name, found, test.reason, test.number)
+		}
+	}
+	if s := healthy(); checkLimits(set{&s.Sets[0]}) != nil {
+		t.Error("a healthy set has a limit")
+	}
+}
+
 // Every way to break a scale set that users have reported leads to the finding that names it, as the first one.
 func TestDiagnose(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -283,7 +331,7 @@ func TestWithoutCredentialsGitHubIsNotWaitedFor(t *testing.T) {
 
 func TestFindingsOfOneReasonAreCounted(t *testing.T) {
 	findings := Diagnose(healthy(pod("Unschedulable"), pod("Unschedulable"), pod("ImagePullBackOff")))
-	if len(findings) != 2 || !strings.HasPrefix(findings[1].Message, "2 runners wait, for example linux-runner-1: 0/3 nodes") {
+	if len(findings) != 2 || !strings.HasPrefix(findings[0].Message, "2 runners wait, while 0 have a node; for example linux-runner-1: 0/3 nodes") {
 		t.Errorf("found %+v, want one finding for each reason, with its count", findings)
 	}
 }

@@ -27,6 +27,7 @@ var reasonFixes = map[string]string{
 		"if there is no such program any more, run the command in the message",
 	v1alpha1.ReasonJobsNotTaken: "look on GitHub for queued jobs whose runs-on names the scale set: cancel those that never start; if there are none, wait: GitHub's figures are wrong, " +
 		"which costs no runners and ends with them (docs/troubleshooting.md)",
+	v1alpha1.ReasonStartsLimited:         "wait: the runners come minute by minute; to have them faster, raise maxStartsPerMinute of the scale set",
 	v1alpha1.ReasonVolumeClaimsExhausted: "raise volumeClaimPool.max, or set volumeClaimPool.whenExhausted to Ephemeral: the runner then starts at once, with an empty directory",
 	v1alpha1.ReasonVolumeClaimRefused:    "raise the ResourceQuota, or correct what the message names in volumeClaimTemplates; the runners start when the claim is accepted, or another one is free",
 	v1alpha1.ReasonPodsForbidden:         "raise the ResourceQuota, or lower maxRunners or the runners' requests",

@@ -1,10 +1,13 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -36,38 +39,129 @@ func askedFor(s set) maximum {
 	return asked
 }
 
-// checkLimits reports limits that allow no more runners.
-func checkLimits(s set) []finding.Finding {
-	findings := append(s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)), fullQuotas(s)...)
-	findings = append(findings, announcedRoom(s)...)
-	asked, runnerSet := askedFor(s), s.RunnerSet()
-	most := asked.number
-	if runnerSet != nil && runnerSet.Spec.MaxRunners != nil && *runnerSet.Spec.MaxRunners <= runnerSet.Spec.AssignedJobs &&
-		(most == nil || *most > *runnerSet.Spec.MaxRunners) {
-		return append(findings, s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
-			fmt.Sprintf("the manager allows the scale set %s, with %s; more jobs wait on GitHub",
-				finding.Counted(*runnerSet.Spec.MaxRunners, "runner", "runners"), finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
-			"wait for a runner to finish; the limit is flags.maxRunnersPerSet of the controller's chart, which the cluster's administrator decides, "+
-				"or maxRunners less the runners of a former template"))
-	}
-	switch {
-	case most != nil && *most == 0:
-		return append(findings, s.finding(finding.Problem, v1alpha1.ReasonMaxRunnersZero,
-			asked.name+asked.period+" is 0: the scale set takes no jobs, and its listener has no session; jobs that run finish", asked.advice))
-	case most != nil && runnerSet != nil && runnerSet.Spec.AssignedJobs >= *most:
-		return append(findings, s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
-			fmt.Sprintf("%s of %d%s is reached, with %s; more jobs wait on GitHub", asked.name, *most, asked.period, finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
-			asked.advice+", or wait for a runner to finish"))
-	}
-	return findings
+// limits are what allows no more runners, each with its number. They are in an order: whoever raises a later one gains nothing while an
+// earlier one holds. Those of a set that takes no jobs come first, then they follow the way back from a runner's pod to GitHub.
+var limits = []func(s set) []finding.Finding{
+	takesNoJobs, nodeLimit, quotaLimit, registrationLimit, startLimit, announcedLimit, managersLimit, maxRunnersLimit,
 }
 
-// announcedRoom reports that GitHub may assign no more jobs to a set with capacity.mode Placement, and why. What keeps its pods waiting, or
-// its runners failing, has findings of its own.
-func announcedRoom(s set) []finding.Finding {
+// checkLimits answers why there are not more runners, in one finding.
+func checkLimits(s set) []finding.Finding {
+	for _, limit := range limits {
+		if found := limit(s); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// takesNoJobs: nothing is accepted.
+func takesNoJobs(s set) []finding.Finding {
+	asked := askedFor(s)
+	switch {
+	case s.Drained():
+		return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonDrained,
+			"the scale set is drained: it takes 0 jobs, and its listener has no session; jobs that it has been assigned run",
+			fmt.Sprintf("to have it take jobs again, kubectl -n %s annotate autoscalingrunnerset %s %s-", s.Namespace, s.Name, v1alpha1.AnnotationDrained))}
+	case asked.number != nil && *asked.number == 0:
+		return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonMaxRunnersZero,
+			asked.name+asked.period+" is 0: the scale set takes no jobs, and its listener has no session; jobs that run finish", asked.advice)}
+	}
+	return nil
+}
+
+// nodeLimit: pods wait for a node, or for a queue that lets them through.
+func nodeLimit(s set) []finding.Finding {
+	placed, waiting := 0, tally{}
+	var reason string
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		switch why, message := pendingReason(pod); {
+		case why == corev1.PodReasonUnschedulable || why == corev1.PodReasonSchedulingGated:
+			reason, waiting.message = cmp.Or(reason, why), cmp.Or(waiting.message, message)
+			waiting.example, waiting.count = cmp.Or(waiting.example, pod.Name), waiting.count+1
+		case pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
+			placed++
+		}
+	}
+	if reason == "" {
+		return nil
+	}
+	return []finding.Finding{s.finding(finding.Problem, reason, fmt.Sprintf("%s, while %d have a node; for example %s: %s",
+		finding.Counted(waiting.count, "runner waits", "runners wait"), placed, waiting.example, cmp.Or(waiting.message, reason)), fixOfPod(reason))}
+}
+
+// quotaLimit: a ResourceQuota refuses objects, or would refuse the next ones.
+func quotaLimit(s set) []finding.Finding {
+	refused, full := s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)), fullQuotas(s)
+	if len(refused) == 0 || len(full) == 0 {
+		return append(refused, full...)
+	}
+	refused[0].Message += "; " + full[0].Message
+	return refused
+}
+
+// registrationLimit: GitHub gives runners no registration, or not so fast.
+func registrationLimit(s set) []finding.Finding {
+	var reason, message string
+	waiting, registered := 0, 0
+	for i := range s.Runners {
+		switch status := &s.Runners[i].Status; {
+		case status.Done():
+		case status.RunnerID != 0:
+			registered++
+		case slices.Contains(registrationReasons, status.Reason):
+			reason, message = status.Reason, cmp.Or(message, status.Message)
+			waiting++
+		}
+	}
+	if waiting == 0 {
+		return nil
+	}
+	return []finding.Finding{s.finding(finding.Problem, reason, strings.TrimSuffix(fmt.Sprintf("%s for a registration from GitHub, while %d have one: %s",
+		finding.Counted(waiting, "runner waits", "runners wait"), registered, message), ": "), fixOfPod(reason))}
+}
+
+// registrationReasons are why a runner has no registration yet.
+var registrationReasons = []string{
+	v1alpha1.ReasonRateLimited, v1alpha1.ReasonRegistrationFailed, v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonRunnerNameTaken,
+}
+
+// startLimit: runners are held back.
+func startLimit(s set) []finding.Finding {
+	return s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionStartsLimited, metav1.ConditionTrue))
+}
+
+// announcedLimit: with capacity.mode Placement GitHub has assigned as many jobs as it was told that there is room for.
+func announcedLimit(s set) []finding.Finding {
 	limited, runnerSet := s.condition(v1alpha1.ConditionCapacityLimited, metav1.ConditionTrue), s.RunnerSet()
 	if limited == nil || runnerSet == nil || runnerSet.Status.Capacity == nil || runnerSet.Spec.AssignedJobs < *runnerSet.Status.Capacity {
 		return nil
 	}
 	return s.fromCondition(finding.Warning, limited)
+}
+
+// managersLimit: the manager allows no more, or runners of a former template are left.
+func managersLimit(s set) []finding.Finding {
+	asked, runnerSet := askedFor(s), s.RunnerSet()
+	if runnerSet == nil || runnerSet.Spec.MaxRunners == nil || *runnerSet.Spec.MaxRunners > runnerSet.Spec.AssignedJobs ||
+		asked.number != nil && *asked.number <= *runnerSet.Spec.MaxRunners {
+		return nil
+	}
+	return []finding.Finding{s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
+		fmt.Sprintf("the manager allows the scale set %s, with %s; more jobs wait on GitHub",
+			finding.Counted(*runnerSet.Spec.MaxRunners, "runner", "runners"), finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
+		"wait for a runner to finish; the limit is flags.maxRunnersPerSet of the controller's chart, which the cluster's administrator decides, "+
+			"or maxRunners less the runners of a former template")}
+}
+
+// maxRunnersLimit: the spec, or a schedule, allows no more.
+func maxRunnersLimit(s set) []finding.Finding {
+	asked, runnerSet := askedFor(s), s.RunnerSet()
+	if asked.number == nil || runnerSet == nil || runnerSet.Spec.AssignedJobs < *asked.number {
+		return nil
+	}
+	return []finding.Finding{s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
+		fmt.Sprintf("%s of %d%s is reached, with %s; more jobs wait on GitHub", asked.name, *asked.number, asked.period, finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
+		asked.advice+", or wait for a runner to finish")}
 }

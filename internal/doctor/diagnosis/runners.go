@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // checkPendingRunners reports why existing runners, or their pods, don't run.
@@ -65,8 +66,8 @@ func pendingReason(pod *corev1.Pod) (reason, message string) {
 	if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" || pod.DeletionTimestamp != nil {
 		return "", ""
 	}
-	if c := kube.PodCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
-		return c.Reason, c.Message
+	if reason, message := podstatus.WhyUnplaced(pod); reason != "" {
+		return reason, message
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {

@@ -151,7 +151,7 @@ func checkStopped(s set) []finding.Finding {
 func checkMissingRunners(s set) []finding.Finding {
 	status := &s.Status
 	missing := status.DesiredRunners - (status.CurrentRunners - keptAsEvidence(s))
-	explanations := []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful}
+	explanations := []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful, v1alpha1.ConditionStartsLimited}
 	if missing <= 0 || slices.ContainsFunc(explanations, func(about string) bool { return s.condition(about, metav1.ConditionTrue) != nil }) {
 		return nil
 	}
@@ -189,7 +189,7 @@ func checkStrays(s set) []finding.Finding {
 // checkNoJobs reports a set that is ready but has no job.
 func checkNoJobs(s set) []finding.Finding {
 	runnerSet := s.RunnerSet()
-	off := ptr.Deref(askedFor(s).number, 1) == 0 // which checkLimits reports
+	off := s.Drained() || ptr.Deref(askedFor(s).number, 1) == 0 // which checkLimits reports
 	if s.condition(v1alpha1.ConditionReady, metav1.ConditionTrue) == nil || runnerSet == nil || runnerSet.Spec.AssignedJobs > 0 || off {
 		return nil
 	}

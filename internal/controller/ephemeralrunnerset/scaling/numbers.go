@@ -11,6 +11,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
+// shortestDelay is how long a surplus runner is kept at least: by then the figures that it follows from have been confirmed.
+const shortestDelay = time.Second
+
 // Within returns the demand with the numbers that are in force for the AutoscalingRunnerSet, and what it plans: the runner set's own limit may
 // be from before a change, or from somebody else.
 func (want Demand) Within(n effective.Numbers, planned *v1alpha1.PlannedCapacity) Demand {
@@ -19,7 +22,7 @@ func (want Demand) Within(n effective.Numbers, planned *v1alpha1.PlannedCapacity
 		want.headroom = demand.Headroom{Percent: headroom.Percent, Max: headroom.Max}
 	}
 	if delay := planned.ScaleDownDelay; delay != nil {
-		want.scaleDownDelay = max(0, delay.Duration)
+		want.scaleDownDelay = max(shortestDelay, delay.Duration)
 	}
 	if n.Drained { // nobody waits for the next job
 		want.scaleDownDelay = min(want.scaleDownDelay, demand.DefaultScaleDownDelay)

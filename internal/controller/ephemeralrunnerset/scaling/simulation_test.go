@@ -106,7 +106,7 @@ func (sim *simulation) plan(random *rand.Rand) {
 	}
 	planned := &sim.figures.Demand
 	planned.headroom = demand.Headroom{Percent: random.IntN(100), Max: random.IntN(10)}
-	planned.scaleDownDelay = []time.Duration{0, demand.DefaultScaleDownDelay, 5 * time.Minute}[random.IntN(3)]
+	planned.scaleDownDelay = []time.Duration{shortestDelay, demand.DefaultScaleDownDelay, 5 * time.Minute}[random.IntN(3)]
 	planned.maxIdleTime = []time.Duration{0, time.Minute}[random.IntN(2)]
 	planned.startsPerMinute = []int{0, 3, 30}[random.IntN(3)]
 }
