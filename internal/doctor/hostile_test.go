@@ -39,6 +39,9 @@ func TestRulesOfTheKind(t *testing.T) {
 		"registrationTimeout: 8761h":                                  "InvalidManifest",
 		"vaultConfig: {type: other}":                                  "VaultUnsupported",
 		"vaultConfig: {type: azure_key_vault}":                        "IncompleteVault",
+		"capacity: {placementTimeout: 0s}":                            "InvalidManifest",
+		"scaleDownDelay: 8761h":                                       "InvalidManifest",
+		"maxIdleTime: 59s":                                            "InvalidManifest",
 		"minRunners: 3":                                               "InvalidLimits",
 		"schedules: [{name: a, schedule: '0 7 * * *', duration: 1h}]": "ScheduleRefused",
 		"schedules: [{name: a, schedule: '0 7 * * *', duration: 0s, minRunners: 1}]":                                "ScheduleRefused",
@@ -65,8 +68,8 @@ func TestRulesOfTheKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 20 {
-		t.Errorf("the schema has %d rules, 20 are checked", len(rules))
+	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 22 {
+		t.Errorf("the schema has %d rules, 22 are checked", len(rules))
 	}
 }
 

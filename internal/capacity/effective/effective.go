@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/capacity/schedules"
 )
 
@@ -102,6 +103,14 @@ func same(a, b v1alpha1.Schedule) bool {
 	equal := func(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
 	return a.Name == b.Name && a.Schedule == b.Schedule && a.Duration == b.Duration && a.TimeZone == b.TimeZone &&
 		equal(a.MinRunners, b.MinRunners) && equal(a.MaxRunners, b.MaxRunners)
+}
+
+// Headroom returns the headroom that a set plans.
+func Headroom(planned *v1alpha1.PlannedCapacity) demand.Headroom {
+	if planned.Headroom == nil {
+		return demand.Headroom{}
+	}
+	return demand.Headroom{Percent: planned.Headroom.Percent, Max: planned.Headroom.Max}
 }
 
 // Schedules returns the schedules of a spec as their plan reads them.

@@ -121,8 +121,14 @@ const maxTimeout = 8760 * time.Hour
 func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) {
 	least, most := spec.MinRunners, spec.MaxRunners
 	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
-	for name, wait := range map[string]*metav1.Duration{"pendingTimeout": spec.PendingTimeout, "registrationTimeout": spec.RegistrationTimeout} {
+	for name, wait := range map[string]*metav1.Duration{
+		"pendingTimeout": spec.PendingTimeout, "registrationTimeout": spec.RegistrationTimeout,
+		"scaleDownDelay": spec.ScaleDownDelay, "maxIdleTime": spec.MaxIdleTime,
+	} {
 		c.require(wait == nil || wait.Duration <= maxTimeout, invalid, name+" is too long", "use at most a year, 8760h")
+	}
+	if most := spec.MaxIdleTime; most != nil {
+		c.require(most.Duration == 0 || most.Duration >= time.Minute, invalid, "maxIdleTime is "+most.Duration.String(), "use 0s for any time, or at least 1m")
 	}
 	if spec.Capacity != nil && spec.Capacity.PlacementTimeout != nil {
 		timeout := spec.Capacity.PlacementTimeout.Duration

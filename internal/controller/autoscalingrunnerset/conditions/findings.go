@@ -193,6 +193,7 @@ func (f *Findings) DesiredRunners() int {
 	}
 	return demand.Asked{
 		Assigned: current.Spec.AssignedJobs, Running: current.Status.BusyRunners, Min: f.Numbers.Min, Max: f.Numbers.Max,
+		Headroom: effective.Headroom(&f.Set.Spec.PlannedCapacity), Drained: f.Numbers.Drained,
 		Unserved: !kube.HasServer(current), Replicas: current.Spec.Replicas,
 	}.Wanted()
 }

@@ -18,9 +18,7 @@ const shortestDelay = time.Second
 // be from before a change, or from somebody else.
 func (want Demand) Within(n effective.Numbers, planned *v1alpha1.PlannedCapacity) Demand {
 	want.minRunners, want.inForce, want.maxRunners, want.drained = n.Min, n.Max, min(want.maxRunners, n.Max), n.Drained
-	if headroom := planned.Headroom; headroom != nil {
-		want.headroom = demand.Headroom{Percent: headroom.Percent, Max: headroom.Max}
-	}
+	want.headroom = effective.Headroom(planned)
 	if delay := planned.ScaleDownDelay; delay != nil {
 		want.scaleDownDelay = max(shortestDelay, delay.Duration)
 	}
