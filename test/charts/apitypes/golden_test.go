@@ -42,6 +42,7 @@ type runnerSetSpec struct {
 	MaxRunners           any `json:"maxRunners"`
 	MinRunners           any `json:"minRunners"`
 	Schedules            any `json:"schedules"`
+	Feedback             any `json:"feedback"`
 	Headroom             any `json:"headroom"`
 	ScaleDownDelay       any `json:"scaleDownDelay"`
 	MaxIdleTime          any `json:"maxIdleTime"`
