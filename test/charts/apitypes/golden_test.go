@@ -43,6 +43,10 @@ type runnerSetSpec struct {
 	MinRunners           any `json:"minRunners"`
 	Schedules            any `json:"schedules"`
 	Feedback             any `json:"feedback"`
+	VolumeClaimTemplates any `json:"volumeClaimTemplates"`
+	VolumeClaimPool      any `json:"volumeClaimPool"`
+	RetentionPolicy      any `json:"persistentVolumeClaimRetentionPolicy"`
+	Capacity             any `json:"capacity"`
 	Headroom             any `json:"headroom"`
 	ScaleDownDelay       any `json:"scaleDownDelay"`
 	MaxIdleTime          any `json:"maxIdleTime"`
