@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,15 +40,19 @@ func askedFor(s set) maximum {
 	return asked
 }
 
-// limits are what allows no more runners, each with its number. They are in an order: whoever raises a later one gains nothing while an
-// earlier one holds. Those of a set that takes no jobs come first, then they follow the way back from a runner's pod to GitHub.
-var limits = []func(s set) []finding.Finding{
-	takesNoJobs, nodeLimit, quotaLimit, registrationLimit, startLimit, announcedLimit, managersLimit, maxRunnersLimit,
-}
-
-// checkLimits answers why there are not more runners, in one finding.
+// checkLimits answers why there are not more runners, in one finding. What allows no more is looked at in an order: whoever raises a later
+// number gains nothing while an earlier one holds. A set that takes no jobs comes first, then the way back from a runner's pod to GitHub.
 func checkLimits(s set) []finding.Finding {
-	for _, limit := range limits {
+	for _, limit := range []func(set) []finding.Finding{
+		takesNoJobs,
+		nodeLimit,
+		quotaLimit,
+		registrationLimit,
+		startLimit,
+		announcedLimit,
+		managersLimit,
+		maxRunnersLimit,
+	} {
 		if found := limit(s); found != nil {
 			return found
 		}
@@ -164,4 +169,56 @@ func maxRunnersLimit(s set) []finding.Finding {
 	return []finding.Finding{s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
 		fmt.Sprintf("%s of %d%s is reached, with %s; more jobs wait on GitHub", asked.name, *asked.number, asked.period, finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
 		asked.advice+", or wait for a runner to finish")}
+}
+
+// fullQuotas reports ResourceQuotas that are used up for resources that the set's runners need. It is one finding for all resources:
+// if a quota is raised for one of them only, runners wait for the next.
+func fullQuotas(s set) []finding.Finding {
+	var full []string
+	for i := range s.Quotas {
+		if used := usedUp(&s.Quotas[i], usesClaims(s)); len(used) > 0 {
+			full = append(full, fmt.Sprintf("ResourceQuota %s: %s are used", s.Quotas[i].Name, strings.Join(used, ", ")))
+		}
+	}
+	if len(full) == 0 {
+		return nil
+	}
+	return []finding.Finding{s.finding(finding.Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
+}
+
+// usesClaims reports whether each runner has a volume claim of its own, as in mode kubernetes.
+func usesClaims(s set) bool {
+	return slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
+}
+
+// usedUp returns the resources of a quota that have nothing left for a runner, with or without volume claims.
+func usedUp(quota *corev1.ResourceQuota, claims bool) (full []string) {
+	for _, resource := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
+		hard, used := quota.Status.Hard[resource], quota.Status.Used[resource]
+		if (ofRunners(resource) || claims && ofClaims(resource)) && !hard.IsZero() && used.Cmp(hard) >= 0 {
+			full = append(full, fmt.Sprintf("%s of %s %s", used.String(), hard.String(), resource))
+		}
+	}
+	return full
+}
+
+// runnerResources are the resources of a ResourceQuota that a runner, its pod and its Secret count against.
+var runnerResources = []corev1.ResourceName{
+	corev1.ResourcePods, "count/pods", corev1.ResourceSecrets, "count/secrets", "count/ephemeralrunners.actions.github.com",
+	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
+	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
+	corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
+}
+
+// ofRunners reports whether runners count against a resource of a quota: one of the above, or an extended resource, whose name
+// contains a domain and for which quotas limit requests only.
+func ofRunners(resource corev1.ResourceName) bool {
+	name, requests := strings.CutPrefix(string(resource), corev1.DefaultResourceRequestsPrefix)
+	return requests && strings.Contains(name, "/") || slices.Contains(runnerResources, resource)
+}
+
+// ofClaims reports whether volume claims, of any storage class or of a certain one, count against a resource of a quota.
+func ofClaims(resource corev1.ResourceName) bool {
+	return resource == corev1.ResourcePersistentVolumeClaims || resource == "count/persistentvolumeclaims" ||
+		resource == corev1.ResourceRequestsStorage || strings.Contains(string(resource), ".storageclass.storage.k8s.io/")
 }

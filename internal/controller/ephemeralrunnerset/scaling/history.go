@@ -279,3 +279,6 @@ func (h *History) WithoutRecentlyDeleted(runners []*roster.Runner, now time.Time
 	}
 	return remaining
 }
+
+// NoteStarts counts new runners that are being created, beside the repeated ones.
+func (h *History) NoteStarts(n int) { h.pace.Start(max(0, n), h.now, h.now) }

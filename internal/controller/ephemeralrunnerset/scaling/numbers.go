@@ -1,15 +1,50 @@
 package scaling
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
+
+// Demand is what the set's spec asks for.
+type Demand struct {
+	replicas, assignedJobs, minRunners int
+	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner sets have some.
+	inForce, maxRunners int
+	// unserved: no listener of ours brings jobs; drained: the set is to take none.
+	unserved, drained   bool
+	rerunsLost          bool
+	failedHistoryLimit  int
+	registrationTimeout time.Duration
+	headroom            demand.Headroom
+	// scaleDownDelay is how long a surplus runner is kept, and maxIdleTime how old an idle one may get; 0 is any age.
+	scaleDownDelay, maxIdleTime time.Duration
+	// startsPerMinute limits new runners; 0 doesn't.
+	startsPerMinute int
+}
+
+// DemandOf returns what the spec asks for. The numbers are the listener's, but anybody with rights in the namespace may write them: out of
+// range, a sum of them would overflow, and a negative count would be a surplus of as many runners.
+func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
+	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
+	d := Demand{
+		replicas: inRange(spec.Replicas), assignedJobs: inRange(spec.AssignedJobs),
+		inForce: v1alpha1.MaxRunnersUnlimited, maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
+		registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay,
+	}
+	if timeout := spec.EphemeralRunnerSpec.RegistrationTimeout; timeout != nil {
+		d.registrationTimeout = timeout.Duration
+	}
+	if spec.MaxRunners != nil {
+		d.maxRunners = inRange(*spec.MaxRunners)
+	}
+	if spec.FailedHistoryLimit != nil {
+		d.failedHistoryLimit = *spec.FailedHistoryLimit
+	}
+	return d
+}
 
 // shortestDelay is how long a surplus runner is kept at least: by then the figures that it follows from have been confirmed.
 const shortestDelay = time.Second
@@ -43,57 +78,4 @@ func (want Demand) Unserved() Demand {
 func (want Demand) RerunsLost() Demand {
 	want.rerunsLost = true
 	return want
-}
-
-// total returns how many runners there are to be while so many of them work, and how many of them are to be idle. They follow from the jobs,
-// because the listener may not know yet which numbers are in force.
-func (want Demand) total(working int) (runners, idle int) {
-	asked := demand.Asked{
-		Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.inForce, Headroom: want.headroom,
-		Drained: want.drained, Unserved: want.unserved, Replicas: want.replicas,
-	}
-	return asked.Wanted(), asked.Idle()
-}
-
-// planPace holds back the creations for which the last minute has no room. Repeated ones were counted when they were first tried.
-func (h *History) planPace(p *Plan, perMinute int) {
-	room, more := h.pace.Allowed(perMinute, h.now)
-	if p.create <= room {
-		return
-	}
-	p.create, p.paced = room, perMinute
-	p.requeueBy(more)
-}
-
-// NoteStarts counts new runners that are being created, beside the repeated ones.
-func (h *History) NoteStarts(n int) { h.pace.Start(max(0, n), h.now, h.now) }
-
-// planAge replaces the idle runner that has been idle for longest, if that is too long, with GitHub's consent. Only when nothing else is going
-// on, so that they go one by one.
-func (h *History) planAge(p *Plan, runners []*roster.Runner, out creations.Unseen, most time.Duration) {
-	if most <= 0 {
-		return
-	}
-	settled := !p.wantsRunners() && out.Expected == 0 && len(p.surplus) <= p.kept && p.Tally.Starting == 0 && p.doubt.Jobs == 0
-	var idle []*roster.Runner
-	var since []time.Time
-	for _, r := range runners {
-		if h.slotOf(r) == slotWaiting && (h.historyOf(r).Removing || p.decided[r].removes()) {
-			settled = false // one is on its way already
-		}
-		if h.waitsHealthily(r) {
-			idle, since = append(idle, r), append(since, h.idleSince(r))
-		}
-	}
-	index, found, next := demand.TooOld(since, settled, most, h.now)
-	p.requeueBy(next)
-	if found {
-		h.planRemoval(p, idle[index])
-	}
-}
-
-// idleSince returns since when a runner without a job has been up. Of one that was up before this manager began, its creation is known.
-func (h *History) idleSince(r *roster.Runner) time.Time {
-	past := h.historyOf(r)
-	return cmp.Or(past.upBefore, past.upAt)
 }

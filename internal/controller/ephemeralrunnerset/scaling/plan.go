@@ -27,44 +27,6 @@ const (
 	maxFailedHistoryAge       = time.Hour
 )
 
-// Demand is what the set's spec asks for.
-type Demand struct {
-	replicas, assignedJobs, minRunners int
-	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner sets have some.
-	inForce, maxRunners int
-	// unserved: no listener of ours brings jobs; drained: the set is to take none.
-	unserved, drained   bool
-	rerunsLost          bool
-	failedHistoryLimit  int
-	registrationTimeout time.Duration
-	headroom            demand.Headroom
-	// scaleDownDelay is how long a surplus runner is kept, and maxIdleTime how old an idle one may get; 0 is any age.
-	scaleDownDelay, maxIdleTime time.Duration
-	// startsPerMinute limits new runners; 0 doesn't.
-	startsPerMinute int
-}
-
-// DemandOf returns what the spec asks for. The numbers are the listener's, but anybody with rights in the namespace may write them: out of
-// range, a sum of them would overflow, and a negative count would be a surplus of as many runners.
-func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
-	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
-	d := Demand{
-		replicas: inRange(spec.Replicas), assignedJobs: inRange(spec.AssignedJobs),
-		inForce: v1alpha1.MaxRunnersUnlimited, maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
-		registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay,
-	}
-	if timeout := spec.EphemeralRunnerSpec.RegistrationTimeout; timeout != nil {
-		d.registrationTimeout = timeout.Duration
-	}
-	if spec.MaxRunners != nil {
-		d.maxRunners = inRange(*spec.MaxRunners)
-	}
-	if spec.FailedHistoryLimit != nil {
-		d.failedHistoryLimit = *spec.FailedHistoryLimit
-	}
-	return d
-}
-
 // Plan is what one pass has decided to do.
 type Plan struct {
 	// Tally counts what the set has, and asked is what its spec asks for.
@@ -151,7 +113,11 @@ func (p *Plan) With(what Action) (runners []*roster.Runner) {
 // Plan decides what to do.
 func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unseen) *Plan {
 	p := &Plan{Tally: h.tally(runners)}
-	want.replicas, want.minRunners = want.total(p.Tally.working)
+	asked := demand.Asked{ // from the jobs, because the listener may not know yet which numbers are in force
+		Assigned: want.assignedJobs, Running: p.Tally.working, Min: want.minRunners, Max: want.inForce, Headroom: want.headroom,
+		Drained: want.drained, Unserved: want.unserved, Replicas: want.replicas,
+	}
+	want.replicas, want.minRunners = asked.Wanted(), asked.Idle()
 	p.asked = want
 	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
@@ -181,7 +147,10 @@ func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
 		p.requeueBy(h.now.Add(creations.LongestAwayPause)) // by then the others have been seen, or are no longer expected
 	}
 	p.create = p.allowed(failures, h.now, min(missing, room), out.Expected)
-	h.planPace(p, want.startsPerMinute)
+	if room, more := h.pace.Allowed(want.startsPerMinute, h.now); p.create > room { // repeated ones were counted when they were first tried
+		p.create, p.paced = room, want.startsPerMinute
+		p.requeueBy(more)
+	}
 	if most := maxCreatesPerPass - p.Repeat; p.create > most {
 		p.create = most
 		if h.Creations.Allowed(h.now) { // otherwise nothing is created now that the next pass could continue

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -257,4 +258,34 @@ func (h *History) ExitedIdleVerdict(r *roster.Runner) registrations.Answer {
 		return registrations.NoJob
 	}
 	return registrations.NoKnownJob
+}
+
+// planAge replaces the idle runner that has been idle for longest, if that is too long, with GitHub's consent. Only when nothing else is going
+// on, so that they go one by one.
+func (h *History) planAge(p *Plan, runners []*roster.Runner, out creations.Unseen, most time.Duration) {
+	if most <= 0 {
+		return
+	}
+	settled := !p.wantsRunners() && out.Expected == 0 && len(p.surplus) <= p.kept && p.Tally.Starting == 0 && p.doubt.Jobs == 0
+	var idle []*roster.Runner
+	var since []time.Time
+	for _, r := range runners {
+		if h.slotOf(r) == slotWaiting && (h.historyOf(r).Removing || p.decided[r].removes()) {
+			settled = false // one is on its way already
+		}
+		if h.waitsHealthily(r) {
+			idle, since = append(idle, r), append(since, h.idleSince(r))
+		}
+	}
+	index, found, next := demand.TooOld(since, settled, most, h.now)
+	p.requeueBy(next)
+	if found {
+		h.planRemoval(p, idle[index])
+	}
+}
+
+// idleSince returns since when a runner without a job has been up. Of one that was up before this manager began, its creation is known.
+func (h *History) idleSince(r *roster.Runner) time.Time {
+	past := h.historyOf(r)
+	return cmp.Or(past.upBefore, past.upAt)
 }
