@@ -41,6 +41,7 @@ func TestRulesOfTheKind(t *testing.T) {
 		"vaultConfig: {type: azure_key_vault}":                        "IncompleteVault",
 		"capacity: {placementTimeout: 0s}":                            "InvalidManifest",
 		"scaleDownDelay: 8761h":                                       "InvalidManifest",
+		"feedback: {checkAfter: 25h}":                                 "InvalidManifest",
 		"maxIdleTime: 59s":                                            "InvalidManifest",
 		"minRunners: 3":                                               "InvalidLimits",
 		"schedules: [{name: a, schedule: '0 7 * * *', duration: 1h}]": "ScheduleRefused",
@@ -68,8 +69,8 @@ func TestRulesOfTheKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 22 {
-		t.Errorf("the schema has %d rules, 22 are checked", len(rules))
+	if rules := regexp.MustCompile(`(?m)^ +rule: `).FindAll(definition, -1); len(rules) != 23 {
+		t.Errorf("the schema has %d rules, 23 are checked", len(rules))
 	}
 }
 

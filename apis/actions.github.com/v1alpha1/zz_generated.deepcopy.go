@@ -1017,12 +1017,12 @@ func (in *PlannedCapacity) DeepCopyInto(out *PlannedCapacity) {
 	}
 	if in.ScaleDownDelay != nil {
 		in, out := &in.ScaleDownDelay, &out.ScaleDownDelay
-		*out = new(metav1.Duration)
+		*out = new(v1.Duration)
 		**out = **in
 	}
 	if in.MaxIdleTime != nil {
 		in, out := &in.MaxIdleTime, &out.MaxIdleTime
-		*out = new(metav1.Duration)
+		*out = new(v1.Duration)
 		**out = **in
 	}
 }

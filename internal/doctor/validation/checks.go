@@ -134,6 +134,9 @@ func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) 
 		timeout := spec.Capacity.PlacementTimeout.Duration
 		c.require(timeout > 0 && timeout <= maxTimeout, invalid, "capacity.placementTimeout is "+timeout.String(), "use more than 0s, and at most a year, 8760h")
 	}
+	if feedback := spec.Feedback; feedback != nil && feedback.CheckAfter != nil {
+		c.require(feedback.CheckAfter.Duration <= 24*time.Hour, invalid, "feedback.checkAfter is "+feedback.CheckAfter.Duration.String(), "use at most 24h, after which GitHub cancels a job that waits")
+	}
 	wait, err := time.ParseDuration(spec.JobProtection)
 	c.require(slices.Contains([]string{"", "true", "false"}, spec.JobProtection) || err == nil && wait > 0, invalid,
 		fmt.Sprintf("jobProtection is %q", spec.JobProtection), "use true, false, or a duration with a unit, such as 6h")
