@@ -119,7 +119,7 @@ func makeDisks(t *testing.T, class string, count int) []string {
 		if err := os.Mkdir(disk, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(disk, 0o777); err != nil { //nolint:gosec // the runners' user writes to it
+		if err := os.Chmod(disk, 0o777); err != nil { // the runners' user writes to it
 			t.Fatal(err)
 		}
 		disks = append(disks, disk)

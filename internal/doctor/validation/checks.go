@@ -121,6 +121,19 @@ const maxTimeout = 8760 * time.Hour
 func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) {
 	least, most := spec.MinRunners, spec.MaxRunners
 	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
+	c.durations(spec, invalid)
+	wait, err := time.ParseDuration(spec.JobProtection)
+	c.require(slices.Contains([]string{"", "true", "false"}, spec.JobProtection) || err == nil && wait > 0, invalid,
+		fmt.Sprintf("jobProtection is %q", spec.JobProtection), "use true, false, or a duration with a unit, such as 6h")
+	vault := cmp.Or(spec.VaultConfig, &v1alpha1.VaultConfig{})
+	c.require(vault.Type == "" || vault.Type == v1alpha1.VaultTypeAzureKeyVault, v1alpha1.ReasonVaultUnsupported,
+		"vaultConfig.type is "+string(vault.Type), "use "+string(v1alpha1.VaultTypeAzureKeyVault)+", or leave vaultConfig out")
+	c.require(vault.Type != v1alpha1.VaultTypeAzureKeyVault || vault.AzureKeyVault != nil, "IncompleteVault", "vaultConfig lacks azureKeyVault", "add it")
+	c.claims(&spec.RunnerVolumeClaims, invalid)
+}
+
+// durations are the rules about times.
+func (c *checks) durations(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) {
 	for name, wait := range map[string]*metav1.Duration{
 		"pendingTimeout": spec.PendingTimeout, "registrationTimeout": spec.RegistrationTimeout,
 		"scaleDownDelay": spec.ScaleDownDelay, "maxIdleTime": spec.MaxIdleTime,
@@ -137,14 +150,6 @@ func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) 
 	if feedback := spec.Feedback; feedback != nil && feedback.CheckAfter != nil {
 		c.require(feedback.CheckAfter.Duration <= 24*time.Hour, invalid, "feedback.checkAfter is "+feedback.CheckAfter.Duration.String(), "use at most 24h, after which GitHub cancels a job that waits")
 	}
-	wait, err := time.ParseDuration(spec.JobProtection)
-	c.require(slices.Contains([]string{"", "true", "false"}, spec.JobProtection) || err == nil && wait > 0, invalid,
-		fmt.Sprintf("jobProtection is %q", spec.JobProtection), "use true, false, or a duration with a unit, such as 6h")
-	vault := cmp.Or(spec.VaultConfig, &v1alpha1.VaultConfig{})
-	c.require(vault.Type == "" || vault.Type == v1alpha1.VaultTypeAzureKeyVault, v1alpha1.ReasonVaultUnsupported,
-		"vaultConfig.type is "+string(vault.Type), "use "+string(v1alpha1.VaultTypeAzureKeyVault)+", or leave vaultConfig out")
-	c.require(vault.Type != v1alpha1.VaultTypeAzureKeyVault || vault.AzureKeyVault != nil, "IncompleteVault", "vaultConfig lacks azureKeyVault", "add it")
-	c.claims(&spec.RunnerVolumeClaims, invalid)
 }
 
 // address notes an address that the manager would refuse.
