@@ -87,10 +87,6 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DoubtedJobs int `json:"doubtedJobs,omitempty"`
-	// Number of runners that there are to be, by the assigned jobs and the numbers in force. Not in ARC.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	DesiredReplicas *int `json:"desiredReplicas,omitempty"`
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

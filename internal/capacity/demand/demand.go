@@ -15,6 +15,9 @@ type Asked struct {
 	// Min and Max are the numbers in force: how many runners are kept idle at least, and how many there are at most.
 	Min, Max int
 	Headroom Headroom
+	// Unserved: no listener of ours has a session for the set. That of another cluster or product has, and Replicas is how many runners it asks for.
+	Unserved bool
+	Replicas int
 	// Drained: the set takes no further jobs, and runs those that it has.
 	Drained bool
 }
@@ -33,4 +36,16 @@ func (a Asked) Idle() int {
 }
 
 // Wanted returns how many runners there are to be. A job that is assigned can't be given back, so it has its runner in a drained set, too.
-func (a Asked) Wanted() int { return max(0, min(max(0, a.Assigned)+a.Idle(), a.Max)) }
+// Nobody brings jobs to a set that is not served and for which nobody asks for any runner. Who asks for some may never say how many jobs there
+// are, as ARC's listener: then its own sum counts, too.
+func (a Asked) Wanted() int {
+	most := max(0, a.Max)
+	wanted := min(max(0, min(a.Assigned, most))+a.Idle(), most)
+	switch {
+	case !a.Unserved:
+		return wanted
+	case a.Replicas <= 0 && a.Assigned <= 0:
+		return 0
+	}
+	return max(wanted, min(a.Replicas, most))
+}

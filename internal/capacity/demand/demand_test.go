@@ -29,6 +29,11 @@ func TestWanted(t *testing.T) {
 		"jobs that have just ended":    {demand.Asked{Assigned: 5, Running: 50, Headroom: percent, Max: 100}, 1, 6},
 		"drained":                      {demand.Asked{Assigned: 4, Running: 3, Min: 7, Headroom: percent, Max: 100, Drained: true}, 0, 4},
 		"drained, above the maximum":   {demand.Asked{Assigned: 4, Max: 3, Drained: true}, 0, 3},
+		"nobody serves it":             {demand.Asked{Min: 7, Max: 10, Unserved: true}, 7, 0},
+		"somebody else does":           {demand.Asked{Min: 2, Max: 10, Unserved: true, Replicas: 5}, 2, 5},
+		"who counts jobs, too":         {demand.Asked{Assigned: 4, Max: 10, Unserved: true, Replicas: 5}, 0, 5},
+		"and asks for too many":        {demand.Asked{Min: 2, Max: 10, Unserved: true, Replicas: 50}, 2, 10},
+		"a count that would overflow":  {demand.Asked{Assigned: math.MaxInt, Min: 5, Max: 10}, 5, 10},
 		"figures that nobody can mean": {demand.Asked{Assigned: -4, Running: -3, Min: -7, Max: -1, Headroom: demand.Headroom{Percent: -1, Max: -1}}, 0, 0},
 	} {
 		if idle, wanted := test.asked.Idle(), test.asked.Wanted(); idle != test.idle || wanted != test.wanted {

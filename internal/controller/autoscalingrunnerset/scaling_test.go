@@ -51,7 +51,7 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 }
 
 // The listener of a set may not know yet that a window has opened, so its sum is not what there is to be.
-func TestWhatTheRunnerSetHasWorkedOutIsTold(t *testing.T) {
+func TestDesiredRunnersFollowTheNumbersInForce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
 		f.settle()
@@ -59,8 +59,11 @@ func TestWhatTheRunnerSetHasWorkedOutIsTold(t *testing.T) {
 		f.settle()
 		f.events()
 		runnerSet := f.runnerSets()[0]
-		runnerSet.Status.DesiredReplicas = new(20)
-		f.updateStatus(&runnerSet)
+		runnerSet.Annotations = map[string]string{v1alpha1.AnnotationListenerSession: "session"}
+		if err := f.client.Update(f.Context(), &runnerSet); err != nil {
+			f.Fatal(err)
+		}
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MinRunners, s.Spec.MaxRunners = new(20), new(30) })
 		f.settle()
 		if told := f.events(); len(told) != 1 || !strings.Contains(told[0], "ScaledUp From 0 to 20 runners for 0 assigned jobs") {
 			t.Errorf("told %q, want one Event about 0 to 20", told)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/disruptionbudgets"
@@ -180,17 +181,17 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	return status
 }
 
-// DesiredRunners returns how many runners there are to be: what the current runner set has worked out, or, before it has, what its listener
-// asks for.
+// DesiredRunners returns how many runners there are to be. The runner set works it out from the same figures; it isn't asked, so that the number
+// changes with the jobs, in one write.
 func (f *Findings) DesiredRunners() int {
 	current := f.RunnerSet()
-	switch {
-	case current == nil:
+	if current == nil {
 		return 0
-	case current.Status.DesiredReplicas != nil:
-		return *current.Status.DesiredReplicas
 	}
-	return current.Spec.Replicas
+	return demand.Asked{
+		Assigned: current.Spec.AssignedJobs, Running: current.Status.BusyRunners, Min: f.Numbers.Min, Max: f.Numbers.Max,
+		Unserved: current.Annotations[v1alpha1.AnnotationListenerSession] == "", Replicas: current.Spec.Replicas,
+	}.Wanted()
 }
 
 // inForce returns the numbers as the status has them.

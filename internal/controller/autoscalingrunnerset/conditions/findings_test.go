@@ -32,15 +32,6 @@ func TestStatusCountsJobsAndBusyRunners(t *testing.T) {
 	}
 }
 
-func TestDesiredRunnersAreThoseThatTheRunnerSetHasWorkedOut(t *testing.T) {
-	status := healthy(func(f *Findings) {
-		f.RunnerSets[0].Spec.Replicas, f.RunnerSets[0].Status.DesiredReplicas = 5, new(0)
-	}).Status("1.2.3")
-	if status.DesiredRunners != 0 {
-		t.Errorf("%d desired, want 0", status.DesiredRunners)
-	}
-}
-
 // Nothing could be created for such a set, so nothing is created on GitHub either.
 func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
 	set := newSet()

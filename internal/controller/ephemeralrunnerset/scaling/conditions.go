@@ -32,7 +32,7 @@ func (h *History) Describe(
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
 	status.Capacity = h.capacity(p)
-	status.DoubtedJobs, status.DesiredReplicas = h.doubt.Jobs, new(p.wanted)
+	status.DoubtedJobs = h.doubt.Jobs
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
 	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtConditions(status.Conditions, set)...)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
@@ -41,7 +41,6 @@ func (h *History) Describe(
 // DescribeLeft fills the status of a set that is being deleted with what is left of it.
 func (h *History) DescribeLeft(status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, now time.Time) {
 	countWithDeleting(status, runners)
-	status.DesiredReplicas = new(0)
 	status.Capacity = new(status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
 	report.SetConditions(&status.Conditions, set.Generation, now, h.Creations.UnseenWhileDeleted(set)...)
 }

@@ -74,17 +74,11 @@ func (want Demand) Unserved() Demand {
 }
 
 // total returns how many runners there are to be while so many of them work. They follow from the jobs, because the listener may not know
-// yet which numbers are in force. Nobody brings jobs to a set that is not served and for which nobody asks for any runner. Who asks for some
-// may never say how many jobs there are, as ARC's listener: then its own sum counts, too.
+// yet which numbers are in force.
 func (want Demand) total(working int) int {
-	asked := demand.Asked{Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.inForce}
-	switch {
-	case !want.unserved || want.assignedJobs > 0:
-		return asked.Wanted()
-	case want.replicas == 0:
-		return 0
-	}
-	return max(asked.Wanted(), min(want.replicas, want.inForce))
+	return demand.Asked{
+		Assigned: want.assignedJobs, Running: working, Min: want.minRunners, Max: want.inForce, Unserved: want.unserved, Replicas: want.replicas,
+	}.Wanted()
 }
 
 // Plan is what one pass has decided to do.
