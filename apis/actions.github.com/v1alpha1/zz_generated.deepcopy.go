@@ -580,16 +580,6 @@ func (in *EphemeralRunnerSetStatus) DeepCopyInto(out *EphemeralRunnerSetStatus) 
 		*out = new(int)
 		**out = **in
 	}
-	if in.DesiredReplicas != nil {
-		in, out := &in.DesiredReplicas, &out.DesiredReplicas
-		*out = new(int)
-		**out = **in
-	}
-	if in.Placement != nil {
-		in, out := &in.Placement, &out.Placement
-		*out = new(PlacementStatus)
-		(*in).DeepCopyInto(*out)
-	}
 	if in.Listener != nil {
 		in, out := &in.Listener, &out.Listener
 		*out = new(ListenerStatus)
