@@ -108,27 +108,21 @@ func TestSlotOfRunnerThatFailedWithItsJob(t *testing.T) {
 
 // The listener may have asked for runners before the maximum was raised.
 func TestSlotsOfARaisedMaximum(t *testing.T) {
-	tooMany := "although 2 slots were occupied of 2"
+	created := func(names ...string) func() *story {
+		return func() *story {
+			s := newStory(1, 1)
+			s.MinRunners, s.set.AssignedJobs = 1, 1
+			s.patch(1)
+			s.limit(10)
+			for _, name := range names {
+				s.createWithoutPod(name)
+			}
+			return s
+		}
+	}
 	check(t, map[string]chapter{
-		"as many as its jobs and minRunners need, since the maximum was raised": {func() *story {
-			s := newStory(1, 1)
-			s.MinRunners, s.set.AssignedJobs = 1, 1
-			s.patch(1)
-			s.limit(10)
-			s.createWithoutPod("a")
-			s.createWithoutPod("b")
-			return s
-		}, nil},
-		"and one more": {func() *story {
-			s := newStory(1, 1)
-			s.MinRunners, s.set.AssignedJobs = 1, 1
-			s.patch(1)
-			s.limit(10)
-			s.createWithoutPod("a")
-			s.createWithoutPod("b")
-			s.createWithoutPod("c")
-			return s
-		}, []string{tooMany}},
+		"as many as its jobs and minRunners need, since the maximum was raised": {created("a", "b"), nil},
+		"and one more": {created("a", "b", "c"), []string{"although 2 slots were occupied of 2"}},
 	})
 }
 

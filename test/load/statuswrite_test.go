@@ -22,7 +22,7 @@ import (
 // BenchmarkStatusWrite measures what one write of a status costs the API server, and what it would cost in other ways: decision 0023 has the
 // outcome. A busy API server has 16 at once, so this has, too.
 //
-//	go test ./test/load -run '^$' -bench StatusWrite -benchtime 2000x
+//	go test ./test/load -run '^$' -bench StatusWrite -benchtime 1600x
 func BenchmarkStatusWrite(b *testing.B) {
 	for name, rules := range map[string]bool{"with the CRDs' rules": true, "without": false} {
 		b.Run(name, func(b *testing.B) {

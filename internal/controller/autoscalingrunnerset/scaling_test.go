@@ -24,10 +24,7 @@ func (f *fixture) want(runners int) {
 // A burst has one Event when it begins and one when a minute is over, with the numbers of that moment.
 func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.create(newSet())
-		f.settle()
-		f.listening()
-		f.settle()
+		f.working()
 		f.events()
 		f.want(2)
 		f.settle()
@@ -53,10 +50,7 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 // The listener of a set may not know yet that a window has opened, so its sum is not what there is to be.
 func TestDesiredRunnersFollowTheNumbersInForce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.create(newSet())
-		f.settle()
-		f.listening()
-		f.settle()
+		f.working()
 		f.events()
 		runnerSet := f.runnerSets()[0]
 		runnerSet.Annotations = map[string]string{v1alpha1.AnnotationListenerSession: "session"}
