@@ -86,8 +86,8 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 	t.Logf("%d histories of %d events, seeds 0 to %d", simulations/5, length, simulations/5-1)
 	for seed := range uint64(simulations / 5) {
 		sim := simulate(t, seed)
-		for range 400 {
-			sim.later(12 * time.Second) // for longer than evidence is kept
+		for range 500 {
+			sim.later(12 * time.Second) // all in all half an hour for the last jobs, and for longer than evidence is kept
 			for _, r := range slices.Clone(sim.runners) {
 				sim.step(r)
 			}
@@ -164,7 +164,8 @@ func (sim *simulation) most() int {
 	return max(sim.seen.replicas, min(sim.seen.assignedJobs+idle, sim.seen.inForce))
 }
 
-// checkStarts fails the test if more runners were created within a minute than are allowed, as far as this manager can know.
+// checkStarts fails the test if more runners were created within a minute than are allowed, as far as this manager can know:
+// it repeats a creation that was not answered, and does not know if its runner is gone by then.
 func (sim *simulation) checkStarts(t *testing.T) {
 	t.Helper()
 	sim.starts = slices.DeleteFunc(sim.starts, func(s creation) bool { return sim.now().Sub(s.at) >= time.Minute })
@@ -291,13 +292,14 @@ func (sim *simulation) checkMovedOnce(t *testing.T, p *Plan) {
 	}
 }
 
-// checkMoved fails the test if a runner without a job is on a node that was cordoned after it had come. Runners that an earlier process
-// created last, and that this one expects, are exempt.
+// checkMoved fails the test if a runner without a job is on a node that was cordoned after the watch had shown the runner: its pod is
+// created later than that. Runners that an earlier process created last,
+// and that this one expects, are exempt.
 func (sim *simulation) checkMoved(t *testing.T) {
 	t.Helper()
 	for _, view := range sim.cache {
 		r := sim.find(view)
-		before := r.node > 0 && r.born < sim.signed[r.node-1] && (r.born > sim.restarted || view.Arrival == 0)
+		before := r.node > 0 && r.watched < sim.signed[r.node-1] && (r.born > sim.restarted || view.Arrival == 0)
 		if before && r.shown && sim.state.slotOf(&r.Runner) == slotWaiting && !sim.state.historyOf(&r.Runner).Busy {
 			t.Errorf("%s is still on its cordoned node: %+v", r.Name, r)
 		}

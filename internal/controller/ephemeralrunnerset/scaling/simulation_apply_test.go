@@ -171,7 +171,10 @@ func (sim *simulation) make(name string) {
 	}}
 	sim.write(r)
 	r.born = sim.made
-	sim.runners, sim.starts = append(sim.runners, r), append(sim.starts, creation{name, sim.tried[name]})
+	sim.runners = append(sim.runners, r)
+	if start := (creation{name, sim.tried[name]}); !slices.Contains(sim.starts, start) {
+		sim.starts = append(sim.starts, start)
+	}
 }
 
 func (sim *simulation) exists(name string) bool {

@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -70,6 +71,7 @@ type simulatedRunner struct {
 	shown      bool // the cache shows it as it is
 	node       int  // where its pod is, counted from 1; 0 is nowhere
 	born       int  // when it was made, counted in made
+	watched    int  // when the watch first showed it to a manager, counted in made
 }
 
 const simulatedNodes = 3
@@ -274,6 +276,7 @@ func (sim *simulation) showRunners(all bool) {
 	for _, r := range sim.runners {
 		if all || r.shown || sim.chance(3) || sim.now().Sub(r.changed) > maxLag {
 			r.shown = true
+			r.watched = cmp.Or(r.watched, sim.made)
 			sim.observe(r.Runner)
 			at := ""
 			if r.node > 0 {
