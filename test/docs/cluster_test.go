@@ -78,7 +78,7 @@ func (r *reader) checkKubectl(arguments []string) error {
 			return r.run("kubectl", arguments...)
 		}
 		return r.run("kubectl", append(slices.Clone(arguments), "--dry-run=client", "--output=yaml")...)
-	case "get", "describe", "wait", "delete", "label", "patch":
+	case "get", "describe", "wait", "delete", "label", "annotate", "patch":
 		if strings.Contains(words[1], ",") && slices.Contains(arguments, "--watch") {
 			return errors.New("kubectl watches one resource type at a time")
 		}
