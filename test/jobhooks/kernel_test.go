@@ -43,18 +43,18 @@ func TestFiguresOfThisKernel(t *testing.T) {
 	}
 }
 
-// limited runs a job in a control group with 64 MiB of memory and a fifth of a processor, of which it wants more, and returns where a container
-// would see that group. It fails if this process may not make one.
+// limited runs a job in a control group with 64 MiB of memory and a fiftieth of a processor, and returns where a container would see that
+// group. The job wants more of both; it gets as much processor on a busy machine, too. It fails if this process may not make one.
 func limited(t *testing.T) (directory string, err error) {
 	t.Helper()
 	name := fmt.Sprintf("harrier-jobhooks-%d", os.Getpid())
 	files := map[string]map[string]string{ // in version 1, by controller; those of version 2 have one directory
-		"memory": {"memory.limit_in_bytes": "67108864"}, "cpu": {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "20000"}, "cpuacct": nil, "blkio": nil,
+		"memory": {"memory.limit_in_bytes": "67108864"}, "cpu": {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "2000"}, "cpuacct": nil, "blkio": nil,
 	}
 	at := func(controller string) string { return filepath.Join(controlGroups, controller, name) }
 	directory = t.TempDir()
 	if _, err := os.Stat(filepath.Join(controlGroups, "cgroup.controllers")); err == nil {
-		files = map[string]map[string]string{"": {"memory.max": "67108864", "cpu.max": "20000 100000"}}
+		files = map[string]map[string]string{"": {"memory.max": "67108864", "cpu.max": "2000 100000"}}
 		directory = at("")
 	}
 	var joins []string
