@@ -46,9 +46,12 @@ func (s *AutoscalingRunnerSetSpec) PlacesJobs() bool {
 	return s.Capacity != nil && s.Capacity.Mode == CapacityPlacement
 }
 
-// AdvertisedCapacity returns for how many jobs GitHub is told that there is room, nil if nothing limits that. The listener announces at least
-// one more than run.
-func (s *EphemeralRunnerSet) AdvertisedCapacity() *int {
+// AdvertisedCapacity returns for how many jobs GitHub is told that there is room, nil if nothing limits that: for none if the
+// AutoscalingRunnerSet is drained. The listener announces at least one more than run.
+func (s *EphemeralRunnerSet) AdvertisedCapacity(drained bool) *int {
+	if drained {
+		return new(0)
+	}
 	most, said := s.Spec.MaxRunners, s.Status.Capacity
 	if said == nil || most != nil && *most < *said {
 		return most

@@ -238,6 +238,9 @@ func (w *world) deleting() bool { return w.Object.DeletionTimestamp != nil }
 
 func (w *world) drains() bool { return w.deleting() && len(w.views)+w.unseen.Expected > 0 }
 
+// drained reports whether the set is to take no more jobs.
+func (w *world) drained() bool { return w.origin != nil && w.origin.Drained() }
+
 func (w *world) isAbandoned() bool { return w.abandoned != "" }
 
 func (w *world) differs() bool { return w.difference != "" }

@@ -130,8 +130,8 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 	same := newcomer()
 	for name, second := range map[string]*memory{"the same set": same, "its replacement": newcomer()} {
 		t.Run(name, func(t *testing.T) {
-			same.publishCounts(at("old"))
-			second.publishCounts(at("new"))
+			same.publishCounts(at("old"), false)
+			second.publishCounts(at("new"), false)
 			if !there("new") || there("old") {
 				t.Error("want the series of the new organization, and none of the old one")
 			}

@@ -99,7 +99,7 @@ var givesOtherwise = predicate.Funcs{
 		before, isSet := e.ObjectOld.(*v1alpha1.AutoscalingRunnerSet)
 		after, areSets := e.ObjectNew.(*v1alpha1.AutoscalingRunnerSet)
 		return isSet && areSets && (before.Generation != after.Generation || before.Status.RunnerSpecHash != after.Status.RunnerSpecHash ||
-			!equality.Semantic.DeepEqual(kube.Registration(before), kube.Registration(after)))
+			before.Drained() != after.Drained() || !equality.Semantic.DeepEqual(kube.Registration(before), kube.Registration(after)))
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }

@@ -265,6 +265,34 @@ func TestRoomIsMaxRunnersInModeStaticAgain(t *testing.T) {
 	})
 }
 
+// The listener of a drained set has no session: there is no room, whatever the cluster has. The annotation changes no generation.
+func TestADrainedSetHasNoRoom(t *testing.T) {
+	whilePlacing(t, func(f *fixture) {
+		f.reconcile()
+		origin := &v1alpha1.AutoscalingRunnerSet{}
+		if err := f.api.Get(f.Context(), setKey, origin); err != nil {
+			t.Fatal(err)
+		}
+		drained := origin.DeepCopy()
+		drained.Annotations = map[string]string{v1alpha1.AnnotationDrained: v1alpha1.DrainedValue}
+		if err := f.api.Update(f.Context(), drained); err != nil {
+			t.Fatal(err)
+		}
+		if !givesOtherwise.Update(event.UpdateEvent{ObjectOld: origin, ObjectNew: drained}) {
+			t.Error("the annotation brings no pass")
+		}
+		controllertest.Elapse(time.Second)
+		f.reconcile()
+		limited := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionCapacityLimited)
+		if limited == nil || limited.Status != metav1.ConditionTrue || limited.Reason != v1alpha1.ReasonDrained {
+			t.Errorf("%+v", limited)
+		}
+		if most := f.set().AdvertisedCapacity(true); *most != 0 {
+			t.Errorf("GitHub is told of room for %d", *most)
+		}
+	})
+}
+
 // Only a set that announces what its cluster places needs a pass for each of its pods.
 func TestPodsEnqueueTheirSetOnlyIfItsRoomFollowsThem(t *testing.T) {
 	for _, follows := range []bool{false, true} {

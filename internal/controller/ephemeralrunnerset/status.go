@@ -53,7 +53,7 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 		report.SetConditions(&set.Status.Conditions, set.Generation, w.Now, w.permitted()...)
 	}
 	if c.options.PublishMetrics && (!w.deleting() || !c.isReplaced(m)) {
-		m.publishCounts(set)
+		m.publishCounts(set, w.drained())
 		m.publishStates(set, w.views)
 	}
 	return errors.Join(w.listErr, c.writeStatus(ctx, w, before))
@@ -68,6 +68,10 @@ func (w *world) describeRoom() {
 		limited = w.room.Condition()
 	} else {
 		status.Placement = nil
+	}
+	if w.drained() {
+		limited = report.True(v1alpha1.ConditionCapacityLimited, v1alpha1.ReasonDrained,
+			"GitHub gives the set no jobs, because its AutoscalingRunnerSet has the annotation "+v1alpha1.AnnotationDrained)
 	}
 	if w.room != nil || meta.FindStatusCondition(status.Conditions, limited.Type) != nil {
 		report.SetConditions(&status.Conditions, w.Object.Generation, w.Now, limited)
@@ -291,7 +295,7 @@ type seriesLabels [5]string
 
 // publishCounts publishes the counts in the set's status. Series with an earlier address would keep their last value forever,
 // so it deletes them first. It also does so for a set that is new here, because it may replace a set that had other labels.
-func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
+func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet, drained bool) {
 	scaleSet := kube.ScaleSetOf(set)
 	labels := seriesLabels{
 		scaleSet.Name, scaleSet.Namespace,
@@ -305,7 +309,7 @@ func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
 		}
 		vector.WithLabelValues(labels[:]...).Set(float64(count))
 	}
-	if most := set.AdvertisedCapacity(); most != nil {
+	if most := set.AdvertisedCapacity(drained); most != nil {
 		advertisedCapacity.WithLabelValues(scaleSet.Name, scaleSet.Namespace).Set(float64(*most))
 	} else {
 		advertisedCapacity.DeleteLabelValues(scaleSet.Name, scaleSet.Namespace)

@@ -248,7 +248,7 @@ func (f *Findings) describeRoom(status *v1alpha1.AutoscalingRunnerSetStatus) {
 		status.Placement = nil
 	}
 	if current := f.RunnerSet(); current != nil {
-		status.AdvertisedCapacity = current.AdvertisedCapacity()
+		status.AdvertisedCapacity = current.AdvertisedCapacity(f.Numbers.Drained)
 		if current.Status.Placement != nil {
 			status.Placement = current.Status.Placement.DeepCopy()
 		}
