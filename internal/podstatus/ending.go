@@ -23,6 +23,8 @@ type Ending struct {
 	Outside bool
 	// At is when the container ended, or when the first sign came from outside, by the clock of whoever dated it; zero if nobody did.
 	At time.Time
+	// EndedBy is when the container must have ended at the latest, by the same clocks; zero if nothing dates that.
+	EndedBy time.Time
 	// Message names the node, and has Kubernetes' own words.
 	Message string
 }
@@ -39,7 +41,24 @@ type Seen struct {
 func EndingOf(pod *corev1.Pod, container string, seen Seen) Ending {
 	e := endingOf(pod, container, seen)
 	e.Fault = faultOf(pod, container, e)
+	if e.Cause != "" {
+		e.EndedBy = endedBy(pod, container)
+	}
 	return e
+}
+
+// endedBy returns when a container had ended, or else when the node has had all the time that it gets to end the pod.
+func endedBy(pod *corev1.Pod, container string) time.Time {
+	if status := kube.ContainerStatus(pod, container); status != nil && status.State.Terminated != nil && status.State.Terminated.FinishedAt.Unix() > 0 {
+		return status.State.Terminated.FinishedAt.Time
+	}
+	if pod.DeletionTimestamp != nil {
+		return pod.DeletionTimestamp.Add(StuckAfter)
+	}
+	if target := kube.PodCondition(pod, corev1.DisruptionTarget); target != nil && !target.LastTransitionTime.IsZero() {
+		return target.LastTransitionTime.Add(kube.GracePeriod(pod) + StuckAfter)
+	}
+	return time.Time{}
 }
 
 func endingOf(pod *corev1.Pod, container string, seen Seen) Ending {

@@ -64,8 +64,12 @@ func (c *Controller) deleteRunner(ctx context.Context, w *world, d rules.Decisio
 		return nil
 	}
 	if w.podStays() {
+		var err error
+		if rules.GivenUp(w.Status.JobResult) {
+			err = c.deleteSecret(ctx, w) // before the pod: see goneUnseen
+		}
 		// If the controller may not delete it, garbage collection does once the runner is gone.
-		if err := c.deletePod(ctx, w); err != nil || w.Memory.pod.deleted {
+		if err = errors.Join(err, c.deletePod(ctx, w)); err != nil || w.Memory.pod.deleted {
 			return err
 		}
 	}

@@ -291,7 +291,7 @@ func (c *Controller) apply(ctx context.Context, w *world, d rules.Decision) erro
 		return c.retry(ctx, w, d)
 	case rules.Exited:
 		w.Memory.ExitedAt = w.Now
-		return c.deletePod(ctx, w)
+		return errors.Join(c.deleteSecret(ctx, w), c.deletePod(ctx, w)) // in this order: see goneUnseen
 	case rules.Succeed:
 		return c.finish(ctx, w, v1alpha1.EphemeralRunnerPhaseSucceeded, rules.Decision{}, nil)
 	case rules.Fail:

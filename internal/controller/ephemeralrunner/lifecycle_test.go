@@ -60,7 +60,7 @@ func TestLifeOfARunnerThatWorks(t *testing.T) {
 		if f.runner() != nil || f.secret() != nil {
 			t.Error("the runner or its Secret is still there")
 		}
-		want := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Pod, delete Secret, patch EphemeralRunner, delete EphemeralRunner"
+		want := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Secret, delete Pod, patch EphemeralRunner, delete EphemeralRunner"
 		if got := f.api.sent(); got != want {
 			t.Errorf("requests\n%s, want\n%s", got, want)
 		}

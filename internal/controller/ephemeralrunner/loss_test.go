@@ -43,6 +43,15 @@ func podDisrupted(reason string) happening {
 	})
 }
 
+// lostContact is how long GitHub waits for a runner of which it does not hear any more. It says then that its job has failed.
+const lostContact = 10 * time.Minute
+
+func evicted(p *corev1.Pod) { p.Status.Reason = "Evicted" }
+
+func killedForMemory(p *corev1.Pod) {
+	p.Status.ContainerStatuses[0].State.Terminated.Reason = "OOMKilled"
+}
+
 // reports is what the listener writes at the end of a job.
 func reports(result string) happening {
 	return func(f *fixture) {
@@ -56,6 +65,27 @@ func reports(result string) happening {
 }
 
 func waits(d time.Duration) happening { return func(f *fixture) { f.elapse(d) } }
+
+// away lets things happen while no manager leads.
+func away(all ...happening) happening {
+	return func(f *fixture) {
+		for _, happens := range all {
+			happens(f)
+		}
+		f.restart()
+	}
+}
+
+// secretGone is what a manager leaves that is killed before it deletes the pod, too.
+func secretGone(f *fixture) {
+	f.Helper()
+	if err := f.api.WithWatch.Delete(f.Context(), f.secret()); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// containerEnds is endsNow as a happening.
+func containerEnds(code int32) happening { return func(f *fixture) { endsNow(f, code) } }
 
 func outOfMemory(container string) happening {
 	return podIs(func(p *corev1.Pod) {
@@ -96,11 +126,38 @@ func (f *fixture) wantLost(cause v1alpha1.LostCause) {
 	}
 }
 
+// losses are what happens to runners whose jobs run, and what the jobs are lost to.
+type losses map[string]struct {
+	happens []happening
+	want    v1alpha1.LostCause
+}
+
+func (all losses) test(t *testing.T) {
+	t.Helper()
+	for name, test := range all {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.started().setStatus(hasReportedJob)
+				f.settle()
+				for _, happens := range test.happens {
+					if f.pod() == nil && f.runner() == nil {
+						break
+					}
+					happens(f)
+					f.settle()
+				}
+				for range 2 {
+					f.elapse(rules.SilentGracePeriod)
+					f.settle()
+				}
+				f.wantLost(test.want)
+			}, newRunner())
+		})
+	}
+}
+
 func TestJobsThatAreLost(t *testing.T) {
-	for name, test := range map[string]struct {
-		happens []happening
-		want    v1alpha1.LostCause
-	}{
+	losses{
 		"evicted":                            {[]happening{podDisrupted(evictionAPI), podDeleted, podRemoved}, "Evicted"},
 		"evicted, told to stop":              {[]happening{podDisrupted(evictionAPI), podDeleted, reports("canceled"), podIs(exits(0)), podRemoved}, "Evicted"},
 		"evicted, killed, canceled later":    {[]happening{podDisrupted(evictionAPI), podDeleted, podIs(exits(137)), reports("canceled"), podRemoved}, "Evicted"},
@@ -147,26 +204,32 @@ func TestJobsThatAreLost(t *testing.T) {
 		"gone, restart, report on its way":    {[]happening{podIs(exits(0)), managerRestarts, waits(time.Second), reports("succeeded")}, ""},
 		"Docker out of memory, job goes on":   {[]happening{outOfMemory("dind"), reports("failed"), podIs(exits(0))}, ""},
 		"canceled, manager restarts, removed": {[]happening{reports("canceled"), managerRestarts, podIs(exits(0)), podRemoved}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(f *fixture) {
-				f.started().setStatus(hasReportedJob)
-				f.settle()
-				for _, happens := range test.happens {
-					if f.pod() == nil && f.runner() == nil {
-						break
-					}
-					happens(f)
-					f.settle()
-				}
-				for range 2 {
-					f.elapse(rules.SilentGracePeriod)
-					f.settle()
-				}
-				f.wantLost(test.want)
-			}, newRunner())
-		})
-	}
+	}.test(t)
+}
+
+// A manager that was away when the pod ended, or when GitHub said what became of the job, decides as one does that was there. In doubt a job that
+// failed is not lost.
+func TestJobsThatAreLostWhileNoManagerLeads(t *testing.T) {
+	losses{
+		"evicted by its kubelet, GitHub fails it":             {[]happening{away(podDisrupted("TerminationByKubelet"), containerEnds(137), podIs(evicted), waits(lostContact), reports("failed"))}, "Evicted"},
+		"evicted, undated":                                    {[]happening{away(podIs(evict), waits(lostContact), reports("failed"))}, "Evicted"},
+		"out of memory, GitHub fails it":                      {[]happening{away(containerEnds(137), podIs(killedForMemory), waits(lostContact), reports("failed"))}, "OOMKilled"},
+		"runner crashes, GitHub fails it":                     {[]happening{away(containerEnds(1), waits(lostContact), reports("failed"))}, "ContainerFailed"},
+		"node silent, GitHub fails it":                        {[]happening{away(podDeleted, waits(lostContact), reports("failed")), waits(podstatus.StuckAfter), podRemoved}, "NodeLost"},
+		"node gone, GitHub fails it":                          {[]happening{away(podDisrupted("DeletionByPodGC"), podDeleted, waits(lostContact), reports("failed")), podRemoved}, "NodeLost"},
+		"away when the pod ends, back before GitHub fails it": {[]happening{away(podDisrupted("TerminationByKubelet"), containerEnds(137), podIs(evicted)), waits(lostContact), reports("failed")}, "Evicted"},
+		"there when the pod ends, away when GitHub fails it":  {[]happening{podDisrupted(evictionAPI), away(podDeleted, containerEnds(137), waits(lostContact), reports("failed")), podRemoved}, "Evicted"},
+		"fails by itself":                                     {[]happening{away(reports("failed"), containerEnds(0), waits(lostContact))}, ""},
+		"fails by itself, runner fails, too":                  {[]happening{away(reports("failed"), waits(time.Second), containerEnds(1), waits(lostContact))}, ""},
+		"fails by itself, report is late":                     {[]happening{away(containerEnds(1), waits(2*time.Second), reports("failed"), waits(lostContact))}, ""},
+		"fails by itself while it is evicted":                 {[]happening{away(podDisrupted(evictionAPI), podDeleted, waits(time.Second), reports("failed"), containerEnds(0), waits(lostContact)), podRemoved}, ""},
+		"fails by itself on a silent node":                    {[]happening{away(podDeleted, waits(time.Second), reports("failed"), waits(lostContact)), podRemoved}, ""},
+		"away after the exit, then canceled by a person":      {[]happening{podIs(exits(0)), away(reports("canceled"))}, ""},
+		"canceled by a person, away before the runner goes":   {[]happening{away(reports("canceled"), podIs(exits(0)), secretGone, podForced)}, ""},
+		"fails by itself while it is evicted, told late":      {[]happening{away(podDisrupted(evictionAPI), podDeleted, containerEnds(0), waits(lostContact), reports("failed")), podRemoved}, ""},
+		"succeeds late":                                       {[]happening{away(containerEnds(1), waits(lostContact), reports("succeeded"))}, ""},
+		"fails by itself, its pod is removed":                 {[]happening{away(reports("failed"), podForced)}, ""},
+	}.test(t)
 }
 
 // The events of a pod that is deleted by force may all come before a pass, which then finds no pod. Its last state is in the last

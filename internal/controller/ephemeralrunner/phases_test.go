@@ -65,7 +65,7 @@ func TestPhasesOfAWaitCostNoRequest(t *testing.T) {
 		f.settle()
 		f.setStatus(jobDone)
 		f.settle()
-		requests := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Pod, "
+		requests := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, get Secret, delete Secret, delete Pod, "
 		if got := f.api.sent(); !strings.HasPrefix(got, requests) || strings.Count(got, "patch status") != 1 {
 			t.Errorf("requests\n%s, want\n%s…", got, requests)
 		}

@@ -146,7 +146,7 @@ func (c *Controller) readPod(ctx context.Context, p *pass) (*corev1.Pod, error) 
 	case err != nil:
 		return nil, err
 	case pod == nil && p.Memory.missesPod(p.Object):
-		return c.missedPod(ctx, p.Object)
+		return c.missedPod(ctx, p)
 	case pod != nil && needsLivePod(p.Object, pod, p.Memory.apiServerTime(pod, p.Now)):
 		return kube.LivePod(ctx, c.options.Client, pod)
 	default:
@@ -163,11 +163,20 @@ func needsLivePod(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Ti
 	return podstatus.Stuck(pod, now) || rules.OutcomeOf(pod, now).Phase == podstatus.NeverStarted
 }
 
-// missedPod reads the pod from the API server. If reading is forbidden while the runner is being deleted, or has no set, it trusts the
+// missedPod reads the pod from the API server, and whether there is a Secret if that tells who has taken the pod. If reading is forbidden while the runner is being deleted, or has no set, it trusts the
 // cache: the right to read pods comes from the scale set's Role, which may be deleted first. The deletion has its own deadline, and asks
 // GitHub before anything is killed.
-func (c *Controller) missedPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
+func (c *Controller) missedPod(ctx context.Context, p *pass) (*corev1.Pod, error) {
+	runner := p.Object
 	pod, err := launch.OwnPod(ctx, c.options.Reader, runner)
+	if pod == nil && err == nil && p.Memory.goneUnseen(&runner.Status) {
+		there, err := c.launcher.HasSecret(ctx, runner)
+		p.Memory.secretDeleted = err == nil && !there
+		if apierrors.IsForbidden(err) {
+			return nil, nil // nobody can tell
+		}
+		return nil, err
+	}
 	if !apierrors.IsForbidden(err) {
 		return pod, err
 	}
@@ -244,6 +253,8 @@ func (l *lastPod) seeEnding(pod *corev1.Pod, status *v1alpha1.EphemeralRunnerSta
 		l.ending = podstatus.Ending{}
 	case seen.Clearer(l.ending):
 		l.ending = seen
+	case seen.Cause != "":
+		l.ending.EndedBy = seen.EndedBy // its container may have ended meanwhile
 	}
 }
 
@@ -271,10 +282,10 @@ func (m *memory) hadPod(status *v1alpha1.EphemeralRunnerStatus) bool {
 }
 
 // goneUnseen reports whether this manager has found the runner with a canceled job and, if there is none, never with a pod. The pod of
-// a job that a person cancels exits with 0 and stays until a manager deletes it, with the runner; so something else took the pod
-// while no manager led, as a node drain does that moves the manager, too.
+// a job that a person cancels exits with 0 and stays until a manager deletes it, after the runner's Secret; so if the Secret is there, something
+// else took the pod while no manager led, as a node drain does that moves the manager, too.
 func (m *memory) goneUnseen(status *v1alpha1.EphemeralRunnerStatus) bool {
-	return m.inherited && m.pod.uid == "" && !m.launch.WasAsked() && rules.GivenUp(status.JobResult)
+	return m.inherited && m.pod.uid == "" && !m.secretDeleted && !m.launch.WasAsked() && rules.GivenUp(status.JobResult)
 }
 
 // missesPod reports whether, according to the cache, a runner at work has lost its pod without this manager having deleted

@@ -314,6 +314,12 @@ func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	}
 }
 
+// HasSecret reports whether the runner's Secret exists.
+func (l *Launcher) HasSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner) (bool, error) {
+	secret, err := l.readSecret(ctx, client.ObjectKeyFromObject(runner))
+	return secret != nil && isRunners(secret, runner), err
+}
+
 // DeleteSecret deletes the runner's Secret.
 func (l *Launcher) DeleteSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner, memory *Memory) error {
 	uid := memory.knownSecret()

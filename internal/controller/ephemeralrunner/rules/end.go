@@ -220,25 +220,39 @@ func (a *Attempt) JobEnd(status *v1alpha1.EphemeralRunnerStatus, pod Outcome, en
 
 // Loss returns what the job was lost to, zero if it was not. While that can't be known yet, it returns when it can.
 func (e *JobEnd) Loss() (lost podstatus.Ending, due time.Time) {
-	unknown := e.ending.Cause == "" || e.ending.Cause == v1alpha1.LostCauseUnknown
 	switch {
 	case !e.ended || !e.status.HadJob() || e.status.Done():
 		return podstatus.Ending{}, time.Time{}
-	case e.status.JobCompleted() && (e.ending.Cause == "" || !GivenUp(e.status.JobResult)):
-		return podstatus.Ending{}, time.Time{}
-	case e.status.JobCompleted():
+	case e.status.JobCompleted() && e.ending.Cause != "" && (GivenUp(e.status.JobResult) || e.failedLater()):
 		return e.ending, time.Time{}
-	case e.exited && !e.ending.Outside:
+	case e.status.JobCompleted(), e.exited && !e.ending.Outside:
 		return podstatus.Ending{}, time.Time{}
-	case e.exited || unknown:
-		due = e.endedAt.Add(SilentGracePeriod)
-	default:
-		due = e.endedAt.Add(FailedGracePeriod)
 	}
-	if e.now.Before(due) {
+	if due = e.endedAt.Add(e.gracePeriod()); e.now.Before(due) {
 		return podstatus.Ending{}, due
 	}
 	return e.cause(), time.Time{}
+}
+
+// gracePeriod is how long after the end of the pod the runner's own report of the result may come.
+func (e *JobEnd) gracePeriod() time.Duration {
+	if e.exited || e.ending.Cause == "" || e.ending.Cause == v1alpha1.LostCauseUnknown {
+		return SilentGracePeriod
+	}
+	return FailedGracePeriod
+}
+
+// failedLater reports whether the job was reported to have failed so long after the end of its pod that GitHub must have said so, about a runner
+// of which it did not hear any more: a manager that was away meanwhile decides as one does that was there. What a runner says of its job it
+// says before it ends, and one that exits with 0 has said it.
+func (e *JobEnd) failedLater() bool {
+	switch {
+	case e.exited || e.status.FinishedAt == nil || !slices.Contains([]string{"failed", "failure"}, strings.ToLower(e.status.JobResult)):
+		return false
+	case e.ending.EndedBy.IsZero():
+		return e.ending.Outside
+	}
+	return !e.status.FinishedAt.Time.Before(e.ending.EndedBy.Add(e.gracePeriod()))
 }
 
 // cause returns why the pod ended, Unknown if nobody saw it.

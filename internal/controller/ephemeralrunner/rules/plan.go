@@ -41,8 +41,8 @@ const (
 	Deregister
 	// Reregister: GitHub has removed the registration; note the failure, delete Pod and Secret, and register again.
 	Reregister
-	// Exited: the runner has exited. Delete its pod, because the pod occupies a machine. The status waits for the report
-	// of the job's end; the Secret, which nobody needs any more, is deleted in the step after that.
+	// Exited: the runner has exited. Delete its Secret, which nobody needs any more, and its pod, because the pod occupies a machine.
+	// The status waits for the report of the job's end.
 	Exited
 	// Succeed: it has exited, and no report has come.
 	Succeed
