@@ -194,3 +194,7 @@ func RefusalClasses() []RefusalClass { return failure.RefusalClasses() }
 // RefusalOf returns the class and the advice for an error that matches ErrUnauthorized. Of a refusal that no rule knows the class is
 // RefusedCredential; the error's own text quotes GitHub.
 func RefusalOf(err error) (refusal Refusal, refused bool) { return failure.RefusalOf(err) }
+
+// Printable returns a text of GitHub, such as the name that somebody gave a job, with spaces instead of what a terminal or a log would not
+// show as it is.
+func Printable(text string) string { return failure.Printable(text) }

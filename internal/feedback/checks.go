@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // What check runs are about, as records of them say.
@@ -84,12 +85,12 @@ func (s *Story) waiting() (checks []Check) {
 			if since.IsZero() || queued.Before(since) {
 				since = queued
 			}
-			names = append(names, job.Name)
+			names = append(names, code(job.Name))
 		}
 		checks = append(checks, Check{
 			CheckRecord: jobs.record,
 			Title:       fmt.Sprintf("Waiting for a runner since %s: %s", since.UTC().Format("15:04 UTC"), whyWaiting(cause)),
-			Summary: fmt.Sprintf("Jobs that wait for a runner of `%s`:\n\n%s\nWhy: %s (%s). %s", quoted(s.ScaleSet), list(names), whyWaiting(cause), cause,
+			Summary: fmt.Sprintf("Jobs that wait for a runner of `%s`:\n\n%s\nWhy: %s (%s). %s", s.ScaleSet, list(names), whyWaiting(cause), cause,
 				"Nothing is wrong with the commit, and this check does not count. It is updated when they have a runner."),
 		})
 	}
@@ -104,13 +105,13 @@ func (s *Story) lost() (checks []Check) {
 		var told []string
 		jobs.record.Over = true
 		for _, l := range jobs.members {
-			told = append(told, quoted(l.Job)+": "+s.outcome(l))
+			told = append(told, code(l.Job)+": "+s.outcome(l))
 			jobs.record.Over = jobs.record.Over && (!s.Reruns || !l.Undecided())
 		}
 		checks = append(checks, Check{
 			CheckRecord: jobs.record,
 			Title:       fmt.Sprintf("Lost with the runner: %s", whyLost(jobs.members[0].Cause)),
-			Summary: fmt.Sprintf("Jobs on runners of `%s` that were lost, whatever GitHub says of them:\n\n%s\nWhy: %s (%s). %s", quoted(s.ScaleSet), list(told),
+			Summary: fmt.Sprintf("Jobs on runners of `%s` that were lost, whatever GitHub says of them:\n\n%s\nWhy: %s (%s). %s", s.ScaleSet, list(told),
 				whyLost(jobs.members[0].Cause), jobs.record.Cause, "Nothing is wrong with the commit, and this check does not count."),
 		})
 	}
@@ -125,7 +126,7 @@ func (s *Story) outcome(l *Lost) string {
 	case l.Rerun.State == v1alpha1.RerunDone:
 		return fmt.Sprintf("it runs again in attempt %d of the workflow run", l.Rerun.Attempt)
 	case l.Rerun.State == v1alpha1.RerunGivenUp:
-		return "it is not run again: " + quoted(l.Rerun.Message)
+		return "it is not run again: " + code(l.Rerun.Message)
 	}
 	return "it is run again when the workflow run has ended, unless you do that yourself or cancel the run"
 }
@@ -135,7 +136,7 @@ func (s *Story) over(record v1alpha1.CheckRecord) Check {
 	record.Over = true
 	check := Check{CheckRecord: record, Title: "No longer waiting for this", Summary: fmt.Sprintf(
 		"The jobs that waited for a runner of `%s` have one, are gone, or wait for something else now. They waited because %s (%s).",
-		quoted(s.ScaleSet), whyWaiting(record.Cause), quoted(record.Cause))}
+		s.ScaleSet, whyWaiting(record.Cause), record.Cause)}
 	if record.About == AboutLost {
 		check.Title, check.Summary = "Lost with the runner", "Nothing more is known of these jobs: look at the newest attempt of the workflow run."
 	}
@@ -173,7 +174,7 @@ const mostNamed = 20
 func list(entries []string) string {
 	var text strings.Builder
 	for _, entry := range entries[:min(len(entries), mostNamed)] {
-		fmt.Fprintf(&text, "- %s\n", quoted(cmp.Or(entry, "a job")))
+		fmt.Fprintf(&text, "- %s\n", entry)
 	}
 	if more := len(entries) - mostNamed; more > 0 {
 		fmt.Fprintf(&text, "- and %d more\n", more)
@@ -181,19 +182,11 @@ func list(entries []string) string {
 	return text.String()
 }
 
-// quoted returns a text without what would be more than text in Markdown, on one line and at most 300 bytes long. Names of jobs are whatever
-// somebody who opens a pull request likes.
-func quoted(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case strings.ContainsRune("`<>[]|\\@#~", r):
-			return -1
-		case r < ' ':
-			return ' '
-		}
-		return r
-	}, text[:min(len(text), 300)])
-	return strings.ToValidUTF8(text, "")
+// code returns a text of at most 300 bytes as Markdown's code, in which nothing is more than text: neither a link nor a mention. Names of jobs
+// are whatever somebody who opens a pull request likes.
+func code(text string) string {
+	text = actions.Printable(strings.ToValidUTF8(text[:min(len(text), 300)], ""))
+	return "`" + cmp.Or(strings.TrimSpace(strings.ReplaceAll(text, "`", "'")), "unknown") + "`"
 }
 
 // whyWaiting says what a cause means to an author. It names no node, image or quota: whoever reads the repository reads it.

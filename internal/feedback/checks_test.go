@@ -72,13 +72,17 @@ func TestASetKeepsAHundredChecks(t *testing.T) {
 
 // Names of jobs are what somebody who opens a pull request likes, and causes of waiting may name the insides of a cluster.
 func TestChecksHaveOnlyTextThatIsHarmless(t *testing.T) {
-	evil := waitingJob(7, "`x` <img src=y> [a](http://b) @everyone #1\n\n| c |"+strings.Repeat("z", 5000))
+	evil := waitingJob(7, "`x` <img src=y> [a](http://b) @everyone #1\n\n| c |\x1b[31m\u202e"+strings.Repeat("z", 5000))
 	story := Story{ScaleSet: "linux", Why: "ImagePullBackOff", Waiting: []v1alpha1.WaitingJob{evil}}
 	for range 50 {
 		story.Waiting = append(story.Waiting, evil)
 	}
 	check := story.Checks()[0]
-	for _, part := range []string{"<", "@", "#1", "](", "\n\n|", "| c"} {
+	name := "- `'x' <img src=y> [a](http://b) @everyone #1  | c | [31m zz"
+	if named := strings.Count(check.Summary, name); named != mostNamed || strings.Count(check.Summary, "`") != 2*(mostNamed+1) {
+		t.Errorf("%d names are code and nothing else: %s", named, check.Summary)
+	}
+	for _, part := range []string{"\n\n|", "\x1b", "\u202e"} {
 		if strings.Contains(check.Summary, part) {
 			t.Errorf("the summary has %q", part)
 		}

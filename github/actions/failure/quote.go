@@ -58,16 +58,19 @@ func redact(text, authorization string) string {
 	return text
 }
 
-// quote returns a foreign text as errors show it: without the request's credential, short, and without what a terminal or a log would not
-// show as it is, such as control characters, line ends and directions of writing. Its credential is removed before it is shortened: one that
-// was cut would not be found.
-func quote(text, authorization string) string {
-	return Shorten(strings.Map(func(r rune) rune {
+// quote returns a foreign text as errors show it: without the request's credential, Printable and short. Its credential is removed before it
+// is shortened: one that was cut would not be found.
+func quote(text, authorization string) string { return Shorten(Printable(redact(text, authorization))) }
+
+// Printable returns a foreign text with spaces instead of what a terminal or a log would not show as it is, such as control characters, line
+// ends and directions of writing.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, redact(text, authorization)))
+	}, text)
 }
 
 // quoted matches what a text quotes.

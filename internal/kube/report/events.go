@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -47,11 +48,14 @@ func Warning(reason, action, note string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Note: note}
 }
 
+// note returns the text as the API server takes it, and a terminal can show it: it may quote whatever others have written.
+func (e *Event) note() string { return Truncate(actions.Printable(e.Note), maxNote) }
+
 // RecordEvent records an Event about an object and logs it. related may be nil. The note is not used as a format string, because
 // it may quote others.
 func RecordEvent(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
 	ctrl.LoggerFrom(ctx).Info("Event", "type", event.Type, "reason", event.Reason, "note", event.Note)
-	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", Truncate(event.Note, maxNote))
+	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", event.note())
 }
 
 // CreateEvent creates an Event about an object, under a name by which it is there once, however often this is called, and logs it. It is for
@@ -71,7 +75,7 @@ func CreateEvent(ctx context.Context, to client.Client, name string, about, rela
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.GetNamespace(), Name: name},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: RecorderName, ReportingInstance: RecorderName,
-		Type: event.Type, Reason: validReason(event.Reason), Action: event.Action, Note: Truncate(event.Note, maxNote),
+		Type: event.Type, Reason: validReason(event.Reason), Action: event.Action, Note: event.note(),
 		Regarding: *regarding, Related: other,
 	})
 	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {

@@ -20,7 +20,7 @@ import (
 
 func TestRecordEventQuotesAndCutsNotes(t *testing.T) {
 	recorder := events.NewFakeRecorder(2)
-	RecordEvent(t.Context(), recorder, &corev1.Pod{}, nil, Normal("Why", "Do", "100%d done"))
+	RecordEvent(t.Context(), recorder, &corev1.Pod{}, nil, Normal("Why", "Do", "100%d\x1bdone"))
 	if got, want := <-recorder.Events, "Normal Why 100%d done"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}

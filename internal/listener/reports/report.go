@@ -83,8 +83,9 @@ func reached(at time.Time) *metav1.Time {
 // long. The texts end up in annotations of the runner's pod, which are limited to 256 KiB together.
 const maxFieldBytes = 1024
 
-// cut shortens a text to maxFieldBytes, without splitting a character.
+// cut makes a text printable, and shortens it to maxFieldBytes without splitting a character.
 func cut(text string) string {
+	text = actions.Printable(text)
 	if len(text) <= maxFieldBytes {
 		return text
 	}

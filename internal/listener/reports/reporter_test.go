@@ -271,14 +271,19 @@ func TestADeliveryThatIsCutOffSaysSo(t *testing.T) {
 	})
 }
 
-func TestLongTextsAboutJobsAreCut(t *testing.T) {
+func TestTextsAboutJobsAreCutAndPrintable(t *testing.T) {
 	long := strings.Repeat("ä", maxFieldBytes)
 	message := &actions.Message{JobsStarted: []actions.JobStarted{{
-		RunnerName: "a", JobMessageBase: actions.JobMessageBase{JobDisplayName: long, JobID: "job", OwnerName: "my", RepositoryName: "repo"},
+		RunnerName: "a", JobMessageBase: actions.JobMessageBase{
+			JobDisplayName: long, JobID: "job", OwnerName: "my", RepositoryName: "repo", JobWorkflowRef: "my/repo/\x1b[2J\u202e\n.yml@main",
+		},
 	}}}
 	got := Of(message, 1, time.Unix(1, 0))[0].Status
 	if got.JobID != "job" || got.JobRepositoryName != "my/repo" {
 		t.Errorf("short texts became %q and %q", got.JobID, got.JobRepositoryName)
+	}
+	if got.JobWorkflowRef != "my/repo/ [2J  .yml@main" {
+		t.Errorf("what a terminal would take for a command became %q", got.JobWorkflowRef)
 	}
 	if name := got.JobDisplayName; len(name) > maxFieldBytes || len(name) < maxFieldBytes-3 || !utf8.ValidString(name) {
 		t.Errorf("the name has %d bytes, valid: %t", len(name), utf8.ValidString(name))

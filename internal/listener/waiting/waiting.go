@@ -84,8 +84,9 @@ func isTime(at, now time.Time) bool {
 	return at.After(now.Add(-longest)) && at.Before(now.Add(time.Hour))
 }
 
-// cut shortens a text to so many bytes, between two characters.
+// cut makes a text printable, and shortens it to so many bytes, between two characters.
 func cut(text string, most int) string {
+	text = actions.Printable(text)
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 

@@ -66,7 +66,7 @@ func TestOddJobsAreBounded(t *testing.T) {
 	j := New(nil)
 	for i := range 3000 {
 		odd := job(fmt.Sprint(i), time.Time{})
-		odd.JobDisplayName, odd.EventName, odd.RepositoryName = strings.Repeat("ä", 5000), strings.Repeat("x", 999), strings.Repeat("y", 999)
+		odd.JobDisplayName, odd.EventName, odd.RepositoryName = "\x1b[2J"+strings.Repeat("ä", 5000), strings.Repeat("x", 999), strings.Repeat("y", 999)
 		j.Update(assigned(odd), noon)
 	}
 	j.Update(assigned(actions.JobMessageBase{}), noon)
@@ -74,7 +74,7 @@ func TestOddJobsAreBounded(t *testing.T) {
 	if len(j.byID) != mostKnown || len(jobs) != mostListed {
 		t.Errorf("%d are known, %d listed", len(j.byID), len(jobs))
 	}
-	if one := jobs[0]; len(one.Name) > 256 || len(one.Event) > 64 || len(one.Repository) > 256 || one.QueuedAt != nil || one.AssignedAt.IsZero() {
+	if one := jobs[0]; !strings.HasPrefix(one.Name, " [2Jä") || len(one.Name) > 256 || len(one.Event) > 64 || len(one.Repository) > 256 || one.QueuedAt != nil || one.AssignedAt.IsZero() {
 		t.Errorf("%+v", one)
 	}
 	if jobs, next := j.Long(time.Minute, noon.Add(26*time.Hour)); len(jobs)+len(j.byID) != 0 || !next.IsZero() {
