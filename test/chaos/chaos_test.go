@@ -97,6 +97,7 @@ func run(t *testing.T, s schedule) []string {
 	w.checkSettles()
 	w.checkJobs()
 	w.checkNothingLeft("the jobs")
+	w.checkClaims()
 	w.checkScalesDown()
 	w.checkGoroutines()
 	w.checkLimits()

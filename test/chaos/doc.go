@@ -4,6 +4,7 @@
 // or killed for a while. Besides, operators delete runner objects and change the scale set while reports of jobs are lost, so
 // that the product has to ask GitHub which runners have a job. For some seconds the set takes no jobs, because its maximum is 0, or can't
 // run any, while more are queued: in half of the runs GitHub never offers a set again what was queued while its session announced 0.
+// The runners have claims that outlive them, in two zones, one of which is full for a while, or no volume can be mounted.
 // GitHub may count jobs that don't exist, and lose the registrations of idle runners. Its clock may be an hour off, and so may those of
 // the programs:
 //

@@ -85,6 +85,22 @@ func (w *world) lists() []history.Change {
 		}
 		return list
 	})
+	var origins v1alpha1.AutoscalingRunnerSetList
+	add(&origins, func() *history.List {
+		list := &history.List{Pools: []history.Pool{}}
+		for i := range origins.Items {
+			list.Pools = append(list.Pools, *history.PoolOf(&origins.Items[i]))
+		}
+		return list
+	})
+	var claims corev1.PersistentVolumeClaimList
+	add(&claims, func() *history.List {
+		list := &history.List{Claims: []history.Claim{}}
+		for i := range claims.Items {
+			list.Claims = append(list.Claims, *history.ClaimOf(&claims.Items[i]))
+		}
+		return list
+	})
 	return changes
 }
 
@@ -115,7 +131,7 @@ func (w *world) checkHistory() {
 	for _, job := range w.rig.GitHub.Jobs("") {
 		if job.Runner != "" {
 			w.seen.Jobs = append(w.seen.Jobs, history.Job{
-				ID: job.RequestID, Runner: job.Runner, Started: w.ours(job.StartedAt), Completed: w.ours(job.CompletedAt),
+				ID: job.RequestID, Runner: job.Runner, Result: job.Result, Started: w.ours(job.StartedAt), Completed: w.ours(job.CompletedAt),
 			})
 		}
 	}

@@ -30,6 +30,8 @@ const (
 type observer struct {
 	rig *rig.Rig
 	max int
+	// maxClaims is how many claims there may be of each template, 0 for any number.
+	maxClaims int
 
 	mutex    sync.Mutex
 	managers []corev1.Pod
@@ -73,7 +75,14 @@ func (o *observer) look(ctx context.Context) {
 	if err := o.rig.Cluster.Client().List(ctx, &sets, client.InNamespace(o.rig.RunnerNamespace)); err != nil {
 		return
 	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := o.rig.Cluster.Client().List(ctx, &claims, client.InNamespace(o.rig.RunnerNamespace)); err != nil {
+		return
+	}
 	o.note(system, runners, sets.Items)
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.noteClaims(claims.Items)
 }
 
 func (o *observer) list(ctx context.Context, namespace string) ([]corev1.Pod, error) {

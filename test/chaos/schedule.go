@@ -216,6 +216,7 @@ type schedule struct {
 	gitHubAhead time.Duration
 	// acquire says that jobs are offered and have to be acquired, instead of being assigned.
 	acquire bool
+	claims  claims
 	// zeroIsFinal says that GitHub never gives a set what was queued while its session announced 0.
 	zeroIsFinal bool
 	faults      []fault
@@ -237,6 +238,9 @@ func newSchedule(seed uint64) schedule {
 	}
 	s.batches = s.newBatches(random)
 	s.addClosure(rand.New(rand.NewPCG(seed, closureStream)))
+	ofClaims := rand.New(rand.NewPCG(seed, claimsStream))
+	s.claims = newClaims(ofClaims, s.maxRunners)
+	s.addTrouble(ofClaims)
 	s.settling = batch{at: s.lastFault(), durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)}
 	s.managers = s.newManagers(random)
 	s.gitHubAhead = time.Duration(random.IntN(3)-1) * clockError
@@ -276,9 +280,13 @@ func newFaults(random *rand.Rand) []fault {
 func (s *schedule) addClosure(random *rand.Rand) {
 	s.zeroIsFinal = random.IntN(2) == 0
 	f := newFault(random, closures[random.IntN(len(closures))])
+	s.add(f)
+	s.batches = append(s.batches, batch{at: f.at + closureJobsAfter, durations: jobDurations(random, closureJobs, time.Second, 4*time.Second)})
+}
+
+func (s *schedule) add(f fault) {
 	s.faults = append(s.faults, f)
 	slices.SortFunc(s.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
-	s.batches = append(s.batches, batch{at: f.at + closureJobsAfter, durations: jobDurations(random, closureJobs, time.Second, 4*time.Second)})
 }
 
 func newFault(random *rand.Rand, p profile) fault {
@@ -360,8 +368,8 @@ func (s schedule) audited() bool { return s.seed%2 == 1 }
 // String describes the whole run for a report.
 func (s schedule) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t, zero is final: %t, GitHub's clock is ahead by %s\n",
-		s.seed, s.minRunners, s.maxRunners, s.managers, s.acquire, s.zeroIsFinal, s.gitHubAhead)
+	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t, zero is final: %t, GitHub's clock is ahead by %s, %s\n",
+		s.seed, s.minRunners, s.maxRunners, s.managers, s.acquire, s.zeroIsFinal, s.gitHubAhead, s.claims)
 	for _, f := range s.faults {
 		fmt.Fprintf(&text, "%5.1f s  %s\n", f.at.Seconds(), f)
 	}

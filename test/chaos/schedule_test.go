@@ -34,6 +34,7 @@ func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
 		s := newSchedule(seed + 1)
 		seen[gitHubAheadBy(s.gitHubAhead)]++
 		seen[zeroIsFinal(s.zeroIsFinal)]++
+		seen[claimsWith(s.claims.most > 0, s.claims.keptAfterSuccess)]++
 		for _, f := range s.faults {
 			seen[string(f.kind)]++
 			seen[string(f.kind)+f.variant]++
@@ -43,7 +44,12 @@ func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
 		}
 	}
 	wanted := []string{leaderOfTwoKilled, aloneThenTwo, gitHubAheadBy(0), gitHubAheadBy(clockError), gitHubAheadBy(-clockError), zeroIsFinal(false), zeroIsFinal(true)}
-	for _, p := range slices.Concat(profiles, questions, closures) {
+	for _, limited := range []bool{false, true} {
+		for _, kept := range []bool{false, true} {
+			wanted = append(wanted, claimsWith(limited, kept))
+		}
+	}
+	for _, p := range slices.Concat(profiles, questions, closures, storageFaults) {
 		for _, variant := range append([]string{""}, p.variants...) {
 			wanted = append(wanted, string(p.kind)+variant)
 		}
@@ -61,6 +67,10 @@ func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
 func gitHubAheadBy(ahead time.Duration) string { return "GitHub's clock ahead by " + ahead.String() }
 
 func zeroIsFinal(final bool) string { return fmt.Sprint("zero is final: ", final) }
+
+func claimsWith(limited, kept bool) string {
+	return fmt.Sprintf("claims limited: %t, kept after success only: %t", limited, kept)
+}
 
 // Cases in which it matters what else is special about the run.
 const (
@@ -84,7 +94,7 @@ func specialCase(s schedule, f fault) string {
 
 func checkFaults(t *testing.T, s schedule) {
 	t.Helper()
-	if asked := len(s.faults) - faultsPerRun - 1; asked < len(questions)-1 || asked > len(questions) {
+	if asked := len(s.faults) - faultsPerRun - 2; asked < len(questions)-1 || asked > len(questions) {
 		t.Errorf("seed %d has %d faults", s.seed, len(s.faults))
 	}
 	var before time.Duration

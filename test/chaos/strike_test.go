@@ -59,6 +59,8 @@ var strikes = map[kind]func(*world, fault){
 	lowerMaximum:  (*world).lowerMaximum,
 	maximumZero:   (*world).closeSet,
 	imageOutdated: (*world).refuseImage,
+	refuseMounts:  (*world).refuseMounts,
+	fullZone:      (*world).fillZone,
 }
 
 // strike carries out a fault and notes for how long it has troubled the API server or what leads to it.

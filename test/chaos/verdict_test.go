@@ -151,6 +151,9 @@ func (w *world) checkLimits() {
 	for _, violation := range w.observer.broken() {
 		w.errorf("%v", violation)
 	}
+	for _, shared := range w.rig.Storage.Violations() {
+		w.errorf("%s", shared)
+	}
 	for _, anomaly := range w.rig.GitHub.Anomalies() {
 		w.mutex.Lock()
 		_, taken := w.taken[anomaly.Runner]

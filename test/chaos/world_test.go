@@ -14,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
+	"github.com/harrier-ci/harrier/internal/testkube/fakestorage"
 	"github.com/harrier-ci/harrier/test/history"
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -82,6 +83,8 @@ func newWorld(t *testing.T, s schedule) *world {
 		// The default of 10 s, which doubles, could keep a container down for longer than settleTime, which would not be the
 		// product's doing.
 		NodeRestartBackOff: time.Second,
+		ScaleSetValues:     s.claims.values(),
+		Storage:            fakestorage.Options{Zones: []string{zoneA, zoneB}},
 		GitHub: fakegithub.Options{
 			JITLatency: jitLatency, PollLength: pollLength, Seed: s.seed, Clock: gitHubClock{ahead: s.gitHubAhead},
 			Rules: fakegithub.Rules{
@@ -101,7 +104,7 @@ func newWorld(t *testing.T, s schedule) *world {
 		rigOptions.APIServer = w.proxy.config
 	}
 	w.rig = rig.Start(t, w.cluster, rigOptions)
-	w.observer = &observer{rig: w.rig, max: s.maxRunners}
+	w.observer = &observer{rig: w.rig, max: s.maxRunners, maxClaims: s.claims.most}
 	return w
 }
 
