@@ -216,7 +216,9 @@ func (l *Leases) World(set *v1alpha1.AutoscalingRunnerSet, claims []corev1.Persi
 		if l.mounts[key].Len() > 0 {
 			world.Mounted.Insert(claim.Name)
 		}
-		names = names.Union(l.byClaim[key])
+		for name := range l.byClaim[key] {
+			names.Insert(name)
+		}
 	}
 	for name := range names {
 		world.Runners = append(world.Runners, l.viewLocked(name))

@@ -1,6 +1,8 @@
 package leases
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,4 +214,34 @@ func TestOnePassAtATime(t *testing.T) {
 			t.Error("the memory is another one")
 		}
 	})
+}
+
+// A pass costs as much for each claim of a large set as for each of a small one: four times the claims take about four times the memory, and
+// not sixteen times.
+func TestWorldOfManyClaims(t *testing.T) {
+	cost := func(n int) uint64 {
+		l, set := New(clock.RealClock{}), newSet()
+		var claims []corev1.PersistentVolumeClaim
+		for i := range n {
+			name := "linux-cache-" + volumeclaims.RandomSuffix()
+			l.Put(newRunner(fmt.Sprint("r", i), func(r *v1alpha1.EphemeralRunner) { r.Spec.VolumeClaims = map[string]string{"cache": name} }))
+			claims = append(claims, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: set.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{
+					v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace,
+					v1alpha1.LabelVolumeClaimTemplate: "cache", v1alpha1.LabelVolumeClaimScope: volumeclaims.Scope(set),
+				},
+			}})
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		world := l.World(set, claims)
+		runtime.ReadMemStats(&after)
+		if len(world.Claims) != n || len(world.Runners) != n {
+			t.Fatalf("%d claims and %d runners, want %d of each", len(world.Claims), len(world.Runners), n)
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if few, many := cost(250), cost(1000); many > 8*few {
+		t.Errorf("%d bytes for 1,000 claims, %d for 250", many, few)
+	}
 }
