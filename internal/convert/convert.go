@@ -64,7 +64,7 @@ func NewOptions(flags *flag.FlagSet) *Options {
 // fails with finding.ErrProblems if something has to be done by hand, or with the reason why there is nothing to show.
 func (o *Options) Run(ctx context.Context, rest []string, stdout, stderr io.Writer) error {
 	if len(o.paths) == 0 || len(rest) > 0 {
-		return errors.New("run manager convert -f FILE; --help explains the flags")
+		return errors.New("name a file with -f FILE, and nothing else without a flag; --help explains the flags")
 	}
 	if o.format != "text" && o.format != "json" {
 		return fmt.Errorf("-o %q is unknown; use text or json", o.format)

@@ -6,11 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/harrier-ci/harrier/internal/convert"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
-	"github.com/harrier-ci/harrier/internal/doctor/validation"
 )
 
 // Exit codes of the commands.
@@ -42,14 +42,13 @@ func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int
 		command = arguments[0]
 	}
 	var err error
-	switch command {
-	case "doctor":
+	offline := slices.IndexFunc(Offline, func(c OfflineCommand) bool { return c.Name == command })
+	switch {
+	case command == "doctor":
 		err = doctorCommand(ctx, arguments[1:], stdout, stderr)
-	case "validate":
-		err = validateCommand(ctx, arguments[1:], stdout, stderr)
-	case "convert":
-		err = convertCommand(ctx, arguments[1:], stdout, stderr)
-	case "-h", "-help", "--help", "help":
+	case offline >= 0:
+		err = Offline[offline].run(ctx, arguments[1:], stdout, stderr)
+	case slices.Contains([]string{"-h", "-help", "--help", "help"}, command):
 		fmt.Fprint(stdout, usage)
 		return ExitFine
 	default:
@@ -66,11 +65,11 @@ func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int
 	return ExitUnable
 }
 
-const doctorUsage = `Usage: manager doctor [flags] [scale set]
+var doctorUsage = fmt.Sprintf(`Usage: manager doctor [flags] [scale set]
 
 Explains why jobs wait. Exit codes: %d nothing keeps jobs waiting for long, %d something does until somebody acts, %d the check could not run.
 
-`
+`, ExitFine, ExitProblems, ExitUnable)
 
 func doctorCommand(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
 	options := Options{}
@@ -108,7 +107,7 @@ func parse(flags *flag.FlagSet, arguments []string, usage string, stderr io.Writ
 	err := flags.Parse(arguments)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(stderr, usage, ExitFine, ExitProblems, ExitUnable)
+		fmt.Fprint(stderr, usage)
 		flags.SetOutput(stderr)
 		flags.PrintDefaults()
 	case err != nil:
@@ -117,51 +116,13 @@ func parse(flags *flag.FlagSet, arguments []string, usage string, stderr io.Writ
 	return err
 }
 
-const validateUsage = `Usage: manager validate -f FILE [-f FILE]... [--set KEY=VALUE]... [-n NAMESPACE] [--controller-values FILE] [-o json]
-
-Reports what the charts, the API server and the manager would say of values and manifests, before they are applied. It reads values of
-both charts, also below the charts' names or aliases in values of a chart that has them as dependencies, and in a HelmRelease, HelmChart,
-Application or ApplicationSet; and AutoscalingRunnerSets. Values of several files and of --set are merged, as Helm merges them.
-
-Exit codes: %d nothing is wrong, %d something is, %d the check could not run: a file doesn't exist or is not YAML, there is nothing
-of the above in it, or the value tenants of the controller is not valid; or it has taken a minute.
-
-  manager validate -f values.yaml
-  manager validate -f values.yaml -f production.yaml --set maxRunners=20
-  manager validate -f values.yaml -n team-a --controller-values your-controller-values.yaml
-  kubectl get autoscalingrunnersets -A -o yaml | manager validate -f -
-
-`
-
-func validateCommand(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("validate", flag.ContinueOnError)
-	options := validation.NewOptions(flags)
-	if err := parse(flags, arguments, validateUsage, stderr); err != nil {
+// run runs the command of the manager.
+func (c *OfflineCommand) run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
+	run := c.Prepare(flags)
+	usage := fmt.Sprintf("Usage: manager %s %s\n\n%s\n\n  %s\n\n", c.Name, c.Synopsis, c.Long, strings.Join(c.Examples("manager"), "\n  "))
+	if err := parse(flags, arguments, usage, stderr); err != nil {
 		return err
 	}
-	return options.Run(ctx, flags.Args(), stdout)
-}
-
-const convertUsage = `Usage: manager convert -f FILE [-f FILE]... [-d DIRECTORY] [-n NAMESPACE] [--github-url URL] [--github-config-secret NAME] [-o json]
-
-Makes values of the chart gha-runner-scale-set from RunnerDeployments, RunnerReplicaSets, RunnerSets and Runners of ARC's legacy mode, with
-the HorizontalRunnerAutoscalers that scale them, and reports what became of each field: which value it is now, or why there is none, what
-to do instead, and whose step that is. It asks neither a cluster nor GitHub.
-
-Exit codes: %d nothing has to be done by hand (warnings don't count), %d something has to, which the report says first, %d nothing could be
-converted: a file doesn't exist or is not YAML, there is no such object in it, or more than a thousand, a file of values is there already and
-says something else, or it has taken a minute.
-
-  manager convert -f runners.yaml -d values
-  kubectl get runnerdeployments,runnerreplicasets,runnersets,runners,horizontalrunnerautoscalers -A -o yaml | manager convert -f - -d values
-
-`
-
-func convertCommand(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("convert", flag.ContinueOnError)
-	options := convert.NewOptions(flags)
-	if err := parse(flags, arguments, convertUsage, stderr); err != nil {
-		return err
-	}
-	return options.Run(ctx, flags.Args(), stdout, stderr)
+	return run(ctx, flags.Args(), stdout, stderr)
 }

@@ -34,6 +34,25 @@ type phase struct {
 	at   **metav1.Time
 }
 
+// Reached is a phase and when it was reached.
+type Reached struct {
+	Phase string
+	At    metav1.Time
+}
+
+// All returns the phases that are known, in the order in which a runner that is created for a job reaches them.
+func All(p *v1alpha1.RunnerPhases) (known []Reached) {
+	if p == nil {
+		return nil
+	}
+	for _, phase := range all(p) {
+		if at := *phase.at; at != nil {
+			known = append(known, Reached{phase.name, *at})
+		}
+	}
+	return known
+}
+
 // longestWait is longer than GitHub keeps a job that waits, 24 hours on its own runners. A status may be written by anybody with rights in its
 // namespace, and sums of its times must not overflow.
 const longestWait = 35 * 24 * time.Hour
@@ -58,6 +77,13 @@ func Of(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *v1alpha1.RunnerPhase
 	if known != nil {
 		p.Queued, p.Assigned, p.Started = known.Queued, known.Assigned, known.Started
 	}
+	return p
+}
+
+// OfPod returns what a pod alone tells, for those who can't read its runner: its own phases, and those of its job once it has one.
+func OfPod(pod *corev1.Pod) *v1alpha1.RunnerPhases {
+	written, p := parse(pod.Annotations[v1alpha1.AnnotationPhases]), ofPod(pod)
+	p.Queued, p.Assigned, p.Created, p.Started = written[queued], written[assigned], written[created], written[started]
 	return p
 }
 
@@ -143,13 +169,10 @@ func Waits(p *v1alpha1.RunnerPhases) (waits []Wait) {
 // Text returns the phases in the form of the annotation AnnotationPhases, which a shell can compute with: NAME=SECONDS since 1970, with
 // spaces between them.
 func Text(p *v1alpha1.RunnerPhases) string {
-	if p == nil {
-		return ""
-	}
 	var words []string
-	for _, phase := range all(p) {
-		if at := *phase.at; at != nil && at.Unix() > 0 {
-			words = append(words, fmt.Sprintf("%s=%d", phase.name, at.Unix()))
+	for _, reached := range All(p) {
+		if reached.At.Unix() > 0 {
+			words = append(words, fmt.Sprintf("%s=%d", reached.Phase, reached.At.Unix()))
 		}
 	}
 	return strings.Join(words, " ")

@@ -74,6 +74,8 @@ const (
 	ReasonMaxRunnersZero = "MaxRunnersZero"
 	// ReasonDrained: the annotation actions.github.com/drained is on the set, so no jobs are accepted.
 	ReasonDrained = "Drained"
+	// ReasonTakesJobs: the annotation was removed, and the set may be given jobs again.
+	ReasonTakesJobs = "TakesJobs"
 	// ReasonStartsLimited: maxStartsPerMinute holds runners back.
 	ReasonStartsLimited = "StartsLimited"
 	// ReasonJobsNotTaken: assigned jobs have waited for registrationTimeout while runners were idle, so they probably don't exist.

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -151,4 +152,44 @@ func fixOfPod(reason string) string {
 		return refused
 	}
 	return "run kubectl describe on the EphemeralRunner and its pod"
+}
+
+// Advice returns what to do about the reason of a runner or a pod, and who has to do it.
+func Advice(reason string) (fix string, who causes.Actor) { return fixOfPod(reason), WhoActs(reason) }
+
+// AdviceOnLoss returns what keeps jobs from being lost to a cause again, and who has to do it.
+func AdviceOnLoss(cause v1alpha1.LostCause) (fix string, who causes.Actor) {
+	fix, who = cmp.Or(lostFixes[cause], lostFixes[v1alpha1.LostCauseUnknown]), causes.Administrator
+	if cause == v1alpha1.LostCauseOOMKilled || cause == v1alpha1.LostCauseContainerFailed {
+		who = causes.User
+	}
+	return fix, who
+}
+
+// WhoActs returns whose step follows from a finding's reason. What is neither GitHub's nor the cluster's is for whoever wrote the scale set.
+func WhoActs(reason string) causes.Actor {
+	switch cause := causes.For(reason); {
+	case cause.Advice != "":
+		return cause.Actor
+	case slices.Contains(passingReasons, reason):
+		return causes.Nobody
+	case slices.Contains(clusterReasons, reason), podstatus.Refused(reason):
+		return causes.Administrator
+	}
+	return causes.User
+}
+
+// passingReasons end by themselves.
+var passingReasons = []string{
+	"", "ContainerCreating", "PodInitializing", "RunnersMissing", "StrayRegistrations", v1alpha1.ReasonPending, v1alpha1.ReasonRunnerNameTaken, v1alpha1.ReasonStartsLimited,
+	v1alpha1.ReasonAPIServerUnavailable,
+}
+
+// clusterReasons are for whoever runs the cluster or the controller.
+var clusterReasons = []string{
+	"Unschedulable", "SchedulingGated", "QuotaUsedUp", "Evicted", "TerminationByKubelet", "PreemptionByScheduler", "Preempting", "Preempted", "DeletionByTaintManager",
+	"DeletionByPodGC", "NodeShutdown", "Terminated", "Shutdown", "EvictionByEvictionAPI", "MissingPermission", "PodMetadataForbidden", "NotReconciled", "NotInstalled",
+	"NoManager", "OutdatedCRDs", v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonPodsForbidden, v1alpha1.ReasonNodeLost, v1alpha1.ReasonPodLost, v1alpha1.ReasonPodForbidden,
+	v1alpha1.ReasonPodTerminating, v1alpha1.ReasonSecretRefused, v1alpha1.ReasonSecretUnreadable, v1alpha1.ReasonRunnersUnseen, v1alpha1.ReasonPublishFailed,
+	v1alpha1.ReasonForeignFinalizers, v1alpha1.ReasonPodsUnschedulable,
 }

@@ -17,20 +17,40 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
+// checks are those of one scale set, in the order of a job's path.
+var checks = []func(set) []finding.Finding{
+	checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkSchedules, checkStopped, checkLimits, checkPendingRunners, checkClaims,
+	checkJobPods, checkFailedRunners, checkLostJobs, checkWaits, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs, checkProtection, checkToken, checkEvents,
+}
+
 // Diagnose returns what may keep jobs from running: problems first, then warnings, then the rest. Findings of the same severity
 // follow the path of a job, because an earlier failure hides later ones.
 func Diagnose(s *snapshot.Snapshot) []finding.Finding {
 	findings := installation(s)
 	for i := range s.Sets {
-		for _, check := range []func(set) []finding.Finding{
-			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkSchedules, checkStopped, checkLimits, checkPendingRunners, checkClaims,
-			checkJobPods, checkFailedRunners, checkLostJobs, checkWaits, checkMissingRunners, checkStrays, checkOwnerless, checkNoJobs, checkProtection, checkToken, checkEvents,
-		} {
+		for _, check := range checks {
 			findings = append(findings, check(set{&s.Sets[i]})...)
 		}
 	}
 	slices.SortStableFunc(findings, func(a, b finding.Finding) int { return weight(a.Severity) - weight(b.Severity) })
 	return unique(findings)
+}
+
+// Foremost returns what keeps a scale set from running more jobs: its first problem, or else the limit that it has reached; nil if nothing
+// does. A set of which only the objects of our kinds were read will do.
+func Foremost(s *snapshot.Set) *finding.Finding {
+	of := set{s}
+	for _, check := range checks {
+		for _, found := range check(of) {
+			if found.Severity == finding.Problem {
+				return &found
+			}
+		}
+	}
+	for _, found := range checkLimits(of) {
+		return &found
+	}
+	return nil
 }
 
 // unique drops findings with the object and reason of an earlier one, because one cause shows in many places. A check that finds

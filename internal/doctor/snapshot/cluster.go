@@ -69,12 +69,18 @@ func find(kubeconfig string) (*rest.Config, error) {
 	return config, err
 }
 
-// Connect prepares the clients. It sends no request to the API server yet.
+// Connect prepares the clients for the cluster of a kubeconfig file, or of the environment if there is none. It sends no request to the API
+// server yet.
 func Connect(kubeconfig string) (Cluster, error) {
 	config, err := find(kubeconfig)
 	if err != nil {
 		return Cluster{}, fmt.Errorf("find the API server: %w; use -kubeconfig FILE or set KUBECONFIG", err)
 	}
+	return ConnectTo(config)
+}
+
+// ConnectTo does the same for a cluster that the caller has found.
+func ConnectTo(config *rest.Config) (Cluster, error) {
 	address, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return Cluster{}, fmt.Errorf("read the API server's address: %w; %s", err, correctKubeconfig)

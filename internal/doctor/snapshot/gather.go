@@ -268,15 +268,15 @@ func (g *gathering) read(ctx context.Context, list client.ObjectList, what strin
 
 // list lists objects, and notes those that can't be decoded.
 func (g *gathering) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	unreadable, err := informer.ListReadable(ctx, g.cluster, ourKinds(), list, options...)
+	unreadable, err := informer.ListReadable(ctx, g.cluster, OurKinds(), list, options...)
 	g.unread.Lock()
 	defer g.unread.Unlock()
 	g.Unreadable = append(g.Unreadable, unreadable...)
 	return err
 }
 
-// ourKinds are the kinds whose objects Go may be unable to decode. The API server decodes its built-in kinds into the same Go types.
-var ourKinds = sync.OnceValue(func() *runtime.Scheme {
+// OurKinds are the kinds whose objects Go may be unable to decode. The API server decodes its built-in kinds into the same Go types.
+var OurKinds = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme)) // no input makes it fail
 	return scheme

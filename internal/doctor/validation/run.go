@@ -71,7 +71,7 @@ func NewOptions(flags *flag.FlagSet) *Options {
 // finding.ErrProblems if anything is wrong, with ErrNothingChecked if there is nothing of ours, or with the reason why it can't be checked.
 func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) error {
 	if len(o.paths)+len(o.set) == 0 || len(rest) > 0 {
-		return errors.New("run manager validate -f FILE; --help explains the flags")
+		return errors.New("name a file with -f FILE, and nothing else without a flag; --help explains the flags")
 	}
 	if o.format != "text" && o.format != "json" {
 		return fmt.Errorf("-o %q is unknown; use text or json", o.format)

@@ -42,7 +42,7 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 	v1alpha1.ReasonInsecureRedirect, v1alpha1.ReasonFieldsRefused, v1alpha1.ReasonListenerNameTaken, v1alpha1.ReasonListenerIgnored,
 	v1alpha1.ReasonRunnerSpecDiffers, v1alpha1.ReasonNoDisruptionBudget, v1alpha1.ReasonSeveralDisruptionBudgets,
 	v1alpha1.ReasonDisruptionBudgetTooWeak, v1alpha1.ReasonForeignFinalizers, v1alpha1.ReasonJobsNotTaken, v1alpha1.ReasonOwnerless,
-	v1alpha1.ReasonDrained, v1alpha1.ReasonStartsLimited, v1alpha1.ReasonPodsUnschedulable, v1alpha1.ReasonRunnersFail, v1alpha1.ReasonCapacityUnproven,
+	v1alpha1.ReasonDrained, v1alpha1.ReasonTakesJobs, v1alpha1.ReasonStartsLimited, v1alpha1.ReasonPodsUnschedulable, v1alpha1.ReasonRunnersFail, v1alpha1.ReasonCapacityUnproven,
 	v1alpha1.ReasonVolumeClaimsExhausted, v1alpha1.ReasonVolumeClaimRefused, v1alpha1.ReasonVolumeClaimUnusable, v1alpha1.ReasonVolumeClaimShared,
 }, strings.Fields(`
 Accepted AllAnnounced BackOff CallFailed CheckingPodTemplate ClaimsReady Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
@@ -52,7 +52,7 @@ PodUnreadable Protected StartedLate VolumeClaimDiscarded
 PodReplaced PodsAdmitted PodsPlaced Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused
 RunnerSetRestored RunnersMoved RunnersScale RunnersSeen RunnersStart RunnersWork Running ScaleSetAddressChanged ScaleSetDeleted
 ScaleSetLeftOnGitHub ScaleSetRecreated ScaleSetRegistered ScaleSetUpdated ScaledDown ScaledUp ScheduleEnded ScheduleOpen ScheduleStarted SecretNameTaken SessionLost
-SidecarFailed Starting StartsNotLimited StatisticsBelieved StrayHasJob StraysNotListed StraysRemoved Stopping StoppingListener TakesJobs Unknown UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
+SidecarFailed Starting StartsNotLimited StatisticsBelieved StrayHasJob StraysNotListed StraysRemoved Stopping StoppingListener Unknown UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
 WaitingForRunnerSets WaitingForScaleSet CheckingCredentials
 
 AppArmor BackoffLimitExceeded ConfigPodSandboxError ContainerCannotRun ContainerCreating ContainerStatusUnknown

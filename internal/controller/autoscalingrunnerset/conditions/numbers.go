@@ -41,7 +41,7 @@ func drainedCondition(f *Findings) *metav1.Condition {
 		if meta.FindStatusCondition(f.Set.Status.Conditions, conditionType) == nil {
 			return nil
 		}
-		return new(report.False(conditionType, "TakesJobs", "the annotation "+v1alpha1.AnnotationDrained+" is not on the set"))
+		return new(report.False(conditionType, v1alpha1.ReasonTakesJobs, "the annotation "+v1alpha1.AnnotationDrained+" is not on the set"))
 	}
 	runners, jobs, closed := 0, 0, true
 	for _, runnerSet := range f.RunnerSets {
