@@ -173,14 +173,17 @@ func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error
 
 // compile runs one go build for the whole image. With a directory for -o, it names each program after its package.
 func compile(ctx context.Context, r recipe, architecture string, v version, directory string) error {
+	return build(ctx, "image "+r.name+" for "+architecture, directory+string(filepath.Separator), "linux", architecture, v, packagesOf(r)...)
+}
+
+// build compiles programs for a platform, and says what it builds and how far it is.
+func build(ctx context.Context, what, target, system, architecture string, v version, packages ...string) error {
 	flags := "-s -w"
 	if v != (version{}) {
 		flags += fmt.Sprintf(" -X %[1]s.Version=%[2]s -X %[1]s.CommitSHA=%[3]s", buildPackage, v.version, v.commit)
 	}
-	command := exec.CommandContext(ctx, filepath.Join("hack", "build.sh"), append([]string{
-		"image " + r.name + " for " + architecture, directory + string(filepath.Separator), "-trimpath", "-buildvcs=false", "-ldflags", flags,
-	}, packagesOf(r)...)...)
-	command.Env, command.Stderr = environment(architecture), os.Stderr
+	command := exec.CommandContext(ctx, filepath.Join("hack", "build.sh"), append([]string{what, target, "-trimpath", "-buildvcs=false", "-ldflags", flags}, packages...)...)
+	command.Env, command.Stderr = environment(system, architecture), os.Stderr
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	return command.Run()
 }
@@ -191,7 +194,7 @@ func packagesOf(r recipe) []string {
 
 func goCommand(ctx context.Context, architecture string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", arguments...)
-	command.Env = environment(architecture)
+	command.Env = environment("linux", architecture)
 	return command
 }
 
@@ -199,8 +202,8 @@ func goCommand(ctx context.Context, architecture string, arguments ...string) *e
 // one from its own file (go env -w) all the same; the cache tells programs apart by what it is then, as it does for GOFLAGS.
 var settings = map[string]string{"GOAMD64": "v1", "GOARM64": "v8.0", "GOEXPERIMENT": "", "GOFIPS140": "off"}
 
-func environment(architecture string) []string {
-	variables := append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=", "GOWORK=off")
+func environment(system, architecture string) []string {
+	variables := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOFLAGS=", "GOWORK=off")
 	for name, value := range settings {
 		variables = append(variables, name+"="+value)
 	}

@@ -62,10 +62,16 @@ func release(ctx context.Context, version, directory string) error {
 	if err != nil {
 		return err
 	}
-	files, err := archives(version, programs)
+	files, err := charts(version)
 	if err != nil {
 		return err
 	}
+	archives, plugins, err := plugin(ctx, version)
+	if err != nil {
+		return err
+	}
+	maps.Copy(files, archives)
+	maps.Copy(programs, plugins)
 	if files["image-"+version+archiveSuffix], err = ociArchive(index, version); err != nil {
 		return fmt.Errorf("write the image: %w", err)
 	}
@@ -191,34 +197,21 @@ func releasedImage(ctx context.Context, version string) (index v1.ImageIndex, pr
 	return index, programs, nil
 }
 
-// archives returns the charts as `helm package` names them, and the program for operators.
-func archives(version string, programs map[string][]byte) (map[string][]byte, error) {
-	contents := map[string]artefacts.Files{}
+// charts returns the charts as `helm package` names them.
+func charts(version string) (map[string][]byte, error) {
+	archives := map[string][]byte{}
 	for _, chart := range []string{"gha-runner-scale-set-controller", "gha-runner-scale-set"} {
 		files, err := artefacts.Chart(filepath.Join("charts", chart), version)
 		if err != nil {
 			return nil, err
 		}
-		contents[chart+"-"+version+".tgz"] = files
-	}
-	licence, err := os.ReadFile("LICENSE")
-	if err != nil {
-		return nil, err
-	}
-	for _, architecture := range supported {
-		contents["harrier-"+version+"-linux-"+architecture+".tar.gz"] = artefacts.Files{
-			"harrier": {Content: programs[architecture+"/harrier"], Mode: 0o755}, "LICENSE": {Content: licence, Mode: 0o644},
-		}
-	}
-	files := map[string][]byte{}
-	for name, content := range contents {
 		var archive bytes.Buffer
-		if err := content.TarGzip(&archive); err != nil {
-			return nil, fmt.Errorf("pack %s: %w", name, err)
+		if err := files.TarGzip(&archive); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", chart, err)
 		}
-		files[name] = archive.Bytes()
+		archives[chart+"-"+version+".tgz"] = archive.Bytes()
 	}
-	return files, nil
+	return archives, nil
 }
 
 // ociArchive returns an index as an archive in the layout of OCI, for `skopeo copy --all oci-archive:FILE` and the like, under a tag.

@@ -7,6 +7,7 @@ package artefacts
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -73,6 +74,23 @@ func (files Files) TarGzip(to io.Writer) error {
 	writer := gzip.NewWriter(to)
 	if err := files.Tar(writer); err != nil {
 		return err
+	}
+	return writer.Close()
+}
+
+// Zip writes the same files in the other format, dated to the first moment that it knows, in 1980.
+func (files Files) Zip(to io.Writer) error {
+	writer := zip.NewWriter(to)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		header := &zip.FileHeader{Name: name, Method: zip.Deflate}
+		header.SetMode(files[name].Mode)
+		entry, err := writer.CreateHeader(header)
+		if err == nil {
+			_, err = entry.Write(files[name].Content)
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
 	}
 	return writer.Close()
 }
