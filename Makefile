@@ -34,10 +34,11 @@ demo-down: preflight ## Tear down what KEEP=1 left running
 ##@ Develop
 
 .PHONY: build
-build: preflight ## Compile manager, listener and the program for operators into bin/
+build: preflight ## Compile manager, listener, the program for operators and the plugin of kubectl into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ghalistener ./cmd/listener
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/harrier ./cmd/harrier
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/kubectl-harrier ./cmd/kubectl-harrier
 
 .PHONY: generate
 generate: preflight ## Write what is generated: deep copies, CRDs, the chart's copies of them, and pages of docs/

@@ -20,7 +20,7 @@ const flagsHead = `<!-- Written by hack/generate.sh from the code; don't edit. -
 
 The image has three programs: ` + "`/manager`, `/ghalistener`, and `/harrier`, which has the commands `manager doctor`, `manager validate` and `manager convert`" + `. The chart of the controller sets the manager's flags from its
 [values](values-gha-runner-scale-set-controller.md), and the manager sets everything that a listener needs. ` + "`--help`" + `
-after a command prints its flags.
+after a command prints its flags. The plugin of kubectl has [a page of its own](kubectl-harrier.md).
 
 ## manager
 `

@@ -65,6 +65,9 @@ func (r *reader) checkKubectl(arguments []string) error {
 		}
 		arguments = arguments[:end]
 	}
+	if arguments[0] == "harrier" {
+		return r.checkPlugin(arguments[1:])
+	}
 	if err := r.run("kubectl", append(slices.Clone(arguments), "--help")...); err != nil {
 		return err
 	}

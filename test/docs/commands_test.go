@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/plugin"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -176,6 +177,22 @@ func (r *reader) checkManager(arguments []string) error {
 	var output bytes.Buffer
 	if code := doctor.Main(context.Background(), arguments, &output, &output); code != doctor.ExitFine {
 		return fmt.Errorf("ends with %d: %s", code, output.String())
+	}
+	return nil
+}
+
+// checkPlugin does the same for the commands of the plugin.
+func (r *reader) checkPlugin(arguments []string) error {
+	if slices.ContainsFunc(doctor.Offline, func(c doctor.OfflineCommand) bool { return c.Name == arguments[0] }) {
+		return r.checkManager(arguments)
+	}
+	var output bytes.Buffer
+	words := append(slices.Clone(arguments), "-h")
+	if code := plugin.Main(context.Background(), words, plugin.Streams{Out: &output, Err: &output}); code != doctor.ExitFine {
+		return fmt.Errorf("ends with %d: %s", code, output.String())
+	}
+	if !strings.Contains(output.String(), "kubectl harrier "+arguments[0]) && arguments[0] != "-h" {
+		return fmt.Errorf("the plugin has no command %s", arguments[0])
 	}
 	return nil
 }

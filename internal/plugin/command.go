@@ -1,0 +1,79 @@
+// Package plugin turns a command line of kubectl-harrier, the plugin of kubectl for people who operate scale sets, into a call of one of its
+// rooms, and what comes of it into an exit code. What the rooms know stands in them:
+//
+//	top: what limits each scale set   why: one job   drain: no more jobs   doctor, convert: the same code as the manager's commands
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/internal/build"
+	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/plugin/drain"
+	"github.com/harrier-ci/harrier/internal/plugin/output"
+)
+
+// Streams are the program's input and output.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+const about = `Scale sets of GitHub Actions runners, for those who operate them.
+
+Exit codes of all commands: 0 if all is well, 1 if somebody has to act, or if a wait was given up, 2 if the command could not do its work.
+A command reads what you may read, says what it could not read, and goes on.`
+
+// Main runs a command line, which is given without the program's name, and returns the exit code.
+func Main(ctx context.Context, arguments []string, streams Streams) int {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)  // a second signal ends the process
+	log.SetLogger(logr.Discard()) // what libraries log would tear a table, and says nothing that an error doesn't
+	klog.SetLogger(logr.Discard())
+	root := Command(streams)
+	root.SetArgs(arguments)
+	switch err := root.ExecuteContext(ctx); {
+	case err == nil:
+		return doctor.ExitFine
+	case errors.Is(err, doctor.ErrProblems), errors.Is(err, drain.ErrNotYet):
+		return doctor.ExitProblems
+	default:
+		fmt.Fprintln(streams.Err, output.Clean(err.Error()))
+		return doctor.ExitUnable
+	}
+}
+
+// Command returns the tree of commands.
+func Command(streams Streams) *cobra.Command {
+	root := &cobra.Command{
+		Use: "kubectl-harrier", Short: "Scale sets of GitHub Actions runners, for those who operate them", Long: about, Version: build.Version + " (" + build.CommitSHA + ")",
+		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl harrier"},
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists the flags", err, command.CommandPath())
+	})
+	root.AddCommand(commands(streams)...)
+	addCompletion(root, streams)
+	return root
+}
+
+// addOutput adds -o.
+func addOutput(command *cobra.Command, format *string) {
+	command.Flags().StringVarP(format, "output", "o", output.Text, "text or json")
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{output.Text, output.JSON}, cobra.ShellCompDirectiveNoFileComp)) // it fails for unknown flags only
+}

@@ -1,0 +1,183 @@
+package plugin
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/plugin/drain"
+	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/plugin/top"
+	"github.com/harrier-ci/harrier/internal/plugin/why"
+)
+
+// longestAnswer limits commands that don't wait for anything.
+const longestAnswer = time.Minute
+
+// commands returns all commands but those that cobra has.
+func commands(streams Streams) []*cobra.Command {
+	all := []*cobra.Command{
+		topCommand(streams), whyCommand(streams), doctorCommand(streams),
+		drainOrResume(streams, true, &cobra.Command{
+			Use: "drain SET", Short: "Have a scale set take no more jobs, and wait until those that it has are done",
+			Long: `Sets the annotation actions.github.com/drained on the scale set, and waits until neither jobs nor runners are left. Jobs that are assigned to it
+run, also those that have not started. The spec stays as it is, so that GitOps tools undo nothing. Ctrl-C ends the wait; the scale set stays drained until
+kubectl harrier resume.`,
+			Example: example("kubectl harrier drain my-set -n my-runners", "kubectl harrier drain my-set --timeout 30m", "kubectl harrier drain my-set --wait=false"),
+		}),
+		drainOrResume(streams, false, &cobra.Command{
+			Use: "resume SET", Short: "Have a drained scale set take jobs again",
+			Long:    `Removes the annotation actions.github.com/drained from the scale set, and waits until its manager has seen that.`,
+			Example: example("kubectl harrier resume my-set -n my-runners"),
+		}),
+	}
+	for i := range doctor.Offline { // those of the manager's commands that ask no cluster, with the same flags, code and texts
+		of, flags := &doctor.Offline[i], flag.NewFlagSet(doctor.Offline[i].Name, flag.ContinueOnError)
+		command, run := &cobra.Command{Use: of.Name + " -f FILE", Short: of.Short, Long: of.Long, Example: example(of.Examples("kubectl harrier")...)}, of.Prepare(flags)
+		command.Flags().AddGoFlagSet(flags)
+		command.RunE = func(command *cobra.Command, arguments []string) error {
+			return run(command.Context(), arguments, streams.Out, streams.Err)
+		}
+		all = append(all, command)
+	}
+	return all
+}
+
+// example indents examples as cobra shows them, a line each.
+func example(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
+
+func topCommand(streams Streams) *cobra.Command {
+	access, options := &connection{}, top.Options{}
+	command := &cobra.Command{
+		Use: "top", Short: "Show scale sets and what limits each, live", Args: cobra.NoArgs,
+		Long: `Shows a line for each scale set: runners with a job (BUSY), without one (IDLE) and not up yet (PEND); jobs that GitHub has assigned to it
+(JOBS) and those of them that no runner has (WAIT); the numbers in force (MIN, MAX); and what keeps it from running more jobs.
+
+On a terminal the table is redrawn in place; q or Ctrl-C quits. Elsewhere a line is added whenever a scale set has changed.`,
+		Example: example("kubectl harrier top", "kubectl harrier top -A --sort-by waiting", "kubectl harrier top -n my-runners --once -o json"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := output.CheckFormat(options.Format); err != nil {
+				return err
+			}
+			if !slices.Contains(top.Orders, options.Order) {
+				return fmt.Errorf("--sort-by %q is unknown; use %s", options.Order, strings.Join(top.Orders, ", "))
+			}
+			connected, namespace, err := access.watching()
+			if err != nil {
+				return err
+			}
+			options.Namespace = namespace
+			if screen := top.TerminalOf(streams.In, streams.Out); screen != nil {
+				options.Screen = screen
+			}
+			return top.Run(command.Context(), connected, options, streams.Out)
+		},
+	}
+	command.Flags().BoolVar(&options.Once, "once", false, "show the table once")
+	command.Flags().StringVar(&options.Order, "sort-by", top.Orders[0], strings.Join(top.Orders, ", ")+": the greatest number first")
+	_ = command.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(top.Orders, cobra.ShellCompDirectiveNoFileComp)) // it fails for unknown flags only
+	access.addFlags(command.Flags(), "scale sets")
+	addOutput(command, &options.Format)
+	return command
+}
+
+func whyCommand(streams Streams) *cobra.Command {
+	access, options := &connection{}, why.Options{}
+	command := &cobra.Command{
+		Use: "why JOB-ID|RUN-ID|RUN-URL|RUNNER|POD", Short: "Tell what became of a job, and why it waits or was lost", Args: cobra.ExactArgs(1),
+		Long: `Tells of each job that is meant how far it is, what it waited for and how long, where it ran, why it waits or what it was lost to, whether it
+is run again, what to do next, and whose step that is. It reads runners, pods, Events and scale sets; whoever may only read pods is told what these know.
+
+Without -n it looks in all namespaces or, as far as you may not, in that of the kubeconfig's context. A job that waits is known if the scale set has
+feedback.checks; a job that is done, until its runner is removed, some seconds later.`,
+		Example: example("kubectl harrier why https://github.com/my-org/my-app/actions/runs/1234567890", "kubectl harrier why 1234567890 -n my-runners",
+			"kubectl harrier why pod/my-runners-x7k2p-runner-8fzqd -o json"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := output.CheckFormat(options.Format); err != nil {
+				return err
+			}
+			cluster, namespace, err := access.examined()
+			if err != nil {
+				return err
+			}
+			ctx, stop := context.WithTimeout(command.Context(), longestAnswer)
+			defer stop()
+			options.Namespace, options.Everywhere = namespace, access.overrides.Context.Namespace == ""
+			return why.Run(ctx, cluster, arguments[0], options, streams.Out)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	access.addFlags(command.Flags(), "")
+	addOutput(command, &options.Format)
+	return command
+}
+
+func drainOrResume(streams Streams, drains bool, command *cobra.Command) *cobra.Command {
+	access, options := &connection{}, drain.Options{Drain: drains}
+	command.Args = cobra.ExactArgs(1)
+	command.RunE = func(command *cobra.Command, arguments []string) error {
+		if err := output.CheckFormat(options.Format); err != nil {
+			return err
+		}
+		if options.Timeout < 0 {
+			return fmt.Errorf("--timeout %s is negative; use 0 to wait without a limit", options.Timeout)
+		}
+		connected, namespace, err := access.watching()
+		if err != nil {
+			return err
+		}
+		options.Set = client.ObjectKey{Namespace: namespace, Name: withoutKind(arguments[0])}
+		return drain.Run(command.Context(), connected, options, streams.Out, streams.Err)
+	}
+	command.ValidArgsFunction = completeSets(access)
+	command.Flags().BoolVar(&options.Wait, "wait", true, "wait, with progress on standard error")
+	command.Flags().DurationVar(&options.Timeout, "timeout", 0, "how long to wait, such as 30m; 0: without a limit")
+	access.addFlags(command.Flags(), "")
+	addOutput(command, &options.Format)
+	return command
+}
+
+// withoutKind takes TYPE/NAME as well, as kubectl get -o name prints it.
+func withoutKind(name string) string {
+	if kind, rest, found := strings.Cut(name, "/"); found && slices.Contains([]string{"ars", "autoscalingrunnerset", "autoscalingrunnersets", "autoscalingrunnerset.actions.github.com", "autoscalingrunnersets.actions.github.com"}, kind) {
+		return rest
+	}
+	return name
+}
+
+func doctorCommand(streams Streams) *cobra.Command {
+	access, options := &connection{}, doctor.Options{}
+	command := &cobra.Command{
+		Use: "doctor [SET]", Short: "Explain why jobs wait: the doctor of docs/troubleshooting.md", Args: cobra.MaximumNArgs(1),
+		Long: `Lists what may keep jobs waiting, the most likely cause first, each with what to do about it. It is the same as manager doctor, for the
+namespace of the kubeconfig's context unless -n or -A is given.`,
+		Example: example("kubectl harrier doctor -n my-runners my-set", "kubectl harrier doctor -A -o json"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := output.CheckFormat(options.Output); err != nil {
+				return err
+			}
+			cluster, namespace, err := access.examined()
+			if err != nil {
+				return err
+			}
+			ctx, stop := context.WithTimeout(command.Context(), longestAnswer)
+			defer stop()
+			options.Namespace = namespace
+			if len(arguments) > 0 {
+				options.Name = withoutKind(arguments[0])
+			}
+			return doctor.Run(ctx, cluster, options, streams.Out)
+		},
+		ValidArgsFunction: completeSets(access),
+	}
+	access.addFlags(command.Flags(), "scale sets")
+	addOutput(command, &options.Output)
+	return command
+}

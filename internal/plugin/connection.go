@@ -1,0 +1,75 @@
+package plugin
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	_ "k8s.io/client-go/plugin/pkg/client/auth/oidc" // what kubectl knows in a kubeconfig besides certificates, tokens and programs
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
+)
+
+// connection is how a command reaches the cluster: by the flags of kubectl, which mean the same here.
+type connection struct {
+	kubeconfig    string
+	overrides     clientcmd.ConfigOverrides
+	allNamespaces bool
+}
+
+// addFlags adds kubectl's flags. what names the objects that -n and -A choose, empty for a command that is about a single object.
+func (c *connection) addFlags(flags *pflag.FlagSet, what string) {
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: KUBECONFIG or ~/.kube/config")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.AuthOverrideFlags.Username.LongName, names.AuthOverrideFlags.Password.LongName = "", "" // kubectl has them no more
+	clientcmd.BindOverrideFlags(&c.overrides, flags, names)
+	flags.Lookup(clientcmd.FlagNamespace).Usage = "namespace; empty: that of the kubeconfig's context"
+	if what != "" {
+		flags.BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, what+" of all namespaces")
+	}
+}
+
+// find returns the configuration, and the namespace that the command is about: "" for all.
+func (c *connection) find() (config *rest.Config, namespace string, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	loader := clientcmd.NewInteractiveDeferredLoadingClientConfig(rules, &c.overrides, os.Stdin)
+	if config, err = loader.ClientConfig(); err == nil {
+		namespace, _, err = loader.Namespace()
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("find the API server: %w; use --kubeconfig FILE or --context NAME, or set KUBECONFIG", err)
+	}
+	if c.allNamespaces {
+		namespace = ""
+	}
+	config.QPS = -1 // requests are bounded by what a command asks, and the API server has its own limits
+	return config, namespace, nil
+}
+
+// watching returns a client that can watch.
+func (c *connection) watching() (client.WithWatch, string, error) {
+	config, namespace, err := c.find()
+	if err != nil {
+		return nil, "", err
+	}
+	connected, err := client.NewWithWatch(config, client.Options{Scheme: kinds.Scheme(), Mapper: kinds.Mapper()})
+	if err != nil {
+		return nil, "", fmt.Errorf("connect to the API server: %w", err)
+	}
+	return connected, namespace, nil
+}
+
+// examined returns the cluster as the doctor reads it.
+func (c *connection) examined() (snapshot.Cluster, string, error) {
+	config, namespace, err := c.find()
+	if err != nil {
+		return snapshot.Cluster{}, "", err
+	}
+	cluster, err := snapshot.ConnectTo(config)
+	return cluster, namespace, err
+}
