@@ -109,6 +109,26 @@ func TestRetainedClaimsServeTheNextSet(t *testing.T) {
 	}, rig.Patience).Should(gomega.Equal(len(kept)), "claims that go with their set")
 }
 
+// A set that had no claims gets them by an upgrade: the job that runs is left alone, and the runners that come later have claims. They go with
+// their template when no runner has them.
+func TestClaimsComeAndGoWithTheirTemplate(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 3})
+	running := r.QueueJobs(1, 8*time.Second)
+	g := gomega.NewWithT(t)
+	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.Equal(1))
+	r.UpgradeSet(rig.DefaultSet, cacheTemplate(map[string]any{"max": 3}))
+	g.Eventually(func() int { return len(readSet(t, r, rig.DefaultSet).Spec.VolumeClaimTemplates) }, rig.Patience).Should(gomega.Equal(1))
+	r.WaitDone(append(running, r.QueueJobs(3, time.Second)...))
+	r.AwaitQuiet()
+	if claims := claimsOf(t, r); len(claims) == 0 || len(claims) > 3 {
+		t.Errorf("%d claims after the upgrade, of 3 at most", len(claims))
+	}
+	r.UpgradeSet(rig.DefaultSet, rig.Values{"volumeClaimTemplates": []any{}, "volumeClaimPool": rig.Values{"max": 3}})
+	g.Eventually(func() int { return len(claimsOf(t, r)) }, rig.Patience).Should(gomega.BeZero(), "claims without a template")
+	r.WaitDone(r.QueueJobs(1, time.Second))
+	r.AwaitQuiet()
+}
+
 // objectsOf names the scale sets and runner sets that there are.
 func objectsOf(t *testing.T, r *rig.Rig) (names []string) {
 	t.Helper()
