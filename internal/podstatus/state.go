@@ -116,6 +116,23 @@ func Runs(pod *corev1.Pod, container string) bool {
 	return runs(pod, kube.ContainerStatus(pod, container))
 }
 
+// HasVolumes reports whether a pod's node has attached and mounted all its volumes, as far as its status tells: no container starts, and no
+// image is pulled for one, before.
+func HasVolumes(pod *corev1.Pod) bool {
+	if ready := kube.PodCondition(pod, corev1.PodReadyToStartContainers); ready != nil && ready.Status == corev1.ConditionTrue {
+		return true
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			state := &statuses[i].State
+			if state.Running != nil || state.Terminated != nil || state.Waiting != nil && !IsUsual(state.Waiting.Reason) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // HasEnded reports whether the named container has ended.
 func HasEnded(pod *corev1.Pod, container string) bool {
 	status := kube.ContainerStatus(pod, container)

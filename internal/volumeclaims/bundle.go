@@ -44,7 +44,7 @@ type Pool struct {
 	// spare is how many free bundles with volumes are left that have not failed lately.
 	spare int
 	// swapped are the suffixes of bundles that runners give up in this plan in the hope of another place; swappedBound is set if one of
-	// them has volumes, and discarded if one is discarded because a pod got no node with it.
+	// them has volumes, and discarded if one is discarded because a pod could not use it.
 	swapped                 []string
 	swappedBound, discarded bool
 }

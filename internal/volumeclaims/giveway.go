@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// failureTimeout is how long a pod may be without a node, or fail to mount, before its runner gives way to one with other
+	// FailureTimeout is how long a pod may be without a node, or fail to mount, before its runner gives way to one with other
 	// claims.
-	failureTimeout = time.Minute
+	FailureTimeout = time.Minute
 	// swapInterval is the shortest time between two runners that give way although no claim is to blame for certain, and
 	// fullSwapInterval the same while there may be no new claim, so that each of them takes one that may have the same fault.
 	swapInterval     = time.Minute
@@ -21,8 +21,8 @@ const (
 	// lostNodeTimeout is how long Kubernetes leaves pods on a node that it has lost, if they don't say otherwise. A claim of whose
 	// place nothing is known for that long is not waited for.
 	lostNodeTimeout = 5 * time.Minute
-	// discardInterval is the shortest time between two claims that are discarded because pods got no node with them: in a cluster
-	// that stays full, the content of few is lost by mistake.
+	// discardInterval is the shortest time between two claims that are discarded because pods got no node with them, or could not mount
+	// them: in a cluster that stays full, or with a storage driver that fails everywhere, the content of few is lost by mistake.
 	discardInterval = 5 * time.Minute
 	// stuckRecheck is when to look again at a runner that should give way and may not yet.
 	stuckRecheck = 15 * time.Second
@@ -58,12 +58,12 @@ var concessions = []concession{
 		does: func(p *Pool, _ *Decision, _ *Runner, _ *bundle) { p.spare-- }}, // each serves one
 	{name: "its node can't attach or mount its claims", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool {
-			return r.Failure.Kind == Unmounted && p.failedFor(r, failureTimeout)
+			return r.Failure.Kind == Unmounted && p.failedFor(r, FailureTimeout)
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s could not mount %s for %s: another runner takes its place", r.Name, b, failureTimeout)
+			return fmt.Sprintf("the pod of runner %s could not mount %s for %s: another runner takes its place", r.Name, b, FailureTimeout)
 		},
-		does: (*Pool).blame},
+		does: (*Pool).blameInTurn},
 	{name: "its claim was deleted before its pod had a node", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, b *bundle) bool {
 			return p.unplaced(r) && slices.ContainsFunc(slices.Collect(maps.Keys(r.Claims)), func(template string) bool {
@@ -77,14 +77,14 @@ var concessions = []concession{
 	{name: "its claims have no volume, and their template is another one now", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, b *bundle) bool { return p.unplaced(r) && b.any((*Claim).outdated) },
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("%s of runner %s got no volume for %s, and volumeClaimTemplates has changed since: another runner takes its place", b, r.Name, failureTimeout)
+			return fmt.Sprintf("%s of runner %s got no volume for %s, and volumeClaimTemplates has changed since: another runner takes its place", b, r.Name, FailureTimeout)
 		}},
 	{name: "its claims have no volume, and another one is free", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool {
 			return p.unplaced(r) && !p.bound(r) && p.spare > 0 && (p.passedOver(r) > p.swapsSince(r) || p.rested(fullSwapInterval))
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("%s of runner %s got no volume for %s, and another claim is free: another runner takes its place", b, r.Name, failureTimeout)
+			return fmt.Sprintf("%s of runner %s got no volume for %s, and another claim is free: another runner takes its place", b, r.Name, FailureTimeout)
 		},
 		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
 			p.spare--
@@ -96,20 +96,18 @@ var concessions = []concession{
 			return p.unplaced(r) && p.bound(r) && p.passedOver(r) > p.swapsSince(r)
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and a later one did: another runner takes its place", r.Name, b, failureTimeout)
+			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and a later one did: another runner takes its place", r.Name, b, FailureTimeout)
 		},
 		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
 			p.swap(r, b)
-			if len(b.failures) < maxFailures-1 || p.mayDiscard() {
-				p.blame(d, r, b)
-			}
+			p.blameInTurn(d, r, b)
 		}},
 	{name: "it has no node, and nothing shows that the cluster is full", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool {
 			return p.unplaced(r) && p.bound(r) && !p.unboundWaits && p.maySwap()
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s: another runner takes its place, with other claims", r.Name, b, failureTimeout)
+			return fmt.Sprintf("the pod of runner %s with %s got no node for %s: another runner takes its place, with other claims", r.Name, b, FailureTimeout)
 		},
 		does: func(p *Pool, _ *Decision, r *Runner, b *bundle) { p.swap(r, b) }},
 	{name: "it has no node, as if its claims were on a lost one, and there are no others", reason: v1alpha1.ReasonVolumeClaimUnusable,
@@ -139,7 +137,7 @@ func (p *Pool) giveWay(d *Decision) {
 		if !r.living() || r.Up {
 			continue
 		}
-		for _, timeout := range []time.Duration{failureTimeout, lostNodeTimeout} {
+		for _, timeout := range []time.Duration{FailureTimeout, lostNodeTimeout} {
 			if due := r.Failure.Since.Add(timeout); r.Failure.Kind != "" && due.After(p.now) {
 				d.requeueBy(due)
 			}
@@ -171,6 +169,13 @@ func (p *Pool) swap(r *Runner, b *bundle) {
 	p.swappedBound = p.swappedBound || p.bound(r)
 }
 
+// blameInTurn records that a runner could not use a bundle, unless that would discard it too soon after another one.
+func (p *Pool) blameInTurn(d *Decision, r *Runner, b *bundle) {
+	if len(b.failures) < maxFailures-1 || p.mayDiscard() {
+		p.blame(d, r, b)
+	}
+}
+
 // blame records that a runner could not use a bundle. After the second in a row the bundle is discarded.
 func (p *Pool) blame(d *Decision, r *Runner, b *bundle) {
 	if !slices.ContainsFunc(b.failures, func(f FailedUse) bool { return f.Runner == r.Name }) {
@@ -190,11 +195,11 @@ func (p *Pool) blame(d *Decision, r *Runner, b *bundle) {
 
 // discard plans to delete a bundle that a runner could not use.
 func (p *Pool) discard(d *Decision, r *Runner, b *bundle, because string) {
-	p.discarded = p.discarded || (r.Failure.Kind == Unplaced && p.bound(r))
+	p.discarded = p.discarded || p.bound(r)
 	p.deleteAll(d, b, Discarded, because, r.Name)
 }
 
-// mayDiscard reports whether a bundle may be discarded because a pod got no node with it.
+// mayDiscard reports whether a bundle may be discarded because a pod could not use it.
 func (p *Pool) mayDiscard() bool {
 	return !p.discarded && (p.memory.discardedAt.IsZero() || !p.now.Before(p.memory.discardedAt.Add(discardInterval)))
 }
@@ -220,7 +225,7 @@ func (p *Pool) failedFor(r *Runner, timeout time.Duration) bool {
 }
 
 func (p *Pool) unplaced(r *Runner) bool {
-	return r.Failure.Kind == Unplaced && p.failedFor(r, failureTimeout)
+	return r.Failure.Kind == Unplaced && p.failedFor(r, FailureTimeout)
 }
 
 // passedOver counts the runners that are younger than r and have got a node since it was found to have none. Each shows that there is a

@@ -215,6 +215,32 @@ func TestABundleIsDiscardedAfterTheSecondFailureInARow(t *testing.T) {
 	}
 }
 
+// A storage driver that fails everywhere costs the content of one claim in five minutes, though runners go on to give way.
+func TestClaimsThatCantBeMountedAreDiscardedOneByOne(t *testing.T) {
+	s := newScene(t, newSet("docker"))
+	for _, suffix := range []string{"22222", "44444"} {
+		s.claim("docker", suffix).Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "before@2026-03-02T07:00:00Z"
+		s.failing("of-"+suffix, suffix, volumeclaims.Unmounted)
+	}
+	s.after(time.Minute)
+	d := s.plan(0)
+	if deleted(d) != "linux-docker-22222 Discarded" || replaced(d) != "of-22222 of-44444 " {
+		t.Fatalf("deleted %q, replaced %q", deleted(d), replaced(d))
+	}
+	delete(s.pvcs, "linux-docker-22222")
+	s.Runners = s.Runners[1:]
+	for range 4 {
+		s.after(time.Minute)
+		if d := s.plan(0); deleted(d) != "" || replaced(d) != "of-44444 " {
+			t.Fatalf("deleted %q, replaced %q", deleted(d), replaced(d))
+		}
+	}
+	s.after(time.Minute)
+	if d := s.plan(0); deleted(d) != "linux-docker-44444 Discarded" {
+		t.Errorf("after five minutes deleted %q", deleted(d))
+	}
+}
+
 // A runner that gave way is followed by one with a new claim, though others are free: these may be bound to the same full zone.
 func TestTheNextRunnerGetsAnotherClaim(t *testing.T) {
 	s := newScene(t, newSet("docker"))

@@ -124,13 +124,18 @@ func MountedBy(pod *corev1.Pod) []string {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
-	var names []string
+	return slices.Sorted(maps.Values(VolumesOf(pod)))
+}
+
+// VolumesOf returns the claims that a pod mounts by the names of its volumes.
+func VolumesOf(pod *corev1.Pod) map[string]string {
+	claims := map[string]string{}
 	for i := range pod.Spec.Volumes {
 		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
-			names = append(names, claim.ClaimName)
+			claims[pod.Spec.Volumes[i].Name] = claim.ClaimName
 		}
 	}
-	return names
+	return claims
 }
 
 // returning are the rules by which a runner's claims are passed on, or not. The first that applies decides. why follows on "the

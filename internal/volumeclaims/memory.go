@@ -39,7 +39,7 @@ type Memory struct {
 	// avoided are the bundles that runners gave up in the hope of another place, and when.
 	avoided map[string]time.Time
 	// swaps is when they did so, for swapsKept; boundSwapAt is the last such time of a bundle with volumes, and discardedAt when a bundle
-	// was last discarded because a pod got no node with it.
+	// was last discarded because a pod could not use it.
 	swaps                    []time.Time
 	boundSwapAt, discardedAt time.Time
 	// written are the changes of claims that were asked for lately, without their values, and when.

@@ -33,7 +33,7 @@ type Decision struct {
 	RequeueAt time.Time
 
 	// swapped are bundles that replaced runners give up in the hope of another place: they are leased last for a while. swappedBound is set
-	// if one of them has volumes, and discarded if one is deleted because a pod got no node with it.
+	// if one of them has volumes, and discarded if one is deleted because a pod could not use it.
 	swapped                 []string
 	swappedBound, discarded bool
 }

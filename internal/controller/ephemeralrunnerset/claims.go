@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/leases"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -76,9 +77,7 @@ func (c *Controller) lease(ctx context.Context, w *world, claims []corev1.Persis
 	if err := c.listForLeases(ctx, w); err != nil {
 		return err
 	}
-	if err := c.askAboutMounts(ctx, w); err != nil {
-		return err
-	}
+	c.askAboutMounts(ctx, w, claims)
 	seen := c.leases.World(w.origin, claims)
 	seen.Expected = c.expectedRunners(ctx, w)
 	seen.Listed = w.leasing.Listed()
@@ -152,35 +151,30 @@ func (c *Controller) listForLeases(ctx context.Context, w *world) error {
 	return nil
 }
 
-// askAboutMounts finds out which of the set's slow pods have volumes that their nodes can't attach or mount. No pod's status says so, only
-// Events do: they are read while there are such pods.
-func (c *Controller) askAboutMounts(ctx context.Context, w *world) error {
+// askAboutMounts finds out which of the set's slow pods have claims that their nodes can't attach or mount. No pod's status says so, only
+// Events do: they are read while there are such pods. Without an answer the pendingTimeout of runners ends the wait.
+func (c *Controller) askAboutMounts(ctx context.Context, w *world, claims []corev1.PersistentVolumeClaim) {
 	scaleSet := client.ObjectKeyFromObject(w.origin)
 	slow, due := c.leases.Slow(scaleSet, slowStart)
 	w.RequeueAt(due)
-	if slow.Len() == 0 {
-		return nil
+	if !slow {
+		return
 	}
 	w.RequeueAt(kube.LaterOf(w.leasing.EventsAt, w.Now.Add(mountEventsPeriod)))
 	if w.Now.Before(w.leasing.EventsAt) {
-		return nil
+		return
 	}
 	w.leasing.EventsAt = w.Now.Add(mountEventsPeriod)
-	unmounted := sets.New[types.UID]()
-	for _, reason := range []string{"FailedMount", "FailedAttachVolume"} {
-		var said corev1.EventList
-		err := c.options.Reader.List(ctx, &said, client.InNamespace(w.origin.Namespace), client.MatchingFields{"reason": reason}, client.Limit(maxMountEvents))
-		if apierrors.IsForbidden(err) {
-			return nil // the pendingTimeout of runners ends the wait
-		} else if err != nil {
-			return fmt.Errorf("list Events %s: %w", reason, err)
+	var said []corev1.Event
+	for _, reason := range leases.MountReasons {
+		var list corev1.EventList
+		err := c.options.Reader.List(ctx, &list, client.InNamespace(w.origin.Namespace), client.MatchingFields{"reason": reason}, client.Limit(maxMountEvents))
+		if err != nil && !apierrors.IsForbidden(err) {
+			log.FromContext(ctx).Error(err, "Can't list Events about volumes that can't be mounted, asking again", "reason", reason)
 		}
-		for i := range said.Items {
-			unmounted.Insert(said.Items[i].InvolvedObject.UID)
-		}
+		said = append(said, list.Items...)
 	}
-	c.leases.NoteUnmounted(scaleSet, unmounted.Intersection(slow))
-	return nil
+	c.leases.NoteMountEvents(scaleSet, said, claims)
 }
 
 // recordOnClaims writes what the decision has to be remembered for longer than this process lives.

@@ -102,10 +102,21 @@ func TestAClaimThatNoNodeMountsIsDiscarded(t *testing.T) {
 				t.Fatalf("the runner has claim %s, want %s", got, claim)
 			}
 			f.showClaimedPod(runner, func(pod *corev1.Pod) { pod.Spec.NodeName = "node" })
+			began := time.Now()
 			said := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: runner.Namespace, Name: runner.Name}, Reason: "FailedMount"}
 			said.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Name: runner.Name, UID: types.UID("pod-" + runner.Name)}
+			said.Message = "Unable to attach or mount volumes: unmounted volumes=[cache], unattached volumes=[]: timed out"
+			said.FirstTimestamp, said.LastTimestamp = metav1.Now(), metav1.Now()
 			controllertest.Create(t, f.api, said)
-			if waited := f.waitUntilGone(runner, time.Hour); waited > givesWayAfter+slowStart+mountEventsPeriod {
+			if waited := f.waitUntilGone(runner, givesWayAfter); waited < givesWayAfter {
+				t.Errorf("a runner gave way after %s for a failure that was told once", waited)
+			}
+			said.LastTimestamp = metav1.Now()
+			if err := f.api.Update(t.Context(), said); err != nil {
+				t.Fatal(err)
+			}
+			f.waitUntilGone(runner, time.Hour)
+			if waited := time.Since(began); waited > givesWayAfter+slowStart+mountEventsPeriod {
 				t.Errorf("a runner whose volume can't be mounted gave way after %s", waited)
 			}
 			runner = f.replace(runner)

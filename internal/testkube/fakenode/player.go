@@ -2,6 +2,7 @@ package fakenode
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 )
 
 // player plays one pod in three goroutines: play waits for the deletion, body takes the containers from start to end, and publish
@@ -269,27 +271,37 @@ func (p *player) awaitThaw() {
 	}
 }
 
-// mountClaims waits until the pod has its claims, and reports whether it has. What keeps it from them is an Event, as of a kubelet.
+// mountClaims waits until the pod has its claims, and reports whether it has. What keeps it from them is an Event that is said again, more
+// and more seldom, as a kubelet does.
 func (p *player) mountClaims() bool {
-	said := ""
+	var said *corev1.Event
+	var next time.Time
 	return p.node.options.Claims.Mount(p.wanted, p.pod, func(message string) {
-		if message == said {
+		now := metav1.NewTime(p.node.options.Clock.Now())
+		if said == nil || said.Message != message {
+			signal(p.changed)
+			said = &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, Name: p.pod.Name + "." + rand.String(8)},
+				InvolvedObject: corev1.ObjectReference{
+					Kind: "Pod", APIVersion: "v1", Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID,
+				},
+				Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+				Source: corev1.EventSource{Component: "kubelet", Host: p.node.options.Name},
+			}
+			p.write(func(ctx context.Context) error {
+				_, err := p.node.clientset.CoreV1().Events(said.Namespace).Create(ctx, said, metav1.CreateOptions{})
+				return err
+			})
+		} else if !now.Time.Before(next) {
+			said.Count, said.LastTimestamp = said.Count+1, now
+			patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, said.Count, now.UTC().Format(time.RFC3339))
+			p.write(func(ctx context.Context) error {
+				_, err := p.node.clientset.CoreV1().Events(said.Namespace).Patch(ctx, said.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+				return err
+			})
+		} else {
 			return
 		}
-		said = message
-		signal(p.changed)
-		now := metav1.NewTime(p.node.options.Clock.Now())
-		event := &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, GenerateName: p.pod.Name + "."},
-			InvolvedObject: corev1.ObjectReference{
-				Kind: "Pod", APIVersion: "v1", Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID,
-			},
-			Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-			Source: corev1.EventSource{Component: "kubelet", Host: p.node.options.Name},
-		}
-		p.write(func(ctx context.Context) error {
-			_, err := p.node.clientset.CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
-			return err
-		})
+		next = now.Add(time.Second << min(said.Count-1, 7)) // a kubelet's longest pause is 122 s
 	}) == nil
 }

@@ -151,13 +151,22 @@ func (s *Storage) Mount(ctx context.Context, pod *corev1.Pod, failed func(messag
 			if why == "" {
 				break
 			}
-			failed(fmt.Sprintf("MountVolume.SetUp failed for volume of claim %q : %s", name, why))
+			failed(fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", s.volumeOf(ctx, pod.Namespace, name), why))
 			if err := s.await(ctx, changed); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// volumeOf returns the name of a claim's volume, as bind gives it.
+func (s *Storage) volumeOf(ctx context.Context, namespace, name string) string {
+	claim, err := s.claim(ctx, namespace, name)
+	if err != nil {
+		return "unknown"
+	}
+	return claim.Spec.VolumeName
 }
 
 // mount makes one attempt, and returns why the claim is not mounted.

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -180,24 +179,27 @@ func TestWorldHasWhatPodsSay(t *testing.T) {
 	}
 }
 
-// A pod that has a node and doesn't start is slow, and only such a pod is believed to be unmountable.
-func TestSlowPodsMayBeUnmountable(t *testing.T) {
+// While a gate keeps a pod from the scheduler, nobody has looked for a node. The wait for one begins when the gate goes.
+func TestAPodInAQueueIsNotWithoutANode(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *Leases) {
 		runner := newRunner("r")
-		pod := podOf(runner, bound)
+		gated := func(pod *corev1.Pod) {
+			unplaced(pod)
+			pod.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
+		}
 		l.Put(runner)
-		l.notePod(pod, false)
-		slow, due := l.Slow(scaleSet, time.Minute)
-		if slow.Len() != 0 || !due.Equal(time.Now().Add(time.Minute)) {
-			t.Errorf("slow: %v, due %s", slow, due)
+		l.notePod(podOf(runner, gated), false)
+		<-time.After(time.Hour)
+		l.notePod(podOf(runner, gated), false)
+		if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != "" {
+			t.Errorf("in the queue: %+v", got)
 		}
+		admitted := time.Now()
+		l.notePod(podOf(runner, unplaced), false)
 		<-time.After(time.Minute)
-		if slow, _ = l.Slow(scaleSet, time.Minute); !slow.Has(pod.UID) {
-			t.Errorf("slow: %v", slow)
-		}
-		l.NoteUnmounted(scaleSet, sets.New(pod.UID))
-		if got := l.World(newSet(), nil).Runners[0].Failure.Kind; got != volumeclaims.Unmounted {
-			t.Errorf("failure %q", got)
+		if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != volumeclaims.Unplaced || !got.Since.Equal(admitted) {
+			t.Errorf("admitted at %s: %+v", admitted, got)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,10 +22,12 @@ import (
 type pod struct {
 	uid, owner types.UID
 	claims     []string
-	placedAt   time.Time // when it was first seen to have a node
-	unplacedAt time.Time // when the scheduler was first seen to find none for it
-	up         bool
-	// unmountedAt is when its node was first known to be unable to attach or mount a volume.
+	volumes    map[string]string // the claims by the names of its volumes
+	placedAt   time.Time         // when it was first seen to have a node
+	unplacedAt time.Time         // when the scheduler was first seen to find none for it
+	// mounted is set once all its volumes have been, and up once its runner container has started.
+	mounted, up bool
+	// unmountedAt is since when its node has been unable to attach or mount one of its claims, zero if it is not known to be.
 	unmountedAt time.Time
 }
 
@@ -59,7 +60,7 @@ func (l *Leases) notePod(object *corev1.Pod, gone bool) (news bool) {
 	if gone {
 		return news
 	}
-	now := pod{uid: object.UID, claims: claims}
+	now := pod{uid: object.UID, claims: claims, volumes: volumeclaims.VolumesOf(object)}
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		now.owner = owner.UID
 	}
@@ -89,49 +90,25 @@ func (l *Leases) forgetPodLocked(key types.NamespacedName, of *pod) {
 
 // as reports whether a plan sees no difference between two states of a pod.
 func (p *pod) as(other *pod) bool {
-	return p.placedAt.Equal(other.placedAt) && p.unplacedAt.Equal(other.unplacedAt) && p.up == other.up
+	return p.placedAt.Equal(other.placedAt) && p.unplacedAt.Equal(other.unplacedAt) && p.unmountedAt.Equal(other.unmountedAt) &&
+		p.mounted == other.mounted && p.up == other.up
 }
 
-// see adds what is seen of the pod for the first time.
+// see adds what is seen of the pod for the first time. While a gate keeps it from the scheduler it waits for whoever set that, such as a
+// queue, and not for a node.
 func (p *pod) see(object *corev1.Pod, now time.Time) {
 	p.up = p.up || podstatus.Runs(object, v1alpha1.RunnerContainerName)
+	if p.mounted = p.mounted || p.up || podstatus.HasVolumes(object); p.mounted {
+		p.unmountedAt = time.Time{}
+	}
 	scheduled := kube.PodCondition(object, corev1.PodScheduled)
 	switch {
 	case object.Spec.NodeName != "":
 		kube.SetIfZero(&p.placedAt, now)
 		p.unplacedAt = time.Time{}
+	case len(object.Spec.SchedulingGates) > 0:
+		p.unplacedAt = time.Time{}
 	case scheduled != nil && scheduled.Status == corev1.ConditionFalse:
 		kube.SetIfZero(&p.unplacedAt, now)
-	}
-}
-
-// Slow returns the pods of a set's runners that have had a node for so long and have not started, by UID: perhaps it can't mount their
-// claims. Due is when the next one will have.
-func (l *Leases) Slow(scaleSet types.NamespacedName, after time.Duration) (slow sets.Set[types.UID], due time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	slow = sets.New[types.UID]()
-	for name := range l.byScaleSet[scaleSet] {
-		its := l.pods[name]
-		if its == nil || its.up || its.placedAt.IsZero() {
-			continue
-		}
-		if at := its.placedAt.Add(after); at.After(l.clock.Now()) {
-			due = kube.EarlierOf(due, at)
-		} else {
-			slow.Insert(its.uid)
-		}
-	}
-	return slow, due
-}
-
-// NoteUnmounted notes which pods of a set's runners have volumes that their nodes can't attach or mount.
-func (l *Leases) NoteUnmounted(scaleSet types.NamespacedName, unmounted sets.Set[types.UID]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for name := range l.byScaleSet[scaleSet] {
-		if its := l.pods[name]; its != nil && unmounted.Has(its.uid) {
-			kube.SetIfZero(&its.unmountedAt, l.clock.Now())
-		}
 	}
 }

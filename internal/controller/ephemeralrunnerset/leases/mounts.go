@@ -1,0 +1,104 @@
+package leases
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
+)
+
+// MountReasons are the reasons of the Events by which a node and the controller that attaches volumes say that they can't.
+var MountReasons = []string{"FailedMount", "FailedAttachVolume"}
+
+// Slow reports whether pods of a set's runners have had a node for so long without their volumes: perhaps it can't mount their claims. Due
+// is when the next one will have.
+func (l *Leases) Slow(scaleSet types.NamespacedName, after time.Duration) (slow bool, due time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name := range l.byScaleSet[scaleSet] {
+		its := l.pods[name]
+		if its == nil || its.mounted || its.placedAt.IsZero() {
+			continue
+		}
+		if at := its.placedAt.Add(after); at.After(l.clock.Now()) {
+			due = kube.EarlierOf(due, at)
+		} else {
+			slow = true
+		}
+	}
+	return slow, due
+}
+
+// NoteMountEvents notes which pods of a set's runners have claims that their nodes can't attach or mount, according to Events with
+// MountReasons. claims are the scale set's. A node tries again and again, and says so each time. Only what it still says after
+// volumeclaims.FailureTimeout counts: many a first try fails. Other volumes of a pod, such as its token, say nothing about its claims.
+func (l *Leases) NoteMountEvents(scaleSet types.NamespacedName, said []corev1.Event, claims []corev1.PersistentVolumeClaim) {
+	volumes := map[types.NamespacedName]string{}
+	for i := range claims {
+		volumes[types.NamespacedName{Namespace: claims[i].Namespace, Name: claims[i].Name}] = claims[i].Spec.VolumeName
+	}
+	byPod := map[types.UID][]*corev1.Event{}
+	for i := range said {
+		about := said[i].InvolvedObject.UID
+		byPod[about] = append(byPod[about], &said[i])
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name := range l.byScaleSet[scaleSet] {
+		its := l.pods[name]
+		if its == nil || its.mounted || its.placedAt.IsZero() {
+			continue
+		}
+		var first, last time.Time // by the clock of who says so
+		for _, event := range byPod[its.uid] {
+			if names := func(volume, claim string) bool {
+				return namesVolume(event.Message, volume, volumes[claimOf(name, claim)])
+			}; its.anyVolume(names) {
+				from, to := saidAt(event)
+				first, last = kube.EarlierOf(first, from), kube.LaterOf(last, to)
+			}
+		}
+		if lasts := last.Sub(first); lasts >= volumeclaims.FailureTimeout {
+			kube.SetIfZero(&its.unmountedAt, l.clock.Now().Add(-lasts))
+		}
+	}
+}
+
+func (p *pod) anyVolume(is func(volume, claim string) bool) bool {
+	for volume, claim := range p.volumes {
+		if is(volume, claim) {
+			return true
+		}
+	}
+	return false
+}
+
+// saidAt returns when an Event was first and last said.
+func saidAt(event *corev1.Event) (first, last time.Time) {
+	first = kube.EarlierOf(event.FirstTimestamp.Time, event.EventTime.Time)
+	last = kube.LaterOf(event.LastTimestamp.Time, first)
+	if event.Series != nil {
+		last = kube.LaterOf(last, event.Series.LastObservedTime.Time)
+	}
+	return first, last
+}
+
+// unmountedVolumes begins the list of a kubelet's summary: unmounted volumes=[cache], unattached volumes=[], …
+const unmountedVolumes = "unmounted volumes=["
+
+// namesVolume reports whether a message is about a pod's volume of that name, or the PersistentVolume of its claim, empty if it has none.
+// Events have no field for the volume, only words: Kubernetes names the PersistentVolume in quotation marks, or the pod's volumes in a list.
+func namesVolume(message, volume, persistentVolume string) bool {
+	if persistentVolume != "" && strings.Contains(message, fmt.Sprintf("%q", persistentVolume)) {
+		return true
+	}
+	_, list, found := strings.Cut(message, unmountedVolumes)
+	list, _, closed := strings.Cut(list, "]")
+	return found && closed && slices.Contains(strings.Fields(list), volume)
+}
