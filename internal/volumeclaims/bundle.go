@@ -97,9 +97,7 @@ var states = []stateRule{
 	}, stateSeed},
 	{"it has no volume, and its template is another one now", func(_ *Pool, b *bundle) bool { return b.any((*Claim).outdated) }, stateUnfit},
 	{"the volume of one of its claims is gone", func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) }, stateUnfit},
-	{"it is from another address or group", func(p *Pool, b *bundle) bool {
-		return b.any(func(c *Claim) bool { return c.Scope != p.scope })
-	}, stateUnfit},
+	{"it is from another address or group", func(p *Pool, b *bundle) bool { return p.foreign(b) }, stateUnfit},
 	{"its last job's event or result is not one to keep it after", func(_ *Pool, b *bundle) bool { return b.spoiledBy != "" }, stateUnfit},
 	{"pods of two runners in a row could not use it", func(_ *Pool, b *bundle) bool { return len(b.failures) >= maxFailures }, stateUnfit},
 	{"none of these", func(*Pool, *bundle) bool { return true }, stateFree},
@@ -346,6 +344,9 @@ func (b *bundle) any(of func(*Claim) bool) bool {
 	}
 	return false
 }
+
+// foreign reports whether jobs of another address or group have written to a bundle.
+func (p *Pool) foreign(b *bundle) bool { return b.any(func(c *Claim) bool { return c.Scope != p.scope }) }
 
 // first returns the claim that has the bundle's records: of those that are seen, the one whose template's name comes first.
 func (b *bundle) first() *Claim {

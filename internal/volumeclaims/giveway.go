@@ -30,7 +30,9 @@ const (
 
 // concession says when a runner gives way to another one, which gets other claims.
 type concession struct {
-	name    string
+	name string
+	// up is set if it is also for runners whose container has started, if they have no job.
+	up      bool
 	applies func(*Pool, *Runner, *bundle) bool
 	reason  string
 	message func(*Runner, *bundle) string
@@ -38,12 +40,17 @@ type concession struct {
 	does func(*Pool, *Decision, *Runner, *bundle)
 }
 
-// concessions are the rules for a runner whose pod has not started. The first that applies decides.
+// concessions are the rules for a runner whose pod has not started, or has no job yet. The first that applies decides.
 var concessions = []concession{
 	{name: "another runner, which comes first, has the same claim", reason: v1alpha1.ReasonVolumeClaimShared,
 		applies: func(_ *Pool, r *Runner, b *bundle) bool { return firstHolder(b) != r },
 		message: func(r *Runner, b *bundle) string {
 			return fmt.Sprintf("runner %s has the same claims as runner %s: another runner takes its place", r.Name, firstHolder(b).Name)
+		}},
+	{name: "its claims are from another address or group", up: true, reason: v1alpha1.ReasonVolumeClaimUnusable,
+		applies: func(p *Pool, _ *Runner, b *bundle) bool { return p.foreign(b) },
+		message: func(r *Runner, b *bundle) string {
+			return fmt.Sprintf("runner %s has %s of another GitHub address or runner group than the scale set now: another runner takes its place", r.Name, b)
 		}},
 	{name: "the volume of its claim is gone", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(_ *Pool, _ *Runner, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) },
@@ -134,7 +141,7 @@ func (p *Pool) giveWay(d *Decision) {
 	}
 	for i := range p.world.Runners {
 		r := &p.world.Runners[i]
-		if !r.living() || r.Up {
+		if !r.living() {
 			continue
 		}
 		for _, timeout := range []time.Duration{FailureTimeout, lostNodeTimeout} {
@@ -147,9 +154,9 @@ func (p *Pool) giveWay(d *Decision) {
 			continue // somebody else has made it, or it goes anyway
 		}
 		b := p.bundles[suffixes[0]]
-		at := slices.IndexFunc(concessions, func(c concession) bool { return c.applies(p, r, b) })
+		at := slices.IndexFunc(concessions, func(c concession) bool { return (c.up || !r.Up) && c.applies(p, r, b) })
 		if at < 0 {
-			if p.unplaced(r) {
+			if p.unplaced(r) && !r.Up {
 				d.requeueBy(p.now.Add(stuckRecheck))
 			}
 			continue

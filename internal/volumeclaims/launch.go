@@ -28,7 +28,7 @@ func Missing(
 		if _, ours := suffixOf(set.Name, template.Metadata.Name, name); !ours || find(name) != nil {
 			continue
 		}
-		claim := newClaim(set, template, name, scopeOf(runner.Spec.GitHubConfigUrl, set.Spec.RunnerGroup))
+		claim := newClaim(set, template, name, scopeAt(set, runner))
 		claim.Spec.DataSource = cmp.Or(sourceOf(set, template, runner, find), claim.Spec.DataSource)
 		missing = append(missing, claim)
 	}
@@ -48,8 +48,7 @@ func sourceOf(set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaim
 		return nil
 	}
 	source := find(claimName(set.Name, template.Metadata.Name, seed))
-	scope := scopeOf(runner.Spec.GitHubConfigUrl, set.Spec.RunnerGroup)
-	if source == nil || source.DeletionTimestamp != nil || source.Labels[v1alpha1.LabelVolumeClaimScope] != scope {
+	if source == nil || source.DeletionTimestamp != nil || source.Labels[v1alpha1.LabelVolumeClaimScope] != scopeAt(set, runner) {
 		return nil
 	}
 	return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: source.Name}

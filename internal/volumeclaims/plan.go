@@ -21,7 +21,7 @@ type Decision struct {
 	// Waiting is how many of the wanted runners must wait, and Wait says for what.
 	Waiting int
 	Wait    Wait
-	// Replacements are runners that can't start with their claims. The container of none of their pods has started.
+	// Replacements are runners that can't start with their claims, or that must not get a job with them. Those that have a job keep it.
 	Replacements []Replacement
 	// Deletions are claims to delete, on condition of their UID.
 	Deletions []Deletion
@@ -264,7 +264,7 @@ var collections = []collection{
 		func(*Pool, *bundle) string { return "its volume, or that of a claim used with it, is gone" }},
 	{OtherScope, func(p *Pool, b *bundle) (bool, time.Time) {
 		other := func(c *Claim) bool { return c.Owned && c.Scope != p.scope }
-		return !p.world.Set.Spec.Retained() && b.any(other), time.Time{}
+		return !p.world.Set.Spec.Retained() && settled(p.world.Set) && b.any(other), time.Time{} // else the set may come back to it
 	}, func(*Pool, *bundle) string { return "its content is from another GitHub address or runner group" }},
 	{Outdated, func(_ *Pool, b *bundle) (bool, time.Time) { return b.any((*Claim).outdated), time.Time{} },
 		func(*Pool, *bundle) string {

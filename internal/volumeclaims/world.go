@@ -136,18 +136,12 @@ type FailedUse struct {
 // the same labels, so its name must be one that the set gives, and nobody but the set may own it. One that nobody owns was retained
 // by an earlier set of this name: it is adopted if its content is from the same GitHub address and runner group.
 func ClaimOf(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim) (Claim, bool) {
-	template := claim.Labels[v1alpha1.LabelVolumeClaimTemplate]
-	suffix, named := suffixOf(set.Name, template, claim.Name)
-	owner := metav1.GetControllerOfNoCopy(claim)
-	owned := owner != nil && owner.UID == set.UID
-	scope := claim.Labels[v1alpha1.LabelVolumeClaimScope]
-	ours := named && claim.Namespace == set.Namespace && kube.LabelledSet(claim) == types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
-	switch {
-	case !ours, owner != nil && !owned:
-		return Claim{}, false
-	case !owned && scope != Scope(set): // retained, and filled by jobs of others
+	template, scope := claim.Labels[v1alpha1.LabelVolumeClaimTemplate], claim.Labels[v1alpha1.LabelVolumeClaimScope]
+	owned := metav1.IsControlledBy(claim, set)
+	if !Belongs(set, claim) || !owned && scope != Scope(set) { // retained, and filled by jobs of others
 		return Claim{}, false
 	}
+	suffix, _ := suffixOf(set.Name, template, claim.Name)
 	found := Claim{
 		Name: claim.Name, UID: claim.UID, Template: template, Suffix: suffix,
 		CreatedAt: claim.CreationTimestamp.Time,
@@ -167,6 +161,14 @@ func ClaimOf(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeC
 	}
 	found.Outdated = differs(&set.Spec, template, &claim.Spec)
 	return found, true
+}
+
+// Belongs reports whether a claim has a name and labels that the set gives, and nobody but the set owns it, whatever its content.
+func Belongs(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim) bool {
+	_, named := suffixOf(set.Name, claim.Labels[v1alpha1.LabelVolumeClaimTemplate], claim.Name)
+	of := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+	owned := metav1.GetControllerOfNoCopy(claim) == nil || metav1.IsControlledBy(claim, set)
+	return named && owned && claim.Namespace == set.Namespace && kube.LabelledSet(claim) == of
 }
 
 // differs reports whether a claim is not what its template makes today. Nothing counts that the API server fills in.
@@ -199,10 +201,28 @@ func suffixOf(set, template, name string) (string, bool) {
 // RandomSuffix returns a suffix for a bundle's claims.
 func RandomSuffix() string { return rand.String(suffixLength) }
 
-// Scope returns the hash by which a claim shows whose jobs have written to it: those of one GitHub address and one runner group.
-// Spellings that GitHub takes for the same make one hash.
+// Scope returns the hash by which a claim shows whose jobs have written to it: those of one GitHub address and one runner group, at which
+// the set is registered. What its spec asks for may not be so, or not yet: there may be no such group. Only the spec of a set that has never
+// been registered counts, because it has had no job. Spellings that GitHub takes for the same make one hash.
 func Scope(set *v1alpha1.AutoscalingRunnerSet) string {
+	if now := kube.Registration(set); now != nil {
+		return scopeOf(now.URL, now.Group)
+	}
 	return scopeOf(set.Spec.GitHubConfigUrl, set.Spec.RunnerGroup)
+}
+
+// settled reports whether the set is registered where its spec wants it.
+func settled(set *v1alpha1.AutoscalingRunnerSet) bool {
+	return Scope(set) == scopeOf(set.Spec.GitHubConfigUrl, set.Spec.RunnerGroup)
+}
+
+// scopeAt returns the scope of a claim that a runner creates now: the runner's own address, and the group in which the set is.
+func scopeAt(set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner) string {
+	group := set.Spec.RunnerGroup
+	if now := kube.Registration(set); now != nil {
+		group = now.Group
+	}
+	return scopeOf(runner.Spec.GitHubConfigUrl, group)
 }
 
 func scopeOf(address, group string) string {

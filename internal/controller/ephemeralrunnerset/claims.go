@@ -233,7 +233,7 @@ func (c *Controller) onClaims(ctx context.Context, w *world, n int, do func(cont
 	})
 }
 
-// giveWay removes the runners that can't start with their claims; others take their places, with other claims.
+// giveWay removes the runners that can't start with their claims, or must not get a job with them; others take their places, with other claims.
 func (c *Controller) giveWay(ctx context.Context, w *world) {
 	reasons := make(map[string]volumeclaims.Replacement, len(w.claims.Replacements))
 	for _, replacement := range w.claims.Replacements {
@@ -242,10 +242,9 @@ func (c *Controller) giveWay(ctx context.Context, w *world) {
 	told := sets.New[string]()
 	for _, r := range w.views {
 		why, gives := reasons[r.Name]
-		if !gives {
+		if !gives || !w.Memory.GiveWay(w.plan, r) {
 			continue
 		}
-		w.Memory.GiveWay(w.plan, r)
 		if told.Insert(r.Name); !w.leasing.Told.Has(r.Name) {
 			report.RecordEvent(ctx, c.options.Recorder, w.origin, nil, report.Warning(why.Reason, actionLease, why.Message))
 		}

@@ -136,3 +136,40 @@ func TestNextManagerLeasesNothingThatItsWatchDoesNotShowInUse(t *testing.T) {
 		}
 	})
 }
+
+// The set is moved to another runner group. An idle runner would give its first job there what jobs of the old group have left, so GitHub
+// is asked to remove it; one with a job finishes it.
+func TestIdleRunnersLeaveTheClaimsOfAFormerGroup(t *testing.T) {
+	withClaims(t, 2, 5, func(f *fixture) {
+		f.provision()
+		f.bringUp()
+		busy := f.runners()[0]
+		busy.Status.JobID, busy.Status.JobRequestID = "job", 1
+		if err := f.api.Status().Update(t.Context(), &busy); err != nil {
+			t.Fatal(err)
+		}
+		f.reconcile()
+		if f.asked != 0 {
+			t.Fatalf("GitHub was asked %d times to remove a runner of the set's own group", f.asked)
+		}
+		origin := &v1alpha1.AutoscalingRunnerSet{}
+		controllertest.Read(t, f.api, setKey, origin)
+		origin.Spec.RunnerGroup = "prod"
+		origin.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: origin.Spec.GitHubConfigUrl, ID: 1, Name: "set", Group: "prod"}
+		if err := f.api.Update(t.Context(), origin); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			f.reconcile()
+			controllertest.Elapse(reportPeriod)
+		}
+		if f.asked != 1 {
+			t.Errorf("GitHub was asked %d times to remove the idle runner", f.asked)
+		}
+		for _, r := range f.runners() {
+			if r.DeletionTimestamp == nil && (r.UID == busy.UID) != f.claimExists(r.Spec.VolumeClaims["cache"]) {
+				t.Errorf("runner %s has claim %s", r.Name, r.Spec.VolumeClaims["cache"])
+			}
+		}
+	})
+}

@@ -119,7 +119,7 @@ func (l *Launcher) discardClaim(ctx context.Context, set *v1alpha1.AutoscalingRu
 	if err != nil {
 		return DeletionFailure(runner, "read claim "+name, err)
 	}
-	if _, ours := volumeclaims.ClaimOf(set, claim); !ours || claim.DeletionTimestamp != nil {
+	if !volumeclaims.Belongs(set, claim) || claim.DeletionTimestamp != nil {
 		return nil
 	}
 	return DeletionFailure(runner, "delete claim "+name, l.options.Client.Delete(ctx, claim, kube.UIDPrecondition(claim)))

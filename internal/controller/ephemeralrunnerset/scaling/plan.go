@@ -237,11 +237,14 @@ func (h *History) planRemoval(p *Plan, r *roster.Runner) {
 	}
 }
 
-// GiveWay removes a runner without a job, to whose claims something is wrong, so that another one takes its place.
-func (h *History) GiveWay(p *Plan, r *roster.Runner) {
-	if h.slotOf(r) == slotWaiting {
+// GiveWay removes a runner to whose claims something is wrong, so that another one takes its place. It returns false if the runner has a
+// job, or has ended: then it stays.
+func (h *History) GiveWay(p *Plan, r *roster.Runner) bool {
+	waits := h.slotOf(r) == slotWaiting
+	if waits {
 		h.planRemoval(p, r)
 	}
+	return waits
 }
 
 // planReplacement removes runners of an old template that have no job; runners with a job finish it.
