@@ -41,6 +41,8 @@ type Pool struct {
 	refused bool
 	// unboundWaits is set if a runner waits for a node that could have any node as far as its claims are concerned.
 	unboundWaits bool
+	// reportDue is when the first of the awaited reports is waited for no longer.
+	reportDue time.Time
 	// spare is how many free bundles with volumes are left that have not failed lately.
 	spare int
 	// swapped are the suffixes of bundles that runners give up in this plan in the hope of another place; swappedBound is set if one of
@@ -55,9 +57,10 @@ type bundle struct {
 	// claims are those that are seen, by template; unseen are the templates of those that may exist besides.
 	claims map[string]*Claim
 	unseen sets.Set[string]
-	// holders are the runners that may still run and name a claim of it; promised is set if a runner may exist that does.
-	holders           []*Runner
-	promised, mounted bool
+	// holders are the runners that may still run and name a claim of it; promised is set if a runner may exist that does, and awaited if one
+	// has ended whose job's event or result is not known yet.
+	holders                    []*Runner
+	promised, mounted, awaited bool
 	// cloned is set while claims that are not bound yet are copies of it.
 	cloned bool
 	// spoiledBy is a runner that has ended and whose job's event or result is not one to keep it after; why says which.
@@ -88,7 +91,7 @@ type stateRule struct {
 
 // states are the rules for a bundle's state. The first that applies decides.
 var states = []stateRule{
-	{"a runner that may still run names it, or a pod mounts it", func(_ *Pool, b *bundle) bool { return b.inUse() }, stateLeased},
+	{"a runner that may still run names it, a pod mounts it, or a report about its last job may come", func(_ *Pool, b *bundle) bool { return b.inUse() }, stateLeased},
 	{"no claim of it has been seen", func(_ *Pool, b *bundle) bool { return len(b.claims) == 0 }, stateUnseen},
 	{"a claim of it is being deleted", func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Deleting }) }, stateDeleting},
 	{"new claims are being made from it", func(_ *Pool, b *bundle) bool { return b.cloned }, stateCloning},
@@ -179,8 +182,14 @@ func (p *Pool) surveyRunners() {
 			b := p.of(suffix)
 			if r.living() {
 				b.holders = append(b.holders, r)
-			} else if keeps, why := Returns(p.world.Set, r); !keeps {
+				continue
+			}
+			switch verdict, why, due := Returns(p.world.Set, r, p.now); verdict {
+			case Spoiled:
 				b.spoiledBy, b.why = r.Name, why
+			case Awaited:
+				b.awaited, p.reportDue = true, kube.EarlierOf(p.reportDue, due)
+			case Kept:
 			}
 		}
 		if !r.living() {
@@ -188,7 +197,7 @@ func (p *Pool) surveyRunners() {
 		}
 		p.hold(r.Claims, r.Seed)
 		p.refused = p.refused || r.Failure.Kind == Refused
-		if !r.Up && r.PlacedAt.IsZero() && !p.bound(r) && r.Failure.Kind != Refused {
+		if !r.Up && r.PlacedAt.IsZero() && !p.bound(r) && r.Failure.Kind != Refused && r.Failure.Kind != Unusable {
 			p.unboundWaits = true
 		}
 	}
@@ -325,7 +334,7 @@ func (p *Pool) recordInterval() time.Duration {
 }
 
 // inUse reports whether the bundle is leased.
-func (b *bundle) inUse() bool { return len(b.holders) > 0 || b.promised || b.mounted }
+func (b *bundle) inUse() bool { return len(b.holders) > 0 || b.promised || b.mounted || b.awaited }
 
 // recorded is the last use that is recorded on the bundle's claims.
 func (b *bundle) recorded() time.Time {
@@ -346,7 +355,9 @@ func (b *bundle) any(of func(*Claim) bool) bool {
 }
 
 // foreign reports whether jobs of another address or group have written to a bundle.
-func (p *Pool) foreign(b *bundle) bool { return b.any(func(c *Claim) bool { return c.Scope != p.scope }) }
+func (p *Pool) foreign(b *bundle) bool {
+	return b.any(func(c *Claim) bool { return c.Scope != p.scope })
+}
 
 // first returns the claim that has the bundle's records: of those that are seen, the one whose template's name comes first.
 func (b *bundle) first() *Claim {

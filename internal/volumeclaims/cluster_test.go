@@ -235,7 +235,7 @@ func (c *cluster) end(r trueRunner) trueRunner {
 // finalize ends a runner that is over, as its controller does: what must not be passed on is deleted before it goes.
 func (c *cluster) finalize(r trueRunner) {
 	view := view(r)
-	if returns, _ := volumeclaims.Returns(c.set, &view); !returns {
+	if verdict, _, _ := volumeclaims.Returns(c.set, &view, c.now); verdict == volumeclaims.Spoiled {
 		for _, name := range r.names() {
 			if claim := c.claims[name]; claim != nil {
 				c.deleteClaim(name, claim.UID, volumeclaims.NotKept)

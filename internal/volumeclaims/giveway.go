@@ -57,6 +57,11 @@ var concessions = []concession{
 		message: func(r *Runner, b *bundle) string {
 			return fmt.Sprintf("a volume of %s, which runner %s has, is gone: another runner takes its place", b, r.Name)
 		}},
+	{name: "a claim that it names is none that it may have", reason: v1alpha1.ReasonVolumeClaimUnusable,
+		applies: func(_ *Pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Unusable },
+		message: func(r *Runner, _ *bundle) string {
+			return fmt.Sprintf("runner %s can't have a claim that it names: another runner takes its place", r.Name)
+		}},
 	{name: "the API server refuses its claim, and another one is free", reason: v1alpha1.ReasonVolumeClaimRefused,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Refused && p.spare > 0 },
 		message: func(r *Runner, _ *bundle) string {

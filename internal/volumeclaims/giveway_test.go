@@ -139,6 +139,9 @@ var concessions = map[string]struct {
 		young := s.runner("young", "22222")
 		young.CreatedAt, young.Up = s.Now.Add(time.Second), true
 	}, time.Second, "old ", ""},
+	"one that names a claim which it can't have, at once": {func(s *scene) {
+		s.failing("r", "66666", volumeclaims.Unusable)
+	}, 0, "r ", ""},
 	"one whose new claim is refused, when one is free": {func(s *scene) {
 		s.failing("r", "66666", volumeclaims.Refused)
 		s.failing("q", "55555", volumeclaims.Refused)

@@ -2,7 +2,6 @@ package volumeclaims
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -135,44 +134,4 @@ func VolumesOf(pod *corev1.Pod) map[string]string {
 		}
 	}
 	return claims
-}
-
-// returning are the rules by which a runner's claims are passed on, or not. The first that applies decides. why follows on "the
-// claim is not kept: ".
-var returning = []struct {
-	name    string
-	applies func(*v1alpha1.KeepClaimsAfter, *Runner) bool
-	returns bool
-	why     func(*Runner) string
-}{
-	{"nothing has run", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return !r.Started }, true, nil},
-	{"GitHub has said that there was no job", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return r.Job.Never }, true, nil},
-	{"the event is not among those named", func(keep *v1alpha1.KeepClaimsAfter, r *Runner) bool {
-		return len(keep.Events) > 0 && !slices.Contains(keep.Events, r.Job.Event)
-	}, false, func(r *Runner) string { return fmt.Sprintf("the job's event is %s", orUnknown(r.Job.Event)) }},
-	{"the result is not among those named", func(keep *v1alpha1.KeepClaimsAfter, r *Runner) bool {
-		return len(keep.Results) > 0 && !slices.Contains(keep.Results, r.Job.Result)
-	}, false, func(r *Runner) string { return fmt.Sprintf("the job's result is %s", orUnknown(r.Job.Result)) }},
-}
-
-// Returns reports whether the claims of a runner that has ended may be passed on to another one and, if not, why. Claims that may
-// not are deleted before the runner goes; until its pod is gone, Kubernetes keeps them from use by others.
-func Returns(set *v1alpha1.AutoscalingRunnerSet, runner *Runner) (bool, string) {
-	pool := set.Spec.EffectiveVolumeClaimPool()
-	for _, rule := range returning {
-		if rule.applies(pool.KeepAfter, runner) {
-			if rule.returns {
-				return true, ""
-			}
-			return false, rule.why(runner)
-		}
-	}
-	return true, ""
-}
-
-func orUnknown(word string) string {
-	if word == "" {
-		return "unknown"
-	}
-	return word
 }

@@ -56,8 +56,9 @@ func TestWhichJobsSpoilAClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := newSet("docker")
 			set.Spec.VolumeClaimPool.KeepAfter = test.keep
-			if returns, why := volumeclaims.Returns(set, &test.runner); returns != test.returns || why != test.why {
-				t.Errorf("returns: %t, %q", returns, why)
+			verdict, why, _ := volumeclaims.Returns(set, &test.runner, start)
+			if (verdict == volumeclaims.Kept) != test.returns || (verdict == volumeclaims.Spoiled) == test.returns || why != test.why {
+				t.Errorf("%s: %q", verdict, why)
 			}
 		})
 	}

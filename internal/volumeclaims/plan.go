@@ -151,7 +151,7 @@ type Counts struct{ Total, Leased, Free, Cloning, Deleting int }
 // Plan decides about a set's claims: which ones that many new runners get, which runners and claims go, and what is recorded. It is
 // called once: what it gives away is no longer free.
 func (p *Pool) Plan(wanted int) Decision {
-	d := Decision{Counts: p.counts()}
+	d := Decision{Counts: p.counts(), RequeueAt: p.reportDue}
 	p.lease(&d, wanted)
 	if p.unknown {
 		return d // who uses which claim is not known: none goes, and no runner

@@ -60,6 +60,8 @@ type Runner struct {
 	Seed string
 	// Done is set if the runner will not run again: its phase is final.
 	Done bool
+	// EndedAt is when it was first seen to be done, by our own clock; zero if that is not known.
+	EndedAt time.Time
 	// Deleting is set if the runner's deletion was asked for; its pod may still run.
 	Deleting bool
 	// PlacedAt is when its present pod was first seen to have a node, by our own clock; zero if it has none.
@@ -85,6 +87,8 @@ type FailureKind string
 const (
 	// Refused: the API server refused to create a claim.
 	Refused FailureKind = "Refused"
+	// Unusable: a claim that the runner names is being deleted, is somebody else's, or has no template to be made from.
+	Unusable FailureKind = "Unusable"
 	// Unplaced: the pod has no node.
 	Unplaced FailureKind = "Unplaced"
 	// Unmounted: the pod's node reports that it can't attach or mount a volume.

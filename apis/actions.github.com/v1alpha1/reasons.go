@@ -165,8 +165,11 @@ const (
 	ReasonVolumeClaimsExhausted = "VolumeClaimsExhausted"
 	// ReasonVolumeClaimRefused: the API server refuses a new claim; a ResourceQuota, a policy or the template is the cause.
 	ReasonVolumeClaimRefused = "VolumeClaimRefused"
-	// ReasonVolumeClaimUnusable: a pod could not be placed with its claims, or could not attach or mount them.
+	// ReasonVolumeClaimUnusable: a pod could not be placed with its claims, or could not attach or mount them, or a claim is being deleted,
+	// is somebody else's, or has jobs of another runner group or none of the templates.
 	ReasonVolumeClaimUnusable = "VolumeClaimUnusable"
+	// ReasonVolumeClaimNotDeleted: the manager may not delete a claim that must not be passed on, so its runner stays.
+	ReasonVolumeClaimNotDeleted = "VolumeClaimNotDeleted"
 	// ReasonVolumeClaimShared: another runner, which is older, has the same claim.
 	ReasonVolumeClaimShared = "VolumeClaimShared"
 	// ReasonPodsUnschedulable: runner pods have waited for a node for a minute or longer, so GitHub is told of no more room.

@@ -239,7 +239,7 @@ func (c *Controller) removeFinalizers(ctx context.Context, w *world, leftBehind 
 	if w.Memory.finalizersRemoved {
 		return nil
 	}
-	if err := c.discardClaims(ctx, w); err != nil {
+	if settled, err := c.settleClaims(ctx, w); err != nil || !settled {
 		return err
 	}
 	err := kube.RemoveFinalizersAndManagedFields(ctx, c.options.Client, w.EphemeralRunner,

@@ -255,28 +255,55 @@ func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 	return fmt.Sprintf("it belongs to an EphemeralRunnerSet %s that is gone (UID %s)", owner.Name, owner.UID)
 }
 
-// discardClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. Until it is gone
-// nobody else gets them.
-func (c *Controller) discardClaims(ctx context.Context, w *world) error {
-	if len(w.Spec.VolumeClaims) == 0 || w.Memory.claims.discarded {
-		return nil
+// forbiddenRecheck is how often a claim is tried to be deleted that the manager may not delete.
+const forbiddenRecheck = 30 * time.Second
+
+// settleClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. It returns false while that
+// is not known, or while the manager may not: until the runner is gone nobody else gets them.
+func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, err error) {
+	if len(w.Spec.VolumeClaims) == 0 || w.Memory.claims.settled {
+		return true, nil
 	}
 	set, err := c.claimedSet(ctx, w)
 	if set == nil || err != nil {
-		return err // no set that lives has the claims
+		return err == nil, err // no set that lives has the claims
 	}
+	kube.SetIfZero(&w.Memory.claims.endedAt, w.Now)
 	runner := &volumeclaims.Runner{
-		Started: w.mayHaveRun(),
-		Job:     volumeclaims.Job{Never: w.Memory.claims.idle, Event: w.Status.Event, Result: w.Status.JobResult},
+		Started: w.mayHaveRun(), EndedAt: w.Memory.claims.endedAt,
+		Job: volumeclaims.Job{
+			Never: w.Memory.claims.idle || volumeclaims.FailedWithoutJob(&w.Status), Event: w.Status.Event, Result: w.Status.JobResult,
+		},
 	}
-	if returns, why := volumeclaims.Returns(set, runner); !returns {
-		if err := c.launcher.DiscardClaims(ctx, set, w.EphemeralRunner); err != nil {
-			return err
+	verdict, why, due := volumeclaims.Returns(set, runner, w.Now)
+	if verdict == volumeclaims.Awaited {
+		w.RequeueAt(due)
+		return false, nil
+	}
+	if verdict == volumeclaims.Spoiled {
+		switch err := c.launcher.DiscardClaims(ctx, set, w.EphemeralRunner); {
+		case apierrors.IsForbidden(err):
+			w.RequeueAt(w.Now.Add(forbiddenRecheck))
+			return false, c.reportNotDeleted(ctx, w, why, err)
+		case err != nil:
+			return false, err
 		}
 		log.FromContext(ctx).Info("Deleted the runner's claims", "claims", w.Spec.VolumeClaims, "message", why)
 	}
-	w.Memory.claims.discarded = true
-	return nil
+	w.Memory.claims.settled = true
+	return true, nil
+}
+
+// reportNotDeleted says once, in the status and in an Event, that the runner stays because of a claim that the manager may not delete.
+func (c *Controller) reportNotDeleted(ctx context.Context, w *world, why string, refusal error) error {
+	if w.Status.Reason == v1alpha1.ReasonVolumeClaimNotDeleted || w.Memory.isBehind(w.EphemeralRunner) {
+		return nil
+	}
+	before := w.EphemeralRunner.DeepCopy()
+	w.Status.Reason = v1alpha1.ReasonVolumeClaimNotDeleted
+	w.Status.Message = fmt.Sprintf("the runner has ended, and stays until its claims are deleted, which no other runner may have: %s. The API server says: %v. "+
+		"The chart of the scale set gives the manager the right while its values have volumeClaimTemplates or volumeClaimPool", why, refusal)
+	return c.patchStatus(ctx, w, before, report.Warning(v1alpha1.ReasonVolumeClaimNotDeleted, actionDelete, w.Status.Message))
 }
 
 // claimedSet returns the AutoscalingRunnerSet to which a runner's claims belong, even if it is being deleted, nil if there is none.

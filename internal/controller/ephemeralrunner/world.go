@@ -377,6 +377,8 @@ type claims struct {
 	// idle is set if GitHub has agreed to remove the registration while the runner container had not ended: it had no job, and gets none.
 	// Later the consent would prove less, because GitHub itself removes the record of a runner whose job has ended.
 	idle bool
-	// discarded is set once the claims are deleted.
-	discarded bool
+	// endedAt is when the runner was first seen to be about to go, and settled is set once it is certain that nobody gets what must not be
+	// passed on.
+	endedAt time.Time
+	settled bool
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,6 +52,7 @@ func (c *Controller) applyWithClaims(ctx context.Context, w *world) error {
 	wanted := max(0, w.create-w.plan.Repeat) // a creation that is repeated has its lease
 	w.create -= wanted
 	if w.leasing = c.leases.Of(client.ObjectKeyFromObject(w.origin)); w.leasing == nil {
+		w.create = 0 // what was promised to creations that are repeated is not known either
 		w.RequeueAt(w.Now.Add(claimsTakenRecheck))
 		return errors.Join(err, c.apply(ctx, w))
 	}
@@ -291,8 +293,10 @@ func (w *world) describeClaims() {
 	}
 	status.VolumeClaims = &counts
 	condition := report.True(conditionType, "ClaimsReady", "runners get their claims")
-	refused := w.refusedRunner()
+	refused, spoiled := w.refusedRunner(), w.spoiledRunner()
 	switch {
+	case spoiled != nil:
+		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimNotDeleted, fmt.Sprintf("runner %s stays: %s", spoiled.Name, spoiled.Message))
 	case refused != nil:
 		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused, fmt.Sprintf("runner %s waits: %s", refused.Name, refused.Message))
 	case w.claims.Wait == volumeclaims.WaitForFreeClaim:
@@ -316,6 +320,15 @@ func (w *world) refusedRunner() *roster.Runner {
 		}
 	}
 	return nil
+}
+
+// spoiledRunner returns the oldest runner that stays because the manager may not delete its claims, nil if there is none.
+func (w *world) spoiledRunner() *roster.Runner {
+	at := slices.IndexFunc(w.views, func(r *roster.Runner) bool { return r.Reason == v1alpha1.ReasonVolumeClaimNotDeleted && r.Deleting })
+	if at < 0 {
+		return nil
+	}
+	return w.views[at]
 }
 
 // Hold reports whether a runner may mount the claims that it names; see leases.Hold.

@@ -30,6 +30,7 @@ var reasonFixes = map[string]string{
 		"which costs no runners and ends with them (docs/troubleshooting.md)",
 	v1alpha1.ReasonStartsLimited:         "wait: the runners come minute by minute; to have them faster, raise maxStartsPerMinute of the scale set",
 	v1alpha1.ReasonVolumeClaimsExhausted: "raise volumeClaimPool.max, or set volumeClaimPool.whenExhausted to Ephemeral: the runner then starts at once, with an empty directory",
+	v1alpha1.ReasonVolumeClaimNotDeleted: "let the manager delete PersistentVolumeClaims in the namespace: the chart of the scale set does while its values have volumeClaimTemplates or volumeClaimPool",
 	v1alpha1.ReasonVolumeClaimRefused:    "raise the ResourceQuota, or correct what the message names in volumeClaimTemplates; the runners start when the claim is accepted, or another one is free",
 	v1alpha1.ReasonPodsForbidden:         "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }

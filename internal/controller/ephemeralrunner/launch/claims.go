@@ -2,8 +2,9 @@ package launch
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,19 +40,22 @@ func (l *Launcher) createClaims(ctx context.Context, set *v1alpha1.AutoscalingRu
 	}
 	for _, name := range runner.Spec.VolumeClaims {
 		claim, exists := known[name]
-		if name == "" {
-			continue
+		var why string
+		switch {
+		case name == "":
+		case !exists:
+			why = "doesn't exist, and volumeClaimTemplates has no template for it any more"
+		case claim.DeletionTimestamp != nil:
+			why = "is being deleted"
+		case !volumeclaims.Belongs(set, claim):
+			why = "exists and is not this scale set's"
+		default:
+			if _, ours := volumeclaims.ClaimOf(set, claim); !ours {
+				why = "is of another GitHub address or runner group than the scale set now"
+			}
 		}
-		if !exists {
-			return &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimRefused, Message: fmt.Sprintf(
-				"claim %s doesn't exist, and volumeClaimTemplates has no template for it any more: add the template again, or change the pod template, which replaces the runner", name)}
-		}
-		if _, ours := volumeclaims.ClaimOf(set, claim); !ours {
-			return &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimRefused, Message: fmt.Sprintf(
-				"claim %s exists and is not this scale set's: delete it if nobody needs it", name)}
-		}
-		if claim.DeletionTimestamp != nil {
-			return &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimRefused, Message: fmt.Sprintf("claim %s is being deleted", name)}
+		if why != "" { // what the API server refuses may be allowed later; this may not
+			return &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimUnusable, Message: fmt.Sprintf("claim %s %s: another runner takes this one's place", name, why)}
 		}
 	}
 	return nil
@@ -99,28 +103,29 @@ func (l *Launcher) createClaim(ctx context.Context, claim *corev1.PersistentVolu
 }
 
 // DiscardClaims deletes the runner's claims, of which none may be passed on to another runner. Claims that aren't the set's are left alone,
-// whatever the runner names. It fails like the deletion of any other of its objects: see DeletionFailure.
+// whatever the runner names. It fails with apierrors.IsForbidden while the manager may not delete one of them: whoever gets it next would
+// read what an untrusted job has left. Only of a set that is being deleted the right goes with the release, and the claims with the set.
 func (l *Launcher) DiscardClaims(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner) error {
-	var errs []error
-	for _, name := range runner.Spec.VolumeClaims {
-		if name != "" {
-			errs = append(errs, l.discardClaim(ctx, set, runner, name))
+	for _, name := range slices.Sorted(maps.Values(runner.Spec.VolumeClaims)) {
+		if name == "" {
+			continue
+		}
+		err := l.discardClaim(ctx, set, types.NamespacedName{Namespace: runner.Namespace, Name: name})
+		if kube.IgnoreOvertaken(err) != nil && !(apierrors.IsForbidden(err) && set.DeletionTimestamp != nil) {
+			return fmt.Errorf("delete claim %s: %w", name, err)
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
-func (l *Launcher) discardClaim(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, name string) error {
-	claim, key := &corev1.PersistentVolumeClaim{}, types.NamespacedName{Namespace: runner.Namespace, Name: name}
+func (l *Launcher) discardClaim(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, key types.NamespacedName) error {
+	claim := &corev1.PersistentVolumeClaim{}
 	err := l.options.Client.Get(ctx, key, claim)
 	if apierrors.IsNotFound(err) { // the watch may not have shown it yet
 		err = l.options.Reader.Get(ctx, key, claim)
 	}
-	if err != nil {
-		return DeletionFailure(runner, "read claim "+name, err)
+	if err != nil || !volumeclaims.Belongs(set, claim) || claim.DeletionTimestamp != nil {
+		return err
 	}
-	if !volumeclaims.Belongs(set, claim) || claim.DeletionTimestamp != nil {
-		return nil
-	}
-	return DeletionFailure(runner, "delete claim "+name, l.options.Client.Delete(ctx, claim, kube.UIDPrecondition(claim)))
+	return l.options.Client.Delete(ctx, claim, kube.UIDPrecondition(claim))
 }

@@ -90,13 +90,16 @@ func (l *Leases) Put(object *v1alpha1.EphemeralRunner) {
 	}
 	now := &runner{uid: object.UID, scaleSet: kube.ScaleSetOf(object), Runner: view(object)}
 	if before != nil && before.uid == now.uid {
-		now.Started = now.Started || before.Started
+		now.Started, now.EndedAt = now.Started || before.Started, before.EndedAt
 		if before.Failure.Kind == now.Failure.Kind {
 			now.Failure.Since = before.Failure.Since
 		}
 	}
 	if now.Failure.Kind != "" {
 		kube.SetIfZero(&now.Failure.Since, l.clock.Now())
+	}
+	if now.Done {
+		kube.SetIfZero(&now.EndedAt, l.clock.Now())
 	}
 	l.runners[key] = now
 	l.byScaleSet.insert(now.scaleSet, key)
@@ -125,11 +128,15 @@ func view(object *v1alpha1.EphemeralRunner) volumeclaims.Runner {
 		Claims: maps.Clone(object.Spec.VolumeClaims), Seed: object.Annotations[v1alpha1.AnnotationVolumeClaimSeed],
 		Done: status.Done(), Deleting: object.DeletionTimestamp != nil,
 		Up:  status.Phase == v1alpha1.EphemeralRunnerPhaseRunning,
-		Job: volumeclaims.Job{Event: status.Event, Result: status.JobResult},
+		Job: volumeclaims.Job{Never: volumeclaims.FailedWithoutJob(status), Event: status.Event, Result: status.JobResult},
 	}
 	found.Started = found.Up || found.Done || status.HadJob()
-	if status.Reason == v1alpha1.ReasonVolumeClaimRefused && !found.Up && !found.Done {
+	switch {
+	case found.Up || found.Done:
+	case status.Reason == v1alpha1.ReasonVolumeClaimRefused:
 		found.Failure.Kind = volumeclaims.Refused
+	case status.Reason == v1alpha1.ReasonVolumeClaimUnusable:
+		found.Failure.Kind = volumeclaims.Unusable
 	}
 	return found
 }

@@ -145,6 +145,7 @@ func TestWorldHasWhatPodsSay(t *testing.T) {
 	}{
 		"no pod":                   {newRunner("r"), nil, "", false, false},
 		"a claim is refused":       {newRunner("r", refused), nil, volumeclaims.Refused, false, false},
+		"a claim is none to have":  {newRunner("r", func(r *v1alpha1.EphemeralRunner) { r.Status.Reason = v1alpha1.ReasonVolumeClaimUnusable }), nil, volumeclaims.Unusable, false, false},
 		"it was, and has a pod":    {newRunner("r", refused), []*corev1.Pod{podOf(newRunner("r"))}, "", false, false},
 		"no node":                  {newRunner("r"), []*corev1.Pod{podOf(newRunner("r"), unplaced)}, volumeclaims.Unplaced, false, false},
 		"a node, after a while":    {newRunner("r"), []*corev1.Pod{podOf(newRunner("r"), unplaced), podOf(newRunner("r"), bound)}, "", true, false},

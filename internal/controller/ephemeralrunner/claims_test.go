@@ -1,0 +1,131 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
+)
+
+const cacheClaim = "set-cache-bcdfg"
+
+// withClaim runs a test with a runner that has the claim of a set which keeps those of jobs that succeeded. change changes the set.
+func withClaim(t *testing.T, test func(f *fixture), change ...func(*v1alpha1.AutoscalingRunnerSet)) {
+	t.Helper()
+	set := newSet()
+	origin := controllertest.Origin(set)
+	origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
+	origin.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{KeepAfter: &v1alpha1.KeepClaimsAfter{Results: []string{"succeeded"}}}
+	for _, c := range change {
+		c(origin)
+	}
+	runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.VolumeClaims = map[string]string{"cache": cacheClaim} })
+	inBubble(t, test, set, origin, runner)
+}
+
+func (f *fixture) claim() *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{}
+	if !controllertest.Read(f, f.api, types.NamespacedName{Namespace: namespace, Name: cacheClaim}, claim) {
+		return nil
+	}
+	return claim
+}
+
+// endJob has the runner's job end with a result, which may not have been reported, and the runner deleted.
+func (f *fixture) endJob(result string) {
+	f.Helper()
+	f.started()
+	runner := f.runner()
+	runner.Status.JobID, runner.Status.JobResult = "job", result
+	if err := f.api.Status().Update(f.Context(), runner); err != nil {
+		f.Fatal(err)
+	}
+	f.setPod(exits(0))
+	f.settle()
+	f.delete()
+	f.settle()
+}
+
+// A claim that must not be passed on stays with its runner while the manager may not delete it, and the runner says why.
+func TestARunnerStaysWhileItsSpoiledClaimMayNotBeDeleted(t *testing.T) {
+	withClaim(t, func(f *fixture) {
+		forbidden := true
+		f.cache.Client = interceptor.NewClient(f.api, interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				if _, is := object.(*corev1.PersistentVolumeClaim); is && forbidden {
+					return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), object.GetName(), nil)
+				}
+				return c.Delete(ctx, object, options...)
+			},
+		})
+		f.endJob("failed")
+		f.elapseMinutes(10)
+		runner := f.runner()
+		if f.claim() == nil || runner == nil || runner.Status.Reason != v1alpha1.ReasonVolumeClaimNotDeleted || !strings.Contains(runner.Status.Message, cacheClaim) {
+			t.Fatalf("claim %v, runner %v", f.claim(), runner)
+		}
+		f.wantEvent(v1alpha1.ReasonVolumeClaimNotDeleted)
+		forbidden = false
+		f.elapseMinutes(1)
+		if f.claim() != nil {
+			t.Error("the claim is left")
+		}
+		f.wantGone()
+	})
+}
+
+// The listener is away when the job ends: its report comes minutes later, and decides.
+func TestAClaimWaitsForItsJobsResult(t *testing.T) {
+	away := func(set *v1alpha1.AutoscalingRunnerSet) {
+		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: metav1.ConditionFalse}}
+	}
+	for result, kept := range map[string]bool{"succeeded": true, "failed": false, "": false} {
+		withClaim(t, func(f *fixture) {
+			f.endJob("")
+			f.elapseMinutes(3)
+			runner := f.runner()
+			if runner == nil || f.claim() == nil {
+				t.Fatal("the runner or its claim is gone before the report")
+			}
+			runner.Status.JobResult = result
+			if err := f.api.Status().Update(t.Context(), runner); err != nil {
+				t.Fatal(err)
+			}
+			f.elapseMinutes(4)
+			f.wantGone()
+			if (f.claim() != nil) != kept {
+				t.Errorf("result %q: the claim is kept: %t", result, f.claim() != nil)
+			}
+		}, away)
+	}
+}
+
+// A claim that the runner can't have is the API server's refusal of nothing: the runner gives way, and others get new claims.
+func TestARunnerThatCantHaveItsClaimGivesWay(t *testing.T) {
+	withClaim(t, func(f *fixture) {
+		others := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cacheClaim}}
+		controllertest.Create(t, f.api, others)
+		f.settle()
+		if got := f.runner().Status.Reason; got != v1alpha1.ReasonVolumeClaimUnusable {
+			t.Errorf("the runner waits for %s", got)
+		}
+		if f.pod() != nil {
+			t.Error("a pod mounts somebody else's claim")
+		}
+		f.elapse(time.Second)
+		if volumeclaims.Belongs(controllertest.Origin(newSet()), others) {
+			t.Error("the claim is the set's")
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package volumeclaims_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
+)
+
+// A job's result comes late if the listener was away when it ended. Until then nobody gets the claims, and nobody loses them.
+func TestAResultIsWaitedForWhileTheListenerIsAway(t *testing.T) {
+	at := func(minute int) time.Time { return start.Add(time.Duration(minute) * time.Minute) }
+	listens := func(status metav1.ConditionStatus, since time.Time) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: status, LastTransitionTime: metav1.NewTime(since)}}
+	}
+	for name, test := range map[string]struct {
+		conditions []metav1.Condition
+		change     func(*v1alpha1.AutoscalingRunnerSet, *volumeclaims.Runner)
+		want       time.Time // zero: it is not waited for
+	}{
+		"the listener listens": {conditions: listens(metav1.ConditionTrue, at(-60)), want: at(1)},
+		"it is away":           {conditions: listens(metav1.ConditionFalse, at(-60)), want: at(5)},
+		"nobody knows":         {conditions: listens(metav1.ConditionUnknown, at(-60)), want: at(5)},
+		"it came back":         {conditions: listens(metav1.ConditionTrue, at(2)), want: at(3)},
+		"it came back late":    {conditions: listens(metav1.ConditionTrue, at(10)), want: at(5)},
+		"the set goes": {listens(metav1.ConditionFalse, at(-60)), func(s *v1alpha1.AutoscalingRunnerSet, _ *volumeclaims.Runner) {
+			s.DeletionTimestamp = new(metav1.Now())
+		}, time.Time{}},
+		"the result is known":             {listens(metav1.ConditionFalse, at(-60)), func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.Job.Result = "failed" }, time.Time{}},
+		"the event is, and is untrusted":  {listens(metav1.ConditionFalse, at(-60)), func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.Job.Event = "pull_request" }, time.Time{}},
+		"nobody has seen the runner end ": {listens(metav1.ConditionFalse, at(-60)), func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.EndedAt = time.Time{} }, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := newSet("docker")
+			set.Spec.VolumeClaimPool.KeepAfter = &v1alpha1.KeepClaimsAfter{Events: []string{"push"}, Results: []string{"succeeded"}}
+			set.Status.Conditions = test.conditions
+			runner := &volumeclaims.Runner{Started: true, EndedAt: start, Job: volumeclaims.Job{Event: "push"}}
+			if test.change != nil {
+				test.change(set, runner)
+			}
+			verdict, _, due := volumeclaims.Returns(set, runner, start)
+			if (verdict == volumeclaims.Awaited) == test.want.IsZero() || !due.Equal(test.want) {
+				t.Errorf("%s until %s, want it until %s", verdict, due, test.want)
+			}
+			if verdict, why, _ := volumeclaims.Returns(set, runner, at(10)); verdict != volumeclaims.Spoiled || why == "" {
+				t.Errorf("ten minutes later: %s", verdict)
+			}
+		})
+	}
+}
+
+func TestAClaimIsNeitherLeasedNorDeletedWhileAResultMayCome(t *testing.T) {
+	s := newScene(t, newSet("docker"))
+	s.Set.Spec.VolumeClaimPool.KeepAfter = &v1alpha1.KeepClaimsAfter{Results: []string{"succeeded"}}
+	s.claim("docker", "22222")
+	r := s.runner("r", "22222")
+	r.Done, r.Started, r.EndedAt = true, true, s.Now
+	d := s.plan(1)
+	if got := names(d, "docker"); deleted(d) != "" || got[0] == "linux-docker-22222" || !d.RequeueAt.Equal(s.Now.Add(time.Minute)) {
+		t.Errorf("leased %v, deleted %q, decides again at %s", got, deleted(d), d.RequeueAt)
+	}
+	r.Job.Result = "succeeded"
+	if got := names(s.plan(1), "docker"); got[0] != "linux-docker-22222" {
+		t.Errorf("after the report leased %v", got)
+	}
+}
+
+// A bad image is no job: the claim keeps what it has. What exited by itself, or was lost with a job, may have written.
+func TestAFailureWithoutAJobSpoilsNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.EphemeralRunnerStatus)
+		want   bool
+	}{
+		"its image is not there": {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = "ImagePullBackOff" }, true},
+		"it exited":              {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonRunnerExitedWithoutJob }, false},
+		"its pod is kept":        {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonPodTerminating }, false},
+		"its claim could not go": {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonVolumeClaimNotDeleted }, false},
+		"it had a job":           {func(s *v1alpha1.EphemeralRunnerStatus) { s.JobID = "job" }, false},
+		"its job was lost":       {func(s *v1alpha1.EphemeralRunnerStatus) { s.LostCause = v1alpha1.LostCauseUnknown }, false},
+		"GitHub kept it for a job": {func(s *v1alpha1.EphemeralRunnerStatus) {
+			s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDraining, Status: metav1.ConditionTrue}}
+		}, false},
+		"it succeeded":              {func(s *v1alpha1.EphemeralRunnerStatus) { s.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded }, false},
+		"the end of a job was told": {func(s *v1alpha1.EphemeralRunnerStatus) { s.JobResult = "failed" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := &v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed}
+			test.change(status)
+			if got := volumeclaims.FailedWithoutJob(status); got != test.want {
+				t.Errorf("proved: %t", got)
+			}
+		})
+	}
+}
