@@ -35,6 +35,18 @@ the pod comes from the pod itself.
 {{- if gt (include "gha-runner-scale-set.debug-hold" . | int) 3600 }}
 {{- fail (printf "feedback.debugHold is %v, but a job's end is held for an hour at most: use 1h or less" .Values.feedback.debugHold) }}
 {{- end }}
+{{- if include "gha-runner-scale-set.job-hooks" . }}
+{{- range ((.Values.template).spec).volumes }}
+{{- if eq (toString .name) "job-hooks" }}
+{{- fail "template.spec.volumes has a volume named job-hooks, which feedback.jobLog and feedback.debugHold need: give it another name" }}
+{{- end }}
+{{- end }}
+{{- range (include "gha-runner-scale-set.own-runner" . | fromJson).volumeMounts }}
+{{- if eq (toString .mountPath | trimSuffix "/") (include "gha-runner-scale-set.job-hooks" $) }}
+{{- fail (printf "template.spec.containers: the container runner mounts volume %s at %s, where feedback.jobLog and feedback.debugHold have their scripts: mount it elsewhere" .name .mountPath) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if and (include "gha-runner-scale-set.job-hooks" .) (include "gha-runner-scale-set.on-windows" .) }}
 {{- fail "feedback.jobLog and feedback.debugHold: their scripts need a POSIX shell, which runners on Windows don't have: remove both values" }}
 {{- end }}

@@ -216,8 +216,18 @@ func (c *Controller) deleteClaims(ctx context.Context, w *world) error {
 }
 
 // onClaims does something with claims, in parallel. What the manager may not do is told by a condition, and doesn't fail the pass: the rights
-// come with the chart's values, and go with them.
+// come with the chart's values, and go with them. So it tries again more and more seldom.
 func (c *Controller) onClaims(ctx context.Context, w *world, n int, do func(context.Context, int) error) error {
+	m := w.Memory
+	if n == 0 || w.Now.Before(m.claimsAllowedAt) {
+		return nil
+	}
+	refused := false
+	defer func() {
+		if !refused {
+			m.claimsPause, m.claimsAllowedAt = 0, time.Time{}
+		}
+	}()
 	items := make([]int, n)
 	for i := range items {
 		items[i] = i
@@ -228,7 +238,10 @@ func (c *Controller) onClaims(ctx context.Context, w *world, n int, do func(cont
 		if apierrors.IsForbidden(err) {
 			mu.Lock()
 			defer mu.Unlock()
-			w.Memory.claimsForbidden, w.Memory.claimsForbiddenAt = err.Error(), w.Now
+			if !refused {
+				m.claimsPause = min(max(2*m.claimsPause, shortestForbiddenPause), longestForbiddenPause)
+			}
+			refused, m.claimsForbidden, m.claimsAllowedAt = true, err.Error(), w.Now.Add(m.claimsPause)
 			return nil
 		}
 		return err
@@ -269,8 +282,13 @@ func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 	return lease
 }
 
-// claimsForbiddenFor is how long it is told that the manager may not change a claim. It tries again within a minute.
-const claimsForbiddenFor = 2 * time.Minute
+const (
+	// shortestForbiddenPause and longestForbiddenPause are for how long no claim is changed after the API server has forbidden it, and
+	// claimsForbiddenFor is for how long after that it is told.
+	shortestForbiddenPause = time.Minute
+	longestForbiddenPause  = time.Hour
+	claimsForbiddenFor     = 2 * time.Minute
+)
 
 // describeClaims writes into the status how many claims there are, and what runners wait for.
 func (w *world) describeClaims() {
@@ -302,7 +320,7 @@ func (w *world) describeClaims() {
 	case w.claims.Wait == volumeclaims.WaitForFreeClaim:
 		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimsExhausted, fmt.Sprintf(
 			"%d runners wait for a claim: as many exist as volumeClaimPool.max allows, and none is free; raise max, or set whenExhausted to Ephemeral", w.claims.Waiting))
-	case w.Now.Before(m.claimsForbiddenAt.Add(claimsForbiddenFor)):
+	case w.Now.Before(m.claimsAllowedAt.Add(claimsForbiddenFor)):
 		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused, fmt.Sprintf(
 			"the manager may not change the scale set's claims: %s; the chart of the scale set gives it the right while its values have volumeClaimTemplates or volumeClaimPool; "+
 				"claims that nobody needs any more: kubectl delete persistentvolumeclaims -n %s -l %s=%s", m.claimsForbidden, w.origin.Namespace, v1alpha1.LabelScaleSetName, w.origin.Name))

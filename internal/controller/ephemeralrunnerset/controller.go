@@ -165,9 +165,10 @@ type memory struct {
 	// deletion after a failure.
 	proxyHash                   string
 	proxyAppliedAt, proxyDropAt time.Time
-	// claimsForbidden is why the manager might not change a claim, at claimsForbiddenAt.
-	claimsForbidden   string
-	claimsForbiddenAt time.Time
+	// claimsForbidden is why the manager might not change a claim. It tries again at claimsAllowedAt, after claimsPause.
+	claimsForbidden string
+	claimsAllowedAt time.Time
+	claimsPause     time.Duration
 }
 
 // remember returns the memory of a set that is new here.

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
@@ -22,15 +24,17 @@ const bindingTime = 2 * time.Minute
 
 // checkClaims reports what runners wait for that need claims, and claims that they can't use.
 func checkClaims(s set) []finding.Finding {
+	return slices.Concat(claimLimit(s), s.unboundClaims(), s.stuckClaims(), s.unreachableVolumes())
+}
+
+// claimLimit: runners wait for claims.
+func claimLimit(s set) []finding.Finding {
 	severity := finding.Problem
 	condition := s.condition(v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse)
 	if condition != nil && condition.Reason == v1alpha1.ReasonVolumeClaimsExhausted {
 		severity = finding.Warning // they get one when a job ends
 	}
-	findings := s.fromCondition(severity, condition)
-	findings = append(findings, s.unboundClaims()...)
-	findings = append(findings, s.stuckClaims()...)
-	return append(findings, s.unreachableVolumes()...)
+	return s.fromCondition(severity, condition)
 }
 
 // unboundClaims reports claims without a volume that a pod has been waiting for. The others wait for a pod.
@@ -141,17 +145,18 @@ func match(requirements []corev1.NodeSelectorRequirement, of labels.Set) bool {
 
 // leftClaims reports claims of scale sets that don't exist, in one finding for each.
 func leftClaims(s *snapshot.Snapshot) (findings []finding.Finding) {
-	left := map[string][]string{}
+	left := map[types.NamespacedName][]string{}
 	for i := range s.LeftClaims {
 		claim := &s.LeftClaims[i]
-		set := kube.LabelledSet(claim).String()
+		set := kube.LabelledSet(claim)
 		left[set] = append(left[set], claim.Name)
 	}
-	for _, set := range slices.Sorted(maps.Keys(left)) {
-		findings = append(findings, finding.Finding{Severity: finding.Info, Object: "AutoscalingRunnerSet " + set, Reason: "VolumeClaimsLeft",
+	inOrder := func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }
+	for _, set := range slices.SortedFunc(maps.Keys(left), inOrder) {
+		findings = append(findings, finding.Finding{Severity: finding.Info, Object: "AutoscalingRunnerSet " + set.String(), Reason: "VolumeClaimsLeft",
 			Message: fmt.Sprintf("the scale set doesn't exist, and %s it: %s", finding.Counted(len(left[set]), "claim is left of", "claims are left of"), finding.Listed(left[set], namedObjects)),
-			Fix: "a scale set of the same name, GitHub address and runner group uses them again; to give up their content and their cost, kubectl delete persistentvolumeclaims -l " +
-				v1alpha1.LabelVolumeClaimTemplate + "," + v1alpha1.LabelScaleSetName + "=NAME"})
+			Fix: "a scale set of the same name, GitHub address and runner group uses them again; to give up their content and their cost, kubectl -n " + set.Namespace +
+				" delete persistentvolumeclaims -l " + v1alpha1.LabelVolumeClaimTemplate + "," + v1alpha1.LabelScaleSetName + "=" + set.Name})
 	}
 	return findings
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -117,5 +118,26 @@ func TestClaims(t *testing.T) {
 				t.Errorf("found %q, want %q", findings[0].Message, test.says)
 			}
 		})
+	}
+}
+
+// What runners wait for is why there are not more of them, and which claims are left is said with a command that can be copied.
+func TestClaimsExplainMissingRunners(t *testing.T) {
+	missing := func(s *snapshot.Snapshot) { s.Sets[0].Status.DesiredRunners = s.Sets[0].Status.CurrentRunners + 3 }
+	exhausted := condition(v1alpha1.ConditionVolumeClaimsReady, no, v1alpha1.ReasonVolumeClaimsExhausted)
+	if findings := Diagnose(healthy(missing, exhausted)); len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonVolumeClaimsExhausted {
+		t.Errorf("found %+v", findings)
+	}
+	claims := func(s *snapshot.Snapshot) {
+		s.Sets[0].Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{}}
+		hard := corev1.ResourceList{corev1.ResourceRequestsStorage: resource.MustParse("10Gi")}
+		s.Sets[0].Quotas = []corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "storage"}, Status: corev1.ResourceQuotaStatus{Hard: hard, Used: hard}}}
+	}
+	if findings := Diagnose(healthy(claims)); len(findings) != 1 || findings[0].Reason != "QuotaUsedUp" {
+		t.Errorf("found %+v", findings)
+	}
+	findings := Diagnose(healthy(leftClaim("former-go-22222")))
+	if command := "kubectl -n runners delete persistentvolumeclaims -l "; len(findings) != 1 || !strings.Contains(findings[0].Fix, command) || !strings.Contains(findings[0].Fix, "=former") {
+		t.Errorf("found %+v", findings)
 	}
 }

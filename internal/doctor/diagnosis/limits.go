@@ -47,6 +47,7 @@ func checkLimits(s set) []finding.Finding {
 		takesNoJobs,
 		nodeLimit,
 		quotaLimit,
+		claimLimit,
 		registrationLimit,
 		startLimit,
 		announcedLimit,
@@ -186,9 +187,9 @@ func fullQuotas(s set) []finding.Finding {
 	return []finding.Finding{s.finding(finding.Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
 }
 
-// usesClaims reports whether each runner has a volume claim of its own, as in mode kubernetes.
+// usesClaims reports whether runners need volume claims: each one of its own, as in mode kubernetes, or one of those that outlive runners.
 func usesClaims(s set) bool {
-	return slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
+	return len(s.Spec.VolumeClaimTemplates) > 0 || slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
 
 // usedUp returns the resources of a quota that have nothing left for a runner, with or without volume claims.

@@ -22,8 +22,9 @@ func (c *checks) claims(spec *v1alpha1.RunnerVolumeClaims, invalid string) {
 		field, claim := fmt.Sprintf("volumeClaimTemplates[%d]", i), &template.Spec
 		c.require(!named[template.Metadata.Name], invalid, field+" has the name of an earlier one, "+template.Metadata.Name, "give each volume a name of its own")
 		named[template.Metadata.Name] = true
-		_, sized := claim.Resources.Requests[corev1.ResourceStorage]
-		c.require(sized, invalid, field+" has no size", "set spec.resources.requests.storage")
+		size := claim.Resources.Requests[corev1.ResourceStorage]
+		c.require(size.Sign() > 0, invalid, field+" has no size", "set spec.resources.requests.storage")
+		c.require(claim.VolumeMode == nil || *claim.VolumeMode == corev1.PersistentVolumeFilesystem, invalid, field+" has a volumeMode that containers can't mount", "leave it out")
 		c.require(len(claim.AccessModes) > 0, invalid, field+" has no spec.accessModes", "set them, such as [ReadWriteOnce]")
 		c.require(claim.VolumeName == "", invalid, field+" has a volumeName, but each claim needs a volume of its own", "leave it out")
 		sourced := claim.DataSource != nil || claim.DataSourceRef != nil
