@@ -182,14 +182,8 @@ func (p *Pool) surveyRunners() {
 			b := p.of(suffix)
 			if r.living() {
 				b.holders = append(b.holders, r)
-				continue
-			}
-			switch verdict, why, due := Returns(p.world.Set, r, p.now); verdict {
-			case Spoiled:
-				b.spoiledBy, b.why = r.Name, why
-			case Awaited:
-				b.awaited, p.reportDue = true, kube.EarlierOf(p.reportDue, due)
-			case Kept:
+			} else {
+				p.surveyEnded(b, r)
 			}
 		}
 		if !r.living() {
@@ -197,9 +191,8 @@ func (p *Pool) surveyRunners() {
 		}
 		p.hold(r.Claims, r.Seed)
 		p.refused = p.refused || r.Failure.Kind == Refused
-		if !r.Up && r.PlacedAt.IsZero() && !p.bound(r) && r.Failure.Kind != Refused && r.Failure.Kind != Unusable {
-			p.unboundWaits = true
-		}
+		triesAgain := r.Failure.Kind == Refused || r.Failure.Kind == Unusable
+		p.unboundWaits = p.unboundWaits || !r.Up && r.PlacedAt.IsZero() && !triesAgain && !p.bound(r)
 	}
 	for _, runner := range p.world.Expected {
 		lease, promised := p.memory.promised[runner]
@@ -213,6 +206,17 @@ func (p *Pool) surveyRunners() {
 			}
 			p.hold(lease.Claims, lease.Seed)
 		}
+	}
+}
+
+// surveyEnded notes what a runner that has ended has made of a bundle.
+func (p *Pool) surveyEnded(b *bundle, r *Runner) {
+	switch verdict, why, due := Returns(p.world.Set, r, p.now); verdict {
+	case Spoiled:
+		b.spoiledBy, b.why = r.Name, why
+	case Awaited:
+		b.awaited, p.reportDue = true, kube.EarlierOf(p.reportDue, due)
+	case Kept:
 	}
 }
 

@@ -161,7 +161,7 @@ func (p *Pool) giveWay(d *Decision) {
 		b := p.bundles[suffixes[0]]
 		at := slices.IndexFunc(concessions, func(c concession) bool { return (c.up || !r.Up) && c.applies(p, r, b) })
 		if at < 0 {
-			if p.unplaced(r) && !r.Up {
+			if p.unplaced(r) {
 				d.requeueBy(p.now.Add(stuckRecheck))
 			}
 			continue
@@ -237,7 +237,7 @@ func (p *Pool) failedFor(r *Runner, timeout time.Duration) bool {
 }
 
 func (p *Pool) unplaced(r *Runner) bool {
-	return r.Failure.Kind == Unplaced && p.failedFor(r, FailureTimeout)
+	return !r.Up && r.Failure.Kind == Unplaced && p.failedFor(r, FailureTimeout)
 }
 
 // passedOver counts the runners that are younger than r and have got a node since it was found to have none. Each shows that there is a

@@ -264,7 +264,9 @@ var collections = []collection{
 		func(*Pool, *bundle) string { return "its volume, or that of a claim used with it, is gone" }},
 	{OtherScope, func(p *Pool, b *bundle) (bool, time.Time) {
 		other := func(c *Claim) bool { return c.Owned && c.Scope != p.scope }
-		return !p.world.Set.Spec.Retained() && settled(p.world.Set) && b.any(other), time.Time{} // else the set may come back to it
+		spec := &p.world.Set.Spec
+		isWhereItShouldBe := p.scope == scopeOf(spec.GitHubConfigUrl, spec.RunnerGroup) // else it may come back to the other one
+		return !spec.Retained() && isWhereItShouldBe && b.any(other), time.Time{}
 	}, func(*Pool, *bundle) string { return "its content is from another GitHub address or runner group" }},
 	{Outdated, func(_ *Pool, b *bundle) (bool, time.Time) { return b.any((*Claim).outdated), time.Time{} },
 		func(*Pool, *bundle) string {

@@ -215,11 +215,6 @@ func Scope(set *v1alpha1.AutoscalingRunnerSet) string {
 	return scopeOf(set.Spec.GitHubConfigUrl, set.Spec.RunnerGroup)
 }
 
-// settled reports whether the set is registered where its spec wants it.
-func settled(set *v1alpha1.AutoscalingRunnerSet) bool {
-	return Scope(set) == scopeOf(set.Spec.GitHubConfigUrl, set.Spec.RunnerGroup)
-}
-
 // scopeAt returns the scope of a claim that a runner creates now: the runner's own address, and the group in which the set is.
 func scopeAt(set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner) string {
 	group := set.Spec.RunnerGroup

@@ -24,17 +24,15 @@ const bindingTime = 2 * time.Minute
 
 // checkClaims reports what runners wait for that need claims, and claims that they can't use.
 func checkClaims(s set) []finding.Finding {
-	return slices.Concat(claimLimit(s), s.unboundClaims(), s.stuckClaims(), s.unreachableVolumes())
-}
-
-// claimLimit: runners wait for claims.
-func claimLimit(s set) []finding.Finding {
 	severity := finding.Problem
 	condition := s.condition(v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse)
 	if condition != nil && condition.Reason == v1alpha1.ReasonVolumeClaimsExhausted {
 		severity = finding.Warning // they get one when a job ends
 	}
-	return s.fromCondition(severity, condition)
+	findings := s.fromCondition(severity, condition)
+	findings = append(findings, s.unboundClaims()...)
+	findings = append(findings, s.stuckClaims()...)
+	return append(findings, s.unreachableVolumes()...)
 }
 
 // unboundClaims reports claims without a volume that a pod has been waiting for. The others wait for a pod.

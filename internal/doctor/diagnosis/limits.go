@@ -107,6 +107,11 @@ func quotaLimit(s set) []finding.Finding {
 	return refused
 }
 
+// claimLimit: runners wait for claims. How bad that is, is said with the claims.
+func claimLimit(s set) []finding.Finding {
+	return s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse))
+}
+
 // registrationLimit: GitHub gives runners no registration, or not so fast.
 func registrationLimit(s set) []finding.Finding {
 	var reason, message string

@@ -172,7 +172,8 @@ func checkMissingRunners(s set) []finding.Finding {
 	status := &s.Status
 	missing := status.DesiredRunners - (status.CurrentRunners - keptAsEvidence(s))
 	explanations := []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful, v1alpha1.ConditionStartsLimited}
-	if missing <= 0 || slices.ContainsFunc(explanations, func(about string) bool { return s.condition(about, metav1.ConditionTrue) != nil }) || len(claimLimit(s)) > 0 {
+	if missing <= 0 || slices.ContainsFunc(explanations, func(about string) bool { return s.condition(about, metav1.ConditionTrue) != nil }) ||
+		s.condition(v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse) != nil {
 		return nil
 	}
 	ended := 0 // without a job on record

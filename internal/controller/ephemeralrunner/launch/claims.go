@@ -111,7 +111,8 @@ func (l *Launcher) DiscardClaims(ctx context.Context, set *v1alpha1.AutoscalingR
 			continue
 		}
 		err := l.discardClaim(ctx, set, types.NamespacedName{Namespace: runner.Namespace, Name: name})
-		if kube.IgnoreOvertaken(err) != nil && !(apierrors.IsForbidden(err) && set.DeletionTimestamp != nil) {
+		goes := apierrors.IsForbidden(err) && set.DeletionTimestamp != nil
+		if kube.IgnoreOvertaken(err) != nil && !goes {
 			return fmt.Errorf("delete claim %s: %w", name, err)
 		}
 	}
