@@ -81,8 +81,13 @@ func Run(ctx context.Context, c client.WithWatch, options Options, answer, progr
 	return errors.Join(err, tell(answer, set, options.Format))
 }
 
+// requestTimeout is how long the API server may take to answer.
+const requestTimeout = 30 * time.Second
+
 // annotate writes the annotation, or removes it, if that changes something.
 func annotate(ctx context.Context, c client.Client, options Options) (set *v1alpha1.AutoscalingRunnerSet, changed bool, err error) {
+	ctx, stop := context.WithTimeout(ctx, requestTimeout)
+	defer stop()
 	set = &v1alpha1.AutoscalingRunnerSet{}
 	err = c.Get(ctx, options.Set, set)
 	switch {

@@ -130,6 +130,8 @@ func feedInto[T client.Object](v *view, c client.WithWatch, namespace, kind stri
 const (
 	rereadInterval  = time.Second
 	longestInterval = 10 * time.Second
+	// readTimeout is how long a list may take: of thousands of sets it takes a second.
+	readTimeout = 30 * time.Second
 )
 
 // run reads the kind and watches it, again and again until the context ends. A watch that is not allowed makes it read now and then.
@@ -159,6 +161,8 @@ func (f *feed) run(ctx context.Context) {
 
 // read lists the objects, as far as they can be decoded, and writes them into the view.
 func (f *feed) read(ctx context.Context) (client.ObjectList, error) {
+	ctx, stop := context.WithTimeout(ctx, readTimeout)
+	defer stop()
 	list := f.newList()
 	if _, err := informer.ListReadable(ctx, f.client, f.client.Scheme(), list, client.InNamespace(f.namespace)); err != nil {
 		return nil, err
