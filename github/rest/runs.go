@@ -50,6 +50,8 @@ type Job struct {
 	Conclusion string `json:"conclusion"`
 	// RunnerName is the runner that has the job, or had it; empty if none has.
 	RunnerName string `json:"runner_name"`
+	// CompletedAt is when the job ended, zero while it goes on.
+	CompletedAt time.Time `json:"completed_at"`
 }
 
 // Ended reports whether the job is over.

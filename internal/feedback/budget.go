@@ -6,55 +6,73 @@ import (
 	"time"
 )
 
-// GitHub lets an App make 80 requests a minute, and 500 an hour, that create content. A fifth is left for reruns, and for what the manager
-// wrote before it was restarted.
+// GitHub lets an App make 80 requests a minute, and 500 an hour, that create content, and 5,000 an hour of any kind, which registrations of
+// runners need, too. A fifth of the writes is left for reruns, and for what the manager wrote before it was restarted; of the others,
+// looks at workflow runs may take a fifth.
 const (
 	writesPerMinute = 64
 	writesPerHour   = 400
+	readsPerHour    = 1000
 )
 
-// Budget limits what is written for the scale sets of one App. It is safe for concurrent use. The zero value has spent nothing.
+// Budget limits what is written and read for the scale sets of one App. It is safe for concurrent use. The zero value has spent nothing.
 type Budget struct {
-	mu sync.Mutex
-	// spent has when each account wrote in the last hour, oldest first.
-	spent map[string][]time.Time
+	mu            sync.Mutex
+	writes, reads ledger
 }
 
-// SpentError says that an account has written as much as it may.
+// ledger has when each account made calls in the last hour, oldest first.
+type ledger map[string][]time.Time
+
+// limit is how many calls an account may make in a period.
+type limit struct {
+	calls  int
+	period time.Duration
+}
+
+// SpentError says that an account has written or read as much as it may.
 type SpentError struct {
 	Account string
-	// Until is when it may write again.
+	// Until is when it may do so again.
 	Until time.Time
 }
 
 // Error names the account.
 func (e *SpentError) Error() string {
-	return fmt.Sprintf("%s has written %d check runs in a minute, or %d in an hour: writing again at %s",
-		e.Account, writesPerMinute, writesPerHour, e.Until.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s may write %d check runs a minute and %d an hour, and read %d answers about workflow runs an hour: going on at %s",
+		e.Account, writesPerMinute, writesPerHour, readsPerHour, e.Until.UTC().Format(time.RFC3339))
 }
 
 // Spend notes a write that is about to be made. It fails with *SpentError if that would be too many.
 func (b *Budget) Spend(account string, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	spent := b.spent[account]
+	return spend(&b.writes, account, now, limit{writesPerMinute, time.Minute}, limit{writesPerHour, time.Hour})
+}
+
+// SpendRead is Spend for a call that reads a workflow run.
+func (b *Budget) SpendRead(account string, now time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return spend(&b.reads, account, now, limit{readsPerHour, time.Hour})
+}
+
+func spend(of *ledger, account string, now time.Time, limits ...limit) error {
+	spent := (*of)[account]
 	for len(spent) > 0 && !now.Before(spent[0].Add(time.Hour)) {
 		spent = spent[1:]
 	}
-	for _, limit := range []struct {
-		writes int
-		period time.Duration
-	}{{writesPerMinute, time.Minute}, {writesPerHour, time.Hour}} {
-		if len(spent) < limit.writes {
+	for _, most := range limits {
+		if len(spent) < most.calls {
 			continue
 		}
-		if until := spent[len(spent)-limit.writes].Add(limit.period); now.Before(until) {
+		if until := spent[len(spent)-most.calls].Add(most.period); now.Before(until) {
 			return &SpentError{account, until}
 		}
 	}
-	if b.spent == nil {
-		b.spent = map[string][]time.Time{}
+	if *of == nil {
+		*of = ledger{}
 	}
-	b.spent[account] = append(spent, now)
+	(*of)[account] = append(spent, now)
 	return nil
 }

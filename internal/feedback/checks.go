@@ -2,6 +2,8 @@ package feedback
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +19,9 @@ const (
 	AboutLost    = "Lost"
 )
 
+// CauseUnknown is the cause of waiting if the set knows none.
+const CauseUnknown = "Unknown"
+
 // mostChecks is how many check runs a set keeps: the limit of status.checks.
 const mostChecks = 100
 
@@ -24,6 +29,12 @@ const mostChecks = 100
 type Check struct {
 	v1alpha1.CheckRecord // whose Over means that this is its last word
 	Title, Summary       string
+}
+
+// Digest returns what tells two contents of a check run apart: 16 hexadecimal digits.
+func (c *Check) Digest() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%t", c.Title, c.Summary, c.Over))
+	return hex.EncodeToString(sum[:8])
 }
 
 // Key identifies a check run of a set.
@@ -72,7 +83,7 @@ func (s *Story) Checks() []Check {
 
 // waiting returns a check for each run with a job that waits.
 func (s *Story) waiting() (checks []Check) {
-	cause := cmp.Or(s.Why, "Unknown")
+	cause := cmp.Or(s.Why, CauseUnknown)
 	for _, jobs := range grouped(s.Waiting, func(j v1alpha1.WaitingJob) v1alpha1.CheckRecord {
 		return v1alpha1.CheckRecord{Repository: j.Repository, RunID: j.RunID, About: AboutWaiting, Cause: cause}
 	}) {
@@ -89,7 +100,7 @@ func (s *Story) waiting() (checks []Check) {
 		}
 		checks = append(checks, Check{
 			CheckRecord: jobs.record,
-			Title:       fmt.Sprintf("Waiting for a runner since %s: %s", since.UTC().Format("15:04 UTC"), whyWaiting(cause)),
+			Title:       fmt.Sprintf("Waiting for a runner since %s: %s", since.UTC().Format("2 January, 15:04 UTC"), whyWaiting(cause)),
 			Summary: fmt.Sprintf("Jobs that wait for a runner of `%s`:\n\n%s\nWhy: %s (%s). %s", s.ScaleSet, list(names), whyWaiting(cause), cause,
 				"Nothing is wrong with the commit, and this check does not count. It is updated when they have a runner."),
 		})
@@ -112,7 +123,7 @@ func (s *Story) lost() (checks []Check) {
 			CheckRecord: jobs.record,
 			Title:       fmt.Sprintf("Lost with the runner: %s", whyLost(jobs.members[0].Cause)),
 			Summary: fmt.Sprintf("Jobs on runners of `%s` that were lost, whatever GitHub says of them:\n\n%s\nWhy: %s (%s). %s", s.ScaleSet, list(told),
-				whyLost(jobs.members[0].Cause), jobs.record.Cause, "Nothing is wrong with the commit, and this check does not count."),
+				whyLost(jobs.members[0].Cause), jobs.record.Cause, whoseFault(jobs.members[0].Cause)+" This check does not count."),
 		})
 	}
 	return checks
@@ -128,7 +139,7 @@ func (s *Story) outcome(l *Lost) string {
 	case l.Rerun.State == v1alpha1.RerunGivenUp:
 		return "it is not run again: " + code(l.Rerun.Message)
 	}
-	return "it is run again when the workflow run has ended, unless you do that yourself or cancel the run"
+	return "it is run again when the workflow run has ended, unless you do that yourself, or cancel it"
 }
 
 // over returns the last word of a check run about something that is over.
@@ -192,20 +203,39 @@ func code(text string) string {
 // whyWaiting says what a cause means to an author. It names no node, image or quota: whoever reads the repository reads it.
 func whyWaiting(cause string) string {
 	switch cause {
+	case v1alpha1.ReasonDrained, v1alpha1.ReasonMaxRunnersZero:
+		return "the scale set starts no runners at present"
+	case v1alpha1.ReasonStartsLimited:
+		return "the scale set starts as many runners a minute as it may"
+	case v1alpha1.ReasonVolumeClaimsExhausted:
+		return "all volumes with the runners' caches are in use"
 	case v1alpha1.ReasonMaxRunnersReached:
 		return "all runners that the scale set may have are at work"
 	case v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonPodsForbidden:
 		return "a quota of the cluster allows no more runners"
-	case "Unschedulable":
+	case "Unschedulable", v1alpha1.ReasonPodsUnschedulable, v1alpha1.ReasonCapacityUnproven:
 		return "no node of the cluster has room for the runner"
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable":
 		return "the runner's image can't be pulled"
+	case "SchedulingGated":
+		return "a queue of the cluster has not let the runner through yet"
 	case "RunnerVersionRefused":
 		return "GitHub refuses the runner's version"
-	case "Unknown":
+	case CauseUnknown:
 		return "the cluster gives no reason; runners may be starting"
 	}
 	return "its runners don't start"
+}
+
+// whoseFault says what a loss has to do with the commit.
+func whoseFault(cause v1alpha1.LostCause) string {
+	switch cause {
+	case v1alpha1.LostCauseOOMKilled:
+		return "The job may need more memory than its runner has, with this commit or before it."
+	case v1alpha1.LostCauseContainerFailed, v1alpha1.LostCauseUnknown:
+		return "Whether the commit has to do with that is not known."
+	}
+	return "Nothing is wrong with the commit."
 }
 
 func whyLost(cause v1alpha1.LostCause) string {

@@ -92,6 +92,25 @@ func TestChecksHaveOnlyTextThatIsHarmless(t *testing.T) {
 	}
 }
 
+// A job that ran out of memory may well have done that because of its commit.
+func TestNotEveryLossIsNoFaultOfTheCommit(t *testing.T) {
+	for _, cause := range v1alpha1.LostCauses {
+		story := Story{ScaleSet: "linux", Lost: []*Lost{lostIn(7, "a", cause, "")}}
+		want := cause != v1alpha1.LostCauseOOMKilled && cause != v1alpha1.LostCauseContainerFailed && cause != v1alpha1.LostCauseUnknown
+		if got := strings.Contains(story.Checks()[0].Summary, "Nothing is wrong with the commit"); got != want {
+			t.Errorf("%s: %s", cause, story.Checks()[0].Summary)
+		}
+	}
+}
+
+// Jobs may wait for a day.
+func TestACheckSaysSinceWhichDay(t *testing.T) {
+	story := Story{ScaleSet: "linux", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}}
+	if title := story.Checks()[0].Title; !strings.Contains(title, "since 1 March, 12:00 UTC") {
+		t.Error(title)
+	}
+}
+
 func TestABudgetHoldsInEveryMinuteAndHour(t *testing.T) {
 	var budget Budget
 	var made []time.Time

@@ -39,9 +39,10 @@ type Lost struct {
 	// Job is the name that the workflow's author gave it.
 	Job   string
 	Cause v1alpha1.LostCause
-	// At is when it was lost.
-	At  time.Time
-	Run Run
+	// At is when it was lost, by the API server's clock. Silent is set if its runner can't have told GitHub anything before that.
+	At     time.Time
+	Silent bool
+	Run    Run
 	// Rerun is what was decided so far; its state is empty if that is nothing.
 	Rerun v1alpha1.RerunStatus
 }
@@ -54,6 +55,11 @@ func (l *Lost) Undecided() bool {
 // isAskedIn reports whether GitHub may be asked to run the job again that ended in that attempt.
 func (l *Lost) isAskedIn(attempt int) bool {
 	return l.Rerun.State == v1alpha1.RerunAsked && l.Rerun.Attempt == attempt
+}
+
+// runsIn reports whether that attempt was asked for, for this job.
+func (l *Lost) runsIn(attempt int) bool {
+	return l.Rerun.State == v1alpha1.RerunDone && l.Rerun.Attempt == attempt
 }
 
 // Policy is which lost jobs are run again.
@@ -121,19 +127,18 @@ func (s *Sighting) jobOn(runner string) *rest.Job {
 }
 
 // Decide returns what follows for the lost jobs of one run from its sighting, in the order in which it must be written down. lost has all
-// of the set's, decided or not.
-func (p *Policy) Decide(lost []*Lost, seen *Sighting, now time.Time) []Verdict {
+// of the set's, decided or not, and beside those of other sets, which decide about them themselves.
+func (p *Policy) Decide(lost, beside []*Lost, seen *Sighting, now time.Time) []Verdict {
+	all := slices.Concat(lost, beside)
 	var verdicts, confirmed []Verdict
 	var candidates []*Lost
-	asking := false
 	for _, l := range lost {
 		switch {
 		case !l.Undecided():
 		case l.Rerun.State == v1alpha1.RerunAsked:
-			asking = asking || l.isAskedIn(seen.Run.Attempt)
-			confirmed = append(confirmed, confirm(l, seen)...)
+			confirmed = append(confirmed, confirm(l, all, seen)...)
 		default:
-			verdict, eligible := p.judge(l, lost, seen)
+			verdict, eligible := p.judge(l, all, seen)
 			verdicts = append(verdicts, verdict...)
 			if eligible {
 				candidates = append(candidates, l)
@@ -142,7 +147,8 @@ func (p *Policy) Decide(lost []*Lost, seen *Sighting, now time.Time) []Verdict {
 	}
 	// What an attempt of ours has left for the next one is noted before that attempt's own jobs are done: only they show that it was ours.
 	verdicts = append(verdicts, confirmed...)
-	settled := !slices.ContainsFunc(lost, func(l *Lost) bool { return now.Before(l.At.Add(settling)) })
+	asking := slices.ContainsFunc(all, func(l *Lost) bool { return l.isAskedIn(seen.Run.Attempt) })
+	settled := !slices.ContainsFunc(all, func(l *Lost) bool { return now.Before(l.At.Add(settling)) })
 	var chosen []*Lost
 	if settled && !asking { // one attempt at a time
 		chosen = choose(candidates, seen)
@@ -161,11 +167,14 @@ func want(l *Lost, seen *Sighting) Verdict {
 	return Verdict{Lost: l, State: v1alpha1.RerunWanted, Attempt: seen.Run.Attempt, Message: "it is run again when its workflow run has ended"}
 }
 
-// confirm decides about a job for which GitHub was asked, or was about to be. As long as the attempt is the same it was not.
-func confirm(l *Lost, seen *Sighting) []Verdict {
+// confirm decides about a job for which GitHub was asked, or was about to be. As long as the attempt is the same it was not. Another set may
+// have asked at the same time, for another job: this one waits for the end of that attempt.
+func confirm(l *Lost, all []*Lost, seen *Sighting) []Verdict {
 	switch {
 	case seen.Run.Attempt <= l.Rerun.Attempt:
 		return nil
+	case seen.jobOn(l.Runner) != nil && hasBegunFor(all, seen, l.Rerun.Attempt):
+		return []Verdict{want(l, seen)}
 	case seen.jobOn(l.Runner) != nil:
 		return []Verdict{giveUp(l, "attempt %d of the workflow run, which somebody else began, has not run it again", seen.Run.Attempt)}
 	}
@@ -191,8 +200,12 @@ func (p *Policy) judge(l *Lost, all []*Lost, seen *Sighting) (verdicts []Verdict
 		return []Verdict{giveUp(l, "no job in attempt %d of the workflow run was on its runner", run.Attempt)}, false
 	case !job.FailedOrCancelled():
 		return []Verdict{giveUp(l, "it has a result: GitHub says %s", cmp.Or(known(job.Conclusion), "nothing known"))}, false
-	case job.Conclusion == rest.ConclusionCancelled && cancelledByPerson(all, seen):
+	case job.Conclusion != rest.ConclusionCancelled:
+		return nil, true
+	case cancelledByPerson(all, seen):
 		return []Verdict{giveUp(l, "its workflow run seems to have been cancelled: another job, which was not lost, is cancelled, too")}, false
+	case l.cancelledByOthers(job):
+		return []Verdict{giveUp(l, "it was cancelled on GitHub, by somebody or by a newer run of its concurrency group: its runner was lost, and can't have said that")}, false
 	}
 	return nil, true
 }
@@ -208,7 +221,14 @@ func known(conclusion string) string {
 
 // isOurs reports whether the newest attempt is the one that was asked for in the attempt before.
 func isOurs(newest, before int, all []*Lost) bool {
-	return newest == before+1 && slices.ContainsFunc(all, func(l *Lost) bool { return l.isAskedIn(before) })
+	return newest == before+1 && slices.ContainsFunc(all, func(l *Lost) bool { return l.isAskedIn(before) || l.runsIn(newest) })
+}
+
+// hasBegunFor reports whether the newest attempt runs a job that was asked for in the attempt before.
+func hasBegunFor(all []*Lost, seen *Sighting, before int) bool {
+	return seen.Run.Attempt == before+1 && slices.ContainsFunc(all, func(l *Lost) bool {
+		return l.runsIn(seen.Run.Attempt) || l.isAskedIn(before) && seen.jobOn(l.Runner) == nil
+	})
 }
 
 // cancelledByPerson reports whether a job is cancelled that was on no lost runner. GitHub cancels an evicted job by itself.
@@ -217,6 +237,17 @@ func cancelledByPerson(all []*Lost, seen *Sighting) bool {
 		onLost := slices.ContainsFunc(all, func(l *Lost) bool { return strings.EqualFold(l.Runner, job.RunnerName) })
 		return job.Conclusion == rest.ConclusionCancelled && !onLost
 	})
+}
+
+// farewell is how long after the loss GitHub may still say what the runner said at its end. Both clocks are others'.
+const farewell = time.Minute
+
+// cancelledByOthers reports whether it can't have been the runner that cancelled its job. One that is told to stop, as by a drain, a taint, a
+// preemption, a shutdown of its node or a deletion, cancels its job while it ends: that is no reason not to run it again. One that isn't,
+// because it was killed or its node is gone, says nothing, and GitHub calls its job failed after some minutes. So whoever cancelled a job
+// whose runner was silent, or was long gone by then, meant to.
+func (l *Lost) cancelledByOthers(job *rest.Job) bool {
+	return l.Silent || job.CompletedAt.After(l.At.Add(farewell))
 }
 
 // choose picks the jobs for which GitHub is asked next: all at once if no other job of the attempt has failed, or else the first.

@@ -126,7 +126,7 @@ func TestARefusalOfARerunIsUnderstood(t *testing.T) {
 		}
 		lost := []*feedback.Lost{{Runner: "", Cause: v1alpha1.LostCauseEvicted, Run: feedback.Run{Repository: "acme/app", ID: 1},
 			Rerun: v1alpha1.RerunStatus{State: v1alpha1.RerunAsked, Attempt: 1}}}
-		seen, err := feedback.Visit(t.Context(), client, lost[0].Run, lost)
+		seen, err := feedback.Visit(t.Context(), client, &feedback.Budget{}, lost[0].Run, lost)
 		if feedback.LacksPermission(err) != test.refused || feedback.IsFinal(err) != test.refused {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -21,6 +21,7 @@ type set struct {
 	github *run
 	policy Policy
 	lost   []*Lost
+	beside []*Lost        // on runners of other sets
 	told   map[string]int // final verdicts by runner
 	// killed, unless it is nil, tells whether the manager dies before the next write.
 	killed func() bool
@@ -71,7 +72,7 @@ func (s *set) step() {
 		if len(s.undecided()) == 0 {
 			return
 		}
-		seen, err := Visit(s.Context(), rest.New(s.github), s.lost[0].Run, s.lost)
+		seen, err := Visit(s.Context(), rest.New(s.github), &Budget{}, s.lost[0].Run, s.lost)
 		if err != nil {
 			if IsFinal(err) {
 				s.write(GiveUp(s.lost, err))
@@ -80,7 +81,7 @@ func (s *set) step() {
 		}
 		changed := false
 		for { // what was seen is judged until nothing follows from it any more, as it is by a controller
-			verdicts := s.policy.Decide(s.lost, seen, s.github.now)
+			verdicts := s.policy.Decide(s.lost, s.beside, seen, s.github.now)
 			if len(verdicts) == 0 {
 				break
 			}
@@ -198,6 +199,74 @@ func TestWhoIsNotRunAgain(t *testing.T) {
 			s.want(0, v1alpha1.RerunGivenUp, test.message, 0)
 			if s.told["a"] != 1 {
 				t.Errorf("told %d times", s.told["a"])
+			}
+		})
+	}
+}
+
+// A runner that is told to stop cancels its job while it ends. Whoever cancels a job later, or one whose runner could say nothing, meant to.
+func TestAJobThatWasCancelledAfterItsLossIsNotRunAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		cause  v1alpha1.LostCause
+		silent bool
+		after  time.Duration
+		again  bool
+	}{
+		"by its runner, told to stop":        {v1alpha1.LostCauseEvicted, false, -3 * time.Second, true},
+		"by its runner, on a node shut down": {v1alpha1.LostCauseNodeLost, false, -3 * time.Second, true},
+		"by its runner, clocks differ":       {v1alpha1.LostCauseEvicted, false, 40 * time.Second, true},
+		"later, by somebody":                 {v1alpha1.LostCauseEvicted, false, 3 * time.Minute, false},
+		"while its node was silent":          {v1alpha1.LostCauseNodeLost, true, -3 * time.Minute, false},
+		"when its node was gone":             {v1alpha1.LostCauseNodeLost, true, 3 * time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := lostJob("a", "cancelled")
+			ended.CompletedAt = epoch.Add(test.after)
+			s := newSet(t, newRun(epoch, ended), "a")
+			s.policy.Causes = v1alpha1.LostCauses
+			s.lost[0].Cause, s.lost[0].Silent = test.cause, test.silent
+			s.pass(10 * time.Minute)
+			if test.again {
+				s.want(0, v1alpha1.RerunDone, "attempt 2", 1)
+			} else {
+				s.want(0, v1alpha1.RerunGivenUp, "was cancelled on GitHub", 0)
+			}
+		})
+	}
+}
+
+// A job that GitHub calls failed was cancelled by nobody.
+func TestAJobOfASilentRunnerThatFailedIsRunAgain(t *testing.T) {
+	failed := lostJob("a", "failure")
+	failed.CompletedAt = epoch.Add(10 * time.Minute)
+	s := newSet(t, newRun(epoch, failed), "a")
+	s.lost[0].Silent = true
+	s.pass(12 * time.Minute)
+	s.want(0, v1alpha1.RerunDone, "attempt 2", 1)
+}
+
+// Jobs of one run may be lost on two sets, which decide for themselves: each runs again once, also if both sets ask at the same time.
+func TestJobsOfOneRunThatWereLostOnTwoSetsRunAgain(t *testing.T) {
+	for name, atOnce := range map[string]bool{"one after the other": false, "at the same time": true} {
+		t.Run(name, func(t *testing.T) {
+			github := newRun(epoch, lostJob("a", "cancelled"), lostJob("b", "cancelled"))
+			first, second := newSet(t, github, "a"), newSet(t, github, "b")
+			first.beside, second.beside = second.lost, first.lost
+			if atOnce {
+				second.lost[0].Rerun = v1alpha1.RerunStatus{State: v1alpha1.RerunAsked, Attempt: 1}
+				first.lost[0].Rerun = v1alpha1.RerunStatus{State: v1alpha1.RerunAsked, Attempt: 1}
+			}
+			first.pass(30 * time.Second) // both see the run before the losses are settled
+			second.step()
+			for range 4 {
+				first.pass(2 * time.Minute)
+				second.step()
+				github.end()
+			}
+			first.want(0, v1alpha1.RerunDone, "attempt 2", 1)
+			second.want(0, v1alpha1.RerunDone, "attempt 3", 1)
+			if github.asked != 2 {
+				t.Errorf("asked %d times, want once for each", github.asked)
 			}
 		})
 	}

@@ -33,6 +33,8 @@ type job struct {
 	Status     string `json:"status"`
 	Conclusion string `json:"conclusion"`
 	RunnerName string `json:"runner_name"`
+
+	CompletedAt time.Time `json:"completed_at,omitzero"`
 }
 
 func newRun(now time.Time, jobs ...job) *run {

@@ -162,7 +162,7 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 			}
 			return rest.New(github), nil
 		},
-		Checks:           &feedback.Budget{},
+		Budget:           &feedback.Budget{},
 		Proxy:            d.provider.ProxyData,
 		Pool:             d.pool,
 		Verdicts:         d.verdicts,

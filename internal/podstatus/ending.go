@@ -175,15 +175,22 @@ type kubeletEnding struct {
 	what  string
 }
 
+const nodeShutDown = "the node was shut down"
+
 // kubeletEndings are keyed by the reason that a kubelet, or the controller of its node, gives for the end of a pod that ran.
 var kubeletEndings = map[string]kubeletEnding{
 	reasonEvicted:  {v1alpha1.LostCauseEvicted, "the pod was evicted because its node ran short of a resource"},
 	"Preempting":   {v1alpha1.LostCausePreempted, "the pod made room for a critical one"},
 	"Preempted":    {v1alpha1.LostCausePreempted, "the pod made room for one of higher priority"},
 	"NodeLost":     {v1alpha1.LostCauseNodeLost, "the node stopped answering"},
-	"Terminated":   {v1alpha1.LostCauseNodeLost, "the node was shut down"},
-	"Shutdown":     {v1alpha1.LostCauseNodeLost, "the node was shut down"},
-	"NodeShutdown": {v1alpha1.LostCauseNodeLost, "the node was shut down"},
+	"Terminated":   {v1alpha1.LostCauseNodeLost, nodeShutDown},
+	"Shutdown":     {v1alpha1.LostCauseNodeLost, nodeShutDown},
+	"NodeShutdown": {v1alpha1.LostCauseNodeLost, nodeShutDown},
+}
+
+// ShutDown reports whether the reason of a failed pod says that its node was shut down in good order: its containers were told to stop.
+func ShutDown(reason string) bool {
+	return reason == "TerminationByKubelet" || kubeletEndings[reason].what == nodeShutDown
 }
 
 // ownEnding returns how a container ended that neither exited with 0 nor was ended from outside. It may have ended because another

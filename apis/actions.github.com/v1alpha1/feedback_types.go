@@ -55,6 +55,10 @@ type CheckRecord struct {
 	// Set when it has been told for the last time.
 	// +optional
 	Over bool `json:"over,omitempty"`
+	// Tells what was told last from anything else: a manager that has just started says it no second time.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Told string `json:"told,omitempty"`
 }
 
 // RerunLostJobs says which lost jobs are run again.

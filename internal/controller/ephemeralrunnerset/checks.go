@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -27,8 +31,8 @@ var checksTold = setmetrics.Counter("checks_told_total",
 const (
 	// checkPause is the shortest time between two updates of a check run.
 	checkPause = time.Minute
-	// permissionPause is how long after a refusal for lack of a permission the next check run is tried.
-	permissionPause = time.Hour
+	// causeHolds is how long another cause must hold before check runs turn to it: each turn ends check runs and makes others.
+	causeHolds = time.Minute
 )
 
 // checkMemory is what is remembered of a set's check runs. After a restart they are looked up on GitHub.
@@ -39,15 +43,18 @@ type checkMemory struct {
 	told    map[feedback.Key]*toldCheck
 	// pausedUntil is when any check run may be written again.
 	pausedUntil time.Time
-	// checksRefused and rerunsRefused are what GitHub said when a permission was missing, empty once it has let us do the same. accepted is
-	// set once it has let us do anything.
-	checksRefused, rerunsRefused string
-	accepted                     bool
+	// cause is what the check runs say that jobs wait for. nextCause is what they seem to wait for since, and turnsAt when the check runs
+	// turn to that, zero if it is the same.
+	cause, nextCause string
+	turnsAt          time.Time
+	permissions      feedback.Permissions
 }
 
 // toldCheck is what is remembered of one check run.
 type toldCheck struct {
 	feedback.Told
+	// triedAt is when GitHub last answered, or did not.
+	triedAt time.Time
 	// failures counts failed attempts in a row, retryAt is when to make the next. dropped is set if there is none.
 	failures int
 	retryAt  time.Time
@@ -57,11 +64,14 @@ type toldCheck struct {
 // tellAuthors writes check runs about jobs that have waited for long or were lost, if the set's user wants that. A check run is recorded in
 // the status before it is made, so that the last word about it is said whatever happens meanwhile.
 func (c *Controller) tellAuthors(ctx context.Context, w *world) error {
-	story := w.story()
-	if story == nil {
-		return nil
+	story, err := c.story(ctx, w)
+	if story == nil || err != nil {
+		return err
 	}
 	m := &w.Memory.checks
+	if m.told == nil {
+		w.Memory.begin(checksTold, "Done", "Refused", "Failed")
+	}
 	c.noteTold(ctx, w, m)
 	recorded := map[feedback.Key]*v1alpha1.CheckRecord{}
 	for i := range story.Told {
@@ -74,39 +84,49 @@ func (c *Controller) tellAuthors(ctx context.Context, w *world) error {
 		key := feedback.KeyOf(&check.CheckRecord)
 		of := cmp.Or(m.told[key], &toldCheck{})
 		told[key] = of
-		said := of.said(&check, recorded[key])
+		before := recorded[key]
+		said := of.said(&check, before)
 		if check.Over && said && check.About == feedback.AboutWaiting {
 			continue // and so is its record
 		}
-		record := check.CheckRecord
-		record.Over = record.Over && said
-		w.checks = append(w.checks, record)
-		at := m.tellAt(of)
+		w.checks = append(w.checks, recordOf(&check, before, said))
+		at := m.tellAt(of, key.Run.Repository)
 		switch {
-		case said, recorded[key] == nil: // the watch brings the record, and another pass
+		case said, before == nil: // the watch brings the record, and another pass
 		case w.Now.Before(at):
 			w.RequeueAt(at)
-		case due == nil:
+		case due == nil || of.triedAt.Before(told[feedback.KeyOf(&due.CheckRecord)].triedAt):
 			due = &check
 		}
 	}
 	m.keepLately(told, w.Now)
-	if due != nil {
+	if m.permissions.Trying = due != nil; due != nil {
 		c.tell(w, m, due)
 	}
 	return nil
 }
 
-// said reports whether GitHub knows what a check run is to say, or will never. What was told before a restart is not known, but for the last
-// word, which is recorded.
-func (of *toldCheck) said(check *feedback.Check, record *v1alpha1.CheckRecord) bool {
-	lastWord := record != nil && record.Over && check.Over && of.At.IsZero()
-	return of.dropped || of.Says(check) || lastWord
+// recordOf returns what the status is to say of a check run: its last word is recorded once it is said.
+func recordOf(check *feedback.Check, before *v1alpha1.CheckRecord, said bool) v1alpha1.CheckRecord {
+	record := check.CheckRecord
+	switch record.Over = record.Over && said; {
+	case said:
+		record.Told = check.Digest()
+	case before != nil:
+		record.Told = before.Told
+	}
+	return record
 }
 
-// tellAt returns when a check run may be written.
-func (m *checkMemory) tellAt(of *toldCheck) time.Time {
-	at := kube.LaterOf(m.pausedUntil, of.retryAt)
+// said reports whether GitHub knows what a check run is to say, or will never. What was told before a restart is known by its record.
+func (of *toldCheck) said(check *feedback.Check, record *v1alpha1.CheckRecord) bool {
+	known := record != nil && of.At.IsZero() && (record.Over && check.Over || record.Told == check.Digest())
+	return of.dropped || of.Says(check) || known
+}
+
+// tellAt returns when a check run in a repository may be written.
+func (m *checkMemory) tellAt(of *toldCheck, repository string) time.Time {
+	at := kube.LaterOf(kube.LaterOf(m.pausedUntil, of.retryAt), m.permissions.RetryAt(repository))
 	if of.At.IsZero() {
 		return at
 	}
@@ -124,45 +144,122 @@ func (m *checkMemory) keepLately(told map[feedback.Key]*toldCheck, now time.Time
 }
 
 // story returns what there is to tell, nil if nobody wants to be told and nothing is to be brought to its end.
-func (w *world) story() *feedback.Story {
-	wanted := w.origin.Spec.Feedback != nil && w.origin.Spec.Feedback.Checks
-	if !wanted && len(w.Object.Status.Checks) == 0 {
-		return nil
+func (c *Controller) story(ctx context.Context, w *world) (*feedback.Story, error) {
+	story := &feedback.Story{ScaleSet: w.Memory.scaleSet.Name, Told: w.Object.Status.Checks}
+	wanted := !w.deleting() && w.origin.Spec.Feedback != nil && w.origin.Spec.Feedback.Checks
+	switch {
+	case w.deleting() && len(story.Told) > 0:
+		if until := w.Object.DeletionTimestamp.Add(lastWordsTimeout); w.Now.Before(until) {
+			w.RequeueAt(until)
+		}
+		return story, c.leaveToOthers(ctx, w, story)
+	case !wanted && len(story.Told) == 0:
+		return nil, nil
+	case !wanted:
+		return story, nil
 	}
-	story := &feedback.Story{ScaleSet: w.Memory.scaleSet.Name, Told: w.Object.Status.Checks, Reruns: feedback.PolicyOf(&w.origin.Spec) != nil}
-	if !wanted {
-		return story
-	}
+	story.Reruns = feedback.PolicyOf(&w.origin.Spec) != nil
 	for _, r := range w.views {
 		if r.Lost() {
 			story.Lost = append(story.Lost, r.LostJob)
 		}
 	}
 	if listener := w.Object.Status.Listener; listener != nil && len(listener.Waiting) > 0 {
-		story.Waiting, story.Why = listener.Waiting, w.whyJobsWait()
+		story.Waiting, story.Why = listener.Waiting, w.settledCause(w.whyJobsWait())
 	}
-	return story
+	return story, nil
 }
 
-// whyJobsWait returns what keeps jobs of the set waiting, in one word, empty if that is not known.
+// leaveToOthers drops from the last words of a set what another one says that has taken its place: their check runs are the same.
+func (c *Controller) leaveToOthers(ctx context.Context, w *world, story *feedback.Story) error {
+	var sets v1alpha1.EphemeralRunnerSetList
+	if err := c.options.Client.List(ctx, &sets, client.InNamespace(w.Key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list EphemeralRunnerSets: %w", err)
+	}
+	said := map[feedback.Key]bool{}
+	for i := range sets.Items {
+		if other := &sets.Items[i]; other.UID != w.Object.UID && other.DeletionTimestamp == nil && kube.ScaleSetOf(other) == w.Memory.scaleSet {
+			for k := range other.Status.Checks {
+				said[feedback.KeyOf(&other.Status.Checks[k])] = true
+			}
+		}
+	}
+	story.Told = slices.DeleteFunc(slices.Clone(story.Told), func(r v1alpha1.CheckRecord) bool { return said[feedback.KeyOf(&r)] })
+	return nil
+}
+
+// waitCauses are the conditions that say why jobs wait, in the doctor's order (checkLimits): whoever removes a later cause gains nothing while
+// an earlier one holds. With reasons, only these count.
+var waitCauses = []struct {
+	condition string
+	status    metav1.ConditionStatus
+	reasons   []string
+}{
+	{v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue, nil},
+	{v1alpha1.ConditionRunnersPending, metav1.ConditionTrue, []string{corev1.PodReasonUnschedulable, corev1.PodReasonSchedulingGated}},
+	{v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, nil},
+	{v1alpha1.ConditionRunnersPending, metav1.ConditionTrue, nil},
+	{v1alpha1.ConditionDegraded, metav1.ConditionTrue, nil},
+	{v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse, nil},
+	{v1alpha1.ConditionStartsLimited, metav1.ConditionTrue, nil},
+}
+
+// whyJobsWait returns what keeps jobs of the set waiting, in one word.
 func (w *world) whyJobsWait() string {
-	for _, conditionType := range []string{
-		v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending, v1alpha1.ConditionDegraded,
-	} {
-		if c := meta.FindStatusCondition(w.Object.Status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+	switch {
+	case w.origin.Drained():
+		return v1alpha1.ReasonDrained
+	case w.most == 0:
+		return v1alpha1.ReasonMaxRunnersZero
+	}
+	for _, cause := range waitCauses {
+		c := meta.FindStatusCondition(w.Object.Status.Conditions, cause.condition)
+		if c != nil && c.Status == cause.status && (cause.reasons == nil || slices.Contains(cause.reasons, c.Reason)) {
 			return report.KnownReason(c.Reason)
 		}
 	}
-	alive := 0
+	status := &w.Object.Status
+	limited := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCapacityLimited)
+	if limited != nil && limited.Status == metav1.ConditionTrue && status.Capacity != nil && w.Object.Spec.AssignedJobs >= *status.Capacity {
+		return report.KnownReason(limited.Reason)
+	}
+	runners := w.unseen.Expected + w.unseen.Beside + w.create
 	for _, r := range w.views {
-		if !r.Ended() && !r.Deleting {
-			alive++
+		if r.Alive() {
+			runners++
 		}
 	}
-	if alive >= w.most {
+	if runners >= w.most {
 		return v1alpha1.ReasonMaxRunnersReached
 	}
-	return ""
+	return feedback.CauseUnknown
+}
+
+// settledCause returns what check runs are to say that jobs wait for, if that seems to be the cause now: what was told stays until another
+// cause has held for a while. Nobody waits for the first.
+func (w *world) settledCause(seen string) string {
+	m, told := &w.Memory.checks, ""
+	for _, r := range w.Object.Status.Checks {
+		if r.About == feedback.AboutWaiting && !r.Over {
+			told = r.Cause // the newest is the last
+		}
+	}
+	switch {
+	case told == "":
+		m.cause = seen
+	case m.cause == "": // the manager has just started
+		m.cause = told
+	}
+	switch {
+	case seen == m.cause:
+		m.turnsAt = time.Time{}
+	case m.turnsAt.IsZero() || seen != m.nextCause:
+		m.nextCause, m.turnsAt = seen, w.Now.Add(causeHolds)
+	case !w.Now.Before(m.turnsAt):
+		m.cause, m.turnsAt = seen, time.Time{}
+	}
+	w.RequeueAt(m.turnsAt)
+	return m.cause
 }
 
 // tell writes a check run in the pool, and wakes the set after that.
@@ -174,7 +271,7 @@ func (c *Controller) tell(w *world, m *checkMemory, check *feedback.Check) {
 		if err != nil {
 			return before, err
 		}
-		return feedback.Tell(ctx, github, c.options.Checks, scaleSet, check, before)
+		return feedback.Tell(ctx, github, c.options.Budget, scaleSet, check, before)
 	}, func() { c.waker.Wake(key) }) {
 		m.current = about // of one that is under way already it stays
 	}
@@ -188,17 +285,21 @@ func (c *Controller) noteTold(ctx context.Context, w *world, m *checkMemory) {
 		return
 	}
 	of.Told = call.Result
-	result := "Failed"
+	result, repository := "Failed", m.current.Run.Repository
 	spent, isSpent := errors.AsType[*feedback.SpentError](call.Err)
+	if isSpent {
+		m.pausedUntil = spent.Until
+		return
+	}
+	of.triedAt = w.Now
 	switch {
 	case call.Err == nil:
 		of.failures, of.retryAt, result = 0, time.Time{}, "Done"
-		m.checksRefused, m.accepted = "", true
-	case isSpent:
-		m.pausedUntil = spent.Until
-		return
+		m.permissions.NoteCheck(repository, "", w.Now)
 	case feedback.LacksPermission(call.Err):
-		m.checksRefused, m.pausedUntil, result = call.Err.Error(), w.Now.Add(permissionPause), "Refused"
+		result = "Refused"
+		m.permissions.NoteCheck(repository, call.Err.Error(), w.Now)
+		log.FromContext(ctx).Info("GitHub refuses check runs in a repository, trying again in an hour", "repository", repository, "cause", call.Err.Error())
 	case feedback.IsFinal(call.Err):
 		of.dropped, result = true, "Refused"
 		log.FromContext(ctx).Info("GitHub takes no check run about this workflow run", "run", m.current.Run.ID, "cause", call.Err.Error())

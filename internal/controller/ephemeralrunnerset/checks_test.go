@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,6 +28,12 @@ type checkedCommit struct {
 	writes map[string][]time.Time
 	reads  int
 	refuse error
+	// refuseIn is the repository of the refusals, empty for all, and in where runs are that are not in acme/web.
+	refuseIn string
+	in       map[int64]string
+	// ended is set if the runs have ended, each with a cancelled job on a runner that was lost; refuseReruns is the answer to reruns.
+	ended        bool
+	refuseReruns error
 	// lose is how many answers to creations are lost.
 	lose int
 }
@@ -52,12 +59,22 @@ func (g *checkedCommit) CallREST(_ context.Context, call actions.RESTRequest, re
 		if _, err := fmt.Sscan(call.Path[len(call.Path)-1], &id); err != nil {
 			return err
 		}
-		answer = map[string]any{"id": id, "run_attempt": 1, "status": "in_progress", "head_sha": "abc"}
+		answer = map[string]any{"id": id, "run_attempt": 1, "status": map[bool]string{false: "in_progress", true: "completed"}[g.ended], "head_sha": "abc", "created_at": time.Now()}
+	case actions.EndpointListRunJobs:
+		var jobs []map[string]any
+		for _, r := range g.runners() {
+			if r.Status.LostCause != "" {
+				jobs = append(jobs, map[string]any{"id": 5, "status": "completed", "conclusion": "cancelled", "runner_name": r.Name})
+			}
+		}
+		answer = map[string]any{"total_count": len(jobs), "jobs": jobs}
+	case actions.EndpointRerunFailedJobs:
+		return g.refuseReruns
 	case actions.EndpointListCheckRuns:
 		g.reads++
 		answer = map[string]any{"check_runs": g.checks}
 	default:
-		if g.refuse != nil {
+		if g.refuse != nil && (g.refuseIn == "" || g.refuseIn == call.Path[1]+"/"+call.Path[2]) {
 			g.reads++
 			return g.refuse
 		}
@@ -133,7 +150,7 @@ func (g *checkedCommit) wait(runs ...int64) {
 	set.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening}
 	for _, run := range runs {
 		set.Status.Listener.Waiting = append(set.Status.Listener.Waiting, v1alpha1.WaitingJob{
-			Repository: "acme/web", RunID: run, JobID: fmt.Sprint(run), Name: "build", AssignedAt: metav1.NewTime(time.Now().Add(-time.Hour)),
+			Repository: cmp.Or(g.in[run], "acme/web"), RunID: run, JobID: fmt.Sprint(run), Name: "build", AssignedAt: metav1.NewTime(time.Now().Add(-time.Hour)),
 		})
 	}
 	if err := g.api.Status().Update(g.Context(), set); err != nil {
@@ -164,7 +181,7 @@ func checksTest(t *testing.T, wanted *v1alpha1.Feedback, test func(*checkedCommi
 		f.ownOrigin = true
 		github := &checkedCommit{fixture: f, writes: map[string][]time.Time{}}
 		f.controller.options.REST = func(context.Context, credentials.Reference) (*rest.Client, error) { return rest.New(github), nil }
-		f.controller.options.Checks = &feedback.Budget{}
+		f.controller.options.Budget = &feedback.Budget{}
 		f.settle()
 		f.bringUp()
 		f.settle()
@@ -287,6 +304,57 @@ func TestChecksThatAreTurnedOffAreResolved(t *testing.T) {
 		g.passes(3*time.Minute, false)
 		if said := g.said(); !strings.Contains(said, "No longer waiting") || len(g.set().Status.Checks) != 0 {
 			g.Errorf("recorded %v, said:\n%s", g.set().Status.Checks, said)
+		}
+	})
+}
+
+// Jobs run one after the other on a set that is full: between the end of a runner and the start of the next, nothing else keeps jobs waiting.
+func TestRunnersThatComeAndGoTurnNoCheck(t *testing.T) {
+	checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {
+		g.wait(41)
+		for range 10 {
+			g.passes(time.Minute, false)
+			for _, r := range g.runners() {
+				r.Status.Phase, r.Status.Ready, r.Status.JobID, r.Status.JobResult = v1alpha1.EphemeralRunnerPhaseSucceeded, false, "8-1", "succeeded"
+				if err := g.api.Status().Update(g.Context(), &r); err != nil {
+					g.Fatal(err)
+				}
+			}
+			g.passes(30*time.Second, false)
+			g.bringUp()
+		}
+		if said := g.said(); g.written() != 1 || !strings.HasPrefix(said, "Runners set: waiting (MaxRunnersReached)") {
+			g.Errorf("written %d times, want once:\n%s", g.written(), said)
+		}
+	})
+}
+
+// What keeps jobs waiting turns the check run once it has held for a minute.
+func TestACauseTurnsOnceItHasHeld(t *testing.T) {
+	checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {
+		g.wait(41)
+		g.passes(time.Minute, false)
+		origin := &v1alpha1.AutoscalingRunnerSet{}
+		limit := func(most int) {
+			controllertest.Read(t, g.api, setKey, origin)
+			origin.Spec.MaxRunners = &most
+			if err := g.api.Update(g.Context(), origin); err != nil {
+				g.Fatal(err)
+			}
+		}
+		for range 5 {
+			limit(0)
+			g.passes(40*time.Second, false)
+			limit(1)
+			g.passes(40*time.Second, false)
+		}
+		if g.written() != 1 {
+			g.Errorf("written %d times while causes came and went:\n%s", g.written(), g.said())
+		}
+		limit(0)
+		g.passes(3*time.Minute, false)
+		if said := g.said(); !strings.Contains(said, "waiting (MaxRunnersZero)") || !strings.Contains(said, "No longer waiting") {
+			g.Errorf("said:\n%s", said)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -48,8 +49,8 @@ type Options struct {
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	// REST returns the client of GitHub's REST API for a scale set's credentials.
 	REST func(context.Context, credentials.Reference) (*rest.Client, error)
-	// Checks limits the check runs that all sets write.
-	Checks *feedback.Budget
+	// Budget limits the check runs that all sets write, and how often they look at workflow runs.
+	Budget *feedback.Budget
 	// Proxy returns the data of the Secret that gives runners their proxy, nil if there is no proxy.
 	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
 	// Pool runs the calls to GitHub.
@@ -118,7 +119,8 @@ func NewController(options Options) *Controller {
 func (c *Controller) rules() []rule {
 	served := func(do step) step { return reconcile.InOrder(c.protect, reconcile.Each(c.countLost, do)) }
 	return []rule{
-		reconcile.When("it is being deleted, and has runners or may have some", (*world).drains, reconcile.Each(c.countLost, c.drain, c.report)),
+		reconcile.When("it is being deleted, and has runners or may have some", (*world).drains, reconcile.Each(c.countLost, c.drain, c.tellAuthors, c.report)),
+		reconcile.When("it is being deleted, and check runs still say that jobs wait for it", (*world).hasLastWords, reconcile.Each(c.tellAuthors, c.report)),
 		reconcile.When("it is being deleted, and has none", (*world).deleting, c.release),
 		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned, served(c.abandon)),
 		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
@@ -175,11 +177,18 @@ type memory struct {
 func (c *Controller) remember(set *v1alpha1.EphemeralRunnerSet) *memory {
 	m := &memory{History: scaling.New(creations.New(c.options.Clock)), scaleSet: kube.ScaleSetOf(set)}
 	if c.options.PublishMetrics {
-		for _, cause := range v1alpha1.LostCauses { // the rise from no series to 1 would be none to Prometheus
-			jobsLost.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, string(cause))
+		for _, cause := range v1alpha1.LostCauses {
+			m.begin(jobsLost, string(cause))
 		}
 	}
 	return m
+}
+
+// begin makes series of a counter before anything is counted: the rise from no series to 1 would be none to Prometheus.
+func (m *memory) begin(counter *prometheus.CounterVec, values ...string) {
+	for _, value := range values {
+		counter.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, value)
+	}
 }
 
 // forget drops everything about a set that is gone, and its metrics, unless another set serves the same scale set now.
@@ -241,6 +250,18 @@ func (w *world) drains() bool { return w.deleting() && len(w.views)+w.unseen.Exp
 
 // drained reports whether the set is to take no more jobs.
 func (w *world) drained() bool { return w.origin != nil && w.origin.Drained() }
+
+// lastWordsTimeout is how long after its deletion a set without runners waits until its check runs are brought to their end: for the minute
+// after the last update of one, and less than the uninstallation of a controller waits for its scale sets (90 s).
+const lastWordsTimeout = 70 * time.Second
+
+// hasLastWords reports whether a set that is being deleted has check runs that are to be brought to their end, and time for that.
+func (w *world) hasLastWords() bool {
+	if !w.deleting() || !slices.ContainsFunc(w.Object.Status.Checks, func(r v1alpha1.CheckRecord) bool { return !r.Over }) {
+		return false
+	}
+	return w.Now.Before(w.Object.DeletionTimestamp.Add(lastWordsTimeout))
+}
 
 func (w *world) isAbandoned() bool { return w.abandoned != "" }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -165,6 +166,9 @@ func (c *Controller) rerunLost(ctx context.Context, w *world) error {
 		w.Memory.visits = nil
 		return nil
 	}
+	if w.Memory.visits == nil {
+		w.Memory.begin(jobsRerun, string(v1alpha1.RerunDone), string(v1alpha1.RerunGivenUp))
+	}
 	runs, undecided, dropped := map[feedback.Run][]*feedback.Lost{}, []*feedback.Lost(nil), []*feedback.Lost(nil)
 	for _, r := range w.views {
 		switch {
@@ -182,6 +186,7 @@ func (c *Controller) rerunLost(ctx context.Context, w *world) error {
 	if given := append(feedback.GiveUp(dropped, errRunnerDeleted), policy.Screen(undecided, w.Now)...); len(given) > 0 {
 		return c.writeVerdicts(ctx, w, given) // the watch brings the next pass
 	}
+	slices.SortStableFunc(undecided, func(a, b *feedback.Lost) int { return a.At.Compare(b.At) }) // the oldest first, if not all may be looked at
 	visited := visits{}
 	var errs []error
 	for _, l := range undecided {
@@ -210,13 +215,11 @@ func (c *Controller) rerunIn(ctx context.Context, w *world, policy *feedback.Pol
 	case !known:
 	case feedback.IsFinal(call.Err):
 		if feedback.LacksPermission(call.Err) {
-			w.Memory.checks.rerunsRefused = call.Err.Error()
+			w.Memory.checks.permissions.NoteRerun(call.Err.Error(), call.Finished)
 		}
 		verdicts = feedback.GiveUp(lost, call.Err)
-	case call.Err != nil:
-		log.FromContext(ctx).Info("GitHub did not answer about a workflow run with lost jobs, asking again", "run", run.ID, "cause", call.Err.Error())
-	default:
-		verdicts = policy.Decide(lost, call.Result, w.Now)
+	case call.Err == nil:
+		verdicts = policy.Decide(lost, c.roster.LostBeside(w.Key.Namespace, run, w.Object.UID), call.Result, w.Now)
 	}
 	if len(verdicts) > 0 {
 		return c.writeVerdicts(ctx, w, verdicts)
@@ -225,7 +228,7 @@ func (c *Controller) rerunIn(ctx context.Context, w *world, policy *feedback.Pol
 		w.RequeueAt(due)
 		return nil
 	}
-	c.visitRun(w, run, lost, of)
+	c.visitRun(ctx, w, run, lost, of)
 	return nil
 }
 
@@ -243,27 +246,33 @@ func (c *Controller) visitDue(w *world, lost []*feedback.Lost, of *visit, call p
 		}
 		since = max(since, w.Now.Sub(l.At))
 	}
+	if spent, isSpent := errors.AsType[*feedback.SpentError](call.Err); isSpent {
+		return spent.Until
+	}
 	if call.Err != nil {
 		return actions.RetryAt(call.Err, call.Finished.Add(reconcile.Backoff(firstVisitPause, longestVisitPause, call.Failures)))
 	}
-	return call.Finished.Add(feedback.NextLook(since)) // long ago if there was none
+	return call.Finished.Add(feedback.NextLook(since, len(w.Memory.visits))) // long ago if there was none
 }
 
 // visitRun visits a run in the pool, and wakes the set after that.
-func (c *Controller) visitRun(w *world, run feedback.Run, lost []*feedback.Lost, of *visit) {
+func (c *Controller) visitRun(ctx context.Context, w *world, run feedback.Run, lost []*feedback.Lost, of *visit) {
 	of.intents = sets.New[string]()
 	for _, l := range lost {
 		if l.Rerun.State == v1alpha1.RerunAsked {
 			of.intents.Insert(l.Runner)
 		}
 	}
-	reference, key := credentials.ForEphemeralRunnerSet(w.Object), w.Key
-	of.last.Go(c.options.Pool, c.options.Clock, kube.ScaleSetOf(w.Object).String(), func(ctx context.Context) (*feedback.Sighting, error) {
+	reference, key, logger := credentials.ForEphemeralRunnerSet(w.Object), w.Key, log.FromContext(ctx)
+	of.last.Go(c.options.Pool, c.options.Clock, kube.ScaleSetOf(w.Object).String(), func(ctx context.Context) (seen *feedback.Sighting, err error) {
 		github, err := c.options.REST(ctx, reference)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			seen, err = feedback.Visit(ctx, github, c.options.Budget, run, lost)
 		}
-		return feedback.Visit(ctx, github, run, lost)
+		if _, isSpent := errors.AsType[*feedback.SpentError](err); err != nil && !isSpent && !feedback.IsFinal(err) {
+			logger.Info("GitHub did not answer about a workflow run with lost jobs, asking again", "run", run.ID, "cause", err.Error())
+		}
+		return seen, err
 	}, func() { c.waker.Wake(key) })
 }
 
@@ -289,7 +298,7 @@ func (c *Controller) writeVerdicts(ctx context.Context, w *world, verdicts []fee
 			return fmt.Errorf("write what is decided about the lost job of runner %s: %w", runner.Name, err)
 		}
 		if v.State == v1alpha1.RerunDone {
-			w.Memory.checks.rerunsRefused, w.Memory.checks.accepted = "", true
+			w.Memory.checks.permissions.NoteRerun("", w.Now)
 		}
 		if v.State == v1alpha1.RerunDone || v.State == v1alpha1.RerunGivenUp {
 			jobsRerun.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, string(v.State)).Inc()

@@ -7,17 +7,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	eventsv1 "k8s.io/api/events/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/github/rest"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -94,6 +99,7 @@ func rerunTest(t *testing.T, wanted *v1alpha1.Feedback, restarted bool, refuse e
 	origin.Spec.Feedback = wanted
 	inBubble(t, func(f *fixture) {
 		f.ownOrigin = true
+		f.controller.options.Budget = &feedback.Budget{}
 		f.settle()
 		f.bringUp()
 		f.settle()
@@ -201,6 +207,30 @@ func TestADeletedRunnersJobIsToldNotToRunAgain(t *testing.T) {
 		run.reconcile()
 		if told := run.rerunEvents(); len(told) != 1 || !strings.Contains(told[0], "object was deleted") {
 			run.Errorf("Events %q", told)
+		}
+	})
+}
+
+// A visit that GitHub did not answer is logged when it ends, not in each pass until the next.
+func TestAnUnansweredVisitIsLoggedOnce(t *testing.T) {
+	limited := &actions.RateLimitedError{Until: time.Now().AddDate(100, 0, 0), Err: &actions.Error{StatusCode: 429}}
+	rerunTest(t, reruns(), false, limited, func(run *endedRun) {
+		lines := 0
+		ctx := log.IntoContext(run.Context(), funcr.New(func(_, line string) {
+			if strings.Contains(line, "did not answer about a workflow run") {
+				lines++
+			}
+		}, funcr.Options{}))
+		run.restart()
+		run.watch.Show(run.Context(), run.runners())
+		for range 5 {
+			if _, err := run.controller.Reconcile(ctx, ctrl.Request{NamespacedName: setKey}); err != nil {
+				run.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if lines != 1 {
+			run.Errorf("%d lines about one call", lines)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,20 +194,15 @@ func (c *Controller) kept(ctx context.Context, w *world) []metav1.Condition {
 
 // permitted returns the condition that says which permission feedback lacks, none if none ever was missing.
 func (w *world) permitted() []metav1.Condition {
-	m, wanted := &w.Memory.checks, w.origin.Spec.Feedback
-	refused := ""
-	switch {
-	case wanted != nil && wanted.Checks && m.checksRefused != "":
-		refused = fmt.Sprintf("check runs (feedback.checks) need a GitHub App with the repository permissions Checks: read and write and Actions: read; GitHub says: %s", m.checksRefused)
-	case wanted != nil && wanted.RerunLostJobs != nil && m.rerunsRefused != "":
-		refused = fmt.Sprintf("lost jobs can't be run again (feedback.rerunLostJobs) without the repository permission Actions: read and write; GitHub says: %s", m.rerunsRefused)
-	}
+	refused, known, until := w.Memory.checks.permissions.Refusal(*cmp.Or(w.origin.Spec.Feedback, &v1alpha1.Feedback{}), w.Now)
 	before := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionFeedbackPermitted)
-	known := m.accepted || wanted == nil || !wanted.Checks && wanted.RerunLostJobs == nil
+	if refused != "" || before != nil {
+		w.RequeueAt(until)
+	}
 	switch {
 	case refused != "":
 		return []metav1.Condition{report.False(v1alpha1.ConditionFeedbackPermitted, v1alpha1.ReasonPermissionMissing, refused+
-			"; give the App or token the permission (an owner of the organization must accept it), or remove the value")}
+			"; give the App or token the permission (an owner of the organization must accept it) and the repository, if it is not archived, or remove the value")}
 	case before != nil && known:
 		return []metav1.Condition{report.True(v1alpha1.ConditionFeedbackPermitted, "Permitted", "GitHub refuses nothing that feedback asks for")}
 	}

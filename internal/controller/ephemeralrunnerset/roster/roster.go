@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
 // Roster holds a view of every runner that the watch has shown, by set. The watch's handler keeps it up to date, at a cost
@@ -25,6 +27,14 @@ type Roster struct {
 	sets    map[types.UID]*setMembers
 	// scaleSets counts, by the scale set that runners' labels name, the members of each owner.
 	scaleSets map[types.NamespacedName]map[Owner]int
+	// lost has the runners whose jobs were lost, by their workflow runs.
+	lost map[lostRun]map[*member]struct{}
+}
+
+// lostRun is a workflow run, as runners of one namespace name it: what those of others say is none of its business.
+type lostRun struct {
+	namespace string
+	run       feedback.Run
 }
 
 // member is one runner of a set. Its view is replaced but never changed, so a pass may read it without the lock.
@@ -60,6 +70,7 @@ type setMembers struct {
 func New() *Roster {
 	return &Roster{
 		members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{}, scaleSets: map[types.NamespacedName]map[Owner]int{},
+		lost: map[lostRun]map[*member]struct{}{},
 	}
 }
 
@@ -77,7 +88,9 @@ func (r *Roster) Put(key types.NamespacedName, set Owner, view Runner) (former O
 		if known.view.same(view) {
 			return set, false
 		}
+		r.unlistLocked(key, known)
 		known.view = new(view)
+		r.listLocked(key, known)
 		return set, true
 	}
 	former = r.removeLocked(key)
@@ -86,6 +99,7 @@ func (r *Roster) Put(key types.NamespacedName, set Owner, view Runner) (former O
 	}
 	joined := &member{set: set, view: new(view)}
 	r.members[key] = joined
+	r.listLocked(key, joined)
 	r.sets[set.UID].members = append(r.sets[set.UID].members, joined)
 	if r.scaleSets[view.ScaleSet] == nil {
 		r.scaleSets[view.ScaleSet] = map[Owner]int{}
@@ -118,6 +132,7 @@ func (r *Roster) removeLocked(key types.NamespacedName) Owner {
 		return Owner{}
 	}
 	delete(r.members, key)
+	r.unlistLocked(key, left)
 	owners := r.scaleSets[left.view.ScaleSet]
 	if owners[left.set]--; owners[left.set] == 0 {
 		delete(owners, left.set)
@@ -134,6 +149,39 @@ func (r *Roster) removeLocked(key types.NamespacedName) Owner {
 		set.dropGone() // no pass may ever ask for the members of a set that is nobody's
 	}
 	return left.set
+}
+
+// listLocked notes a runner whose job was lost, and unlistLocked what was noted. The caller holds the lock.
+func (r *Roster) listLocked(key types.NamespacedName, m *member) {
+	if !m.view.Lost() {
+		return
+	}
+	at := lostRun{key.Namespace, m.view.LostJob.Run}
+	if r.lost[at] == nil {
+		r.lost[at] = map[*member]struct{}{}
+	}
+	r.lost[at][m] = struct{}{}
+}
+
+func (r *Roster) unlistLocked(key types.NamespacedName, m *member) {
+	if m.view.Lost() {
+		at := lostRun{key.Namespace, m.view.LostJob.Run}
+		if delete(r.lost[at], m); len(r.lost[at]) == 0 {
+			delete(r.lost, at)
+		}
+	}
+}
+
+// LostBeside returns the jobs of a workflow run that were lost on runners of a namespace, but for those of one set.
+func (r *Roster) LostBeside(namespace string, run feedback.Run, except types.UID) (beside []*feedback.Lost) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for m := range r.lost[lostRun{namespace, run}] {
+		if m.set.UID != except {
+			beside = append(beside, m.view.LostJob)
+		}
+	}
+	return beside
 }
 
 // Others returns who owns runners with a scale set's labels, but for one set.

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
 // start is when the oldest runner was created.
@@ -148,4 +151,28 @@ func TestViewsOfAPassDoNotChange(t *testing.T) {
 		}
 	}
 	watch.Wait()
+}
+
+func TestJobsOfARunThatWereLostOnOtherSets(t *testing.T) {
+	all := New()
+	run := feedback.Run{Repository: "acme/app", ID: 7}
+	put := func(namespace, name string, set types.UID, phase v1alpha1.EphemeralRunnerPhase, run int64) {
+		runner := &v1alpha1.EphemeralRunner{}
+		runner.Namespace, runner.Name, runner.UID = namespace, name, types.UID(namespace+name)
+		runner.Status.Phase, runner.Status.LostCause, runner.Status.JobRepositoryName, runner.Status.WorkflowRunID = phase, "Evicted", "acme/app", run
+		all.Put(types.NamespacedName{Namespace: namespace, Name: name}, Owner{UID: set}, Of(runner))
+	}
+	put("ours", "a", "here", v1alpha1.EphemeralRunnerPhaseFailed, 7)
+	put("ours", "b", "there", v1alpha1.EphemeralRunnerPhaseFailed, 7)
+	put("ours", "c", "there", v1alpha1.EphemeralRunnerPhaseRunning, 7)
+	put("ours", "d", "there", v1alpha1.EphemeralRunnerPhaseFailed, 8)
+	put("theirs", "e", "elsewhere", v1alpha1.EphemeralRunnerPhaseFailed, 7)
+	if beside := all.LostBeside("ours", run, "here"); len(beside) != 1 || beside[0].Runner != "b" {
+		t.Errorf("beside it: %v, want b", beside)
+	}
+	put("ours", "b", "there", v1alpha1.EphemeralRunnerPhaseFailed, 9)
+	all.Remove(types.NamespacedName{Namespace: "ours", Name: "a"})
+	if beside := all.LostBeside("ours", run, ""); len(beside) != 0 {
+		t.Errorf("left: %v, want none", beside)
+	}
 }

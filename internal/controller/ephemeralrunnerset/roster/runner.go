@@ -135,7 +135,8 @@ func Of(object *v1alpha1.EphemeralRunner) Runner {
 func lostJob(status *v1alpha1.EphemeralRunnerStatus, cause v1alpha1.LostCause, r *Runner) *feedback.Lost {
 	lost := &feedback.Lost{
 		Runner: r.Name, Job: status.JobDisplayName, Cause: cause, At: kube.LaterOf(r.FailedAt, r.CreatedAt),
-		Run: feedback.Run{Repository: status.JobRepositoryName, ID: status.WorkflowRunID},
+		Silent: cause == v1alpha1.LostCauseNodeLost && !podstatus.ShutDown(status.Reason),
+		Run:    feedback.Run{Repository: status.JobRepositoryName, ID: status.WorkflowRunID},
 	}
 	if status.Rerun != nil {
 		lost.Rerun = *status.Rerun

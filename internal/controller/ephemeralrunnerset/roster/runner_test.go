@@ -17,3 +17,21 @@ func TestSpellingsOfOnePlace(t *testing.T) {
 		t.Error("a repository is its organization")
 	}
 }
+
+// A runner on a node that is shut down in good order is told to stop, and tells GitHub. One on a node that is gone does not.
+func TestWhoseRunnerWasSilent(t *testing.T) {
+	for reason, silent := range map[string]bool{
+		"Terminated": false, "NodeShutdown": false, "TerminationByKubelet": false, "NodeLost": true, "DeletionByTaintManager": true, "PodLost": true, "": true,
+	} {
+		lost := &v1alpha1.EphemeralRunner{}
+		lost.Status.LostCause, lost.Status.Reason = v1alpha1.LostCauseNodeLost, reason
+		if view := Of(lost); view.LostJob.Silent != silent {
+			t.Errorf("%q: silent is %v", reason, view.LostJob.Silent)
+		}
+	}
+	evicted := &v1alpha1.EphemeralRunner{}
+	evicted.Status.LostCause, evicted.Status.Reason = v1alpha1.LostCauseEvicted, "Evicted"
+	if Of(evicted).LostJob.Silent {
+		t.Error("an evicted runner is silent")
+	}
+}
