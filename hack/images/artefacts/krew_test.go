@@ -11,6 +11,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// krewPlatform is what a manifest says of one platform.
+type krewPlatform struct {
+	Selector struct {
+		MatchLabels struct {
+			OS   string `json:"os"`
+			Arch string `json:"arch"`
+		} `json:"matchLabels"`
+	} `json:"selector"`
+	URI    string `json:"uri"`
+	SHA256 string `json:"sha256"`
+	Bin    string `json:"bin"`
+	Files  []struct {
+		From string `json:"from"`
+		To   string `json:"to"`
+	} `json:"files"`
+}
+
 // What krew demands: these fields and no others, a name that kubectl's program has after its prefix, a version with a v, for each platform an
 // absolute address, the checksum of what is there, and a program that is among the files.
 func TestTheManifestIsAsKrewReadsIt(t *testing.T) {
@@ -23,25 +40,11 @@ func TestTheManifestIsAsKrewReadsIt(t *testing.T) {
 			Name string `json:"name"`
 		} `json:"metadata"`
 		Spec struct {
-			Version          string `json:"version"`
-			Homepage         string `json:"homepage"`
-			ShortDescription string `json:"shortDescription"`
-			Description      string `json:"description"`
-			Platforms        []struct {
-				Selector struct {
-					MatchLabels struct {
-						OS   string `json:"os"`
-						Arch string `json:"arch"`
-					} `json:"matchLabels"`
-				} `json:"selector"`
-				URI    string `json:"uri"`
-				SHA256 string `json:"sha256"`
-				Bin    string `json:"bin"`
-				Files  []struct {
-					From string `json:"from"`
-					To   string `json:"to"`
-				} `json:"files"`
-			} `json:"platforms"`
+			Version          string         `json:"version"`
+			Homepage         string         `json:"homepage"`
+			ShortDescription string         `json:"shortDescription"`
+			Description      string         `json:"description"`
+			Platforms        []krewPlatform `json:"platforms"`
 		} `json:"spec"`
 	}
 	text := Krew(product, "https://example.com/v1.2.3/", platforms, files)
@@ -55,14 +58,20 @@ func TestTheManifestIsAsKrewReadsIt(t *testing.T) {
 		t.Errorf("it says:\n%s", text)
 	}
 	for i, got := range spec.Platforms {
-		address, err := url.Parse(got.URI)
-		archive := path.Base(got.URI)
-		if err != nil || address.Scheme != "https" || got.SHA256 != fmt.Sprintf("%x", sha256.Sum256(files[archive])) || archive != platforms[i].Archive ||
-			got.Selector.MatchLabels.OS != platforms[i].System || got.Selector.MatchLabels.Arch != platforms[i].Architecture {
-			t.Errorf("platform %d is %+v", i, got)
-		}
-		if len(got.Files) != 2 || got.Files[0].From != got.Bin || got.Bin != platforms[i].Program || got.Files[1].From != "LICENSE" {
-			t.Errorf("files of platform %d are %+v, of %s", i, got.Files, got.Bin)
-		}
+		checkPlatform(t, got, platforms[i], files)
+	}
+}
+
+// checkPlatform checks that the manifest leads to the platform's archive, and to the program in it.
+func checkPlatform(t *testing.T, got krewPlatform, want Platform, files map[string][]byte) {
+	t.Helper()
+	address, err := url.Parse(got.URI)
+	archive := path.Base(got.URI)
+	if err != nil || address.Scheme != "https" || got.SHA256 != fmt.Sprintf("%x", sha256.Sum256(files[archive])) || archive != want.Archive ||
+		got.Selector.MatchLabels.OS != want.System || got.Selector.MatchLabels.Arch != want.Architecture {
+		t.Errorf("platform %s/%s is %+v", want.System, want.Architecture, got)
+	}
+	if len(got.Files) != 2 || got.Files[0].From != got.Bin || got.Bin != want.Program || got.Files[1].From != "LICENSE" {
+		t.Errorf("files are %+v, of %s", got.Files, got.Bin)
 	}
 }
