@@ -66,7 +66,7 @@ func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 	}
 	r.QueueJobs(1, time.Hour)
 	eventually(said(r), rig.Patience).Should(gomega.ConsistOf(gomega.MatchRegexp(
-		`^Runners ` + rig.DefaultSet + `: waiting \(PodsForbidden\): Waiting for a runner since ..:.. UTC: a quota of the cluster allows no more runners \(completed, neutral\)$`)))
+		`^Runners ` + rig.DefaultSet + `: waiting \(PodsForbidden\): Waiting for a runner since \d+ \w+, \d\d:\d\d UTC: a quota of the cluster allows no more runners \(completed, neutral\)$`)))
 	r.KillListener()
 	r.KillManager()
 	if err := api.Delete(t.Context(), quota); err != nil {
