@@ -1,12 +1,17 @@
 package ephemeralrunnerset
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -170,6 +175,48 @@ func TestIdleRunnersLeaveTheClaimsOfAFormerGroup(t *testing.T) {
 			if r.DeletionTimestamp == nil && (r.UID == busy.UID) != f.claimExists(r.Spec.VolumeClaims["cache"]) {
 				t.Errorf("runner %s has claim %s", r.Name, r.Spec.VolumeClaims["cache"])
 			}
+		}
+	})
+}
+
+// The last template goes, and the right to delete claims with it: the manager tries again more and more seldom, and says so all the time.
+func TestForbiddenDeletionsAreTriedMoreAndMoreSeldom(t *testing.T) {
+	withClaims(t, 1, 1, func(f *fixture) {
+		f.provision()
+		f.publish(0)
+		f.deleteAll()
+		origin := &v1alpha1.AutoscalingRunnerSet{}
+		controllertest.Read(t, f.api, setKey, origin)
+		origin.Spec.RunnerVolumeClaims = v1alpha1.RunnerVolumeClaims{}
+		if err := f.api.Update(t.Context(), origin); err != nil {
+			t.Fatal(err)
+		}
+		tries, allowed := 0, false
+		f.cache.WithWatch = interceptor.NewClient(f.api, interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				if _, is := object.(*corev1.PersistentVolumeClaim); is && !allowed {
+					tries++
+					return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), object.GetName(), nil)
+				}
+				return c.Delete(ctx, object, options...)
+			},
+		})
+		for range 120 {
+			f.reconcile()
+			controllertest.Elapse(time.Minute)
+		}
+		if tries < 3 || tries > 9 {
+			t.Errorf("%d tries in two hours", tries)
+		}
+		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse, v1alpha1.ReasonVolumeClaimRefused)
+		allowed = true
+		for range 65 {
+			f.reconcile()
+			controllertest.Elapse(time.Minute)
+		}
+		var left corev1.PersistentVolumeClaimList
+		if err := f.api.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
+			t.Errorf("%d claims are left: %v", len(left.Items), err)
 		}
 	})
 }
