@@ -22,7 +22,10 @@ func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
 const jobs = 5
 
 func TestMetricsOfJobsThatRan(t *testing.T) {
-	s := start(t, rig.Options{})
+	s := start(t, rig.Options{ScaleSetValues: rig.Values{ // what has series of its own is on
+		"feedback":             rig.Values{"checks": true, "rerunLostJobs": rig.Values{"maxAttempts": 1}},
+		"volumeClaimTemplates": rig.ClaimTemplates("cache"),
+	}})
 	targets := s.targets(t)
 	p := startPrometheus(t, s.monitored(t, targets, nil), len(targets))
 	failOnce(t, s)

@@ -56,6 +56,7 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 	log.SetLogger(logr.Discard()) // controller-runtime keeps every logger in memory until one is set
 	s := &site{T: t, github: newGitHub(), known: map[client.ObjectKey]bool{}, running: map[string]int{}}
 	s.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+		WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet, ephemeralrunnerset.ScaleSetOfClaim).
 		WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}, &corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourceGet: readLive}).Build()
 	verdicts := registrations.NewVerdicts(clock.RealClock{})
