@@ -73,7 +73,8 @@ func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	over := gomega.Equal(`Runners ` + rig.DefaultSet + `: waiting (PodsForbidden): No longer waiting for this (completed, neutral)`)
-	eventually(said(r), 3*time.Minute).Should(gomega.ConsistOf(over)) // once a minute
+	// The next manager looks once a minute, and what it sees has to hold for a minute.
+	eventually(said(r), 2*rig.Patience).Should(gomega.ConsistOf(over))
 	busy := func() (pods []corev1.Pod) {
 		return slices.DeleteFunc(r.RunnerPods(), func(pod corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationJobID] == "" })
 	}
