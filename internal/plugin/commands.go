@@ -6,20 +6,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/plugin/drain"
 	"github.com/harrier-ci/harrier/internal/plugin/output"
 	"github.com/harrier-ci/harrier/internal/plugin/top"
 	"github.com/harrier-ci/harrier/internal/plugin/why"
 )
-
-// longestAnswer limits commands that don't wait for anything.
-const longestAnswer = time.Minute
 
 // commands returns all commands but those that cobra has.
 func commands(streams Streams) []*cobra.Command {
@@ -100,17 +97,10 @@ feedback.checks; a job that is done, until its runner is removed, some seconds l
 		Example: example("kubectl harrier why https://github.com/my-org/my-app/actions/runs/1234567890", "kubectl harrier why 1234567890 -n my-runners",
 			"kubectl harrier why pod/my-runners-x7k2p-runner-8fzqd -o json"),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := output.CheckFormat(options.Format); err != nil {
-				return err
-			}
-			cluster, namespace, err := access.examined()
-			if err != nil {
-				return err
-			}
-			ctx, stop := context.WithTimeout(command.Context(), longestAnswer)
-			defer stop()
-			options.Namespace, options.Everywhere = namespace, access.overrides.Context.Namespace == ""
-			return why.Run(ctx, cluster, arguments[0], options, streams.Out)
+			return access.examine(command.Context(), options.Format, func(ctx context.Context, cluster snapshot.Cluster, namespace string) error {
+				options.Namespace, options.Everywhere = namespace, access.overrides.Context.Namespace == ""
+				return why.Run(ctx, cluster, arguments[0], options, streams.Out)
+			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -160,20 +150,13 @@ func doctorCommand(streams Streams) *cobra.Command {
 namespace of the kubeconfig's context unless -n or -A is given.`,
 		Example: example("kubectl harrier doctor -n my-runners my-set", "kubectl harrier doctor -A -o json"),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := output.CheckFormat(options.Output); err != nil {
-				return err
-			}
-			cluster, namespace, err := access.examined()
-			if err != nil {
-				return err
-			}
-			ctx, stop := context.WithTimeout(command.Context(), longestAnswer)
-			defer stop()
-			options.Namespace = namespace
-			if len(arguments) > 0 {
-				options.Name = withoutKind(arguments[0])
-			}
-			return doctor.Run(ctx, cluster, options, streams.Out)
+			return access.examine(command.Context(), options.Output, func(ctx context.Context, cluster snapshot.Cluster, namespace string) error {
+				options.Namespace = namespace
+				if len(arguments) > 0 {
+					options.Name = withoutKind(arguments[0])
+				}
+				return doctor.Run(ctx, cluster, options, streams.Out)
+			})
 		},
 		ValidArgsFunction: completeSets(access),
 	}

@@ -1,8 +1,10 @@
 package plugin
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/pflag"
 	_ "k8s.io/client-go/plugin/pkg/client/auth/oidc" // what kubectl knows in a kubeconfig besides certificates, tokens and programs
@@ -12,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
 // connection is how a command reaches the cluster: by the flags of kubectl, which mean the same here.
@@ -64,12 +67,23 @@ func (c *connection) watching() (client.WithWatch, string, error) {
 	return connected, namespace, nil
 }
 
-// examined returns the cluster as the doctor reads it.
-func (c *connection) examined() (snapshot.Cluster, string, error) {
+// longestAnswer limits commands that don't wait for anything.
+const longestAnswer = time.Minute
+
+// examine runs a command that reads the cluster as the doctor does, and doesn't wait for anything.
+func (c *connection) examine(ctx context.Context, format string, run func(context.Context, snapshot.Cluster, string) error) error {
+	if err := output.CheckFormat(format); err != nil {
+		return err
+	}
 	config, namespace, err := c.find()
 	if err != nil {
-		return snapshot.Cluster{}, "", err
+		return err
 	}
 	cluster, err := snapshot.ConnectTo(config)
-	return cluster, namespace, err
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, longestAnswer)
+	defer stop()
+	return run(ctx, cluster, namespace)
 }

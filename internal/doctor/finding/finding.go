@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // Severity says what a finding means for jobs.
@@ -54,11 +55,4 @@ func Listed(names []string, most int) string {
 
 // OneLine has spaces instead of what a terminal or a CI system would take for a command: texts quote names, keys and messages that others
 // wrote.
-func OneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text)
-}
+func OneLine(text string) string { return actions.Printable(text) }
