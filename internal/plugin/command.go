@@ -12,10 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/doctor"
@@ -38,9 +35,7 @@ A command reads what you may read, says what it could not read, and goes on.`
 func Main(ctx context.Context, arguments []string, streams Streams) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop)  // a second signal ends the process
-	log.SetLogger(logr.Discard()) // what libraries log would tear a table, and says nothing that an error doesn't
-	klog.SetLogger(logr.Discard())
+	context.AfterFunc(ctx, stop) // a second signal ends the process
 	root := Command(streams)
 	root.SetArgs(arguments)
 	switch err := root.ExecuteContext(ctx); {
