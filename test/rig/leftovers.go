@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -165,4 +167,29 @@ func (r *Rig) MadeFor(ctx context.Context, set string) ([]string, error) {
 		}
 	}
 	return made, nil
+}
+
+// clearAfterFailure takes away what a failed test has left of its scale sets. Their manager is gone, so that nobody removes their
+// finalizers, and the managers of the tests that follow would try to: their Events in a namespace that is going are refused.
+func (r *Rig) clearAfterFailure() {
+	if !r.t.Failed() {
+		return
+	}
+	ctx, c := context.Background(), r.Cluster.Client()
+	withoutFinalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {
+		for _, kind := range setKinds {
+			objects, err := installation.List(ctx, c, kind, client.InNamespace(namespace))
+			if err != nil {
+				r.t.Logf("list what the failed test has left: %v", err)
+			}
+			for i := range objects {
+				objects[i].SetGroupVersionKind(kind)
+				err := errors.Join(c.Patch(ctx, &objects[i], withoutFinalizers), c.Delete(ctx, &objects[i]))
+				if client.IgnoreNotFound(err) != nil {
+					r.t.Logf("take away what the failed test has left: %v", err)
+				}
+			}
+		}
+	}
 }

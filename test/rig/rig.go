@@ -280,6 +280,7 @@ func (r *Rig) end() {
 		r.explain()
 	}
 	defer r.saveLogs()
+	defer r.clearAfterFailure()
 	for name := range r.sets {
 		r.UninstallSet(name)
 	}
