@@ -27,6 +27,8 @@ type (
 	AnomalyKind = state.AnomalyKind
 	// Registration is one registration of a runner, which may have been removed.
 	Registration = state.RegistrationView
+	// Step is a step of a job that its runner adds by itself.
+	Step = state.Step
 	// CheckRun is a check run on a commit.
 	CheckRun = checks.CheckRun
 	// Snapshot is everything worth knowing at one moment.

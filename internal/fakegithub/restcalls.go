@@ -164,8 +164,18 @@ func rerun(s *Server, now time.Time, of restCaller, r *request) reply {
 	if id != 0 {
 		run, err = s.state.RunOfJob(of.owner, of.repo, id)
 	}
+	var asked struct {
+		Debug bool `json:"enable_debug_logging"`
+	}
+	if len(r.body) > 0 && json.Unmarshal(r.body, &asked) != nil {
+		return restError(http.StatusBadRequest, "Problems parsing JSON")
+	}
+	by := state.Again{Actor: state.Person, Debug: asked.Debug}
+	if of.app != "" {
+		by.Actor = "app-" + of.app + "[bot]"
+	}
 	if err == nil {
-		err = s.state.Rerun(now, run, id)
+		err = s.state.Rerun(now, run, id, by)
 	}
 	if err != nil {
 		return restFailure(err)

@@ -78,6 +78,7 @@ func endpoints() []endpoint {
 		{"delete-message", "DELETE /scalesets/message/{message}", (*Server).deleteMessage},
 		{runnerEndpoints + "connect", "POST /_runner/connect", (*Server).runnerConnect},
 		{runnerEndpoints + "wait", "POST /_runner/wait", (*Server).runnerWait},
+		{runnerEndpoints + "report", "POST /_runner/report", (*Server).runnerReport},
 		{runnerEndpoints + "leave", "POST /_runner/leave", (*Server).runnerLeave},
 	}
 }

@@ -3,6 +3,7 @@ package fakegithub
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
@@ -17,6 +18,13 @@ type runnerCall struct {
 	Version  string `json:"version,omitempty"`
 	// KnowsJob says that the runner has its job and waits for the end of it.
 	KnowsJob bool `json:"knowsJob,omitempty"`
+	// KnowsEnd says that it knows that the job's steps have ended.
+	KnowsEnd bool `json:"knowsEnd,omitempty"`
+	// HoldsEnd says, when it connects, that its job ends only after its last report.
+	HoldsEnd bool `json:"holdsEnd,omitempty"`
+	// Step is what it reports, and Last says that there is nothing more.
+	Step *state.Step `json:"step,omitempty"`
+	Last bool        `json:"last,omitempty"`
 }
 
 // runnerEvent is the answer to waiting.
@@ -25,6 +33,8 @@ type runnerEvent struct {
 	RequestID int64           `json:"requestId,omitempty"`
 	Name      string          `json:"name,omitempty"`
 	Result    string          `json:"result,omitempty"`
+	// Environment has what the job's workflow run says, as the runner tells it to every process of the job.
+	Environment map[string]string `json:"environment,omitempty"`
 }
 
 func (s *Server) runnerConnect(r *request) reply {
@@ -35,7 +45,11 @@ func (s *Server) runnerConnect(r *request) reply {
 	}
 	if err == nil {
 		s.do(func(now time.Time) {
-			_, err = s.state.Connect(now, call.RunnerID, call.ClientID, call.Instance, call.Version)
+			var runner *state.Runner
+			runner, err = s.state.Connect(now, call.RunnerID, call.ClientID, call.Instance, call.Version)
+			if err == nil && call.HoldsEnd {
+				s.state.HoldEnd(runner)
+			}
 		})
 	}
 	if err != nil {
@@ -56,7 +70,7 @@ func (s *Server) runnerWait(r *request) reply {
 	timer := s.opts.Clock.NewTimer(s.opts.PollLength)
 	defer timer.Stop()
 	for {
-		event := s.look(runner, call.KnowsJob)
+		event := s.look(runner, call)
 		if event.Event != state.NoEvent {
 			return jsonReply(http.StatusOK, event)
 		}
@@ -72,15 +86,44 @@ func (s *Server) runnerWait(r *request) reply {
 	}
 }
 
-func (s *Server) look(runner *state.Runner, knowsJob bool) (event runnerEvent) {
+func (s *Server) look(runner *state.Runner, call runnerCall) (event runnerEvent) {
 	s.do(func(time.Time) {
-		seen := s.state.Look(runner, knowsJob)
+		seen := s.state.Look(runner, call.KnowsJob, call.KnowsEnd)
 		event.Event = seen.Kind
 		if seen.Job != nil {
 			event.RequestID, event.Name, event.Result = seen.Job.RequestID, seen.Job.Spec.Name, seen.Job.Result
 		}
+		if seen.Kind == state.JobEvent {
+			event.Environment = environment(seen.Job)
+		}
 	})
 	return event
+}
+
+// environment is what every process of a job has of its workflow run.
+func environment(job *state.Job) map[string]string {
+	spec := &job.Spec
+	found := map[string]string{
+		"GITHUB_ACTIONS": "true", "GITHUB_JOB": spec.Name, "GITHUB_EVENT_NAME": spec.Event, "GITHUB_WORKFLOW_REF": spec.WorkflowRef,
+		"GITHUB_ACTOR": state.Person, "GITHUB_TRIGGERING_ACTOR": spec.Actor,
+		"GITHUB_RUN_ID": strconv.FormatInt(job.RunID, 10), "GITHUB_RUN_ATTEMPT": strconv.Itoa(job.RunAttempt),
+	}
+	if spec.Debug {
+		found["RUNNER_DEBUG"] = "1"
+	}
+	return found
+}
+
+func (s *Server) runnerReport(r *request) reply {
+	call, runner, err := s.connected(r)
+	if err == nil && call.Step == nil {
+		err = &state.Error{Kind: state.Invalid, Message: "step must not be empty"}
+	}
+	if err != nil {
+		return errorReply(err)
+	}
+	s.do(func(now time.Time) { s.state.Report(now, runner, *call.Step, call.Last) })
+	return emptyReply(http.StatusNoContent)
 }
 
 func (s *Server) runnerLeave(r *request) reply {

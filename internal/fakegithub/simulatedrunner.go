@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,9 +56,14 @@ type RunnerOptions struct {
 	ReturnVersionDeprecated bool
 	// Kill, when closed, ends the runner without a farewell, like SIGKILL.
 	Kill <-chan struct{}
+	// Started and Completed, if set, are steps of the job that the runner adds by itself before all others and after them.
+	Started, Completed JobHook
 	// Log, if set, gets one line for each thing that happens.
 	Log func(line string)
 }
+
+// JobHook runs such a step with what the job's workflow run says in variables. The end of ctx asks it to end.
+type JobHook func(ctx context.Context, environment map[string]string) Step
 
 // RunRunner behaves as the container of an ephemeral runner: it connects with
 // the JIT config, waits for one job, runs it and returns. Ending ctx is SIGTERM.
@@ -74,7 +80,10 @@ func RunRunner(ctx context.Context, encodedJITConfig string, opts RunnerOptions)
 	opts.setDefaults()
 	r := &simulatedRunner{
 		opts: opts, base: file.ServerURL + "/_runner/",
-		call: runnerCall{RunnerID: id, Instance: uuid.NewString(), ClientID: credentials.Data.ClientID, Version: opts.Version},
+		call: runnerCall{
+			RunnerID: id, Instance: uuid.NewString(), ClientID: credentials.Data.ClientID, Version: opts.Version,
+			HoldsEnd: opts.Completed != nil,
+		},
 	}
 	living, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -121,6 +130,8 @@ type simulatedRunner struct {
 	opts RunnerOptions
 	base string
 	call runnerCall
+	// environment is that of the job.
+	environment map[string]string
 }
 
 // watchKill lets Kill end the runner's context with a cause of its own, so that no
@@ -154,14 +165,49 @@ func (r *simulatedRunner) run(ctx context.Context) error {
 		switch event.Event {
 		case state.JobEvent:
 			r.opts.Log("running job: " + event.Name)
-			r.call.KnowsJob = true
+			r.call.KnowsJob, r.environment = true, event.Environment
+			if r.opts.Started != nil {
+				err = r.report(ctx, r.opts.Started(ctx, r.environment), false)
+			}
+		case state.EndEvent:
+			r.call.KnowsEnd = true
+			err = r.report(ctx, r.completed(ctx), true)
 		case state.DoneEvent:
 			r.opts.Log("job " + event.Name + " completed with result: " + event.Result)
 			return nil
 		case state.RemoveEvent:
 			return fmt.Errorf("%w: its registration was deleted", ErrRunnerRefused)
 		}
+		if err != nil {
+			return err
+		}
 	}
+}
+
+// completed runs the last step. If the job is canceled meanwhile, that is asked to end.
+func (r *simulatedRunner) completed(ctx context.Context) Step {
+	running, end := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for {
+			if event, err := r.persist(running, "wait"); err != nil || event.Event != state.NoEvent {
+				end()
+				return
+			}
+		}
+	})
+	step := r.opts.Completed(running, r.environment)
+	end()
+	watching.Wait()
+	return step
+}
+
+// report tells the service of a step.
+func (r *simulatedRunner) report(ctx context.Context, step Step, last bool) error {
+	r.call.Step, r.call.Last = &step, last
+	defer func() { r.call.Step, r.call.Last = nil, false }()
+	_, err := r.persist(ctx, "report")
+	return err
 }
 
 // leave tells the service that the process ends, even though its context has.

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 	"github.com/harrier-ci/harrier/charts"
 )
 
-// shells are how the runner may call a script: it prefers bash, and makes both end at the first command that fails.
-var shells = [][]string{{"bash", "--noprofile", "--norc", "-e", "-o", "pipefail"}, {"dash", "-e"}, {"busybox", "sh", "-e"}}
+// shells are how the runner may call a script: it prefers bash, and makes each end at the first command that fails.
+var shells = [][]string{{"bash", "-e"}, {"dash", "-e"}, {"busybox", "sh", "-e"}}
 
 // inEachShell runs a test in each shell that is there; sh is everywhere.
 func inEachShell(t *testing.T, test func(t *testing.T, h *hooks)) {
@@ -180,26 +181,88 @@ func TestHooksFailNoJob(t *testing.T) {
 	})
 }
 
-// A disk that does not answer costs a second, and the figures.
+// A disk that does not answer costs a second, and what is asked of it or written to it. Whatever waits for it keeps no pipe of the runner open.
 func TestADiskThatHangsDelaysNoJob(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
-		bin := t.TempDir()
-		if err := os.WriteFile(filepath.Join(bin, "df"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		h.run("completed.sh", "CGROUP="+absolute(t, "v1"), "PATH="+bin+":"+os.Getenv("PATH"))
-		if took := time.Since(began); took > 30*time.Second {
-			t.Errorf("the end of the job took %s", took)
+		hang := h.hangingFile()
+		for name, env := range map[string]string{
+			"asked": "PATH=" + h.hangingTool("df") + ":" + os.Getenv("PATH"), "message": "TERMINATION_LOG=" + hang, "summary": "GITHUB_STEP_SUMMARY=" + hang,
+		} {
+			began := time.Now()
+			printed := h.run("started.sh", env) + h.run("completed.sh", "CGROUP="+absolute(t, "v1"), env)
+			if took := time.Since(began); took > 30*time.Second { // a second, on a busy machine
+				t.Errorf("%s: start and end of the job took %s", name, took)
+			}
+			for _, want := range []string{"Node: worker-3\n", "Wait: 42 s", "Memory: peak 1.0 GiB", "CPU: 61.2 s used", "Network: 3.0 GiB received"} {
+				if !strings.Contains(printed, want) {
+					t.Errorf("%s: no %q in\n%s", name, want, printed)
+				}
+			}
 		}
 	})
 }
 
-func TestOnlyAnAttemptWithDebugLoggingIsHeld(t *testing.T) {
+// hangingTool returns a directory with a program of that name that does not end.
+func (h *hooks) hangingTool(name string) string {
+	h.Helper()
+	bin := h.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
+		h.Fatal(err)
+	}
+	return bin
+}
+
+// hangingFile returns a file whose opening lasts until the end of the test.
+func (h *hooks) hangingFile() string {
+	h.Helper()
+	file := filepath.Join(h.TempDir(), "hang")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() {
+		reader, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			h.Error(err)
+			return
+		}
+		_ = reader.Close()
+	})
+	return file
+}
+
+// The documented tools are enough, and nothing but the job's folder and the termination message is written.
+func TestHooksNeedFewTools(t *testing.T) {
+	tools := t.TempDir()
+	for _, tool := range []string{"date", "df", "sleep"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(tools, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inEachShell(t, func(t *testing.T, h *hooks) {
+		printed := h.run("completed.sh", "CGROUP="+absolute(t, "v2"), "PATH="+tools, "TMPDIR=/nowhere")
+		for _, want := range []string{"Memory: ", "CPU: ", "Network: ", "Disk: 100.0 MiB written, 2.0 GiB read; "} {
+			if !strings.Contains(printed, want) {
+				t.Errorf("no %q in\n%s", want, printed)
+			}
+		}
+		if !strings.Contains(h.read(h.summary), "\n| Disk | ") || h.read(h.termination) == "" {
+			t.Errorf("summary\n%s\ntermination message %s", h.read(h.summary), h.read(h.termination))
+		}
+	})
+}
+
+func TestOnlyAnAttemptThatAPersonBeganWithDebugLoggingIsHeld(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		h.write("job-log", "false")
 		h.write("debug-hold", "3600")
-		for _, env := range [][]string{{"RUNNER_DEBUG=", "GITHUB_RUN_ATTEMPT=2"}, {"RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=1"}, {"RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT="}} {
+		for _, env := range [][]string{
+			{"RUNNER_DEBUG=", "GITHUB_RUN_ATTEMPT=2"}, {"RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=1"}, {"RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT="},
+			{"RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=2", "GITHUB_TRIGGERING_ACTOR=acme-runners[bot]"},
+		} {
 			if got := h.run("completed.sh", env...); got != "" {
 				t.Errorf("%v: printed\n%s", env, got)
 			}
@@ -207,7 +270,7 @@ func TestOnlyAnAttemptWithDebugLoggingIsHeld(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(h.termination), "end-hold"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := h.run("completed.sh", "RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=2")
+		got := h.run("completed.sh", "RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=2", "GITHUB_TRIGGERING_ACTOR=octocat")
 		if want := "kubectl exec -it --namespace arc-runners set-abc-runner-x7k2p -c runner -- sh"; !strings.Contains(got, want) {
 			t.Errorf("printed\n%s\nwant %s", got, want)
 		}

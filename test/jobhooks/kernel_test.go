@@ -82,6 +82,31 @@ func limited(t *testing.T) (directory string, err error) {
 	return directory, nil
 }
 
+// Where a job has started as many processes as it may, the hooks print what they know without one, and the job goes on.
+func TestWhereNoProcessCanBeStarted(t *testing.T) {
+	group := filepath.Join(controlGroups, "pids", fmt.Sprintf("harrier-jobhooks-%d", os.Getpid()))
+	if _, err := os.Stat(filepath.Join(controlGroups, "cgroup.controllers")); err == nil {
+		group = filepath.Join(controlGroups, filepath.Base(group))
+	}
+	limit := `ulimit -u 1 2>/dev/null || ulimit -p 1` // which root has no use for
+	if err := os.Mkdir(group, 0o700); err == nil {
+		t.Cleanup(func() { removeGroup(t, group) })
+		if err := os.WriteFile(filepath.Join(group, "pids.max"), []byte("1"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		limit = `echo $$ >"$0/cgroup.procs"`
+	}
+	inEachShell(t, func(t *testing.T, h *hooks) {
+		h.shell = append([]string{"sh", "-c", limit + ` && exec "$@"`, group}, h.shell...)
+		printed := h.run("started.sh") + h.run("completed.sh", "CGROUP="+absolute(t, "v1"))
+		for _, want := range []string{"Node: worker-3\n", "Memory: peak 1.0 GiB", "CPU: 61.2 s used", "Network: 3.0 GiB received"} {
+			if !strings.Contains(printed, want) {
+				t.Errorf("no %q in\n%s", want, printed)
+			}
+		}
+	})
+}
+
 // removeGroup removes a group once its last process is gone.
 func removeGroup(t *testing.T, directory string) {
 	t.Helper()

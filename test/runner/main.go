@@ -5,7 +5,7 @@
 //
 // Like the real image it trusts the authority in NODE_EXTRA_CA_CERTS, needs the
 // Docker daemon that DOCKER_HOST promises, a work folder that it can write, takes
-// its tools from RUNNER_TOOL_CACHE, and calls its container hooks.
+// its tools from RUNNER_TOOL_CACHE, and calls its container hooks, and those of a job's start and end.
 package main
 
 import (
@@ -60,6 +60,8 @@ func run(ctx context.Context) (int, error) {
 		Client:                  client,
 		Version:                 os.Getenv("RUNNER_VERSION"),
 		ReturnVersionDeprecated: os.Getenv("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE") == "1",
+		Started:                 startedHook.in(workFolder),
+		Completed:               completedHook.in(workFolder),
 		Log:                     func(line string) { log.Print(line) },
 	})
 	if gone := needDocker(); gone != nil {

@@ -1,13 +1,12 @@
 # shellcheck shell=sh
-# What both hooks share, which set here to the directory of all of it. For any POSIX shell, with the tools that busybox has. A process more takes
-# time where a container has little CPU, so functions set variables instead of printing.
+# What both hooks share, which set here to the directory of all of it. For any POSIX shell. A process more takes time where a container has little
+# CPU, and may be one too many where a job has used up all that it may start: so functions read with the shell alone, and set variables.
 here=${here:-.}
 
-# run_briefly prints what a function prints, and ends it after a second: a disk that does not answer must not delay the job. The function runs in a
-# subshell of its own, so that nothing that is left of it keeps the runner's pipe open.
+# run_briefly runs a function for a second at most: a disk that does not answer must not delay the job. What the function prints goes to the log at
+# once. What in it waits for a disk has to print elsewhere: a process that nothing can end would keep the runner's pipe open.
 run_briefly() {
-  printed=$(mktemp 2>/dev/null) || return
-  ("$1") >"$printed" 2>/dev/null </dev/null &
+  ("$1") 2>/dev/null </dev/null &
   task=$!
   (
     trap 'kill "$pause" 2>/dev/null; exit 0' TERM
@@ -19,8 +18,6 @@ run_briefly() {
   watch=$!
   wait "$task" 2>/dev/null
   kill "$watch" 2>/dev/null
-  cat "$printed"
-  rm -f "$printed"
 }
 
 # fact sets told to the first line of a file that the cluster keeps beside the hooks, empty if there is none.
@@ -52,7 +49,6 @@ is_number() {
 read_wait() {
   wait_told='' last='' whole=0 parts='' at_queued='' at_assigned=''
   fact phases
-  set -f # a star is no list of files
   for word in $told; do
     case ${word%%=*} in
       queued | assigned | created | registered | placed | imagePulled | containerUp | started)
@@ -60,7 +56,6 @@ read_wait() {
         ;;
     esac
   done
-  set +f
   for phase in queued assigned created registered placed imagePulled containerUp started; do
     eval "at=\${at_$phase:-}"
     [ -n "$at" ] || continue

@@ -2,6 +2,12 @@
 # Printed at the end of a job: how it waited, and what it used of what it may use. The runner calls it as ACTIONS_RUNNER_HOOK_JOB_COMPLETED.
 # It takes no job with it if it fails, and no more than a second of its time; a hold for debugging comes after that.
 set +e
+# Where no process can be started, bash tries for 15 s; other shells end at once.
+if [ -n "$BASH_VERSION" ] && [ -z "$HOOK_SHELL" ] && command -v sh >/dev/null; then
+  HOOK_SHELL=posix exec sh "$0"
+fi
+trap 'exit 0' EXIT
+set -f # a star is no list of files
 unset RUNNER_TRACKING_ID # the runner need not look for what is left of this
 here=${0%/*}
 for part in common.sh usage.sh; do
@@ -14,7 +20,7 @@ done
 
 fact job-log
 if [ "$told" = true ]; then
-  run_briefly print_end
+  print_end
 fi
 hold
 exit 0

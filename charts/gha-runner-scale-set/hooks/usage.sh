@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # common.sh sets pod, namespace, scale_set, node, told and wait_told
-# What a container has used, from its control group (v2, or v1), /proc and df. For any POSIX shell.
+# What a container has used, from its control group (v2, or v1), /proc and df. For any POSIX shell, which reads all but df by itself.
 # It uses what common.sh has. The variables CGROUP, PROC and TERMINATION_LOG are for tests.
 cgroup=${CGROUP:-/sys/fs/cgroup}
 proc=${PROC:-/proc}
@@ -25,6 +25,25 @@ field() {
   done <"$1"
 }
 
+# read_moved sets bytes_read and bytes_written to the sums over all disks, from io.stat in v2 and from blkio in v1.
+read_moved() {
+  bytes_read=0 bytes_written=0
+  if [ ! -r "$1" ]; then
+    bytes_read='' bytes_written=''
+    return
+  fi
+  # A line is "8:0 rbytes=1 wbytes=2 …", or "8:0 Read 1".
+  while read -r _ first rest; do
+    for word in "$first=$rest" $first $rest; do
+      is_number "${word#*=}" || continue
+      case $word in
+        rbytes=* | Read=*) bytes_read=$((bytes_read + ${word#*=})) ;;
+        wbytes=* | Write=*) bytes_written=$((bytes_written + ${word#*=})) ;;
+      esac
+    done
+  done <"$1"
+}
+
 # read_usage sets peak, limit, kills, cpu and throttled (in microseconds), periods and cut (those in which it was throttled),
 # and bytes_read and bytes_written. What is not known is empty, and so is the limit of a container that has none.
 read_usage() {
@@ -40,7 +59,7 @@ read_usage() {
     cpu=$found
     field "$stat" throttled_usec
     throttled=$found
-    moved=$(tr ' ' '\n' <"$cgroup/io.stat" | awk -F= '$1 == "rbytes" { r += $2 } $1 == "wbytes" { w += $2 } END { printf "%.0f %.0f", r, w }')
+    read_moved "$cgroup/io.stat"
   else
     number "$cgroup/memory/memory.max_usage_in_bytes"
     peak=$found
@@ -53,7 +72,7 @@ read_usage() {
     cpu=${found:+$((found / 1000))}
     field "$stat" throttled_time
     throttled=${found:+$((found / 1000))}
-    moved=$(awk '$2 == "Read" { r += $3 } $2 == "Write" { w += $3 } END { printf "%.0f %.0f", r, w }' "$cgroup/blkio/blkio.throttle.io_service_bytes")
+    read_moved "$cgroup/blkio/blkio.throttle.io_service_bytes"
   fi
   # A group without a limit says nothing in v2, and in v1 the largest number of pages.
   if [ -n "$limit" ] && [ "$limit" -ge 1152921504606846976 ]; then
@@ -63,8 +82,6 @@ read_usage() {
   periods=$found
   field "$stat" nr_throttled
   cut=$found
-  bytes_read=${moved% *}
-  bytes_written=${moved#* }
 }
 
 # sized sets size to bytes for people.
@@ -132,10 +149,11 @@ tell_cpu() {
 tell_disk() {
   folder=${RUNNER_WORKSPACE:-/}
   # Two lines, of which the second has the device, size, used and free in KiB, share, and where it is mounted.
-  space=$(df -Pk "$folder" | awk 'NR == 2 { print $2, $4 }')
-  all=${space% *}
-  free=${space#* }
-  text=''
+  space=$(df -Pk "$folder")
+  # shellcheck disable=SC2086 # its words
+  set -- ${space#*
+}
+  all=$2 free=$4 text=''
   if is_number "$bytes_read" && is_number "$bytes_written"; then
     sized "$bytes_written"
     text="$size written"
@@ -155,13 +173,20 @@ tell_disk() {
 }
 
 tell_network() {
-  moved=$(tr ':' ' ' <"$proc/net/dev" | awk 'NR > 2 && $1 != "lo" { r += $2; t += $10 } END { printf "%.0f %.0f", r, t }')
-  if is_number "${moved% *}" && is_number "${moved#* }"; then
-    sized "${moved% *}"
-    text="$size received"
-    sized "${moved#* }"
-    row Network "$text, $size sent"
-  fi
+  [ -r "$proc/net/dev" ] || return
+  received=0 sent=0
+  while read -r line; do
+    name=${line%%:*}
+    # shellcheck disable=SC2086 # its words
+    set -- ${line#*:}
+    if [ "$name" != lo ] && is_number "$1" && is_number "$9"; then
+      received=$((received + $1)) sent=$((sent + $9))
+    fi
+  done <"$proc/net/dev"
+  sized "$received"
+  text="$size received"
+  sized "$sent"
+  row Network "$text, $size sent"
 }
 
 # leave_line writes the line that the controller's side reads from the pod: docs/job-feedback.md has its fields.
@@ -175,35 +200,44 @@ leave_line() {
   echo "$line}" >>"${TERMINATION_LOG:-/dev/termination-log}"
 }
 
-# print_end begins with what costs no process and is read later; a disk that does not answer costs the rest.
+# print_end prints what the shell finds out by itself, which is all but the disk, before the first process is started.
 print_end() {
   summary=''
   read_facts
   read_wait
   read_usage
-  leave_line
   [ -z "$wait_told" ] || row Wait "$wait_told"
   tell_memory
   tell_cpu
   tell_network
-  tell_disk
   if [ -n "$ACTIONS_RUNNER_CONTAINER_HOOKS" ]; then
     echo "These figures are those of the runner. The steps of a job container ran in pods of their own, which they don't count."
   elif [ -n "$DOCKER_HOST" ]; then
     echo "These figures don't count what ran in containers of Docker."
   fi
-  if [ -n "$GITHUB_STEP_SUMMARY" ]; then
-    # shellcheck disable=SC2016 # Markdown's quotes
-    printf 'Runner `%s` of scale set `%s` on node `%s`:\n\n| | |\n|---|---|%s\n' "$pod" "$scale_set" "$node" "$summary" >>"$GITHUB_STEP_SUMMARY"
-  fi
+  run_briefly use_disks
 }
 
-# hold keeps the job from ending, for whoever has run it again with debug logging and wants to look around.
+# use_disks does what may wait for a disk, in the order of its worth. What writes to one is a process of its own that prints nothing.
+use_disks() {
+  (leave_line) >/dev/null
+  tell_disk
+  [ -n "$GITHUB_STEP_SUMMARY" ] || return
+  # shellcheck disable=SC2016 # Markdown's quotes
+  (printf 'Runner `%s` of scale set `%s` on node `%s`:\n\n| | |\n|---|---|%s\n' "$pod" "$scale_set" "$node" "$summary" \
+    >>"$GITHUB_STEP_SUMMARY") >/dev/null
+}
+
+# hold keeps the job from ending, for whoever has run it again with debug logging and wants to look around. Nobody looks at an attempt that an App has
+# begun, as for a lost job: it has debug logging only where the repository always has.
 hold() {
   fact debug-hold
   seconds=$told
   is_number "$seconds" && [ "$seconds" -gt 0 ] && [ "$RUNNER_DEBUG" = 1 ] || return
   is_number "$GITHUB_RUN_ATTEMPT" && [ "$GITHUB_RUN_ATTEMPT" -gt 1 ] || return
+  case $GITHUB_TRIGGERING_ACTOR in
+    *'[bot]') return ;;
+  esac
   [ "$seconds" -le 3600 ] || seconds=3600
   read_facts
   end=${RUNNER_TEMP:-/tmp}/end-hold

@@ -1,6 +1,9 @@
 package state
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Connect is a runner process presenting its JIT config. instance tells a
 // repeated request of the same process from a second process, which is refused
@@ -29,6 +32,38 @@ func (s *State) Connect(now time.Time, id int, clientID, instance, version strin
 	return r, nil
 }
 
+// HoldEnd keeps the job of a runner that has just connected from ending after its steps until Report says that its process is done.
+func (s *State) HoldEnd(r *Runner) { r.holdsEnd = true }
+
+// Step is a step of a job that a runner adds by itself, as its process has reported it.
+type Step struct {
+	Name    string `json:"name"`
+	Log     string `json:"log,omitempty"`
+	Summary string `json:"summary,omitempty"`
+	// Failed steps fail the job.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// Report notes such a step of a runner's job. After the last one nothing keeps the job from ending any more.
+func (s *State) Report(now time.Time, r *Runner, step Step, last bool) {
+	job := r.job
+	if job == nil {
+		job = r.lastJob
+	}
+	if job == nil {
+		return
+	}
+	same := func(other Step) bool { return other.Name == step.Name }
+	job.Steps = append(slices.DeleteFunc(job.Steps, same), step) // a repeated request repeats nothing
+	if step.Failed {
+		job.Spec.Result = ResultFailed
+	}
+	if last {
+		r.holdsEnd = false
+		s.finishIfDue(now, r)
+	}
+}
+
 // EventKind is what a runner process learns.
 type EventKind string
 
@@ -36,6 +71,7 @@ type EventKind string
 const (
 	NoEvent     EventKind = "none"    // ask again
 	JobEvent    EventKind = "job"     // a job is yours
+	EndEvent    EventKind = "end"     // the steps of your job have ended, and you hold its end
 	DoneEvent   EventKind = "done"    // your job is over
 	RemoveEvent EventKind = "removed" // your registration is deleted
 )
@@ -72,8 +108,8 @@ func (s *State) StartWait(now time.Time, r *Runner) {
 }
 
 // Look returns what a waiting runner has to know. knowsJob says that the process
-// has taken its job already, so that only the job's end is news.
-func (s *State) Look(r *Runner, knowsJob bool) Event {
+// has taken its job already, and knowsEnd that it knows of the end of its steps: neither is news then.
+func (s *State) Look(r *Runner, knowsJob, knowsEnd bool) Event {
 	switch {
 	case r.lastJob != nil:
 		return Event{Kind: DoneEvent, Job: r.lastJob}
@@ -81,6 +117,8 @@ func (s *State) Look(r *Runner, knowsJob bool) Event {
 		return Event{Kind: RemoveEvent}
 	case r.job != nil && !knowsJob:
 		return Event{Kind: JobEvent, Job: r.job}
+	case r.job != nil && r.stepsEnd && r.holdsEnd && !knowsEnd:
+		return Event{Kind: EndEvent, Job: r.job}
 	}
 	return Event{Kind: NoEvent}
 }

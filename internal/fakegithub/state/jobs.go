@@ -43,6 +43,9 @@ type JobSpec struct {
 	Repository  string
 	WorkflowRef string
 	Event       string
+	// Actor is who has begun the attempt of the run; default a person. Debug is set if it has debug logging.
+	Actor string
+	Debug bool
 }
 
 // Job is one job and its history; times are zero until they happen.
@@ -56,6 +59,8 @@ type Job struct {
 	State      JobState
 	Result     string
 	Attempts   int
+	// Steps are those that its runner has added by itself.
+	Steps []Step
 
 	QueuedAt, AvailableAt, AcquiredAt, AssignedAt, StartedAt, CompletedAt time.Time
 
@@ -81,6 +86,7 @@ func (s *State) queueAttempt(now time.Time, run *Run, carried []*Job, specs ...J
 		setDefault(&spec.Result, ResultSucceeded)
 		setDefault(&spec.Name, "build")
 		setDefault(&spec.Event, "push")
+		setDefault(&spec.Actor, Person)
 		s.lastRequest++
 		job := &Job{
 			RequestID: s.lastRequest, JobID: uuid.NewString(), RunID: run.ID, RunAttempt: len(run.attempts) + 1, Spec: spec,
@@ -147,6 +153,11 @@ func (s *State) start(now time.Time, job *Job, r *Runner) {
 func (s *State) finishIfDue(now time.Time, r *Runner) {
 	job := r.job
 	if job == nil || r.polls == 0 || now.Before(job.StartedAt.Add(job.Spec.Duration)) {
+		return
+	}
+	if r.holdsEnd {
+		r.stepsEnd = true
+		signal(r.wake)
 		return
 	}
 	s.complete(now, job, job.Spec.Result)
@@ -324,9 +335,18 @@ func (j RunJob) Runner() string {
 	return j.Job.runner.Name
 }
 
+// Person is who has begun what nobody else has.
+const Person = "octocat"
+
+// Again says who begins another attempt of a run, and whether it has debug logging.
+type Again struct {
+	Actor string
+	Debug bool
+}
+
 // Rerun begins another attempt of a run: with the job of that number in the newest attempt, or with all that failed or were cancelled if
 // the number is 0. It fails with RunGoesOn, RunExpired, or NotRerunnable if nothing failed or the job is of an older attempt.
-func (s *State) Rerun(now time.Time, run *Run, id int64) error {
+func (s *State) Rerun(now time.Time, run *Run, id int64, by Again) error {
 	status, _ := run.Status()
 	switch {
 	case status != "completed" && id != 0:
@@ -345,6 +365,7 @@ func (s *State) Rerun(now time.Time, run *Run, id int64) error {
 		if id == job.ID || id == 0 && conclusion != "success" {
 			spec := job.Job.Spec
 			spec.Owner, spec.Repository = job.Job.repository(job.Job.set)
+			spec.Actor, spec.Debug = by.Actor, by.Debug
 			again = append(again, spec)
 		} else {
 			carried = append(carried, job.Job)

@@ -29,6 +29,8 @@ type Runner struct {
 	finished bool // ran its job; the record may linger
 	removed  bool
 	untold   bool // it was removed, and its process does not learn of it
+	holdsEnd bool // its process has something to do after the job's steps, and has not reported it yet
+	stepsEnd bool // the job's steps have ended
 	polls    int  // requests in flight
 	contact  int  // counts contacts, so that an old timer sees a new one
 	wake     chan struct{}

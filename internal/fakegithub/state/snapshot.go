@@ -77,6 +77,7 @@ type JobView struct {
 	ScaleSet   string   `json:"scaleSet,omitempty"`
 	RunnerID   int      `json:"runnerId,omitempty"`
 	Runner     string   `json:"runner,omitempty"`
+	Steps      []Step   `json:"steps,omitempty"`
 	// BarredFrom lists the ids of scale sets that never get the job; see Config.ZeroIsFinal.
 	BarredFrom []int `json:"barredFrom,omitempty"`
 
@@ -98,6 +99,7 @@ func (j *Job) View() JobView {
 		QueuedAt: j.QueuedAt, AvailableAt: j.AvailableAt, AcquiredAt: j.AcquiredAt, AssignedAt: j.AssignedAt,
 		StartedAt: j.StartedAt, CompletedAt: j.CompletedAt,
 	}
+	v.Steps = slices.Clone(j.Steps)
 	v.BarredFrom = slices.Sorted(maps.Keys(j.barred))
 	if j.set != nil {
 		v.ScaleSet = j.set.Name

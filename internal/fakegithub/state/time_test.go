@@ -167,7 +167,7 @@ func TestFinishedRunnerLingers(t *testing.T) {
 	b.events(0)
 	r := b.runner(0, "runner-1")
 	b.at(2 * time.Second)
-	if got := b.Look(r, true); got.Kind != DoneEvent || got.Job.Result != ResultSucceeded {
+	if got := b.Look(r, true, false); got.Kind != DoneEvent || got.Job.Result != ResultSucceeded {
 		t.Fatalf("runner learns %+v", got)
 	}
 	if err := b.RemoveRunner(b.set.Scope, r.ID); kindOf(err) != JobStillRunning {
