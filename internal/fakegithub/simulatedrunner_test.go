@@ -286,3 +286,56 @@ func TestGitHubIsWrong(t *testing.T) {
 		t.Errorf("%v, statistics %+v", err, c.server.Snapshot().ScaleSets[0].Statistics)
 	}
 }
+
+// A runner's own steps: the job ends after the last one only, has what they print, fails if one fails, and asks one to end if it is canceled.
+func TestRunnerHasStepsOfItsOwn(t *testing.T) {
+	for name, cancels := range map[string]bool{"reported": false, "canceled": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, fakegithub.Options{})
+			set := c.createSet("linux")
+			s := c.openSession(set.ID)
+			id := c.queue(fakegithub.JobRequest{ScaleSet: "linux"})[0]
+			m := s.next(0, 1)
+			atEnd, goOn := make(chan map[string]string), make(chan struct{})
+			done := runInBackground(t.Context(), c.generate(set.ID, "runner-1"), fakegithub.RunnerOptions{
+				Started: func(context.Context, map[string]string) fakegithub.Step {
+					return fakegithub.Step{Name: "first", Log: "a"}
+				},
+				Completed: func(ctx context.Context, environment map[string]string) fakegithub.Step {
+					atEnd <- environment
+					if cancels {
+						<-ctx.Done()
+					} else {
+						<-goOn
+					}
+					return fakegithub.Step{Name: "last", Log: "b", Summary: "c", Failed: true}
+				},
+			})
+			m = s.next(m.MessageID, 1)
+			if environment := <-atEnd; environment["GITHUB_RUN_ATTEMPT"] != "1" || environment["GITHUB_TRIGGERING_ACTOR"] != "octocat" ||
+				environment["RUNNER_DEBUG"] != "" {
+				t.Errorf("environment %v", environment)
+			}
+			if jobs := c.server.Jobs("running"); len(jobs) != 1 || len(jobs[0].Steps) != 1 || jobs[0].Steps[0].Log != "a" {
+				t.Errorf("while the last step is at work: %+v", jobs)
+			}
+			want := "failed"
+			if cancels {
+				want = "canceled"
+				if err := c.server.CancelJob(id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			close(goOn)
+			if got := <-done; got.code != fakegithub.ExitDone || got.err != nil {
+				t.Fatalf("exit %+v", got)
+			}
+			s.next(m.MessageID, 1)
+			job := c.server.Jobs("completed")[0]
+			if job.Result != want || len(job.Steps) != 2 || job.Steps[1].Summary != "c" {
+				t.Errorf("job %+v", job)
+			}
+			c.noAnomalies()
+		})
+	}
+}

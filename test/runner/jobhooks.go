@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -45,11 +44,9 @@ func (h hook) in(work string) fakegithub.JobHook {
 		step.Log += output
 		step.Summary = summary
 		if err != nil {
+			log.Printf("%s: %v", h.step, err)
 			step.Log += fmt.Sprintf("##[error]%v\n", err)
 			step.Failed = true
-		}
-		for line := range strings.Lines(step.Log) {
-			log.Printf("%s: %s", h.step, strings.TrimSuffix(line, "\n"))
 		}
 		return step
 	}
@@ -91,7 +88,8 @@ func callScript(ctx context.Context, script, work string, environment map[string
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.WaitDelay = cancelGrace
 	var printed bytes.Buffer
-	command.Stdout, command.Stderr = &printed, &printed
+	command.Stdout = io.MultiWriter(&printed, os.Stdout) // as whoever looks at the job while it runs sees it
+	command.Stderr = command.Stdout
 	err = command.Run()
 	if exited, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("Process completed with exit code %d.", exited.ExitCode()) //nolint:revive,staticcheck // the real runner's words

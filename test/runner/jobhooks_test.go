@@ -5,13 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
 // step returns the step of a hook that is this script.
-func step(t *testing.T, ctx context.Context, content string) fakegithub.Step {
+func step(ctx context.Context, t *testing.T, content string) fakegithub.Step {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), "hook.sh")
 	if err := os.WriteFile(script, []byte(content), 0o600); err != nil {
@@ -26,12 +27,12 @@ func TestHooksAreCalledAsTheRealRunnerDoes(t *testing.T) {
 	if startedHook.in("") != nil {
 		t.Error("there is a step without a hook")
 	}
-	got := step(t, t.Context(), "echo attempt $GITHUB_RUN_ATTEMPT in $PWD; echo '| x |' >>$GITHUB_STEP_SUMMARY; echo told >&2\n")
+	got := step(t.Context(), t, "echo attempt $GITHUB_RUN_ATTEMPT in $PWD; echo '| x |' >>$GITHUB_STEP_SUMMARY; echo told >&2\n")
 	if got.Failed || got.Summary != "| x |\n" || !strings.Contains(got.Log, "attempt 2 in ") ||
 		!strings.Contains(got.Log, "/repository/repository\ntold\n") {
 		t.Errorf("%+v", got)
 	}
-	if got := step(t, t.Context(), "false\necho and on\n"); !got.Failed || strings.Contains(got.Log, "and on") ||
+	if got := step(t.Context(), t, "false\necho and on\n"); !got.Failed || strings.Contains(got.Log, "and on") ||
 		!strings.Contains(got.Log, "exit code 1") {
 		t.Errorf("a script that fails: %+v", got)
 	}
@@ -45,15 +46,16 @@ func TestHooksAreCalledAsTheRealRunnerDoes(t *testing.T) {
 func TestHooksAreAskedToEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	began := filepath.Join(t.TempDir(), "began")
+	if err := syscall.Mkfifo(began, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		defer cancel()
-		for ctx.Err() == nil {
-			if _, err := os.Stat(began); err == nil {
-				return
-			}
+		if _, err := os.ReadFile(began); err != nil {
+			t.Error(err)
 		}
 	}()
-	got := step(t, ctx, "trap 'echo asked; exit 0' INT\ntouch "+began+"\nwhile :; do :; done\n")
+	got := step(ctx, t, "trap 'echo asked; exit 0' INT\necho >"+began+"\nwhile :; do :; done\n")
 	if got.Failed || !strings.Contains(got.Log, "asked\n") {
 		t.Errorf("%+v", got)
 	}

@@ -1,9 +1,6 @@
 package state
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Connect is a runner process presenting its JIT config. instance tells a
 // repeated request of the same process from a second process, which is refused
@@ -30,38 +27,6 @@ func (s *State) Connect(now time.Time, id int, clientID, instance, version strin
 	r.instance, r.OnlineAt, r.Online = instance, now, true
 	s.watchContact(now, r)
 	return r, nil
-}
-
-// HoldEnd keeps the job of a runner that has just connected from ending after its steps until Report says that its process is done.
-func (s *State) HoldEnd(r *Runner) { r.holdsEnd = true }
-
-// Step is a step of a job that a runner adds by itself, as its process has reported it.
-type Step struct {
-	Name    string `json:"name"`
-	Log     string `json:"log,omitempty"`
-	Summary string `json:"summary,omitempty"`
-	// Failed steps fail the job.
-	Failed bool `json:"failed,omitempty"`
-}
-
-// Report notes such a step of a runner's job. After the last one nothing keeps the job from ending any more.
-func (s *State) Report(now time.Time, r *Runner, step Step, last bool) {
-	job := r.job
-	if job == nil {
-		job = r.lastJob
-	}
-	if job == nil {
-		return
-	}
-	same := func(other Step) bool { return other.Name == step.Name }
-	job.Steps = append(slices.DeleteFunc(job.Steps, same), step) // a repeated request repeats nothing
-	if step.Failed {
-		job.Spec.Result = ResultFailed
-	}
-	if last {
-		r.holdsEnd = false
-		s.finishIfDue(now, r)
-	}
 }
 
 // EventKind is what a runner process learns.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -148,5 +149,37 @@ func (s *State) DeprecateVersion(version string, on bool) {
 		s.deprecated[version] = true
 	} else {
 		delete(s.deprecated, version)
+	}
+}
+
+// HoldEnd keeps the job of a runner that has just connected from ending after its steps until Report says that its process is done.
+func (s *State) HoldEnd(r *Runner) { r.holdsEnd = true }
+
+// Step is a step of a job that a runner adds by itself, as its process has reported it.
+type Step struct {
+	Name    string `json:"name"`
+	Log     string `json:"log,omitempty"`
+	Summary string `json:"summary,omitempty"`
+	// Failed steps fail the job.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// Report notes such a step of a runner's job. After the last one nothing keeps the job from ending any more.
+func (s *State) Report(now time.Time, r *Runner, step Step, last bool) {
+	job := r.job
+	if job == nil {
+		job = r.lastJob
+	}
+	if job == nil {
+		return
+	}
+	same := func(other Step) bool { return other.Name == step.Name }
+	job.Steps = append(slices.DeleteFunc(job.Steps, same), step) // a repeated request repeats nothing
+	if step.Failed {
+		job.Spec.Result = ResultFailed
+	}
+	if last {
+		r.holdsEnd = false
+		s.finishIfDue(now, r)
 	}
 }
