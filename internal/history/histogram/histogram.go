@@ -1,0 +1,97 @@
+// Package histogram keeps how often a figure had which size, in few bytes and to a precision: so that the 95th
+// percentile of a million figures can be told from the histograms of the days in which they were seen. A figure counts
+// as the upper end of its bucket, which is at most 5 % more than it.
+package histogram
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Histogram is how many figures are in each bucket. Bucket i ends with growth^i; zero has one of its own.
+type Histogram map[int]int64
+
+const (
+	growth = 1.05
+	// zero is the bucket of what is 0 or less.
+	zero = -1
+	// maxBucket is that of the largest int64: log(2^63) / log(1.05) is 895.03.
+	maxBucket = 896
+)
+
+// Add counts a figure.
+func (h Histogram) Add(figure int64) {
+	if figure <= 0 {
+		h[zero]++
+		return
+	}
+	// The subtrahend is against rounding: 1.05^i belongs to bucket i.
+	h[int(math.Ceil(math.Log(float64(figure))/math.Log(growth)-1e-9))]++
+}
+
+// Merge counts all figures of another histogram, in the form that String gives it. It leaves out what it can't read.
+func (h Histogram) Merge(text string) {
+	for word := range strings.FieldsSeq(text) {
+		name, number, _ := strings.Cut(word, ":")
+		bucket, err := strconv.Atoi(name)
+		count, wrong := strconv.ParseInt(number, 10, 64)
+		if err == nil && wrong == nil && bucket >= zero && bucket <= maxBucket && count > 0 {
+			h[bucket] += count
+		}
+	}
+}
+
+// String returns the histogram as BUCKET:COUNT, with spaces between them.
+func (h Histogram) String() string {
+	var text []byte
+	for i, bucket := range h.buckets() {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendInt(text, int64(bucket), 10)
+		text = append(text, ':')
+		text = strconv.AppendInt(text, h[bucket], 10)
+	}
+	return string(text)
+}
+
+// Count returns how many figures there are.
+func (h Histogram) Count() (count int64) {
+	for _, n := range h {
+		count += n
+	}
+	return count
+}
+
+// Quantile returns what a share of the figures does not exceed, 0 if there are none. Quantile(0.95) is the 95th
+// percentile.
+func (h Histogram) Quantile(share float64) int64 {
+	rank := int64(math.Ceil(share * float64(h.Count())))
+	for _, bucket := range h.buckets() {
+		if rank -= h[bucket]; rank <= 0 {
+			return end(bucket)
+		}
+	}
+	return 0
+}
+
+func end(bucket int) int64 {
+	switch {
+	case bucket == zero:
+		return 0
+	case bucket >= maxBucket-1:
+		return math.MaxInt64
+	}
+	return int64(math.Pow(growth, float64(bucket)) + 1e-9) // figures are whole
+}
+
+func (h Histogram) buckets() []int {
+	buckets := make([]int, 0, len(h))
+	for bucket := range h {
+		buckets = append(buckets, bucket)
+	}
+	slices.Sort(buckets)
+	return buckets
+}

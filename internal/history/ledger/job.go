@@ -1,0 +1,220 @@
+package ledger
+
+import (
+	"database/sql"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Job is what is known of a job and the runner that had it. A zero time, an empty text and a nil number stand for what
+// nobody knows.
+type Job struct {
+	RunnerUID string `json:"runnerUID"`
+	// Cluster tells the clusters apart that share a database.
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace"`
+	Set       string `json:"set"`
+	// Runner is the name of the runner and its pod.
+	Runner string `json:"runner"`
+	// At is when the job started or, if that is not known, when its runner was created. Jobs are ordered and kept by
+	// it.
+	At time.Time `json:"at"`
+
+	// Repository is OWNER/REPO, Workflow OWNER/REPO/PATH of the workflow's file, Ref where the run has taken it from.
+	Repository string `json:"repository,omitempty"`
+	Workflow   string `json:"workflow,omitempty"`
+	Ref        string `json:"ref,omitempty"`
+	Name       string `json:"name,omitempty"`
+	RunID      *int64 `json:"runID,omitempty"`
+	// JobID is GitHub's word for the job in messages to runners; the number in the address of its page is another.
+	JobID string `json:"jobID,omitempty"`
+	// Attempt is known of lost jobs that were to be run again.
+	Attempt *int64 `json:"attempt,omitempty"`
+	Event   string `json:"event,omitempty"`
+
+	Queued      time.Time `json:"queued,omitzero"`
+	Assigned    time.Time `json:"assigned,omitzero"`
+	Created     time.Time `json:"created,omitzero"`
+	Registered  time.Time `json:"registered,omitzero"`
+	Placed      time.Time `json:"placed,omitzero"`
+	ImagePulled time.Time `json:"imagePulled,omitzero"`
+	ContainerUp time.Time `json:"containerUp,omitzero"`
+	Started     time.Time `json:"started,omitzero"`
+	Finished    time.Time `json:"finished,omitzero"`
+
+	// Result is succeeded, failed or canceled, as GitHub says it, or Unknown if the runner was gone before GitHub had
+	// said anything.
+	Result    string `json:"result,omitempty"`
+	LostCause string `json:"lostCause,omitempty"`
+	// Rerun is how far the rerun of the lost job is: Wanted, Asked, Done or GivenUp.
+	Rerun string `json:"rerun,omitempty"`
+
+	Node     string `json:"node,omitempty"`
+	NodeType string `json:"nodeType,omitempty"`
+
+	// CPURequestMillis and MemoryRequestBytes are what the pod requests; MemoryLimitBytes and what follows are about
+	// the runner's container.
+	CPURequestMillis   *int64 `json:"cpuRequestMillis,omitempty"`
+	MemoryRequestBytes *int64 `json:"memoryRequestBytes,omitempty"`
+	MemoryLimitBytes   *int64 `json:"memoryLimitBytes,omitempty"`
+	PeakMemoryBytes    *int64 `json:"peakMemoryBytes,omitempty"`
+	CPUMicroseconds    *int64 `json:"cpuMicroseconds,omitempty"`
+	CPUPeriods         *int64 `json:"cpuPeriods,omitempty"`
+	ThrottledPeriods   *int64 `json:"throttledPeriods,omitempty"`
+	OOMKills           *int64 `json:"oomKills,omitempty"`
+}
+
+// ResultUnknown is the result of a job whose runner was gone before GitHub had reported one.
+const ResultUnknown = "Unknown"
+
+// RunTime returns how long the job ran, 0 if that is not known. Clocks differ, so a job may seem to have ended before
+// it began.
+func (j *Job) RunTime() time.Duration {
+	if j.Started.IsZero() || j.Finished.IsZero() {
+		return 0
+	}
+	return max(0, j.Finished.Sub(j.Started))
+}
+
+// CPUAverageMillis returns how many thousandths of a CPU the job used on average, nil if that is not known.
+func (j *Job) CPUAverageMillis() *int64 {
+	seconds := int64(j.RunTime().Seconds())
+	if j.CPUMicroseconds == nil || seconds == 0 {
+		return nil
+	}
+	return new(*j.CPUMicroseconds / 1000 / seconds)
+}
+
+// ThrottledPercent returns in how many percent of the time in which it was at work the job was held back by its CPU
+// limit, nil if that is not known.
+func (j *Job) ThrottledPercent() *int64 {
+	if j.ThrottledPeriods == nil || j.CPUPeriods == nil || *j.CPUPeriods == 0 {
+		return nil
+	}
+	return new(min(100, *j.ThrottledPeriods/max(1, *j.CPUPeriods/100)))
+}
+
+// merge is how two reports about a job become one. Each rule gives the same whichever report comes first, as long as a
+// fact that never changes in the cluster is reported the same by both.
+type merge string
+
+// The rules. %[1]s stands for the column.
+const (
+	// firstKnown is for what never changes once it is known.
+	firstKnown merge = "COALESCE(jobs.%[1]s, excluded.%[1]s)"
+	firstText  merge = "CASE WHEN jobs.%[1]s = '' THEN excluded.%[1]s ELSE jobs.%[1]s END"
+	// largest is for times of the latest of a runner's pods, and for figures that grow.
+	largest merge = "CASE WHEN jobs.%[1]s IS NULL OR excluded.%[1]s > jobs.%[1]s THEN excluded.%[1]s ELSE jobs.%[1]s END"
+	// ofLatestPod is for facts about the latest of a runner's pods.
+	ofLatestPod merge = "CASE WHEN excluded.%[1]s <> '' AND (jobs.placed IS NULL OR excluded.placed >= jobs.placed) " +
+		"THEN excluded.%[1]s ELSE jobs.%[1]s END"
+	// realResult: GitHub's word counts more than that nobody has heard it.
+	realResult merge = "CASE WHEN jobs.%[1]s IN ('', '" + ResultUnknown +
+		"') AND excluded.%[1]s <> '' THEN excluded.%[1]s ELSE jobs.%[1]s END"
+	// furthest: Wanted, Asked, and at last Done or GivenUp.
+	furthest merge = "CASE WHEN excluded.%[1]s = '' OR jobs.%[1]s IN ('Done', 'GivenUp') " +
+		"OR (jobs.%[1]s = 'Asked' AND excluded.%[1]s = 'Wanted') THEN jobs.%[1]s ELSE excluded.%[1]s END"
+	// startOrCreation follows the job's start as soon as that is known.
+	startOrCreation merge = "COALESCE(jobs.started, excluded.started, jobs.%[1]s)"
+)
+
+// column is a column of the table jobs.
+type column struct {
+	name  string
+	rule  merge // empty for the key
+	field func(*Job) any
+}
+
+// columns has all of them. field returns a pointer to a field of a job: *string, *time.Time or **int64.
+var columns = []column{
+	{"runner_uid", "", func(j *Job) any { return &j.RunnerUID }},
+	{"cluster", firstText, func(j *Job) any { return &j.Cluster }},
+	{"namespace", firstText, func(j *Job) any { return &j.Namespace }},
+	{"set_name", firstText, func(j *Job) any { return &j.Set }},
+	{"runner", firstText, func(j *Job) any { return &j.Runner }},
+	{"at", startOrCreation, func(j *Job) any { return &j.At }},
+	{"repository", firstText, func(j *Job) any { return &j.Repository }},
+	{"workflow", firstText, func(j *Job) any { return &j.Workflow }},
+	{"ref", firstText, func(j *Job) any { return &j.Ref }},
+	{"job_name", firstText, func(j *Job) any { return &j.Name }},
+	{"run_id", firstKnown, func(j *Job) any { return &j.RunID }},
+	{"job_id", firstText, func(j *Job) any { return &j.JobID }},
+	{"attempt", largest, func(j *Job) any { return &j.Attempt }},
+	{"event", firstText, func(j *Job) any { return &j.Event }},
+	{"queued", firstKnown, func(j *Job) any { return &j.Queued }},
+	{"assigned", firstKnown, func(j *Job) any { return &j.Assigned }},
+	{"created", firstKnown, func(j *Job) any { return &j.Created }},
+	{"registered", largest, func(j *Job) any { return &j.Registered }},
+	{"placed", largest, func(j *Job) any { return &j.Placed }},
+	{"image_pulled", largest, func(j *Job) any { return &j.ImagePulled }},
+	{"container_up", largest, func(j *Job) any { return &j.ContainerUp }},
+	{"started", firstKnown, func(j *Job) any { return &j.Started }},
+	{"finished", firstKnown, func(j *Job) any { return &j.Finished }},
+	{"result", realResult, func(j *Job) any { return &j.Result }},
+	{"lost_cause", firstText, func(j *Job) any { return &j.LostCause }},
+	{"rerun", furthest, func(j *Job) any { return &j.Rerun }},
+	{"node", ofLatestPod, func(j *Job) any { return &j.Node }},
+	{"node_type", ofLatestPod, func(j *Job) any { return &j.NodeType }},
+	{"cpu_request_millis", firstKnown, func(j *Job) any { return &j.CPURequestMillis }},
+	{"memory_request_bytes", firstKnown, func(j *Job) any { return &j.MemoryRequestBytes }},
+	{"memory_limit_bytes", firstKnown, func(j *Job) any { return &j.MemoryLimitBytes }},
+	{"peak_memory_bytes", largest, func(j *Job) any { return &j.PeakMemoryBytes }},
+	{"cpu_microseconds", largest, func(j *Job) any { return &j.CPUMicroseconds }},
+	{"cpu_periods", largest, func(j *Job) any { return &j.CPUPeriods }},
+	{"throttled_periods", largest, func(j *Job) any { return &j.ThrottledPeriods }},
+	{"oom_kills", largest, func(j *Job) any { return &j.OOMKills }},
+}
+
+// maxText bounds a text in the database, in bytes. GitHub's names are shorter; a status may be written by anybody with
+// rights in its namespace.
+const maxText = 512
+
+// Clean returns text that both databases take: valid UTF-8 without NUL, cut to a length.
+func Clean(text string) string {
+	if len(text) > maxText {
+		text = text[:maxText]
+		for !utf8.ValidString(text) && len(text) > maxText-utf8.UTFMax {
+			text = text[:len(text)-1]
+		}
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
+}
+
+// value returns what a field is in the database.
+func value(field any) any {
+	switch f := field.(type) {
+	case *string:
+		return Clean(*f)
+	case *time.Time:
+		return seconds(*f)
+	default:
+		number := *field.(**int64)
+		if number == nil || *number < 0 {
+			return nil
+		}
+		return *number
+	}
+}
+
+// scanJob reads a row with all columns.
+func scanJob(rows *sql.Rows) (Job, error) {
+	var job Job
+	times := make([]sql.NullInt64, len(columns))
+	targets := make([]any, len(columns))
+	for i := range columns {
+		targets[i] = columns[i].field(&job)
+		if _, dated := targets[i].(*time.Time); dated {
+			targets[i] = &times[i]
+		}
+	}
+	if err := rows.Scan(targets...); err != nil {
+		return job, err
+	}
+	for i := range columns {
+		if at, dated := columns[i].field(&job).(*time.Time); dated {
+			*at = timeOf(times[i])
+		}
+	}
+	return job, nil
+}

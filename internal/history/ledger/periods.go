@@ -1,0 +1,274 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/history/histogram"
+	"github.com/harrier-ci/harrier/internal/phases"
+)
+
+// The spans of periods, in seconds. Periods are hours and days in UTC; a job counts in those in which it finished.
+const (
+	hour int64 = 60 * 60
+	day  int64 = 24 * hour
+)
+
+// kindOfJob is what jobs have in common that are added up.
+type kindOfJob struct{ cluster, namespace, set, repository, workflow, name string }
+
+// sums are what jobs come to. They are written in the order of numbers.
+type sums struct {
+	jobs, succeeded, failed, canceled, lost, measured int64
+	runSeconds                                        int64
+	// cpuRequested and cpuUsed are thousandths of a CPU times seconds, memoryRequested MiB times seconds.
+	cpuRequested, memoryRequested, cpuUsed int64
+	// waited is how many jobs have known waits, waits their seconds by phase, in the order of waitPhases.
+	waited int64
+	waits  [7]int64
+	// The largest requests.
+	cpuRequest, memoryRequest int64
+
+	peakMemory, cpuAverage, throttled histogram.Histogram
+}
+
+// waitPhases are the phases that a wait can end in, in the order of their columns.
+var waitPhases = [...]string{"assigned", "created", "registered", "placed", "imagePulled", "containerUp", "started"}
+
+const numberColumns = "jobs, succeeded, failed, canceled, lost, measured, run_seconds, cpu_requested, " +
+	"memory_requested, cpu_used, waited, " +
+	"wait_assigned, wait_created, wait_registered, wait_placed, wait_image_pulled, wait_container_up, wait_started, " +
+	"cpu_request_millis, memory_request_bytes"
+
+// numbers returns the columns of numbers, in the order of numberColumns.
+func (s *sums) numbers() []*int64 {
+	numbers := []*int64{&s.jobs, &s.succeeded, &s.failed, &s.canceled, &s.lost, &s.measured, &s.runSeconds,
+		&s.cpuRequested, &s.memoryRequested,
+		&s.cpuUsed, &s.waited}
+	for i := range s.waits {
+		numbers = append(numbers, &s.waits[i])
+	}
+	return append(numbers, &s.cpuRequest, &s.memoryRequest)
+}
+
+// Limits of what is believed of one job: its own pod says what it requests, and sums must not overflow. They are beyond
+// the largest machines, and 35 days are the longest that GitHub lets a workflow run take.
+const (
+	maxCPUMillis  = 10_000_000 // ten thousand CPUs
+	maxMemoryMiB  = 64 << 20   // 64 TiB
+	maxRunSeconds = 35 * day
+)
+
+// plus adds without overflow.
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+func newSums() *sums {
+	return &sums{peakMemory: histogram.Histogram{}, cpuAverage: histogram.Histogram{}, throttled: histogram.Histogram{}}
+}
+
+// add counts a job.
+func (s *sums) add(job *Job) {
+	s.jobs++
+	switch job.Result {
+	case "succeeded":
+		s.succeeded++
+	case "failed":
+		s.failed++
+	case "canceled":
+		s.canceled++
+	}
+	if job.LostCause != "" {
+		s.lost++
+	}
+	run := min(int64(job.RunTime().Seconds()), maxRunSeconds)
+	s.runSeconds += run
+	cpu, memory := min(ptr.Deref(job.CPURequestMillis, 0), maxCPUMillis), ptr.Deref(job.MemoryRequestBytes, 0)
+	s.cpuRequested = plus(s.cpuRequested, cpu*run)
+	s.memoryRequested = plus(s.memoryRequested, min(memory>>20, maxMemoryMiB)*run)
+	s.cpuRequest, s.memoryRequest = max(s.cpuRequest, cpu), max(s.memoryRequest, memory)
+	if job.CPUMicroseconds != nil {
+		s.cpuUsed = plus(s.cpuUsed, min(*job.CPUMicroseconds/1000, maxCPUMillis*maxRunSeconds))
+	}
+	if job.PeakMemoryBytes != nil {
+		s.measured++
+		s.peakMemory.Add(*job.PeakMemoryBytes)
+	}
+	if average := job.CPUAverageMillis(); average != nil {
+		s.cpuAverage.Add(*average)
+	}
+	if throttled := job.ThrottledPercent(); throttled != nil {
+		s.throttled.Add(*throttled)
+	}
+	waits := job.Waits()
+	if len(waits) > 0 {
+		s.waited++
+	}
+	for _, wait := range waits {
+		for i, phase := range waitPhases {
+			if wait.Phase == phase {
+				s.waits[i] += int64(wait.Took.Seconds())
+			}
+		}
+	}
+}
+
+// Waits returns how the job's wait was spent, nothing if nobody knows when it began.
+func (j *Job) Waits() []phases.Wait {
+	at := func(t time.Time) *metav1.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return new(metav1.NewTime(t))
+	}
+	return phases.Waits(&v1alpha1.RunnerPhases{
+		Queued: at(j.Queued), Assigned: at(j.Assigned), Created: at(j.Created), Registered: at(j.Registered),
+		Placed:      at(j.Placed),
+		ImagePulled: at(j.ImagePulled), ContainerUp: at(j.ContainerUp), Started: at(j.Started),
+	})
+}
+
+// AddUp adds up the periods whose jobs have changed since it last did: hours, and days that are over. Until then
+// questions about many jobs have their former answers.
+func (l *Ledger) AddUp(ctx context.Context, now time.Time) error {
+	for _, span := range []int64{hour, day} {
+		q := &query{}
+		q.add("SELECT started FROM stale_periods")
+		q.and("span = ?", span)
+		if span == day {
+			q.and("started <= ?", now.Unix()-day)
+		}
+		q.add(" ORDER BY started")
+		var stale []int64
+		if err := l.rows(ctx, q, func(rows *sql.Rows) error {
+			var started int64
+			err := rows.Scan(&started)
+			stale = append(stale, started)
+			return err
+		}); err != nil {
+			return fmt.Errorf("read which periods have changed: %w", err)
+		}
+		for _, started := range stale {
+			if err := l.transaction(ctx, func(tx *sql.Tx) error { return addUp(ctx, tx, span, started) }); err != nil {
+				return fmt.Errorf("add up the jobs since %s: %w", time.Unix(started, 0).UTC().Format(time.RFC3339), err)
+			}
+		}
+	}
+	return nil
+}
+
+// addUp writes the sums of one period: an hour's from its jobs, a day's from its hours. The period is marked as done
+// first, so that a job that another ledger writes meanwhile marks it again.
+func addUp(ctx context.Context, tx *sql.Tx, span, started int64) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM stale_periods WHERE span = $1 AND started = $2", span,
+		started); err != nil {
+		return err
+	}
+	summed := map[kindOfJob]*sums{}
+	of := func(kind kindOfJob) *sums {
+		if summed[kind] == nil {
+			summed[kind] = newSums()
+		}
+		return summed[kind]
+	}
+	read, text := addHour, selectJobs+" WHERE finished >= $1 AND finished < $2"
+	if span == day {
+		read, text = addDay, selectPeriods+" WHERE span = 3600 AND started >= $1 AND started < $2"
+	}
+	rows, err := tx.QueryContext(ctx, text, started, started+span)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := read(rows, of); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return writePeriod(ctx, tx, span, started, summed)
+}
+
+const (
+	kindColumns      = "cluster, namespace, set_name, repository, workflow, job_name"
+	histogramColumns = "peak_memory, cpu_average, throttled"
+	selectPeriods    = "SELECT " + kindColumns + ", " + numberColumns + ", " + histogramColumns + " FROM usage_periods"
+)
+
+func (k *kindOfJob) texts() []*string {
+	return []*string{&k.cluster, &k.namespace, &k.set, &k.repository, &k.workflow, &k.name}
+}
+
+func addHour(rows *sql.Rows, of func(kindOfJob) *sums) error {
+	job, err := scanJob(rows)
+	if err != nil {
+		return err
+	}
+	of(kindOfJob{job.Cluster, job.Namespace, job.Set, job.Repository, job.Workflow, job.Name}).add(&job)
+	return nil
+}
+
+func addDay(rows *sql.Rows, of func(kindOfJob) *sums) error {
+	var kind kindOfJob
+	var part sums
+	var peakMemory, cpuAverage, throttled string
+	var targets []any
+	for _, text := range kind.texts() {
+		targets = append(targets, text)
+	}
+	for _, number := range part.numbers() {
+		targets = append(targets, number)
+	}
+	if err := rows.Scan(append(targets, &peakMemory, &cpuAverage, &throttled)...); err != nil {
+		return err
+	}
+	of(kind).merge(&part, peakMemory, cpuAverage, throttled)
+	return nil
+}
+
+// writePeriod replaces the sums of a period.
+func writePeriod(ctx context.Context, tx *sql.Tx, span, started int64, summed map[kindOfJob]*sums) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM usage_periods WHERE span = $1 AND started = $2", span,
+		started); err != nil {
+		return err
+	}
+	const columns = "span, started, " + kindColumns + ", " + numberColumns + ", " + histogramColumns
+	places := make([]string, strings.Count(columns, ",")+1)
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+1)
+	}
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO usage_periods ("+columns+") VALUES ("+strings.Join(places, ", ")+
+		")")
+	if err != nil {
+		return err
+	}
+	defer insert.Close()
+	for kind, sums := range summed {
+		values := []any{span, started}
+		for _, text := range kind.texts() {
+			values = append(values, *text)
+		}
+		for _, number := range sums.numbers() {
+			values = append(values, *number)
+		}
+		values = append(values, sums.peakMemory.String(), sums.cpuAverage.String(), sums.throttled.String())
+		if _, err := insert.ExecContext(ctx, values...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// keepSamples is for a strip of the last day, in any time zone, and the day before to compare it with.
+	keepSamples = 49 * time.Hour
+	// atATime is how many rows a statement deletes, so that no reader or writer waits long.
+	atATime = 5000
+	// pagesAtATime bounds how long giving back SQLite's free pages (4 KiB) holds up writing.
+	pagesAtATime = 2000
+)
+
+// Expire deletes what is older than the retention, and gives space back. Jobs go by when they started, all else by when
+// it ended.
+func (l *Ledger) Expire(ctx context.Context, now time.Time, retention time.Duration) (deleted int64, err error) {
+	oldest := now.Add(-retention).Unix()
+	for _, table := range []struct {
+		name, key, condition string
+		before               int64
+	}{
+		{"jobs", "runner_uid", "at < $1", oldest},
+		{"samples", "cluster, namespace, set_name, at", "at < $1", now.Add(-keepSamples).Unix()},
+		{"gaps", "cluster, started", "ended < $1", oldest},
+		{"usage_periods", "span, started, cluster, namespace, set_name, repository, workflow, job_name",
+			"started + span <= $1", oldest},
+		{"stale_periods", "span, started", "started + span <= $1", oldest},
+	} {
+		for {
+			result, err := l.db.ExecContext(ctx,
+				fmt.Sprintf("DELETE FROM %[1]s WHERE (%[2]s) IN (SELECT %[2]s FROM %[1]s WHERE %[3]s LIMIT %[4]d)",
+					table.name, table.key, table.condition, atATime), table.before)
+			if err != nil {
+				return deleted, fmt.Errorf("delete what is older than the retention from table %s: %w", table.name, err)
+			}
+			rows, err := result.RowsAffected()
+			if err != nil {
+				return deleted, err
+			}
+			deleted += rows
+			if rows < atATime {
+				break
+			}
+		}
+	}
+	if !l.db.Embedded {
+		return deleted, nil // PostgreSQL vacuums by itself
+	}
+	return deleted, l.giveBack(ctx)
+}
+
+// giveBack shortens SQLite's file by its free pages.
+func (l *Ledger) giveBack(ctx context.Context) error {
+	for {
+		var before, after int64
+		if err := l.db.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&before); err != nil {
+			return fmt.Errorf("count the free pages of the database: %w", err)
+		}
+		if before > 0 {
+			if _, err := l.db.ExecContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pagesAtATime)); err != nil {
+				return fmt.Errorf("give back free pages of the database: %w", err)
+			}
+		}
+		if err := l.db.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&after); err != nil {
+			return fmt.Errorf("count the free pages of the database: %w", err)
+		}
+		if after == 0 || after >= before {
+			break
+		}
+	}
+	_, err := l.db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	if err != nil {
+		return fmt.Errorf("write the log of the database back into its file: %w", err)
+	}
+	return nil
+}
