@@ -1,7 +1,8 @@
-// Package metricsauth serves the manager's metrics only to readers whom the API server knows, and whom a role allows to read them.
-// It filters the requests of controller-runtime's metrics server, and asks the API server what controller-runtime's own filter
-// would ask: a TokenReview says who the reader is, and a SubjectAccessReview whether they may get the path. That filter depends on
-// the API server's library, which would make the manager 20 MB larger on disk and 13 MiB in memory, even if it is not used.
+// Package metricsauth serves the manager's metrics only to readers whom the API server knows, and whom a role allows to
+// read them. It filters the requests of controller-runtime's metrics server, and asks the API server what
+// controller-runtime's own filter would ask: a TokenReview says who the reader is, and a SubjectAccessReview whether
+// they may get the path. That filter depends on the API server's library, which would make the manager 20 MB larger on
+// disk and 13 MiB in memory, even if it is not used.
 package metricsauth
 
 import (
@@ -26,15 +27,16 @@ import (
 const (
 	// reviewTimeout limits both reviews. Prometheus gives up after 10 s by default.
 	reviewTimeout = 10 * time.Second
-	// How long an answer of the API server is used. Prometheus scrapes every 15 to 60 s, so most scrapes cost the API server
-	// nothing. A new role works after ten seconds, and a revoked one stops working after a minute.
+	// How long an answer of the API server is used. Prometheus scrapes every 15 to 60 s, so most scrapes cost the API
+	// server nothing. A new role works after ten seconds, and a revoked one stops working after a minute.
 	allowedFor = time.Minute
 	refusedFor = 10 * time.Second
 	// rememberedReaders bounds the memory that strangers with made-up tokens can occupy: 150 bytes each.
 	rememberedReaders = 256
 )
 
-// access says who asks for what. Only its hash is remembered, because the token is secret, and the whole may be a megabyte long.
+// access says who asks for what. Only its hash is remembered, because the token is secret, and the whole may be a
+// megabyte long.
 type access struct{ token, verb, path string }
 
 func (a access) hash() [sha256.Size]byte {
@@ -48,8 +50,8 @@ type filter struct {
 	decided *cache.LRUExpireCache
 }
 
-// New returns the filter for the metrics server's FilterProvider. The manager needs permission to create TokenReviews and
-// SubjectAccessReviews. New fails if the client configuration is unusable.
+// New returns the filter for the metrics server's FilterProvider. The manager needs permission to create TokenReviews
+// and SubjectAccessReviews. New fails if the client configuration is unusable.
 func New(config *rest.Config, client *http.Client) (server.Filter, error) {
 	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
 	if err != nil {
@@ -59,10 +61,15 @@ func New(config *rest.Config, client *http.Client) (server.Filter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up a client for SubjectAccessReviews: %w", err)
 	}
-	return newFilter(authentication.TokenReviews(), authorization.SubjectAccessReviews(), cache.NewLRUExpireCache(rememberedReaders)).around, nil
+	return newFilter(authentication.TokenReviews(), authorization.SubjectAccessReviews(),
+		cache.NewLRUExpireCache(rememberedReaders)).around, nil
 }
 
-func newFilter(tokens authenticationclient.TokenReviewInterface, rights authorizationclient.SubjectAccessReviewInterface, decided *cache.LRUExpireCache) *filter {
+func newFilter(
+	tokens authenticationclient.TokenReviewInterface,
+	rights authorizationclient.SubjectAccessReviewInterface,
+	decided *cache.LRUExpireCache,
+) *filter {
 	return &filter{tokens: tokens, rights: rights, decided: decided}
 }
 
@@ -72,14 +79,16 @@ func (f *filter) around(log logr.Logger, handler http.Handler) (http.Handler, er
 		status, err := f.decide(request)
 		switch {
 		case err != nil:
-			log.Error(err, "Could not check who is reading the metrics; does the manager's ClusterRole allow creating TokenReviews and SubjectAccessReviews?",
+			log.Error(err, "Could not check who is reading the metrics; does the manager's ClusterRole allow creating "+
+				"TokenReviews and SubjectAccessReviews?",
 				"from", request.RemoteAddr)
 			http.Error(answer, "the API server could not be asked", http.StatusInternalServerError)
 		case status == http.StatusUnauthorized:
 			answer.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(answer, "send the token of a ServiceAccount as a bearer token", status)
 		case status == http.StatusForbidden:
-			http.Error(answer, "bind this account to a ClusterRole that allows verb get on the nonResourceURL "+request.URL.Path, status)
+			http.Error(answer, "bind this account to a ClusterRole that allows verb get on the nonResourceURL "+
+				request.URL.Path, status)
 		default:
 			handler.ServeHTTP(answer, request)
 		}
@@ -112,7 +121,8 @@ func (f *filter) decide(request *http.Request) (status int, err error) {
 
 // review asks the API server.
 func (f *filter) review(ctx context.Context, asked access) (status int, err error) {
-	who, err := f.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: asked.token}}, metav1.CreateOptions{})
+	who, err := f.tokens.Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: asked.token}}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("create TokenReview: %w", err)
 	}

@@ -27,12 +27,15 @@ type apiServer struct {
 	broken  error
 }
 
-func (a *apiServer) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+func (a *apiServer) Create(
+	_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions,
+) (*authenticationv1.TokenReview, error) {
 	a.reviews++
 	user, known := a.users[review.Spec.Token]
 	review.Status = authenticationv1.TokenReviewStatus{
 		Authenticated: known,
-		User:          authenticationv1.UserInfo{Username: user, Extra: map[string]authenticationv1.ExtraValue{"pod": {"prometheus-0"}}},
+		User: authenticationv1.UserInfo{Username: user,
+			Extra: map[string]authenticationv1.ExtraValue{"pod": {"prometheus-0"}}},
 	}
 	return review, a.broken
 }
@@ -43,9 +46,12 @@ type readers struct {
 	names map[string]bool
 }
 
-func (r readers) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+func (r readers) Create(
+	_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
+) (*authorizationv1.SubjectAccessReview, error) {
 	asked := review.Spec.NonResourceAttributes
-	review.Status.Allowed = r.names[review.Spec.User] && asked.Verb == "get" && asked.Path == "/metrics" && len(review.Spec.Extra["pod"]) == 1
+	review.Status.Allowed = r.names[review.Spec.User] && asked.Verb == "get" && asked.Path == "/metrics" &&
+		len(review.Spec.Extra["pod"]) == 1
 	return review, nil
 }
 
@@ -57,7 +63,8 @@ func setUp(t *testing.T) (*apiServer, *clocktesting.FakeClock, func(method, auth
 		users:   map[string]string{"good": "prometheus", "stranger": "somebody"},
 		readers: readers{names: map[string]bool{"prometheus": true}},
 	}
-	handler, err := newFilter(api, api.readers, cache.NewLRUExpireCacheWithClock(4, clock)).around(logr.Discard(), http.NotFoundHandler())
+	handler, err := newFilter(api, api.readers, cache.NewLRUExpireCacheWithClock(4, clock)).around(logr.Discard(),
+		http.NotFoundHandler())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +83,8 @@ const through = http.StatusNotFound
 func TestWhoMayRead(t *testing.T) {
 	_, _, ask := setUp(t)
 	for authorization, want := range map[string]int{
-		"": http.StatusUnauthorized, "Bearer": http.StatusUnauthorized, "Basic good": http.StatusUnauthorized, "Bearer made-up": http.StatusUnauthorized,
+		"": http.StatusUnauthorized, "Bearer": http.StatusUnauthorized, "Basic good": http.StatusUnauthorized,
+		"Bearer made-up":  http.StatusUnauthorized,
 		"Bearer stranger": http.StatusForbidden, "Bearer good": through, "bearer good": through,
 	} {
 		if got := ask(http.MethodGet, authorization); got != want {

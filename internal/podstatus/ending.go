@@ -1,5 +1,6 @@
-// Package podstatus says what a pod's state means. It is pure: pods come in, and what was seen besides; nothing is read or written.
-// The controller of runners decides with it whether a job was lost, and to what, and whether an end before a job is held against the runner.
+// Package podstatus says what a pod's state means. It is pure: pods come in, and what was seen besides; nothing is read
+// or written. The controller of runners decides with it whether a job was lost, and to what, and whether an end before
+// a job is held against the runner.
 package podstatus
 
 import (
@@ -13,15 +14,17 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// Ending says what ended a container, or is about to end it. The zero value means that nothing does, or that it ended well.
+// Ending says what ended a container, or is about to end it. The zero value means that nothing does, or that it ended
+// well.
 type Ending struct {
 	Cause v1alpha1.LostCause
 	// Fault says whose fault the end is if the runner had no job.
 	Fault Fault
-	// Outside is set if the container did not end by itself: its pod was evicted, preempted or deleted, reached its deadline, or was
-	// lost with its node.
+	// Outside is set if the container did not end by itself: its pod was evicted, preempted or deleted, reached its
+	// deadline, or was lost with its node.
 	Outside bool
-	// At is when the container ended, or when the first sign came from outside, by the clock of whoever dated it; zero if nobody did.
+	// At is when the container ended, or when the first sign came from outside, by the clock of whoever dated it; zero
+	// if nobody did.
 	At time.Time
 	// EndedBy is when the container must have ended at the latest, by the same clocks; zero if nothing dates that.
 	EndedBy time.Time
@@ -49,7 +52,8 @@ func EndingOf(pod *corev1.Pod, container string, seen Seen) Ending {
 
 // endedBy returns when a container had ended, or else when the node has had all the time that it gets to end the pod.
 func endedBy(pod *corev1.Pod, container string) time.Time {
-	if status := kube.ContainerStatus(pod, container); status != nil && status.State.Terminated != nil && status.State.Terminated.FinishedAt.Unix() > 0 {
+	if status := kube.ContainerStatus(pod, container); status != nil && status.State.Terminated != nil &&
+		status.State.Terminated.FinishedAt.Unix() > 0 {
 		return status.State.Terminated.FinishedAt.Time
 	}
 	if pod.DeletionTimestamp != nil {
@@ -62,7 +66,8 @@ func endedBy(pod *corev1.Pod, container string) time.Time {
 }
 
 func endingOf(pod *corev1.Pod, container string, seen Seen) Ending {
-	var ended, first *corev1.ContainerStateTerminated // first is the end after which the container could not start any more
+	// first is the end after which the container could not start any more
+	var ended, first *corev1.ContainerStateTerminated
 	if status := kube.ContainerStatus(pod, container); status != nil {
 		ended = status.State.Terminated
 	}
@@ -86,9 +91,10 @@ func endingOf(pod *corev1.Pod, container string, seen Seen) Ending {
 	return own
 }
 
-// endedBefore reports whether a container had ended by itself before something came from outside at that time. Times have whole
-// seconds: what ended in the same second counts as ended from outside, and so does a container that was lost, if nobody knows when. A
-// kubelet may date its reason later than the end that it caused; then only a good end or one for lack of memory is the container's own.
+// endedBefore reports whether a container had ended by itself before something came from outside at that time. Times
+// have whole seconds: what ended in the same second counts as ended from outside, and so does a container that was
+// lost, if nobody knows when. A kubelet may date its reason later than the end that it caused; then only a good end or
+// one for lack of memory is the container's own.
 func endedBefore(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.Time) bool {
 	if ended == nil || at.IsZero() || !ended.FinishedAt.Time.Before(at) || wasLost(ended) && ended.FinishedAt.Unix() <= 0 {
 		return false
@@ -97,8 +103,8 @@ func endedBefore(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at tim
 	return !byKubelet || ended.ExitCode == 0 || ended.Reason == reasonOOMKilled
 }
 
-// Clearer reports whether what is seen now says more of an ending than what was seen first. Only a mere deletion can be explained
-// later, for example by the loss of the node.
+// Clearer reports whether what is seen now says more of an ending than what was seen first. Only a mere deletion can be
+// explained later, for example by the loss of the node.
 func (e Ending) Clearer(first Ending) bool {
 	switch first.Cause {
 	case "":
@@ -177,7 +183,8 @@ type kubeletEnding struct {
 
 const nodeShutDown = "the node was shut down"
 
-// kubeletEndings are keyed by the reason that a kubelet, or the controller of its node, gives for the end of a pod that ran.
+// kubeletEndings are keyed by the reason that a kubelet, or the controller of its node, gives for the end of a pod that
+// ran.
 var kubeletEndings = map[string]kubeletEnding{
 	reasonEvicted:  {v1alpha1.LostCauseEvicted, "the pod was evicted because its node ran short of a resource"},
 	"Preempting":   {v1alpha1.LostCausePreempted, "the pod made room for a critical one"},
@@ -188,13 +195,14 @@ var kubeletEndings = map[string]kubeletEnding{
 	"NodeShutdown": {v1alpha1.LostCauseNodeLost, nodeShutDown},
 }
 
-// ShutDown reports whether the reason of a failed pod says that its node was shut down in good order: its containers were told to stop.
+// ShutDown reports whether the reason of a failed pod says that its node was shut down in good order: its containers
+// were told to stop.
 func ShutDown(reason string) bool {
 	return reason == "TerminationByKubelet" || kubeletEndings[reason].what == nodeShutDown
 }
 
-// ownEnding returns how a container ended that neither exited with 0 nor was ended from outside. It may have ended because another
-// one, such as the Docker daemon, ran out of memory.
+// ownEnding returns how a container ended that neither exited with 0 nor was ended from outside. It may have ended
+// because another one, such as the Docker daemon, ran out of memory.
 func ownEnding(pod *corev1.Pod, container string, ended *corev1.ContainerStateTerminated) Ending {
 	if ended != nil && ended.Reason == reasonOOMKilled {
 		return onNode(pod, v1alpha1.LostCauseOOMKilled, outOfMemory(container))
@@ -208,21 +216,23 @@ func ownEnding(pod *corev1.Pod, container string, ended *corev1.ContainerStateTe
 		e.Message += words(cmp.Or(pod.Status.Message, pod.Status.Reason))
 		return e
 	case wasLost(ended):
-		return onNode(pod, v1alpha1.LostCauseUnknown, fmt.Sprintf("container %s was lost, as when its node restarts", container))
+		return onNode(pod, v1alpha1.LostCauseUnknown,
+			fmt.Sprintf("container %s was lost, as when its node restarts", container))
 	}
-	e := onNode(pod, v1alpha1.LostCauseContainerFailed, fmt.Sprintf("container %s exited with code %d", container, ended.ExitCode))
+	e := onNode(pod, v1alpha1.LostCauseContainerFailed,
+		fmt.Sprintf("container %s exited with code %d", container, ended.ExitCode))
 	e.Message += words(cmp.Or(ended.Message, ended.Reason))
 	return e
 }
 
-// wasLost reports whether nobody saw how the container ended: its kubelet or runtime found it dead, or not at all. Such an end may have no
-// time, or the beginning of 1970.
+// wasLost reports whether nobody saw how the container ended: its kubelet or runtime found it dead, or not at all. Such
+// an end may have no time, or the beginning of 1970.
 func wasLost(ended *corev1.ContainerStateTerminated) bool {
 	return ended.Reason == "ContainerStatusUnknown" || ended.Reason == "Unknown"
 }
 
-// killedForMemory returns the name of another container that ran out of memory, empty if none did. A sidecar that is restarted
-// shows it in its last termination only.
+// killedForMemory returns the name of another container that ran out of memory, empty if none did. A sidecar that is
+// restarted shows it in its last termination only.
 func killedForMemory(pod *corev1.Pod, container string) string {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {

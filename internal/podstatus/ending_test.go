@@ -26,7 +26,8 @@ func pod(changes ...change) *corev1.Pod {
 				{Name: "runner", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 				{Name: "log-shipper", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 			},
-			InitContainerStatuses: []corev1.ContainerStatus{{Name: "dind", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "dind",
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
 		},
 	}
 	for _, c := range changes {

@@ -15,11 +15,11 @@ import (
 type Fault int
 
 const (
-	// FaultTemplate: the template has what ended the pod, such as its image, a command or a limit, or nothing shows another cause.
-	// Further pods will probably end like this one.
+	// FaultTemplate: the template has what ended the pod, such as its image, a command or a limit, or nothing shows
+	// another cause. Further pods will probably end like this one.
 	FaultTemplate Fault = iota
-	// FaultCluster: the pod's node refused it for want of something that the scheduler thought it had, or did nothing with it.
-	// Further pods may be refused as well, whatever the template says.
+	// FaultCluster: the pod's node refused it for want of something that the scheduler thought it had, or did nothing
+	// with it. Further pods may be refused as well, whatever the template says.
 	FaultCluster
 	// FaultDisruption: somebody took away a pod, or its node, that was in order. That says nothing about further pods.
 	FaultDisruption
@@ -38,15 +38,17 @@ func faultOf(pod *corev1.Pod, container string, e Ending) Fault {
 		return FaultCluster
 	case e.Outside && (pod.Status.Reason == reasonDeadlineExceeded || overItsLimit(pod)):
 		return FaultTemplate
-	case e.Outside, status != nil && status.State.Terminated != nil && e.Cause == v1alpha1.LostCauseUnknown: // as when its node restarts
+	case e.Outside, status != nil && status.State.Terminated != nil && e.Cause == v1alpha1.LostCauseUnknown:
+		// as when its node restarts
 		return FaultDisruption
 	default:
 		return FaultTemplate
 	}
 }
 
-// refusals are the reasons for which a kubelet refuses a pod because of the state of its node; see Refused for those with the name of a
-// resource. Reasons for which it refuses every pod of the template, such as SysctlForbidden, aren't here.
+// refusals are the reasons for which a kubelet refuses a pod because of the state of its node; see Refused for those
+// with the name of a resource. Reasons for which it refuses every pod of the template, such as SysctlForbidden, aren't
+// here.
 var refusals = sets.New(
 	"UnexpectedAdmissionError", // usually by a device plugin
 	"TopologyAffinityError",    // no NUMA node has enough left
@@ -54,21 +56,23 @@ var refusals = sets.New(
 	"InvalidNodeInfo", "UnknownReason", "UnexpectedPredicateFailureType",
 )
 
-// Refused reports whether the reason of a failed pod says that a kubelet refused it because of the state of its node. The resource of
-// which a node has too little is part of the reason: OutOfcpu, OutOfpods, OutOfexample.com/gpu.
+// Refused reports whether the reason of a failed pod says that a kubelet refused it because of the state of its node.
+// The resource of which a node has too little is part of the reason: OutOfcpu, OutOfpods, OutOfexample.com/gpu.
 func Refused(reason string) bool { return refusals.Has(reason) || strings.HasPrefix(reason, "OutOf") }
 
-// overItsLimit reports whether a kubelet evicted the pod because it used more local storage than it may by its own limits. The kubelet
-// sets no DisruptionTarget then, as it does if its node runs short. Neither does it on a pod that it refuses for that: nothing of
-// such a pod has started.
+// overItsLimit reports whether a kubelet evicted the pod because it used more local storage than it may by its own
+// limits. The kubelet sets no DisruptionTarget then, as it does if its node runs short. Neither does it on a pod that
+// it refuses for that: nothing of such a pod has started.
 func overItsLimit(pod *corev1.Pod) bool {
-	return pod.Status.Reason == reasonEvicted && kube.PodCondition(pod, corev1.DisruptionTarget) == nil && anyStarted(pod) && limitsStorage(&pod.Spec)
+	return pod.Status.Reason == reasonEvicted && kube.PodCondition(pod, corev1.DisruptionTarget) == nil &&
+		anyStarted(pod) && limitsStorage(&pod.Spec)
 }
 
 func anyStarted(pod *corev1.Pod) bool {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
-			if s := &statuses[i]; s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
+			if s := &statuses[i]; s.State.Running != nil || s.State.Terminated != nil ||
+				s.LastTerminationState.Terminated != nil {
 				return true
 			}
 		}
@@ -93,12 +97,14 @@ func limitsStorage(spec *corev1.PodSpec) bool {
 	return false
 }
 
-// Explanation returns why the pod as a whole was ended, in the words of whoever ended it: kubelet, scheduler or an eviction.
+// Explanation returns why the pod as a whole was ended, in the words of whoever ended it: kubelet, scheduler or an
+// eviction.
 func Explanation(pod *corev1.Pod) (reason, message string) {
 	if pod.Status.Reason != "" {
 		return pod.Status.Reason, pod.Status.Message
 	}
-	if disrupted := kube.PodCondition(pod, corev1.DisruptionTarget); disrupted != nil && disrupted.Status == corev1.ConditionTrue {
+	if disrupted := kube.PodCondition(pod, corev1.DisruptionTarget); disrupted != nil &&
+		disrupted.Status == corev1.ConditionTrue {
 		return disrupted.Reason, disrupted.Message
 	}
 	return "", ""
@@ -115,8 +121,8 @@ func FailedInit(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// restartable reports whether the kubelet may restart an init container: it is a sidecar, or has a restart policy of its own.
-// If its rules say otherwise for this exit code, the pod as a whole fails.
+// restartable reports whether the kubelet may restart an init container: it is a sidecar, or has a restart policy of
+// its own. If its rules say otherwise for this exit code, the pod as a whole fails.
 func restartable(pod *corev1.Pod, initContainer string) bool {
 	for i := range pod.Spec.InitContainers {
 		if container := &pod.Spec.InitContainers[i]; container.Name == initContainer {

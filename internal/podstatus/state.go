@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// StuckAfter is how long after its grace period a pod that is being deleted may stay before its node is treated as lost. A
-// healthy kubelet removes it within a second or two.
+// StuckAfter is how long after its grace period a pod that is being deleted may stay before its node is treated as
+// lost. A healthy kubelet removes it within a second or two.
 const StuckAfter = 30 * time.Second
 
 // The kubelet's reasons if nothing keeps a container from starting: it is being created, or init containers run first.
@@ -76,8 +76,8 @@ func (s State) Over() bool {
 	}
 }
 
-// Of reads a pod, which may be nil. Only the named container counts: the sidecars depend on its outcome, not the other way round. now is
-// by the clock that dated the pod's deletion.
+// Of reads a pod, which may be nil. Only the named container counts: the sidecars depend on its outcome, not the other
+// way round. now is by the clock that dated the pod's deletion.
 func Of(pod *corev1.Pod, container string, now time.Time) State {
 	if pod == nil {
 		return State{}
@@ -98,7 +98,11 @@ func Of(pod *corev1.Pod, container string, now time.Time) State {
 	}
 	if started {
 		ready := kube.PodCondition(pod, corev1.PodReady)
-		return State{Phase: Running, Ready: ready != nil && ready.Status == corev1.ConditionTrue, Sidecar: deadSidecar(pod, container)}
+		return State{
+			Phase:   Running,
+			Ready:   ready != nil && ready.Status == corev1.ConditionTrue,
+			Sidecar: deadSidecar(pod, container),
+		}
 	}
 	if pod.Status.Phase == corev1.PodSucceeded {
 		// Its node does not report how the container ended, as some virtual nodes don't.
@@ -116,10 +120,11 @@ func Runs(pod *corev1.Pod, container string) bool {
 	return runs(pod, kube.ContainerStatus(pod, container))
 }
 
-// HasVolumes reports whether a pod's node has attached and mounted all its volumes, as far as its status tells: no container starts, and no
-// image is pulled for one, before.
+// HasVolumes reports whether a pod's node has attached and mounted all its volumes, as far as its status tells: no
+// container starts, and no image is pulled for one, before.
 func HasVolumes(pod *corev1.Pod) bool {
-	if ready := kube.PodCondition(pod, corev1.PodReadyToStartContainers); ready != nil && ready.Status == corev1.ConditionTrue {
+	if ready := kube.PodCondition(pod, corev1.PodReadyToStartContainers); ready != nil &&
+		ready.Status == corev1.ConditionTrue {
 		return true
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -147,7 +152,8 @@ func IsFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// IsBlocked reports whether something keeps the kubelet from starting the named container, or an init container before it.
+// IsBlocked reports whether something keeps the kubelet from starting the named container, or an init container before
+// it.
 func IsBlocked(pod *corev1.Pod, container string) bool {
 	_, found := blocked(pod, kube.ContainerStatus(pod, container))
 	return found
@@ -156,7 +162,8 @@ func IsBlocked(pod *corev1.Pod, container string) bool {
 // StartableSince returns when a pod could first start. Time spent waiting for a node does not count.
 func StartableSince(pod *corev1.Pod) time.Time {
 	scheduled := kube.PodCondition(pod, corev1.PodScheduled)
-	if scheduled != nil && scheduled.Status == corev1.ConditionTrue && scheduled.LastTransitionTime.After(pod.CreationTimestamp.Time) {
+	if scheduled != nil && scheduled.Status == corev1.ConditionTrue &&
+		scheduled.LastTransitionTime.After(pod.CreationTimestamp.Time) {
 		return scheduled.LastTransitionTime.Time
 	}
 	return pod.CreationTimestamp.Time
@@ -172,8 +179,8 @@ func Stuck(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(StuckAfter))
 }
 
-// runs reports whether the container with that status runs. If its status says nothing, as on some virtual nodes, the pod's phase
-// decides; a kubelet always says whether a container is waiting.
+// runs reports whether the container with that status runs. If its status says nothing, as on some virtual nodes, the
+// pod's phase decides; a kubelet always says whether a container is waiting.
 func runs(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
 	if status == nil || status.State == (corev1.ContainerState{}) {
 		return pod.Status.Phase == corev1.PodRunning
@@ -181,10 +188,10 @@ func runs(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
 	return status.State.Running != nil
 }
 
-// couldNotStart reports whether the container ended because the runtime could not start it. Such a container has no start
-// time, or containerd's: the beginning of 1970. But other containers may lack a start time too: one that containerd has lost
-// track of (reason Unknown), or the kubelet (ContainerStatusUnknown), and all containers of some nodes. So the reason must
-// say it as well.
+// couldNotStart reports whether the container ended because the runtime could not start it. Such a container has no
+// start time, or containerd's: the beginning of 1970. But other containers may lack a start time too: one that
+// containerd has lost track of (reason Unknown), or the kubelet (ContainerStatusUnknown), and all containers of some
+// nodes. So the reason must say it as well.
 func couldNotStart(t *corev1.ContainerStateTerminated) bool {
 	return t.StartedAt.Unix() <= 0 && (t.Reason == "StartError" || t.Reason == "ContainerCannotRun")
 }
@@ -221,20 +228,22 @@ func failed(started bool, reason, message string) State {
 	return State{Phase: phase, Reason: reason, Message: message}
 }
 
-// podLost reports whether the pod failed as a whole, was evicted or rejected, or hangs in its deletion because its node is
-// gone.
+// podLost reports whether the pod failed as a whole, was evicted or rejected, or hangs in its deletion because its node
+// is gone.
 func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string) {
 	if pod.Status.Phase == corev1.PodFailed {
 		reason, message = Explanation(pod)
 		return true, reason, message
 	}
 	if Stuck(pod, now) {
-		return true, v1alpha1.ReasonNodeLost, fmt.Sprintf("the pod is being deleted, but node %s does not confirm it", pod.Spec.NodeName)
+		return true, v1alpha1.ReasonNodeLost,
+			fmt.Sprintf("the pod is being deleted, but node %s does not confirm it", pod.Spec.NodeName)
 	}
 	return false, "", ""
 }
 
-// collected reports whether the pod was failed by the pod garbage collector because its node is gone, and not by its kubelet.
+// collected reports whether the pod was failed by the pod garbage collector because its node is gone, and not by its
+// kubelet.
 func collected(pod *corev1.Pod) bool {
 	disrupted := kube.PodCondition(pod, corev1.DisruptionTarget)
 	return disrupted != nil && disrupted.Reason == "DeletionByPodGC"
@@ -256,8 +265,9 @@ func blocked(pod *corev1.Pod, status *corev1.ContainerStatus) (s State, found bo
 	return blockedBy(status.State.Waiting)
 }
 
-// blockedBy returns what keeps the kubelet from starting a container. ErrImagePull does not count, because the kubelet tries
-// again by itself; after that the reason is ImagePullBackOff. The other causes that may pass keep one name for every try.
+// blockedBy returns what keeps the kubelet from starting a container. ErrImagePull does not count, because the kubelet
+// tries again by itself; after that the reason is ImagePullBackOff. The other causes that may pass keep one name for
+// every try.
 func blockedBy(waiting *corev1.ContainerStateWaiting) (s State, found bool) {
 	if waiting == nil {
 		return State{}, false
@@ -279,8 +289,8 @@ func initMessage(container string, waiting *corev1.ContainerStateWaiting) string
 	return fmt.Sprintf("init container %s: %s", container, cmp.Or(waiting.Message, waiting.Reason))
 }
 
-// deadSidecar describes another container that has failed, which may be why the job fails; empty if none has. The kubelet
-// restarts a sidecar that is an init container, so only its last termination shows.
+// deadSidecar describes another container that has failed, which may be why the job fails; empty if none has. The
+// kubelet restarts a sidecar that is an init container, so only its last termination shows.
 func deadSidecar(pod *corev1.Pod, container string) string {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
@@ -290,7 +300,8 @@ func deadSidecar(pod *corev1.Pod, container string) string {
 				t = status.LastTerminationState.Terminated
 			}
 			if t != nil && t.ExitCode != 0 && status.Name != container {
-				return fmt.Sprintf("container %s exited with code %d (%s) while the %s keeps running", status.Name, t.ExitCode, t.Reason, container)
+				return fmt.Sprintf("container %s exited with code %d (%s) while the %s keeps running", status.Name, t.ExitCode,
+					t.Reason, container)
 			}
 		}
 	}
@@ -317,8 +328,9 @@ func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, messag
 // quotedGates is how many scheduling gates a message names.
 const quotedGates = 3
 
-// WhyUnplaced returns why a pod has no node, "" if it has one or nobody has looked yet. Gates come first, and by their names: the API server
-// only says that there are some, and each belongs to somebody who lets the pod through, such as a queue.
+// WhyUnplaced returns why a pod has no node, "" if it has one or nobody has looked yet. Gates come first, and by their
+// names: the API server only says that there are some, and each belongs to somebody who lets the pod through, such as a
+// queue.
 func WhyUnplaced(pod *corev1.Pod) (reason, message string) {
 	if gates := pod.Spec.SchedulingGates; len(gates) > 0 && pod.Spec.NodeName == "" {
 		var names []string
@@ -328,15 +340,18 @@ func WhyUnplaced(pod *corev1.Pod) (reason, message string) {
 		if len(gates) > quotedGates {
 			names = append(names, fmt.Sprintf("%d more", len(gates)-quotedGates))
 		}
-		return corev1.PodReasonSchedulingGated, "the pod waits for whoever set its scheduling gate " + strings.Join(names, ", ")
+		return corev1.PodReasonSchedulingGated, "the pod waits for whoever set its scheduling gate " +
+			strings.Join(names, ", ")
 	}
-	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil &&
+		scheduled.Status == corev1.ConditionFalse {
 		return scheduled.Reason, scheduled.Message
 	}
 	return "", ""
 }
 
-// WhyUnable returns what keeps a pending pod from running, in whichever container, "" if it is just starting or being deleted.
+// WhyUnable returns what keeps a pending pod from running, in whichever container, "" if it is just starting or being
+// deleted.
 func WhyUnable(pod *corev1.Pod) (reason, message string) {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodPending {
 		return "", ""

@@ -33,7 +33,8 @@ func grace(seconds int64) func(*corev1.Pod) {
 // disrupted sets who has ended the pod.
 func disrupted(reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: "why"}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+			Reason: reason, Message: "why"}}
 	}
 }
 
@@ -137,11 +138,13 @@ func TestDeadSidecarIsFound(t *testing.T) {
 
 func TestAnInitContainersOwnMessageIsReportedAlone(t *testing.T) {
 	pod := podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(nil))
-	if got, want := podstatus.Of(pod, "runner", noon).Message, "init container init exited with code 1: Error"; got != want {
+	if got, want := podstatus.Of(pod, "runner",
+		noon).Message, "init container init exited with code 1: Error"; got != want {
 		t.Errorf("message %q, want %q", got, want)
 	}
 	pod.Status.InitContainerStatuses[0].State.Terminated.Message = "no space left"
-	if got, want := podstatus.Of(pod, "runner", noon).Message, "init container init exited with code 1: no space left"; got != want {
+	if got, want := podstatus.Of(pod, "runner",
+		noon).Message, "init container init exited with code 1: no space left"; got != want {
 		t.Errorf("message %q, want %q", got, want)
 	}
 }
@@ -150,7 +153,8 @@ func TestAnInitContainersOwnMessageIsReportedAlone(t *testing.T) {
 func TestSchedulingGatesAreNamed(t *testing.T) {
 	gated := func(names ...string) *corev1.Pod {
 		p := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated", Message: "Scheduling is blocked due to non-empty scheduling gates"}}}}
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated",
+			Message: "Scheduling is blocked due to non-empty scheduling gates"}}}}
 		for _, name := range names {
 			p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
 		}
@@ -167,7 +171,8 @@ func TestSchedulingGatesAreNamed(t *testing.T) {
 	} {
 		state := podstatus.Of(test.pod, "runner", noon)
 		reason, message := podstatus.WhyUnable(test.pod)
-		if state.Phase != podstatus.Pending || state.Reason != "SchedulingGated" || reason != state.Reason || message != state.Message || !strings.Contains(message, test.says) {
+		if state.Phase != podstatus.Pending || state.Reason != "SchedulingGated" || reason != state.Reason ||
+			message != state.Message || !strings.Contains(message, test.says) {
 			t.Errorf("%+v and %s: %s, want SchedulingGated and %q", state, reason, message, test.says)
 		}
 	}

@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// Usage is what a runner container has used, as the hook of jobLog leaves it in the container's termination message, as a line of JSON. A figure
-// that is not known is nil. It comes from the job's own container, so the job may have written anything.
+// Usage is what a runner container has used, as the hook of jobLog leaves it in the container's termination message, as
+// a line of JSON. A figure that is not known is nil. It comes from the job's own container, so the job may have written
+// anything.
 type Usage struct {
 	// PeakMemoryBytes includes the page cache. MemoryLimitBytes is nil without a limit, too.
 	PeakMemoryBytes  *int64 `json:"peakMemoryBytes"`
 	MemoryLimitBytes *int64 `json:"memoryLimitBytes"`
 	// OOMKills counts processes that were killed at the limit.
 	OOMKills *int64 `json:"oomKills"`
-	// CPUMicroseconds is processor time, ThrottledMicroseconds how long the container had to wait for more of it. Of CPUPeriods, in which
-	// it was at work, ThrottledPeriods are those in which it was throttled.
+	// CPUMicroseconds is processor time, ThrottledMicroseconds how long the container had to wait for more of it. Of
+	// CPUPeriods, in which it was at work, ThrottledPeriods are those in which it was throttled.
 	CPUMicroseconds       *int64 `json:"cpuMicroseconds"`
 	ThrottledMicroseconds *int64 `json:"throttledMicroseconds"`
 	CPUPeriods            *int64 `json:"cpuPeriods"`

@@ -13,7 +13,8 @@ type Call[R any] struct {
 	// Result and Err are what the call returned, zero while it is in progress.
 	Result R
 	Err    error
-	// Started is when the call was requested. Finished is when it returned, zero while it is in progress or waits for its turn.
+	// Started is when the call was requested. Finished is when it returned, zero while it is in progress or waits for
+	// its turn.
 	Started, Finished time.Time
 	// Failures counts the failed calls since the last successful one, including this one.
 	Failures int
@@ -22,16 +23,20 @@ type Call[R any] struct {
 // Running reports whether the call was requested and has not returned yet.
 func (c Call[R]) Running() bool { return !c.Started.IsZero() && c.Finished.IsZero() }
 
-// Last remembers the last call of one kind about one object, and how it ended. It is kept only in memory: after a restart everything is
-// requested again, so every call must be safe to repeat. The zero value remembers none. Safe for concurrent use.
+// Last remembers the last call of one kind about one object, and how it ended. It is kept only in memory: after a
+// restart everything is requested again, so every call must be safe to repeat. The zero value remembers none. Safe for
+// concurrent use.
 type Last[R any] struct {
 	mu   sync.Mutex
 	call *Call[R]
 }
 
-// Go requests a call that runs in the pool on behalf of a group (a scale set). While the last one is in progress, it requests nothing and
-// returns false. After the call, done is called, which must not block, so that the controller reconciles the object again.
-func (l *Last[R]) Go(pool *Pool, clk clock.PassiveClock, group string, call func(context.Context) (R, error), done func()) bool {
+// Go requests a call that runs in the pool on behalf of a group (a scale set). While the last one is in progress, it
+// requests nothing and returns false. After the call, done is called, which must not block, so that the controller
+// reconciles the object again.
+func (l *Last[R]) Go(
+	pool *Pool, clk clock.PassiveClock, group string, call func(context.Context) (R, error), done func(),
+) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := &Call[R]{Started: clk.Now()}
@@ -100,14 +105,14 @@ type Calls[K comparable, R any] struct {
 	last map[K]*Last[R]
 }
 
-// NewCalls returns an empty memory of calls that run in the pool. After each call, done is called with its key, so that the
-// controller reconciles the object again. done must not block.
+// NewCalls returns an empty memory of calls that run in the pool. After each call, done is called with its key, so that
+// the controller reconciles the object again. done must not block.
 func NewCalls[K comparable, R any](pool *Pool, clk clock.PassiveClock, done func(K)) *Calls[K, R] {
 	return &Calls[K, R]{pool: pool, clock: clk, done: done, last: map[K]*Last[R]{}}
 }
 
-// Go requests a call on behalf of a group (a scale set). While a call for the same key is in progress, it requests nothing and
-// returns false.
+// Go requests a call on behalf of a group (a scale set). While a call for the same key is in progress, it requests
+// nothing and returns false.
 func (c *Calls[K, R]) Go(group string, key K, call func(context.Context) (R, error)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +144,8 @@ func (c *Calls[K, R]) Take(key K) (call Call[R], ended bool) {
 	return call, ended
 }
 
-// Forget drops what is remembered for the key, which must be done when its object is gone. A call in progress continues, but its
-// result is not kept.
+// Forget drops what is remembered for the key, which must be done when its object is gone. A call in progress
+// continues, but its result is not kept.
 func (c *Calls[K, R]) Forget(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package pool runs slow calls outside of the reconcile workers: with a limit for the whole process, fair between namespaces and, in
-// each, between scale sets, and at most one call per key at a time.
+// Package pool runs slow calls outside of the reconcile workers: with a limit for the whole process, fair between
+// namespaces and, in each, between scale sets, and at most one call per key at a time.
 //
-// A reconciler that needs something from GitHub requests a call here and returns. When the call has ended, the object is
-// reconciled again and finds the answer (see Calls). So neither a worker nor a lock is ever held across a call that another
-// scale set might have to wait for.
+// A reconciler that needs something from GitHub requests a call here and returns. When the call has ended, the object
+// is reconciled again and finds the answer (see Calls). So neither a worker nor a lock is ever held across a call that
+// another scale set might have to wait for.
 package pool
 
 import (
@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// Limit is how many calls one manager has in flight, or up to twice as many if other sets' calls came first (see mayStart).
-	// With GitHub's 0.3–0.7 s for a JIT config that makes 180–430 registrations a second, more than an API server on two cores
-	// can handle, and it is far below the number of connections that would strain a host.
+	// Limit is how many calls one manager has in flight, or up to twice as many if other sets' calls came first (see
+	// mayStart). With GitHub's 0.3–0.7 s for a JIT config that makes 180–430 registrations a second, more than an API
+	// server on two cores can handle, and it is far below the number of connections that would strain a host.
 	Limit = 128
 
-	// slowAfter is how long a call may take before its place is given to another. If GitHub hangs, calls run into their 30 s
-	// deadline, and other scale sets must not wait until then. It is twice the slowest ordinary call.
+	// slowAfter is how long a call may take before its place is given to another. If GitHub hangs, calls run into their
+	// 30 s deadline, and other scale sets must not wait until then. It is twice the slowest ordinary call.
 	slowAfter = 2 * time.Second
 )
 
@@ -47,10 +47,16 @@ type task struct {
 	run   func(context.Context)
 }
 
-// New returns a pool that runs limit tasks at a time, or more while most of them belong to groups that came first. Tasks wait
-// until Start is called.
+// New returns a pool that runs limit tasks at a time, or more while most of them belong to groups that came first.
+// Tasks wait until Start is called.
 func New(limit int, clk clock.WithDelayedExecution) *Pool {
-	return &Pool{limit: limit, clock: clk, groups: map[string]int{}, waiting: map[string][]task{}, turns: map[string][]string{}}
+	return &Pool{
+		limit:   limit,
+		clock:   clk,
+		groups:  map[string]int{},
+		waiting: map[string][]task{},
+		turns:   map[string][]string{},
+	}
 }
 
 // Start runs tasks until the context ends, then waits for the tasks in flight, whose own context has ended too.
@@ -68,8 +74,9 @@ func (p *Pool) Start(ctx context.Context) error {
 	return nil
 }
 
-// Go queues a task on behalf of a group, which is a scale set as NAMESPACE/NAME. Namespaces take turns, and in each its groups, so
-// neither a group with a thousand tasks nor a namespace with a thousand groups delays another's first task. Go never blocks.
+// Go queues a task on behalf of a group, which is a scale set as NAMESPACE/NAME. Namespaces take turns, and in each its
+// groups, so neither a group with a thousand tasks nor a namespace with a thousand groups delays another's first task.
+// Go never blocks.
 func (p *Pool) Go(group string, run func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,8 +96,9 @@ func (p *Pool) queue(group string) {
 	p.turns[namespace] = append(p.turns[namespace], group)
 }
 
-// Waiting reports whether tasks wait: the group's own, for any reason, or those of others, for a place. If places are free, a group
-// that waits has as many tasks in flight as it may have: its calls hang, which doesn't make other groups wait.
+// Waiting reports whether tasks wait: the group's own, for any reason, or those of others, for a place. If places are
+// free, a group that waits has as many tasks in flight as it may have: its calls hang, which doesn't make other groups
+// wait.
 func (p *Pool) Waiting(group string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +143,8 @@ func (p *Pool) next(namespace string, share int) (group string, found bool) {
 	return group, true
 }
 
-// evenShare returns how many tasks each group may have in flight if all groups with tasks get the same number, at least one.
+// evenShare returns how many tasks each group may have in flight if all groups with tasks get the same number, at least
+// one.
 func (p *Pool) evenShare() int {
 	groups := len(p.groups)
 	for group := range p.waiting {
@@ -146,9 +155,9 @@ func (p *Pool) evenShare() int {
 	return max(1, p.limit/max(1, groups))
 }
 
-// mayStart reports whether a group may start a task. Places go to the groups that come first, but a group with less than its share
-// doesn't wait for a free place, because the tasks that came first may all be calls to a GitHub that hangs. So for moments there
-// can be up to twice the limit.
+// mayStart reports whether a group may start a task. Places go to the groups that come first, but a group with less
+// than its share doesn't wait for a free place, because the tasks that came first may all be calls to a GitHub that
+// hangs. So for moments there can be up to twice the limit.
 func (p *Pool) mayStart(group string, share int) bool {
 	inFlight := p.groups[group]
 	return p.running < p.limit && inFlight < p.limit || p.running < 2*p.limit && inFlight < share

@@ -1,6 +1,6 @@
-// Package setmetrics creates the manager's metrics that have series for every scale set, and deletes the series with the set.
-// Several controllers measure, but only one notices that a set is gone. Without a common list the others would keep the series
-// of deleted sets, and the alerts on them.
+// Package setmetrics creates the manager's metrics that have series for every scale set, and deletes the series with
+// the set. Several controllers measure, but only one notices that a set is gone. Without a common list the others would
+// keep the series of deleted sets, and the alerts on them.
 package setmetrics
 
 import (
@@ -17,8 +17,8 @@ const (
 	labelNamespace = "namespace"
 )
 
-// StartupBuckets are in seconds. They distinguish pods on a node that has the image (seconds) from pods whose image is pulled (tens
-// of seconds) and pods that need a new node (minutes). With +Inf there are ten.
+// StartupBuckets are in seconds. They distinguish pods on a node that has the image (seconds) from pods whose image is
+// pulled (tens of seconds) and pods that need a new node (minutes). With +Inf there are ten.
 var StartupBuckets = []float64{1, 2.5, 5, 10, 20, 40, 80, 160, 640}
 
 // vector is what the types of metrics have in common.
@@ -32,20 +32,26 @@ var (
 	vectors []vector
 )
 
-// Gauge registers a gauge gha_controller_<name> with the labels name and namespace of a scale set, followed by its own. Like
-// Counter and Histogram it panics if the name is taken, which can't depend on input because names are constants.
+// Gauge registers a gauge gha_controller_<name> with the labels name and namespace of a scale set, followed by its own.
+// Like Counter and Histogram it panics if the name is taken, which can't depend on input because names are constants.
 func Gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return keep(prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, all(labels)))
 }
 
 // Counter registers a counter like Gauge does.
 func Counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return keep(prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, all(labels)))
+	return keep(prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help},
+		all(labels)))
 }
 
 // Histogram registers a histogram like Gauge does, with the given buckets.
 func Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return keep(prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, all(labels)))
+	return keep(prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Subsystem: subsystem,
+		Name:      name,
+		Help:      help,
+		Buckets:   buckets,
+	}, all(labels)))
 }
 
 const subsystem = "gha_controller"

@@ -18,7 +18,8 @@ func TestDeleteEndsTheSeriesOfOneSet(t *testing.T) {
 	}
 	Delete(types.NamespacedName{Namespace: "a", Name: "set"})
 	for name, count := range map[string]int{
-		"gauge": testutil.CollectAndCount(gauge), "counter": testutil.CollectAndCount(counter), "histogram": testutil.CollectAndCount(histogram),
+		"gauge": testutil.CollectAndCount(gauge), "counter": testutil.CollectAndCount(counter),
+		"histogram": testutil.CollectAndCount(histogram),
 	} {
 		if count != 1 {
 			t.Errorf("%s: %d sets have series, want the one that is left", name, count)

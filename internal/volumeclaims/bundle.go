@@ -13,12 +13,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// shortestRecordInterval and idleTTL/recordFraction, whichever is longer, is how far the recorded use of a bundle may be behind:
-// a bundle in constant use costs one request in that time, 42 h by default, and none if idleTTL is 0.
+// shortestRecordInterval and idleTTL/recordFraction, whichever is longer, is how far the recorded use of a bundle may
+// be behind: a bundle in constant use costs one request in that time, 42 h by default, and none if idleTTL is 0.
 const (
 	shortestRecordInterval = 15 * time.Minute
 	recordFraction         = 4
-	// avoidedFor is how long a bundle that a runner could not use is leased last: until then a zone or node has usually got room.
+	// avoidedFor is how long a bundle that a runner could not use is leased last: until then a zone or node has usually
+	// got room.
 	avoidedFor = 10 * time.Minute
 )
 
@@ -45,8 +46,8 @@ type Pool struct {
 	reportDue time.Time
 	// spare is how many free bundles with volumes are left that have not failed lately.
 	spare int
-	// swapped are the suffixes of bundles that runners give up in this plan in the hope of another place; swappedBound is set if one of
-	// them has volumes, and discarded if one is discarded because a pod could not use it.
+	// swapped are the suffixes of bundles that runners give up in this plan in the hope of another place; swappedBound
+	// is set if one of them has volumes, and discarded if one is discarded because a pod could not use it.
 	swapped                 []string
 	swappedBound, discarded bool
 }
@@ -57,8 +58,8 @@ type bundle struct {
 	// claims are those that are seen, by template; unseen are the templates of those that may exist besides.
 	claims map[string]*Claim
 	unseen sets.Set[string]
-	// holders are the runners that may still run and name a claim of it; promised is set if a runner may exist that does, and awaited if one
-	// has ended whose job's event or result is not known yet.
+	// holders are the runners that may still run and name a claim of it; promised is set if a runner may exist that
+	// does, and awaited if one has ended whose job's event or result is not known yet.
 	holders                    []*Runner
 	promised, mounted, awaited bool
 	// cloned is set while claims that are not bound yet are copies of it.
@@ -91,18 +92,24 @@ type stateRule struct {
 
 // states are the rules for a bundle's state. The first that applies decides.
 var states = []stateRule{
-	{"a runner that may still run names it, a pod mounts it, or a report about its last job may come", func(_ *Pool, b *bundle) bool { return b.inUse() }, stateLeased},
+	{"a runner that may still run names it, a pod mounts it, or a report about its last job may come",
+		func(_ *Pool, b *bundle) bool { return b.inUse() }, stateLeased},
 	{"no claim of it has been seen", func(_ *Pool, b *bundle) bool { return len(b.claims) == 0 }, stateUnseen},
-	{"a claim of it is being deleted", func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Deleting }) }, stateDeleting},
+	{"a claim of it is being deleted",
+		func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Deleting }) }, stateDeleting},
 	{"new claims are being made from it", func(_ *Pool, b *bundle) bool { return b.cloned }, stateCloning},
 	{"the user has named it as the seed", func(p *Pool, b *bundle) bool {
 		return b.any(func(c *Claim) bool { return c.Name == p.policy.SeedFrom.PersistentVolumeClaim })
 	}, stateSeed},
-	{"it has no volume, and its template is another one now", func(_ *Pool, b *bundle) bool { return b.any((*Claim).outdated) }, stateUnfit},
-	{"the volume of one of its claims is gone", func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) }, stateUnfit},
+	{"it has no volume, and its template is another one now",
+		func(_ *Pool, b *bundle) bool { return b.any((*Claim).outdated) }, stateUnfit},
+	{"the volume of one of its claims is gone",
+		func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) }, stateUnfit},
 	{"it is from another address or group", func(p *Pool, b *bundle) bool { return p.foreign(b) }, stateUnfit},
-	{"its last job's event or result is not one to keep it after", func(_ *Pool, b *bundle) bool { return b.spoiledBy != "" }, stateUnfit},
-	{"pods of two runners in a row could not use it", func(_ *Pool, b *bundle) bool { return len(b.failures) >= maxFailures }, stateUnfit},
+	{"its last job's event or result is not one to keep it after",
+		func(_ *Pool, b *bundle) bool { return b.spoiledBy != "" }, stateUnfit},
+	{"pods of two runners in a row could not use it",
+		func(_ *Pool, b *bundle) bool { return len(b.failures) >= maxFailures }, stateUnfit},
 	{"none of these", func(*Pool, *bundle) bool { return true }, stateFree},
 }
 
@@ -111,7 +118,8 @@ func survey(world *World, memory *Memory) *Pool {
 	p := &Pool{
 		world: world, memory: memory, now: world.Now,
 		policy: world.Set.Spec.EffectiveVolumeClaimPool(), scope: Scope(world.Set),
-		bundles: map[string]*bundle{}, held: sets.New[string](), exist: map[string]int{}, going: map[string]int{}, unknown: !world.Listed,
+		bundles: map[string]*bundle{}, held: sets.New[string](), exist: map[string]int{}, going: map[string]int{},
+		unknown: !world.Listed,
 	}
 	for i := range world.Set.Spec.VolumeClaimTemplates {
 		p.templates = append(p.templates, world.Set.Spec.VolumeClaimTemplates[i].Metadata.Name)
@@ -303,8 +311,8 @@ func (p *Pool) avoidedUntil(b *bundle) time.Time {
 	return latest.Add(avoidedFor)
 }
 
-// room returns how many more bundles may be created. While the API server refuses claims, none is: the runners that wait for
-// theirs try again, and further ones would only join them.
+// room returns how many more bundles may be created. While the API server refuses claims, none is: the runners that
+// wait for theirs try again, and further ones would only join them.
 func (p *Pool) room() int {
 	room := math.MaxInt
 	for _, template := range p.templates {
@@ -326,8 +334,8 @@ func (p *Pool) usedAt(b *bundle) time.Time {
 	return p.lastUse(b)
 }
 
-// lastUse is the latest time at which a bundle can have been used by which this process has not seen: the record would be newer
-// otherwise.
+// lastUse is the latest time at which a bundle can have been used by which this process has not seen: the record would
+// be newer otherwise.
 func (p *Pool) lastUse(b *bundle) time.Time {
 	return kube.EarlierOf(p.now, b.recorded().Add(p.recordInterval()))
 }
@@ -363,7 +371,8 @@ func (p *Pool) foreign(b *bundle) bool {
 	return b.any(func(c *Claim) bool { return c.Scope != p.scope })
 }
 
-// first returns the claim that has the bundle's records: of those that are seen, the one whose template's name comes first.
+// first returns the claim that has the bundle's records: of those that are seen, the one whose template's name comes
+// first.
 func (b *bundle) first() *Claim {
 	names := slices.Sorted(maps.Keys(b.claims))
 	if len(names) == 0 {

@@ -32,8 +32,8 @@ type trueRunner struct {
 // names returns the names of the runner's claims, sorted.
 func (r *trueRunner) names() []string { return slices.Sorted(maps.Values(r.claims)) }
 
-// cluster is what is true: the API server's objects and the nodes. Its rules are written here a second time; none is asked of the
-// package under test. What happens is logged, for the report of a failure.
+// cluster is what is true: the API server's objects and the nodes. Its rules are written here a second time; none is
+// asked of the package under test. What happens is logged, for the report of a failure.
 type cluster struct {
 	*testing.T
 	*rand.Rand
@@ -41,8 +41,8 @@ type cluster struct {
 	set     *v1alpha1.AutoscalingRunnerSet
 	runners map[string]trueRunner
 	claims  map[string]*corev1.PersistentVolumeClaim
-	// zone is where a bound claim's volume is, by UID; broken volumes can't be mounted; spoiled ones were written to by a job after
-	// which they must not be used.
+	// zone is where a bound claim's volume is, by UID; broken volumes can't be mounted; spoiled ones were written to by
+	// a job after which they must not be used.
 	zone            map[types.UID]int
 	broken, spoiled map[types.UID]bool
 	full            [2]bool // zones without room
@@ -126,7 +126,8 @@ func (c *cluster) sweep() {
 
 // launch creates what a runner lacks: its claims, then its pod. The controller of runners sees an old state of claims.
 func (c *cluster) launch(r trueRunner, seen map[string]*corev1.PersistentVolumeClaim) trueRunner {
-	runner := &v1alpha1.EphemeralRunner{Spec: v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: c.set.Spec.GitHubConfigUrl, VolumeClaims: r.claims}}
+	runner := &v1alpha1.EphemeralRunner{Spec: v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: c.set.Spec.GitHubConfigUrl,
+		VolumeClaims: r.claims}}
 	runner.Annotations = map[string]string{v1alpha1.AnnotationVolumeClaimSeed: r.seed}
 	find := func(name string) *corev1.PersistentVolumeClaim { return seen[name] }
 	for _, claim := range volumeclaims.Missing(c.set, runner, find) {
@@ -248,7 +249,8 @@ func (c *cluster) finalize(r trueRunner) {
 
 func view(r trueRunner) volumeclaims.Runner {
 	return volumeclaims.Runner{
-		Name: r.name, CreatedAt: r.created, Claims: r.claims, Seed: r.seed, Done: r.done, Deleting: r.deleting, PlacedAt: r.placedAt,
-		Up: r.up, Started: r.had, Failure: r.failure, Job: volumeclaims.Job{Event: r.event, Result: r.result},
+		Name: r.name, CreatedAt: r.created, Claims: r.claims, Seed: r.seed, Done: r.done, Deleting: r.deleting,
+		PlacedAt: r.placedAt,
+		Up:       r.up, Started: r.had, Failure: r.failure, Job: volumeclaims.Job{Event: r.event, Result: r.result},
 	}
 }

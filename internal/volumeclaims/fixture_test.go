@@ -45,7 +45,8 @@ type scene struct {
 func newScene(t *testing.T, set *v1alpha1.AutoscalingRunnerSet) *scene {
 	t.Helper()
 	return &scene{
-		T: t, World: volumeclaims.World{Set: set, Now: start, Listed: true, Suffix: volumeclaims.RandomSuffix, Mounted: sets.New[string]()},
+		T: t, World: volumeclaims.World{Set: set, Now: start, Listed: true, Suffix: volumeclaims.RandomSuffix,
+			Mounted: sets.New[string]()},
 		memory: volumeclaims.NewMemory(set.Name), pvcs: map[string]*corev1.PersistentVolumeClaim{},
 	}
 }

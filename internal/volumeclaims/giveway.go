@@ -11,18 +11,20 @@ import (
 )
 
 const (
-	// FailureTimeout is how long a pod may be without a node, or fail to mount, before its runner gives way to one with other
-	// claims.
+	// FailureTimeout is how long a pod may be without a node, or fail to mount, before its runner gives way to one with
+	// other claims.
 	FailureTimeout = time.Minute
-	// swapInterval is the shortest time between two runners that give way although no claim is to blame for certain, and
-	// fullSwapInterval the same while there may be no new claim, so that each of them takes one that may have the same fault.
+	// swapInterval is the shortest time between two runners that give way although no claim is to blame for certain,
+	// and fullSwapInterval the same while there may be no new claim, so that each of them takes one that may have the
+	// same fault.
 	swapInterval     = time.Minute
 	fullSwapInterval = 5 * time.Minute
-	// lostNodeTimeout is how long Kubernetes leaves pods on a node that it has lost, if they don't say otherwise. A claim of whose
-	// place nothing is known for that long is not waited for.
+	// lostNodeTimeout is how long Kubernetes leaves pods on a node that it has lost, if they don't say otherwise. A
+	// claim of whose place nothing is known for that long is not waited for.
 	lostNodeTimeout = 5 * time.Minute
-	// discardInterval is the shortest time between two claims that are discarded because pods got no node with them, or could not mount
-	// them: in a cluster that stays full, or with a storage driver that fails everywhere, the content of few is lost by mistake.
+	// discardInterval is the shortest time between two claims that are discarded because pods got no node with them, or
+	// could not mount them: in a cluster that stays full, or with a storage driver that fails everywhere, the content
+	// of few is lost by mistake.
 	discardInterval = 5 * time.Minute
 	// stuckRecheck is when to look again at a runner that should give way and may not yet.
 	stuckRecheck = 15 * time.Second
@@ -45,12 +47,14 @@ var concessions = []concession{
 	{name: "another runner, which comes first, has the same claim", reason: v1alpha1.ReasonVolumeClaimShared,
 		applies: func(_ *Pool, r *Runner, b *bundle) bool { return firstHolder(b) != r },
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("runner %s has the same claims as runner %s: another runner takes its place", r.Name, firstHolder(b).Name)
+			return fmt.Sprintf("runner %s has the same claims as runner %s: another runner takes its place", r.Name,
+				firstHolder(b).Name)
 		}},
 	{name: "its claims are from another address or group", up: true, reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, _ *Runner, b *bundle) bool { return p.foreign(b) },
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("runner %s has %s of another GitHub address or runner group than the scale set now: another runner takes its place", r.Name, b)
+			return fmt.Sprintf("runner %s has %s of another GitHub address or runner group than the scale set now: another "+
+				"runner takes its place", r.Name, b)
 		}},
 	{name: "the volume of its claim is gone", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(_ *Pool, _ *Runner, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) },
@@ -65,7 +69,8 @@ var concessions = []concession{
 	{name: "the API server refuses its claim, and another one is free", reason: v1alpha1.ReasonVolumeClaimRefused,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Refused && p.spare > 0 },
 		message: func(r *Runner, _ *bundle) string {
-			return fmt.Sprintf("the API server refuses a claim for runner %s, and another claim has become free: another runner takes its place", r.Name)
+			return fmt.Sprintf("the API server refuses a claim for runner %s, and another claim has become free: another "+
+				"runner takes its place", r.Name)
 		},
 		does: func(p *Pool, _ *Decision, _ *Runner, _ *bundle) { p.spare-- }}, // each serves one
 	{name: "its node can't attach or mount its claims", reason: v1alpha1.ReasonVolumeClaimUnusable,
@@ -73,7 +78,8 @@ var concessions = []concession{
 			return r.Failure.Kind == Unmounted && p.failedFor(r, FailureTimeout)
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s could not mount %s for %s: another runner takes its place", r.Name, b, FailureTimeout)
+			return fmt.Sprintf("the pod of runner %s could not mount %s for %s: another runner takes its place", r.Name, b,
+				FailureTimeout)
 		},
 		does: (*Pool).blameInTurn},
 	{name: "its claim was deleted before its pod had a node", reason: v1alpha1.ReasonVolumeClaimUnusable,
@@ -84,19 +90,23 @@ var concessions = []concession{
 			})
 		},
 		message: func(r *Runner, _ *bundle) string {
-			return fmt.Sprintf("a claim of runner %s was deleted while its pod waited for a node: another runner takes its place", r.Name)
+			return fmt.Sprintf("a claim of runner %s was deleted while its pod waited for a node: another runner takes "+
+				"its place", r.Name)
 		}},
 	{name: "its claims have no volume, and their template is another one now", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, b *bundle) bool { return p.unplaced(r) && b.any((*Claim).outdated) },
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("%s of runner %s got no volume for %s, and volumeClaimTemplates has changed since: another runner takes its place", b, r.Name, FailureTimeout)
+			return fmt.Sprintf("%s of runner %s got no volume for %s, and volumeClaimTemplates has changed since: another "+
+				"runner takes its place", b, r.Name, FailureTimeout)
 		}},
 	{name: "its claims have no volume, and another one is free", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool {
-			return p.unplaced(r) && !p.bound(r) && p.spare > 0 && (p.passedOver(r) > p.swapsSince(r) || p.rested(fullSwapInterval))
+			return p.unplaced(r) && !p.bound(r) && p.spare > 0 &&
+				(p.passedOver(r) > p.swapsSince(r) || p.rested(fullSwapInterval))
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("%s of runner %s got no volume for %s, and another claim is free: another runner takes its place", b, r.Name, FailureTimeout)
+			return fmt.Sprintf("%s of runner %s got no volume for %s, and another claim is free: another runner takes its "+
+				"place", b, r.Name, FailureTimeout)
 		},
 		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
 			p.spare--
@@ -108,7 +118,8 @@ var concessions = []concession{
 			return p.unplaced(r) && p.bound(r) && p.passedOver(r) > p.swapsSince(r)
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and a later one did: another runner takes its place", r.Name, b, FailureTimeout)
+			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and a later one did: another runner takes "+
+				"its place", r.Name, b, FailureTimeout)
 		},
 		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
 			p.swap(r, b)
@@ -119,20 +130,24 @@ var concessions = []concession{
 			return p.unplaced(r) && p.bound(r) && !p.unboundWaits && p.maySwap()
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s: another runner takes its place, with other claims", r.Name, b, FailureTimeout)
+			return fmt.Sprintf("the pod of runner %s with %s got no node for %s: another runner takes its place, with other "+
+				"claims", r.Name, b, FailureTimeout)
 		},
 		does: func(p *Pool, _ *Decision, r *Runner, b *bundle) { p.swap(r, b) }},
-	{name: "it has no node, as if its claims were on a lost one, and there are no others", reason: v1alpha1.ReasonVolumeClaimUnusable,
+	{name: "it has no node, as if its claims were on a lost one, and there are no others",
+		reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool {
 			alone := p.bound(r) && !p.unboundWaits && !p.refused && p.spare == 0 && p.room() == 0
 			return alone && r.Failure.Kind == Unplaced && p.failedFor(r, lostNodeTimeout) && p.mayDiscard()
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and no other claim may be created: another runner takes its place", r.Name, b, lostNodeTimeout)
+			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and no other claim may be created: another "+
+				"runner takes its place", r.Name, b, lostNodeTimeout)
 		},
 		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
 			p.swap(r, b)
-			p.discard(d, r, b, fmt.Sprintf("the pod of runner %s got no node with it for %s, and there is no other", r.Name, lostNodeTimeout))
+			p.discard(d, r, b, fmt.Sprintf("the pod of runner %s got no node with it for %s, and there is no other", r.Name,
+				lostNodeTimeout))
 		}},
 }
 
@@ -240,8 +255,9 @@ func (p *Pool) unplaced(r *Runner) bool {
 	return !r.Up && r.Failure.Kind == Unplaced && p.failedFor(r, FailureTimeout)
 }
 
-// passedOver counts the runners that are younger than r and have got a node since it was found to have none. Each shows that there is a
-// place; in a full cluster it is the one that an ended job has left, so each lets a single runner give way.
+// passedOver counts the runners that are younger than r and have got a node since it was found to have none. Each shows
+// that there is a place; in a full cluster it is the one that an ended job has left, so each lets a single runner give
+// way.
 func (p *Pool) passedOver(r *Runner) (count int) {
 	for i := range p.world.Runners {
 		other := &p.world.Runners[i]
@@ -263,8 +279,8 @@ func (p *Pool) swapsSince(r *Runner) int {
 	return count
 }
 
-// maySwap reports whether a runner may give way although nothing shows that there is another place: there are other claims, and no
-// runner has given way lately.
+// maySwap reports whether a runner may give way although nothing shows that there is another place: there are other
+// claims, and no runner has given way lately.
 func (p *Pool) maySwap() bool {
 	switch {
 	case p.room() > 0:
@@ -284,7 +300,8 @@ func (p *Pool) rested(interval time.Duration) bool {
 // blames says which runners could not use the bundle.
 func (b *bundle) blames() string {
 	last := b.failures[len(b.failures)-1]
-	return fmt.Sprintf("the pods of %d runners in a row, the last of them %s, could not be placed with it or mount it", len(b.failures), last.Runner)
+	return fmt.Sprintf("the pods of %d runners in a row, the last of them %s, could not be placed with it or mount it",
+		len(b.failures), last.Runner)
 }
 
 // String names the bundle's claims.

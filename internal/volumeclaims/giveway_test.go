@@ -41,7 +41,8 @@ func replaced(d volumeclaims.Decision) (found string) {
 	return found
 }
 
-// concessions are worlds with the free claims 22222 and 44444, which runners give way in them after some time, and what is recorded.
+// concessions are worlds with the free claims 22222 and 44444, which runners give way in them after some time, and what
+// is recorded.
 var concessions = map[string]struct {
 	world    func(*scene)
 	after    time.Duration
@@ -218,7 +219,8 @@ func TestABundleIsDiscardedAfterTheSecondFailureInARow(t *testing.T) {
 	}
 }
 
-// A storage driver that fails everywhere costs the content of one claim in five minutes, though runners go on to give way.
+// A storage driver that fails everywhere costs the content of one claim in five minutes, though runners go on to give
+// way.
 func TestClaimsThatCantBeMountedAreDiscardedOneByOne(t *testing.T) {
 	s := newScene(t, newSet("docker"))
 	for _, suffix := range []string{"22222", "44444"} {
@@ -244,7 +246,8 @@ func TestClaimsThatCantBeMountedAreDiscardedOneByOne(t *testing.T) {
 	}
 }
 
-// A runner that gave way is followed by one with a new claim, though others are free: these may be bound to the same full zone.
+// A runner that gave way is followed by one with a new claim, though others are free: these may be bound to the same
+// full zone.
 func TestTheNextRunnerGetsAnotherClaim(t *testing.T) {
 	s := newScene(t, newSet("docker"))
 	s.claim("docker", "22222")
@@ -262,8 +265,8 @@ func TestTheNextRunnerGetsAnotherClaim(t *testing.T) {
 	}
 }
 
-// In a cluster that is full for an hour, whenever a job ends a later runner gets its place and the others wait on. Few of them give way, and
-// few claims lose their content, though nothing but the place is missing.
+// In a cluster that is full for an hour, whenever a job ends a later runner gets its place and the others wait on. Few
+// of them give way, and few claims lose their content, though nothing but the place is missing.
 func TestAFullClusterCostsFewClaims(t *testing.T) {
 	const places, claims = 10, 20
 	s := newScene(t, newSet("docker"))

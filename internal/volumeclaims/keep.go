@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// reportPatience is how long after a runner's end, or after its listener has come back, the report about its job may come. Usually it
-	// comes within a second; a listener that has just come back has a queue to read.
+	// reportPatience is how long after a runner's end, or after its listener has come back, the report about its job
+	// may come. Usually it comes within a second; a listener that has just come back has a queue to read.
 	reportPatience = time.Minute
-	// longestReportPatience is the same while the listener does not listen: longer than its restart on another node takes.
+	// longestReportPatience is the same while the listener does not listen: longer than its restart on another node
+	// takes.
 	longestReportPatience = 5 * time.Minute
 )
 
@@ -28,14 +29,15 @@ type Verdict string
 const (
 	// Kept: the next runner may have them.
 	Kept Verdict = "Kept"
-	// Spoiled: nobody may. They are deleted before their runner goes; until its pod is gone, Kubernetes keeps them from use by others.
+	// Spoiled: nobody may. They are deleted before their runner goes; until its pod is gone, Kubernetes keeps them from
+	// use by others.
 	Spoiled Verdict = "Spoiled"
 	// Awaited: a report that decides may still come. Until then the runner has them.
 	Awaited Verdict = "Awaited"
 )
 
-// returning are the rules by which a runner's claims are passed on, or not. The first that applies decides. unknown says whether a report
-// could tell otherwise; why follows on "the claim is not kept: ".
+// returning are the rules by which a runner's claims are passed on, or not. The first that applies decides. unknown
+// says whether a report could tell otherwise; why follows on "the claim is not kept: ".
 var returning = []struct {
 	name    string
 	applies func(*v1alpha1.KeepClaimsAfter, *Runner) bool
@@ -44,7 +46,8 @@ var returning = []struct {
 	why     func(*Runner) string
 }{
 	{"nothing has run", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return !r.Started }, Kept, nil, nil},
-	{"GitHub has said that there was no job", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return r.Job.Never }, Kept, nil, nil},
+	{"GitHub has said that there was no job", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return r.Job.Never },
+		Kept, nil, nil},
 	{"the event is not among those named", func(keep *v1alpha1.KeepClaimsAfter, r *Runner) bool {
 		return len(keep.Events) > 0 && !slices.Contains(keep.Events, r.Job.Event)
 	}, Spoiled, func(r *Runner) bool { return r.Job.Event == "" },
@@ -55,8 +58,11 @@ var returning = []struct {
 		func(r *Runner) string { return fmt.Sprintf("the job's result is %s", cmp.Or(r.Job.Result, "unknown")) }},
 }
 
-// Returns reports what becomes of the claims of a runner that has ended and, if they are not passed on, why. Awaited ends at due.
-func Returns(set *v1alpha1.AutoscalingRunnerSet, runner *Runner, now time.Time) (verdict Verdict, why string, due time.Time) {
+// Returns reports what becomes of the claims of a runner that has ended and, if they are not passed on, why. Awaited
+// ends at due.
+func Returns(
+	set *v1alpha1.AutoscalingRunnerSet, runner *Runner, now time.Time,
+) (verdict Verdict, why string, due time.Time) {
 	pool := set.Spec.EffectiveVolumeClaimPool()
 	for _, rule := range returning {
 		switch {
@@ -74,8 +80,8 @@ func Returns(set *v1alpha1.AutoscalingRunnerSet, runner *Runner, now time.Time) 
 	return Kept, "", time.Time{}
 }
 
-// reportDue returns until when the report about the job of a runner may come that ended at a time, zero if it was not seen to end. The
-// listener of a set that is being deleted goes first.
+// reportDue returns until when the report about the job of a runner may come that ended at a time, zero if it was not
+// seen to end. The listener of a set that is being deleted goes first.
 func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt time.Time) time.Time {
 	listens := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady)
 	switch latest := endedAt.Add(longestReportPatience); {
@@ -90,10 +96,13 @@ func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt time.Time) time.Time 
 	}
 }
 
-// FailedWithoutJob reports whether a runner's status proves that it failed and never had a job: no container of its pod started, or GitHub
-// agreed to remove its registration after each attempt. Of one that exited by itself, or whose pod others keep, it proves nothing.
+// FailedWithoutJob reports whether a runner's status proves that it failed and never had a job: no container of its pod
+// started, or GitHub agreed to remove its registration after each attempt. Of one that exited by itself, or whose pod
+// others keep, it proves nothing.
 func FailedWithoutJob(status *v1alpha1.EphemeralRunnerStatus) bool {
-	silent := []string{v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonVolumeClaimNotDeleted}
-	return status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && !status.HadJob() && !status.JobCompleted() && status.LostCause == "" &&
+	silent := []string{v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating,
+		v1alpha1.ReasonVolumeClaimNotDeleted}
+	return status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && !status.HadJob() && !status.JobCompleted() &&
+		status.LostCause == "" &&
 		!slices.Contains(silent, status.Reason) && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)
 }

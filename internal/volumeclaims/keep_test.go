@@ -10,11 +10,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// A job's result comes late if the listener was away when it ended. Until then nobody gets the claims, and nobody loses them.
+// A job's result comes late if the listener was away when it ended. Until then nobody gets the claims, and nobody loses
+// them.
 func TestAResultIsWaitedForWhileTheListenerIsAway(t *testing.T) {
 	at := func(minute int) time.Time { return start.Add(time.Duration(minute) * time.Minute) }
 	listens := func(status metav1.ConditionStatus, since time.Time) []metav1.Condition {
-		return []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: status, LastTransitionTime: metav1.NewTime(since)}}
+		return []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: status,
+			LastTransitionTime: metav1.NewTime(since)}}
 	}
 	for name, test := range map[string]struct {
 		conditions []metav1.Condition
@@ -26,16 +28,18 @@ func TestAResultIsWaitedForWhileTheListenerIsAway(t *testing.T) {
 		"nobody knows":         {conditions: listens(metav1.ConditionUnknown, at(-60)), want: at(5)},
 		"it came back":         {conditions: listens(metav1.ConditionTrue, at(2)), want: at(3)},
 		"it came back late":    {conditions: listens(metav1.ConditionTrue, at(10)), want: at(5)},
-		"the set goes": {listens(metav1.ConditionFalse, at(-60)), func(s *v1alpha1.AutoscalingRunnerSet, _ *volumeclaims.Runner) {
-			s.DeletionTimestamp = new(metav1.Now())
-		}, time.Time{}},
+		"the set goes": {listens(metav1.ConditionFalse, at(-60)),
+			func(s *v1alpha1.AutoscalingRunnerSet, _ *volumeclaims.Runner) {
+				s.DeletionTimestamp = new(metav1.Now())
+			}, time.Time{}},
 		"the result is known":             {listens(metav1.ConditionFalse, at(-60)), func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.Job.Result = "failed" }, time.Time{}},
 		"the event is, and is untrusted":  {listens(metav1.ConditionFalse, at(-60)), func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.Job.Event = "pull_request" }, time.Time{}},
 		"nobody has seen the runner end ": {listens(metav1.ConditionFalse, at(-60)), func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.EndedAt = time.Time{} }, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := newSet("docker")
-			set.Spec.VolumeClaimPool.KeepAfter = &v1alpha1.KeepClaimsAfter{Events: []string{"push"}, Results: []string{"succeeded"}}
+			set.Spec.VolumeClaimPool.KeepAfter = &v1alpha1.KeepClaimsAfter{Events: []string{"push"},
+				Results: []string{"succeeded"}}
 			set.Status.Conditions = test.conditions
 			runner := &volumeclaims.Runner{Started: true, EndedAt: start, Job: volumeclaims.Job{Event: "push"}}
 			if test.change != nil {
@@ -59,7 +63,8 @@ func TestAClaimIsNeitherLeasedNorDeletedWhileAResultMayCome(t *testing.T) {
 	r := s.runner("r", "22222")
 	r.Done, r.Started, r.EndedAt = true, true, s.Now
 	d := s.plan(1)
-	if got := names(d, "docker"); deleted(d) != "" || got[0] == "linux-docker-22222" || !d.RequeueAt.Equal(s.Now.Add(time.Minute)) {
+	if got := names(d, "docker"); deleted(d) != "" || got[0] == "linux-docker-22222" ||
+		!d.RequeueAt.Equal(s.Now.Add(time.Minute)) {
 		t.Errorf("leased %v, deleted %q, decides again at %s", got, deleted(d), d.RequeueAt)
 	}
 	r.Job.Result = "succeeded"

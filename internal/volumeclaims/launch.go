@@ -15,10 +15,11 @@ import (
 // snapshotGroup is the API group of VolumeSnapshots.
 const snapshotGroup = "snapshot.storage.k8s.io"
 
-// Missing returns the claims that a runner names and that don't exist, ready to be created. find returns the claim of that name,
-// nil if there is none. Templates that the set no longer has make no claim.
+// Missing returns the claims that a runner names and that don't exist, ready to be created. find returns the claim of
+// that name, nil if there is none. Templates that the set no longer has make no claim.
 func Missing(
-	set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, find func(name string) *corev1.PersistentVolumeClaim,
+	set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner,
+	find func(name string) *corev1.PersistentVolumeClaim,
 ) []*corev1.PersistentVolumeClaim {
 	var missing []*corev1.PersistentVolumeClaim
 	for i := range set.Spec.VolumeClaimTemplates {
@@ -34,9 +35,10 @@ func Missing(
 	return missing
 }
 
-// sourceOf returns what a runner's new claim is a copy of according to seedFrom, nil if it is a copy of nothing. The bundle that
-// the plan has picked counts only if it exists and has the content of the same address and group.
-func sourceOf(set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaimTemplate, runner *v1alpha1.EphemeralRunner,
+// sourceOf returns what a runner's new claim is a copy of according to seedFrom, nil if it is a copy of nothing. The
+// bundle that the plan has picked counts only if it exists and has the content of the same address and group.
+func sourceOf(
+	set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaimTemplate, runner *v1alpha1.EphemeralRunner,
 	find func(name string) *corev1.PersistentVolumeClaim,
 ) *corev1.TypedLocalObjectReference {
 	if fixed := fixedSource(&set.Spec); fixed != nil {
@@ -47,7 +49,8 @@ func sourceOf(set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaim
 		return nil
 	}
 	source := find(claimName(set.Name, template.Metadata.Name, seed))
-	if source == nil || source.DeletionTimestamp != nil || source.Labels[v1alpha1.LabelVolumeClaimScope] != scopeAt(set, runner) {
+	if source == nil || source.DeletionTimestamp != nil ||
+		source.Labels[v1alpha1.LabelVolumeClaimScope] != scopeAt(set, runner) {
 		return nil
 	}
 	return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: source.Name}
@@ -59,13 +62,19 @@ func fixedSource(set *v1alpha1.AutoscalingRunnerSetSpec) *corev1.TypedLocalObjec
 	case from.PersistentVolumeClaim != "":
 		return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: from.PersistentVolumeClaim}
 	case from.VolumeSnapshot != "":
-		return &corev1.TypedLocalObjectReference{APIGroup: new(snapshotGroup), Kind: "VolumeSnapshot", Name: from.VolumeSnapshot}
+		return &corev1.TypedLocalObjectReference{
+			APIGroup: new(snapshotGroup),
+			Kind:     "VolumeSnapshot",
+			Name:     from.VolumeSnapshot,
+		}
 	}
 	return nil
 }
 
 // newClaim returns a claim of the template.
-func newClaim(set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaimTemplate, name, scope string) *corev1.PersistentVolumeClaim {
+func newClaim(
+	set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaimTemplate, name, scope string,
+) *corev1.PersistentVolumeClaim {
 	metadata := &template.Metadata
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -92,14 +101,16 @@ func Owners(set *v1alpha1.AutoscalingRunnerSet) []metav1.OwnerReference {
 	return kube.OwnedBy(set)
 }
 
-// SetOwners makes the set the owner of a claim, or no longer if its claims outlive it. Owners that others have added stay.
+// SetOwners makes the set the owner of a claim, or no longer if its claims outlive it. Owners that others have added
+// stay.
 func SetOwners(claim *corev1.PersistentVolumeClaim, set *v1alpha1.AutoscalingRunnerSet) {
-	others := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool { return owner.UID == set.UID })
+	others := slices.DeleteFunc(slices.Clone(claim.OwnerReferences),
+		func(owner metav1.OwnerReference) bool { return owner.UID == set.UID })
 	claim.OwnerReferences = slices.Concat(others, Owners(set))
 }
 
-// Mount gives the pod the volumes of a runner's claims, its spec.volumeClaims. As in a StatefulSet, a claim replaces the volume
-// of the same name. A claim without a name is an emptyDir.
+// Mount gives the pod the volumes of a runner's claims, its spec.volumeClaims. As in a StatefulSet, a claim replaces
+// the volume of the same name. A claim without a name is an emptyDir.
 func Mount(pod *corev1.PodSpec, claims map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(claims)) {
 		volume := corev1.Volume{Name: name}

@@ -26,8 +26,10 @@ func TestAClaimReplacesTheVolumeOfItsName(t *testing.T) {
 	if diff := cmp.Diff(want, pod.Volumes); diff != "" {
 		t.Errorf("volumes (-want +got):\n%s", diff)
 	}
-	for phase, mounted := range map[corev1.PodPhase]int{"": 2, corev1.PodPending: 2, corev1.PodRunning: 2, corev1.PodSucceeded: 0, corev1.PodFailed: 0} {
-		if names := volumeclaims.MountedBy(&corev1.Pod{Spec: *pod, Status: corev1.PodStatus{Phase: phase}}); len(names) != mounted {
+	for phase, mounted := range map[corev1.PodPhase]int{"": 2, corev1.PodPending: 2, corev1.PodRunning: 2,
+		corev1.PodSucceeded: 0, corev1.PodFailed: 0} {
+		if names := volumeclaims.MountedBy(&corev1.Pod{Spec: *pod,
+			Status: corev1.PodStatus{Phase: phase}}); len(names) != mounted {
 			t.Errorf("a pod that is %q mounts %v", phase, names)
 		}
 	}
@@ -46,7 +48,8 @@ func TestWhichJobsSpoilAClaim(t *testing.T) {
 		"GitHub removed it while it was idle":  {both, volumeclaims.Runner{Started: true, Job: volumeclaims.Job{Never: true}}, true, ""},
 		"it is not known whether it had a job": {both, volumeclaims.Runner{Started: true}, false, "the job's event is unknown"},
 		"the right job":                        {both, volumeclaims.Runner{Started: true, Job: volumeclaims.Job{Event: "push", Result: "succeeded"}}, true, ""},
-		"another event": {both, volumeclaims.Runner{Started: true, Job: volumeclaims.Job{Event: "pull_request_target", Result: "succeeded"}}, false,
+		"another event": {both, volumeclaims.Runner{Started: true,
+			Job: volumeclaims.Job{Event: "pull_request_target", Result: "succeeded"}}, false,
 			"the job's event is pull_request_target"},
 		"another result": {both, volumeclaims.Runner{Started: true, Job: volumeclaims.Job{Event: "push", Result: "failed"}}, false, "the job's result is failed"},
 		"no result":      {both, volumeclaims.Runner{Started: true, Job: volumeclaims.Job{Event: "push"}}, false, "the job's result is unknown"},
@@ -57,7 +60,8 @@ func TestWhichJobsSpoilAClaim(t *testing.T) {
 			set := newSet("docker")
 			set.Spec.VolumeClaimPool.KeepAfter = test.keep
 			verdict, why, _ := volumeclaims.Returns(set, &test.runner, start)
-			if (verdict == volumeclaims.Kept) != test.returns || (verdict == volumeclaims.Spoiled) == test.returns || why != test.why {
+			if (verdict == volumeclaims.Kept) != test.returns || (verdict == volumeclaims.Spoiled) == test.returns ||
+				why != test.why {
 				t.Errorf("%s: %q", verdict, why)
 			}
 		})

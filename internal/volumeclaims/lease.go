@@ -7,12 +7,12 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// newFirstFor is how long new bundles, which fit anywhere, are preferred after a runner has given way in the hope of another place: free
-// ones may be bound to the same full zone.
+// newFirstFor is how long new bundles, which fit anywhere, are preferred after a runner has given way in the hope of
+// another place: free ones may be bound to the same full zone.
 const newFirstFor = 2 * time.Minute
 
-// lease gives that many new runners their bundles: a free one, of those the warmest; else a new one; else one that has failed
-// lately; else none.
+// lease gives that many new runners their bundles: a free one, of those the warmest; else a new one; else one that has
+// failed lately; else none.
 func (p *Pool) lease(d *Decision, wanted int) {
 	switch {
 	case wanted <= 0:
@@ -83,18 +83,21 @@ func (p *Pool) wait(d *Decision, remaining int) {
 	}
 }
 
-// seed returns the suffix of the bundle that new ones are copies of, empty for none: one that is being copied already, else the
-// warmest free one, which is held back if there are more runners than free bundles and none has to wait for that.
+// seed returns the suffix of the bundle that new ones are copies of, empty for none: one that is being copied already,
+// else the warmest free one, which is held back if there are more runners than free bundles and none has to wait for
+// that.
 func (p *Pool) seed(wanted int) string {
 	usable := func(b *bundle) bool {
-		return b.spoiledBy == "" && len(b.failures) == 0 && !b.any(func(c *Claim) bool { return c.Scope != p.scope || c.Lost })
+		return b.spoiledBy == "" && len(b.failures) == 0 &&
+			!b.any(func(c *Claim) bool { return c.Scope != p.scope || c.Lost })
 	}
 	cloning := p.in(stateCloning)
 	if at := slices.IndexFunc(cloning, usable); at >= 0 {
 		return cloning[at].suffix
 	}
 	free, failed := p.free()
-	good := slices.DeleteFunc(slices.Clone(free), func(b *bundle) bool { return b.any(func(c *Claim) bool { return !c.Bound }) })
+	good := slices.DeleteFunc(slices.Clone(free),
+		func(b *bundle) bool { return b.any(func(c *Claim) bool { return !c.Bound }) })
 	others := len(free) + len(failed) - 1
 	if len(good) == 0 || wanted <= others+1 || wanted-others > p.room() {
 		return ""

@@ -29,7 +29,8 @@ func TestARunnerGetsTheWarmestFreeBundle(t *testing.T) {
 	s.Runners = nil
 	d := s.plan(4)
 	docker, cache := names(d, "docker"), names(d, "go")
-	if want := []string{"linux-docker-22222", "linux-docker-bbbbb", "linux-docker-ccccc"}; !slices.Equal(docker[:3], want) {
+	if want := []string{"linux-docker-22222", "linux-docker-bbbbb",
+		"linux-docker-ccccc"}; !slices.Equal(docker[:3], want) {
 		t.Errorf("leased %v, want %v: those used last come first", docker, want)
 	}
 	for i := range docker {
@@ -223,7 +224,8 @@ func TestCopiesOfTheNewest(t *testing.T) {
 	for _, lease := range d.Leases {
 		seeds = append(seeds, lease.Seed)
 	}
-	if want := []string{"", "22222", "22222", "22222"}; !slices.Equal(seeds, want) || d.Leases[0].Claims["docker"] != "linux-docker-bbbbb" {
+	if want := []string{"", "22222", "22222", "22222"}; !slices.Equal(seeds, want) ||
+		d.Leases[0].Claims["docker"] != "linux-docker-bbbbb" {
 		t.Errorf("leases %v, want bbbbb and three copies of 22222, which was used last", d.Leases)
 	}
 
@@ -261,10 +263,12 @@ func TestInheritedClaimsCount(t *testing.T) {
 func BenchmarkPlanOfAThousandRunners(b *testing.B) {
 	set := newSet("docker")
 	memory := volumeclaims.NewMemory(set.Name)
-	world := volumeclaims.World{Set: set, Now: start, Listed: true, Suffix: volumeclaims.RandomSuffix, Mounted: sets.New[string]()}
+	world := volumeclaims.World{Set: set, Now: start, Listed: true, Suffix: volumeclaims.RandomSuffix,
+		Mounted: sets.New[string]()}
 	world.Claims = nil
 	for _, lease := range memory.Observe(&world).Plan(1000).Leases {
-		world.Runners = append(world.Runners, volumeclaims.Runner{Name: lease.Claims["docker"], Claims: lease.Claims, CreatedAt: start})
+		world.Runners = append(world.Runners,
+			volumeclaims.Runner{Name: lease.Claims["docker"], Claims: lease.Claims, CreatedAt: start})
 	}
 	for b.Loop() {
 		memory.Observe(&world).Plan(1)

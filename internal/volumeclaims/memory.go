@@ -10,18 +10,19 @@ import (
 )
 
 const (
-	// unseenTimeout is how long a claim that may have been created may stay unseen, after the last runner that names it, before
-	// the API server is asked about it. Watches deliver within seconds.
+	// unseenTimeout is how long a claim that may have been created may stay unseen, after the last runner that names
+	// it, before the API server is asked about it. Watches deliver within seconds.
 	unseenTimeout = time.Minute
-	// deletionTimeout is how long a claim counts as deleted although the cache shows it unchanged. Then the deletion is repeated.
+	// deletionTimeout is how long a claim counts as deleted although the cache shows it unchanged. Then the deletion is
+	// repeated.
 	deletionTimeout = time.Minute
 	// writeTimeout is the same for a change of a claim.
 	writeTimeout = 10 * time.Second
 	// housekeepingInterval is the time in which at most housekeepingLimit requests are spent on what nobody waits for.
 	housekeepingInterval = time.Minute
 	housekeepingLimit    = 10
-	// swapsKept is how long it is remembered that a runner gave way in the hope of another place. No pod waits as long for a node that
-	// the others get.
+	// swapsKept is how long it is remembered that a runner gave way in the hope of another place. No pod waits as long
+	// for a node that the others get.
 	swapsKept = time.Hour
 )
 
@@ -38,8 +39,8 @@ type Memory struct {
 	usedAt map[string]time.Time
 	// avoided are the bundles that runners gave up in the hope of another place, and when.
 	avoided map[string]time.Time
-	// swaps is when they did so, for swapsKept; boundSwapAt is the last such time of a bundle with volumes, and discardedAt when a bundle
-	// was last discarded because a pod could not use it.
+	// swaps is when they did so, for swapsKept; boundSwapAt is the last such time of a bundle with volumes, and
+	// discardedAt when a bundle was last discarded because a pod could not use it.
 	swaps                    []time.Time
 	boundSwapAt, discardedAt time.Time
 	// written are the changes of claims that were asked for lately, without their values, and when.
@@ -63,8 +64,8 @@ func NewMemory(set string) *Memory {
 	}
 }
 
-// Promise remembers what a runner gets. Call it before the runner's creation is requested. A creation that got no answer is
-// repeated under the same name, and then with the same claims: the first try may have succeeded.
+// Promise remembers what a runner gets. Call it before the runner's creation is requested. A creation that got no
+// answer is repeated under the same name, and then with the same claims: the first try may have succeeded.
 func (m *Memory) Promise(runner string, lease Lease, now time.Time) {
 	m.promised[runner] = lease
 	m.request(lease.Claims, now)
@@ -83,8 +84,8 @@ func (m *Memory) Inherit(claims []Claim, now time.Time) {
 	}
 }
 
-// Overdue returns the names of claims that should have been seen by now. The caller asks the API server for the set's claims, at
-// most twice a minute, and then calls Settle.
+// Overdue returns the names of claims that should have been seen by now. The caller asks the API server for the set's
+// claims, at most twice a minute, and then calls Settle.
 func (m *Memory) Overdue(now time.Time) []string {
 	var names []string
 	for name, r := range m.requested {
@@ -111,7 +112,8 @@ func (m *Memory) Settle(overdue []string, existing sets.Set[string], now time.Ti
 	}
 }
 
-// Observe remembers what is seen for the first time, forgets what no longer matters, and returns the set's claims for one plan.
+// Observe remembers what is seen for the first time, forgets what no longer matters, and returns the set's claims for
+// one plan.
 func (m *Memory) Observe(world *World) *Pool {
 	m.observeRunners(world)
 	m.observeClaims(world)
@@ -128,7 +130,8 @@ func (m *Memory) Observe(world *World) *Pool {
 	maps.DeleteFunc(m.usedAt, gone)
 	maps.DeleteFunc(m.avoided, gone)
 	m.swaps = slices.DeleteFunc(m.swaps, func(at time.Time) bool { return !world.Now.Before(at.Add(swapsKept)) })
-	m.housekeeping = slices.DeleteFunc(m.housekeeping, func(at time.Time) bool { return !world.Now.Before(at.Add(housekeepingInterval)) })
+	m.housekeeping = slices.DeleteFunc(m.housekeeping,
+		func(at time.Time) bool { return !world.Now.Before(at.Add(housekeepingInterval)) })
 	return p
 }
 
@@ -171,8 +174,8 @@ func (m *Memory) request(claims map[string]string, now time.Time) {
 	}
 }
 
-// Follow remembers what a decision asks for. Call it before the requests are sent: their answers may get lost. Leases are
-// remembered by Promise.
+// Follow remembers what a decision asks for. Call it before the requests are sent: their answers may get lost. Leases
+// are remembered by Promise.
 func (m *Memory) Follow(decision *Decision, now time.Time) {
 	for _, d := range decision.Deletions {
 		m.deleting[d.UID] = now

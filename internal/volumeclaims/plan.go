@@ -13,15 +13,16 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// Decision is what to do about a set's claims. Records and Deletions are carried out before Replacements, so that a restart in
-// between neither forgets a failure nor frees a claim that must go.
+// Decision is what to do about a set's claims. Records and Deletions are carried out before Replacements, so that a
+// restart in between neither forgets a failure nor frees a claim that must go.
 type Decision struct {
 	// Leases has one entry for each new runner that may be created now.
 	Leases []Lease
 	// Waiting is how many of the wanted runners must wait, and Wait says for what.
 	Waiting int
 	Wait    Wait
-	// Replacements are runners that can't start with their claims, or that must not get a job with them. Those that have a job keep it.
+	// Replacements are runners that can't start with their claims, or that must not get a job with them. Those that
+	// have a job keep it.
 	Replacements []Replacement
 	// Deletions are claims to delete, on condition of their UID.
 	Deletions []Deletion
@@ -32,8 +33,8 @@ type Decision struct {
 	// RequeueAt is when to decide again even if nothing changes, zero is never.
 	RequeueAt time.Time
 
-	// swapped are bundles that replaced runners give up in the hope of another place: they are leased last for a while. swappedBound is set
-	// if one of them has volumes, and discarded if one is deleted because a pod could not use it.
+	// swapped are bundles that replaced runners give up in the hope of another place: they are leased last for a while.
+	// swappedBound is set if one of them has volumes, and discarded if one is deleted because a pod could not use it.
 	swapped                 []string
 	swappedBound, discarded bool
 }
@@ -53,7 +54,8 @@ type Wait string
 const (
 	// WaitForNothing: all wanted runners have a lease.
 	WaitForNothing Wait = ""
-	// WaitForList: the API server has not said yet which runners and claims exist, or the cache doesn't show one that does.
+	// WaitForList: the API server has not said yet which runners and claims exist, or the cache doesn't show one that
+	// does.
 	WaitForList Wait = "Unlisted"
 	// WaitForFreeClaim: as many claims exist as there may be, and none is free.
 	WaitForFreeClaim Wait = v1alpha1.ReasonVolumeClaimsExhausted
@@ -114,18 +116,18 @@ func (w Why) housekeeping() bool {
 type Record struct {
 	Claim string
 	UID   types.UID
-	// Key is the annotation to set to Value, or to remove if that is empty. OwnersKey stands for the claim's owners instead, which
-	// become those that Owners returns.
+	// Key is the annotation to set to Value, or to remove if that is empty. OwnersKey stands for the claim's owners
+	// instead, which become those that Owners returns.
 	Key   string
 	Value string
 }
 
-// OwnersKey is the key of a record that changes the owners of a claim: the set's retention policy has changed, or the claim was
-// adopted.
+// OwnersKey is the key of a record that changes the owners of a claim: the set's retention policy has changed, or the
+// claim was adopted.
 const OwnersKey = "metadata.ownerReferences"
 
-// housekeeping reports whether nobody waits for the record. Whose a claim is must be written before its set may be deleted: the rights to
-// do so go with the release.
+// housekeeping reports whether nobody waits for the record. Whose a claim is must be written before its set may be
+// deleted: the rights to do so go with the release.
 func (r Record) housekeeping() bool { return r.Key == v1alpha1.AnnotationVolumeClaimUsedAt }
 
 // WriteTo writes the record to a claim of the set.
@@ -148,8 +150,8 @@ func (r Record) withoutValue() Record {
 // Counts counts the claims of one template.
 type Counts struct{ Total, Leased, Free, Cloning, Deleting int }
 
-// Plan decides about a set's claims: which ones that many new runners get, which runners and claims go, and what is recorded. It is
-// called once: what it gives away is no longer free.
+// Plan decides about a set's claims: which ones that many new runners get, which runners and claims go, and what is
+// recorded. It is called once: what it gives away is no longer free.
 func (p *Pool) Plan(wanted int) Decision {
 	d := Decision{Counts: p.counts(), RequeueAt: p.reportDue}
 	p.lease(&d, wanted)
@@ -191,7 +193,8 @@ func (p *Pool) counts() map[string]Counts {
 	return counts
 }
 
-// record plans what is written down about claims: that a bundle works again, how far its recorded use is behind, and whose it is.
+// record plans what is written down about claims: that a bundle works again, how far its recorded use is behind, and
+// whose it is.
 func (p *Pool) record(d *Decision) {
 	retained := p.world.Set.Spec.Retained()
 	for _, b := range p.sorted() {
@@ -265,7 +268,8 @@ var collections = []collection{
 	{OtherScope, func(p *Pool, b *bundle) (bool, time.Time) {
 		other := func(c *Claim) bool { return c.Owned && c.Scope != p.scope }
 		spec := &p.world.Set.Spec
-		isWhereItShouldBe := p.scope == scopeOf(spec.GitHubConfigUrl, spec.RunnerGroup) // else it may come back to the other one
+		// else it may come back to the other one
+		isWhereItShouldBe := p.scope == scopeOf(spec.GitHubConfigUrl, spec.RunnerGroup)
 		return !spec.Retained() && isWhereItShouldBe && b.any(other), time.Time{}
 	}, func(*Pool, *bundle) string { return "its content is from another GitHub address or runner group" }},
 	{Outdated, func(_ *Pool, b *bundle) (bool, time.Time) { return b.any((*Claim).outdated), time.Time{} },
@@ -346,8 +350,8 @@ func (p *Pool) deleteAll(d *Decision, b *bundle, why Why, because, runner string
 	b.state = stateDeleting
 }
 
-// collectFormer plans to delete claims whose template is gone and that no runner names, also those of bundles that are in use: new
-// runners don't get them.
+// collectFormer plans to delete claims whose template is gone and that no runner names, also those of bundles that are
+// in use: new runners don't get them.
 func (p *Pool) collectFormer(d *Decision) {
 	for _, b := range p.sorted() {
 		if b.state == stateDeleting || b.state == stateCloning || b.state == stateSeed {
@@ -359,7 +363,8 @@ func (p *Pool) collectFormer(d *Decision) {
 			}
 			d.Deletions = append(d.Deletions, Deletion{
 				Name: claim.Name, UID: claim.UID, Why: TemplateGone,
-				Message: fmt.Sprintf("claim %s is deleted because volumeClaimTemplates has no template %s any more", claim.Name, claim.Template),
+				Message: fmt.Sprintf("claim %s is deleted because volumeClaimTemplates has no template %s any more", claim.Name,
+					claim.Template),
 			})
 		}
 	}

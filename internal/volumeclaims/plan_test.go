@@ -150,8 +150,8 @@ func TestAFewClaimsGoAMinute(t *testing.T) {
 	}
 }
 
-// What is not recorded is at most a quarter of idleTTL old, so a process that has just started waits for so much longer, and a claim
-// that is used all the time costs one request in that time.
+// What is not recorded is at most a quarter of idleTTL old, so a process that has just started waits for so much
+// longer, and a claim that is used all the time costs one request in that time.
 func TestARestartMakesAnIdleClaimStayLittleLonger(t *testing.T) {
 	s := newScene(t, newSet("docker"))
 	claim := s.claim("docker", "22222")

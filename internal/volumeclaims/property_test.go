@@ -69,7 +69,8 @@ func (p *process) observe() volumeclaims.World {
 		}
 		p.memory.Inherit(ours(p.set, p.claims), p.now)
 	}
-	world := volumeclaims.World{Set: p.set, Now: p.now, Listed: true, Suffix: p.suffix, Claims: ours(p.set, claims), Mounted: sets.New[string]()}
+	world := volumeclaims.World{Set: p.set, Now: p.now, Listed: true, Suffix: p.suffix, Claims: ours(p.set, claims),
+		Mounted: sets.New[string]()}
 	for _, name := range slices.Sorted(maps.Keys(runners)) {
 		delete(p.expected, name)
 		delete(p.unanswered, name)
@@ -89,7 +90,9 @@ func (p *process) observe() volumeclaims.World {
 	return world
 }
 
-func ours(set *v1alpha1.AutoscalingRunnerSet, claims map[string]*corev1.PersistentVolumeClaim) (found []volumeclaims.Claim) {
+func ours(
+	set *v1alpha1.AutoscalingRunnerSet, claims map[string]*corev1.PersistentVolumeClaim,
+) (found []volumeclaims.Claim) {
 	for _, name := range slices.Sorted(maps.Keys(claims)) {
 		if claim, of := volumeclaims.ClaimOf(set, claims[name]); of {
 			found = append(found, claim)
@@ -98,7 +101,8 @@ func ours(set *v1alpha1.AutoscalingRunnerSet, claims map[string]*corev1.Persiste
 	return found
 }
 
-// pass is one pass of the controller of runner sets. It may end anywhere, as a process does that is killed; then it returns false.
+// pass is one pass of the controller of runner sets. It may end anywhere, as a process does that is killed; then it
+// returns false.
 func (p *process) pass(target int) bool {
 	world := p.observe()
 	living := len(world.Expected)
@@ -231,8 +235,8 @@ func newCluster(t *testing.T, seed uint64) *cluster {
 		broken: map[types.UID]bool{}, spoiled: map[types.UID]bool{}}
 }
 
-// Whatever is seen late, lost or killed: no claim has two users, no more exist than may, none goes that a runner has, none comes
-// back that a job has spoiled; and in the end every claim is free or gone, and then gone.
+// Whatever is seen late, lost or killed: no claim has two users, no more exist than may, none goes that a runner has,
+// none comes back that a job has spoiled; and in the end every claim is free or gone, and then gone.
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(histories) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -254,8 +258,8 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// settles checks that nothing is stuck: with room and without trouble, as many runners as there may be claims get theirs, and unused
-// claims go.
+// settles checks that nothing is stuck: with room and without trouble, as many runners as there may be claims get
+// theirs, and unused claims go.
 func (p *process) settles() {
 	p.full, p.quota = [2]bool{}, false
 	clear(p.broken)
@@ -273,7 +277,8 @@ func (p *process) settles() {
 	}
 	d := p.memory.Observe(&world).Plan(wanted)
 	if d.Waiting != 0 {
-		p.failf("%d of %d runners wait for %s though nobody has a claim: %v, claims %v, requested %v, leases %v", d.Waiting, wanted, d.Wait, d.Counts, slices.Sorted(maps.Keys(p.claims)), p.memory.Overdue(p.now.Add(time.Hour)), d.Leases)
+		p.failf("%d of %d runners wait for %s though nobody has a claim: %v, claims %v, requested %v, leases %v", d.Waiting,
+			wanted, d.Wait, d.Counts, slices.Sorted(maps.Keys(p.claims)), p.memory.Overdue(p.now.Add(time.Hour)), d.Leases)
 	}
 	for range 40 {
 		p.now = p.now.Add(5 * time.Minute)

@@ -11,7 +11,8 @@ import (
 
 // registered says where GitHub has the set.
 func (s *scene) registered(group string) {
-	s.Set.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: s.Set.Spec.GitHubConfigUrl, ID: 1, Name: s.Set.Name, Group: group}
+	s.Set.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: s.Set.Spec.GitHubConfigUrl, ID: 1, Name: s.Set.Name,
+		Group: group}
 }
 
 // What the spec asks for may not exist: until GitHub has moved the set, its jobs are those of its former group.

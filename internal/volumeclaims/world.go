@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// suffixLength is how many random characters a bundle's name has: five of 27 make 14 million, and new ones differ from all that
-	// are known.
+	// suffixLength is how many random characters a bundle's name has: five of 27 make 14 million, and new ones differ
+	// from all that are known.
 	suffixLength = 5
 	// suffixCharacters are those that rand.String uses.
 	suffixCharacters = "bcdfghjklmnpqrstvwxz2456789"
@@ -35,8 +35,8 @@ const (
 type World struct {
 	Set *v1alpha1.AutoscalingRunnerSet
 	Now time.Time
-	// Listed is set after the API server, and not only the cache, has said which runners and claims exist. Runners that it named
-	// and the cache doesn't show are among Expected; claims were given to Memory.Inherit.
+	// Listed is set after the API server, and not only the cache, has said which runners and claims exist. Runners that
+	// it named and the cache doesn't show are among Expected; claims were given to Memory.Inherit.
 	Listed bool
 	// Suffix returns a new suffix; RandomSuffix does, and a test may want others.
 	Suffix func() string
@@ -102,7 +102,8 @@ type Failure struct {
 	Since time.Time
 }
 
-// living reports whether the runner's pod runs or may still run. A runner that failed and is kept for inspection has no pod.
+// living reports whether the runner's pod runs or may still run. A runner that failed and is kept for inspection has no
+// pod.
 func (r *Runner) living() bool { return !r.Done }
 
 // Claim is what decisions need to know of one PersistentVolumeClaim of a set.
@@ -136,9 +137,10 @@ type FailedUse struct {
 	At     time.Time
 }
 
-// ClaimOf returns what is to be known of a claim. It returns false if the claim is not of the set's pool: others may give claims
-// the same labels, so its name must be one that the set gives, and nobody but the set may own it. One that nobody owns was retained
-// by an earlier set of this name: it is adopted if its content is from the same GitHub address and runner group.
+// ClaimOf returns what is to be known of a claim. It returns false if the claim is not of the set's pool: others may
+// give claims the same labels, so its name must be one that the set gives, and nobody but the set may own it. One that
+// nobody owns was retained by an earlier set of this name: it is adopted if its content is from the same GitHub address
+// and runner group.
 func ClaimOf(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim) (Claim, bool) {
 	template, scope := claim.Labels[v1alpha1.LabelVolumeClaimTemplate], claim.Labels[v1alpha1.LabelVolumeClaimScope]
 	owned := metav1.IsControlledBy(claim, set)
@@ -167,7 +169,8 @@ func ClaimOf(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeC
 	return found, true
 }
 
-// Belongs reports whether a claim has a name and labels that the set gives, and nobody but the set owns it, whatever its content.
+// Belongs reports whether a claim has a name and labels that the set gives, and nobody but the set owns it, whatever
+// its content.
 func Belongs(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim) bool {
 	_, named := suffixOf(set.Name, claim.Labels[v1alpha1.LabelVolumeClaimTemplate], claim.Name)
 	of := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
@@ -177,7 +180,8 @@ func Belongs(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeC
 
 // differs reports whether a claim is not what its template makes today. Nothing counts that the API server fills in.
 func differs(set *v1alpha1.AutoscalingRunnerSetSpec, template string, claim *corev1.PersistentVolumeClaimSpec) bool {
-	at := slices.IndexFunc(set.VolumeClaimTemplates, func(t v1alpha1.VolumeClaimTemplate) bool { return t.Metadata.Name == template })
+	at := slices.IndexFunc(set.VolumeClaimTemplates,
+		func(t v1alpha1.VolumeClaimTemplate) bool { return t.Metadata.Name == template })
 	if at < 0 {
 		return false // whatever becomes of claims without a template
 	}
@@ -185,7 +189,8 @@ func differs(set *v1alpha1.AutoscalingRunnerSetSpec, template string, claim *cor
 	class := today.StorageClassName
 	size, now := claim.Resources.Requests[corev1.ResourceStorage], today.Resources.Requests[corev1.ResourceStorage]
 	switch {
-	case class != nil && *class != ptr.Deref(claim.StorageClassName, ""), size.Cmp(now) != 0, !slices.Equal(claim.AccessModes, today.AccessModes):
+	case class != nil && *class != ptr.Deref(claim.StorageClassName, ""), size.Cmp(now) != 0,
+		!slices.Equal(claim.AccessModes, today.AccessModes):
 		return true
 	case today.DataSourceRef != nil, set.EffectiveVolumeClaimPool().SeedFrom.Newest:
 		return false // the API server or the plan says what is copied
@@ -193,7 +198,8 @@ func differs(set *v1alpha1.AutoscalingRunnerSetSpec, template string, claim *cor
 	return !equality.Semantic.DeepEqual(cmp.Or(fixedSource(set), today.DataSource), claim.DataSource)
 }
 
-// claimName returns the name of a bundle's claim. It has at most 63 + 1 + 63 + 6 of the 253 characters that it may have.
+// claimName returns the name of a bundle's claim. It has at most 63 + 1 + 63 + 6 of the 253 characters that it may
+// have.
 func claimName(set, template, suffix string) string { return set + "-" + template + "-" + suffix }
 
 // suffixOf returns the suffix of a claim's name, and false if it is none that the set gives to claims of the template.
@@ -205,9 +211,10 @@ func suffixOf(set, template, name string) (string, bool) {
 // RandomSuffix returns a suffix for a bundle's claims.
 func RandomSuffix() string { return rand.String(suffixLength) }
 
-// Scope returns the hash by which a claim shows whose jobs have written to it: those of one GitHub address and one runner group, at which
-// the set is registered. What its spec asks for may not be so, or not yet: there may be no such group. Only the spec of a set that has never
-// been registered counts, because it has had no job. Spellings that GitHub takes for the same make one hash.
+// Scope returns the hash by which a claim shows whose jobs have written to it: those of one GitHub address and one
+// runner group, at which the set is registered. What its spec asks for may not be so, or not yet: there may be no such
+// group. Only the spec of a set that has never been registered counts, because it has had no job. Spellings that GitHub
+// takes for the same make one hash.
 func Scope(set *v1alpha1.AutoscalingRunnerSet) string {
 	if now := kube.Registration(set); now != nil {
 		return scopeOf(now.URL, now.Group)
@@ -215,7 +222,8 @@ func Scope(set *v1alpha1.AutoscalingRunnerSet) string {
 	return scopeOf(set.Spec.GitHubConfigUrl, set.Spec.RunnerGroup)
 }
 
-// scopeAt returns the scope of a claim that a runner creates now: the runner's own address, and the group in which the set is.
+// scopeAt returns the scope of a claim that a runner creates now: the runner's own address, and the group in which the
+// set is.
 func scopeAt(set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner) string {
 	group := set.Spec.RunnerGroup
 	if now := kube.Registration(set); now != nil {
@@ -231,7 +239,8 @@ func scopeOf(address, group string) string {
 	return hex.EncodeToString(hash[:16])
 }
 
-// parseFailures reads RUNNER@TIME, separated by spaces. What is none of it is left out: others may write the annotation.
+// parseFailures reads RUNNER@TIME, separated by spaces. What is none of it is left out: others may write the
+// annotation.
 func parseFailures(text string) []FailedUse {
 	var failures []FailedUse
 	for _, field := range strings.Fields(text) {

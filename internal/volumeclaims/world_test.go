@@ -63,7 +63,8 @@ func TestSpellingsOfOneAddressAndGroupAreOneScope(t *testing.T) {
 		}
 	}
 	for _, other := range []string{
-		scope("https://github.com/acme/web", ""), scope("https://github.com/acme", "prod"), scope("https://github.com", "/acme"),
+		scope("https://github.com/acme/web", ""), scope("https://github.com/acme", "prod"),
+		scope("https://github.com", "/acme"),
 	} {
 		if other == same {
 			t.Error("two scopes have one hash")
@@ -77,7 +78,8 @@ func TestSpellingsOfOneAddressAndGroupAreOneScope(t *testing.T) {
 func TestMissingClaimsAreMadeFromTheirTemplate(t *testing.T) {
 	set := newSet("docker", "go")
 	template := &set.Spec.VolumeClaimTemplates[0]
-	template.Metadata.Labels = map[string]string{"team": "web", v1alpha1.LabelScaleSetName: "other", v1alpha1.LabelVolumeClaimScope: "other"}
+	template.Metadata.Labels = map[string]string{"team": "web", v1alpha1.LabelScaleSetName: "other",
+		v1alpha1.LabelVolumeClaimScope: "other"}
 	template.Metadata.Annotations = map[string]string{"backup": "no"}
 	template.Spec.StorageClassName = new("fast")
 	runner := &v1alpha1.EphemeralRunner{Spec: v1alpha1.EphemeralRunnerSpec{
@@ -99,15 +101,18 @@ func TestMissingClaimsAreMadeFromTheirTemplate(t *testing.T) {
 	before := set.DeepCopy()
 	before.Spec.GitHubConfigUrl = runner.Spec.GitHubConfigUrl
 	want := map[string]string{
-		"team": "web", v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet, v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "ci",
+		"team": "web", v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet, v1alpha1.LabelScaleSetName: "linux",
+		v1alpha1.LabelScaleSetNamespace:   "ci",
 		v1alpha1.LabelVolumeClaimTemplate: "docker",
-		v1alpha1.LabelVolumeClaimScope:    volumeclaims.Scope(before), // the jobs that write to it are those of the runner's own address
+		// the jobs that write to it are those of the runner's own address
+		v1alpha1.LabelVolumeClaimScope: volumeclaims.Scope(before),
 	}
 	claim := made[0]
 	if diff := cmp.Diff(want, claim.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	if claim.Name != "linux-docker-bbbbb" || claim.Namespace != "ci" || *claim.Spec.StorageClassName != "fast" || claim.Annotations["backup"] != "no" {
+	if claim.Name != "linux-docker-bbbbb" || claim.Namespace != "ci" || *claim.Spec.StorageClassName != "fast" ||
+		claim.Annotations["backup"] != "no" {
 		t.Errorf("made %v", claim)
 	}
 	if !metav1.IsControlledBy(claim, set) {
@@ -142,9 +147,11 @@ func TestNewClaimsAreCopiesOfTheSeed(t *testing.T) {
 			s.Set.Spec.VolumeClaimPool.SeedFrom = &test.seed
 			runner := &v1alpha1.EphemeralRunner{
 				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationVolumeClaimSeed: "22222"}},
-				Spec:       v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: s.Set.Spec.GitHubConfigUrl, VolumeClaims: map[string]string{"docker": "linux-docker-bbbbb"}},
+				Spec: v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: s.Set.Spec.GitHubConfigUrl,
+					VolumeClaims: map[string]string{"docker": "linux-docker-bbbbb"}},
 			}
-			claim := volumeclaims.Missing(s.Set, runner, func(name string) *corev1.PersistentVolumeClaim { return s.pvcs[name] })[0]
+			claim := volumeclaims.Missing(s.Set, runner,
+				func(name string) *corev1.PersistentVolumeClaim { return s.pvcs[name] })[0]
 			got := ""
 			if claim.Spec.DataSource != nil {
 				got = claim.Spec.DataSource.Kind + " " + claim.Spec.DataSource.Name

@@ -20,13 +20,16 @@ import (
 // owned is an object as it should be, and an empty one of the same kind to read into.
 type owned struct{ wanted, live client.Object }
 
-// access returns what lets the listener write: a ServiceAccount in its own namespace, and rights in the runners' namespace. Role and
-// RoleBinding are owned by the AutoscalingRunnerSet, in whose namespace they live, so that garbage collection deletes them if the
-// manager has lost the right to.
+// access returns what lets the listener write: a ServiceAccount in its own namespace, and rights in the runners'
+// namespace. Role and RoleBinding are owned by the AutoscalingRunnerSet, in whose namespace they live, so that garbage
+// collection deletes them if the manager has lost the right to.
 func (c *Controller) access(w *world) []owned {
 	listener, spec, set := w.Object, &w.Object.Spec, w.set
 	if set == nil { // only its name is known
-		set = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.setKey.Namespace, Name: w.setKey.Name}}
+		set = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.setKey.Namespace,
+			Name:      w.setKey.Name,
+		}}
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metaHere(listener, c.options.Policy, spec.ServiceAccountMetadata)}
 	role := &rbacv1.Role{
@@ -43,20 +46,24 @@ func (c *Controller) access(w *world) []owned {
 	return []owned{{account, &corev1.ServiceAccount{}}, {role, &rbacv1.Role{}}, {binding, &rbacv1.RoleBinding{}}}
 }
 
-// rules returns the fewest rights that a listener can work with: it writes the demand to its own EphemeralRunnerSet and reads the
-// answer, and it writes jobs to the status of runners, whose names are not known in advance.
+// rules returns the fewest rights that a listener can work with: it writes the demand to its own EphemeralRunnerSet and
+// reads the answer, and it writes jobs to the status of runners, whose names are not known in advance.
 func rules(runnerSet string) []rbacv1.PolicyRule {
 	groups := []string{v1alpha1.GroupVersion.Group}
 	return []rbacv1.PolicyRule{
-		{APIGroups: groups, Resources: []string{"ephemeralrunnersets"}, ResourceNames: []string{runnerSet}, Verbs: []string{"get", "patch"}},
-		{APIGroups: groups, Resources: []string{"ephemeralrunnersets/status"}, ResourceNames: []string{runnerSet}, Verbs: []string{"patch"}},
+		{APIGroups: groups, Resources: []string{"ephemeralrunnersets"}, ResourceNames: []string{runnerSet},
+			Verbs: []string{"get", "patch"}},
+		{APIGroups: groups, Resources: []string{"ephemeralrunnersets/status"}, ResourceNames: []string{runnerSet},
+			Verbs: []string{"patch"}},
 		{APIGroups: groups, Resources: []string{"ephemeralrunners/status"}, Verbs: []string{"patch"}},
 	}
 }
 
-// metaHere returns the metadata of an object in the manager's namespace: what the policy lets through of the user's metadata and of
-// the listener's labels, overridden by those of ownership.Labels.
-func metaHere(listener *v1alpha1.AutoscalingListener, policy listenertemplate.Policy, meta *v1alpha1.ResourceMeta) metav1.ObjectMeta {
+// metaHere returns the metadata of an object in the manager's namespace: what the policy lets through of the user's
+// metadata and of the listener's labels, overridden by those of ownership.Labels.
+func metaHere(
+	listener *v1alpha1.AutoscalingListener, policy listenertemplate.Policy, meta *v1alpha1.ResourceMeta,
+) metav1.ObjectMeta {
 	labels, annotations := kube.Metadata(policy.Object(meta))
 	return metav1.ObjectMeta{
 		Namespace:   listener.Namespace,
@@ -66,11 +73,15 @@ func metaHere(listener *v1alpha1.AutoscalingListener, policy listenertemplate.Po
 	}
 }
 
-// metaThere returns the metadata of an object in the runners' namespace. The listener's labels override those of the user's metadata, those
-// by which listenerOfAccess finds the listener override both, and ownership.Labels overrides everything.
+// metaThere returns the metadata of an object in the runners' namespace. The listener's labels override those of the
+// user's metadata, those by which listenerOfAccess finds the listener override both, and ownership.Labels overrides
+// everything.
 func metaThere(listener *v1alpha1.AutoscalingListener, meta *v1alpha1.ResourceMeta) metav1.ObjectMeta {
 	labels, annotations := kube.Metadata(meta)
-	leadBack := map[string]string{v1alpha1.LabelListenerName: listener.Name, v1alpha1.LabelListenerNamespace: listener.Namespace}
+	leadBack := map[string]string{
+		v1alpha1.LabelListenerName:      listener.Name,
+		v1alpha1.LabelListenerNamespace: listener.Namespace,
+	}
 	return metav1.ObjectMeta{
 		Namespace:   listener.Spec.AutoscalingRunnerSetNamespace,
 		Name:        listener.Name,
@@ -109,7 +120,8 @@ func (c *Controller) applyOwned(ctx context.Context, w *world, wanted, live clie
 		return w.objects.Create(ctx, wanted)
 	}
 	if !equality.Semantic.DeepEqual(grants(wanted), grants(live)) {
-		kube.SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, "") // applied in any case: both lists are replaced as a whole
+		// applied in any case: both lists are replaced as a whole
+		kube.SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, "")
 	}
 	if _, err = kube.Apply(ctx, c.options.Client, wanted, live); err != nil {
 		return err
@@ -121,8 +133,8 @@ func (c *Controller) applyOwned(ctx context.Context, w *world, wanted, live clie
 	return kube.DropInherited(ctx, c.options.Client, live, wanted, unwanted)
 }
 
-// grants returns the rules of a Role or the subjects of a RoleBinding. kube.Apply accepts what others have added to a list, but
-// here that would be a right that nobody meant to grant.
+// grants returns the rules of a Role or the subjects of a RoleBinding. kube.Apply accepts what others have added to a
+// list, but here that would be a right that nobody meant to grant.
 func grants(object client.Object) any {
 	switch object := object.(type) {
 	case *rbacv1.Role:

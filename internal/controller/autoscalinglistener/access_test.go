@@ -54,15 +54,19 @@ func TestPodOfANewAccountStays(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 }
 
-// What is in the manager's namespace has neither an annotation that a set chose nor the labels of the controller's own objects. What is
-// in the set's own namespace has its annotations, and the pod has what the policy leaves of the template.
+// What is in the manager's namespace has neither an annotation that a set chose nor the labels of the controller's own
+// objects. What is in the set's own namespace has its annotations, and the pod has what the policy leaves of the
+// template.
 func TestObjectsInTheManagersNamespaceHaveWhatThePolicyLetsThrough(t *testing.T) {
-	meta := &v1alpha1.ResourceMeta{Labels: map[string]string{"app.kubernetes.io/name": "gha-rs-controller", "mine": "yes"}, Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
+	meta := &v1alpha1.ResourceMeta{Labels: map[string]string{"app.kubernetes.io/name": "gha-rs-controller",
+		"mine": "yes"}, Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
 	f := started(t, func(l *v1alpha1.AutoscalingListener) {
-		l.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "sidecar", Image: "sidecar:1"}}}}
+		l.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "sidecar",
+			Image: "sidecar:1"}}}}
 		maps.Copy(l.Labels, map[string]string{ // those by which the chart's own objects select, a cloud and a GitOps tool
-			"app.kubernetes.io/name": "gha-rs-controller", "app.kubernetes.io/namespace": managerNamespace, "app.kubernetes.io/instance": "arc",
-			v1alpha1.LabelPartOf: "gha-rs-controller", v1alpha1.LabelComponent: "controller-manager",
+			"app.kubernetes.io/name": "gha-rs-controller", "app.kubernetes.io/namespace": managerNamespace,
+			"app.kubernetes.io/instance": "arc",
+			v1alpha1.LabelPartOf:         "gha-rs-controller", v1alpha1.LabelComponent: "controller-manager",
 			"argocd.argoproj.io/instance": "arc", "kustomize.toolkit.fluxcd.io/name": "arc", "helm.sh/chart": "arc",
 			"azure.workload.identity/use": "true",
 		})
@@ -78,7 +82,8 @@ func TestObjectsInTheManagersNamespaceHaveWhatThePolicyLetsThrough(t *testing.T)
 	}
 	for name, object := range map[string]client.Object{"ServiceAccount": f.account(), "Secret": secret, "pod": f.pod()} {
 		for key := range object.GetLabels() {
-			if key == "azure.workload.identity/use" || kube.OfInstaller(key) && key != v1alpha1.LabelPartOf && key != v1alpha1.LabelComponent {
+			if key == "azure.workload.identity/use" ||
+				kube.OfInstaller(key) && key != v1alpha1.LabelPartOf && key != v1alpha1.LabelComponent {
 				t.Errorf("%s has the label %s", name, key)
 			}
 		}

@@ -26,8 +26,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// workers is how many listeners are reconciled at once. The first pass of a listener makes twelve requests of 2–10 ms, so ten
-// workers start 200 listeners in about three seconds.
+// workers is how many listeners are reconciled at once. The first pass of a listener makes twelve requests of 2–10 ms,
+// so ten workers start 200 listeners in about three seconds.
 const workers = 10
 
 // Credentials reads what a listener needs to reach GitHub. *credentials.Provider implements it.
@@ -60,7 +60,8 @@ type Options struct {
 	LogLevel, LogFormat string
 	// MetricsAddr and MetricsEndpoint are where listeners serve metrics. With the address "0" or "" they serve none.
 	MetricsAddr, MetricsEndpoint string
-	// MetricsLabels says which labels the metrics of jobs have by default: config.MetricsLabelsFew or config.MetricsLabelsARC.
+	// MetricsLabels says which labels the metrics of jobs have by default: config.MetricsLabelsFew or
+	// config.MetricsLabelsARC.
 	MetricsLabels string
 	// AllowedGitHubURLs go into the configuration of listeners, which check addresses as the manager does.
 	AllowedGitHubURLs []string
@@ -79,7 +80,8 @@ func NewController(options Options) *Controller {
 		options.Entrypoint = []string{listenertemplate.DefaultProgram}
 	}
 	c := &Controller{
-		options: options, ignored: ignored.NewReporter(options.Reader, options.Recorder, options.Namespace, options.WatchNamespace),
+		options: options, ignored: ignored.NewReporter(options.Reader, options.Recorder, options.Namespace,
+			options.WatchNamespace),
 	}
 	c.passes = reconcile.For(c.kind())
 	return c
@@ -95,28 +97,29 @@ type world struct {
 	// set is the AutoscalingRunnerSet, nil if it is gone. ignored is why the listener is not the set's, empty if it is.
 	set     *v1alpha1.AutoscalingRunnerSet
 	ignored string
-	// pod is the listener's own, nil if there is none. strays are other listener pods of the same scale set, which must be gone
-	// before it starts.
+	// pod is the listener's own, nil if there is none. strays are other listener pods of the same scale set, which must
+	// be gone before it starts.
 	pod    *corev1.Pod
 	strays []*corev1.Pod
 
 	// resolved is what the listener needs to reach GitHub, nil if it can't be resolved because of obstacle.
 	resolved *credentials.Resolved
 	obstacle error
-	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the revision of the Secret
-	// that a running listener reads again when it changes, proxy that of the other, empty if there is no proxy.
+	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the revision of
+	// the Secret that a running listener reads again when it changes, proxy that of the other, empty if there is no
+	// proxy.
 	secretsReady         bool
 	configuration, proxy string
 	// accountSince is when the listener's ServiceAccount was created, zero if the cache doesn't have it.
 	accountSince time.Time
 	// state is what the status says about the pod.
 	state listenerpod.State
-	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the cache was
-	// behind.
+	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the
+	// cache was behind.
 	failure  error
 	cutShort bool
-	// blocked says which object of the listener is kept by finalizers that the manager doesn't serve, "" if none is. undecided is set
-	// while such an object has been kept for too short a time to say so.
+	// blocked says which object of the listener is kept by finalizers that the manager doesn't serve, "" if none is.
+	// undecided is set while such an object has been kept for too short a time to say so.
 	blocked   string
 	undecided bool
 	// taken is the object that has a name that the listener needs, nil if there is none.
@@ -131,7 +134,8 @@ type memory struct {
 	secrets map[string]writtenSecret
 	// trusted is what GitHub has accepted last, or what the listener had before this process; nil before it was read.
 	trusted *credentials.Resolved
-	// ended counts the pods that ended in a row, up to the one with this UID. A pod that becomes ready resets the count.
+	// ended counts the pods that ended in a row, up to the one with this UID. A pod that becomes ready resets the
+	// count.
 	ended    attempts
 	endedPod types.UID
 	// deletingSince is when each pod that is being deleted was first seen in deletion, by UID.
@@ -143,8 +147,8 @@ type memory struct {
 	// news is the revision of a configuration that is still to be announced, first seen at newsAt.
 	news   string
 	newsAt time.Time
-	// obstruction is what keeps the pod from being created, without a reason if nothing does. obstructed counts the attempts in a
-	// row that met it.
+	// obstruction is what keeps the pod from being created, without a reason if nothing does. obstructed counts the
+	// attempts in a row that met it.
 	obstruction listenerpod.State
 	obstructed  attempts
 	// phrasedAt is when the text of an error was last copied to the status.
@@ -155,8 +159,9 @@ type memory struct {
 
 type step = reconcile.Step[*world]
 
-// kind is how a listener is brought a step closer to what its spec says. Whatever the spec names is written with the manager's rights, so
-// only a listener that the manager wrote itself counts: one in its own namespace, and the one that its scale set has.
+// kind is how a listener is brought a step closer to what its spec says. Whatever the spec names is written with the
+// manager's rights, so only a listener that the manager wrote itself counts: one in its own namespace, and the one that
+// its scale set has.
 func (c *Controller) kind() reconcile.Kind[*v1alpha1.AutoscalingListener, memory, *world] {
 	when, otherwise, nothing := reconcile.When[*world, step], reconcile.Otherwise[*world, step], reconcile.Nothing[*world]
 	reported := func(steps ...step) step { return reconcile.Reported(c.report, reconcile.InOrder(steps...)) }
@@ -189,8 +194,8 @@ func (c *Controller) kind() reconcile.Kind[*v1alpha1.AutoscalingListener, memory
 	}
 }
 
-// Reconcile makes one pass of a listener in the manager's namespace. Labels of others may name another one; c.ignored finds those that
-// are elsewhere.
+// Reconcile makes one pass of a listener in the manager's namespace. Labels of others may name another one; c.ignored
+// finds those that are elsewhere.
 func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if request.Namespace != c.options.Namespace {
 		return ctrl.Result{}, nil
@@ -210,7 +215,8 @@ func (c *Controller) protect(ctx context.Context, w *world) error {
 	return kube.AddFinalizer(ctx, c.options.Client, w.Object, v1alpha1.FinalizerAutoscalingListener)
 }
 
-// deleteOrphan deletes a listener whose scale set is gone. Garbage collection can't, because owners can't be in another namespace.
+// deleteOrphan deletes a listener whose scale set is gone. Garbage collection can't, because owners can't be in another
+// namespace.
 func (c *Controller) deleteOrphan(ctx context.Context, w *world) error {
 	if err := c.options.Client.Delete(ctx, w.Object, kube.UIDPrecondition(w.Object)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete AutoscalingListener without a scale set: %w", err)
@@ -247,7 +253,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Complete(c)
 }
 
-// listenerOfAbandoned maps a listener pod that no listener owns to the listener that had it: it is a stray of that one's set, or nobody's.
+// listenerOfAbandoned maps a listener pod that no listener owns to the listener that had it: it is a stray of that
+// one's set, or nobody's.
 func listenerOfAbandoned(_ context.Context, pod client.Object) []ctrl.Request {
 	if !ownership.IsAbandoned(pod) {
 		return nil
@@ -257,7 +264,8 @@ func listenerOfAbandoned(_ context.Context, pod client.Object) []ctrl.Request {
 
 // listenersOfSet maps a scale set to its listeners. There is more than one while an older one is being deleted.
 func (c *Controller) listenersOfSet(ctx context.Context, object client.Object) []ctrl.Request {
-	requests, err := reconcile.Requests(ctx, c.options.Client, &v1alpha1.AutoscalingListenerList{}, client.InNamespace(c.options.Namespace),
+	requests, err := reconcile.Requests(ctx, c.options.Client, &v1alpha1.AutoscalingListenerList{},
+		client.InNamespace(c.options.Namespace),
 		ofSet(client.ObjectKeyFromObject(object)), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Can't list listeners of scale set", "scaleSet", client.ObjectKeyFromObject(object))

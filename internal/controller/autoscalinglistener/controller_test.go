@@ -28,7 +28,8 @@ func TestListenerBecomesReady(t *testing.T) {
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 	f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, listenerpod.ReasonReady)
-	want := map[string]bool{"pod": true, "config": true, "proxy": false, "ServiceAccount": true, "Role": true, "RoleBinding": true, "listener": true}
+	want := map[string]bool{"pod": true, "config": true, "proxy": false, "ServiceAccount": true, "Role": true,
+		"RoleBinding": true, "listener": true}
 	if diff := cmp.Diff(want, f.exists()); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
@@ -64,8 +65,10 @@ func TestAddedRightsAreTakenBack(t *testing.T) {
 	f := started(t)
 	role, binding := f.access()
 	rules, subjects := slices.Clone(role.Rules), slices.Clone(binding.Subjects)
-	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}})
-	binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "elsewhere", Name: "stranger"})
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
+		Verbs: []string{"*"}})
+	binding.Subjects = append(binding.Subjects,
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "elsewhere", Name: "stranger"})
 	if err := errors.Join(f.client.Update(t.Context(), role), f.client.Update(t.Context(), binding)); err != nil {
 		t.Fatal(err)
 	}
@@ -110,15 +113,18 @@ func TestConfigurationReachesTheListenerWithoutRestart(t *testing.T) {
 	f.credentials.resolved = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}, RootCAs: "pem"}
 	f.settle()
 	got := f.configuration()
-	if got.MinRunners != 2 || got.MaxRunners != 20 || got.Token != "token-2" || got.ServerRootCA != "pem" || got.MetricsAddr != ":8080" {
-		t.Errorf("configuration min %d, max %d, token replaced %t, CA %q", got.MinRunners, got.MaxRunners, got.Token == "token-2", got.ServerRootCA)
+	if got.MinRunners != 2 || got.MaxRunners != 20 || got.Token != "token-2" || got.ServerRootCA != "pem" ||
+		got.MetricsAddr != ":8080" {
+		t.Errorf("configuration min %d, max %d, token replaced %t, CA %q", got.MinRunners, got.MaxRunners,
+			got.Token == "token-2", got.ServerRootCA)
 	}
 	if pod := f.pod(); pod == nil || pod.Annotations[v1alpha1.AnnotationIntegrityHash] != hash {
 		t.Errorf("the pod was replaced by %+v", pod)
 	}
 }
 
-// A listener checks addresses as the manager does. It learns the rules from its file: its environment may be a tenant's.
+// A listener checks addresses as the manager does. It learns the rules from its file: its environment may be a
+// tenant's.
 func TestRulesAboutAddressesReachTheListener(t *testing.T) {
 	f := started(t)
 	if got := f.configuration().Addresses; got == nil || len(got.AllowedGitHubURLs) != 0 {
@@ -126,12 +132,14 @@ func TestRulesAboutAddressesReachTheListener(t *testing.T) {
 	}
 	f.controller.options.AllowedGitHubURLs = []string{"https://github.com/acme"}
 	f.settle()
-	if got := f.configuration().Addresses; got == nil || !slices.Equal(got.AllowedGitHubURLs, f.controller.options.AllowedGitHubURLs) {
+	if got := f.configuration().Addresses; got == nil ||
+		!slices.Equal(got.AllowedGitHubURLs, f.controller.options.AllowedGitHubURLs) {
 		t.Errorf("got %+v, want those of the manager", got)
 	}
 }
 
-// A kubelet reads the Secrets of a pod at once that changes. Where the manager may not change the pod, it does so within a minute.
+// A kubelet reads the Secrets of a pod at once that changes. Where the manager may not change the pod, it does so
+// within a minute.
 func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	f := started(t)
 	announced := func() string { return f.pod().Annotations[annotationConfiguration] }
@@ -158,8 +166,8 @@ func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 }
 
-// It is the listener that gets a 401. It reports it, the set's status has it, and then the credentials are read more often than
-// once a minute.
+// It is the listener that gets a 401. It reports it, the set's status has it, and then the credentials are read more
+// often than once a minute.
 func TestRefusedListenerGetsNewCredentials(t *testing.T) {
 	f := started(t)
 	f.credentials.next = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}}
@@ -169,7 +177,8 @@ func TestRefusedListenerGetsNewCredentials(t *testing.T) {
 	}
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	f.get(set, setNamespace, "set")
-	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnauthorized}}
+	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonUnauthorized}}
 	if err := f.client.Status().Update(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +273,8 @@ func TestProxySecretFollowsTheSpec(t *testing.T) {
 	}
 }
 
-// A listener that runs with what its set may no longer read from a vault loses it, and gets it back when the list allows it again. It
-// costs no request after that.
+// A listener that runs with what its set may no longer read from a vault loses it, and gets it back when the list
+// allows it again. It costs no request after that.
 func TestListenerLosesWhatTheListOfVaultsRefuses(t *testing.T) {
 	f := started(t, func(l *v1alpha1.AutoscalingListener) { l.Spec.Proxy = &v1alpha1.ProxyConfig{} })
 	f.credentials.resolved.Proxy = &credentials.ProxySettings{HTTPS: "http://u:p@proxy"}
@@ -283,7 +292,8 @@ func TestListenerLosesWhatTheListOfVaultsRefuses(t *testing.T) {
 	if there() != len(secrets) {
 		t.Fatal("the listener has no Secrets")
 	}
-	f.credentials.err = &credentials.VaultNotAllowedError{Field: "spec.githubConfigSecret", Value: "team-a", Namespace: setNamespace}
+	f.credentials.err = &credentials.VaultNotAllowedError{Field: "spec.githubConfigSecret", Value: "team-a",
+		Namespace: setNamespace}
 	f.settle()
 	if f.get(&corev1.Pod{}, managerNamespace, key.Name) || there() > 0 {
 		t.Error("the listener still has its pod or Secrets")

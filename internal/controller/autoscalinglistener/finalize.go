@@ -35,7 +35,10 @@ func (c *Controller) finalize(ctx context.Context, w *world) error {
 		}
 		return c.applyAction(ctx, w, w.pod, w.state)
 	}
-	w.state = listenerpod.State{Reason: v1alpha1.ReasonListenerStopped, Message: "the pod is gone; the Secrets stay until the scale set is deleted on GitHub"}
+	w.state = listenerpod.State{
+		Reason:  v1alpha1.ReasonListenerStopped,
+		Message: "the pod is gone; the Secrets stay until the scale set is deleted on GitHub",
+	}
 	if err := c.revoke(ctx, w); err != nil {
 		return err
 	}
@@ -58,8 +61,9 @@ func (c *Controller) finalize(ctx context.Context, w *world) error {
 	return nil
 }
 
-// revoke deletes the listener's ServiceAccount and rights, but nothing that only has their names. Forbidden means that the manager's Role in the other namespace was
-// deleted first; then garbage collection deletes the rest together with the AutoscalingRunnerSet.
+// revoke deletes the listener's ServiceAccount and rights, but nothing that only has their names. Forbidden means that
+// the manager's Role in the other namespace was deleted first; then garbage collection deletes the rest together with
+// the AutoscalingRunnerSet.
 func (c *Controller) revoke(ctx context.Context, w *world) error {
 	if w.Object.Spec.AutoscalingRunnerSetNamespace != w.setKey.Namespace {
 		return nil // somebody has edited the spec, which no longer says where the rights are; they go with the set
@@ -81,8 +85,8 @@ func (c *Controller) revoke(ctx context.Context, w *world) error {
 	return nil
 }
 
-// deregistrationPending reports whether the AutoscalingRunnerSet is being deleted and its scale set is still to be deleted on
-// GitHub. A listener that was deleted on its own is not delayed: its successor gets its own Secrets.
+// deregistrationPending reports whether the AutoscalingRunnerSet is being deleted and its scale set is still to be
+// deleted on GitHub. A listener that was deleted on its own is not delayed: its successor gets its own Secrets.
 func deregistrationPending(set *v1alpha1.AutoscalingRunnerSet) bool {
 	return set != nil && set.DeletionTimestamp != nil &&
 		slices.Contains(set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) &&
@@ -103,8 +107,9 @@ func (w *world) findKept(named, live client.Object) {
 	w.blocked = cmp.Or(w.blocked, kube.WhyKept(w.objects.Kind(live), client.ObjectKeyFromObject(live), keepers))
 }
 
-// tellBlocked says that the listener is gone and one of its objects is not. Nobody else watches that object any more. An Event about
-// the listener is in the manager's namespace, in which one can be created even while the set's namespace is being deleted.
+// tellBlocked says that the listener is gone and one of its objects is not. Nobody else watches that object any more.
+// An Event about the listener is in the manager's namespace, in which one can be created even while the set's namespace
+// is being deleted.
 func (c *Controller) tellBlocked(ctx context.Context, w *world) {
 	if w.blocked == "" {
 		return

@@ -48,7 +48,8 @@ func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 	f.releasePod()
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonListenerStopped)
-	want := map[string]bool{"pod": false, "config": true, "proxy": false, "ServiceAccount": false, "Role": false, "RoleBinding": false, "listener": true}
+	want := map[string]bool{"pod": false, "config": true, "proxy": false, "ServiceAccount": false, "Role": false,
+		"RoleBinding": false, "listener": true}
 	if diff := cmp.Diff(want, f.exists()); diff != "" {
 		t.Errorf("objects before the deregistration (-want +got):\n%s", diff)
 	}
@@ -110,8 +111,9 @@ func (f *fixture) holding(object client.Object, namespace, name string) {
 	}
 }
 
-// An object that somebody's finalizer keeps doesn't keep the listener, but is told: nobody looks at it any more. The Event about the listener
-// is where one can be created even if the set's namespace is being deleted. A finalizer that somebody serves in time is no news.
+// An object that somebody's finalizer keeps doesn't keep the listener, but is told: nobody looks at it any more. The
+// Event about the listener is where one can be created even if the set's namespace is being deleted. A finalizer that
+// somebody serves in time is no news.
 func TestListenerTellsWhatItLeaves(t *testing.T) {
 	for kind, where := range map[string]struct {
 		object    client.Object
@@ -149,7 +151,9 @@ func TestListenerTellsWhatItLeaves(t *testing.T) {
 				}
 				told := 0
 				for _, event := range controllertest.Events(f.recorder) {
-					if strings.Contains(event, v1alpha1.ReasonForeignFinalizers) && strings.Contains(event, kind+" "+where.namespace) && strings.Contains(event, "kubectl patch "+strings.ToLower(kind)) {
+					if strings.Contains(event, v1alpha1.ReasonForeignFinalizers) &&
+						strings.Contains(event, kind+" "+where.namespace) &&
+						strings.Contains(event, "kubectl patch "+strings.ToLower(kind)) {
 						told++
 					}
 				}

@@ -66,7 +66,8 @@ type fakeCredentials struct {
 
 func (f *fakeCredentials) FromListener(_ context.Context, listener client.ObjectKey) (*credentials.Resolved, error) {
 	if f.kept == nil {
-		return nil, &credentials.MissingError{Kind: "Secret", Namespace: listener.Namespace, Name: listener.Name + credentials.ListenerConfigSuffix}
+		return nil, &credentials.MissingError{Kind: "Secret", Namespace: listener.Namespace,
+			Name: listener.Name + credentials.ListenerConfigSuffix}
 	}
 	return f.kept, nil
 }
@@ -84,11 +85,14 @@ func (f *fakeCredentials) Resolve(context.Context, credentials.Reference) (*cred
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{
-		T: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), recorder: events.NewFakeRecorder(100),
+		T: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		recorder:    events.NewFakeRecorder(100),
 		credentials: &fakeCredentials{resolved: &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"}}},
 	}
-	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &corev1.Pod{})
-	f.client = controllertest.SelectByName(builder, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}).Build()
+	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{},
+		&v1alpha1.AutoscalingListener{}, &corev1.Pod{})
+	f.client = controllertest.SelectByName(builder, &corev1.ServiceAccount{}, &rbacv1.Role{},
+		&rbacv1.RoleBinding{}).Build()
 	counting := interceptor.NewClient(f.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			f.secretReads++
@@ -120,14 +124,17 @@ func newFixture(t *testing.T) *fixture {
 		},
 	})
 	f.controller = NewController(Options{
-		Client: cached, Reader: counting, Credentials: f.credentials, Recorder: f.recorder, Clock: f.clock, Namespace: managerNamespace,
-		LogLevel: "info", LogFormat: "json", MetricsAddr: ":8080", MetricsEndpoint: "/metrics",
+		Client: cached, Reader: counting, Credentials: f.credentials, Recorder: f.recorder, Clock: f.clock,
+		Namespace: managerNamespace,
+		LogLevel:  "info", LogFormat: "json", MetricsAddr: ":8080", MetricsEndpoint: "/metrics",
 	})
 	return f
 }
 
 // patch counts patches of pods and rejects them if podsForbidden is set.
-func (f *fixture) patch(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (f *fixture) patch(
+	ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+) error {
 	if _, pod := object.(*corev1.Pod); pod {
 		f.podPatches++
 		if f.podsForbidden {
@@ -150,8 +157,10 @@ func newListener(change ...func(*v1alpha1.AutoscalingListener)) *v1alpha1.Autosc
 	listener := &v1alpha1.AutoscalingListener{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: key.Name, UID: "listener-uid", Generation: 1,
-			Labels:      map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace, "team": "build"},
-			Annotations: map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default", v1alpha1.AnnotationIntegrityHash: "written"},
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace,
+				"team": "build"},
+			Annotations: map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default",
+				v1alpha1.AnnotationIntegrityHash: "written"},
 		},
 		Spec: v1alpha1.AutoscalingListenerSpec{
 			GitHubConfigUrl: "https://github.com/my-org", GitHubConfigSecret: "github", RunnerScaleSetID: 7,
@@ -246,8 +255,10 @@ func (f *fixture) run() {
 	f.Helper()
 	f.podStatus(func(status *corev1.PodStatus) {
 		status.Phase = corev1.PodRunning
-		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
-		status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ListenerContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
+		status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ListenerContainerName,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	})
 }
 

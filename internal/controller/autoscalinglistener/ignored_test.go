@@ -15,7 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// steal is a listener by which a tenant asks for the credentials of another one's scale set, and for rights in its namespace.
+// steal is a listener by which a tenant asks for the credentials of another one's scale set, and for rights in its
+// namespace.
 func steal(namespace string) *v1alpha1.AutoscalingListener {
 	return newListener(func(listener *v1alpha1.AutoscalingListener) {
 		listener.Namespace, listener.Name, listener.UID = namespace, "steal", "steal-uid"
@@ -26,7 +27,8 @@ func steal(namespace string) *v1alpha1.AutoscalingListener {
 func (f *fixture) objects() map[string]string {
 	f.Helper()
 	found := map[string]string{}
-	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ServiceAccountList{}, &corev1.PodList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
+	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ServiceAccountList{}, &corev1.PodList{},
+		&rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
 		&v1alpha1.AutoscalingListenerList{}} {
 		if err := f.client.List(f.Context(), list); err != nil {
 			f.Fatal(err)
@@ -89,7 +91,10 @@ func TestOtherListenersAreIgnored(t *testing.T) {
 // The manager may have created the listener, but has not written all of it, or ARC wrote it.
 func TestListenerIsServedOnceTheManagerHasWrittenIt(t *testing.T) {
 	f := newFixture(t)
-	f.create(newSet(), newListener(func(l *v1alpha1.AutoscalingListener) { delete(l.Annotations, v1alpha1.AnnotationIntegrityHash) }))
+	f.create(newSet(), newListener(func(l *v1alpha1.AutoscalingListener) {
+		delete(l.Annotations,
+			v1alpha1.AnnotationIntegrityHash)
+	}))
 	before := f.objects()
 	f.settle()
 	if diff := cmp.Diff(before, f.objects()); diff != "" {

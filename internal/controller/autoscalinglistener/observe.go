@@ -18,8 +18,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// observe reads the objects of the listener, all of them from the cache. The set is the one that the listener's labels name.
-func (c *Controller) observe(ctx context.Context, pass *reconcile.Pass[*v1alpha1.AutoscalingListener, memory]) (*world, error) {
+// observe reads the objects of the listener, all of them from the cache. The set is the one that the listener's labels
+// name.
+func (c *Controller) observe(
+	ctx context.Context, pass *reconcile.Pass[*v1alpha1.AutoscalingListener, memory],
+) (*world, error) {
 	listener := pass.Object
 	w := &world{Pass: pass, setKey: kube.LabelledSet(listener)}
 	w.objects = ownership.Objects{Client: c.options.Client, Reader: c.options.Reader, Listener: w.Key, Set: w.setKey}
@@ -54,7 +57,10 @@ func (c *Controller) observe(ctx context.Context, pass *reconcile.Pass[*v1alpha1
 // contradiction returns why a listener can't be one that the manager wrote, empty if it can.
 func contradiction(listener *v1alpha1.AutoscalingListener) string {
 	labels := kube.LabelledSet(listener)
-	spec := types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName}
+	spec := types.NamespacedName{
+		Namespace: listener.Spec.AutoscalingRunnerSetNamespace,
+		Name:      listener.Spec.AutoscalingRunnerSetName,
+	}
 	switch {
 	case labels.Name == "" || labels.Namespace == "":
 		return "its labels name no scale set"
@@ -85,9 +91,10 @@ func (c *Controller) observeSet(ctx context.Context, w *world) error {
 	return nil
 }
 
-// isListenerPod distinguishes listener pods, even if their AutoscalingListener is gone or a backup has lost it as their owner, from runner
-// pods, which are in the same namespace if the scale set is in the manager's.
+// isListenerPod distinguishes listener pods, even if their AutoscalingListener is gone or a backup has lost it as their
+// owner, from runner pods, which are in the same namespace if the scale set is in the manager's.
 func isListenerPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	return ownership.IsAbandoned(pod) || owner != nil && owner.Kind == "AutoscalingListener" && owner.APIVersion == v1alpha1.GroupVersion.String()
+	return ownership.IsAbandoned(pod) ||
+		owner != nil && owner.Kind == "AutoscalingListener" && owner.APIVersion == v1alpha1.GroupVersion.String()
 }

@@ -32,8 +32,8 @@ func needed() map[string]client.Object {
 	}
 }
 
-// marks are ways in which an object can look like the listener's without being it: by its labels or by its owner only, or as
-// another set's.
+// marks are ways in which an object can look like the listener's without being it: by its labels or by its owner only,
+// or as another set's.
 func marks() map[string]func(client.Object) {
 	ours := map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace}
 	return map[string]func(client.Object){
@@ -76,8 +76,8 @@ func (f *fixture) live(object client.Object) client.Object {
 	return now
 }
 
-// What somebody else has created under the name of one of the listener's objects is not changed, adopted or deleted, whatever it looks
-// like. The listener says what is in its way, once, and goes on when it is gone.
+// What somebody else has created under the name of one of the listener's objects is not changed, adopted or deleted,
+// whatever it looks like. The listener says what is in its way, once, and goes on when it is gone.
 func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	for kind := range needed() {
 		for mark := range marks() {
@@ -90,7 +90,8 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 				f.settle()
 				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonListenerNameTaken)
 				f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonListenerNameTaken)
-				if said := f.message(v1alpha1.ConditionReady); !strings.Contains(said, kind+" "+client.ObjectKeyFromObject(other).String()) {
+				if said := f.message(v1alpha1.ConditionReady); !strings.Contains(said, kind+" "+
+					client.ObjectKeyFromObject(other).String()) {
 					t.Errorf("Ready says %q", said)
 				}
 				if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonListenerNameTaken); told != 1 {
@@ -144,7 +145,8 @@ func TestFinalizationLeavesObjectsOfOthers(t *testing.T) {
 // One that had the proxy's name before there was a proxy, or after, is left alone, too.
 func TestProxySecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 	f := newFixture(t)
-	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name + "-proxy"}, Data: map[string][]byte{"theirs": nil}}
+	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name + "-proxy"},
+		Data: map[string][]byte{"theirs": nil}}
 	f.create(newSet(), newListener(), other)
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonStarting)
@@ -153,7 +155,8 @@ func TestProxySecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A listener or set that was deleted by force leaves objects for garbage collection. One of the same name needn't wait for it.
+// A listener or set that was deleted by force leaves objects for garbage collection. One of the same name needn't wait
+// for it.
 func TestObjectsOfAFormerListenerMakeRoom(t *testing.T) {
 	f := started(t)
 	before := map[string]types.UID{}
@@ -185,8 +188,8 @@ func restoredLabels() map[string]string {
 	return ownership.Labels(newListener())
 }
 
-// What a backup has brought back without its owner makes room, once it has all labels of what is a listener's. Role and RoleBinding are
-// taken over as they are.
+// What a backup has brought back without its owner makes room, once it has all labels of what is a listener's. Role and
+// RoleBinding are taken over as they are.
 func TestObjectsThatABackupHasBroughtBackMakeRoom(t *testing.T) {
 	f := newFixture(t)
 	for _, kind := range []string{"ServiceAccount", "Secret"} {
@@ -194,7 +197,8 @@ func TestObjectsThatABackupHasBroughtBackMakeRoom(t *testing.T) {
 		object.SetLabels(restoredLabels())
 		f.create(object)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name, UID: "restored", Labels: restoredLabels()}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name, UID: "restored",
+		Labels: restoredLabels()}}
 	f.create(pod, newSet(), newListener())
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonStarting)
@@ -202,7 +206,8 @@ func TestObjectsThatABackupHasBroughtBackMakeRoom(t *testing.T) {
 		t.Errorf("the listener's pod is %+v", now)
 	}
 	for _, kind := range []string{"ServiceAccount", "Secret"} {
-		if now := f.live(needed()[kind]); now == nil || now.GetUID() == "another" || !metav1.IsControlledBy(now, newListener()) {
+		if now := f.live(needed()[kind]); now == nil || now.GetUID() == "another" ||
+			!metav1.IsControlledBy(now, newListener()) {
 			t.Errorf("%s is %+v", kind, now)
 		}
 	}
@@ -214,14 +219,16 @@ func TestListenerPodWithoutAListenerGoes(t *testing.T) {
 		change func(*corev1.Pod)
 		stays  bool
 	}{
-		"restored":         {func(*corev1.Pod) {}, false},
-		"owned":            {func(p *corev1.Pod) { p.OwnerReferences = kube.OwnedBy(newListener()) }, true}, // garbage collection deletes it
+		"restored": {func(*corev1.Pod) {}, false},
+		// garbage collection deletes it
+		"owned":            {func(p *corev1.Pod) { p.OwnerReferences = kube.OwnedBy(newListener()) }, true},
 		"labelled in part": {func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelComponent) }, true},
 		"a runner's":       {func(p *corev1.Pod) { p.Labels[v1alpha1.LabelComponent] = v1alpha1.ComponentRunner }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name, UID: "restored", Labels: restoredLabels()}}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name, UID: "restored",
+				Labels: restoredLabels()}}
 			test.change(pod)
 			f.create(pod)
 			for range 2 {
@@ -240,19 +247,23 @@ func TestListenerPodWithoutAListenerGoes(t *testing.T) {
 	}
 }
 
-// ARC's objects have fewer marks: no owner for Role and RoleBinding, which has an AutoscalingListener's name in its labels, and no
-// labels for the Secret with the configuration.
+// ARC's objects have fewer marks: no owner for Role and RoleBinding, which has an AutoscalingListener's name in its
+// labels, and no labels for the Secret with the configuration.
 func TestObjectsOfARCAreTakenOver(t *testing.T) {
 	f := newFixture(t)
 	labels := map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace}
 	leading := map[string]string{
-		v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace, v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet,
-		v1alpha1.LabelListenerName: key.Name, v1alpha1.LabelListenerNamespace: key.Namespace, "role-policy-rules-hash": "5d8c7f",
+		v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace,
+		v1alpha1.LabelPartOf:       v1alpha1.PartOfScaleSet,
+		v1alpha1.LabelListenerName: key.Name, v1alpha1.LabelListenerNamespace: key.Namespace,
+		"role-policy-rules-hash": "5d8c7f",
 	}
 	owners := kube.OwnedBy(newListener())
 	arcs := needed()
-	arcs["RoleBinding"].(*rbacv1.RoleBinding).RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: key.Name}
-	arcs["Proxy"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name + "-proxy", UID: "another", Labels: labels}}
+	arcs["RoleBinding"].(*rbacv1.RoleBinding).RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role",
+		Name: key.Name}
+	arcs["Proxy"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name + "-proxy",
+		UID: "another", Labels: labels}}
 	for kind, object := range arcs {
 		switch kind {
 		case "Role", "RoleBinding":
@@ -271,7 +282,8 @@ func TestObjectsOfARCAreTakenOver(t *testing.T) {
 	if token := f.configuration().Token; token != "token-1" {
 		t.Errorf("the configuration has token %q", token)
 	}
-	if role, binding := f.access(); len(role.Rules) != 3 || len(binding.Subjects) != 1 || role.UID != "another" || binding.UID != "another" {
+	if role, binding := f.access(); len(role.Rules) != 3 || len(binding.Subjects) != 1 || role.UID != "another" ||
+		binding.UID != "another" {
 		t.Errorf("rules %+v, subjects %+v", role.Rules, binding.Subjects)
 	}
 	if f.live(arcs["Proxy"]) != nil {

@@ -36,11 +36,12 @@ const (
 	reasonNameTaken   = v1alpha1.ReasonPodNameTaken
 )
 
-// announceAfter is how long to wait after a write of the Secret before the pod is written. A kubelet that sees the pod's change
-// first mounts the old configuration once more, and checks again only after a minute.
+// announceAfter is how long to wait after a write of the Secret before the pod is written. A kubelet that sees the
+// pod's change first mounts the old configuration once more, and checks again only after a minute.
 const announceAfter = 2 * time.Second
 
-// annotationConfiguration holds the revision of the configuration last announced on the pod. Its name is from when that was a hash.
+// annotationConfiguration holds the revision of the configuration last announced on the pod. Its name is from when that
+// was a hash.
 const annotationConfiguration = "actions.github.com/listener-config-hash"
 
 // applyPod keeps one pod as the spec wants it.
@@ -58,7 +59,12 @@ func (c *Controller) applyPod(ctx context.Context, w *world) error {
 	if predecessors, err := c.awaitStrays(ctx, w); err != nil || predecessors {
 		return err
 	}
-	builder := listenerpod.Builder{Listener: w.Object, Proxy: w.proxy, Entrypoint: c.options.Entrypoint, Policy: c.options.Policy}
+	builder := listenerpod.Builder{
+		Listener:   w.Object,
+		Proxy:      w.proxy,
+		Entrypoint: c.options.Entrypoint,
+		Policy:     c.options.Policy,
+	}
 	if c.metricsEnabled() {
 		builder.MetricsAddr = c.options.MetricsAddr
 	}
@@ -66,7 +72,8 @@ func (c *Controller) applyPod(ctx context.Context, w *world) error {
 		return c.start(ctx, w, builder)
 	}
 	var err error
-	if w.state, err = c.assess(ctx, w, w.pod, listenerpod.Demand{Hash: builder.Hash(), Since: w.accountSince}); err != nil {
+	if w.state, err = c.assess(ctx, w, w.pod,
+		listenerpod.Demand{Hash: builder.Hash(), Since: w.accountSince}); err != nil {
 		return err
 	}
 	if w.state.Ready {
@@ -78,9 +85,9 @@ func (c *Controller) applyPod(ctx context.Context, w *world) error {
 	return c.applyAction(ctx, w, w.pod, w.state)
 }
 
-// announce writes the revision of the configuration to an annotation of the pod if it has changed. The annotation means nothing to the
-// kubelet, but a kubelet syncs a changed pod at once, while it otherwise checks mounted Secrets only about once a minute. With a
-// Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
+// announce writes the revision of the configuration to an annotation of the pod if it has changed. The annotation means
+// nothing to the kubelet, but a kubelet syncs a changed pod at once, while it otherwise checks mounted Secrets only
+// about once a minute. With a Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
 func (c *Controller) announce(ctx context.Context, w *world) error {
 	if w.state.RequeueAfter > 0 {
 		w.Requeue.After(w.state.RequeueAfter)
@@ -88,7 +95,8 @@ func (c *Controller) announce(ctx context.Context, w *world) error {
 	if w.pod.DeletionTimestamp != nil || w.pod.Annotations[annotationConfiguration] == w.configuration {
 		return nil
 	}
-	// The annotation alone doesn't do: a pass that sees an outdated pod in the cache, or that may not patch it, must not announce again.
+	// The annotation alone doesn't do: a pass that sees an outdated pod in the cache, or that may not patch it, must
+	// not announce again.
 	if w.Memory.announced == w.configuration {
 		return nil
 	}
@@ -109,7 +117,8 @@ func (c *Controller) announce(ctx context.Context, w *world) error {
 	return nil
 }
 
-// awaitStrays deletes listener pods of the same scale set that are not this listener's, and reports whether there are any.
+// awaitStrays deletes listener pods of the same scale set that are not this listener's, and reports whether there are
+// any.
 func (c *Controller) awaitStrays(ctx context.Context, w *world) (bool, error) {
 	for _, stray := range w.strays {
 		state, err := c.assess(ctx, w, stray, listenerpod.Unwanted)
@@ -119,13 +128,17 @@ func (c *Controller) awaitStrays(ctx context.Context, w *world) (bool, error) {
 		if err != nil {
 			return true, err
 		}
-		w.state = listenerpod.State{Reason: reasonPredecessor, Message: fmt.Sprintf("pod %s of an earlier listener must end first", stray.Name)}
+		w.state = listenerpod.State{
+			Reason:  reasonPredecessor,
+			Message: fmt.Sprintf("pod %s of an earlier listener must end first", stray.Name),
+		}
 	}
 	return len(w.strays) > 0, nil
 }
 
-// deleteAbandonedPod deletes the pod of a listener that doesn't exist, if nobody owns it: a backup has brought it back. It would hold the
-// session of a scale set that may be served elsewhere. Any other pod is garbage collected with its listener.
+// deleteAbandonedPod deletes the pod of a listener that doesn't exist, if nobody owns it: a backup has brought it back.
+// It would hold the session of a scale set that may be served elsewhere. Any other pod is garbage collected with its
+// listener.
 func (c *Controller) deleteAbandonedPod(ctx context.Context, name types.NamespacedName) error {
 	pod := &corev1.Pod{}
 	err := c.options.Client.Get(ctx, name, pod)
@@ -136,13 +149,16 @@ func (c *Controller) deleteAbandonedPod(ctx context.Context, name types.Namespac
 		return client.IgnoreNotFound(err)
 	}
 	report.RecordEvent(ctx, c.options.Recorder, pod, nil, report.Warning(v1alpha1.ReasonOwnerless, "DeletePod",
-		"the pod is deleted: no AutoscalingListener owns it, as after a restore from a backup; leave listener pods out of backups"))
+		"the pod is deleted: no AutoscalingListener owns it, as after a restore from a backup; leave listener pods out of "+
+			"backups"))
 	return nil
 }
 
-// assess decides what to do about a pod as the cache has it. Before it is force-deleted, the live pod is read: the node may be back,
-// or the pod replaced, and then a working listener would lose its session.
-func (c *Controller) assess(ctx context.Context, w *world, pod *corev1.Pod, wanted listenerpod.Demand) (listenerpod.State, error) {
+// assess decides what to do about a pod as the cache has it. Before it is force-deleted, the live pod is read: the node
+// may be back, or the pod replaced, and then a working listener would lose its session.
+func (c *Controller) assess(
+	ctx context.Context, w *world, pod *corev1.Pod, wanted listenerpod.Demand,
+) (listenerpod.State, error) {
 	state := w.assess(pod, wanted)
 	if state.Action != listenerpod.ForceDelete {
 		return state, nil
@@ -152,7 +168,11 @@ func (c *Controller) assess(ctx context.Context, w *world, pod *corev1.Pod, want
 	case err != nil:
 		return state, err
 	case live == nil:
-		return listenerpod.State{Reason: listenerpod.ReasonReplacing, Message: "the pod is gone", RequeueAfter: listenerpod.LostAfter}, nil
+		return listenerpod.State{
+			Reason:       listenerpod.ReasonReplacing,
+			Message:      "the pod is gone",
+			RequeueAfter: listenerpod.LostAfter,
+		}, nil
 	default:
 		return w.assess(live, wanted), nil
 	}
@@ -193,7 +213,8 @@ func (c *Controller) applyAction(ctx context.Context, w *world, pod *corev1.Pod,
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
 	event := report.Normal(state.Reason, "DeletePod", fmt.Sprintf("Pod %s is deleted: %s", pod.Name, state.Message))
-	if state.Action == listenerpod.ForceDelete || state.Action == listenerpod.DeleteEnded { // its node does not answer, or it has ended
+	if state.Action == listenerpod.ForceDelete || state.Action == listenerpod.DeleteEnded {
+		// its node does not answer, or it has ended
 		event.Type = corev1.EventTypeWarning
 	}
 	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, event)
@@ -204,7 +225,11 @@ func (c *Controller) applyAction(ctx context.Context, w *world, pod *corev1.Pod,
 func (c *Controller) start(ctx context.Context, w *world, builder listenerpod.Builder) error {
 	if ended := w.Memory.ended; ended.wait(w.Now) > 0 {
 		w.Requeue.After(ended.wait(w.Now))
-		w.state = listenerpod.State{Reason: reasonBackOff, Message: fmt.Sprintf("pods that ended in a row: %d; the next one starts %s after the last", ended.number, ended.pause())}
+		w.state = listenerpod.State{
+			Reason: reasonBackOff,
+			Message: fmt.Sprintf("pods that ended in a row: %d; the next one starts %s after the last", ended.number,
+				ended.pause()),
+		}
 		return nil
 	}
 	if wait := w.Memory.obstructed.wait(w.Now); wait > 0 {
@@ -225,12 +250,13 @@ func (c *Controller) start(ctx context.Context, w *world, builder listenerpod.Bu
 		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
 	w.Memory.obstruction, w.Memory.obstructed = listenerpod.State{}, attempts{}
-	ctrl.LoggerFrom(ctx).Info("Created the listener pod", "image", w.Object.Spec.Image, "scaleSetID", w.Object.Spec.RunnerScaleSetID)
+	ctrl.LoggerFrom(ctx).Info("Created the listener pod", "image", w.Object.Spec.Image, "scaleSetID",
+		w.Object.Spec.RunnerScaleSetID)
 	return nil
 }
 
-// handleNameTaken handles a pod that has the listener's name and isn't in the cache. Somebody else's pod is not ours to delete: the
-// state says so, and creation is tried again with growing pauses.
+// handleNameTaken handles a pod that has the listener's name and isn't in the cache. Somebody else's pod is not ours to
+// delete: the state says so, and creation is tried again with growing pauses.
 func (c *Controller) handleNameTaken(ctx context.Context, w *world, refusal error) error {
 	other := &corev1.Pod{}
 	if err := c.options.Reader.Get(ctx, w.Key, other); apierrors.IsNotFound(err) {
@@ -242,15 +268,17 @@ func (c *Controller) handleNameTaken(ctx context.Context, w *world, refusal erro
 		return c.relabel(ctx, w, other, refusal)
 	}
 	first := c.postpone(w, listenerpod.State{Reason: reasonNameTaken, Message: fmt.Sprintf(
-		"pod %s has the listener's name and belongs to somebody else; delete it and create it under another name: the listener starts within %s", w.Key, successorMaxDelay)})
+		"pod %s has the listener's name and belongs to somebody else; delete it and create it under another name: the "+
+			"listener starts within %s", w.Key, successorMaxDelay)})
 	if first {
-		report.RecordEvent(ctx, c.options.Recorder, w.Object, other, report.Warning(w.state.Reason, "CreatePod", w.state.Message))
+		report.RecordEvent(ctx, c.options.Recorder, w.Object, other,
+			report.Warning(w.state.Reason, "CreatePod", w.state.Message))
 	}
 	return nil
 }
 
-// relabel restores labels that somebody removed from the listener's own pod, by which the cache selects it. It returns refusal if
-// the pod has its labels, so that only the cache is late.
+// relabel restores labels that somebody removed from the listener's own pod, by which the cache selects it. It returns
+// refusal if the pod has its labels, so that only the cache is late.
 func (c *Controller) relabel(ctx context.Context, w *world, own *corev1.Pod, refusal error) error {
 	after := own.DeepCopy()
 	after.Labels = kube.Labels(nil, own.Labels, ownership.Labels(w.Object))
@@ -270,7 +298,11 @@ func (c *Controller) relabel(ctx context.Context, w *world, own *corev1.Pod, ref
 
 // replaceUnseen replaces a pod that stays invisible to the cache because ARC's Role doesn't let the manager patch pods.
 func (c *Controller) replaceUnseen(ctx context.Context, w *world, own *corev1.Pod) error {
-	state := listenerpod.State{Action: listenerpod.Replace, Reason: listenerpod.ReasonReplacing, Message: "somebody removed its labels, and the manager may not patch pods to restore them"}
+	state := listenerpod.State{
+		Action:  listenerpod.Replace,
+		Reason:  listenerpod.ReasonReplacing,
+		Message: "somebody removed its labels, and the manager may not patch pods to restore them",
+	}
 	if own.DeletionTimestamp == nil {
 		if err := c.applyAction(ctx, w, own, state); err != nil {
 			return err

@@ -59,8 +59,9 @@ func TestPodOfAnEarlierListenerGoesFirst(t *testing.T) {
 	f := newFixture(t)
 	stray := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: managerNamespace, Name: "set-other-listener", Finalizers: []string{"example.com/node"},
-		Labels:          map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AutoscalingListener", Name: "set-other-listener", UID: "other", Controller: new(true)}},
+		Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AutoscalingListener",
+			Name: "set-other-listener", UID: "other", Controller: new(true)}},
 	}}
 	runner := stray.DeepCopy()
 	runner.Name, runner.OwnerReferences[0].Kind = "set-runner-x", "EphemeralRunner"
@@ -101,7 +102,8 @@ func (f *fixture) fail(uid string) {
 
 func TestEvictedPodsSuccessorWaitsLongerEachTime(t *testing.T) {
 	f := started(t)
-	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
+		time.Minute, time.Minute} {
 		f.fail(string(rune('a' + i)))
 		if f.pod() != nil {
 			t.Fatalf("failure %d: the next pod started at once", i+1)
@@ -172,7 +174,8 @@ func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 	f := newFixture(t)
 	f.create(newSet(), newListener(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 	f.settle()
-	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
+		time.Minute, time.Minute} {
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonNameTaken)
 		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != pause {
 			t.Errorf("try %d: the next one after %s, want %s", i+1, requeueAfter, pause)

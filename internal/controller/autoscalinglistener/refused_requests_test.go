@@ -30,8 +30,8 @@ var refusals = map[string]error{
 	"bad request": apierrors.NewBadRequest("a webhook denied it"),
 }
 
-// A rotated token that can't be written is said while the listener runs on with the old one. A failure that passes by itself
-// takes nothing back, and neither does a cache that is behind.
+// A rotated token that can't be written is said while the listener runs on with the old one. A failure that passes by
+// itself takes nothing back, and neither does a cache that is behind.
 func TestRefusedSecretOfARunningListenerIsSaid(t *testing.T) {
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,10 @@ func TestEndedListenerSaysWhyItHasNoSuccessor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := started(t)
 			f.deleteAccount()
-			f.podStatus(func(status *corev1.PodStatus) { *status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"} })
+			f.podStatus(func(status *corev1.PodStatus) {
+				*status = corev1.PodStatus{Phase: corev1.PodFailed,
+					Reason: "Evicted"}
+			})
 			f.applyAnswers("ServiceAccount", answer)
 			f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed)
 			if message := f.message(v1alpha1.ConditionReady); !strings.Contains(message, answer.Error()) {
@@ -106,14 +109,15 @@ func TestEndedListenerSaysWhyItHasNoSuccessor(t *testing.T) {
 func TestDeletedNamespaceIsNoRefusal(t *testing.T) {
 	f := started(t)
 	f.credentials.resolved = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}}
-	ending := apierrors.NewForbidden(corev1.Resource("secrets"), "set-listener-config", errors.New("the namespace is being deleted"))
+	ending := apierrors.NewForbidden(corev1.Resource("secrets"), "set-listener-config",
+		errors.New("the namespace is being deleted"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	f.applyAnswers("Secret", ending)
 	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed)
 }
 
-// The text of an error can be another one each time, as with the port of a connection that breaks. Its write would bring the next
-// pass at once, and so on.
+// The text of an error can be another one each time, as with the port of a connection that breaks. Its write would
+// bring the next pass at once, and so on.
 func TestFailureIsNotRephrasedWithEveryPass(t *testing.T) {
 	f := started(t)
 	f.credentials.resolved = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}}

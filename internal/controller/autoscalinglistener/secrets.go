@@ -23,16 +23,16 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// recheckPeriod is how often each of the listener's two Secrets is read to see whether somebody changed it. That makes one read a
-// minute, of the four that a scale set may make, and leaves three for credentials, CA and proxy.
+// recheckPeriod is how often each of the listener's two Secrets is read to see whether somebody changed it. That makes
+// one read a minute, of the four that a scale set may make, and leaves three for credentials, CA and proxy.
 const recheckPeriod = 2 * time.Minute
 
-// refusedRecheckPeriod is how often the credentials are read while GitHub refuses the listener's, because somebody may be about to
-// replace them. It makes the four reads a minute that a scale set may make.
+// refusedRecheckPeriod is how often the credentials are read while GitHub refuses the listener's, because somebody may
+// be about to replace them. It makes the four reads a minute that a scale set may make.
 const refusedRecheckPeriod = 15 * time.Second
 
-// applySecrets keeps the Secrets with the listener's configuration and proxy in line with the spec and the credentials. A running
-// listener reads the mounted configuration again when it changes.
+// applySecrets keeps the Secrets with the listener's configuration and proxy in line with the spec and the credentials.
+// A running listener reads the mounted configuration again when it changes.
 func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 	reference := credentials.ForAutoscalingListener(w.Object)
 	w.Requeue.After(credentials.RereadAfter)
@@ -57,7 +57,8 @@ func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 	if err != nil {
 		return w.obstruct(err, err)
 	}
-	w.configuration, err = c.applySecret(ctx, w, credentials.ListenerConfigSuffix, w.Object.Spec.ConfigSecretMetadata, map[string][]byte{config.FileName: content})
+	w.configuration, err = c.applySecret(ctx, w, credentials.ListenerConfigSuffix, w.Object.Spec.ConfigSecretMetadata,
+		map[string][]byte{config.FileName: content})
 	if err != nil {
 		return err
 	}
@@ -70,8 +71,9 @@ func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 	return err
 }
 
-// trusted returns what the listener gets of credentials, proxy and certificate authorities: what was read, or what it has already as long as GitHub has not
-// accepted what the set's present spec leads to. A listener that works must not lose its session to a mistyped token.
+// trusted returns what the listener gets of credentials, proxy and certificate authorities: what was read, or what it
+// has already as long as GitHub has not accepted what the set's present spec leads to. A listener that works must not
+// lose its session to a mistyped token.
 func (c *Controller) trusted(ctx context.Context, w *world, read *credentials.Resolved) (*credentials.Resolved, error) {
 	valid := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
 	if valid == nil || valid.Status == metav1.ConditionTrue && valid.ObservedGeneration == w.set.Generation {
@@ -91,7 +93,8 @@ func (c *Controller) trusted(ctx context.Context, w *world, read *credentials.Re
 	return w.Memory.trusted, nil
 }
 
-// refused reports whether GitHub refuses the listener's credentials. The listener got the 401, so it shows only in the set's status.
+// refused reports whether GitHub refuses the listener's credentials. The listener got the 401, so it shows only in the
+// set's status.
 func (w *world) refused() bool {
 	ready := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionListenerReady)
 	return ready != nil && ready.Status == metav1.ConditionFalse && actions.RefusalClass(ready.Reason).IsKnown()
@@ -107,7 +110,9 @@ func (w *world) obstruct(cause, failure error) error {
 }
 
 // configuration returns the listener's configuration.
-func (c *Controller) configuration(listener *v1alpha1.AutoscalingListener, resolved *credentials.Resolved) *config.Config {
+func (c *Controller) configuration(
+	listener *v1alpha1.AutoscalingListener, resolved *credentials.Resolved,
+) *config.Config {
 	spec := &listener.Spec
 	configuration := &config.Config{
 		ConfigureURL:                spec.GitHubConfigUrl,
@@ -143,8 +148,8 @@ func credentialFields(resolved actions.Credentials) *config.Credentials {
 	return &config.Credentials{Token: resolved.Token}
 }
 
-// annotationRevision, on the listener's Secrets, is a random word that changes together with their data. The pod's annotations have
-// it instead of a hash of the data, by which whoever may read pods could try passwords.
+// annotationRevision, on the listener's Secrets, is a random word that changes together with their data. The pod's
+// annotations have it instead of a hash of the data, by which whoever may read pods could try passwords.
 const annotationRevision = "actions.github.com/revision"
 
 // writtenSecret is the hash of a Secret, its revision, and when it was last written or found to be up to date.
@@ -153,12 +158,16 @@ type writtenSecret struct {
 	writtenAt      time.Time
 }
 
-// applySecret writes one of the listener's Secrets and returns its revision. It remembers what was written last, so that a pass for
-// another reason needn't read the Secret.
+// applySecret writes one of the listener's Secrets and returns its revision. It remembers what was written last, so
+// that a pass for another reason needn't read the Secret.
 func (c *Controller) applySecret(
 	ctx context.Context, w *world, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte,
 ) (revision string, err error) {
-	wanted := &corev1.Secret{ObjectMeta: metaHere(w.Object, c.options.Policy, metadata), Type: corev1.SecretTypeOpaque, Data: data}
+	wanted := &corev1.Secret{
+		ObjectMeta: metaHere(w.Object, c.options.Policy, metadata),
+		Type:       corev1.SecretTypeOpaque,
+		Data:       data,
+	}
 	wanted.Name += suffix
 	wanted.OwnerReferences = kube.OwnedBy(w.Object)
 	hash := kube.Hash(wanted)
@@ -216,8 +225,8 @@ func (c *Controller) secret(ctx context.Context, key client.ObjectKey) (*corev1.
 // noSecret is remembered as the hash of a Secret that was deleted.
 const noSecret = "none"
 
-// withdraw takes from a listener what it got from a vault that its set may not read, or may no longer. Other obstacles leave a running
-// listener what it has: those credentials were its own.
+// withdraw takes from a listener what it got from a vault that its set may not read, or may no longer. Other obstacles
+// leave a running listener what it has: those credentials were its own.
 func (c *Controller) withdraw(ctx context.Context, w *world) error {
 	for _, suffix := range []string{credentials.ListenerConfigSuffix, credentials.ListenerProxySuffix} {
 		if err := c.dropSecret(ctx, w, suffix); err != nil {
@@ -238,8 +247,8 @@ func (c *Controller) withdraw(ctx context.Context, w *world) error {
 	return c.applyAction(ctx, w, w.pod, state)
 }
 
-// dropSecret deletes, once, a Secret that the listener no longer has, such as that of a proxy that was removed from the spec. The pod that
-// used it is about to be replaced, because the proxy is part of its hash.
+// dropSecret deletes, once, a Secret that the listener no longer has, such as that of a proxy that was removed from the
+// spec. The pod that used it is about to be replaced, because the proxy is part of its hash.
 func (c *Controller) dropSecret(ctx context.Context, w *world, suffix string) error {
 	if w.Memory.secrets[suffix].hash == noSecret {
 		return nil

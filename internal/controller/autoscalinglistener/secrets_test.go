@@ -28,7 +28,8 @@ func behindProxy(t *testing.T, token, password string) *fixture {
 
 func (f *fixture) resolve(token, password string) {
 	f.credentials.resolved = &credentials.Resolved{
-		Credentials: actions.Credentials{Token: token}, Proxy: &credentials.ProxySettings{HTTPS: "http://user:" + password + "@proxy:3128"},
+		Credentials: actions.Credentials{Token: token},
+		Proxy:       &credentials.ProxySettings{HTTPS: "http://user:" + password + "@proxy:3128"},
 	}
 }
 
@@ -49,11 +50,13 @@ func (f *fixture) annotations() map[string]string {
 	return found
 }
 
-// Whoever may read pods, or Secrets without their data, must not be able to try passwords: no annotation is a function of a secret,
-// which would be the same wherever the secret is, and another one for another secret.
+// Whoever may read pods, or Secrets without their data, must not be able to try passwords: no annotation is a function
+// of a secret, which would be the same wherever the secret is, and another one for another secret.
 func TestAnnotationsSayNothingAboutSecrets(t *testing.T) {
-	for name, other := range map[string]*fixture{"password": behindProxy(t, "token", "b"), "token": behindProxy(t, "other", "a")} {
-		first, again, others := behindProxy(t, "token", "a").annotations(), behindProxy(t, "token", "a").annotations(), other.annotations()
+	for name, other := range map[string]*fixture{"password": behindProxy(t, "token", "b"),
+		"token": behindProxy(t, "other", "a")} {
+		first, again, others := behindProxy(t, "token", "a").annotations(), behindProxy(t, "token", "a").annotations(),
+			other.annotations()
 		if len(first) < 5 {
 			t.Errorf("annotations: %v", first)
 		}
@@ -105,7 +108,8 @@ func TestAListenerKeepsItsTokenUntilGitHubHasAcceptedAnother(t *testing.T) {
 		t.Helper()
 		set := &v1alpha1.AutoscalingRunnerSet{}
 		f.get(set, setNamespace, "set")
-		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionCredentialsValid, Status: status, Reason: reason, ObservedGeneration: generation}}
+		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionCredentialsValid, Status: status, Reason: reason,
+			ObservedGeneration: generation}}
 		if err := f.client.Status().Update(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +133,8 @@ func TestAListenerKeepsItsTokenUntilGitHubHasAcceptedAnother(t *testing.T) {
 	want("token-1") // what was accepted is that of the generation before
 	accepted(metav1.ConditionUnknown, "CheckingCredentials", set.Generation)
 	want("token-1")
-	f.credentials.kept = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"}, Proxy: f.credentials.resolved.Proxy}
+	f.credentials.kept = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"},
+		Proxy: f.credentials.resolved.Proxy}
 	f.controller = NewController(f.controller.options)
 	accepted(metav1.ConditionFalse, v1alpha1.ReasonSingleSignOnRequired, set.Generation)
 	want("token-1")

@@ -23,14 +23,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// rephrasePeriod is the shortest time between two texts of a failure. The text of an error can differ in each pass, and a write of
-// the status brings the next pass at once.
+// rephrasePeriod is the shortest time between two texts of a failure. The text of an error can differ in each pass, and
+// a write of the status brings the next pass at once.
 const rephrasePeriod = 10 * time.Second
 
 // takenRetry is after what time a name is tried again that somebody else's object has. No watch shows such an object.
 const takenRetry = time.Minute
 
-// report writes the status if it changed, and publishes the metric. It returns the error of the pass, and that of the write.
+// report writes the status if it changed, and publishes the metric. It returns the error of the pass, and that of the
+// write.
 func (c *Controller) report(ctx context.Context, w *world, failure error) error {
 	failure = c.describeFailure(ctx, w, failure)
 	publishRunning(w)
@@ -52,8 +53,9 @@ func (c *Controller) report(ctx context.Context, w *world, failure error) error 
 	return errors.Join(failure, client.IgnoreNotFound(err))
 }
 
-// describeFailure sets the state after a step that failed: that of the pod if there is one to keep, else the error. A cache that is
-// behind doesn't count as a failure. It returns the error unless that is a name that is taken, of which an Event tells a single time.
+// describeFailure sets the state after a step that failed: that of the pod if there is one to keep, else the error. A
+// cache that is behind doesn't count as a failure. It returns the error unless that is a name that is taken, of which
+// an Event tells a single time.
 func (c *Controller) describeFailure(ctx context.Context, w *world, err error) error {
 	if err == nil {
 		return nil
@@ -63,8 +65,10 @@ func (c *Controller) describeFailure(ctx context.Context, w *world, err error) e
 		w.taken = taken
 		w.state = listenerpod.State{Reason: v1alpha1.ReasonListenerNameTaken, Message: taken.Error()}
 		w.Requeue.After(takenRetry)
-		if before := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionReady); before == nil || before.Reason != w.state.Reason {
-			report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Warning(w.state.Reason, "Create"+taken.Kind, taken.Error()))
+		if before := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionReady); before == nil ||
+			before.Reason != w.state.Reason {
+			report.RecordEvent(ctx, c.options.Recorder, w.Object, nil,
+				report.Warning(w.state.Reason, "Create"+taken.Kind, taken.Error()))
 		}
 		return nil
 	}
@@ -85,23 +89,34 @@ func (c *Controller) describeFailure(ctx context.Context, w *world, err error) e
 func keepTexts(conditions, reported []metav1.Condition) {
 	for i := range conditions {
 		before, now := meta.FindStatusCondition(reported, conditions[i].Type), &conditions[i]
-		if before != nil && before.Status == now.Status && before.Reason == now.Reason && now.Reason == v1alpha1.ReasonReconcileFailed {
+		if before != nil && before.Status == now.Status && before.Reason == now.Reason &&
+			now.Reason == v1alpha1.ReasonReconcileFailed {
 			now.Message = before.Message
 		}
 	}
 }
 
-// conditionsOf returns the conditions that kstatus evaluates, and CredentialsValid. Ready is about the pod, which may keep running
-// while something else fails; Progressing and Stalled then say what.
+// conditionsOf returns the conditions that kstatus evaluates, and CredentialsValid. Ready is about the pod, which may
+// keep running while something else fails; Progressing and Stalled then say what.
 func conditionsOf(w *world) []metav1.Condition {
-	reason, message := cmp.Or(w.state.Reason, listenerpod.ReasonStarting), w.state.Message // no reason: the pass didn't come as far as the pod
+	// no reason: the pass didn't come as far as the pod
+	reason, message := cmp.Or(w.state.Reason, listenerpod.ReasonStarting), w.state.Message
 	trouble, why, stalled := w.trouble()
 	if w.obstacle != nil {
 		reason, message = trouble, why
 	}
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: status(w.state.Ready), Reason: reason, Message: message}
+	ready := metav1.Condition{
+		Type:    v1alpha1.ConditionReady,
+		Status:  status(w.state.Ready),
+		Reason:  reason,
+		Message: message,
+	}
 	cause := cmp.Or(trouble, reason)
-	progressing := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: status(!w.state.Ready && !stalled), Reason: cause}
+	progressing := metav1.Condition{
+		Type:   v1alpha1.ConditionProgressing,
+		Status: status(!w.state.Ready && !stalled),
+		Reason: cause,
+	}
 	stuck := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: status(stalled), Reason: cause}
 	if stalled {
 		stuck.Message = why
@@ -111,11 +126,13 @@ func conditionsOf(w *world) []metav1.Condition {
 	conditions := []metav1.Condition{ready, progressing, stuck}
 	switch {
 	case w.blocked != "":
-		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, w.blocked))
+		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers,
+			w.blocked))
 	case w.state.Reason == v1alpha1.ReasonPodTerminating:
 		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, w.state.Reason, w.state.Message))
 	case !w.undecided && meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
-		conditions = append(conditions, report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no object of the listener is kept by finalizers of others"))
+		conditions = append(conditions, report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept",
+			"no object of the listener is kept by finalizers of others"))
 	}
 	switch {
 	case w.resolved != nil:
@@ -126,8 +143,8 @@ func conditionsOf(w *world) []metav1.Condition {
 	return conditions
 }
 
-// trouble returns why the pass could not do everything that the spec asks for, and whether that is so until somebody changes
-// something. The reason is empty if the pass could.
+// trouble returns why the pass could not do everything that the spec asks for, and whether that is so until somebody
+// changes something. The reason is empty if the pass could.
 func (w *world) trouble() (reason, message string, stalled bool) {
 	if w.taken != nil {
 		return v1alpha1.ReasonListenerNameTaken, w.taken.Error(), true
@@ -157,8 +174,8 @@ func status(holds bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// running has one series per listener, until the listener is being deleted and its container has ended. The deletion may then wait
-// for hours, for running jobs and for GitHub, and nobody should be alerted.
+// running has one series per listener, until the listener is being deleted and its container has ended. The deletion
+// may then wait for hours, for running jobs and for GitHub, and nobody should be alerted.
 var running = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "gha_controller_running_listeners",
 	Help: "1 while the listener's container is running, 0 otherwise; name and namespace are the AutoscalingListener's.",
@@ -166,8 +183,8 @@ var running = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(running) }
 
-// publishRunning sets the listener's series, and deletes the series of an earlier address, which would keep its last value. The
-// series is not deleted if the address is the same, because a scrape may come at any moment.
+// publishRunning sets the listener's series, and deletes the series of an earlier address, which would keep its last
+// value. The series is not deleted if the address is the same, because a scrape may come at any moment.
 func publishRunning(w *world) {
 	runs := containerRuns(w.pod)
 	if w.Object.DeletionTimestamp != nil && !runs {
@@ -178,7 +195,13 @@ func publishRunning(w *world) {
 		unpublish(w.Key)
 		w.Memory.publishedAddress = address
 	}
-	labels := prometheus.Labels{"name": w.Key.Name, "namespace": w.Key.Namespace, "repository": "", "organization": "", "enterprise": ""}
+	labels := prometheus.Labels{
+		"name":         w.Key.Name,
+		"namespace":    w.Key.Namespace,
+		"repository":   "",
+		"organization": "",
+		"enterprise":   "",
+	}
 	if url, err := actions.ParseConfigURL(w.Object.Spec.GitHubConfigUrl); err == nil {
 		labels["repository"], labels["organization"], labels["enterprise"] = url.Repository, url.Organization, url.Enterprise
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// A scrape may come at any moment of a pass: the series of an address that stays is never deleted, that of a former one is.
+// A scrape may come at any moment of a pass: the series of an address that stays is never deleted, that of a former one
+// is.
 func TestTheSeriesStaysWhileItsAddressDoes(t *testing.T) {
 	pass := &reconcile.Pass[*v1alpha1.AutoscalingListener, memory]{Key: key, Object: newListener(), Memory: &memory{}}
 	w := &world{Pass: pass}

@@ -24,7 +24,8 @@ func TestNewSpellingThatLeadsNowhereTakesNothingAway(t *testing.T) {
 		if got := f.listeners()[0].Spec.GitHubConfigUrl; got != address {
 			t.Errorf("the listener was sent to %s", got)
 		}
-		if c := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionScaleSetRegistered); c.Status == metav1.ConditionTrue ||
+		if c := meta.FindStatusCondition(f.set().Status.Conditions,
+			v1alpha1.ConditionScaleSetRegistered); c.Status == metav1.ConditionTrue ||
 			!strings.Contains(c.Message, "connection refused") {
 			t.Errorf("ScaleSetRegistered = %s: %s, want why nothing changes", c.Status, c.Message)
 		}
@@ -70,9 +71,11 @@ func (f *fixture) movedTo(address string, there map[int]actions.RunnerScaleSet) 
 	f.settle()
 }
 
-// TestAnotherAddressOfThePlaceKeepsTheScaleSet: deleting it at the former address would delete the one in use, with its queue.
+// TestAnotherAddressOfThePlaceKeepsTheScaleSet: deleting it at the former address would delete the one in use, with its
+// queue.
 func TestAnotherAddressOfThePlaceKeepsTheScaleSet(t *testing.T) {
-	for _, alias := range []string{"https://www.github.com/my-org", "http://github.com/my-org", "https://github.com/renamed-org"} {
+	for _, alias := range []string{"https://www.github.com/my-org", "http://github.com/my-org",
+		"https://github.com/renamed-org"} {
 		for state, restarted := range map[string]bool{"": false, ", manager anew": true} {
 			t.Run(alias+state, func(t *testing.T) {
 				inBubble(t, func(f *fixture) {
@@ -86,7 +89,8 @@ func TestAnotherAddressOfThePlaceKeepsTheScaleSet(t *testing.T) {
 					if calls := f.github.Made(); slices.Contains(calls, "delete 1") || slices.Contains(calls, "create") {
 						t.Errorf("calls %q, want the scale set found and kept", calls)
 					}
-					if got := f.set().Status.Registration; got.URL != alias || got.ID != 1 || f.listeners()[0].Spec.GitHubConfigUrl != alias {
+					if got := f.set().Status.Registration; got.URL != alias || got.ID != 1 ||
+						f.listeners()[0].Spec.GitHubConfigUrl != alias {
 						t.Errorf("registration %+v, listener at %s", got, f.listeners()[0].Spec.GitHubConfigUrl)
 					}
 					if events := f.events(); !strings.Contains(strings.Join(events, "\n"), "ScaleSetAddressChanged") {

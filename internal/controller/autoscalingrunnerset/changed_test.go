@@ -60,12 +60,14 @@ func (f *fixture) pass() {
 	controllertest.Reconcile(f, f.controller, setKey)
 }
 
-// After an upgrade Ready speaks of the credentials of that upgrade: not before GitHub has answered, whether they were good or bad before.
+// After an upgrade Ready speaks of the credentials of that upgrade: not before GitHub has answered, whether they were
+// good or bad before.
 func TestReadyWaitsForTheCredentialsOfAnUpgrade(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
 		for range 2 {
-			f.github.Fail(&actions.Error{Endpoint: actions.EndpointRegistrationToken, StatusCode: 401, Message: "Bad credentials", Credential: actions.CredentialPersonalAccessToken})
+			f.github.Fail(&actions.Error{Endpoint: actions.EndpointRegistrationToken, StatusCode: 401,
+				Message: "Bad credentials", Credential: actions.CredentialPersonalAccessToken})
 			f.upgrade("wrong")
 			f.pass()
 			f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)

@@ -15,11 +15,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// partFromClaims sees that of a set that is about to go the claims stay that are to be retained, and no others. Usually nothing is left to
-// do: claims that go with the set have it as their owner, from which they were parted as soon as they were to be retained.
+// partFromClaims sees that of a set that is about to go the claims stay that are to be retained, and no others. Usually
+// nothing is left to do: claims that go with the set have it as their owner, from which they were parted as soon as
+// they were to be retained.
 func (c *Controller) partFromClaims(ctx context.Context, w *world) error {
 	var claims corev1.PersistentVolumeClaimList
-	err := c.options.Client.List(ctx, &claims, client.InNamespace(w.Set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: w.Set.Name})
+	err := c.options.Client.List(ctx, &claims, client.InNamespace(w.Set.Namespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: w.Set.Name})
 	if err != nil {
 		return fmt.Errorf("list claims: %w", err)
 	}
@@ -33,27 +35,31 @@ func (c *Controller) partFromClaims(ctx context.Context, w *world) error {
 	}
 	var mu sync.Mutex
 	refused := 0
-	err = kube.ForEach(ctx, kube.MaxParallelism, part, func(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-		err := c.partFrom(ctx, w.Set, claim)
-		if apierrors.IsForbidden(err) {
-			mu.Lock()
-			defer mu.Unlock()
-			refused++
-			return nil
-		}
-		return client.IgnoreNotFound(err)
-	})
+	err = kube.ForEach(ctx, kube.MaxParallelism, part,
+		func(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+			err := c.partFrom(ctx, w.Set, claim)
+			if apierrors.IsForbidden(err) {
+				mu.Lock()
+				defer mu.Unlock()
+				refused++
+				return nil
+			}
+			return client.IgnoreNotFound(err)
+		})
 	if err != nil || refused == 0 {
 		return err
 	}
 	c.recordFarewell(ctx, w, report.Warning(v1alpha1.ReasonVolumeClaimRefused, "Delete", fmt.Sprintf(
-		"%d claims are not as persistentVolumeClaimRetentionPolicy says, because the right to change them went with the release: "+
-			"look at kubectl get persistentvolumeclaims -n %s -l %s=%s", refused, w.Set.Namespace, v1alpha1.LabelScaleSetName, w.Set.Name)))
+		"%d claims are not as persistentVolumeClaimRetentionPolicy says, because the right to change them went with the "+
+			"release: look at kubectl get persistentvolumeclaims -n %s -l %s=%s",
+		refused, w.Set.Namespace, v1alpha1.LabelScaleSetName, w.Set.Name)))
 	return nil
 }
 
 // partFrom deletes a claim or, if it is to be retained, has it belong to nobody.
-func (c *Controller) partFrom(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim) error {
+func (c *Controller) partFrom(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim,
+) error {
 	if !set.Spec.Retained() {
 		return c.options.Client.Delete(ctx, claim, kube.UIDPrecondition(claim))
 	}

@@ -33,8 +33,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// world is a cluster in which this controller and that of listeners run, with the rights that the charts give the manager, and
-// a fake GitHub. There is no kubelet: pods stay pending, and are gone as soon as they are deleted.
+// world is a cluster in which this controller and that of listeners run, with the rights that the charts give the
+// manager, and a fake GitHub. There is no kubelet: pods stay pending, and are gone as soon as they are deleted.
 type world struct {
 	*testing.T
 	*gomega.WithT
@@ -50,7 +50,8 @@ type world struct {
 func newWorld(t *testing.T, prepare ...func(*world)) *world {
 	t.Helper()
 	cluster := testkube.Shared(t)
-	w := &world{T: t, WithT: gomega.NewWithT(t), cluster: cluster, client: cluster.Client(), github: fakegithub.New(fakegithub.Options{}), clock: &skewedClock{}}
+	w := &world{T: t, WithT: gomega.NewWithT(t), cluster: cluster, client: cluster.Client(),
+		github: fakegithub.New(fakegithub.Options{}), clock: &skewedClock{}}
 	w.SetDefaultEventuallyTimeout(3 * time.Minute) // what takes 10 s alone takes 30 s on a busy machine
 	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	t.Cleanup(w.github.Close)
@@ -97,7 +98,8 @@ func (w *world) startControllers() {
 			},
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
-		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{},
+			&corev1.ConfigMap{}}}},
 		Controller: config.Controller{SkipNameValidation: &unique},
 	})
 	if err != nil {
@@ -108,18 +110,22 @@ func (w *world) startControllers() {
 	recorder := manager.GetEventRecorder("manager")
 	sets := autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
 		Options: children.Options{
-			Client: manager.GetClient(), Reader: manager.GetAPIReader(), Recorder: recorder, Namespace: w.system, ListenerImage: "controller:1",
+			Client: manager.GetClient(), Reader: manager.GetAPIReader(), Recorder: recorder, Namespace: w.system,
+			ListenerImage: "controller:1",
 		},
-		Connections: scaleset.ConnectionsOf(provider), Pool: workers, Clock: w.clock, Version: "dev", StripForeignFinalizers: true,
+		Connections: scaleset.ConnectionsOf(provider), Pool: workers, Clock: w.clock, Version: "dev",
+		StripForeignFinalizers: true,
 		RunnerPod: func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
 			return launch.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), "dev")
 		},
 	})
 	listeners := autoscalinglistener.NewController(autoscalinglistener.Options{
-		Client: manager.GetClient(), Reader: manager.GetAPIReader(), Credentials: provider, Recorder: recorder, Clock: clock.RealClock{},
+		Client: manager.GetClient(), Reader: manager.GetAPIReader(), Credentials: provider, Recorder: recorder,
+		Clock:     clock.RealClock{},
 		Namespace: w.system, LogLevel: "info", LogFormat: "json",
 	})
-	for _, err := range []error{manager.Add(workers), sets.SetupWithManager(manager), listeners.SetupWithManager(manager)} {
+	for _, err := range []error{manager.Add(workers), sets.SetupWithManager(manager),
+		listeners.SetupWithManager(manager)} {
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -140,16 +146,19 @@ func rule(group, resources, verbs []string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: group, Resources: resources, Verbs: verbs}
 }
 
-// grant creates the manager's ServiceAccount with the rights that the charts give: in all namespaces to what it watches and
-// owns, in its own to the objects of listeners, and in the scale set's to those of runners.
+// grant creates the manager's ServiceAccount with the rights that the charts give: in all namespaces to what it watches
+// and owns, in its own to the objects of listeners, and in the scale set's to those of runners.
 func (w *world) grant() {
 	w.Helper()
 	ours, core, rbac := []string{v1alpha1.GroupVersion.Group}, []string{""}, []string{rbacv1.GroupName}
 	watch, change := []string{"list", "watch"}, []string{"create", "delete", "get", "patch", "update"}
 	everywhere := []rbacv1.PolicyRule{
-		rule(ours, []string{"autoscalingrunnersets", "autoscalinglisteners", "ephemeralrunnersets", "ephemeralrunners"}, append(change, watch...)),
-		rule(ours, []string{"autoscalingrunnersets/finalizers", "autoscalinglisteners/finalizers", "ephemeralrunnersets/finalizers", "ephemeralrunners/finalizers"}, []string{"patch", "update"}),
-		rule(ours, []string{"autoscalingrunnersets/status", "autoscalinglisteners/status", "ephemeralrunnersets/status", "ephemeralrunners/status"}, []string{"get", "patch", "update"}),
+		rule(ours, []string{"autoscalingrunnersets", "autoscalinglisteners", "ephemeralrunnersets", "ephemeralrunners"},
+			append(change, watch...)),
+		rule(ours, []string{"autoscalingrunnersets/finalizers", "autoscalinglisteners/finalizers",
+			"ephemeralrunnersets/finalizers", "ephemeralrunners/finalizers"}, []string{"patch", "update"}),
+		rule(ours, []string{"autoscalingrunnersets/status", "autoscalinglisteners/status", "ephemeralrunnersets/status",
+			"ephemeralrunners/status"}, []string{"get", "patch", "update"}),
 		rule(core, []string{"persistentvolumeclaims", "pods", "serviceaccounts"}, watch),
 		rule(rbac, []string{"rolebindings"}, watch),
 		rule(rbac, []string{"roles"}, append(watch, "patch")),
@@ -164,7 +173,8 @@ func (w *world) grant() {
 	w.create(
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.system, Name: "manager"}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: cluster}, Rules: everywhere},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: cluster}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cluster}, Subjects: manager},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: cluster},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cluster}, Subjects: manager},
 	)
 	w.grantIn(w.system, inSystem)
 	w.grantIn(w.runners, ofScaleSets())
@@ -186,7 +196,8 @@ func (w *world) grantIn(namespace string, rules []rbacv1.PolicyRule) {
 	manager := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.system, Name: "manager"}}
 	w.create(
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manager"}, Rules: rules},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manager"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "manager"}, Subjects: manager},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manager"},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "manager"}, Subjects: manager},
 	)
 }
 

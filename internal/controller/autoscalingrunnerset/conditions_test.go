@@ -35,7 +35,8 @@ func TestARefusalStandsWhileGitHubIsAskedAgain(t *testing.T) {
 	})
 }
 
-// Where the chart's Role is missing, the first request refused is that for the Secret: the condition says so, and what to do.
+// Where the chart's Role is missing, the first request refused is that for the Secret: the condition says so, and what
+// to do.
 func TestSecretThatMayNotBeReadIsSaid(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -46,7 +47,8 @@ func TestSecretThatMayNotBeReadIsSaid(t *testing.T) {
 			t.Error("the refusal is not tried again")
 		}
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed)
-		if message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(message, "RoleBinding") {
+		if message := meta.FindStatusCondition(f.set().Status.Conditions,
+			v1alpha1.ConditionReady).Message; !strings.Contains(message, "RoleBinding") {
 			t.Errorf("message %q", message)
 		}
 	})
@@ -62,14 +64,17 @@ func TestLongNamesLeaveRoomForTheNextStep(t *testing.T) {
 			}
 		}))
 		f.settle()
-		f.wantMessage(v1alpha1.ConditionLabelsInSync, "the labels label-0, label-1, ", " more: until it does", "remove them from scaleSetLabels")
+		f.wantMessage(v1alpha1.ConditionLabelsInSync, "the labels label-0, label-1, ", " more: until it does",
+			"remove them from scaleSetLabels")
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = strings.Repeat("group", 1000) })
 		f.settle()
-		f.wantMessage(v1alpha1.ConditionScaleSetRegistered, "find runner group \"groupgroup", "not found; create it on GitHub, or correct runnerGroup")
+		f.wantMessage(v1alpha1.ConditionScaleSetRegistered, "find runner group \"groupgroup",
+			"not found; create it on GitHub, or correct runnerGroup")
 	})
 }
 
-// Labels are added to a set that runs. An older GitHub Enterprise Server may be upgraded; nobody but GitHub can upgrade github.com.
+// Labels are added to a set that runs. An older GitHub Enterprise Server may be upgraded; nobody but GitHub can upgrade
+// github.com.
 func TestAdviceAboutDroppedLabelsFitsTheAddress(t *testing.T) {
 	const recreate, upgrade = "install it again", "GitHub Enterprise Server 3.18"
 	for address, test := range map[string]struct{ want, not string }{
@@ -88,8 +93,10 @@ func TestAdviceAboutDroppedLabelsFitsTheAddress(t *testing.T) {
 				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetLabels = []string{"gpu", "large"} })
 				f.settle()
 				f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse, v1alpha1.ReasonLabelsDropped)
-				f.wantMessage(v1alpha1.ConditionLabelsInSync, "the labels gpu, large: until it does, only jobs with runs-on: set alone", test.want)
-				if got := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionLabelsInSync).Message; strings.Contains(got, test.not) {
+				f.wantMessage(v1alpha1.ConditionLabelsInSync,
+					"the labels gpu, large: until it does, only jobs with runs-on: set alone", test.want)
+				if got := meta.FindStatusCondition(f.set().Status.Conditions,
+					v1alpha1.ConditionLabelsInSync).Message; strings.Contains(got, test.not) {
 					t.Errorf("message %q has advice for another GitHub", got)
 				}
 			})

@@ -32,12 +32,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// workers is how many scale sets are reconciled at once. A pass makes no request to GitHub, and at most a handful to the API server
-// of 2–10 ms each, so ten workers reconcile 200 sets in about a second after a restart.
+// workers is how many scale sets are reconciled at once. A pass makes no request to GitHub, and at most a handful to
+// the API server of 2–10 ms each, so ten workers reconcile 200 sets in about a second after a restart.
 const workers = 10
 
-// statusPeriod is the shortest time between two writes of a set's status that only move counts. They are a summary of the runner set's,
-// which in a burst change with every runner.
+// statusPeriod is the shortest time between two writes of a set's status that only move counts. They are a summary of
+// the runner set's, which in a burst change with every runner.
 const statusPeriod = 2 * time.Second
 
 // pace is how soon a set's status is written.
@@ -89,7 +89,11 @@ type Controller struct {
 func NewController(options Options) *Controller {
 	c := &Controller{
 		options: options, children: children.NewKeeper(options.Options), budgets: disruptionbudgets.NewReader(options.Reader),
-		protection: &cleanupprotection.Remover{Client: options.Client, Version: options.Version, Permitted: options.StripForeignFinalizers},
+		protection: &cleanupprotection.Remover{
+			Client:    options.Client,
+			Version:   options.Version,
+			Permitted: options.StripForeignFinalizers,
+		},
 	}
 	c.trials = podtemplate.NewTrials(options.Client, options.Pool, options.Clock, c.waker.Wake)
 	c.syncs = pool.NewCalls[types.NamespacedName, scaleset.Result](options.Pool, options.Clock, c.waker.Wake)
@@ -111,7 +115,8 @@ func NewController(options Options) *Controller {
 // rules are the situations of a set. Whatever is done in one, the status is written after it.
 func (c *Controller) rules() []rule {
 	rules := []rule{
-		reconcile.When("it is being deleted, and the manager has released it", (*world).wasReleased, reconcile.Nothing[*world]),
+		reconcile.When("it is being deleted, and the manager has released it", (*world).wasReleased,
+			reconcile.Nothing[*world]),
 		reconcile.When("it is being deleted, and its listener has not stopped",
 			func(w *world) bool { return w.Deleting() && !w.IsStopped() }, c.stopListeners),
 		reconcile.When("it is being deleted, and it has runners",
@@ -130,8 +135,8 @@ func (c *Controller) rules() []rule {
 	return rules
 }
 
-// report ends each pass: it removes ARC's finalizer from the objects of the set's chart, whatever became of the pass, and then writes the
-// status. It returns the error of the pass, with its own.
+// report ends each pass: it removes ARC's finalizer from the objects of the set's chart, whatever became of the pass,
+// and then writes the status. It returns the error of the pass, with its own.
 func (c *Controller) report(ctx context.Context, w *world, failure error) error {
 	w.CutShort = failure != nil
 	if !kube.IsBehind(failure) {
@@ -140,7 +145,8 @@ func (c *Controller) report(ctx context.Context, w *world, failure error) error 
 	return errors.Join(failure, c.protection.Strip(ctx, w.Set, &w.Memory.stripped), c.writeStatus(ctx, w))
 }
 
-// forget drops what GitHub and the API server answered about a set that is gone, and the metrics of what the answers said.
+// forget drops what GitHub and the API server answered about a set that is gone, and the metrics of what the answers
+// said.
 func (c *Controller) forget(set types.NamespacedName, _ *memory) {
 	c.syncs.Forget(set)
 	c.deletions.Forget(set)
@@ -156,11 +162,13 @@ var setOfListener = kube.NamedByLabels(v1alpha1.LabelScaleSetNamespace, v1alpha1
 func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 	// The index is made before the caches are filled, so its context ends nothing.
 	indexer := manager.GetFieldIndexer()
-	err := indexer.IndexField(context.Background(), &v1alpha1.AutoscalingRunnerSet{}, ledger.IndexByAddress, ledger.AddressKeysOf)
+	err := indexer.IndexField(context.Background(), &v1alpha1.AutoscalingRunnerSet{}, ledger.IndexByAddress,
+		ledger.AddressKeysOf)
 	if err != nil {
 		return fmt.Errorf("index AutoscalingRunnerSets by address: %w", err)
 	}
-	if err := indexer.IndexField(context.Background(), &v1alpha1.EphemeralRunnerSet{}, children.IndexByOwner, children.OwnerUIDs); err != nil {
+	if err := indexer.IndexField(context.Background(), &v1alpha1.EphemeralRunnerSet{}, children.IndexByOwner,
+		children.OwnerUIDs); err != nil {
 		return fmt.Errorf("index EphemeralRunnerSets by owner: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(manager).
@@ -175,8 +183,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 
 // memory is what is remembered of a set between passes.
 type memory struct {
-	// written is the last write of the status. A pass that changes nothing doesn't delay the next write. What the status should say is
-	// described, and has been since movedAt.
+	// written is the last write of the status. A pass that changes nothing doesn't delay the next write. What the
+	// status should say is described, and has been since movedAt.
 	written   report.Written
 	described v1alpha1.AutoscalingRunnerSetStatus
 	movedAt   time.Time
@@ -190,10 +198,11 @@ type memory struct {
 	numbers effective.Plan
 	// shown is what the metrics show.
 	shown conditions.Shown
-	// revision is the spec's word for the content of the credentials that was last read at its bidding, nil before the first read.
+	// revision is the spec's word for the content of the credentials that was last read at its bidding, nil before the
+	// first read.
 	revision *string
-	// accepted identifies the credentials that GitHub last accepted, and confirmed the scale set that it last agreed to; see
-	// world.credentialsHash and scaleset.Result. They are empty until it has, or after it has refused.
+	// accepted identifies the credentials that GitHub last accepted, and confirmed the scale set that it last agreed
+	// to; see world.credentialsHash and scaleset.Result. They are empty until it has, or after it has refused.
 	accepted, confirmed string
 	// records and recordedAs are the ledger as it was last written, and the resource version that the set got by that.
 	records    ledger.Records
@@ -213,7 +222,8 @@ type Pass = reconcile.Pass[*v1alpha1.AutoscalingRunnerSet, memory]
 type world struct {
 	*Pass
 	conditions.Findings
-	// holders are the other AutoscalingRunnerSets that hold the registered scale set, or that of the last answer, by its id.
+	// holders are the other AutoscalingRunnerSets that hold the registered scale set, or that of the last answer, by
+	// its id.
 	holders ledger.Holders
 	// credentialsHash identifies the credentials in Findings.RequestHash, and where they go. It is empty if that is.
 	credentialsHash string
@@ -247,8 +257,9 @@ func (c *Controller) observe(ctx context.Context, pass *Pass) (*world, error) {
 	return w, nil
 }
 
-// findBlocked finds out whether the set's deletion, or that of an object that belongs to it, is held up by finalizers of others. The
-// controllers of these objects look at what they own themselves, and say what they find in conditions. The first finding is the one to report.
+// findBlocked finds out whether the set's deletion, or that of an object that belongs to it, is held up by finalizers
+// of others. The controllers of these objects look at what they own themselves, and say what they find in conditions.
+// The first finding is the one to report.
 func (w *world) findBlocked() {
 	w.Memory.kept.Begin()
 	look := func(kind string, object client.Object, told []metav1.Condition) {
@@ -260,7 +271,8 @@ func (w *world) findBlocked() {
 				w.Blocked = cmp.Or(w.Blocked, w.Awaited)
 			}
 		}
-		if c := meta.FindStatusCondition(told, v1alpha1.ConditionDeletionBlocked); c != nil && c.Status == metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(told, v1alpha1.ConditionDeletionBlocked); c != nil &&
+			c.Status == metav1.ConditionTrue {
 			w.Blocked = cmp.Or(w.Blocked, c.Message)
 		}
 	}
@@ -291,7 +303,13 @@ func (c *Controller) protect(ctx context.Context, w *world) error {
 
 // wanted returns what the set's objects are made from. It is registered at the spec's address.
 func (w *world) wanted() children.Wanted {
-	return children.Wanted{Set: w.Set, Registration: *w.Registration, Accepted: w.Accepted, Numbers: w.Numbers, Found: &w.Found}
+	return children.Wanted{
+		Set:          w.Set,
+		Registration: *w.Registration,
+		Accepted:     w.Accepted,
+		Numbers:      w.Numbers,
+		Found:        &w.Found,
+	}
 }
 
 // applyRunnerSet keeps the EphemeralRunnerSet as the spec wants it.
@@ -334,7 +352,8 @@ func (c *Controller) readBudgets(ctx context.Context, w *world) error {
 	return nil
 }
 
-// recordFarewell records the Event for the listener, too: if the set's namespace is being deleted, no Event can be created there.
+// recordFarewell records the Event for the listener, too: if the set's namespace is being deleted, no Event can be
+// created there.
 func (c *Controller) recordFarewell(ctx context.Context, w *world, event report.Event) {
 	report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, event)
 	if listener := w.Listener(); listener != nil {

@@ -31,11 +31,15 @@ func TestSetBecomesReady(t *testing.T) {
 		if got := set.Annotations[v1alpha1.AnnotationRunnerScaleSetID]; got != "1" {
 			t.Errorf("annotation with the id = %q, want 1", got)
 		}
-		if set.Labels[v1alpha1.LabelOrganization] != "my-org" || set.Status.Phase != v1alpha1.AutoscalingRunnerSetPhaseRunning {
+		if set.Labels[v1alpha1.LabelOrganization] != "my-org" ||
+			set.Status.Phase != v1alpha1.AutoscalingRunnerSetPhaseRunning {
 			t.Errorf("organization label %q, phase %q", set.Labels[v1alpha1.LabelOrganization], set.Status.Phase)
 		}
-		for _, conditionType := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady, v1alpha1.ConditionLabelsInSync, v1alpha1.ConditionVersionSupported} {
-			if !slices.ContainsFunc(set.Status.Conditions, func(c metav1.Condition) bool { return c.Type == conditionType && c.Status == metav1.ConditionTrue }) {
+		for _, conditionType := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered,
+			v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady, v1alpha1.ConditionLabelsInSync,
+			v1alpha1.ConditionVersionSupported} {
+			if !slices.ContainsFunc(set.Status.Conditions,
+				func(c metav1.Condition) bool { return c.Type == conditionType && c.Status == metav1.ConditionTrue }) {
 				t.Errorf("condition %s is not True in %+v", conditionType, set.Status.Conditions)
 			}
 		}
@@ -49,11 +53,13 @@ func TestSetMakesRunnerSetAndListener(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.Spec.MaxRunners = new(7)
-			s.Spec.EphemeralRunnerSetMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"extra": "yes", v1alpha1.LabelScaleSetName: "nope"}}
+			s.Spec.EphemeralRunnerSetMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"extra": "yes",
+				v1alpha1.LabelScaleSetName: "nope"}}
 		}))
 		f.settle()
 		runnerSet, listener := f.runnerSets()[0], f.listeners()[0]
-		if runnerSet.Name != "set" || *runnerSet.Spec.MaxRunners != 7 || runnerSet.Spec.EphemeralRunnerSpec.RunnerScaleSetID != 1 {
+		if runnerSet.Name != "set" || *runnerSet.Spec.MaxRunners != 7 ||
+			runnerSet.Spec.EphemeralRunnerSpec.RunnerScaleSetID != 1 {
 			t.Errorf("EphemeralRunnerSet %s with spec %+v", runnerSet.Name, runnerSet.Spec)
 		}
 		wantLabels := map[string]string{
@@ -64,7 +70,8 @@ func TestSetMakesRunnerSetAndListener(t *testing.T) {
 		if diff := cmp.Diff(wantLabels, runnerSet.Labels); diff != "" {
 			t.Errorf("labels of the EphemeralRunnerSet (-want +got):\n%s", diff)
 		}
-		if listener.Name != kube.ListenerNames(f.set())[0] || listener.Namespace != managerNamespace || listener.Spec.Image != "controller:1" || listener.Spec.MaxRunners != 7 {
+		if listener.Name != kube.ListenerNames(f.set())[0] || listener.Namespace != managerNamespace ||
+			listener.Spec.Image != "controller:1" || listener.Spec.MaxRunners != 7 {
 			t.Errorf("AutoscalingListener %s/%s with spec %+v", listener.Namespace, listener.Name, listener.Spec)
 		}
 	})
@@ -157,11 +164,15 @@ func TestLimitForEachSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.controller.options.MaxRunnersPerSet = 50
-				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MinRunners, s.Spec.MaxRunners = test.least, test.most }))
+				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+					s.Spec.MinRunners, s.Spec.MaxRunners = test.least,
+						test.most
+				}))
 				f.settle()
 				listener, runnerSet := f.listeners()[0].Spec, f.runnerSets()[0].Spec
 				if listener.MinRunners != test.wantLeast || listener.MaxRunners != test.wantMost {
-					t.Errorf("the listener has %d to %d, want %d to %d", listener.MinRunners, listener.MaxRunners, test.wantLeast, test.wantMost)
+					t.Errorf("the listener has %d to %d, want %d to %d", listener.MinRunners, listener.MaxRunners, test.wantLeast,
+						test.wantMost)
 				}
 				if runnerSet.MaxRunners == nil || *runnerSet.MaxRunners != test.wantMost {
 					t.Errorf("the runner set has %v, want %d", runnerSet.MaxRunners, test.wantMost)

@@ -21,12 +21,14 @@ import (
 // annotated returns a set as ARC leaves it, or a copy of such a set: with annotations and without status.
 func annotated(name string) *v1alpha1.AutoscalingRunnerSet {
 	return newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
-		s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1", v1alpha1.AnnotationRunnerScaleSetName: name}
+		s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1",
+			v1alpha1.AnnotationRunnerScaleSetName: name}
 	})
 }
 
 func TestCopiedAnnotationTakesOverNothing(t *testing.T) {
-	for name, outage := range map[string]error{"GitHub answers": nil, "GitHub answers later": errors.New("connection refused")} {
+	for name, outage := range map[string]error{"GitHub answers": nil,
+		"GitHub answers later": errors.New("connection refused")} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "victim", 1, "victim")}
@@ -43,7 +45,8 @@ func TestCopiedAnnotationTakesOverNothing(t *testing.T) {
 				if got := f.set().Status.Registration; got == nil || got.ID != 2 {
 					t.Errorf("registration = %+v, want scale set 2", got)
 				}
-				if told := f.events(); slices.ContainsFunc(told, func(e string) bool { return strings.Contains(e, "ScaleSetRecreated") }) {
+				if told := f.events(); slices.ContainsFunc(told,
+					func(e string) bool { return strings.Contains(e, "ScaleSetRecreated") }) {
 					t.Errorf("somebody else's scale set is told to be gone: %q", told)
 				}
 			})
@@ -51,7 +54,8 @@ func TestCopiedAnnotationTakesOverNothing(t *testing.T) {
 	}
 }
 
-// TestCopyOfAWholeSetGetsAScaleSetOfItsOwn: the copy has the other's id and the name that belongs to it, and asks for another.
+// TestCopyOfAWholeSetGetsAScaleSetOfItsOwn: the copy has the other's id and the name that belongs to it, and asks for
+// another.
 func TestCopyOfAWholeSetGetsAScaleSetOfItsOwn(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Name, s.UID = "first", "first-uid" }))
@@ -62,7 +66,8 @@ func TestCopyOfAWholeSetGetsAScaleSetOfItsOwn(t *testing.T) {
 		}
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour))
-			s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1", v1alpha1.AnnotationRunnerScaleSetName: "first"}
+			s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1",
+				v1alpha1.AnnotationRunnerScaleSetName: "first"}
 		}))
 		f.settle()
 		if got := f.set().Status.Registration; got == nil || got.ID != 2 || got.Name != setKey.Name {
@@ -96,7 +101,8 @@ func TestDeletionOfACopyDeletesNothingOfOthers(t *testing.T) {
 	})
 }
 
-// TestRenamedInTheSpecAfterARC: the name that ARC has recorded proves that the id is ours, whatever name the spec has now.
+// TestRenamedInTheSpecAfterARC: the name that ARC has recorded proves that the id is ours, whatever name the spec has
+// now.
 func TestRenamedInTheSpecAfterARC(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "before", 1, "before")}
@@ -146,7 +152,8 @@ func (f *fixture) copiedFormer(id int, uid string) {
 	}
 }
 
-// TestCopiedListOfFormerScaleSetsDeletesNothing: neither the one that another set uses, nor one that its busy runners need.
+// TestCopiedListOfFormerScaleSetsDeletesNothing: neither the one that another set uses, nor one that its busy runners
+// need.
 func TestCopiedListOfFormerScaleSetsDeletesNothing(t *testing.T) {
 	for name, uid := range map[string]string{"of this version": "set-uid", "of an earlier version": ""} {
 		for state, moved := range map[string]bool{"in use": false, "left": true} {
@@ -176,7 +183,8 @@ func TestCopiedListOfFormerScaleSetsDeletesNothing(t *testing.T) {
 	}
 }
 
-// TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing: which sets of the other cluster hold a scale set is not known here.
+// TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing: which sets of the other cluster hold a scale set is not
+// known here.
 func TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.copiedFormer(7, "set-uid")
@@ -186,8 +194,8 @@ func TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing(t *testing.T) {
 	})
 }
 
-// TestFormerScaleSetThatAnotherSetFoundStays: the other set is created for the address that the first has left, and finds its
-// scale set there.
+// TestFormerScaleSetThatAnotherSetFoundStays: the other set is created for the address that the first has left, and
+// finds its scale set there.
 func TestFormerScaleSetThatAnotherSetFoundStays(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())

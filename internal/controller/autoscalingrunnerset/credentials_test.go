@@ -66,7 +66,8 @@ func TestMendedCredentialsGiveWayToWhatElseIsWrong(t *testing.T) {
 // What the administrator's list of vaults refuses is told, and GitHub is not asked.
 func TestARefusedVaultIsTold(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.github.unresolved = &credentials.VaultNotAllowedError{Field: "spec.githubConfigSecret", Value: "team-a", Namespace: setNamespace}
+		f.github.unresolved = &credentials.VaultNotAllowedError{Field: "spec.githubConfigSecret", Value: "team-a",
+			Namespace: setNamespace}
 		f.create(newSet())
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse, v1alpha1.ReasonVaultNotAllowed)
@@ -75,9 +76,11 @@ func TestARefusedVaultIsTold(t *testing.T) {
 	})
 }
 
-// An address that may not be used, or leads away from TLS, is told where the call belongs, also if the scale set was registered.
+// An address that may not be used, or leads away from TLS, is told where the call belongs, also if the scale set was
+// registered.
 func TestRefusedAddressesAreTold(t *testing.T) {
-	notAllowed := &addresses.NotAllowedError{Field: "githubConfigUrl", Address: address, Reason: "it is a loopback address"}
+	notAllowed := &addresses.NotAllowedError{Field: "githubConfigUrl", Address: address,
+		Reason: "it is a loopback address"}
 	insecure := func(endpoint string) error {
 		return &actions.InsecureRedirectError{Endpoint: endpoint, From: "https://a", To: "http://a"}
 	}
@@ -127,7 +130,8 @@ func TestAddressesAreCheckedBeforeCredentialsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	provider := credentials.New(nil, credentials.Options{Addresses: policy}) // a read would panic
-	_, err = scaleset.ConnectionsOf(provider).Resolve(t.Context(), credentials.Reference{GitHubConfigURL: "http://169.254.169.254/x"}, false)
+	_, err = scaleset.ConnectionsOf(provider).Resolve(t.Context(),
+		credentials.Reference{GitHubConfigURL: "http://169.254.169.254/x"}, false)
 	if causes.Of(err).Reason != v1alpha1.ReasonAddressNotAllowed {
 		t.Errorf("got %v", err)
 	}

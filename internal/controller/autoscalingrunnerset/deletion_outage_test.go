@@ -16,8 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// While GitHub is down, an uninstall and the deletion of a namespace wait until DeregisterTimeout. Then everything is deleted
-// here, and an Event about the listener, in the manager's namespace, says what is left on GitHub.
+// While GitHub is down, an uninstall and the deletion of a namespace wait until DeregisterTimeout. Then everything is
+// deleted here, and an Event about the listener, in the manager's namespace, says what is left on GitHub.
 func TestDeletionWhileGitHubIsDown(t *testing.T) {
 	named := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -29,7 +29,8 @@ func TestDeletionWhileGitHubIsDown(t *testing.T) {
 		"helm uninstall": func(w *world) []client.Object {
 			return []client.Object{
 				&rbacv1.RoleBinding{ObjectMeta: named(w.runners, "manager")}, &rbacv1.Role{ObjectMeta: named(w.runners, "manager")},
-				&corev1.Secret{ObjectMeta: named(w.runners, "github")}, &v1alpha1.AutoscalingRunnerSet{ObjectMeta: named(w.runners, "set")},
+				&corev1.Secret{ObjectMeta: named(w.runners, "github")},
+				&v1alpha1.AutoscalingRunnerSet{ObjectMeta: named(w.runners, "set")},
 			}
 		},
 	} {
@@ -37,7 +38,8 @@ func TestDeletionWhileGitHubIsDown(t *testing.T) {
 			w := newWorld(t)
 			w.install()
 			// With Retry-After at an hour the client fails at once instead of trying for 30 s.
-			down := fakegithub.Fault{Endpoint: "*", Status: http.StatusServiceUnavailable, Headers: map[string]string{"Retry-After": "3600"}}
+			down := fakegithub.Fault{Endpoint: "*", Status: http.StatusServiceUnavailable,
+				Headers: map[string]string{"Retry-After": "3600"}}
 			if _, err := w.github.AddFault(down); err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,8 @@ func TestScaleSetIsDeletedOnceThoughTheStatusIsLate(t *testing.T) {
 		f.deletable()
 		f.drained()
 		f.intercept.SubResourcePatch = func(
-			ctx context.Context, c client.Client, resource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+			ctx context.Context, c client.Client, resource string, object client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption,
 		) error {
 			if set, ok := object.(*v1alpha1.AutoscalingRunnerSet); ok && set.Status.Registration == nil {
 				return errors.New("timeout")

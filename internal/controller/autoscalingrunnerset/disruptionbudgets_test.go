@@ -22,33 +22,37 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// budgetsPeriod is how long what was read of a namespace's budgets holds, and budgetsGrace how long a new set may be without one.
+// budgetsPeriod is how long what was read of a namespace's budgets holds, and budgetsGrace how long a new set may be
+// without one.
 const budgetsPeriod, budgetsGrace = time.Minute, 30 * time.Second
 
 // budgetOf returns a PodDisruptionBudget of that name that allows no eviction of the pods with the labels.
 func budgetOf(key types.NamespacedName, labels map[string]string) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{v1alpha1.LabelPartOf: "gha-rs"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
+			Labels: map[string]string{v1alpha1.LabelPartOf: "gha-rs"}},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: new(intstr.FromInt32(math.MaxInt32)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		},
 	}
 }
 
-// wantUnprotected fails unless the condition gives the reason and its message the words; "" means that it is absent or False.
+// wantUnprotected fails unless the condition gives the reason and its message the words; "" means that it is absent or
+// False.
 func (f *fixture) wantUnprotected(when, reason, words string) {
 	f.Helper()
 	c := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionRunnersUnprotected)
 	switch {
 	case reason == "" && c != nil && c.Status != metav1.ConditionFalse:
 		f.Errorf("%s: %s: %s", when, c.Reason, c.Message)
-	case reason != "" && (c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason || !strings.Contains(c.Message, words)):
+	case reason != "" && (c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason ||
+		!strings.Contains(c.Message, words)):
 		f.Errorf("%s: condition %+v, want reason %s with %q", when, c, reason, words)
 	}
 }
 
-// A second PodDisruptionBudget for the same pods makes the API server answer every eviction with an error. The condition names it, and
-// one Event tells it; nothing else of the set is affected.
+// A second PodDisruptionBudget for the same pods makes the API server answer every eviction with an error. The
+// condition names it, and one Event tells it; nothing else of the set is affected.
 func TestAForeignBudgetIsNamed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -91,8 +95,8 @@ func TestAMissingBudgetIsTold(t *testing.T) {
 	})
 }
 
-// The budgets of a namespace are read for all of its sets: what was read for another set before this one's budget was created says nothing
-// about it.
+// The budgets of a namespace are read for all of its sets: what was read for another set before this one's budget was
+// created says nothing about it.
 func TestABudgetThatIsNewerThanTheReadIsNotMissed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		budget := budgetOf(setKey, nil)
@@ -117,10 +121,11 @@ func TestABudgetThatIsNewerThanTheReadIsNotMissed(t *testing.T) {
 	})
 }
 
-// The Role that allows the read comes with the chart. Without it, or while the API server fails, nothing is said and nothing else
-// fails; a refusal isn't provoked every minute.
+// The Role that allows the read comes with the chart. Without it, or while the API server fails, nothing is said and
+// nothing else fails; a refusal isn't provoked every minute.
 func TestUnreadableBudgetsCostNothing(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, "", errors.New("no Role"))
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, "",
+		errors.New("no Role"))
 	for name, test := range map[string]struct {
 		err   error
 		reads int

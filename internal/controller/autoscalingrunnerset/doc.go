@@ -3,16 +3,17 @@
 //
 //	AutoscalingRunnerSet ─▶ scale set on GitHub ─▶ EphemeralRunnerSet + AutoscalingListener ─▶ status of the AutoscalingRunnerSet
 //
-// Everything is level-based: each pass observes what is there and does what is missing. Calls to GitHub run in the pool, never
-// in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked if the spec or the credentials have
-// changed, if the listener reports that the scale set is gone, and every few minutes.
+// Everything is level-based: each pass observes what is there and does what is missing. Calls to GitHub run in the
+// pool, never in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked if the spec or
+// the credentials have changed, if the listener reports that the scale set is gone, and every few minutes.
 //
-// If a set's chart may be ARC's, ARC's cleanup-protection is removed from the chart's objects at once: see package cleanupprotection.
+// If a set's chart may be ARC's, ARC's cleanup-protection is removed from the chart's objects at once: see package
+// cleanupprotection.
 //
 // # Rooms
 //
-// The controller is a list of rules, in controller.go: in which situation of a set what is done. It remembers what was asked. What that takes is in packages below it, each of which can be
-// read alone:
+// The controller is a list of rules, in controller.go: in which situation of a set what is done. It remembers what was
+// asked. What that takes is in packages below it, each of which can be read alone:
 //
 //   - ledger: what a set says of its scale sets (those it has, may have, and has left), which addresses are the same, and which of several sets holds a scale set
 //   - scaleset: the requests to GitHub about a scale set, and what their failures mean
@@ -24,8 +25,9 @@
 //
 // # Deletion
 //
-// An uninstall deletes Secrets and Roles before the AutoscalingRunnerSet, so the credentials that can delete the scale set may
-// be left only in the listener's Secrets. Two controllers take turns, and each reads the other's progress from the objects:
+// An uninstall deletes Secrets and Roles before the AutoscalingRunnerSet, so the credentials that can delete the scale
+// set may be left only in the listener's Secrets. Two controllers take turns, and each reads the other's progress from
+// the objects:
 //
 //  1. here: the AutoscalingListener is deleted
 //  2. autoscalinglistener: its pod is deleted, and condition Ready becomes False with reason Stopped; Secrets and finalizer

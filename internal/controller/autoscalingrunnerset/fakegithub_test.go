@@ -54,11 +54,14 @@ func (g *fakeGitHub) Resolve(_ context.Context, _ credentials.Reference, afresh 
 	return &credentials.Resolved{Credentials: actions.Credentials{Token: g.token}}, nil
 }
 
-func (g *fakeGitHub) GitHubOfListener(_ context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (scaleset.GitHub, error) {
+func (g *fakeGitHub) GitHubOfListener(
+	_ context.Context, reference credentials.Reference, listener client.ObjectKey, cause error,
+) (scaleset.GitHub, error) {
 	g.Lock()
 	defer g.Unlock()
 	if !g.listenerResolved {
-		return nil, fmt.Errorf("%w; %w", cause, &credentials.MissingError{Kind: "Secret", Namespace: listener.Namespace, Name: listener.Name + "-config"})
+		return nil, fmt.Errorf("%w; %w", cause,
+			&credentials.MissingError{Kind: "Secret", Namespace: listener.Namespace, Name: listener.Name + "-config"})
 	}
 	return g.At(reference.GitHubConfigURL), nil
 }

@@ -23,13 +23,14 @@ func (c *Controller) stopListeners(ctx context.Context, w *world) error {
 	return c.children.StopListeners(ctx, &w.Found)
 }
 
-// drainRunnerSets deletes the runner sets. Busy runners finish their jobs first; the event that the last is gone brings the next pass.
+// drainRunnerSets deletes the runner sets. Busy runners finish their jobs first; the event that the last is gone brings
+// the next pass.
 func (c *Controller) drainRunnerSets(ctx context.Context, w *world) error {
 	return c.children.DrainRunnerSets(ctx, &w.Found)
 }
 
-// leave deletes what the set has on GitHub, and then releases the set. It adopts a registration that GitHub has answered and that is not
-// recorded yet. If there is none, search looks at the spec's address.
+// leave deletes what the set has on GitHub, and then releases the set. It adopts a registration that GitHub has
+// answered and that is not recorded yet. If there is none, search looks at the spec's address.
 func (c *Controller) leave(ctx context.Context, w *world) error {
 	w.LastSync, _ = c.syncs.Last(w.Key)
 	switch answer := w.LastSync.Result; {
@@ -67,9 +68,9 @@ type searchResult struct {
 	unsought []scaleset.Name
 }
 
-// search finds a scale set that was created but not recorded, because GitHub's answer was lost or the manager was killed before it
-// could write it. It also checks whether the scale set that ARC's annotation names is ours. It is done when the scale set has become
-// the registration, if there is none, or if GitHub can't be asked.
+// search finds a scale set that was created but not recorded, because GitHub's answer was lost or the manager was
+// killed before it could write it. It also checks whether the scale set that ARC's annotation names is ours. It is done
+// when the scale set has become the registration, if there is none, or if GitHub can't be asked.
 func (c *Controller) search(ctx context.Context, w *world) (done bool, err error) {
 	desired, err := scaleset.DesiredOf(w.Set)
 	if err != nil || !w.mayBeUnrecorded() {
@@ -81,8 +82,10 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 		switch {
 		case last.Err == nil:
 			return true, c.adopt(ctx, w, last.Result)
-		case scaleset.CredentialsRefused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, w.Now) || !w.Now.Before(deadline):
-			// The Event says what may be left, unless the credentials were never valid and so can't have created anything.
+		case scaleset.CredentialsRefused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, w.Now) ||
+			!w.Now.Before(deadline):
+			// The Event says what may be left, unless the credentials were never valid and so can't have created
+			// anything.
 			neverValid := meta.IsStatusConditionFalse(w.Set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
 			if err := c.giveUpSearch(ctx, w, desired.Registration()); err != nil {
 				return false, err
@@ -115,7 +118,8 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 	return false, nil
 }
 
-// giveUpSearch drops what can't be looked for, and notes that it was: the rest is still to be deleted, perhaps after a restart.
+// giveUpSearch drops what can't be looked for, and notes that it was: the rest is still to be deleted, perhaps after a
+// restart.
 func (c *Controller) giveUpSearch(ctx context.Context, w *world, desired v1alpha1.ScaleSetRegistration) error {
 	if w.Unconfirmed {
 		before := w.Set.DeepCopy()
@@ -129,8 +133,9 @@ func (c *Controller) giveUpSearch(ctx context.Context, w *world, desired v1alpha
 	return nil
 }
 
-// mayBeUnrecorded reports whether GitHub may have a scale set that has not become the registration: it was asked for one at the spec's address.
-// So it may have been by a release before 0.1, which recorded only what it had left, and by ARC.
+// mayBeUnrecorded reports whether GitHub may have a scale set that has not become the registration: it was asked for
+// one at the spec's address. So it may have been by a release before 0.1, which recorded only what it had left, and by
+// ARC.
 func (w *world) mayBeUnrecorded() bool {
 	switch {
 	case w.Unconfirmed || len(w.Records.AskedAt(w.Set.Spec.GitHubConfigUrl)) > 0:
@@ -141,8 +146,8 @@ func (w *world) mayBeUnrecorded() bool {
 	return len(w.Records) == len(w.Records.Leaving())
 }
 
-// adopt takes the scale set that was found as the registration, unless another AutoscalingRunnerSet holds it. One that was registered before
-// is gone: GitHub was asked to replace it.
+// adopt takes the scale set that was found as the registration, unless another AutoscalingRunnerSet holds it. One that
+// was registered before is gone: GitHub was asked to replace it.
 func (c *Controller) adopt(ctx context.Context, w *world, result searchResult) error {
 	found := result.found
 	if w.Unconfirmed {
@@ -159,14 +164,15 @@ func (c *Controller) adopt(ctx context.Context, w *world, result searchResult) e
 	return err
 }
 
-// deregister deletes the set's scale sets on GitHub: the former ones, and the present one unless it is only in the status. It is done when
-// none of them is left, or after scaleset.DeregisterTimeout.
+// deregister deletes the set's scale sets on GitHub: the former ones, and the present one unless it is only in the
+// status. It is done when none of them is left, or after scaleset.DeregisterTimeout.
 func (c *Controller) deregister(ctx context.Context, w *world) (done bool, err error) {
 	registrations := w.Records.Leaving()
 	unproven := false
 	if w.Registration != nil {
 		if _, proven := ledger.ReferenceAt(c.knownReferences(w), w.Registration.URL); proven {
-			registrations = slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return ledger.SameScaleSet(r, *w.Registration) })
+			registrations = slices.DeleteFunc(registrations,
+				func(r v1alpha1.ScaleSetRegistration) bool { return ledger.SameScaleSet(r, *w.Registration) })
 			registrations = append(registrations, *w.Registration)
 		} else {
 			unproven = true
@@ -194,8 +200,8 @@ func (c *Controller) deregister(ctx context.Context, w *world) (done bool, err e
 	return true, nil
 }
 
-// forgetRegistration clears everything that records where the scale set is. After that the controller of listeners deletes the
-// listener's Secrets.
+// forgetRegistration clears everything that records where the scale set is. After that the controller of listeners
+// deletes the listener's Secrets.
 func (c *Controller) forgetRegistration(ctx context.Context, w *world) error {
 	before := w.Set.DeepCopy()
 	ledger.Deregister(w.Set)

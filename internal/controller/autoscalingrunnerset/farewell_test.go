@@ -99,7 +99,8 @@ func TestDeletionKeepsItsOrder(t *testing.T) {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		if set := f.set(); set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
-			t.Errorf("registration %+v stands after the deregistration; the listener would keep its Secrets", set.Status.Registration)
+			t.Errorf("registration %+v stands after the deregistration; the listener would keep its Secrets",
+				set.Status.Registration)
 		}
 		f.release(&f.listeners()[0])
 		f.settle()
@@ -148,7 +149,8 @@ func TestDeregistrationFromUnreachableGitHubHasADeadline(t *testing.T) {
 		for f.set().Status.Registration != nil && time.Since(start) < 2*scaleset.DeregisterTimeout {
 			controllertest.Elapse(max(f.reconcile().RequeueAfter, 100*time.Millisecond))
 		}
-		if waited := time.Since(start); waited < scaleset.DeregisterTimeout-time.Second || waited > scaleset.DeregisterTimeout+2*time.Second {
+		if waited := time.Since(start); waited < scaleset.DeregisterTimeout-time.Second ||
+			waited > scaleset.DeregisterTimeout+2*time.Second {
 			t.Errorf("gave up after %s, want %s", waited, scaleset.DeregisterTimeout)
 		}
 		if calls := len(f.github.Made()); calls < 5 || calls > 15 {
@@ -158,7 +160,8 @@ func TestDeregistrationFromUnreachableGitHubHasADeadline(t *testing.T) {
 	})
 }
 
-// GitHub's rate limit holds during a deletion too: it is asked once before the time that it has named, and once afterwards.
+// GitHub's rate limit holds during a deletion too: it is asked once before the time that it has named, and once
+// afterwards.
 func TestFarewellHeedsRateLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*fixture)
@@ -237,7 +240,8 @@ func TestDeletionLeavesWhatAnotherSetHolds(t *testing.T) {
 
 func TestReleaseStripsCleanupProtection(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		protected := metav1.ObjectMeta{Namespace: setNamespace, Name: "kept", Finalizers: []string{v1alpha1.FinalizerCleanupProtection, "example.com/other"}}
+		protected := metav1.ObjectMeta{Namespace: setNamespace, Name: "kept",
+			Finalizers: []string{v1alpha1.FinalizerCleanupProtection, "example.com/other"}}
 		f.create(&corev1.Secret{ObjectMeta: protected}, &rbacv1.Role{ObjectMeta: protected})
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.Labels[v1alpha1.LabelVersion] = managerVersion // what stripProtection leaves alone
@@ -271,7 +275,8 @@ func TestReleaseStripsCleanupProtection(t *testing.T) {
 func TestDeregistrationOutlastsAMomentsRefusal(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
-		f.github.leaveUnresolved(apierrors.NewForbidden(corev1.Resource("secrets"), "github", errors.New("the Roles are not read yet")))
+		f.github.leaveUnresolved(apierrors.NewForbidden(corev1.Resource("secrets"), "github",
+			errors.New("the Roles are not read yet")))
 		f.drained()
 		f.reconcile()
 		f.github.leaveUnresolved(nil)
@@ -286,9 +291,10 @@ func TestDeregistrationOutlastsAMomentsRefusal(t *testing.T) {
 // TestReleaseToleratesRefusals: the Role may be gone first, and a policy may guard what Helm or Argo CD has made.
 func TestReleaseToleratesRefusals(t *testing.T) {
 	for name, refusal := range map[string]error{
-		"the Role is gone": apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "kept", errors.New("no Role says so")),
-		"a policy":         apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "kept", nil),
-		"a webhook":        apierrors.NewBadRequest("it is Helm's"),
+		"the Role is gone": apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "kept",
+			errors.New("no Role says so")),
+		"a policy":  apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "kept", nil),
+		"a webhook": apierrors.NewBadRequest("it is Helm's"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -322,12 +328,13 @@ func wantEventTwice(t *testing.T, told []string, reason string) {
 	t.Helper()
 	rest := slices.DeleteFunc(slices.Clone(told), func(event string) bool { return !strings.Contains(event, reason) })
 	if len(rest) != 2 {
-		t.Errorf("%d Events with reason %s among %q, want one about the set and one about the listener", len(rest), reason, told)
+		t.Errorf("%d Events with reason %s among %q, want one about the set and one about the listener", len(rest), reason,
+			told)
 	}
 }
 
-// TestDeletionSurvivesRestarts: a manager that restarts after every second pass, which is when an answer of GitHub has been
-// read, gets as far as one that doesn't.
+// TestDeletionSurvivesRestarts: a manager that restarts after every second pass, which is when an answer of GitHub has
+// been read, gets as far as one that doesn't.
 func TestDeletionSurvivesRestarts(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()

@@ -49,7 +49,8 @@ const (
 
 var setKey = types.NamespacedName{Namespace: setNamespace, Name: "set"}
 
-// fixture is a controller in a synctest bubble: the clock is the bubble's, the pool runs, API server and GitHub are fakes.
+// fixture is a controller in a synctest bubble: the clock is the bubble's, the pool runs, API server and GitHub are
+// fakes.
 type fixture struct {
 	*testing.T
 	client     client.WithWatch
@@ -87,8 +88,10 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	t.Helper()
 	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), intercept: &interceptor.Funcs{}}
 	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).
-		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &v1alpha1.EphemeralRunnerSet{}).
-		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, ledger.IndexByAddress, ledger.AddressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, children.IndexByOwner, children.OwnerUIDs)
+		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
+			&v1alpha1.EphemeralRunnerSet{}).
+		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, ledger.IndexByAddress,
+			ledger.AddressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, children.IndexByOwner, children.OwnerUIDs)
 	f.client = controllertest.SelectByName(builder, &v1alpha1.AutoscalingListener{}).Build()
 	controllertest.Create(t, f.client, budgetOf(setKey, nil))
 	f.restart(workers)
@@ -106,7 +109,8 @@ func (f *fixture) restart(workers *pool.Pool) {
 			Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
 			ExcludedLabelPrefixes: []string{"internal.example/"},
 		},
-		Connections: f.github, Pool: workers, Clock: clock.RealClock{}, Version: managerVersion, StripForeignFinalizers: true, RunnerPod: podOf,
+		Connections: f.github, Pool: workers, Clock: clock.RealClock{}, Version: managerVersion,
+		StripForeignFinalizers: true, RunnerPod: podOf,
 	}
 	if f.change != nil {
 		f.change(&options)
@@ -120,7 +124,8 @@ func newSet(change ...func(*v1alpha1.AutoscalingRunnerSet)) *v1alpha1.Autoscalin
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: setKey.Namespace, Name: setKey.Name, UID: "set-uid", Generation: 1,
 			Labels: map[string]string{
-				v1alpha1.LabelVersion: "1.2.0", v1alpha1.LabelScaleSetName: setKey.Name, v1alpha1.LabelScaleSetNamespace: setKey.Namespace, "team": "build",
+				v1alpha1.LabelVersion: "1.2.0", v1alpha1.LabelScaleSetName: setKey.Name,
+				v1alpha1.LabelScaleSetNamespace: setKey.Namespace, "team": "build",
 				"internal.example/secret": "yes",
 			},
 		},
@@ -149,7 +154,8 @@ func (f *fixture) reconcile() reconcile.Result {
 func (f *fixture) observe() *world {
 	f.Helper()
 	set := f.set()
-	w, err := f.controller.observe(f.Context(), &Pass{Key: setKey, Object: set, Memory: f.controller.MemoryOf(set), Now: time.Now()})
+	w, err := f.controller.observe(f.Context(),
+		&Pass{Key: setKey, Object: set, Memory: f.controller.MemoryOf(set), Now: time.Now()})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -162,8 +168,8 @@ func (f *fixture) leaving() []v1alpha1.ScaleSetRegistration {
 	return ledger.RecordsOf(f.set()).Leaving()
 }
 
-// settle runs enough passes for each to see the effects of those before it, more than a second apart, so that each may write
-// the status.
+// settle runs enough passes for each to see the effects of those before it, more than a second apart, so that each may
+// write the status.
 func (f *fixture) settle() {
 	f.Helper()
 	for range 5 {
@@ -220,7 +226,8 @@ func (f *fixture) listeners() []v1alpha1.AutoscalingListener {
 func (f *fixture) listening() {
 	f.Helper()
 	listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
-	meta.SetStatusCondition(&listener.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "PodReady"})
+	meta.SetStatusCondition(&listener.Status.Conditions,
+		metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "PodReady"})
 	since := metav1.Now()
 	runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening, Since: &since}
 	f.updateStatus(&listener, &runnerSet)
@@ -246,7 +253,8 @@ func (f *fixture) events() []string { return controllertest.Events(f.recorder) }
 
 // labelled returns a scale set as GitHub has it.
 func labelled(id int, name string, group int, names ...string) actions.RunnerScaleSet {
-	set := actions.RunnerScaleSet{ID: id, Name: name, RunnerGroupID: group, RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}
+	set := actions.RunnerScaleSet{ID: id, Name: name, RunnerGroupID: group,
+		RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}
 	for _, label := range names {
 		set.Labels = append(set.Labels, actions.Label{Name: label})
 	}

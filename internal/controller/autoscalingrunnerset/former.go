@@ -20,8 +20,9 @@ import (
 // formerCheckPeriod is how often to check whether the last runner of a former registration is gone.
 const formerCheckPeriod = 30 * time.Second
 
-// knownReferences say how GitHub was reached at the addresses at which anything but the status, which can be edited by hand, shows that the
-// set was or is. Listener and runners have the former address until the set is registered at the new one.
+// knownReferences say how GitHub was reached at the addresses at which anything but the status, which can be edited by
+// hand, shows that the set was or is. Listener and runners have the former address until the set is registered at the
+// new one.
 func (c *Controller) knownReferences(w *world) []credentials.Reference {
 	known := []credentials.Reference{credentials.ForAutoscalingRunnerSet(w.Set)}
 	if listener := w.Listener(); listener != nil {
@@ -38,21 +39,24 @@ func (c *Controller) knownReferences(w *world) []credentials.Reference {
 	return known
 }
 
-// recordUnproven records an Event about a registration that is only in the status, where it may be written by hand, unless it is listed as a
-// former one: then it was proven when it was listed.
+// recordUnproven records an Event about a registration that is only in the status, where it may be written by hand,
+// unless it is listed as a former one: then it was proven when it was listed.
 func (c *Controller) recordUnproven(ctx context.Context, w *world, registration v1alpha1.ScaleSetRegistration) {
 	if !w.Records.IsLeaving(registration) {
 		c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
-			fmt.Sprintf("Not deleted: scale set %q (id %d) at %s, which the status named. Neither the listener nor the runners of this set use that address, so no credentials "+
-				"are sent there; delete it on GitHub if it was this set's", registration.Name, registration.ID, registration.URL)))
+			fmt.Sprintf("Not deleted: scale set %q (id %d) at %s, which the status named. Neither the listener nor the runners "+
+				"of this set use that address, so no credentials are sent there; delete it on GitHub if it was this set's",
+				registration.Name, registration.ID, registration.URL)))
 	}
 }
 
-// mostAsked is how many scale sets a set may have asked for at one address without an answer before the first of them is given up.
+// mostAsked is how many scale sets a set may have asked for at one address without an answer before the first of them
+// is given up.
 const mostAsked = 7
 
-// leaveAsked handles what GitHub may have created at an address that the set left before that was recorded: it is to be deleted if the
-// last call has answered or, if the answer was lost, an Event says what may be left. except is an address that is handled elsewhere.
+// leaveAsked handles what GitHub may have created at an address that the set left before that was recorded: it is to be
+// deleted if the last call has answered or, if the answer was lost, an Event says what may be left. except is an
+// address that is handled elsewhere.
 func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) error {
 	last, _ := c.syncs.Last(w.Key)
 	if last.Running() {
@@ -99,8 +103,11 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 	return nil
 }
 
-// answered drops what the set has asked for at an address that has answered. The scale sets that the answer says nothing about may be left.
-func (c *Controller) answered(ctx context.Context, w *world, records ledger.Records, address string, unsought []scaleset.Name) ledger.Records {
+// answered drops what the set has asked for at an address that has answered. The scale sets that the answer says
+// nothing about may be left.
+func (c *Controller) answered(
+	ctx context.Context, w *world, records ledger.Records, address string, unsought []scaleset.Name,
+) ledger.Records {
 	for _, asked := range records.AskedAt(address) {
 		if isNamed(asked, unsought) {
 			c.recordPerhapsLeft(ctx, w, asked, nil)
@@ -114,9 +121,13 @@ func isNamed(r v1alpha1.ScaleSetRegistration, names []scaleset.Name) bool {
 	return slices.Contains(names, scaleset.Name{Group: r.Group, Name: r.Name})
 }
 
-// recordPerhapsLeft records the last Event about a scale set that may or may not exist. There is no cause if the manager was killed meanwhile.
-func (c *Controller) recordPerhapsLeft(ctx context.Context, w *world, asked v1alpha1.ScaleSetRegistration, cause error) {
-	text := fmt.Sprintf("Perhaps left on GitHub: scale set %q at %s, because a request to create it got no answer; if it exists, delete it there", asked.Name, asked.URL)
+// recordPerhapsLeft records the last Event about a scale set that may or may not exist. There is no cause if the
+// manager was killed meanwhile.
+func (c *Controller) recordPerhapsLeft(
+	ctx context.Context, w *world, asked v1alpha1.ScaleSetRegistration, cause error,
+) {
+	text := fmt.Sprintf("Perhaps left on GitHub: scale set %q at %s, because a request to create it got no answer; if "+
+		"it exists, delete it there", asked.Name, asked.URL)
 	if cause != nil {
 		text += fmt.Sprintf(". GitHub could not be asked: %v", cause)
 	}
@@ -132,14 +143,16 @@ func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
 	}
 	w.Requeue.After(formerCheckPeriod)
 	var runners v1alpha1.EphemeralRunnerList
-	err := c.options.Client.List(ctx, &runners, client.InNamespace(w.Set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: w.Set.Name})
+	err := c.options.Client.List(ctx, &runners, client.InNamespace(w.Set.Namespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: w.Set.Name})
 	if err != nil {
 		return fmt.Errorf("list EphemeralRunners: %w", err)
 	}
 	unused = slices.DeleteFunc(unused, func(r v1alpha1.ScaleSetRegistration) bool {
-		return w.mayReturnTo(r) || w.listensTo(r) || slices.ContainsFunc(runners.Items, func(runner v1alpha1.EphemeralRunner) bool {
-			return w.uses(&runner, r)
-		})
+		return w.mayReturnTo(r) || w.listensTo(r) ||
+			slices.ContainsFunc(runners.Items, func(runner v1alpha1.EphemeralRunner) bool {
+				return w.uses(&runner, r)
+			})
 	})
 	unused, err = c.heldByNobodyElse(ctx, w, unused)
 	if err != nil {
@@ -166,17 +179,18 @@ func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
 	return nil
 }
 
-// mayReturnTo reports whether a registration is in use again, or may be: the set is on its way back to the address, and which scale set
-// it will find there is not known yet.
+// mayReturnTo reports whether a registration is in use again, or may be: the set is on its way back to the address, and
+// which scale set it will find there is not known yet.
 func (w *world) mayReturnTo(r v1alpha1.ScaleSetRegistration) bool {
 	if w.Registration != nil && w.isPresent(r, *w.Registration) {
 		return true
 	}
-	return ledger.MayBeOneAddress(r.URL, w.Desired.URL) && (w.Registration == nil || !ledger.SameURL(w.Registration.URL, w.Desired.URL))
+	return ledger.MayBeOneAddress(r.URL, w.Desired.URL) &&
+		(w.Registration == nil || !ledger.SameURL(w.Registration.URL, w.Desired.URL))
 }
 
-// uses reports whether a runner is registered with a former scale set. Its spec has the address of the time when it was created, under
-// which the scale set may have been known before.
+// uses reports whether a runner is registered with a former scale set. Its spec has the address of the time when it was
+// created, under which the scale set may have been known before.
 func (w *world) uses(runner *v1alpha1.EphemeralRunner, former v1alpha1.ScaleSetRegistration) bool {
 	address := runner.Spec.GitHubConfigUrl
 	isPresent := w.Registration != nil && ledger.MayBeOneAddress(address, w.Registration.URL)
@@ -187,12 +201,14 @@ func (w *world) uses(runner *v1alpha1.EphemeralRunner, former v1alpha1.ScaleSetR
 // listensTo reports whether the spec of the listener or of the runners still has the registration.
 func (w *world) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 	listener, runnerSet := w.Listener(), w.RunnerSet()
-	return listener != nil && listener.Spec.RunnerScaleSetID == registration.ID && ledger.SameURL(listener.Spec.GitHubConfigUrl, registration.URL) ||
+	return listener != nil && listener.Spec.RunnerScaleSetID == registration.ID &&
+		ledger.SameURL(listener.Spec.GitHubConfigUrl, registration.URL) ||
 		runnerSet != nil && runnerSet.Spec.EphemeralRunnerSpec.RunnerScaleSetID == registration.ID &&
 			ledger.SameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, registration.URL)
 }
 
-// deleteAll deletes the scale sets by calls in the pool, with retries, and returns the progress. It asks for the pass that goes on with it.
+// deleteAll deletes the scale sets by calls in the pool, with retries, and returns the progress. It asks for the pass
+// that goes on with it.
 func (c *Controller) deleteAll(w *world, registrations []v1alpha1.ScaleSetRegistration) scaleset.Progress {
 	if len(registrations) == 0 {
 		return scaleset.Progress{Over: true}
@@ -213,17 +229,22 @@ func (c *Controller) deleteAll(w *world, registrations []v1alpha1.ScaleSetRegist
 		known := c.knownReferences(w)
 		targets := make([]scaleset.Target, 0, len(registrations))
 		for _, r := range registrations {
-			targets = append(targets, scaleset.Target{Registration: r, References: w.Records.ReferencesTo(w.Set, r, known), Listener: w.listenerAt(r.URL)})
+			targets = append(targets, scaleset.Target{
+				Registration: r,
+				References:   w.Records.ReferencesTo(w.Set, r, known),
+				Listener:     w.listenerAt(r.URL),
+			})
 		}
-		c.deletions.Go(w.group(), w.Key, func(ctx context.Context) (scaleset.Deletion, error) { // does nothing while a call runs
+		c.deletions.Go(w.group(), w.Key, func(ctx context.Context) (scaleset.Deletion, error) {
+			// does nothing while a call runs
 			return scaleset.DeleteAll(kube.WithScaleSetLogger(ctx, w.Key), c.options.Connections, targets)
 		})
 	}
 	return progress
 }
 
-// abandonDeletion forgets the attempts and the deadline, so that the next deregistration starts afresh. A running call can't be
-// taken back: it is forgotten by the pass that its end brings.
+// abandonDeletion forgets the attempts and the deadline, so that the next deregistration starts afresh. A running call
+// can't be taken back: it is forgotten by the pass that its end brings.
 func (c *Controller) abandonDeletion(w *world) {
 	if last, _ := c.deletions.Last(w.Key); !last.Running() {
 		c.deletions.Forget(w.Key)
@@ -239,7 +260,8 @@ func (w *world) listenerAt(address string) client.ObjectKey {
 	return client.ObjectKey{}
 }
 
-// recordDeletion records Events about what was deleted and what was left, with everything that is needed to delete that by hand.
+// recordDeletion records Events about what was deleted and what was left, with everything that is needed to delete that
+// by hand.
 func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scaleset.Progress) {
 	for _, r := range progress.Deleted {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, report.Normal("ScaleSetDeleted", "Deregister",
@@ -253,5 +275,6 @@ func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scal
 		names = append(names, fmt.Sprintf("%q (id %d) at %s", r.Name, r.ID, r.URL))
 	}
 	c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
-		fmt.Sprintf("Left on GitHub: scale set %s; delete it there. It could not be deleted: %v", strings.Join(names, ", "), progress.Cause)))
+		fmt.Sprintf("Left on GitHub: scale set %s; delete it there. It could not be deleted: %v", strings.Join(names, ", "),
+			progress.Cause)))
 }

@@ -33,8 +33,9 @@ func TestNewAddressMovesTheScaleSet(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		runner := &v1alpha1.EphemeralRunner{
-			ObjectMeta: metav1.ObjectMeta{Namespace: setNamespace, Name: "busy", Labels: map[string]string{v1alpha1.LabelScaleSetName: "set"}},
-			Spec:       v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: address, RunnerScaleSetID: 1},
+			ObjectMeta: metav1.ObjectMeta{Namespace: setNamespace, Name: "busy",
+				Labels: map[string]string{v1alpha1.LabelScaleSetName: "set"}},
+			Spec: v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: address, RunnerScaleSetID: 1},
 		}
 		f.create(runner)
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = newAddress + "/" })
@@ -83,7 +84,9 @@ func TestDeletionTakesFormerRegistrationsAlong(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
-			s.Annotations = map[string]string{"actions.github.com/former-registrations": `[{"url":"` + newAddress + `","id":77}]`} // of an earlier version
+			// of an earlier version
+			s.Annotations = map[string]string{"actions.github.com/former-registrations": `[{"url":"` + newAddress +
+				`","id":77}]`}
 		})
 		f.drained()
 		f.settle()
@@ -122,8 +125,9 @@ func TestDeletionAfterAMoveThatFailedDeletesWhereItWas(t *testing.T) {
 func (f *fixture) busy() *v1alpha1.EphemeralRunner {
 	f.Helper()
 	runner := &v1alpha1.EphemeralRunner{
-		ObjectMeta: metav1.ObjectMeta{Namespace: setNamespace, Name: "busy", Labels: map[string]string{v1alpha1.LabelScaleSetName: "set"}},
-		Spec:       v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: address, RunnerScaleSetID: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: setNamespace, Name: "busy",
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set"}},
+		Spec: v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: address, RunnerScaleSetID: 1},
 	}
 	f.create(runner)
 	return runner
@@ -134,7 +138,8 @@ func (f *fixture) move(address string) {
 	f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = address })
 }
 
-// TestWayBackKeepsTheScaleSet: it is no longer a former one, however the set returned to it and whatever is deleted then.
+// TestWayBackKeepsTheScaleSet: it is no longer a former one, however the set returned to it and whatever is deleted
+// then.
 func TestWayBackKeepsTheScaleSet(t *testing.T) {
 	for name, early := range map[string]bool{"runner ends before the answer": true, "runner ends later": false} {
 		t.Run(name, func(t *testing.T) {
@@ -183,8 +188,8 @@ func TestLiveScaleSetThatIsListedAsFormerStays(t *testing.T) {
 	}
 }
 
-// TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn: the deadline of a former address that can't be reached is not the present
-// scale set's.
+// TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn: the deadline of a former address that can't be reached is not
+// the present scale set's.
 func TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())

@@ -31,7 +31,9 @@ func (g watched) GitHub(ctx context.Context, reference credentials.Reference) (s
 	return g.fakeGitHub.GitHub(ctx, reference)
 }
 
-func (g watched) GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (scaleset.GitHub, error) {
+func (g watched) GitHubOfListener(
+	ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error,
+) (scaleset.GitHub, error) {
 	*g.sent = append(*g.sent, "the listener's to "+reference.GitHubConfigURL)
 	return g.fakeGitHub.GitHubOfListener(ctx, reference, listener, cause)
 }
@@ -81,7 +83,8 @@ func (g slowDeletionAt) DeleteRunnerScaleSet(ctx context.Context, id int) error 
 	return g.ScaleSetsAt.DeleteRunnerScaleSet(ctx, id)
 }
 
-// TestReturnWhileTheFormerScaleSetIsBeingDeleted: what a search would find is gone a moment later, with the jobs that were queued there.
+// TestReturnWhileTheFormerScaleSetIsBeingDeleted: what a search would find is gone a moment later, with the jobs that
+// were queued there.
 func TestReturnWhileTheFormerScaleSetIsBeingDeleted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -126,7 +129,8 @@ func (g secretGone) GitHub(ctx context.Context, reference credentials.Reference)
 
 // TestHopelessDeletionDoesNotEndTheOthers: GitHub is asked again for the scale set whose credentials are good.
 func TestHopelessDeletionDoesNotEndTheOthers(t *testing.T) {
-	gone, good := v1alpha1.ScaleSetRegistration{URL: formerServer, ID: 1}, v1alpha1.ScaleSetRegistration{URL: address, ID: 2}
+	gone, good := v1alpha1.ScaleSetRegistration{URL: formerServer, ID: 1},
+		v1alpha1.ScaleSetRegistration{URL: address, ID: 2}
 	inBubble(t, func(f *fixture) {
 		failures := 1
 		f.controller.options.Connections = secretGone{f.github, &failures}

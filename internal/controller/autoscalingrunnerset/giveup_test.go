@@ -27,7 +27,8 @@ func TestFailedSearchDoesNotEndTheOtherDeletions(t *testing.T) {
 				f.settle()
 				f.settle()
 				f.github.LoseCreation = false
-				if want := "Leaving set at " + address + " with id 1"; !slices.Contains(f.ledger(), want) || !slices.Contains(f.ledger(), "Asked set at "+newAddress) {
+				if want := "Leaving set at " + address + " with id 1"; !slices.Contains(f.ledger(), want) ||
+					!slices.Contains(f.ledger(), "Asked set at "+newAddress) {
 					t.Fatalf("ledger %q", f.ledger())
 				}
 				f.github.refusedSecrets = map[string]string{newAddress: "github"}
@@ -77,7 +78,8 @@ func TestDeletionSearchesForWhatAnEarlierReleaseDidNotRecord(t *testing.T) {
 	})
 }
 
-// TestAnswerThatSaysNothingOfAnotherNameIsNotTheEndOfIt: a scale set of the second name was there before, so GitHub was not asked about the first.
+// TestAnswerThatSaysNothingOfAnotherNameIsNotTheEndOfIt: a scale set of the second name was there before, so GitHub was
+// not asked about the first.
 func TestAnswerThatSaysNothingOfAnotherNameIsNotTheEndOfIt(t *testing.T) {
 	for name, then := range map[string]func(f *fixture){
 		"recorded": func(*fixture) {},
@@ -100,7 +102,8 @@ func TestAnswerThatSaysNothingOfAnotherNameIsNotTheEndOfIt(t *testing.T) {
 				f.reconcile() // asked and answered, not recorded
 				then(f)
 				f.settle()
-				if told := strings.Join(f.events(), "\n"); strings.Count(told, `Perhaps left on GitHub: scale set "set" at `+address) != 1 {
+				if told := strings.Join(f.events(), "\n"); strings.Count(told,
+					`Perhaps left on GitHub: scale set "set" at `+address) != 1 {
 					t.Errorf("told:\n%s\nwant once what may be left", told)
 				}
 			})

@@ -21,7 +21,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// twinKey is a set with the same name on GitHub as the fixture's first. It is created in the same second, and its name sorts after it.
+// twinKey is a set with the same name on GitHub as the fixture's first. It is created in the same second, and its name
+// sorts after it.
 var twinKey = types.NamespacedName{Namespace: setNamespace, Name: "twin"}
 
 func newTwin(change ...func(*v1alpha1.AutoscalingRunnerSet)) *v1alpha1.AutoscalingRunnerSet {
@@ -86,12 +87,15 @@ func (f *fixture) wantOneOwner() {
 		f.Errorf("registration of the first = %+v, want scale set 1", got)
 	}
 	twin := f.twin()
-	controllertest.WantCondition(f, twin.Status.Conditions, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonScaleSetInUse)
+	controllertest.WantCondition(f, twin.Status.Conditions, v1alpha1.ConditionStalled, metav1.ConditionTrue,
+		v1alpha1.ReasonScaleSetInUse)
 	if twin.Status.Registration != nil || twin.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
 		f.Errorf("the twin is registered: %+v, annotations %v", twin.Status.Registration, twin.Annotations)
 	}
-	if listeners := f.listeners(); len(listeners) != 1 || listeners[0].Spec.AutoscalingRunnerSetName != setKey.Name || len(f.runnerSets()) != 1 {
-		f.Errorf("%d listeners and %d EphemeralRunnerSets, want those of the first alone", len(listeners), len(f.runnerSets()))
+	if listeners := f.listeners(); len(listeners) != 1 || listeners[0].Spec.AutoscalingRunnerSetName != setKey.Name ||
+		len(f.runnerSets()) != 1 {
+		f.Errorf("%d listeners and %d EphemeralRunnerSets, want those of the first alone", len(listeners),
+			len(f.runnerSets()))
 	}
 }
 
@@ -231,13 +235,15 @@ func TestSetThatIsBeingDeletedTakesNoScaleSetAway(t *testing.T) {
 		if got := f.twin().Status.Registration; got == nil || got.ID != 1 || len(f.github.Sets[address]) != 1 {
 			t.Errorf("registration of the twin = %+v, scale sets %+v; want it to go on", got, f.github.Sets[address])
 		}
-		if c := meta.FindStatusCondition(f.twin().Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(f.twin().Status.Conditions, v1alpha1.ConditionStalled); c != nil &&
+			c.Status == metav1.ConditionTrue {
 			t.Errorf("the twin is stalled: %s", c.Message)
 		}
 	})
 }
 
-// TestOneHostMayBeTwoServers: behind proxies, http:// and https:// of one host need not lead to one GitHub, and ids begin at 1 on each.
+// TestOneHostMayBeTwoServers: behind proxies, http:// and https:// of one host need not lead to one GitHub, and ids
+// begin at 1 on each.
 func TestOneHostMayBeTwoServers(t *testing.T) {
 	const other = "http://github.com/my-org"
 	inBubble(t, func(f *fixture) {
@@ -248,7 +254,8 @@ func TestOneHostMayBeTwoServers(t *testing.T) {
 		twin.Spec.GitHubConfigUrl, twin.Spec.RunnerScaleSetName = other, twin.Name
 		f.create(twin)
 		f.settleBoth()
-		if first, second := f.set().Status.Registration, f.twin().Status.Registration; first == nil || second == nil || first.ID != second.ID {
+		if first, second := f.set().Status.Registration, f.twin().Status.Registration; first == nil || second == nil ||
+			first.ID != second.ID {
 			t.Fatalf("registrations %+v and %+v, want one of the same id on each", first, second)
 		}
 		f.delete()
@@ -272,9 +279,10 @@ func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 				}
 			})
 		}
-		indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{ledger.IndexByAddress: func(object any) ([]string, error) {
-			return ledger.AddressKeysOf(object.(client.Object)), nil
-		}})
+		indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+			cache.Indexers{ledger.IndexByAddress: func(object any) ([]string, error) {
+				return ledger.AddressKeysOf(object.(client.Object)), nil
+			}})
 		f.controller.options.Client = interceptor.NewClient(f.client, interceptor.Funcs{
 			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				wanted := client.ListOptions{}
@@ -291,7 +299,8 @@ func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 		few := allocations()
 		for i := range 5000 {
 			other := newTwin(func(s *v1alpha1.AutoscalingRunnerSet) {
-				s.Name, s.UID, s.Spec.GitHubConfigUrl = fmt.Sprint("set-", i), types.UID(fmt.Sprint(i)), fmt.Sprint("https://github.com/org-", i)
+				s.Name, s.UID, s.Spec.GitHubConfigUrl = fmt.Sprint("set-", i), types.UID(fmt.Sprint(i)),
+					fmt.Sprint("https://github.com/org-", i)
 			})
 			if err := indexer.Add(other); err != nil {
 				t.Fatal(err)
@@ -303,8 +312,8 @@ func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 	})
 }
 
-// A runner set that ARC made has a name of its own, and a listener may take its labels or its owner away. It must be found all the same:
-// a second one beside it would double what the set may run.
+// A runner set that ARC made has a name of its own, and a listener may take its labels or its owner away. It must be
+// found all the same: a second one beside it would double what the set may run.
 func TestARunnerSetWithoutItsMarksIsFound(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.EphemeralRunnerSet){
 		"labels": func(taken *v1alpha1.EphemeralRunnerSet) { taken.Labels = nil },
@@ -325,7 +334,8 @@ func TestARunnerSetWithoutItsMarksIsFound(t *testing.T) {
 				}
 				f.settle()
 				all := f.runnerSets()
-				if len(all) != 1 || all[0].Name != taken.Name || kube.ScaleSetOf(&all[0]) != setKey || !metav1.IsControlledBy(&all[0], set) {
+				if len(all) != 1 || all[0].Name != taken.Name || kube.ScaleSetOf(&all[0]) != setKey ||
+					!metav1.IsControlledBy(&all[0], set) {
 					t.Errorf("%d runner sets, the first is %s with labels %v", len(all), all[0].Name, all[0].Labels)
 				}
 			})

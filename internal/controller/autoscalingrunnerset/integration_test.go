@@ -23,7 +23,11 @@ import (
 func (w *world) install() *v1alpha1.AutoscalingRunnerSet {
 	w.Helper()
 	set := w.createSet()
-	w.Eventually(func() bool { l := w.listener(); return l != nil && w.exists(&corev1.Pod{}, w.system, l.Name) }).Should(isTrue)
+	w.Eventually(func() bool {
+		l := w.listener()
+		return l != nil &&
+			w.exists(&corev1.Pod{}, w.system, l.Name)
+	}).Should(isTrue)
 	return set
 }
 
@@ -34,10 +38,12 @@ func (w *world) createSet() *v1alpha1.AutoscalingRunnerSet {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "set"},
 		Spec: v1alpha1.AutoscalingRunnerSetSpec{
 			GitHubConfigUrl: w.address, GitHubConfigSecret: "github", MaxRunners: new(5),
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "runner:1"}}}},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner",
+				Image: "runner:1"}}}},
 		},
 	}
-	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "github"}, StringData: map[string]string{"github_token": "token"}}, set)
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "github"},
+		StringData: map[string]string{"github_token": "token"}}, set)
 	return set
 }
 
@@ -99,17 +105,22 @@ func TestListenersRightsAndFieldsAreItsOwn(t *testing.T) {
 	if err := w.client.Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	w.Eventually(func() bool { w.exists(runnerSet, w.runners, "set"); return *runnerSet.Spec.MaxRunners == 4 }).Should(isTrue)
+	w.Eventually(func() bool {
+		w.exists(runnerSet, w.runners,
+			"set")
+		return *runnerSet.Spec.MaxRunners == 4
+	}).Should(isTrue)
 	if spec := runnerSet.Spec; spec.Replicas != 3 || spec.PatchID != 9 || spec.AssignedJobs != 2 {
-		t.Errorf("replicas %d, patchID %d, assignedJobs %d after a change of maxRunners, want 3, 9, 2", spec.Replicas, spec.PatchID, spec.AssignedJobs)
+		t.Errorf("replicas %d, patchID %d, assignedJobs %d after a change of maxRunners, want 3, 9, 2", spec.Replicas,
+			spec.PatchID, spec.AssignedJobs)
 	}
 	if err := listener.List(t.Context(), &corev1.SecretList{}, client.InNamespace(w.runners)); err == nil {
 		t.Error("the listener may read Secrets")
 	}
 }
 
-// A listener may patch its whole runner set, because Kubernetes has no right for some fields only. What it changes beyond its figures
-// is restored; that no runner is created meanwhile is the runner set's controller to see to.
+// A listener may patch its whole runner set, because Kubernetes has no right for some fields only. What it changes
+// beyond its figures is restored; that no runner is created meanwhile is the runner set's controller to see to.
 func TestWhatAListenerChangesInItsRunnerSetIsRestored(t *testing.T) {
 	w := newWorld(t)
 	w.install()
@@ -126,12 +137,14 @@ func TestWhatAListenerChangesInItsRunnerSetIsRestored(t *testing.T) {
 		`{"spec":{"maxRunners":null}}`,
 		`{"metadata":{"labels":{"` + v1alpha1.LabelScaleSetName + `":"other"}}}`,
 		`{"metadata":{"ownerReferences":null}}`,
-		`{"metadata":{"ownerReferences":[{"apiVersion":"` + v1alpha1.GroupVersion.String() + `","kind":"AutoscalingRunnerSet","name":"set","uid":"no-such-uid","controller":true}]}}`,
+		`{"metadata":{"ownerReferences":[{"apiVersion":"` + v1alpha1.GroupVersion.String() +
+			`","kind":"AutoscalingRunnerSet","name":"set","uid":"no-such-uid","controller":true}]}}`,
 	} {
 		runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "set"}}
 		writer := listener
 		if strings.Contains(patch, "ownerReferences") {
-			writer = w.client // this API server refuses it to a listener, one without OwnerReferencesPermissionEnforcement does not
+			// this API server refuses it to a listener, one without OwnerReferencesPermissionEnforcement does not
+			writer = w.client
 		}
 		if err := writer.Patch(t.Context(), runnerSet, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			t.Fatalf("%s: %v", patch, err)
@@ -141,21 +154,25 @@ func TestWhatAListenerChangesInItsRunnerSetIsRestored(t *testing.T) {
 			if !w.exists(now, w.runners, "set") {
 				return "it is gone"
 			}
-			return cmp.Diff(written.Spec, now.Spec) + cmp.Diff(written.Labels, now.Labels) + cmp.Diff(written.OwnerReferences, now.OwnerReferences)
+			return cmp.Diff(written.Spec, now.Spec) + cmp.Diff(written.Labels, now.Labels) +
+				cmp.Diff(written.OwnerReferences, now.OwnerReferences)
 		}).Should(BeEmpty(), patch)
 	}
 }
 
-// actingAs returns a client with the rights of a listener, once they are in effect: the API server learns of Roles by watches of
-// its own, perhaps later than a client sees the pod that was created after them.
+// actingAs returns a client with the rights of a listener, once they are in effect: the API server learns of Roles by
+// watches of its own, perhaps later than a client sees the pod that was created after them.
 func (w *world) actingAs(account string) client.Client {
 	w.Helper()
 	w.Eventually(func() (bool, error) {
-		return testkube.Allowed(w.Context(), w.client, testkube.ServiceAccountUser(w.system, account), authorizationv1.ResourceAttributes{
-			Namespace: w.runners, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: "ephemeralrunners", Subresource: "status",
-		})
+		return testkube.Allowed(w.Context(), w.client, testkube.ServiceAccountUser(w.system, account),
+			authorizationv1.ResourceAttributes{
+				Namespace: w.runners, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: "ephemeralrunners",
+				Subresource: "status",
+			})
 	}).Should(isTrue)
-	c, err := client.New(w.cluster.ConfigFor(w.T, testkube.ServiceAccount(w.system, account)), client.Options{Scheme: w.client.Scheme()})
+	c, err := client.New(w.cluster.ConfigFor(w.T, testkube.ServiceAccount(w.system, account)),
+		client.Options{Scheme: w.client.Scheme()})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -182,9 +199,11 @@ func TestTakesOverARCsObjects(t *testing.T) {
 	}).Should(isTrue)
 
 	old := runnerSet.DeepCopy()
-	old.ObjectMeta = metav1.ObjectMeta{Namespace: w.runners, Name: "set-old", Labels: runnerSet.Labels, OwnerReferences: runnerSet.OwnerReferences}
+	old.ObjectMeta = metav1.ObjectMeta{Namespace: w.runners, Name: "set-old", Labels: runnerSet.Labels,
+		OwnerReferences: runnerSet.OwnerReferences}
 	w.create(old)
-	// The newest is kept under its name, and of those created in the same second the first by name. The other is deleted.
+	// The newest is kept under its name, and of those created in the same second the first by name. The other is
+	// deleted.
 	w.Eventually(func() int {
 		var list v1alpha1.EphemeralRunnerSetList
 		if err := w.client.List(t.Context(), &list, client.InNamespace(w.runners)); err != nil {
@@ -197,13 +216,16 @@ func TestTakesOverARCsObjects(t *testing.T) {
 	}
 }
 
-// TestNamespaceGoes: everything in the namespace is deleted at once and nothing can be created in it, but the scale set on GitHub is
-// still deleted.
+// TestNamespaceGoes: everything in the namespace is deleted at once and nothing can be created in it, but the scale set
+// on GitHub is still deleted.
 func TestNamespaceGoes(t *testing.T) {
 	w := newWorld(t)
 	w.install()
 	w.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.runners}})
-	w.Eventually(func() bool { return w.exists(&corev1.Namespace{}, "", w.runners) || w.listener() != nil }).Should(isFalse)
+	w.Eventually(func() bool {
+		return w.exists(&corev1.Namespace{}, "", w.runners) ||
+			w.listener() != nil
+	}).Should(isFalse)
 	if left := w.github.Snapshot().ScaleSets; len(left) > 0 {
 		t.Errorf("left on GitHub: %+v", left)
 	}
@@ -217,7 +239,8 @@ func TestListenerDeletedByHandComesBack(t *testing.T) {
 	w.delete(before)
 	w.Eventually(func() bool {
 		now := w.listener()
-		return now != nil && now.UID != before.UID && w.exists(&corev1.Pod{}, w.system, now.Name) && w.exists(&corev1.Secret{}, w.system, now.Name+"-config")
+		return now != nil && now.UID != before.UID && w.exists(&corev1.Pod{}, w.system, now.Name) &&
+			w.exists(&corev1.Secret{}, w.system, now.Name+"-config")
 	}).Should(isTrue)
 }
 
@@ -234,7 +257,8 @@ func TestLastLabelOfTheTemplateGoes(t *testing.T) {
 		w.Eventually(func() bool {
 			now := &v1alpha1.EphemeralRunnerSet{} // a new one each time: reading into one leaves what is absent
 			spec := &now.Spec.EphemeralRunnerSpec
-			return w.exists(now, w.runners, "set") && spec.PodSpec.Containers[0].Image == image && maps.Equal(spec.PodMetadata.Labels, labels)
+			return w.exists(now, w.runners, "set") && spec.PodSpec.Containers[0].Image == image &&
+				maps.Equal(spec.PodMetadata.Labels, labels)
 		}).Should(isTrue)
 	}
 	change(map[string]string{"team": "a"}, "runner:2")

@@ -32,8 +32,9 @@ func (f *fixture) keep(object client.Object) {
 	f.put(object)
 }
 
-// Whatever keeps a set that is deleted, the set says within a minute which object it is, whose finalizer, and what to type; an Event says
-// it once, for the listener too, as long as there is one: in a namespace that is being deleted no Event can be created.
+// Whatever keeps a set that is deleted, the set says within a minute which object it is, whose finalizer, and what to
+// type; an Event says it once, for the listener too, as long as there is one: in a namespace that is being deleted no
+// Event can be created.
 func TestDeletionSaysWhatKeepsIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		keep   func(f *fixture)
@@ -57,7 +58,8 @@ func TestDeletionSaysWhatKeepsIt(t *testing.T) {
 		"a runner, as its set says": {func(f *fixture) {
 			runnerSet := f.runnerSets()[0]
 			meta.SetStatusCondition(&runnerSet.Status.Conditions, metav1.Condition{
-				Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonForeignFinalizers, Message: "kubectl patch pod x " + foreign,
+				Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonForeignFinalizers,
+				Message: "kubectl patch pod x " + foreign,
 			})
 			f.updateStatus(&runnerSet)
 		}, "pod x", 2},
@@ -120,7 +122,8 @@ func TestServedFinalizersAreNotReported(t *testing.T) {
 	})
 }
 
-// A set that works on has an EphemeralRunnerSet that somebody has deleted and somebody else keeps: it can't create runners.
+// A set that works on has an EphemeralRunnerSet that somebody has deleted and somebody else keeps: it can't create
+// runners.
 func TestSetWhoseRunnerSetIsKeptSaysSo(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())

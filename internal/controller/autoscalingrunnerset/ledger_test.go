@@ -39,7 +39,9 @@ type recordedFirstAt struct {
 	f *fixture
 }
 
-func (g recordedFirstAt) CreateRunnerScaleSet(ctx context.Context, wanted *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error) {
+func (g recordedFirstAt) CreateRunnerScaleSet(
+	ctx context.Context, wanted *actions.RunnerScaleSet,
+) (*actions.RunnerScaleSet, error) {
 	if want := "Asked " + wanted.Name + " at " + g.URL; !slices.Contains(g.f.ledger(), want) {
 		g.f.Errorf("GitHub is asked to create a scale set, and the ledger says %q, want %q", g.f.ledger(), want)
 	}
@@ -118,8 +120,8 @@ func TestScaleSetIsRecordedBeforeItIsCreated(t *testing.T) {
 	}
 }
 
-// TestManagerThatIsKilledLeavesNothingOnGitHub: whether it was killed before or after GitHub has created the scale set, and whether that was
-// the set's first one.
+// TestManagerThatIsKilledLeavesNothingOnGitHub: whether it was killed before or after GitHub has created the scale set,
+// and whether that was the set's first one.
 func TestManagerThatIsKilledLeavesNothingOnGitHub(t *testing.T) {
 	for name, test := range map[string]struct{ recreated, created bool }{
 		"before the first":   {},
@@ -178,7 +180,8 @@ func TestManagerThatIsKilledDuringAMoveTellsWhatMayBeLeft(t *testing.T) {
 		f.move(thirdAddress)
 		f.settle()
 		told := strings.Join(f.events(), "\n")
-		if !strings.Contains(told, "Perhaps left on GitHub") || strings.Contains(told, "<nil>") || strings.Count(told, newAddress) != 2 {
+		if !strings.Contains(told, "Perhaps left on GitHub") || strings.Contains(told, "<nil>") ||
+			strings.Count(told, newAddress) != 2 {
 			t.Errorf("told %q, want what may be left at %s, once for the set and once for its listener", told, newAddress)
 		}
 	})
@@ -187,7 +190,8 @@ func TestManagerThatIsKilledDuringAMoveTellsWhatMayBeLeft(t *testing.T) {
 // TestFailingCallsWriteNothing: after the first failure the status says all there is to say.
 func TestFailingCallsWriteNothing(t *testing.T) {
 	for name, failure := range map[string]error{
-		"out of reach": errors.New("connection refused"), "refused": actions.ErrUnauthorized, "no such group": actions.ErrRunnerGroupNotFound,
+		"out of reach": errors.New("connection refused"), "refused": actions.ErrUnauthorized,
+		"no such group": actions.ErrRunnerGroupNotFound,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -216,7 +220,8 @@ func TestFailingCallsWriteNothing(t *testing.T) {
 	}
 }
 
-// TestSetOfAnEarlierReleaseGetsALedger: it has a registration in the status, and a list of former ones in an annotation.
+// TestSetOfAnEarlierReleaseGetsALedger: it has a registration in the status, and a list of former ones in an
+// annotation.
 func TestSetOfAnEarlierReleaseGetsALedger(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "set", 1, "set")}
@@ -225,8 +230,9 @@ func TestSetOfAnEarlierReleaseGetsALedger(t *testing.T) {
 			s.Spec.GitHubConfigUrl, s.Spec.GitHubConfigSecret = newAddress, "new"
 			s.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
 			s.Annotations = map[string]string{
-				v1alpha1.AnnotationRunnerScaleSetID:       "2",
-				"actions.github.com/former-registrations": `[{"url":"` + address + `","name":"set","id":1,"credentials":{"githubConfigSecret":"old"},"uid":"set-uid"}]`,
+				v1alpha1.AnnotationRunnerScaleSetID: "2",
+				"actions.github.com/former-registrations": `[{"url":"` + address +
+					`","name":"set","id":1,"credentials":{"githubConfigSecret":"old"},"uid":"set-uid"}]`,
 			}
 		})
 		f.create(set)
@@ -245,7 +251,8 @@ func TestSetOfAnEarlierReleaseGetsALedger(t *testing.T) {
 		f.settle()
 		f.settle()
 		f.wantLedger("Current set at " + newAddress + " with id 2")
-		if left := f.github.Sets[address]; len(left) > 0 || f.set().Annotations["actions.github.com/former-registrations"] != "" {
+		if left := f.github.Sets[address]; len(left) > 0 ||
+			f.set().Annotations["actions.github.com/former-registrations"] != "" {
 			t.Errorf("left at the former address: %+v, annotations %v", left, f.set().Annotations)
 		}
 	})
@@ -273,11 +280,13 @@ func TestWayBackToAnEarlierReleaseFindsFormerScaleSets(t *testing.T) {
 		f.move(newAddress)
 		f.settle()
 		var listed []map[string]any
-		if err := json.Unmarshal([]byte(f.set().Annotations["actions.github.com/former-registrations"]), &listed); err != nil || len(listed) != 1 {
+		if err := json.Unmarshal([]byte(f.set().Annotations["actions.github.com/former-registrations"]),
+			&listed); err != nil || len(listed) != 1 {
 			t.Fatalf("annotations %v: %v", f.set().Annotations, err)
 		}
 		reached, _ := listed[0]["credentials"].(map[string]any)
-		if listed[0]["url"] != address || listed[0]["id"] != 1.0 || listed[0]["uid"] != "set-uid" || reached["githubConfigSecret"] != "github" || reached["githubConfigUrl"] != address {
+		if listed[0]["url"] != address || listed[0]["id"] != 1.0 || listed[0]["uid"] != "set-uid" ||
+			reached["githubConfigSecret"] != "github" || reached["githubConfigUrl"] != address {
 			t.Errorf("the annotation lists %v", listed)
 		}
 		if got := f.set().Status.Registration; got == nil || got.URL != newAddress {
@@ -289,7 +298,8 @@ func TestWayBackToAnEarlierReleaseFindsFormerScaleSets(t *testing.T) {
 // TestRecordsThatProveNothing: of another set, or written into the status by somebody who may write nothing else.
 func TestRecordsThatProveNothing(t *testing.T) {
 	record := v1alpha1.RegistrationRecord{
-		UID: "set-uid", ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: elsewhere, Name: "x", ID: 7}, State: v1alpha1.RegistrationLeaving,
+		UID: "set-uid", ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: elsewhere, Name: "x", ID: 7},
+		State:     v1alpha1.RegistrationLeaving,
 		Reference: `{"githubConfigSecret":"github"}`, Since: metav1.Now(),
 	}
 	for name, change := range map[string]func(*v1alpha1.RegistrationRecord){
@@ -325,7 +335,8 @@ func TestRecordsThatProveNothing(t *testing.T) {
 	}
 }
 
-// TestLedgerIsBounded: a set that moves while its runners are busy leaves one scale set after the other, and each is deleted in the end.
+// TestLedgerIsBounded: a set that moves while its runners are busy leaves one scale set after the other, and each is
+// deleted in the end.
 func TestLedgerIsBounded(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.running()
@@ -333,8 +344,9 @@ func TestLedgerIsBounded(t *testing.T) {
 		for i := range v1alpha1.MaxRegistrationRecords + 4 {
 			registered := f.set().Status.Registration
 			runners = append(runners, &v1alpha1.EphemeralRunner{
-				ObjectMeta: metav1.ObjectMeta{Namespace: setNamespace, Name: fmt.Sprint("busy-", i), Labels: map[string]string{v1alpha1.LabelScaleSetName: "set"}},
-				Spec:       v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registered.URL, RunnerScaleSetID: registered.ID},
+				ObjectMeta: metav1.ObjectMeta{Namespace: setNamespace, Name: fmt.Sprint("busy-", i),
+					Labels: map[string]string{v1alpha1.LabelScaleSetName: "set"}},
+				Spec: v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registered.URL, RunnerScaleSetID: registered.ID},
 			})
 			f.create(runners[i])
 			f.move(fmt.Sprintf("https://github.com/org-%d", i))
@@ -372,7 +384,8 @@ func TestManyLostAnswersAreTold(t *testing.T) {
 			clear(f.github.Sets[address]) // so that none is found and renamed
 		}
 		f.reconcile()
-		if told := strings.Join(f.events(), "\n"); len(f.ledger()) > mostAsked+1 || !strings.Contains(told, `Perhaps left on GitHub: scale set "name-0"`) {
+		if told := strings.Join(f.events(), "\n"); len(f.ledger()) > mostAsked+1 ||
+			!strings.Contains(told, `Perhaps left on GitHub: scale set "name-0"`) {
 			t.Errorf("ledger %q, told %q", f.ledger(), told)
 		}
 	})

@@ -15,14 +15,17 @@ import (
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
-// asTheController gives a set the labels of the controller's pods, and asks for Secrets and an identity of the manager's namespace.
+// asTheController gives a set the labels of the controller's pods, and asks for Secrets and an identity of the
+// manager's namespace.
 func asTheController(s *v1alpha1.AutoscalingRunnerSet) {
 	s.Labels["app.kubernetes.io/name"], s.Labels["app.kubernetes.io/instance"] = "gha-rs-controller", "arc"
 	s.Labels["argocd.argoproj.io/instance"], s.Labels["kustomize.toolkit.fluxcd.io/name"], s.Labels["helm.sh/chart"] = "a", "b", "c"
 	s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{"pool": "system"},
-		Volumes:      []corev1.Volume{{Name: "ca", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "other"}}}},
-		Containers:   []corev1.Container{{Name: "listener", Image: "mine", VolumeMounts: []corev1.VolumeMount{{Name: "ca", MountPath: "/ca"}}}},
+		Volumes: []corev1.Volume{{Name: "ca",
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "other"}}}},
+		Containers: []corev1.Container{{Name: "listener", Image: "mine",
+			VolumeMounts: []corev1.VolumeMount{{Name: "ca", MountPath: "/ca"}}}},
 	}}
 	s.Spec.ListenerServiceAccountMetadata = &v1alpha1.ResourceMeta{Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
 	s.Spec.AutoscalingListenerMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"app.kubernetes.io/namespace": managerNamespace, "mine": "yes"}}
@@ -51,7 +54,8 @@ func TestListenerHasWhatThePolicyLetsThrough(t *testing.T) {
 		if account := listener.Spec.ServiceAccountMetadata; len(account.Annotations) > 0 {
 			t.Errorf("the ServiceAccount has annotations %v", account.Annotations)
 		}
-		if runnerSet.Labels["app.kubernetes.io/name"] != "gha-rs-controller" || runnerSet.Spec.EphemeralRunnerMetadata.Labels["app.kubernetes.io/name"] != "job" {
+		if runnerSet.Labels["app.kubernetes.io/name"] != "gha-rs-controller" ||
+			runnerSet.Spec.EphemeralRunnerMetadata.Labels["app.kubernetes.io/name"] != "job" {
 			t.Error("runners have lost labels")
 		}
 	})
@@ -65,7 +69,8 @@ func TestRefusedFieldsAreToldAndForgotten(t *testing.T) {
 		message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionListenerTemplateAccepted).Message
 		for _, part := range []string{
 			"spec.volumes[ca].secret", "spec.containers[listener].image", "spec.containers[listener].volumeMounts[/ca]",
-			"listenerServiceAccountMetadata.annotations[eks.amazonaws.com/role-arn]", "autoscalingListener.labels[app.kubernetes.io/namespace]",
+			"listenerServiceAccountMetadata.annotations[eks.amazonaws.com/role-arn]",
+			"autoscalingListener.labels[app.kubernetes.io/namespace]",
 			"flags.listenerTemplatePolicy",
 		} {
 			if !strings.Contains(message, part) {
@@ -97,7 +102,8 @@ func TestUnrestrictedPolicyLetsEverythingThrough(t *testing.T) {
 		if diff := cmp.Diff(f.set().Spec.ListenerTemplate, listener.Spec.Template); diff != "" {
 			t.Errorf("template (-want +got):\n%s", diff)
 		}
-		if listener.Labels["app.kubernetes.io/namespace"] != managerNamespace || listener.Spec.ServiceAccountMetadata.Annotations["eks.amazonaws.com/role-arn"] != "arn" {
+		if listener.Labels["app.kubernetes.io/namespace"] != managerNamespace ||
+			listener.Spec.ServiceAccountMetadata.Annotations["eks.amazonaws.com/role-arn"] != "arn" {
 			t.Errorf("metadata were refused: %v, %v", listener.Labels, listener.Spec.ServiceAccountMetadata)
 		}
 		if listener.Labels["app.kubernetes.io/name"] != "" || listener.Labels["argocd.argoproj.io/instance"] != "" {
@@ -113,7 +119,8 @@ func TestARCImageIsNamedAndNotUsed(t *testing.T) {
 			f.change = func(o *Options) { o.ListenerPolicy = policy }
 			f.restart(nil)
 			f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
-				listener := corev1.Container{Name: "listener", Image: "registry.example.com/actions/gha-runner-scale-set-controller:0.14.2"}
+				listener := corev1.Container{Name: "listener",
+					Image: "registry.example.com/actions/gha-runner-scale-set-controller:0.14.2"}
 				s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{listener}}}
 			}))
 			f.settle()
@@ -144,7 +151,8 @@ func TestManyRefusedFieldsMakeAShortMessage(t *testing.T) {
 		}))
 		f.settle()
 		message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionListenerTemplateAccepted).Message
-		if len(message) > 1024 || !strings.Contains(message, "more; the listener runs without them") || !strings.HasSuffix(message, "of its chart") {
+		if len(message) > 1024 || !strings.Contains(message, "more; the listener runs without them") ||
+			!strings.HasSuffix(message, "of its chart") {
 			t.Errorf("message of %d bytes: %s", len(message), message)
 		}
 		if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonFieldsRefused); told != 1 {

@@ -23,7 +23,8 @@ func listenerNamed(name, namespace string) *v1alpha1.AutoscalingListener {
 			Namespace: managerNamespace, Name: name, Finalizers: []string{v1alpha1.FinalizerAutoscalingListener},
 			Labels: map[string]string{v1alpha1.LabelScaleSetName: setKey.Name, v1alpha1.LabelScaleSetNamespace: namespace},
 		},
-		Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: namespace, AutoscalingRunnerSetName: setKey.Name, Image: "theirs:1"},
+		Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: namespace,
+			AutoscalingRunnerSetName: setKey.Name, Image: "theirs:1"},
 	}
 }
 
@@ -88,7 +89,8 @@ func TestAllListenerNamesTaken(t *testing.T) {
 		f.settle()
 		f.wantUnchanged(one, other)
 		f.wantCondition(v1alpha1.ConditionListenerReady, metav1.ConditionFalse, v1alpha1.ReasonListenerNameTaken)
-		if said := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionListenerReady).Message; !strings.Contains(said, names[0]) || !strings.Contains(said, names[1]) {
+		if said := meta.FindStatusCondition(f.set().Status.Conditions,
+			v1alpha1.ConditionListenerReady).Message; !strings.Contains(said, names[0]) || !strings.Contains(said, names[1]) {
 			t.Errorf("ListenerReady says %q", said)
 		}
 		if wait := f.reconcile().RequeueAfter; wait > takenRetry {
@@ -139,12 +141,14 @@ func TestListenerKeepsItsName(t *testing.T) {
 				f.create(newSet(), listenerNamed(name, setNamespace))
 				f.settle()
 				own := f.listeners()
-				if len(own) != 1 || own[0].Name != name || own[0].Spec.Image != "controller:1" || own[0].Annotations[v1alpha1.AnnotationIntegrityHash] == "" {
+				if len(own) != 1 || own[0].Name != name || own[0].Spec.Image != "controller:1" ||
+					own[0].Annotations[v1alpha1.AnnotationIntegrityHash] == "" {
 					t.Errorf("listeners: %+v", own)
 				}
 				f.edit(func(set *v1alpha1.AutoscalingRunnerSet) { set.Spec.GitHubConfigUrl += "/repository" })
 				f.settle()
-				if own := f.listeners(); len(own) != 1 || own[0].Name != name || own[0].Spec.GitHubConfigUrl != address+"/repository" {
+				if own := f.listeners(); len(own) != 1 || own[0].Name != name ||
+					own[0].Spec.GitHubConfigUrl != address+"/repository" {
 					t.Errorf("listeners at another address: %+v", own)
 				}
 			})
@@ -152,8 +156,8 @@ func TestListenerKeepsItsName(t *testing.T) {
 	}
 }
 
-// Of two that were served one goes, as after ARC gave one a new name. One that somebody else has labelled as the set's is neither used
-// nor deleted.
+// Of two that were served one goes, as after ARC gave one a new name. One that somebody else has labelled as the set's
+// is neither used nor deleted.
 func TestOtherListenersWithTheSetsLabels(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		handmade := listenerNamed("handmade", setNamespace)
@@ -181,25 +185,30 @@ func TestReferenceOfAListenerIsInTheSetsNamespace(t *testing.T) {
 		w := f.observe()
 		const former = "https://github.com/former"
 		w.Listeners[0].Spec.GitHubConfigUrl, w.Listeners[0].Spec.AutoscalingRunnerSetNamespace = former, "tenant-b"
-		if reference, known := ledger.ReferenceAt(f.controller.knownReferences(w), former); !known || reference.Namespace != setNamespace {
+		if reference, known := ledger.ReferenceAt(f.controller.knownReferences(w), former); !known ||
+			reference.Namespace != setNamespace {
 			t.Errorf("reference %+v", reference)
 		}
 	})
 }
 
-// tracked are the labels by which Argo CD, kubectl's ApplySets, kapp, Flux, Helm and Fleet know an AutoscalingRunnerSet that they have
-// installed, and whether its EphemeralRunnerSet has them, too: not if the tool deletes objects that have an owner.
+// tracked are the labels by which Argo CD, kubectl's ApplySets, kapp, Flux, Helm and Fleet know an AutoscalingRunnerSet
+// that they have installed, and whether its EphemeralRunnerSet has them, too: not if the tool deletes objects that have
+// an owner.
 var tracked = map[string]bool{
-	"app.kubernetes.io/instance": true, "argocd.argoproj.io/instance": true, "kustomize.toolkit.fluxcd.io/name": true, "helm.toolkit.fluxcd.io/name": true,
+	"app.kubernetes.io/instance": true, "argocd.argoproj.io/instance": true, "kustomize.toolkit.fluxcd.io/name": true,
+	"helm.toolkit.fluxcd.io/name":  true,
 	"app.kubernetes.io/managed-by": true, "helm.sh/chart": true,
-	"applyset.kubernetes.io/part-of": false, "kapp.k14s.io/app": false, "objectset.rio.cattle.io/hash": false, "configsync.gke.io/declared-version": false,
+	"applyset.kubernetes.io/part-of": false, "kapp.k14s.io/app": false, "objectset.rio.cattle.io/hash": false,
+	"configsync.gke.io/declared-version": false,
 }
 
-// The listener is in another namespace than its set and has no owner: a tool that finds its label there deletes it as something that it has
-// not installed. Labels that come later, and those that ARC has copied, don't stay either; other labels do, as do those in the namespace of
-// the set, where everything has an owner.
+// The listener is in another namespace than its set and has no owner: a tool that finds its label there deletes it as
+// something that it has not installed. Labels that come later, and those that ARC has copied, don't stay either; other
+// labels do, as do those in the namespace of the set, where everything has an owner.
 func TestListenerDoesNotInheritWhatInstallersPruneBy(t *testing.T) {
-	for name, takenOver := range map[string]bool{"labels that are added later": false, "labels that ARC has copied": true} {
+	for name, takenOver := range map[string]bool{"labels that are added later": false,
+		"labels that ARC has copied": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.create(newSet())

@@ -9,8 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// A set takes a runner set back that has its labels and no owner that lives, as after a restore from a backup. What another set owns it
-// never takes, whatever the labels say.
+// A set takes a runner set back that has its labels and no owner that lives, as after a restore from a backup. What
+// another set owns it never takes, whatever the labels say.
 func TestARunnerSetIsTakenBackFromNobodyOnly(t *testing.T) {
 	another := newSet(func(set *v1alpha1.AutoscalingRunnerSet) { set.Name, set.UID = "another", "another" })
 	for name, test := range map[string]struct {

@@ -45,9 +45,11 @@ var sites = map[string]site{
 	},
 	"limit-range": {
 		prepare: func(w *world, namespace string) {
-			w.create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"}, Spec: corev1.LimitRangeSpec{
-				Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}},
-			}})
+			w.create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
+				Spec: corev1.LimitRangeSpec{
+					Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer,
+						Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}},
+				}})
 		},
 		template: func(s *corev1.PodSpec) {
 			s.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
@@ -89,8 +91,8 @@ var sites = map[string]site{
 	"missing-right": {mayNotCreate: true},
 }
 
-// What a real API server refuses for good is told before the first job, in its own words; what passes by itself, or says nothing about
-// the template, isn't.
+// What a real API server refuses for good is told before the first job, in its own words; what passes by itself, or
+// says nothing about the template, isn't.
 func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 	w := newWorld(t)
 	namespaces := map[string]string{}
@@ -102,7 +104,8 @@ func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 			set := &v1alpha1.AutoscalingRunnerSet{}
 			w.Eventually(func() bool {
 				w.exists(set, namespaces[name], "set")
-				return set.Status.ObservedGeneration == set.Generation && meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered) &&
+				return set.Status.ObservedGeneration == set.Generation &&
+					meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered) &&
 					meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady).Reason != "WaitingForScaleSet" &&
 					meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionReady).Reason != "CheckingPodTemplate"
 			}).Should(isTrue)
@@ -110,7 +113,8 @@ func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 			switch {
 			case site.reason == "" && refused != nil:
 				t.Errorf("%+v", refused)
-			case site.reason != "" && (refused == nil || refused.Reason != site.reason || !strings.Contains(refused.Message, site.words)):
+			case site.reason != "" && (refused == nil || refused.Reason != site.reason ||
+				!strings.Contains(refused.Message, site.words)):
 				t.Errorf("condition %+v, want reason %s with %q", refused, site.reason, site.words)
 			}
 		})
@@ -132,21 +136,25 @@ func (w *world) build(s site) (namespace string) {
 		rights[0].Verbs = []string{"delete", "get"}
 	}
 	w.grantIn(namespace, rights)
-	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "runner:1"}}}}
+	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner",
+		Image: "runner:1"}}}}
 	if s.template != nil {
 		s.template(&template.Spec)
 	}
 	if s.prepare != nil {
 		s.prepare(w, namespace)
 		w.Eventually(func() error {
-			return w.client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try"}, Spec: *template.Spec.DeepCopy()}, client.DryRunAll)
+			return w.client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try"},
+				Spec: *template.Spec.DeepCopy()}, client.DryRunAll)
 		}).ShouldNot(succeed)
 	}
-	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "github"}, StringData: map[string]string{"github_token": "token"}},
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "github"},
+		StringData: map[string]string{"github_token": "token"}},
 		&v1alpha1.AutoscalingRunnerSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set"},
 			Spec: v1alpha1.AutoscalingRunnerSetSpec{
-				GitHubConfigUrl: w.address, GitHubConfigSecret: "github", RunnerScaleSetName: namespace, ProtectRunners: v1alpha1.ProtectNoRunners, Template: template,
+				GitHubConfigUrl: w.address, GitHubConfigSecret: "github", RunnerScaleSetName: namespace,
+				ProtectRunners: v1alpha1.ProtectNoRunners, Template: template,
 			},
 		})
 	return namespace
@@ -167,9 +175,10 @@ func (w *world) label(namespace, key, value string) {
 
 func (w *world) quota(namespace string, name corev1.ResourceName, hard string) {
 	w.Helper()
-	w.create(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "team"}, Spec: corev1.ResourceQuotaSpec{
-		Hard: corev1.ResourceList{name: resource.MustParse(hard)},
-	}})
+	w.create(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "team"},
+		Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{name: resource.MustParse(hard)},
+		}})
 }
 
 // in selects a namespace.
@@ -181,7 +190,8 @@ func in(namespace string) *metav1.LabelSelector {
 func ofPods() admissionregistrationv1.RuleWithOperations {
 	return admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+			Resources: []string{"pods"}},
 	}
 }
 
@@ -215,8 +225,10 @@ func (w *world) webhook(namespace string, server *httptest.Server) {
 	hook := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "pods.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url}, Rules: []admissionregistrationv1.RuleWithOperations{ofPods()},
-			FailurePolicy: &always, NamespaceSelector: in(namespace), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			Name: "pods.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
+			Rules:         []admissionregistrationv1.RuleWithOperations{ofPods()},
+			FailurePolicy: &always, NamespaceSelector: in(namespace), SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}
 	if certificate := server.Certificate(); certificate != nil {

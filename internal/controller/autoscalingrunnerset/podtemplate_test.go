@@ -84,8 +84,10 @@ func (f *fixture) wantReady(when string, status metav1.ConditionStatus, reason s
 	f.Helper()
 	conditions := f.set().Status.Conditions
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status != status || ready.Reason != reason || meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled) != stalled {
-		f.Fatalf("%s: Ready is %+v, want %s with %s and Stalled %t; conditions: %+v", when, ready, status, reason, stalled, conditions)
+	if ready == nil || ready.Status != status || ready.Reason != reason ||
+		meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled) != stalled {
+		f.Fatalf("%s: Ready is %+v, want %s with %s and Stalled %t; conditions: %+v", when, ready, status, reason, stalled,
+			conditions)
 	}
 }
 
@@ -95,7 +97,8 @@ func TestAPodThatWouldBeRefusedMakesTheSetUnready(t *testing.T) {
 		f.listen()
 		f.wantReady("refused", metav1.ConditionFalse, v1alpha1.ReasonPodForbidden, false)
 		refused := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionPodTemplateRefused)
-		for _, part := range []string{`violates PodSecurity "baseline:latest"`, "spec.template", "namespace " + setNamespace} {
+		for _, part := range []string{`violates PodSecurity "baseline:latest"`, "spec.template",
+			"namespace " + setNamespace} {
 			if !strings.Contains(refused.Message, part) {
 				t.Errorf("%q doesn't say %q", refused.Message, part)
 			}
@@ -158,7 +161,8 @@ func TestWhatPassesLeavesReadyAsItIs(t *testing.T) {
 func TestRefusalsOfEveryKindAreTold(t *testing.T) {
 	pod := schema.GroupKind{Kind: "Pod"}
 	denied := func(code int32, reason metav1.StatusReason, details *metav1.StatusDetails) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Details: details,
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason,
+			Details: details,
 			Message: `admission webhook "w.example" denied the request: no`}}
 	}
 	named := &metav1.StatusDetails{Kind: "pods", Name: "set-runner-check"}
@@ -184,8 +188,8 @@ func TestRefusalsOfEveryKindAreTold(t *testing.T) {
 	}
 }
 
-// After a change of the template the status waits for the answer, so that nobody takes the set for ready because of the former
-// template; and it doesn't wait for long. Any other change asks nobody.
+// After a change of the template the status waits for the answer, so that nobody takes the set for ready because of the
+// former template; and it doesn't wait for long. Any other change asks nobody.
 func TestReadyWaitsForTheAnswerAboutTheTemplate(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		kubernetes := f.admit(&admission{})
@@ -197,7 +201,8 @@ func TestReadyWaitsForTheAnswerAboutTheTemplate(t *testing.T) {
 			f.reconcile()
 			controllertest.Elapse(time.Second)
 			set := f.set()
-			if set.Status.ObservedGeneration == set.Generation && meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
+			if set.Status.ObservedGeneration == set.Generation &&
+				meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
 				t.Fatal("ready before the API server has answered for the new template")
 			}
 		}
@@ -221,7 +226,8 @@ func TestReadyWaitsForTheAnswerAboutTheTemplate(t *testing.T) {
 // A write that is overtaken, or gets no answer, cuts a pass short before anybody asks about the changed template.
 func TestAPassThatIsCutShortIsNotReadyWithAChangedTemplate(t *testing.T) {
 	for name, answer := range map[string]error{
-		"overtaken":  apierrors.NewConflict(schema.GroupResource{Resource: "ephemeralrunnersets"}, "set", errors.New("read it again")),
+		"overtaken": apierrors.NewConflict(schema.GroupResource{Resource: "ephemeralrunnersets"}, "set",
+			errors.New("read it again")),
 		"unanswered": errors.New("timeout"),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +245,8 @@ func TestAPassThatIsCutShortIsNotReadyWithAChangedTemplate(t *testing.T) {
 				fails = answer
 				for range 3 {
 					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
-					if set := f.set(); set.Status.ObservedGeneration == set.Generation && meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
+					if set := f.set(); set.Status.ObservedGeneration == set.Generation &&
+						meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
 						t.Error("ready before the template was applied")
 					}
 					controllertest.Elapse(2 * statusPeriod)
@@ -258,10 +265,12 @@ func (f *fixture) waitingRunner(name, reason string) *v1alpha1.EphemeralRunner {
 	runner := &v1alpha1.EphemeralRunner{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: setNamespace, Name: name, CreationTimestamp: metav1.Now(),
-			Labels:      map[string]string{v1alpha1.LabelScaleSetName: setKey.Name, v1alpha1.LabelScaleSetNamespace: setNamespace},
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: setKey.Name,
+				v1alpha1.LabelScaleSetNamespace: setNamespace},
 			Annotations: map[string]string{v1alpha1.AnnotationRunnerSpecHash: templateOf(f.set())},
 		},
-		Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhasePending, Reason: reason, Message: "pods are forbidden: why"},
+		Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhasePending, Reason: reason,
+			Message: "pods are forbidden: why"},
 	}
 	f.create(runner)
 	f.pending(metav1.ConditionTrue, reason)
@@ -272,7 +281,8 @@ func (f *fixture) waitingRunner(name, reason string) *v1alpha1.EphemeralRunner {
 func (f *fixture) pending(status metav1.ConditionStatus, reason string) {
 	f.Helper()
 	runnerSet := f.runnerSets()[0]
-	meta.SetStatusCondition(&runnerSet.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRunnersPending, Status: status, Reason: reason})
+	meta.SetStatusCondition(&runnerSet.Status.Conditions,
+		metav1.Condition{Type: v1alpha1.ConditionRunnersPending, Status: status, Reason: reason})
 	f.updateStatus(&runnerSet)
 }
 
@@ -285,8 +295,8 @@ func (f *fixture) runnerPod(name string) {
 	f.create(pod)
 }
 
-// What forbids all real pods for a minute makes the set unready, whatever a dry run says. When no runner waits any more, a dry run
-// shows whether that is mended.
+// What forbids all real pods for a minute makes the set unready, whatever a dry run says. When no runner waits any
+// more, a dry run shows whether that is mended.
 func TestPodsThatAreForbiddenForAMinuteMakeTheSetUnready(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		kubernetes := f.admit(&admission{answer: errNoDryRun})
@@ -314,8 +324,8 @@ func TestPodsThatAreForbiddenForAMinuteMakeTheSetUnready(t *testing.T) {
 	})
 }
 
-// A pod that exists proves that the template is admitted, whatever a dry run says, which a policy may treat otherwise. What waits for
-// another reason proves nothing.
+// A pod that exists proves that the template is admitted, whatever a dry run says, which a policy may treat otherwise.
+// What waits for another reason proves nothing.
 func TestARealPodCountsMoreThanADryRun(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.admit(&admission{answer: errPodSecurity})

@@ -34,8 +34,10 @@ func protectedByARC(set *v1alpha1.AutoscalingRunnerSet) {
 
 // protectedObjects are what the annotations of protectedByARC name, as far as it is there.
 func protectedObjects() []client.Object {
-	meta := metav1.ObjectMeta{Namespace: setNamespace, Name: "kept", Finalizers: []string{v1alpha1.FinalizerCleanupProtection, "example.com/other"}}
-	return []client.Object{&corev1.Secret{ObjectMeta: meta}, &corev1.ServiceAccount{ObjectMeta: meta}, &rbacv1.Role{ObjectMeta: meta}}
+	meta := metav1.ObjectMeta{Namespace: setNamespace, Name: "kept",
+		Finalizers: []string{v1alpha1.FinalizerCleanupProtection, "example.com/other"}}
+	return []client.Object{&corev1.Secret{ObjectMeta: meta}, &corev1.ServiceAccount{ObjectMeta: meta},
+		&rbacv1.Role{ObjectMeta: meta}}
 }
 
 // answerStripping lets answer reject the patches of what ARC protects, and counts them.
@@ -83,13 +85,14 @@ func allowed(client.Object) error { return nil }
 
 func forbiddenSecret(object client.Object) error {
 	if isSecret(object) {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, object.GetName(), errors.New("no Role says so"))
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, object.GetName(),
+			errors.New("no Role says so"))
 	}
 	return nil
 }
 
-// TestARCsProtectionIsStrippedBeforeAnUpgradeDropsTheObject: the annotation that names it is dropped as well. Each object costs
-// one patch, even one that is absent or that the manager may not patch.
+// TestARCsProtectionIsStrippedBeforeAnUpgradeDropsTheObject: the annotation that names it is dropped as well. Each
+// object costs one patch, even one that is absent or that the manager may not patch.
 func TestARCsProtectionIsStrippedBeforeAnUpgradeDropsTheObject(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer    func(client.Object) error
@@ -150,8 +153,8 @@ func TestProtectionIsStrippedAgainAfterAnUpgradeWithARCsChart(t *testing.T) {
 	})
 }
 
-// ARC's chart has put the finalizers back, by an upgrade with the values that it had before, and the upgrade to the manager's
-// own chart no longer names the Secret.
+// ARC's chart has put the finalizers back, by an upgrade with the values that it had before, and the upgrade to the
+// manager's own chart no longer names the Secret.
 func TestObjectThatTheUpgradeDropsIsStrippedThoughARCProtectedItAgain(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		patches := f.answerStripping(allowed)
@@ -171,18 +174,22 @@ func TestObjectThatTheUpgradeDropsIsStrippedThoughARCProtectedItAgain(t *testing
 	})
 }
 
-// Both charts are upgraded at once, so no annotation that the manager sees names what the upgrade drops: the Role and the account of another
-// container mode, and a Secret whose name our chart makes shorter. Each is dropped, and what isn't the set's is left.
+// Both charts are upgraded at once, so no annotation that the manager sees names what the upgrade drops: the Role and
+// the account of another container mode, and a Secret whose name our chart makes shorter. Each is dropped, and what
+// isn't the set's is left.
 func TestWhatAnUpgradeOfBothChartsDropsIsStripped(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		long := strings.Repeat("n", 43)
 		meta := func(name, set string) metav1.ObjectMeta {
-			return metav1.ObjectMeta{Namespace: setNamespace, Name: name, Labels: map[string]string{v1alpha1.LabelScaleSetName: set},
+			return metav1.ObjectMeta{Namespace: setNamespace, Name: name,
+				Labels:     map[string]string{v1alpha1.LabelScaleSetName: set},
 				Finalizers: []string{v1alpha1.FinalizerCleanupProtection, "example.com/other"}}
 		}
 		dropped := []client.Object{
-			&rbacv1.Role{ObjectMeta: meta("n_n-gha-rs-kube-mode", "n_n")}, &rbacv1.RoleBinding{ObjectMeta: meta("n_n-gha-rs-kube-mode", "n_n")},
-			&corev1.ServiceAccount{ObjectMeta: meta("n-n-gha-rs-kube-mode", "n_n")}, &corev1.Secret{ObjectMeta: meta(long+"-gha-rs-github-secret", "n_n")},
+			&rbacv1.Role{ObjectMeta: meta("n_n-gha-rs-kube-mode", "n_n")},
+			&rbacv1.RoleBinding{ObjectMeta: meta("n_n-gha-rs-kube-mode", "n_n")},
+			&corev1.ServiceAccount{ObjectMeta: meta("n-n-gha-rs-kube-mode", "n_n")},
+			&corev1.Secret{ObjectMeta: meta(long+"-gha-rs-github-secret", "n_n")},
 		}
 		others := &rbacv1.Role{ObjectMeta: meta("other", "other")}
 		patches := f.answerStripping(allowed)
@@ -220,7 +227,8 @@ func TestWhatAnUpgradeOfBothChartsDropsIsStripped(t *testing.T) {
 func TestSetOfTheManagersOwnVersionCostsNoPatch(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		patches := f.answerStripping(allowed)
-		f.create(newSet(protectedByARC, func(s *v1alpha1.AutoscalingRunnerSet) { s.Labels[v1alpha1.LabelVersion] = managerVersion }))
+		f.create(newSet(protectedByARC,
+			func(s *v1alpha1.AutoscalingRunnerSet) { s.Labels[v1alpha1.LabelVersion] = managerVersion }))
 		f.settle()
 		if *patches > 0 {
 			t.Errorf("%d patches", *patches)
@@ -251,8 +259,9 @@ func TestForeignFinalizersAreLeftIfToldSo(t *testing.T) {
 	})
 }
 
-// Helm takes the manager's Role away before it deletes the set. Objects of our own chart never have ARC's finalizer, so there is nothing
-// to tell; those of ARC's that the cache shows with it are named, and its Secret, which the cache doesn't hold, with them.
+// Helm takes the manager's Role away before it deletes the set. Objects of our own chart never have ARC's finalizer, so
+// there is nothing to tell; those of ARC's that the cache shows with it are named, and its Secret, which the cache
+// doesn't hold, with them.
 func TestRefusedRemovalIsToldWhereARCsFinalizerIs(t *testing.T) {
 	for name, want := range map[string]bool{"our chart": false, "ARC's chart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +273,8 @@ func TestRefusedRemovalIsToldWhereARCsFinalizerIs(t *testing.T) {
 					}
 				}
 				f.answerStripping(func(object client.Object) error {
-					return apierrors.NewForbidden(schema.GroupResource{Resource: "roles"}, object.GetName(), errors.New("no Role says so"))
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "roles"}, object.GetName(),
+						errors.New("no Role says so"))
 				})
 				f.create(objects...)
 				f.create(newSet(protectedByARC))
@@ -274,7 +284,8 @@ func TestRefusedRemovalIsToldWhereARCsFinalizerIs(t *testing.T) {
 				}
 				f.settle()
 				events := f.events()
-				if told := slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, v1alpha1.ReasonForeignFinalizers) }); told != want {
+				if told := slices.ContainsFunc(events,
+					func(e string) bool { return strings.Contains(e, v1alpha1.ReasonForeignFinalizers) }); told != want {
 					t.Errorf("Events %q", events)
 				}
 			})

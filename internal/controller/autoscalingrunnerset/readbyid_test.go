@@ -54,8 +54,10 @@ func TestChangesReachAServiceWithoutReadByID(t *testing.T) {
 			f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { step.change(&s.Spec) })
 			f.settle()
 			sets := f.github.Sets[address]
-			if set := sets[1]; len(sets) != 1 || set.Name != step.name || set.RunnerGroupID != step.group || len(set.Labels) != len(step.labels) || len(scaleset.MissingLabels(&set, step.labels)) > 0 {
-				t.Fatalf("scale sets %+v, want the first one as %q with labels %v in group %d, and no other", sets, step.name, step.labels, step.group)
+			if set := sets[1]; len(sets) != 1 || set.Name != step.name || set.RunnerGroupID != step.group ||
+				len(set.Labels) != len(step.labels) || len(scaleset.MissingLabels(&set, step.labels)) > 0 {
+				t.Fatalf("scale sets %+v, want the first one as %q with labels %v in group %d, and no other", sets, step.name,
+					step.labels, step.group)
 			}
 			if got := f.set().Status.Registration; got.ID != 1 || got.Name != step.name {
 				t.Errorf("registration = %+v", got)
@@ -106,7 +108,8 @@ func TestScaleSetThatIsGoneComesBackWithoutReadByID(t *testing.T) {
 func TestTakeoverFromARCWithoutReadByID(t *testing.T) {
 	registeredByARC := func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Annotations = map[string]string{
-			v1alpha1.AnnotationRunnerScaleSetID: "4", v1alpha1.AnnotationRunnerGroupName: "large", v1alpha1.AnnotationRunnerScaleSetName: "set",
+			v1alpha1.AnnotationRunnerScaleSetID: "4", v1alpha1.AnnotationRunnerGroupName: "large",
+			v1alpha1.AnnotationRunnerScaleSetName: "set",
 		}
 		s.Spec.RunnerScaleSetName = "renamed"
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// recreate deletes the set with everything that belongs to it, and creates another of its name, before the controller looks again.
+// recreate deletes the set with everything that belongs to it, and creates another of its name, before the controller
+// looks again.
 func (f *fixture) recreate() {
 	f.Helper()
 	f.edit(func(set *v1alpha1.AutoscalingRunnerSet) { set.Finalizers = nil })
@@ -24,7 +25,8 @@ func (f *fixture) recreate() {
 	f.create(newSet(func(set *v1alpha1.AutoscalingRunnerSet) { set.UID = "recreated-uid" }))
 }
 
-// What GitHub answered to the former set is nothing to its successor: the scale set of that answer may be deleted since.
+// What GitHub answered to the former set is nothing to its successor: the scale set of that answer may be deleted
+// since.
 func TestRecreatedSetDoesNotInheritWhatGitHubAnsweredToTheFormerOne(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -38,7 +40,8 @@ func TestRecreatedSetDoesNotInheritWhatGitHubAnsweredToTheFormerOne(t *testing.T
 		f.github.Made()
 		f.settle()
 		if now := f.set().Status.Registration; now == nil || now.ID == former.ID {
-			t.Errorf("the recreated set is registered as %+v, want another scale set than %d, which is deleted; calls: %q", now, former.ID, f.github.Made())
+			t.Errorf("the recreated set is registered as %+v, want another scale set than %d, which is deleted; calls: %q", now,
+				former.ID, f.github.Made())
 		}
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// TestRefusedChangeOfAHealthySetIsSaid: the set keeps working, but not as the spec asks for. A failure that passes by itself doesn't
-// change Ready.
+// TestRefusedChangeOfAHealthySetIsSaid: the set keeps working, but not as the spec asks for. A failure that passes by
+// itself doesn't change Ready.
 func TestRefusedChangeOfAHealthySetIsSaid(t *testing.T) {
 	kind, resource := schema.GroupKind{Kind: "EphemeralRunnerSet"}, schema.GroupResource{Resource: "ephemeralrunnersets"}
 	conflict := apierrors.NewConflict(resource, "set", errors.New("read it again"))
@@ -54,7 +54,8 @@ func TestRefusedChangeOfAHealthySetIsSaid(t *testing.T) {
 					if ready.Status != step.ready || ready.ObservedGeneration != f.set().Generation {
 						t.Errorf("Ready = %+v after %v, want %s", ready, step.answer, step.ready)
 					}
-					if step.ready == metav1.ConditionFalse && (ready.Reason != v1alpha1.ReasonReconcileFailed || !strings.Contains(ready.Message, "; ")) {
+					if step.ready == metav1.ConditionFalse &&
+						(ready.Reason != v1alpha1.ReasonReconcileFailed || !strings.Contains(ready.Message, "; ")) {
 						t.Errorf("reason %s, message %q: want the refusal with a next step", ready.Reason, ready.Message)
 					}
 				}
@@ -82,7 +83,8 @@ func (f *fixture) applyAnswers(err error) {
 // TestRegistrationThatCannotBeWrittenIsSaid: GitHub has the scale set, but that can't be recorded in the set.
 func TestRegistrationThatCannotBeWrittenIsSaid(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.refuseAnnotations(apierrors.NewForbidden(schema.GroupResource{Resource: "autoscalingrunnersets"}, "set", errors.New("a policy guards it")))
+		f.refuseAnnotations(apierrors.NewForbidden(schema.GroupResource{Resource: "autoscalingrunnersets"}, "set",
+			errors.New("a policy guards it")))
 		f.create(newSet())
 		for range 3 {
 			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
@@ -108,7 +110,8 @@ func (f *fixture) refuseAnnotations(err error) {
 	f.restart(nil)
 }
 
-// A manager that is restarted takes no template for one that was tried if it wasn't written, or its dry run has not been answered.
+// A manager that is restarted takes no template for one that was tried if it wasn't written, or its dry run has not
+// been answered.
 func TestARestartMakesNoUntriedTemplateReady(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		var fails error
@@ -130,7 +133,8 @@ func TestARestartMakesNoUntriedTemplateReady(t *testing.T) {
 			f.restart(nil)
 			for range 4 {
 				_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
-				if set := f.set(); set.Status.ObservedGeneration == set.Generation && meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
+				if set := f.set(); set.Status.ObservedGeneration == set.Generation &&
+					meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
 					t.Errorf("after a restart when %s: ready with a template that nobody has tried", step.when)
 				}
 				controllertest.Elapse(2 * statusPeriod)

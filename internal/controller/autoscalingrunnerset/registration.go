@@ -24,22 +24,23 @@ import (
 )
 
 const (
-	// checkPeriod is how often a scale set is checked on GitHub while nothing indicates a change, plus or minus a tenth, so that
-	// sets created together are not checked together. 200 sets make less than one request a second.
+	// checkPeriod is how often a scale set is checked on GitHub while nothing indicates a change, plus or minus a
+	// tenth, so that sets created together are not checked together. 200 sets make less than one request a second.
 	checkPeriod = 5 * time.Minute
 	// recheckAfter is the pause between checks while the listener keeps reporting that the scale set is gone.
 	recheckAfter = 5 * time.Second
-	// contestedAfter is the pause between checks while another set has recorded the id under another name: one of the two scale
-	// sets is gone from GitHub, and its listener may be taking the other's jobs.
+	// contestedAfter is the pause between checks while another set has recorded the id under another name: one of the
+	// two scale sets is gone from GitHub, and its listener may be taking the other's jobs.
 	contestedAfter = 30 * time.Second
-	// holdersSeenAfter is after what time a set checks again whether another set has recorded the same scale set: the cache, which is a
-	// fraction of a second old, may not have shown it.
+	// holdersSeenAfter is after what time a set checks again whether another set has recorded the same scale set: the
+	// cache, which is a fraction of a second old, may not have shown it.
 	holdersSeenAfter = 2 * time.Second
-	// holderProvenAfter is after what time a set checks again whether GitHub has confirmed the holder of its scale set. A holder asks within
-	// seconds of the manager's start; one that can't, because its credentials are refused, must not keep this set busy.
+	// holderProvenAfter is after what time a set checks again whether GitHub has confirmed the holder of its scale set.
+	// A holder asks within seconds of the manager's start; one that can't, because its credentials are refused, must
+	// not keep this set busy.
 	holderProvenAfter = 10 * time.Second
-	// refusedRereadPeriod is how often credentials are read while GitHub refuses them, because somebody may be about to replace them. The
-	// listener's controller has the same period, and they share the read.
+	// refusedRereadPeriod is how often credentials are read while GitHub refuses them, because somebody may be about to
+	// replace them. The listener's controller has the same period, and they share the read.
 	refusedRereadPeriod = 15 * time.Second
 )
 
@@ -73,8 +74,8 @@ func (c *Controller) resolve(ctx context.Context, w *world) error {
 	return nil
 }
 
-// mustReread reports whether the credentials are read whatever is remembered of them: the spec says that they have changed, or the set
-// is new, and the Secret may have the name of one that was deleted with another set.
+// mustReread reports whether the credentials are read whatever is remembered of them: the spec says that they have
+// changed, or the set is new, and the Secret may have the name of one that was deleted with another set.
 func (w *world) mustReread() bool {
 	if w.Memory.revision == nil {
 		return w.Now.Sub(w.Set.CreationTimestamp.Time) < credentials.RereadAfter
@@ -106,7 +107,8 @@ func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 	}
 	request := scaleset.Request{
 		Desired: w.Desired, Reference: credentials.ForAutoscalingRunnerSet(w.Set), Hash: w.RequestHash,
-		Registered: w.Registration.DeepCopy(), Unconfirmed: w.Unconfirmed, Holders: holders, MayBeNamed: namesOf(w.Records.AskedAt(w.Desired.URL)),
+		Registered: w.Registration.DeepCopy(), Unconfirmed: w.Unconfirmed, Holders: holders,
+		MayBeNamed: namesOf(w.Records.AskedAt(w.Desired.URL)),
 	}
 	wanted := w.Desired.Registration()
 	state := w.Records.StateOf(wanted)
@@ -123,9 +125,10 @@ func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 	return nil
 }
 
-// recordAsked writes to the ledger that GitHub may be asked to create a scale set, before it is asked: a manager that is killed meanwhile
-// has to find it, or say that it may be left. At an address that the set is new to, GitHub is asked in one go whether it has the scale set
-// and, if not, to create it; otherwise that it isn't there is found out first, so that no check writes anything.
+// recordAsked writes to the ledger that GitHub may be asked to create a scale set, before it is asked: a manager that
+// is killed meanwhile has to find it, or say that it may be left. At an address that the set is new to, GitHub is asked
+// in one go whether it has the scale set and, if not, to create it; otherwise that it isn't there is found out first,
+// so that no check writes anything.
 func (c *Controller) recordAsked(ctx context.Context, w *world, wanted v1alpha1.ScaleSetRegistration) error {
 	before := w.Set.DeepCopy()
 	w.Records = w.Records.Ask(w.Set, wanted, w.Now)
@@ -150,9 +153,11 @@ func namesOf(registrations []v1alpha1.ScaleSetRegistration) (names []scaleset.Na
 	return names
 }
 
-// hasReturned reports whether the set is back at an address that it had left, and where its former scale set has not been deleted.
+// hasReturned reports whether the set is back at an address that it had left, and where its former scale set has not
+// been deleted.
 func (w *world) hasReturned() bool {
-	return slices.ContainsFunc(w.Records.Leaving(), func(r v1alpha1.ScaleSetRegistration) bool { return ledger.MayBeOneAddress(r.URL, w.Desired.URL) })
+	return slices.ContainsFunc(w.Records.Leaving(),
+		func(r v1alpha1.ScaleSetRegistration) bool { return ledger.MayBeOneAddress(r.URL, w.Desired.URL) })
 }
 
 // due returns how long to wait until GitHub is asked again, zero or less if it is time.
@@ -186,8 +191,8 @@ func due(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
 	return last.Finished.Add(time.Duration(float64(checkPeriod) * (0.9 + 0.2*fraction))).Sub(w.Now)
 }
 
-// lostSince reports whether the listener has reported the scale set as gone since it was last checked. The listener's time has whole
-// seconds, so it is rounded up.
+// lostSince reports whether the listener has reported the scale set as gone since it was last checked. The listener's
+// time has whole seconds, so it is rounded up.
 func (w *world) lostSince(looked time.Time) bool {
 	runnerSet := w.RunnerSet()
 	if runnerSet == nil || runnerSet.Status.Listener == nil || runnerSet.Status.Listener.Since == nil {
@@ -197,14 +202,15 @@ func (w *world) lostSince(looked time.Time) bool {
 	return listener.Reason == v1alpha1.ReasonScaleSetNotFound && listener.Since.Add(time.Second).After(looked)
 }
 
-// readSync reads the state of the last call: its result, or that it is still running. What GitHub has accepted is remembered, so that a
-// change of something else doesn't put it in question.
+// readSync reads the state of the last call: its result, or that it is still running. What GitHub has accepted is
+// remembered, so that a change of something else doesn't put it in question.
 func (c *Controller) readSync(_ context.Context, w *world) error {
 	if w.Obstacle != nil {
 		return nil
 	}
 	w.LastSync, w.Asked = c.syncs.Last(w.Key)
-	w.Asked = w.Asked && (w.LastSync.Running() || w.LastSync.Result.RequestHash == w.RequestHash && !errors.Is(w.LastSync.Err, scaleset.ErrAbsent))
+	w.Asked = w.Asked && (w.LastSync.Running() ||
+		w.LastSync.Result.RequestHash == w.RequestHash && !errors.Is(w.LastSync.Err, scaleset.ErrAbsent))
 	if w.Asked && w.LastSync.Running() && w.Registration == nil {
 		w.Requeue.After(max(conditions.SilentAfter-w.Now.Sub(w.LastSync.Started), statusPeriod))
 	}
@@ -222,8 +228,9 @@ func (c *Controller) readSync(_ context.Context, w *world) error {
 	return nil
 }
 
-// recordRegistration writes where the scale set is, according to GitHub's answer, to the annotations that ARC knows, and to the pass
-// for status.registration. A registration at another address becomes a former one, which stays until its runners have finished.
+// recordRegistration writes where the scale set is, according to GitHub's answer, to the annotations that ARC knows,
+// and to the pass for status.registration. A registration at another address becomes a former one, which stays until
+// its runners have finished.
 func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	if (!w.Answered() && !w.Deleting()) || w.LastSync.Err != nil {
 		return nil
@@ -263,34 +270,38 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	return nil
 }
 
-// isKnownAs reports whether the last call found, under another address, the scale set that was registered before. The same id, and
-// that nothing was created, is the best proof there is. If it were treated as a second scale set, the deletion of the first would
-// delete the one in use. If either is a former registration, there are two.
+// isKnownAs reports whether the last call found, under another address, the scale set that was registered before. The
+// same id, and that nothing was created, is the best proof there is. If it were treated as a second scale set, the
+// deletion of the first would delete the one in use. If either is a former registration, there are two.
 func (w *world) isKnownAs(before, now v1alpha1.ScaleSetRegistration) bool {
 	return !w.LastSync.Result.Posted && now.ID == before.ID && ledger.MayLeadToOnePlace(before.URL, now.URL) &&
 		!w.Records.MayBeLeaving(before) && !w.Records.MayBeLeaving(now)
 }
 
-// isPresent reports whether a former registration is the present one, perhaps in another spelling of its address. Only what was just
-// created is a second scale set then.
+// isPresent reports whether a former registration is the present one, perhaps in another spelling of its address. Only
+// what was just created is a second scale set then.
 func (w *world) isPresent(former, present v1alpha1.ScaleSetRegistration) bool {
 	return ledger.SameScaleSet(former, present) || !w.LastSync.Result.Posted && ledger.MayBeOneScaleSet(former, present)
 }
 
-// registrationEvent returns the Event for the change from before to now, nil if nothing changed or it was not this pass that wrote it.
-// renamed says that only the address is another.
-func registrationEvent(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration, wrote, renamed bool) *report.Event {
+// registrationEvent returns the Event for the change from before to now, nil if nothing changed or it was not this pass
+// that wrote it. renamed says that only the address is another.
+func registrationEvent(
+	before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration, wrote, renamed bool,
+) *report.Event {
 	switch {
 	case renamed: // a warning, because by chance there may be two with the same name and id
 		return new(report.Warning("ScaleSetAddressChanged", "Register",
-			fmt.Sprintf("Scale set %q with id %d was found at %s: it is treated as the one at %s under a new address, and nothing is deleted. "+
-				"If these are two places, delete the scale set at the former address on GitHub", now.Name, now.ID, now.URL, before.URL)))
+			fmt.Sprintf("Scale set %q with id %d was found at %s: it is treated as the one at %s under a new address, and "+
+				"nothing is deleted. If these are two places, delete the scale set at the former address on GitHub",
+				now.Name, now.ID, now.URL, before.URL)))
 	case !wrote:
 		return nil
 	case before == nil || !ledger.SameURL(before.URL, now.URL): // created or found
 		return new(report.Normal("ScaleSetRegistered", "Register",
 			fmt.Sprintf("Scale set %q has id %d in runner group %q of %s", now.Name, now.ID, now.Group, now.URL)))
-	case before.ID != now.ID: // a warning, because the jobs that were queued for the old one on GitHub were deleted with it
+	case before.ID != now.ID:
+		// a warning, because the jobs that were queued for the old one on GitHub were deleted with it
 		return new(report.Warning("ScaleSetRecreated", "Register",
 			fmt.Sprintf("Scale set %d no longer exists at %s; scale set %d replaces it", before.ID, before.URL, now.ID)))
 	case before.Name != now.Name || before.Group != now.Group: // whoever changed them
@@ -300,9 +311,9 @@ func registrationEvent(before *v1alpha1.ScaleSetRegistration, now v1alpha1.Scale
 	return nil
 }
 
-// releaseIfHeld finds out whether another set holds the scale set that this set has registered or received in the last answer. A set that
-// registered it at the same time as its holder releases it, together with its listener and runners, because GitHub grants a scale
-// set a single session. Busy runners finish their jobs.
+// releaseIfHeld finds out whether another set holds the scale set that this set has registered or received in the last
+// answer. A set that registered it at the same time as its holder releases it, together with its listener and runners,
+// because GitHub grants a scale set a single session. Busy runners finish their jobs.
 func (c *Controller) releaseIfHeld(ctx context.Context, w *world) (err error) {
 	last, _ := c.syncs.Last(w.Key)
 	var ids []int // in question
@@ -319,7 +330,8 @@ func (c *Controller) releaseIfHeld(ctx context.Context, w *world) (err error) {
 	if !w.HasValidURL() || len(ids) == 0 {
 		return nil
 	}
-	if w.holders, err = c.holders(ctx, w, ids...); err != nil || w.Unconfirmed || !w.RegisteredHere() || last.Result.Replaces(*w.Registration) {
+	if w.holders, err = c.holders(ctx, w, ids...); err != nil || w.Unconfirmed || !w.RegisteredHere() ||
+		last.Result.Replaces(*w.Registration) {
 		return err
 	}
 	holder, held := w.holders.HolderOf(w.Registration.ID, w.Registration.Name)
@@ -342,8 +354,8 @@ func (c *Controller) releaseIfHeld(ctx context.Context, w *world) (err error) {
 	return nil
 }
 
-// isProvenHolder reports whether GitHub has confirmed to this process that the registered scale set is the holder's. A status alone
-// proves nothing: anybody who may write it could cause the deletion of another set's listener and runners.
+// isProvenHolder reports whether GitHub has confirmed to this process that the registered scale set is the holder's. A
+// status alone proves nothing: anybody who may write it could cause the deletion of another set's listener and runners.
 func (c *Controller) isProvenHolder(w *world, holder types.NamespacedName) bool {
 	last, _ := c.syncs.Last(holder)
 	if last.Result.Set == nil {
@@ -353,8 +365,8 @@ func (c *Controller) isProvenHolder(w *world, holder types.NamespacedName) bool 
 	return ledger.MayBeOneScaleSet(*answered, *w.Registration) && ledger.MayBeOneName(answered.Name, w.Registration.Name)
 }
 
-// holders returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. With ids it returns only the holders
-// of these, which is cheap enough for every pass.
+// holders returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. With ids it
+// returns only the holders of these, which is cheap enough for every pass.
 func (c *Controller) holders(ctx context.Context, w *world, ids ...int) (ledger.Holders, error) {
 	others, err := c.otherSets(ctx, w, w.Desired.URL)
 	if err != nil {
@@ -367,8 +379,9 @@ func (c *Controller) holders(ctx context.Context, w *world, ids ...int) (ledger.
 	return position.Holders(others, ids...), nil
 }
 
-// otherSets returns the AutoscalingRunnerSets, but the pass's own, that hold or want a scale set at an address, or at what may be the
-// same. They are the cache's, so they must not be changed. A pass costs nothing for the sets elsewhere, of which there may be thousands.
+// otherSets returns the AutoscalingRunnerSets, but the pass's own, that hold or want a scale set at an address, or at
+// what may be the same. They are the cache's, so they must not be changed. A pass costs nothing for the sets elsewhere,
+// of which there may be thousands.
 func (c *Controller) otherSets(ctx context.Context, w *world, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
 	var sets v1alpha1.AutoscalingRunnerSetList
 	there := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(address)}

@@ -22,7 +22,8 @@ func TestDue(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	done := func(ago time.Duration, failures int, err error) pool.Call[scaleset.Result] {
 		finished := now.Add(-ago)
-		return pool.Call[scaleset.Result]{Result: scaleset.Result{RequestHash: "q"}, Err: err, Started: finished.Add(-time.Second), Finished: finished, Failures: failures}
+		return pool.Call[scaleset.Result]{Result: scaleset.Result{RequestHash: "q"}, Err: err,
+			Started: finished.Add(-time.Second), Finished: finished, Failures: failures}
 	}
 	limited := &actions.RateLimitedError{Until: now.Add(time.Hour), Err: errors.New("429")}
 	for name, test := range map[string]struct {
@@ -83,7 +84,8 @@ func TestScaleSetDeletedBehindOurBackComesBack(t *testing.T) {
 		delete(f.github.Sets[address], 1)
 		controllertest.Elapse(10 * time.Second)
 		runnerSet, since := f.runnerSets()[0], metav1.Now()
-		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since}
+		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying,
+			Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since}
 		f.updateStatus(&runnerSet)
 		f.settle()
 		if got := f.set().Status.Registration; got == nil || got.ID != 2 {

@@ -34,7 +34,8 @@ func (f *fixture) reportLost() {
 	f.Helper()
 	for _, runnerSet := range f.runnerSets() {
 		since := metav1.Now()
-		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: "Retrying", Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since}
+		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: "Retrying", Reason: v1alpha1.ReasonScaleSetNotFound,
+			Since: &since}
 		f.updateStatus(&runnerSet)
 	}
 }
@@ -55,7 +56,8 @@ func (f *fixture) wantOwnScaleSets() {
 	there := f.github.Sets[address]
 	for _, set := range []*v1alpha1.AutoscalingRunnerSet{f.set(), f.twin()} {
 		registration := set.Status.Registration
-		if registration == nil || registration.Name != set.Name || there[registration.ID].Name != set.Name || len(there) != 2 {
+		if registration == nil || registration.Name != set.Name || there[registration.ID].Name != set.Name ||
+			len(there) != 2 {
 			f.Errorf("registration of %s = %+v, on GitHub %+v", set.Name, registration, there)
 		}
 		if meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionStalled) {
@@ -77,7 +79,9 @@ func (g lagging) GitHub(ctx context.Context, reference credentials.Reference) (s
 
 type laggingAt struct{ controllertest.ScaleSetsAt }
 
-func (g laggingAt) CreateRunnerScaleSet(ctx context.Context, wanted *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error) {
+func (g laggingAt) CreateRunnerScaleSet(
+	ctx context.Context, wanted *actions.RunnerScaleSet,
+) (*actions.RunnerScaleSet, error) {
 	if wanted.Name == setKey.Name {
 		<-time.After(3 * time.Millisecond)
 	}

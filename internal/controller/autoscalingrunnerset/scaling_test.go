@@ -28,7 +28,8 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 		f.events()
 		f.want(2)
 		f.settle()
-		if told := f.events(); len(told) != 1 || !strings.Contains(told[0], "ScaledUp From 0 to 2 runners for 2 assigned jobs") {
+		if told := f.events(); len(told) != 1 ||
+			!strings.Contains(told[0], "ScaledUp From 0 to 2 runners for 2 assigned jobs") {
 			t.Errorf("told %q, want one Event about 0 to 2", told)
 		}
 		for _, runners := range []int{5, 3, 1} {
@@ -59,7 +60,8 @@ func TestDesiredRunnersFollowTheNumbersInForce(t *testing.T) {
 		}
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MinRunners, s.Spec.MaxRunners = new(20), new(30) })
 		f.settle()
-		if told := f.events(); len(told) != 1 || !strings.Contains(told[0], "ScaledUp From 0 to 20 runners for 0 assigned jobs") {
+		if told := f.events(); len(told) != 1 ||
+			!strings.Contains(told[0], "ScaledUp From 0 to 20 runners for 0 assigned jobs") {
 			t.Errorf("told %q, want one Event about 0 to 20", told)
 		}
 		if desired := f.set().Status.DesiredRunners; desired != 20 {
@@ -83,7 +85,8 @@ func TestTurnsAreToldOnce(t *testing.T) {
 		f.settle()
 		wantEvent(t, f.events(), reasonReady)
 		runnerSet, since := f.runnerSets()[0], metav1.Now()
-		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "RateLimited", Message: "until noon", Since: &since}
+		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "RateLimited",
+			Message: "until noon", Since: &since}
 		f.updateStatus(&runnerSet)
 		f.settle()
 		wantEvent(t, f.events(), "RateLimited")

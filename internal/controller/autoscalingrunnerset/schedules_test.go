@@ -17,7 +17,8 @@ import (
 func office() v1alpha1.Schedule {
 	opens := time.Now().UTC().Truncate(time.Minute).Add(10 * time.Minute)
 	return v1alpha1.Schedule{
-		Name: "office", Schedule: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: 10 * time.Minute},
+		Name: "office", Schedule: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()),
+		Duration:   metav1.Duration{Duration: 10 * time.Minute},
 		MinRunners: new(5), MaxRunners: new(20),
 	}
 }
@@ -26,11 +27,13 @@ func office() v1alpha1.Schedule {
 func (f *fixture) inForce(least, most int, open ...string) {
 	f.Helper()
 	status, runnerSet, listener := f.set().Status, f.runnerSets()[0], f.listeners()[0]
-	if status.EffectiveMinRunners != least || *status.EffectiveMaxRunners != most || !slices.Equal(status.ActiveSchedules, open) || status.EffectiveUntil == nil {
+	if status.EffectiveMinRunners != least || *status.EffectiveMaxRunners != most ||
+		!slices.Equal(status.ActiveSchedules, open) || status.EffectiveUntil == nil {
 		f.Errorf("status %+v", status.EffectiveCapacity)
 	}
 	if *runnerSet.Spec.MaxRunners != most || listener.Spec.MinRunners != least || listener.Spec.MaxRunners != most {
-		f.Errorf("the runner set may have %d, the listener has %d and %d", *runnerSet.Spec.MaxRunners, listener.Spec.MinRunners, listener.Spec.MaxRunners)
+		f.Errorf("the runner set may have %d, the listener has %d and %d", *runnerSet.Spec.MaxRunners,
+			listener.Spec.MinRunners, listener.Spec.MaxRunners)
 	}
 }
 
@@ -47,7 +50,8 @@ func (f *fixture) toEdge() {
 	}
 }
 
-// Numbers follow a window from edge to edge, and no spec is changed; a manager that starts within a window tells of it once.
+// Numbers follow a window from edge to edge, and no spec is changed; a manager that starts within a window tells of it
+// once.
 func TestWindowsOpenAndClose(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
@@ -85,13 +89,15 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		}) {
 			t.Errorf("told %q", told)
 		}
-		if now := f.set().Spec; now.MinRunners == nil || *now.MinRunners != *spec.MinRunners || *now.MaxRunners != *spec.MaxRunners {
+		if now := f.set().Spec; now.MinRunners == nil || *now.MinRunners != *spec.MinRunners ||
+			*now.MaxRunners != *spec.MaxRunners {
 			t.Errorf("the spec was changed: %d, %d", *now.MinRunners, *now.MaxRunners)
 		}
 	})
 }
 
-// A schedule that can't be followed is named with its field, the others are in force, and the manager's limit cuts last.
+// A schedule that can't be followed is named with its field, the others are in force, and the manager's limit cuts
+// last.
 func TestRefusedScheduleIsNamed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.controller.options.MaxRunnersPerSet = 12

@@ -15,8 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// unrecorded creates a set whose scale set was created by a manager that was killed before it recorded that, and deletes the
-// set. The next manager can't reach GitHub.
+// unrecorded creates a set whose scale set was created by a manager that was killed before it recorded that, and
+// deletes the set. The next manager can't reach GitHub.
 func (f *fixture) unrecorded() {
 	f.Helper()
 	f.create(newSet())
@@ -115,7 +115,8 @@ func TestDeletionAfterALostAnswerInTheSameProcess(t *testing.T) {
 func TestSearchForTheUnrecordedHasADeadline(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.unrecorded()
-		if waited := f.finalizing(); waited < scaleset.DeregisterTimeout-time.Second || waited > scaleset.DeregisterTimeout+5*time.Second {
+		if waited := f.finalizing(); waited < scaleset.DeregisterTimeout-time.Second ||
+			waited > scaleset.DeregisterTimeout+5*time.Second {
 			t.Errorf("gave up after %s, want %s", waited, scaleset.DeregisterTimeout)
 		}
 		if calls := len(f.github.Made()); calls < 5 || calls > 15 {

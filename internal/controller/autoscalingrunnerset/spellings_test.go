@@ -75,7 +75,8 @@ func TestSpellingCorrectedDuringTheFirstCall(t *testing.T) {
 			f.settle()
 		}
 		f.wantKept()
-		if events := strings.Join(f.events(), "\n"); f.set().Status.Registration == nil || strings.Contains(events, "Warning") {
+		if events := strings.Join(f.events(), "\n"); f.set().Status.Registration == nil ||
+			strings.Contains(events, "Warning") {
 			t.Errorf("registration %+v, events %q", f.set().Status.Registration, events)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// writeStatus writes the status when its change is due, and publishes the metrics. A new registration is written at once: otherwise the next
-// pass would treat the former address as the present one, and move once more.
+// writeStatus writes the status when its change is due, and publishes the metrics. A new registration is written at
+// once: otherwise the next pass would treat the former address as the present one, and move once more.
 func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	if w.released {
 		return nil
@@ -62,12 +62,13 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 
 // isTurn reports whether the change of a status is one that people or programs wait for.
 func isTurn(before, after *v1alpha1.AutoscalingRunnerSetStatus) bool {
-	return report.Turned(before.Conditions, after.Conditions) || before.Phase != after.Phase || before.RunnerSpecHash != after.RunnerSpecHash ||
+	return report.Turned(before.Conditions, after.Conditions) || before.Phase != after.Phase ||
+		before.RunnerSpecHash != after.RunnerSpecHash ||
 		!equality.Semantic.DeepEqual(before.EffectiveCapacity, after.EffectiveCapacity)
 }
 
-// recordTransitions records Events about changed conditions and about schedules. While the set is being deleted, which is meant to end them, there is only
-// one about what keeps it.
+// recordTransitions records Events about changed conditions and about schedules. While the set is being deleted, which
+// is meant to end them, there is only one about what keeps it.
 func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1alpha1.AutoscalingRunnerSet) {
 	if w.Deleting() {
 		if w.Blocked != "" && !meta.IsStatusConditionTrue(w.Set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) {
@@ -82,11 +83,12 @@ func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1a
 	}
 }
 
-// scalingEventPeriod is the shortest time between two Events about scaling. An Event is kept for an hour, so there are at most 60 per
-// set, however its jobs come and go. One Event at the end of the period covers all changes in it.
+// scalingEventPeriod is the shortest time between two Events about scaling. An Event is kept for an hour, so there are
+// at most 60 per set, however its jobs come and go. One Event at the end of the period covers all changes in it.
 const scalingEventPeriod = time.Minute
 
-// scaling is a set's size as last recorded: by an Event at recordedAt, or, without an Event, as the manager found it when it started.
+// scaling is a set's size as last recorded: by an Event at recordedAt, or, without an Event, as the manager found it
+// when it started.
 type scaling struct {
 	runners    int
 	recordedAt time.Time
@@ -112,10 +114,12 @@ func (c *Controller) recordScaling(ctx context.Context, w *world) {
 		return
 	}
 	w.Memory.size = &scaling{runners: desired, recordedAt: w.Now}
-	report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, scaled(last.runners, desired, runnerSet.Spec.AssignedJobs, w.Numbers.Limit()))
+	report.RecordEvent(ctx, c.options.Recorder, w.Set, nil,
+		scaled(last.runners, desired, runnerSet.Spec.AssignedJobs, w.Numbers.Limit()))
 }
 
-// scaled returns the Event about a change of the number of runners, for so many jobs. limit is the maximum in force, if there is one.
+// scaled returns the Event about a change of the number of runners, for so many jobs. limit is the maximum in force, if
+// there is one.
 func scaled(before, after, jobs int, limit *int) report.Event {
 	reason := "ScaledUp"
 	if after < before {
@@ -125,5 +129,6 @@ func scaled(before, after, jobs int, limit *int) report.Event {
 	if limit != nil && after >= *limit {
 		limited = fmt.Sprintf("; maxRunners of %d allows no more", *limit)
 	}
-	return report.Normal(reason, "Scale", fmt.Sprintf("From %d to %d runners for %d assigned jobs%s", before, after, jobs, limited))
+	return report.Normal(reason, "Scale",
+		fmt.Sprintf("From %d to %d runners for %d assigned jobs%s", before, after, jobs, limited))
 }

@@ -17,7 +17,8 @@ func TestStatusIsWrittenOncePerSecond(t *testing.T) {
 		runnerSet.Status.CurrentReplicas = 1
 		f.updateStatus(&runnerSet)
 		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > statusPeriod || f.set().ResourceVersion != written {
-			t.Errorf("next pass after %s, want within %s; status written twice: %t", requeueAfter, statusPeriod, f.set().ResourceVersion != written)
+			t.Errorf("next pass after %s, want within %s; status written twice: %t", requeueAfter, statusPeriod,
+				f.set().ResourceVersion != written)
 		}
 		controllertest.Elapse(statusPeriod)
 		f.reconcile()

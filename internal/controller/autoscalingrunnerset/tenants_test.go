@@ -18,8 +18,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// attack creates listeners with which a tenant, who may write our kinds in one namespace, asks for another's credentials and for
-// rights in its namespace: one under a name of its own, and one under the name of a Role there.
+// attack creates listeners with which a tenant, who may write our kinds in one namespace, asks for another's
+// credentials and for rights in its namespace: one under a name of its own, and one under the name of a Role there.
 func (w *world) attack(tenant string) {
 	w.Helper()
 	w.grantIn(tenant, ofScaleSets()) // the tenant has a scale set, too
@@ -34,7 +34,8 @@ func (w *world) attack(tenant string) {
 			},
 		}
 		w.create(listener)
-		w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: listener.Labels, OwnerReferences: kube.OwnedBy(listener)}})
+		w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: listener.Labels,
+			OwnerReferences: kube.OwnedBy(listener)}})
 	}
 }
 
@@ -43,7 +44,8 @@ func (w *world) everything(namespace string) map[string]string {
 	w.Helper()
 	found := map[string]string{}
 	for _, list := range []client.ObjectList{
-		&corev1.SecretList{}, &corev1.ServiceAccountList{}, &corev1.PodList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &v1alpha1.AutoscalingListenerList{},
+		&corev1.SecretList{}, &corev1.ServiceAccountList{}, &corev1.PodList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
+		&v1alpha1.AutoscalingListenerList{},
 	} {
 		if err := w.client.List(w.Context(), list, client.InNamespace(namespace)); err != nil {
 			w.Fatal(err)
@@ -71,8 +73,8 @@ func (w *world) ignored(namespace string) int {
 	return count
 }
 
-// A listener outside the manager's namespace gets nothing where it is, and nothing in the namespace that it names. The manager's rights
-// would allow all of it.
+// A listener outside the manager's namespace gets nothing where it is, and nothing in the namespace that it names. The
+// manager's rights would allow all of it.
 func TestListenersOfTenantsGetNothing(t *testing.T) {
 	var tenant string
 	var before, manager map[string]string
@@ -96,10 +98,11 @@ func TestListenersOfTenantsGetNothing(t *testing.T) {
 	}
 }
 
-// Somebody who may write in the set's namespace has a Role there under the name that the listener's Role will get. It stays as it is, and
-// the set says why its listener does not work.
+// Somebody who may write in the set's namespace has a Role there under the name that the listener's Role will get. It
+// stays as it is, and the set says why its listener does not work.
 func TestRoleUnderTheListenersNameIsLeftAlone(t *testing.T) {
-	role := &rbacv1.Role{Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}}}
+	role := &rbacv1.Role{Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"},
+		Verbs: []string{"list"}}}}
 	w := newWorld(t, func(w *world) {
 		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "set"}}
 		set.Spec.GitHubConfigUrl = w.address
@@ -110,7 +113,8 @@ func TestRoleUnderTheListenersNameIsLeftAlone(t *testing.T) {
 	w.Eventually(func() bool {
 		w.exists(set, w.runners, "set")
 		condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady)
-		return condition != nil && condition.Status == metav1.ConditionFalse && condition.Reason == v1alpha1.ReasonListenerNameTaken
+		return condition != nil && condition.Status == metav1.ConditionFalse &&
+			condition.Reason == v1alpha1.ReasonListenerNameTaken
 	}).Should(isTrue)
 	now := &rbacv1.Role{}
 	w.exists(now, w.runners, role.Name)

@@ -107,7 +107,8 @@ func TestAddressLeftAfterALostAnswerIsTold(t *testing.T) {
 	}
 }
 
-// TestFormerScaleSetIsDeletedAsItWasReached: the new address needs no certificate authorities of its own, the old one did.
+// TestFormerScaleSetIsDeletedAsItWasReached: the new address needs no certificate authorities of its own, the old one
+// did.
 func TestFormerScaleSetIsDeletedAsItWasReached(t *testing.T) {
 	withTLS := func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{CertificateFrom: &v1alpha1.TLSCertificateSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "ca"}}}
@@ -145,7 +146,8 @@ func TestDeregistrationWithInvalidCredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.deletable()
-				f.github.leaveUnresolved(&credentials.InvalidError{Kind: "Secret", Namespace: setNamespace, Name: "github", Reason: "it holds both"})
+				f.github.leaveUnresolved(&credentials.InvalidError{Kind: "Secret", Namespace: setNamespace, Name: "github",
+					Reason: "it holds both"})
 				f.github.listenerResolved = good
 				f.drained()
 				start := time.Now()

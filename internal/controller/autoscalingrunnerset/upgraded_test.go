@@ -24,7 +24,8 @@ func listedAsFormer(address string, noProxy ...string) string {
 	if len(noProxy) > 0 {
 		reached["proxy"] = map[string]any{"noProxy": noProxy}
 	}
-	text, _ := json.Marshal([]map[string]any{{"url": address, "name": "set", "id": 1, "uid": "set-uid", "credentials": reached}})
+	text, _ := json.Marshal([]map[string]any{{"url": address, "name": "set", "id": 1, "uid": "set-uid",
+		"credentials": reached}})
 	return string(text)
 }
 
@@ -81,7 +82,8 @@ func TestNamesThatWereOnlyWantedFillNoLedger(t *testing.T) {
 	})
 }
 
-// TestAnEarlierReleaseHasDeletedWhatTheStatusSaysIsLeaving: the set went back to that release, and GitHub has given the id to somebody else.
+// TestAnEarlierReleaseHasDeletedWhatTheStatusSaysIsLeaving: the set went back to that release, and GitHub has given the
+// id to somebody else.
 func TestAnEarlierReleaseHasDeletedWhatTheStatusSaysIsLeaving(t *testing.T) {
 	for name, earlier := range map[string]bool{"back and forth": true, "not back": false} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +122,8 @@ func TestLongListOfHostsWithoutProxyKeepsTheCredentials(t *testing.T) {
 			s.Spec.GitHubConfigUrl, s.Spec.GitHubConfigSecret = newAddress, "new"
 			s.Annotations = map[string]string{
 				v1alpha1.AnnotationRunnerScaleSetID: "2",
-				formerAnnotation:                    listedAsFormer(address, slices.Repeat([]string{"some-host.internal.example.com"}, 500)...),
+				formerAnnotation: listedAsFormer(address,
+					slices.Repeat([]string{"some-host.internal.example.com"}, 500)...),
 			}
 		})
 		f.create(set)

@@ -8,7 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// What the user wrote is served whatever chart it is from, whereas ARC deletes a set of another version, or without one.
+// What the user wrote is served whatever chart it is from, whereas ARC deletes a set of another version, or without
+// one.
 func TestSetOfAForeignVersionIsServed(t *testing.T) {
 	const no, yes = metav1.ConditionFalse, metav1.ConditionTrue
 	for version, want := range map[string]metav1.Condition{

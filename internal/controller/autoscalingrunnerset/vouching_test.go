@@ -39,7 +39,8 @@ func (f *fixture) failingPass() {
 
 // TestAPatchThatFailsLosesNoScaleSet: what the status no longer says, the annotations have to say first.
 func TestAPatchThatFailsLosesNoScaleSet(t *testing.T) {
-	for name, killed := range map[string]bool{"left before its answer was recorded": false, "killed when the answer could not be recorded": true} {
+	for name, killed := range map[string]bool{"left before its answer was recorded": false,
+		"killed when the answer could not be recorded": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				fail := f.failingOnce()

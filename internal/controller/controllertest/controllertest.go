@@ -1,5 +1,6 @@
-// Package controllertest has what the tests of all controllers share: a bubble whose clock advances only when everything is
-// idle, a running pool, reconciles that must succeed, and helpers that read a fake API server and a fake EventRecorder.
+// Package controllertest has what the tests of all controllers share: a bubble whose clock advances only when
+// everything is idle, a running pool, reconciles that must succeed, and helpers that read a fake API server and a fake
+// EventRecorder.
 package controllertest
 
 import (
@@ -70,7 +71,8 @@ func Create(t testing.TB, c client.Writer, objects ...client.Object) {
 // SelectByName makes a fake API server select objects of these kinds by their name, as a real one does with all kinds.
 func SelectByName(builder *fake.ClientBuilder, kinds ...client.Object) *fake.ClientBuilder {
 	for _, kind := range kinds {
-		builder = builder.WithIndex(kind, metav1.ObjectNameField, func(object client.Object) []string { return []string{object.GetName()} })
+		builder = builder.WithIndex(kind, metav1.ObjectNameField,
+			func(object client.Object) []string { return []string{object.GetName()} })
 	}
 	return builder
 }
@@ -124,7 +126,9 @@ func CountEvents(recorder *events.FakeRecorder, reason string) int {
 }
 
 // WantCondition fails the test unless there is a condition of the type with this status and reason.
-func WantCondition(t testing.TB, conditions []metav1.Condition, about string, status metav1.ConditionStatus, reason string) {
+func WantCondition(
+	t testing.TB, conditions []metav1.Condition, about string, status metav1.ConditionStatus, reason string,
+) {
 	t.Helper()
 	found := meta.FindStatusCondition(conditions, about)
 	if found == nil || found.Status != status || found.Reason != reason {
@@ -139,10 +143,12 @@ func describeCondition(c *metav1.Condition) string {
 	return fmt.Sprintf("%s, reason %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// Origin returns an AutoscalingRunnerSet that gives a runner set exactly what it has, and makes the runner set belong to it.
+// Origin returns an AutoscalingRunnerSet that gives a runner set exactly what it has, and makes the runner set belong
+// to it.
 func Origin(runnerSet *v1alpha1.EphemeralRunnerSet) *v1alpha1.AutoscalingRunnerSet {
 	origin := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: runnerSet.Namespace, Name: kube.ScaleSetOf(runnerSet).Name, UID: "origin-of-" + runnerSet.UID, Labels: runnerSet.Labels,
+		Namespace: runnerSet.Namespace, Name: kube.ScaleSetOf(runnerSet).Name,
+		UID: "origin-of-" + runnerSet.UID, Labels: runnerSet.Labels,
 	}}
 	origin.Spec.MaxRunners = runnerSet.Spec.MaxRunners
 	origin.Status.RunnerSpecHash = kube.RunnerSpecHash(&runnerSet.Spec)

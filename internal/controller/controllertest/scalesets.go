@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// OrdinaryLatency is how long a call to ScaleSets takes: long enough that no pass sees the answer to a call of its own.
+	// OrdinaryLatency is how long a call to ScaleSets takes: long enough that no pass sees the answer to a call of its
+	// own.
 	OrdinaryLatency = time.Millisecond
 	// Answered is how long it takes at most until a pass's calls, which may be several in a row, are answered.
 	Answered = 20 * OrdinaryLatency
 )
 
-// ScaleSets plays the part of GitHub that has scale sets, by address and id. The fields may be changed while no call is under way, or
-// under the lock.
+// ScaleSets plays the part of GitHub that has scale sets, by address and id. The fields may be changed while no call is
+// under way, or under the lock.
 type ScaleSets struct {
 	sync.Mutex
 	// NextID is the id of the scale set that is created next.
@@ -46,7 +47,8 @@ type ScaleSets struct {
 // NewScaleSets returns a GitHub without scale sets, with the groups Default and large.
 func NewScaleSets() *ScaleSets {
 	return &ScaleSets{
-		Silence: OrdinaryLatency, NextID: 1, Sets: map[string]map[int]actions.RunnerScaleSet{}, Groups: map[string]int{"Default": 1, "large": 2},
+		Silence: OrdinaryLatency, NextID: 1, Sets: map[string]map[int]actions.RunnerScaleSet{},
+		Groups: map[string]int{"Default": 1, "large": 2},
 	}
 }
 
@@ -93,7 +95,9 @@ func (a ScaleSetsAt) do(call string, work func(sets map[int]actions.RunnerScaleS
 }
 
 // GetRunnerScaleSet is as in the client of the Actions service.
-func (a ScaleSetsAt) GetRunnerScaleSet(_ context.Context, group int, name string) (found *actions.RunnerScaleSet, err error) {
+func (a ScaleSetsAt) GetRunnerScaleSet(
+	_ context.Context, group int, name string,
+) (found *actions.RunnerScaleSet, err error) {
 	return found, a.do("find", func(sets map[int]actions.RunnerScaleSet) error {
 		for _, set := range sets {
 			if set.RunnerGroupID == group && strings.EqualFold(set.Name, name) {
@@ -121,7 +125,9 @@ func (a ScaleSetsAt) GetRunnerScaleSetByID(_ context.Context, id int) (found *ac
 }
 
 // CreateRunnerScaleSet is as in the client of the Actions service.
-func (a ScaleSetsAt) CreateRunnerScaleSet(_ context.Context, wanted *actions.RunnerScaleSet) (made *actions.RunnerScaleSet, err error) {
+func (a ScaleSetsAt) CreateRunnerScaleSet(
+	_ context.Context, wanted *actions.RunnerScaleSet,
+) (made *actions.RunnerScaleSet, err error) {
 	return made, a.do("create", func(sets map[int]actions.RunnerScaleSet) error {
 		if a.Hidden {
 			return actions.ErrScaleSetExists
@@ -143,15 +149,22 @@ func (a ScaleSetsAt) CreateRunnerScaleSet(_ context.Context, wanted *actions.Run
 }
 
 // UpdateRunnerScaleSet is as in the client of the Actions service.
-func (a ScaleSetsAt) UpdateRunnerScaleSet(_ context.Context, id int, patch *actions.RunnerScaleSet) (changed *actions.RunnerScaleSet, err error) {
+func (a ScaleSetsAt) UpdateRunnerScaleSet(
+	_ context.Context, id int, patch *actions.RunnerScaleSet,
+) (changed *actions.RunnerScaleSet, err error) {
 	return changed, a.do("update", func(sets map[int]actions.RunnerScaleSet) error {
 		set, known := sets[id]
 		if !known {
 			return actions.ErrScaleSetNotFound
 		}
 		for _, other := range sets {
-			if patch.Name != "" && other.ID != id && other.RunnerGroupID == set.RunnerGroupID && strings.EqualFold(other.Name, patch.Name) {
-				return &actions.Error{Endpoint: actions.EndpointUpdateScaleSet, StatusCode: 409, TypeName: "RunnerScaleSetExistsException"}
+			if patch.Name != "" && other.ID != id && other.RunnerGroupID == set.RunnerGroupID &&
+				strings.EqualFold(other.Name, patch.Name) {
+				return &actions.Error{
+					Endpoint:   actions.EndpointUpdateScaleSet,
+					StatusCode: 409,
+					TypeName:   "RunnerScaleSetExistsException",
+				}
 			}
 		}
 		if patch.Name != "" {

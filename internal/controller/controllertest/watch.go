@@ -21,8 +21,8 @@ type RunnerWatch struct {
 	shown map[client.ObjectKey]*v1alpha1.EphemeralRunner
 }
 
-// Show calls the handler with the differences between these runners and the runners of the last call, and returns the requests
-// that it enqueues.
+// Show calls the handler with the differences between these runners and the runners of the last call, and returns the
+// requests that it enqueues.
 func (w *RunnerWatch) Show(ctx context.Context, runners []v1alpha1.EphemeralRunner) []reconcile.Request {
 	queue := &Queue{}
 	former := w.shown

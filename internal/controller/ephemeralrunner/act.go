@@ -24,16 +24,17 @@ import (
 // jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
 var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
-// cleanUp deletes what a runner that is done leaves behind: pod, Secret, what its hooks created, and registration. The object stays
-// until its set has read its status. While there may be a job, it is the set that asks GitHub, which may still count it; and after a job
-// that was not lost, the runner itself has told GitHub.
+// cleanUp deletes what a runner that is done leaves behind: pod, Secret, what its hooks created, and registration. The
+// object stays until its set has read its status. While there may be a job, it is the set that asks GitHub, which may
+// still count it; and after a job that was not lost, the runner itself has told GitHub.
 func (c *Controller) cleanUp(ctx context.Context, w *world) error {
 	if w.launched.Running {
 		return nil // see plan
 	}
 	err := errors.Join(c.deletePod(ctx, w), c.deleteSecret(ctx, w), c.deleteHooked(ctx, w), c.failExitedIdle(ctx, w))
 	told := w.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || w.Status.JobCompleted() && w.Status.LostCause == ""
-	if told || w.Memory.mayHaveJob(&w.Status) || w.Memory.unregistered(w.EphemeralRunner, c.beganAt) || c.verdict(w) == registrations.Removed {
+	if told || w.Memory.mayHaveJob(&w.Status) || w.Memory.unregistered(w.EphemeralRunner, c.beganAt) ||
+		c.verdict(w) == registrations.Removed {
 		return err
 	}
 	ask, at := w.removal().AskAgain(w.Now)
@@ -44,10 +45,12 @@ func (c *Controller) cleanUp(ctx context.Context, w *world) error {
 	return err
 }
 
-// failExitedIdle writes that a runner has failed that exited without a job. Its set finds that out: GitHub keeps its record.
+// failExitedIdle writes that a runner has failed that exited without a job. Its set finds that out: GitHub keeps its
+// record.
 func (c *Controller) failExitedIdle(ctx context.Context, w *world) error {
 	status, verdict := &w.Status, c.options.Verdicts.Of(registrations.Registration{Runner: w.UID})
-	idle := status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !status.HadJob() && !status.JobCompleted() && !w.Memory.mayHaveJob(status)
+	idle := status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !status.HadJob() && !status.JobCompleted() &&
+		!w.Memory.mayHaveJob(status)
 	if verdict == registrations.None || !idle {
 		return nil
 	}
@@ -57,8 +60,9 @@ func (c *Controller) failExitedIdle(ctx context.Context, w *world) error {
 	return c.patchStatus(ctx, w, before, runnerFailed(d))
 }
 
-// deleteRunner deletes the object of a runner that is no longer needed or must be replaced. It deletes the pod first, because
-// the pod occupies a machine; the event of the pod's deletion requeues the runner, behind other runners' ended pods.
+// deleteRunner deletes the object of a runner that is no longer needed or must be replaced. It deletes the pod first,
+// because the pod occupies a machine; the event of the pod's deletion requeues the runner, behind other runners' ended
+// pods.
 func (c *Controller) deleteRunner(ctx context.Context, w *world, d rules.Decision) error {
 	if w.Memory.runnerDeleted {
 		return nil
@@ -91,9 +95,9 @@ func (c *Controller) deleteRunner(ctx context.Context, w *world, d rules.Decisio
 	return nil
 }
 
-// finalizeEarly finalizes a runner that has nothing left before its deletion, because deleting an object with finalizers
-// costs another write of the whole object. If a deletion is forbidden, the regular finalization goes on without it, and
-// garbage collection deletes the rest once the runner is gone.
+// finalizeEarly finalizes a runner that has nothing left before its deletion, because deleting an object with
+// finalizers costs another write of the whole object. If a deletion is forbidden, the regular finalization goes on
+// without it, and garbage collection deletes the rest once the runner is gone.
 func (c *Controller) finalizeEarly(ctx context.Context, w *world) error {
 	err := c.deleteChildren(ctx, w, false)
 	switch {
@@ -170,8 +174,8 @@ func attemptEnded(d rules.Decision, status *v1alpha1.EphemeralRunnerStatus) repo
 		fmt.Sprintf("attempt %d of %d failed: %s", len(status.Failures), len(rules.RetryBackoff)+1, d.Message))
 }
 
-// deletePod deletes the runner's pod unless it is already being deleted. A pod whose containers have all ended, or whose node
-// does not answer, is deleted without a grace period. The caller's options come after its own.
+// deletePod deletes the runner's pod unless it is already being deleted. A pod whose containers have all ended, or
+// whose node does not answer, is deleted without a grace period. The caller's options come after its own.
 func (c *Controller) deletePod(ctx context.Context, w *world, more ...client.DeleteOption) error {
 	if w.pod == nil || w.Memory.pod.passedOver() {
 		return nil
@@ -220,8 +224,8 @@ func (c *Controller) deleteHooked(ctx context.Context, w *world) error {
 	return c.remains.DeleteHooked(ctx, w.EphemeralRunner, exited, &w.Memory.hooked)
 }
 
-// deleteChildren deletes the pod, the Secret, and what container hooks created. With onlyUnbound, a pod that has changed
-// since the cache showed it is left, with its Secret: the watch will show what has become of it.
+// deleteChildren deletes the pod, the Secret, and what container hooks created. With onlyUnbound, a pod that has
+// changed since the cache showed it is left, with its Secret: the watch will show what has become of it.
 func (c *Controller) deleteChildren(ctx context.Context, w *world, onlyUnbound bool) error {
 	var options []client.DeleteOption
 	if onlyUnbound {
@@ -234,7 +238,8 @@ func (c *Controller) deleteChildren(ctx context.Context, w *world, onlyUnbound b
 	return errors.Join(err, c.deleteSecret(ctx, w), c.deleteHooked(ctx, w))
 }
 
-// removeFinalizers removes the finalizers once, after the claims that must not be passed on are deleted, and records an Event if something is left on GitHub.
+// removeFinalizers removes the finalizers once, after the claims that must not be passed on are deleted, and records an
+// Event if something is left on GitHub.
 func (c *Controller) removeFinalizers(ctx context.Context, w *world, leftBehind string) error {
 	if w.Memory.finalizersRemoved {
 		return nil

@@ -20,7 +20,8 @@ import (
 
 const cacheClaim = "set-cache-bcdfg"
 
-// withClaim runs a test with a runner that has the claim of a set which keeps those of jobs that succeeded. change changes the set.
+// withClaim runs a test with a runner that has the claim of a set which keeps those of jobs that succeeded. change
+// changes the set.
 func withClaim(t *testing.T, test func(f *fixture), change ...func(*v1alpha1.AutoscalingRunnerSet)) {
 	t.Helper()
 	set := newSet()
@@ -57,7 +58,8 @@ func (f *fixture) endJob(result string) {
 	f.settle()
 }
 
-// A claim that must not be passed on stays with its runner while the manager may not delete it, and the runner says why.
+// A claim that must not be passed on stays with its runner while the manager may not delete it, and the runner says
+// why.
 func TestARunnerStaysWhileItsSpoiledClaimMayNotBeDeleted(t *testing.T) {
 	withClaim(t, func(f *fixture) {
 		forbidden := true
@@ -72,7 +74,8 @@ func TestARunnerStaysWhileItsSpoiledClaimMayNotBeDeleted(t *testing.T) {
 		f.endJob("failed")
 		f.elapseMinutes(10)
 		runner := f.runner()
-		if f.claim() == nil || runner == nil || runner.Status.Reason != v1alpha1.ReasonVolumeClaimNotDeleted || !strings.Contains(runner.Status.Message, cacheClaim) {
+		if f.claim() == nil || runner == nil || runner.Status.Reason != v1alpha1.ReasonVolumeClaimNotDeleted ||
+			!strings.Contains(runner.Status.Message, cacheClaim) {
 			t.Fatalf("claim %v, runner %v", f.claim(), runner)
 		}
 		f.wantEvent(v1alpha1.ReasonVolumeClaimNotDeleted)
@@ -111,7 +114,8 @@ func TestAClaimWaitsForItsJobsResult(t *testing.T) {
 	}
 }
 
-// A claim that the runner can't have is the API server's refusal of nothing: the runner gives way, and others get new claims.
+// A claim that the runner can't have is the API server's refusal of nothing: the runner gives way, and others get new
+// claims.
 func TestARunnerThatCantHaveItsClaimGivesWay(t *testing.T) {
 	withClaim(t, func(f *fixture) {
 		others := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cacheClaim}}

@@ -30,7 +30,8 @@ func (f *fixture) useClock(another clock.PassiveClock) {
 	f.configure(func(o *Options) { o.Clock = another })
 }
 
-// By the clock of a manager that is behind, a runner registered by another manager was created after this one took over.
+// By the clock of a manager that is behind, a runner registered by another manager was created after this one took
+// over.
 func TestManagerWithAClockBehindLeavesNoRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Secret": errors.New("away")}
@@ -65,8 +66,8 @@ func TestManagerWithAClockAheadGivesAPodItsTime(t *testing.T) {
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.CreationTimestamp = metav1.NewTime(beginning) }))
 }
 
-// By the clock of an API server that is ahead, a pod whose failure is noted need not be gone for an hour. Until then its
-// runner, which is dead, would count against maxRunners.
+// By the clock of an API server that is ahead, a pod whose failure is noted need not be gone for an hour. Until then
+// its runner, which is dead, would count against maxRunners.
 func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.useClock(&askewClock{ahead: -time.Hour})
@@ -77,7 +78,8 @@ func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 			t.Fatalf("status %+v before the pod had its time", status)
 		}
 		f.comesBack(rules.DefaultPendingTimeout/2 + podstatus.StuckAfter)
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed ||
+			status.Reason != v1alpha1.ReasonPodTerminating {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
 		}
 	}, newRunner())

@@ -35,8 +35,8 @@ type GitHub = launch.GitHub
 type Options struct {
 	// Client reads from the manager's cache, except Secrets, and writes to the API server.
 	Client client.Client
-	// Reader reads from the API server. It is used for what container hooks create, of which the cache holds some pods only, and
-	// wherever a stale cache would cost a job.
+	// Reader reads from the API server. It is used for what container hooks create, of which the cache holds some pods
+	// only, and wherever a stale cache would cost a job.
 	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
@@ -50,8 +50,8 @@ type Options struct {
 	Workers int
 	// Version is the manager's version. Every runner sends it to GitHub as part of its user agent.
 	Version string
-	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations that keep
-	// node autoscalers away while the job runs.
+	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations
+	// that keep node autoscalers away while the job runs.
 	JobMetadata, JobProtection bool
 	// Admit reports whether a runner set of origin has room for one of its runners, which then counts. It may be nil.
 	Admit func(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool
@@ -78,12 +78,15 @@ type Controller struct {
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{options: options, reports: mark.NewGate(options.Pool)}
-	c.marker = mark.New(mark.Options{Client: options.Client, Recorder: options.Recorder, Clock: options.Clock, Gate: c.reports,
+	c.marker = mark.New(mark.Options{Client: options.Client, Recorder: options.Recorder, Clock: options.Clock,
+		Gate:        c.reports,
 		JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
-	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub, Pool: options.Pool,
+	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub,
+		Pool:  options.Pool,
 		Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Counted: c.isCounted})
-	c.remains = remains.New(remains.Options{Client: options.Client, Reader: options.Reader, DeleteSecret: c.launcher.DeleteAbandonedSecret,
-		Recorder: options.Recorder, Clock: options.Clock})
+	c.remains = remains.New(remains.Options{Client: options.Client, Reader: options.Reader,
+		DeleteSecret: c.launcher.DeleteAbandonedSecret,
+		Recorder:     options.Recorder, Clock: options.Clock})
 	c.reconciler = reconcile.For(reconcile.Kind[*v1alpha1.EphemeralRunner, memory, *world]{
 		Name: "EphemeralRunner", New: func() *v1alpha1.EphemeralRunner { return &v1alpha1.EphemeralRunner{} },
 		Client: options.Client, Clock: options.Clock,
@@ -114,8 +117,8 @@ func setUnknown(w *world) bool { return w.setErr != nil }
 func abandoned(w *world) bool  { return w.set == nil }
 func done(w *world) bool       { return w.Status.Done() }
 
-// staleRequeueAfter is when to reconcile a runner again if the cache shows an older status than the one last written, in case
-// the watch never delivers it.
+// staleRequeueAfter is when to reconcile a runner again if the cache shows an older status than the one last written,
+// in case the watch never delivers it.
 const staleRequeueAfter = 2 * time.Second
 
 func waitForCache(_ context.Context, w *world) error {
@@ -131,8 +134,8 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return c.reconciler.Reconcile(ctx, request)
 }
 
-// step returns what every pass of a runner has around what a rule does: before it, the job is written on the pod, because that protects
-// the job. The runner is reconciled again when its pod must be treated as lost, at the latest.
+// step returns what every pass of a runner has around what a rule does: before it, the job is written on the pod,
+// because that protects the job. The runner is reconciled again when its pod must be treated as lost, at the latest.
 func (c *Controller) step(do reconcile.Step[*world]) reconcile.Step[*world] {
 	return func(ctx context.Context, w *world) error {
 		markErr := c.markJob(ctx, w)
@@ -159,18 +162,19 @@ func (c *Controller) markJob(ctx context.Context, w *world) error {
 	return err
 }
 
-// priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must still be
-// deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
+// priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must
+// still be deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
 func (w *world) priority() int {
-	unmarked := w.pod != nil && w.Status.JobRunning() && !w.Memory.pod.marked.Busy && w.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
+	unmarked := w.pod != nil && w.Status.JobRunning() && !w.Memory.pod.marked.Busy &&
+		w.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
 	if unmarked || w.podStays() && podstatus.HasEnded(w.pod, v1alpha1.RunnerContainerName) {
 		return priorityHigh
 	}
 	return priorityLow
 }
 
-// podLostAt returns when the runner's pod, which is being deleted, must be treated as lost with its node. It returns zero if
-// that moment has passed or will not come.
+// podLostAt returns when the runner's pod, which is being deleted, must be treated as lost with its node. It returns
+// zero if that moment has passed or will not come.
 func (w *world) podLostAt() time.Time {
 	if w.pod == nil || w.pod.DeletionTimestamp == nil {
 		return time.Time{}
@@ -200,9 +204,9 @@ func (c *Controller) begin(ctx context.Context) error {
 	return nil
 }
 
-// remember returns the memory of a runner that has not been seen before. Its id on GitHub is not taken from a status in which it may be
-// outdated: while a runner waits for a pod, another registration may have been requested and its answer lost. Nobody knows whether a JIT
-// config left by another manager was used, so such a runner is registered again.
+// remember returns the memory of a runner that has not been seen before. Its id on GitHub is not taken from a status in
+// which it may be outdated: while a runner waits for a pod, another registration may have been requested and its answer
+// lost. Nobody knows whether a JIT config left by another manager was used, so such a runner is registered again.
 func remember(runner *v1alpha1.EphemeralRunner) *memory {
 	m := &memory{waited: runner.Status.HadJob()}
 	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
@@ -217,9 +221,9 @@ func (c *Controller) forget(_ types.NamespacedName, m *memory) {
 	m.waiting.end(c.options.Clock.Now())
 }
 
-// live decides what a runner that is neither done nor being deleted needs next, and does it. Before that it ends an attempt whose failure
-// was written to the status although the answer to that write was lost. Otherwise what is known of its pod would be attributed to the next
-// attempt, which would seem to have lost its pod.
+// live decides what a runner that is neither done nor being deleted needs next, and does it. Before that it ends an
+// attempt whose failure was written to the status although the answer to that write was lost. Otherwise what is known
+// of its pod would be attributed to the next attempt, which would seem to have lost its pod.
 func (c *Controller) live(ctx context.Context, w *world) error {
 	if failed := w.Memory.failed; failed != nil {
 		if _, written := rules.Noted(&w.Status, failed.key); written {
@@ -258,8 +262,8 @@ func (c *Controller) plannable(w *world) *rules.World {
 	return o
 }
 
-// startableSince returns podstatus.StartableSince by our own clock if the pod was created by the last launch: the API server's clock may
-// differ from ours by more than a pod may take to start.
+// startableSince returns podstatus.StartableSince by our own clock if the pod was created by the last launch: the API
+// server's clock may differ from ours by more than a pod may take to start.
 func startableSince(pod *corev1.Pod, launched rules.Progress) time.Time {
 	started := podstatus.StartableSince(pod)
 	if !launched.Known || launched.Running {
@@ -299,7 +303,8 @@ func (c *Controller) apply(ctx context.Context, w *world, d rules.Decision) erro
 	case rules.FailBusy:
 		return c.finish(ctx, w, v1alpha1.EphemeralRunnerPhaseFailed, d, []report.Event{runnerFailed(d)}, jobByGitHub)
 	case rules.Outdate:
-		return c.finish(ctx, w, v1alpha1.EphemeralRunnerPhaseOutdated, d, []report.Event{report.Warning(d.Reason, actionRun, d.Message)})
+		return c.finish(ctx, w, v1alpha1.EphemeralRunnerPhaseOutdated, d,
+			[]report.Event{report.Warning(d.Reason, actionRun, d.Message)})
 	case rules.DeleteRunner, rules.Replace:
 		return c.deleteRunner(ctx, w, d)
 	case rules.Wait:
@@ -307,19 +312,30 @@ func (c *Controller) apply(ctx context.Context, w *world, d rules.Decision) erro
 	return nil
 }
 
-// uncountedRecheck is when to look again at a runner that its set doesn't count, or has no room for. A set that doesn't is restored in a
-// second, or deleted with its runners in half a minute.
+// uncountedRecheck is when to look again at a runner that its set doesn't count, or has no room for. A set that doesn't
+// is restored in a second, or deleted with its runners in half a minute.
 const uncountedRecheck = 5 * time.Second
 
 // Why a runner waits that its set doesn't count.
 var (
-	errSetOwnerless = &rules.Failure{Reason: v1alpha1.ReasonOwnerless, Message: "its EphemeralRunnerSet belongs to no AutoscalingRunnerSet; the manager takes the set back, or removes it"}
-	errNoRoom       = &rules.Failure{Reason: v1alpha1.ReasonMaxRunnersReached, Message: "its EphemeralRunnerSet has as many runners as maxRunners allows, without this one; those that nobody needs are removed"}
-	errClaimsHeld   = &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimShared, Message: "another runner has its claims; one of the two is replaced"}
+	errSetOwnerless = &rules.Failure{
+		Reason:  v1alpha1.ReasonOwnerless,
+		Message: "its EphemeralRunnerSet belongs to no AutoscalingRunnerSet; the manager takes the set back, or removes it",
+	}
+	errNoRoom = &rules.Failure{
+		Reason: v1alpha1.ReasonMaxRunnersReached,
+		Message: "its EphemeralRunnerSet has as many runners as maxRunners allows, without this one; those that nobody " +
+			"needs are removed",
+	}
+	errClaimsHeld = &rules.Failure{
+		Reason:  v1alpha1.ReasonVolumeClaimShared,
+		Message: "another runner has its claims; one of the two is replaced",
+	}
 )
 
-// launchCounted starts an attempt of a runner that its set counts: the set belongs to an AutoscalingRunnerSet, which decides how many
-// runners there are, and has room for this one. A set creates no more than it has room for; others may. Any other runner waits, and says so.
+// launchCounted starts an attempt of a runner that its set counts: the set belongs to an AutoscalingRunnerSet, which
+// decides how many runners there are, and has room for this one. A set creates no more than it has room for; others
+// may. Any other runner waits, and says so.
 func (c *Controller) launchCounted(ctx context.Context, w *world) error {
 	origin, err := c.origin(ctx, w.set)
 	if err != nil {
@@ -338,7 +354,11 @@ func (c *Controller) launchCounted(ctx context.Context, w *world) error {
 			return nil
 		}
 	}
-	return c.apply(ctx, w, rules.PlanReport(&rules.World{Runner: w.EphemeralRunner, Now: w.Now, Attempt: w.Memory.Attempt}, why, w.Now.Add(uncountedRecheck)))
+	return c.apply(ctx, w, rules.PlanReport(&rules.World{
+		Runner:  w.EphemeralRunner,
+		Now:     w.Now,
+		Attempt: w.Memory.Attempt,
+	}, why, w.Now.Add(uncountedRecheck)))
 }
 
 // isCounted reports whether a runner belongs to a set that an AutoscalingRunnerSet owns.
@@ -351,12 +371,15 @@ func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRu
 	return origin != nil, err
 }
 
-// runnerSet returns the set that controls a runner, nil if none that lives does. What the cache lacks may just be late, so the API server
-// is asked before a runner is called abandoned.
-func (c *Controller) runnerSet(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*v1alpha1.EphemeralRunnerSet, error) {
+// runnerSet returns the set that controls a runner, nil if none that lives does. What the cache lacks may just be late,
+// so the API server is asked before a runner is called abandoned.
+func (c *Controller) runnerSet(
+	ctx context.Context, runner *v1alpha1.EphemeralRunner,
+) (*v1alpha1.EphemeralRunnerSet, error) {
 	for _, reader := range []client.Reader{c.options.Client, c.options.Reader} {
 		set := &v1alpha1.EphemeralRunnerSet{}
-		if found, err := kube.ReadController(ctx, reader, runner, "EphemeralRunnerSet", set, client.UnsafeDisableDeepCopy); err != nil || found {
+		if found, err := kube.ReadController(ctx, reader, runner, "EphemeralRunnerSet", set,
+			client.UnsafeDisableDeepCopy); err != nil || found {
 			return set, err
 		}
 	}
@@ -364,9 +387,12 @@ func (c *Controller) runnerSet(ctx context.Context, runner *v1alpha1.EphemeralRu
 }
 
 // origin returns the AutoscalingRunnerSet that a set belongs to, nil if none that lives.
-func (c *Controller) origin(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (*v1alpha1.AutoscalingRunnerSet, error) {
+func (c *Controller) origin(
+	ctx context.Context, set *v1alpha1.EphemeralRunnerSet,
+) (*v1alpha1.AutoscalingRunnerSet, error) {
 	origin := &v1alpha1.AutoscalingRunnerSet{}
-	found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin, client.UnsafeDisableDeepCopy)
+	found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin,
+		client.UnsafeDisableDeepCopy)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -378,8 +404,9 @@ func (w *world) podStays() bool {
 	return w.pod != nil && !w.Memory.pod.deleted && (w.pod.DeletionTimestamp == nil || halfDeleted(w.pod))
 }
 
-// halfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace period in
-// two writes; a request that ends between them, because the manager or the API server is killed, leaves the pod as it is.
+// halfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace
+// period in two writes; a request that ends between them, because the manager or the API server is killed, leaves the
+// pod as it is.
 func halfDeleted(pod *corev1.Pod) bool {
 	grace := pod.DeletionGracePeriodSeconds
 	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0

@@ -11,7 +11,8 @@ import (
 
 // What a pod may do while GitHub is asked to remove its registration.
 
-// blockedWhileAsked sets up a pod whose container can't start, and a GitHub that answers a removal when answer is called.
+// blockedWhileAsked sets up a pod whose container can't start, and a GitHub that answers a removal when answer is
+// called.
 func (f *fixture) blockedWhileAsked() (answer func()) {
 	f.Helper()
 	f.settle()
@@ -81,8 +82,8 @@ func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 	}, newRunner())
 }
 
-// The container starts while GitHub is asked, and exits because its registration is removed. Its pod stays a while longer:
-// the next attempt must not succeed without a pod.
+// The container starts while GitHub is asked, and exits because its registration is removed. Its pod stays a while
+// longer: the next attempt must not succeed without a pod.
 func TestExitOfARemovedRunnerDoesNotEndTheNextAttempt(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		answer := f.blockedWhileAsked()
@@ -122,8 +123,8 @@ func TestExitWhileGitHubIsAskedWaitsForTheAnswer(t *testing.T) {
 	}, newRunner())
 }
 
-// A proxy in front of GitHub answers 404, which must not cost a job. GitHub is asked again, until it answers or the pod has
-// ended.
+// A proxy in front of GitHub answers 404, which must not cost a job. GitHub is asked again, until it answers or the pod
+// has ended.
 func TestNotFoundIsNotConsentWhileAJobRuns(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.remove = actions.ErrRunnerNotFound
@@ -194,7 +195,8 @@ func TestRunnerThatIsNotFoundByNameKeepsItsJob(t *testing.T) {
 	}, newRunner())
 }
 
-// A name is taken by a registration that is gone according to a 404: asking for a registration again shows whether it is.
+// A name is taken by a registration that is gone according to a 404: asking for a registration again shows whether it
+// is.
 func TestNotFoundFreesAName(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}

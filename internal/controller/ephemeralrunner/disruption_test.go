@@ -66,8 +66,8 @@ var ends = []end{
 	{"past its deadline", false, fails("DeadlineExceeded"), true},
 }
 
-// befall has the runner's next pod end so, and waits for the one after that for as long as a pause may last. It returns how long the
-// pause was.
+// befall has the runner's next pod end so, and waits for the one after that for as long as a pause may last. It returns
+// how long the pause was.
 func (f *fixture) befall(e end) time.Duration {
 	f.Helper()
 	f.settle()
@@ -94,8 +94,9 @@ func (f *fixture) befall(e end) time.Duration {
 	return time.Since(began)
 }
 
-// However often a runner's pods are taken away before it has a job, it is no failure of the runner. The pauses grow, so that a cluster
-// in which that goes on isn't asked for pods without end, and the next pod comes when the last pause is over.
+// However often a runner's pods are taken away before it has a job, it is no failure of the runner. The pauses grow, so
+// that a cluster in which that goes on isn't asked for pods without end, and the next pod comes when the last pause is
+// over.
 func TestDisruptionsAreNotHeldAgainstARunner(t *testing.T) {
 	for _, e := range ends {
 		if e.held {
@@ -138,7 +139,8 @@ func TestDisruptionIsTold(t *testing.T) {
 	}, newRunner())
 }
 
-// In any order of ends a runner fails at the sixth that is held against it, and not before. The oracle is the table above.
+// In any order of ends a runner fails at the sixth that is held against it, and not before. The oracle is the table
+// above.
 func TestAnyHistoryOfEndsFailsAtTheSixthThatIsHeld(t *testing.T) {
 	const histories = 12
 	for seed := range uint64(histories) {
@@ -158,7 +160,8 @@ func TestAnyHistoryOfEndsFailsAtTheSixthThatIsHeld(t *testing.T) {
 				}
 				failed := f.runner().Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed
 				if failed != (held > len(rules.RetryBackoff)) {
-					t.Fatalf("seed %d: failed %t after %d ends that are held against the runner: %q, status %+v", seed, failed, held, history, f.runner().Status)
+					t.Fatalf("seed %d: failed %t after %d ends that are held against the runner: %q, status %+v", seed, failed, held,
+						history, f.runner().Status)
 				}
 				if failed {
 					return
@@ -181,14 +184,15 @@ func TestOwnEndOfAPodThatIsRemovedAtOnceCounts(t *testing.T) {
 		f.newPass() // sees it, and has no time to decide
 		podForced(f)
 		f.settle()
-		if status := f.runner().Status; len(status.Failures) != 1 || status.Reason != string(v1alpha1.LostCauseContainerFailed) {
+		if status := f.runner().Status; len(status.Failures) != 1 ||
+			status.Reason != string(v1alpha1.LostCauseContainerFailed) {
 			t.Errorf("status %+v, want one failure, for the container's end", status)
 		}
 	}, newRunner())
 }
 
-// An idle runner that is evicted, or whose pod reaches its deadline, day after day has nothing wrong with it: each of these
-// ends starts a new row. Deadlines that come at once add up until the runner has failed.
+// An idle runner that is evicted, or whose pod reaches its deadline, day after day has nothing wrong with it: each of
+// these ends starts a new row. Deadlines that come at once add up until the runner has failed.
 func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason string
@@ -227,7 +231,8 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 				}
 				f.settle()
 				status := f.runner().Status
-				if failed := status.Phase == v1alpha1.EphemeralRunnerPhaseFailed; failed != test.failed || test.up && rules.AttemptsNoted(&status) != 1 {
+				if failed := status.Phase == v1alpha1.EphemeralRunnerPhaseFailed; failed != test.failed ||
+					test.up && rules.AttemptsNoted(&status) != 1 {
 					t.Errorf("phase %s, failures %v, disruptions %v", status.Phase, status.Failures, status.Disruptions)
 				}
 			}, newRunner())
@@ -246,7 +251,8 @@ func TestNotedDisruptionsAreTheLatest(t *testing.T) {
 		kept = append(kept, attempt)
 	}
 	slices.Sort(kept)
-	if want := []string{"pod-4", "pod-5", "pod-6", "pod-7", "pod-8"}; !slices.Equal(kept, want) || len(status.Failures) != 1 {
+	if want := []string{"pod-4", "pod-5", "pod-6", "pod-7", "pod-8"}; !slices.Equal(kept, want) ||
+		len(status.Failures) != 1 {
 		t.Errorf("noted %v and %v, want %v and the failure", kept, status.Failures, want)
 	}
 	if last := rules.LastNoted(status); !last.Equal(noon.Add(8 * time.Minute)) {

@@ -38,7 +38,9 @@ func newFakeGitHub() *fakeGitHub {
 	return &fakeGitHub{registered: map[string]actions.RunnerReference{}, nextID: 100}
 }
 
-func (g *fakeGitHub) GenerateJITConfig(_ context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error) {
+func (g *fakeGitHub) GenerateJITConfig(
+	_ context.Context, scaleSetID int, request actions.JITConfigRequest,
+) (*actions.JITConfig, error) {
 	if g.hold != nil {
 		<-g.hold
 	}
@@ -132,7 +134,9 @@ func (a *recordingAPI) Delete(ctx context.Context, object client.Object, options
 	return a.WithWatch.Delete(ctx, object, options...)
 }
 
-func (a *recordingAPI) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (a *recordingAPI) Patch(
+	ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption,
+) error {
 	if err := a.note("patch", object); err != nil {
 		return err
 	}
@@ -141,7 +145,9 @@ func (a *recordingAPI) Patch(ctx context.Context, object client.Object, patch cl
 }
 
 // Get counts only reads of Secrets: everything else comes from the cache.
-func (a *recordingAPI) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (a *recordingAPI) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	if _, live := object.(*corev1.Secret); live {
 		if err := a.note("get", object); err != nil {
 			return err
@@ -187,7 +193,9 @@ type recordingStatus struct {
 	api *recordingAPI
 }
 
-func (s recordingStatus) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+func (s recordingStatus) Patch(
+	ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+) error {
 	if err := s.api.note("patch status", object); err != nil {
 		return err
 	}
@@ -215,7 +223,9 @@ type staleCache struct {
 	pod    *corev1.Pod
 }
 
-func (c staleCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c staleCache) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	switch object := object.(type) {
 	case *v1alpha1.EphemeralRunner:
 		c.runner.DeepCopyInto(object)
@@ -232,7 +242,9 @@ func (c staleCache) Get(ctx context.Context, key client.ObjectKey, object client
 // podlessCache does not show the pod yet.
 type podlessCache struct{ *recordingAPI }
 
-func (c podlessCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c podlessCache) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	if _, ok := object.(*corev1.Pod); ok {
 		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
 	}

@@ -23,7 +23,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// countedTimeout is how long a runner that is being deleted waits for its set to count its lost job. The set needs a second.
+// countedTimeout is how long a runner that is being deleted waits for its set to count its lost job. The set needs a
+// second.
 const countedTimeout = 30 * time.Second
 
 // finalize does what a runner that is being deleted still needs.
@@ -70,7 +71,8 @@ func (c *Controller) leaving(w *world) *rules.Leaving {
 	if c.verdict(w) == registrations.Removed {
 		removal = rules.Progress{Known: true} // at its set's request
 	}
-	if free := !w.Status.HadJob() && !w.Status.JobCompleted() && !m.mayHaveJob(&w.Status); removal.Succeeded() && free && w.pod != nil && !w.outcome.Over() {
+	free := !w.Status.HadJob() && !w.Status.JobCompleted() && !m.mayHaveJob(&w.Status)
+	if removal.Succeeded() && free && w.pod != nil && !w.outcome.Over() {
 		m.claims.idle = true
 	}
 	pod := w.outcome
@@ -89,16 +91,17 @@ func (c *Controller) leaving(w *world) *rules.Leaving {
 	}
 }
 
-// hadItsJob reports whether the registration has had its one job. A report of the job's end may be late and belong to an earlier
-// registration of the same name, so it counts only if there was none: no attempt has ended, and either no other manager can
-// have registered the runner, or this one found it with a pod and has requested no registration itself.
+// hadItsJob reports whether the registration has had its one job. A report of the job's end may be late and belong to
+// an earlier registration of the same name, so it counts only if there was none: no attempt has ended, and either no
+// other manager can have registered the runner, or this one found it with a pod and has requested no registration
+// itself.
 func (m *memory) hadItsJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	alone := !m.inherited || m.hadPod(status) && !m.launch.WasAsked()
 	return status.JobCompleted() && rules.AttemptsNoted(status) == 0 && alone
 }
 
-// diedSilently reports whether the runner ended without exiting with 0, or lost its pod to somebody else. It then had no chance to
-// tell GitHub, which may keep its record for a day even though the job has ended.
+// diedSilently reports whether the runner ended without exiting with 0, or lost its pod to somebody else. It then had
+// no chance to tell GitHub, which may keep its record for a day even though the job has ended.
 func (m *memory) diedSilently(status *v1alpha1.EphemeralRunnerStatus, pod rules.Outcome) bool {
 	switch {
 	case m.Attempt.Ending == podstatus.Succeeded || status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
@@ -110,8 +113,8 @@ func (m *memory) diedSilently(status *v1alpha1.EphemeralRunnerStatus, pod rules.
 	}
 }
 
-// noteBusy remembers, for MayHaveJob, that GitHub has refused to remove the registration because of a job: the next call
-// replaces the one that was refused.
+// noteBusy remembers, for MayHaveJob, that GitHub has refused to remove the registration because of a job: the next
+// call replaces the one that was refused.
 func (c *Controller) noteBusy(w *world) {
 	w.Memory.busy = w.Memory.busy || w.removal().Busy()
 }
@@ -139,13 +142,14 @@ func (c *Controller) reportDraining(ctx context.Context, w *world) error {
 	}
 	before := w.EphemeralRunner.DeepCopy()
 	// Not a warning: a job may take as long as it needs.
-	event := report.Normal(v1alpha1.ConditionDraining, actionDelete, "the runner has a job; it is deleted once the job has finished")
+	event := report.Normal(v1alpha1.ConditionDraining, actionDelete,
+		"the runner has a job; it is deleted once the job has finished")
 	c.setConditions(w, report.True(v1alpha1.ConditionDraining, "JobRunning", event.Note))
 	return c.patchStatus(ctx, w, before, event)
 }
 
-// reportKept says once, in the status and in an Event, that the runner has ended and who keeps its pod. If the status already
-// has a final phase, it stays.
+// reportKept says once, in the status and in an Event, that the runner has ended and who keeps its pod. If the status
+// already has a final phase, it stays.
 func (c *Controller) reportKept(ctx context.Context, w *world, pod rules.Outcome) error {
 	if w.Memory.isBehind(w.EphemeralRunner) {
 		return nil
@@ -206,7 +210,8 @@ func (c *Controller) lossCounted(ctx context.Context, w *world) (bool, error) {
 		return true, nil
 	}
 	set := &v1alpha1.EphemeralRunnerSet{}
-	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: owner.Name}, set, client.UnsafeDisableDeepCopy)
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: owner.Name}, set,
+		client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
@@ -216,19 +221,20 @@ func (c *Controller) lossCounted(ctx context.Context, w *world) (bool, error) {
 	return set.UID != owner.UID || slices.Contains(set.Status.LostRunners, w.UID), nil
 }
 
-// A runner whose set doesn't live is nobody's: no maxRunners limits it, and no uninstall removes it. Such runners, Secrets and pods come
-// from backups, which lose owners or have those of another time or cluster, or are made by hand. They are removed before they get
-// anything, and adopted by nobody: how many a set wants is for the set to say.
+// A runner whose set doesn't live is nobody's: no maxRunners limits it, and no uninstall removes it. Such runners,
+// Secrets and pods come from backups, which lose owners or have those of another time or cluster, or are made by hand.
+// They are removed before they get anything, and adopted by nobody: how many a set wants is for the set to say.
 
-// removeAbandoned deletes a runner that no set counts. The finalization that follows lets a job finish and removes what the runner has,
-// so a runner whose finalizer was lost gets it back first.
+// removeAbandoned deletes a runner that no set counts. The finalization that follows lets a job finish and removes what
+// the runner has, so a runner whose finalizer was lost gets it back first.
 func (c *Controller) removeAbandoned(ctx context.Context, w *world) error {
 	w.Requeue.After(staleRequeueAfter)
 	if w.Memory.runnerDeleted {
 		return nil
 	}
 	w.Memory.launch.Abandon()
-	err := kube.AddFinalizer(ctx, c.options.Client, w.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
+	err := kube.AddFinalizer(ctx, c.options.Client, w.EphemeralRunner, v1alpha1.FinalizerEphemeralRunner,
+		v1alpha1.FinalizerRunnerRegistration)
 	if err == nil {
 		unchanged := kube.UnchangedPrecondition(w.EphemeralRunner) // somebody may be giving it an owner
 		err = c.options.Client.Delete(ctx, w.EphemeralRunner.DeepCopy(), unchanged)
@@ -242,8 +248,8 @@ func (c *Controller) removeAbandoned(ctx context.Context, w *world) error {
 	}
 	w.Memory.runnerDeleted, w.Memory.abandoned = true, true
 	c.record(ctx, w, report.Warning(v1alpha1.ReasonOwnerless, actionDelete, fmt.Sprintf(
-		"the runner is removed: %s, as after a restore from a backup; a job that it runs is finished. Only the manager creates runners: "+
-			"leave EphemeralRunners out of backups and manifests", whyAbandoned(w.EphemeralRunner))))
+		"the runner is removed: %s, as after a restore from a backup; a job that it runs is finished. Only the manager "+
+			"creates runners: leave EphemeralRunners out of backups and manifests", whyAbandoned(w.EphemeralRunner))))
 	return nil
 }
 
@@ -258,8 +264,8 @@ func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 // forbiddenRecheck is how often a claim is tried to be deleted that the manager may not delete.
 const forbiddenRecheck = 30 * time.Second
 
-// settleClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. It returns false while that
-// is not known, or while the manager may not: until the runner is gone nobody else gets them.
+// settleClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. It
+// returns false while that is not known, or while the manager may not: until the runner is gone nobody else gets them.
 func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, err error) {
 	if len(w.Spec.VolumeClaims) == 0 || w.Memory.claims.settled {
 		return true, nil
@@ -272,7 +278,8 @@ func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, 
 	runner := &volumeclaims.Runner{
 		Started: w.mayHaveRun(), EndedAt: w.Memory.claims.endedAt,
 		Job: volumeclaims.Job{
-			Never: w.Memory.claims.idle || volumeclaims.FailedWithoutJob(&w.Status), Event: w.Status.Event, Result: w.Status.JobResult,
+			Never: w.Memory.claims.idle || volumeclaims.FailedWithoutJob(&w.Status), Event: w.Status.Event,
+			Result: w.Status.JobResult,
 		},
 	}
 	verdict, why, due := volumeclaims.Returns(set, runner, w.Now)
@@ -294,26 +301,31 @@ func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, 
 	return true, nil
 }
 
-// reportNotDeleted says once, in the status and in an Event, that the runner stays because of a claim that the manager may not delete.
+// reportNotDeleted says once, in the status and in an Event, that the runner stays because of a claim that the manager
+// may not delete.
 func (c *Controller) reportNotDeleted(ctx context.Context, w *world, why string, refusal error) error {
 	if w.Status.Reason == v1alpha1.ReasonVolumeClaimNotDeleted || w.Memory.isBehind(w.EphemeralRunner) {
 		return nil
 	}
 	before := w.EphemeralRunner.DeepCopy()
 	w.Status.Reason = v1alpha1.ReasonVolumeClaimNotDeleted
-	w.Status.Message = fmt.Sprintf("the runner has ended, and stays until its claims are deleted, which no other runner may have: %s. The API server says: %v. "+
-		"The chart of the scale set gives the manager the right while its values have volumeClaimTemplates or volumeClaimPool", why, refusal)
-	return c.patchStatus(ctx, w, before, report.Warning(v1alpha1.ReasonVolumeClaimNotDeleted, actionDelete, w.Status.Message))
+	w.Status.Message = fmt.Sprintf("the runner has ended, and stays until its claims are deleted, which no other runner "+
+		"may have: %s. The API server says: %v. The chart of the scale set gives the manager the right while its values "+
+		"have volumeClaimTemplates or volumeClaimPool", why, refusal)
+	return c.patchStatus(ctx, w, before,
+		report.Warning(v1alpha1.ReasonVolumeClaimNotDeleted, actionDelete, w.Status.Message))
 }
 
-// claimedSet returns the AutoscalingRunnerSet to which a runner's claims belong, even if it is being deleted, nil if there is none.
+// claimedSet returns the AutoscalingRunnerSet to which a runner's claims belong, even if it is being deleted, nil if
+// there is none.
 func (c *Controller) claimedSet(ctx context.Context, w *world) (*v1alpha1.AutoscalingRunnerSet, error) {
 	owner := metav1.GetControllerOfNoCopy(w)
 	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
 		return nil, nil
 	}
 	runnerSet := &v1alpha1.EphemeralRunnerSet{}
-	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: owner.Name}, runnerSet, client.UnsafeDisableDeepCopy)
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: owner.Name}, runnerSet,
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil, nil
@@ -327,7 +339,8 @@ func (c *Controller) claimedSet(ctx context.Context, w *world) (*v1alpha1.Autosc
 func (w *world) mayHaveRun() bool {
 	status, m := &w.Status, w.Memory
 	switch {
-	case !m.StartedAt.IsZero(), status.HadJob(), status.JobCompleted(), status.Done(), status.Phase == v1alpha1.EphemeralRunnerPhaseRunning, rules.AttemptsNoted(status) > 0:
+	case !m.StartedAt.IsZero(), status.HadJob(), status.JobCompleted(), status.Done(),
+		status.Phase == v1alpha1.EphemeralRunnerPhaseRunning, rules.AttemptsNoted(status) > 0:
 		return true
 	case w.pod != nil:
 		return w.outcome.Phase != podstatus.Pending

@@ -125,8 +125,8 @@ func TestIdleRunnerIsRemovedWhenGitHubIsSilent(t *testing.T) {
 	}, newRunner())
 }
 
-// The release was uninstalled with Helm: the credential Secret is gone, and the manager may no longer delete anything in the
-// namespace.
+// The release was uninstalled with Helm: the credential Secret is gone, and the manager may no longer delete anything
+// in the namespace.
 func TestRunnerIsRemovedWithoutCredentialsAndPermissions(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started().delete()
@@ -313,7 +313,8 @@ func TestNamesakeIsAnotherRunner(t *testing.T) {
 	}, newRunner())
 }
 
-// The runner is replaced while its registration is under way: nothing is created for it, but everything for its namesake.
+// The runner is replaced while its registration is under way: nothing is created for it, but everything for its
+// namesake.
 func TestNamesakeEndsTheRegistrationOfTheFormerRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.hold = make(chan struct{})
@@ -337,7 +338,8 @@ func (f *fixture) replaceBy(another *v1alpha1.EphemeralRunner) {
 	runner := f.runner()
 	runner.Finalizers = nil
 	api := f.api.WithWatch
-	if err := errors.Join(api.Update(f.Context(), runner), api.Delete(f.Context(), runner), api.Create(f.Context(), another)); err != nil {
+	if err := errors.Join(api.Update(f.Context(), runner), api.Delete(f.Context(), runner),
+		api.Create(f.Context(), another)); err != nil {
 		f.Fatal(err)
 	}
 }

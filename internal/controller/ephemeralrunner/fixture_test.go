@@ -82,7 +82,8 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 func (f *fixture) restart() {
 	f.cache, f.live, f.clock = &shownClient{f.api}, &shownReader{f.api}, &shownClock{clock.RealClock{}}
 	f.controller = NewController(Options{
-		Client: f.cache, Reader: f.live, Pool: f.workers, Verdicts: f.verdicts, Recorder: f.recorder, Clock: f.clock, Version: "1.2.3",
+		Client: f.cache, Reader: f.live, Pool: f.workers, Verdicts: f.verdicts, Recorder: f.recorder, Clock: f.clock,
+		Version:     "1.2.3",
 		JobMetadata: true, JobProtection: true,
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f.github, f.github.unresolved },
 	})
@@ -100,7 +101,8 @@ func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRun
 	runner := &v1alpha1.EphemeralRunner{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, UID: "runner-uid", Generation: 1,
-			Labels:     map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace, "team": "build"},
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace,
+				"team": "build"},
 			Finalizers: []string{v1alpha1.FinalizerEphemeralRunner}, OwnerReferences: kube.OwnedBy(newSet()),
 		},
 		Spec: v1alpha1.EphemeralRunnerSpec{
@@ -117,7 +119,8 @@ func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRun
 // newSet returns the runner's set.
 func newSet() *v1alpha1.EphemeralRunnerSet {
 	set := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: "set", UID: "set-uid", Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace},
+		Namespace: namespace, Name: "set", UID: "set-uid",
+		Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace},
 	}}
 	controllertest.Origin(set)
 	return set
@@ -137,7 +140,8 @@ func (f *fixture) reconcile() reconcile.Result {
 func (f *fixture) newPass() *world {
 	f.Helper()
 	runner := f.runner()
-	return f.controller.newWorld(&pass{Key: runnerKey, Object: runner, Memory: f.controller.reconciler.MemoryOf(runner), Now: f.clock.Now()}, f.pod())
+	return f.controller.newWorld(&pass{Key: runnerKey, Object: runner, Memory: f.controller.reconciler.MemoryOf(runner),
+		Now: f.clock.Now()}, f.pod())
 }
 
 // remembered returns how many runners the controller remembers.

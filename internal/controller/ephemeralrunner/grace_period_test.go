@@ -71,7 +71,9 @@ type dyingPod struct {
 	grace time.Duration
 }
 
-func (d dyingPod) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (d dyingPod) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	err := d.recordingAPI.Get(ctx, key, object, options...)
 	d.amend(object)
 	return err
@@ -92,7 +94,9 @@ type dyingStatus struct {
 	dyingPod
 }
 
-func (s dyingStatus) Get(ctx context.Context, object, into client.Object, options ...client.SubResourceGetOption) error {
+func (s dyingStatus) Get(
+	ctx context.Context, object, into client.Object, options ...client.SubResourceGetOption,
+) error {
 	err := s.SubResourceClient.Get(ctx, object, into, options...)
 	s.amend(into)
 	return err

@@ -62,7 +62,8 @@ func TestImpossibleTemplatesAreExplained(t *testing.T) {
 					f.setPod(test.kubelet)
 					f.settle()
 				}
-				if status := f.runner().Status; status.Phase != test.phase || status.Reason != test.reason || len(status.Failures) > 1 {
+				if status := f.runner().Status; status.Phase != test.phase || status.Reason != test.reason ||
+					len(status.Failures) > 1 {
 					t.Errorf("status %+v, want %s for %s", status, test.phase, test.reason)
 				}
 				recorded := controllertest.Events(f.recorder)

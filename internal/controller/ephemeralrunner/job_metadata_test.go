@@ -71,7 +71,8 @@ func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
 		}
 		labels := f.pod().Labels
 		f.wantBusy("with a job", true)
-		if labels[v1alpha1.LabelJobRepository] != "acme_web" || labels[v1alpha1.LabelJobRunID] != "42" || labels[v1alpha1.LabelJobID] != "6f5a" {
+		if labels[v1alpha1.LabelJobRepository] != "acme_web" || labels[v1alpha1.LabelJobRunID] != "42" ||
+			labels[v1alpha1.LabelJobID] != "6f5a" {
 			t.Errorf("labels %v", labels)
 		}
 	}, newRunner())
@@ -116,7 +117,8 @@ func (f *fixture) wantBusy(when string, want bool) {
 	}
 }
 
-// Only a job makes a pod busy: a template that says so would keep nodes with idle runners for ever, and hide the start of a job.
+// Only a job makes a pod busy: a template that says so would keep nodes with idle runners for ever, and hide the start
+// of a job.
 func TestNoTemplateMakesAPodBusy(t *testing.T) {
 	labels := map[string]string{v1alpha1.LabelRunnerBusy: "true"}
 	inBubble(t, func(f *fixture) {
@@ -129,8 +131,8 @@ func TestNoTemplateMakesAPodBusy(t *testing.T) {
 	}))
 }
 
-// GitHub may know of a job whose start nobody has reported, as while the listener is away: its refusal to remove the registration says
-// so, to the runner's set or to this controller. The report, when it comes, adds what job it is.
+// GitHub may know of a job whose start nobody has reported, as while the listener is away: its refusal to remove the
+// registration says so, to the runner's set or to this controller. The report, when it comes, adds what job it is.
 func TestARunnerThatGitHubCallsBusyIsMarked(t *testing.T) {
 	for asks, ask := range map[string]func(*fixture){
 		"its set": func(f *fixture) {
@@ -225,7 +227,8 @@ func TestTemplateDecidesAboutEvictionWhileThereIsNoJob(t *testing.T) {
 			f.settle()
 			f.wantProtection("before the job", template)
 			f.working()
-			f.wantProtection("with a job", map[string]string{v1alpha1.AnnotationSafeToEvict: "false", v1alpha1.AnnotationDoNotDisrupt: "true"})
+			f.wantProtection("with a job", map[string]string{v1alpha1.AnnotationSafeToEvict: "false",
+				v1alpha1.AnnotationDoNotDisrupt: "true"})
 			f.setStatus(endJob(time.Time{}))
 			f.settle()
 			f.wantProtection("after the job", template)
@@ -259,7 +262,8 @@ func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.configure(func(o *Options) { o.JobProtection = false })
 		f.working()
-		if annotations := f.pod().Annotations; annotations[v1alpha1.AnnotationDoNotDisrupt] != "" || annotations[v1alpha1.AnnotationJobID] == "" {
+		if annotations := f.pod().Annotations; annotations[v1alpha1.AnnotationDoNotDisrupt] != "" ||
+			annotations[v1alpha1.AnnotationJobID] == "" {
 			t.Errorf("annotations %v, want the job and no protection", annotations)
 		}
 	}, newRunner())
@@ -267,7 +271,8 @@ func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 		f.configure(func(o *Options) { o.JobMetadata = false })
 		f.working()
 		f.wantBusy("without metadata", true)
-		if got := f.api.sent(); got != "patch Pod" || f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt] != "" || f.pod().Labels[v1alpha1.LabelJobID] != "" {
+		if got := f.api.sent(); got != "patch Pod" || f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt] != "" ||
+			f.pod().Labels[v1alpha1.LabelJobID] != "" {
 			t.Errorf("requests %s, annotations %v, labels %v; want one label", got, f.pod().Annotations, f.pod().Labels)
 		}
 		f.setStatus(endJob(time.Time{}))
@@ -286,15 +291,16 @@ func deniedBy(webhook string, code int32) error {
 		Status: metav1.StatusFailure, Code: code, Message: fmt.Sprintf("admission webhook %q denied the request", webhook)}}
 }
 
-// Without the chart's Role, or with a policy that keeps pods as they are, jobs run as usual. The lack is recorded once per
-// namespace, in the words of whoever refuses.
+// Without the chart's Role, or with a policy that keeps pods as they are, jobs run as usual. The lack is recorded once
+// per namespace, in the words of whoever refuses.
 func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 	const policy = "validate.kyverno.svc"
 	for title, refusal := range map[string]error{
-		"no permission":       apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, name, errors.New(policy)),
-		"an admission policy": apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, field.ErrorList{field.Forbidden(nil, policy)}),
-		"a webhook":           deniedBy(policy, http.StatusBadRequest),
-		"a webhook's 403":     deniedBy(policy, http.StatusForbidden),
+		"no permission": apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, name, errors.New(policy)),
+		"an admission policy": apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name,
+			field.ErrorList{field.Forbidden(nil, policy)}),
+		"a webhook":       deniedBy(policy, http.StatusBadRequest),
+		"a webhook's 403": deniedBy(policy, http.StatusForbidden),
 	} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -312,7 +318,8 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 					t.Errorf("requests %s, want another try after a pause", got)
 				}
 				recorded := controllertest.Events(f.recorder)
-				if len(recorded) != 1 || !strings.Contains(recorded[0], "PodMetadataForbidden") || !strings.Contains(recorded[0], policy) {
+				if len(recorded) != 1 || !strings.Contains(recorded[0], "PodMetadataForbidden") ||
+					!strings.Contains(recorded[0], policy) {
 					t.Errorf("Events %q, want one that quotes the refusal", recorded)
 				}
 			}, newRunner())
@@ -355,7 +362,8 @@ func TestOnlyALivingPodIsMarked(t *testing.T) {
 	} {
 		inBubble(t, func(f *fixture) {
 			pod := podWith(corev1.PodRunning, running, test.change)
-			p := &world{pass: &pass{Memory: &memory{}}, EphemeralRunner: newRunner(startJob), pod: pod, outcome: rules.OutcomeOf(pod, noon)}
+			p := &world{pass: &pass{Memory: &memory{}}, EphemeralRunner: newRunner(startJob), pod: pod,
+				outcome: rules.OutcomeOf(pod, noon)}
 			if err := f.controller.markJob(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}

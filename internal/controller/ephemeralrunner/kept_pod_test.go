@@ -65,7 +65,8 @@ func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
 				}
 				f.comesBack(rules.DefaultPendingTimeout)
 				status := f.runner().Status
-				if status.Phase != test.want || status.Reason != v1alpha1.ReasonPodTerminating || !strings.Contains(status.Message, keeper) {
+				if status.Phase != test.want || status.Reason != v1alpha1.ReasonPodTerminating ||
+					!strings.Contains(status.Message, keeper) {
 					t.Fatalf("status %+v, want %s, %s, and who keeps the pod", status, test.want, v1alpha1.ReasonPodTerminating)
 				}
 				f.wantCalls(test.calls...)
@@ -124,7 +125,8 @@ func TestFailedRunnerSaysThatItsPodIsKept(t *testing.T) {
 		f.delete()
 		f.settle()
 		f.comesBack(rules.DefaultPendingTimeout)
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed ||
+			status.Reason != v1alpha1.ReasonPodTerminating {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
 		}
 		f.wantEvent(v1alpha1.ReasonPodTerminating)

@@ -53,8 +53,8 @@ func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
 	}, newRunner())
 }
 
-// The former manager created the pod just before it stopped, the runner has a job, and the new manager's cache shows no pod
-// yet.
+// The former manager created the pod just before it stopped, the runner has a job, and the new manager's cache shows no
+// pod yet.
 func TestPodOfAFormerManagerKeepsItsJobThoughTheCacheIsLate(t *testing.T) {
 	for title, remove := range map[string]error{"busy": actions.ErrJobStillRunning, "idle": nil} {
 		t.Run(title, func(t *testing.T) {
@@ -68,7 +68,8 @@ func TestPodOfAFormerManagerKeepsItsJobThoughTheCacheIsLate(t *testing.T) {
 				f.cache.Client = f.api
 				f.settle()
 				f.wantCalls("jit", "jit", "find")
-				if status := f.runner().Status; f.pod() == nil || status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 101 {
+				if status := f.runner().Status; f.pod() == nil || status.Phase != v1alpha1.EphemeralRunnerPhaseRunning ||
+					status.RunnerID != 101 {
 					t.Errorf("pod left %t, status %+v, want Running with registration 101", f.pod() != nil, status)
 				}
 			}, newRunner())
@@ -76,8 +77,8 @@ func TestPodOfAFormerManagerKeepsItsJobThoughTheCacheIsLate(t *testing.T) {
 	}
 }
 
-// The job is reported, the manager is new, and its cache shows no pod yet: the API server is asked before the job is given
-// up.
+// The job is reported, the manager is new, and its cache shows no pod yet: the API server is asked before the job is
+// given up.
 func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -96,7 +97,8 @@ func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
 		f.settle()
 		f.elapse(rules.SilentGracePeriod)
 		f.settle()
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed ||
+			status.Reason != v1alpha1.ReasonPodLost {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodLost)
 		}
 	}, newRunner())
@@ -198,8 +200,8 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 	}
 }
 
-// Somebody removes the label by which the cache selects pods, and the runner is deleted. That GitHub mentioned a job counts
-// more than a cache without a pod.
+// Somebody removes the label by which the cache selects pods, and the runner is deleted. That GitHub mentioned a job
+// counts more than a cache without a pod.
 func TestJobInAPodThatTheCacheLacksIsWaitedFor(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -214,8 +216,8 @@ func TestJobInAPodThatTheCacheLacksIsWaitedFor(t *testing.T) {
 	}, newRunner())
 }
 
-// An uninstallation takes away the right to read pods before the runner is gone. That the pod is not in the cache is all
-// there is to know then, and the deletion ends as it would have.
+// An uninstallation takes away the right to read pods before the runner is gone. That the pod is not in the cache is
+// all there is to know then, and the deletion ends as it would have.
 func TestDeletionEndsThoughTheMissingPodMayNotBeRead(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -234,15 +236,17 @@ func TestDeletionEndsThoughTheMissingPodMayNotBeRead(t *testing.T) {
 // podsForbidden is an API server that lets nobody read pods.
 type podsForbidden struct{ client.Reader }
 
-func (r podsForbidden) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (r podsForbidden) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	if _, ok := object.(*corev1.Pod); ok {
 		return apierrors.NewForbidden(corev1.Resource("pods"), key.Name, errors.New("the Role is gone"))
 	}
 	return r.Reader.Get(ctx, key, object, options...)
 }
 
-// The last pod seen belongs to an attempt that failed. The next attempt's pod is on its way, and would be left without its
-// runner.
+// The last pod seen belongs to an attempt that failed. The next attempt's pod is on its way, and would be left without
+// its runner.
 func TestFinalizationWaitsForThePodOfALaterAttempt(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -23,8 +23,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// A policy forbids deleting the runner's Secret: the runner is removed nevertheless, and garbage collection deletes what it
-// owns.
+// A policy forbids deleting the runner's Secret: the runner is removed nevertheless, and garbage collection deletes
+// what it owns.
 func TestRunnerIsRemovedThoughItsSecretMayNotBeDeleted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.finishedWithHooks()
@@ -37,7 +37,8 @@ func TestRunnerIsRemovedThoughItsSecretMayNotBeDeleted(t *testing.T) {
 	}, newRunner(withHooks))
 }
 
-// An API server that has just started refuses for a moment, and what hooks created has no owner whose end would delete it.
+// An API server that has just started refuses for a moment, and what hooks created has no owner whose end would delete
+// it.
 func TestWhatHooksCreatedIsLeftOnlyAfterALastingRefusal(t *testing.T) {
 	for _, request := range []string{"list SecretList", "list PodList"} {
 		t.Run(request, func(t *testing.T) {
@@ -46,7 +47,8 @@ func TestWhatHooksCreatedIsLeftOnlyAfterALastingRefusal(t *testing.T) {
 				f.api.refuse = map[string]error{request: apierrors.NewForbidden(secrets, name, errors.New("policy"))}
 				began := time.Now()
 				for f.runner() != nil && time.Since(began) < time.Minute {
-					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}) // errors are expected here
+					// errors are expected here
+					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey})
 					f.elapse(time.Second)
 				}
 				if took := time.Since(began); took < apiaccess.ForbiddenTimeout || took > 2*apiaccess.ForbiddenTimeout {
@@ -72,7 +74,8 @@ func (f *fixture) finishedWithHooks() {
 // hookObjects are what hooks leave behind: the job's pod and Secret, a step's Job, and another runner's pod.
 func hookObjects() []client.Object {
 	labelled := func(objectName, runnerPod string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: objectName, Labels: map[string]string{v1alpha1.LabelRunnerPod: runnerPod}}
+		return metav1.ObjectMeta{Namespace: namespace, Name: objectName,
+			Labels: map[string]string{v1alpha1.LabelRunnerPod: runnerPod}}
 	}
 	return []client.Object{
 		&corev1.Pod{ObjectMeta: labelled("job", name)}, &corev1.Pod{ObjectMeta: labelled("other-job", "other")},
@@ -92,7 +95,8 @@ func (f *fixture) wantOnlyOthers() {
 		}
 	}
 	if len(pods.Items) != 1 || pods.Items[0].Name != "other-job" || len(secrets.Items)+len(jobs.Items) != 0 {
-		f.Errorf("left: %d pods, %d Secrets, %d Jobs; want another runner's pod only", len(pods.Items), len(secrets.Items), len(jobs.Items))
+		f.Errorf("left: %d pods, %d Secrets, %d Jobs; want another runner's pod only", len(pods.Items), len(secrets.Items),
+			len(jobs.Items))
 	}
 	if f.api.propagation == nil || *f.api.propagation != metav1.DeletePropagationBackground {
 		f.Error("the Job's pod stays: the API server's default leaves what a Job owns")
@@ -109,7 +113,8 @@ func TestWhatContainerHooksCreatedIsDeleted(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			inBubble(t, func(f *fixture) { end(f); f.settle(); f.wantOnlyOthers() }, append(hookObjects(), newRunner(withHooks))...)
+			inBubble(t, func(f *fixture) { end(f); f.settle(); f.wantOnlyOthers() },
+				append(hookObjects(), newRunner(withHooks))...)
 		})
 	}
 }
@@ -150,8 +155,8 @@ func (f *fixture) losesPodAtWork() {
 	}
 }
 
-// A scale set's chart of an earlier version, or of ARC, gives the manager no right on Jobs. That holds nobody up, and is told
-// where a Job may run on.
+// A scale set's chart of an earlier version, or of ARC, gives the manager no right on Jobs. That holds nobody up, and
+// is told where a Job may run on.
 func TestJobsThatMayNotBeListedMatterOnlyToADeadRunner(t *testing.T) {
 	for title, test := range map[string]struct {
 		end  func(f *fixture)
@@ -164,10 +169,13 @@ func TestJobsThatMayNotBeListedMatterOnlyToADeadRunner(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				test.end(f)
-				f.api.refuse = map[string]error{"list JobList": apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("no rule"))}
+				f.api.refuse = map[string]error{"list JobList": apierrors.NewForbidden(batchv1.Resource("jobs"), "",
+					errors.New("no rule"))}
 				began := time.Now()
-				for f.runner() != nil && f.runner().Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed && time.Since(began) < time.Minute {
-					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}) // errors are expected here
+				for f.runner() != nil && f.runner().Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed &&
+					time.Since(began) < time.Minute {
+					// errors are expected here
+					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey})
 					f.elapse(time.Second)
 				}
 				if took := time.Since(began); test.told == 0 && took > 5*time.Second {
@@ -194,7 +202,8 @@ func TestJobsAreNotAskedForWhereHooksCreateNone(t *testing.T) {
 			t.Errorf("requests %s", requests)
 		}
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) {
-		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/home/runner/k8s-novolume/index.js"}}
+		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks,
+			Value: "/home/runner/k8s-novolume/index.js"}}
 	}))
 }
 

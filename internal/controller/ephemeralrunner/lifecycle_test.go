@@ -31,21 +31,23 @@ func exits(code int32) func(*corev1.Pod) {
 		if code != 0 {
 			p.Status.Phase = corev1.PodFailed
 		}
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: exited(code, "Error")}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName,
+			State: exited(code, "Error")}}
 	}
 }
 
 func jobDone(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult = "job", "succeeded" }
 
-// The life of a runner that simply works costs the manager eight requests, not counting the creation by its set, and one call
-// to GitHub, however often it is reconciled.
+// The life of a runner that simply works costs the manager eight requests, not counting the creation by its set, and
+// one call to GitHub, however often it is reconciled.
 func TestLifeOfARunnerThatWorks(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.live.Reader = noReader{fixture: f}
 		f.settle()
 		f.setPod(runs)
 		f.settle()
-		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseRunning || !got.Ready || got.RunnerID != 101 || got.ObservedGeneration != 1 {
+		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseRunning || !got.Ready || got.RunnerID != 101 ||
+			got.ObservedGeneration != 1 {
 			t.Errorf("status %+v, want Running, ready, runner 101", got)
 		}
 		f.setStatus(hasReportedJob)
@@ -254,8 +256,8 @@ func TestTimesOutFromTheMomentThePodGotItsNode(t *testing.T) {
 	}
 }
 
-// An API server that has just started forbids what it allows a second later. A job that starts meanwhile is protected within seconds,
-// and nobody is told to change anything.
+// An API server that has just started forbids what it allows a second later. A job that starts meanwhile is protected
+// within seconds, and nobody is told to change anything.
 func TestPassing403CostsNoProtection(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"patch Pod": apierrors.NewForbidden(pods, name, errors.New("no"))}
@@ -272,8 +274,8 @@ func TestPassing403CostsNoProtection(t *testing.T) {
 	}, newRunner())
 }
 
-// An API server that has just started forbids what it allows a second later. A used JIT config must be deleted nevertheless:
-// the next pod would get it.
+// An API server that has just started forbids what it allows a second later. A used JIT config must be deleted
+// nevertheless: the next pod would get it.
 func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -283,7 +285,8 @@ func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 		f.setPod(exits(137))
 		f.api.refuse = map[string]error{"delete Secret": apierrors.NewForbidden(pods, name, errors.New("no"))}
 		f.reconcile()
-		if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey}); !apierrors.IsForbidden(err) {
+		if _, err := f.controller.Reconcile(f.Context(),
+			reconcile.Request{NamespacedName: runnerKey}); !apierrors.IsForbidden(err) {
 			t.Errorf("a refused deletion is not tried again: %v", err)
 		}
 		f.api.refuse = nil
@@ -341,7 +344,8 @@ func TestDeadSidecarIsReportedOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
 		f.setPod(func(p *corev1.Pod) {
-			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "dind", State: exited(137, "OOMKilled")})
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: "dind", State: exited(137, "OOMKilled")})
 		})
 		f.settle()
 		f.wantEvent("SidecarFailed")

@@ -75,7 +75,8 @@ func TestPodThatHangsInALateCacheIsNotTreatedAsLost(t *testing.T) {
 	}, newRunner())
 }
 
-// The pod that, according to the cache, never started is gone. It may have started since, so its JIT config is not reused.
+// The pod that, according to the cache, never started is gone. It may have started since, so its JIT config is not
+// reused.
 func TestPodThatIsGoneMayHaveStarted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -43,7 +43,8 @@ func podDisrupted(reason string) happening {
 	})
 }
 
-// lostContact is how long GitHub waits for a runner of which it does not hear any more. It says then that its job has failed.
+// lostContact is how long GitHub waits for a runner of which it does not hear any more. It says then that its job has
+// failed.
 const lostContact = 10 * time.Minute
 
 func evicted(p *corev1.Pod) { p.Status.Reason = "Evicted" }
@@ -117,9 +118,11 @@ func (f *fixture) wantLost(cause v1alpha1.LostCause) {
 	f.Helper()
 	runner := f.runner()
 	switch {
-	case cause == "" && runner != nil && (runner.Status.LostCause != "" || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed):
+	case cause == "" && runner != nil &&
+		(runner.Status.LostCause != "" || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed):
 		f.Errorf("status %+v, want no lost job", runner.Status)
-	case cause != "" && (runner == nil || runner.Status.LostCause != cause || !runner.Status.Done() || runner.Status.Message == ""):
+	case cause != "" && (runner == nil || runner.Status.LostCause != cause || !runner.Status.Done() ||
+		runner.Status.Message == ""):
 		f.Errorf("runner %+v, want a job lost to %s", runner, cause)
 	case cause != "" && (f.pod() != nil || f.secret() != nil):
 		f.Error("pod or Secret is left")
@@ -207,8 +210,8 @@ func TestJobsThatAreLost(t *testing.T) {
 	}.test(t)
 }
 
-// A manager that was away when the pod ended, or when GitHub said what became of the job, decides as one does that was there. In doubt a job that
-// failed is not lost.
+// A manager that was away when the pod ended, or when GitHub said what became of the job, decides as one does that was
+// there. In doubt a job that failed is not lost.
 func TestJobsThatAreLostWhileNoManagerLeads(t *testing.T) {
 	losses{
 		"evicted by its kubelet, GitHub fails it":             {[]happening{away(podDisrupted("TerminationByKubelet"), containerEnds(137), podIs(evicted), waits(lostContact), reports("failed"))}, "Evicted"},
@@ -232,8 +235,8 @@ func TestJobsThatAreLostWhileNoManagerLeads(t *testing.T) {
 	}.test(t)
 }
 
-// The events of a pod that is deleted by force may all come before a pass, which then finds no pod. Its last state is in the last
-// event.
+// The events of a pod that is deleted by force may all come before a pass, which then finds no pod. Its last state is
+// in the last event.
 func TestLastStateOfAPodThatIsGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		last func(*corev1.Pod)
@@ -271,7 +274,8 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 	}
 }
 
-// A runner that somebody deletes waits for its job. If the pod takes the job along, the object stays until its set has counted that.
+// A runner that somebody deletes waits for its job. If the pod takes the job along, the object stays until its set has
+// counted that.
 func TestLostJobOfARunnerThatIsBeingDeleted(t *testing.T) {
 	for name, counts := range map[string]bool{"counted": true, "never counted": false} {
 		t.Run(name, func(t *testing.T) {
@@ -334,7 +338,8 @@ func TestRegistrationOfARunnerWithALostJobIsRemoved(t *testing.T) {
 
 // An idle runner that its liveness probe ends every hour has nothing wrong with it; one that can't live for long has.
 func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
-	for up, failed := range map[time.Duration]bool{time.Hour: false, rules.LongUpAfter: false, rules.LongUpAfter - time.Second: true} {
+	for up, failed := range map[time.Duration]bool{time.Hour: false, rules.LongUpAfter: false,
+		rules.LongUpAfter - time.Second: true} {
 		inBubble(t, func(f *fixture) {
 			for range 2 * len(rules.RetryBackoff) {
 				f.settle()
@@ -362,9 +367,10 @@ func TestOnlyPodsOfRunnersAreKept(t *testing.T) {
 		c := NewController(Options{})
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
-		c.podEvents().Delete(t.Context(), event.DeleteEvent{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: version, Kind: "EphemeralRunner", Name: "r", Controller: new(true)},
-		}}}}, q)
+		c.podEvents().Delete(t.Context(),
+			event.DeleteEvent{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: version, Kind: "EphemeralRunner", Name: "r", Controller: new(true)},
+			}}}}, q)
 		if got := c.remains.TakePod(client.ObjectKey{Name: "r"}) != nil; got != want {
 			t.Errorf("%s: a pod is kept: %t, want %t", version, got, want)
 		}

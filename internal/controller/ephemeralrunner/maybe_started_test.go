@@ -95,7 +95,8 @@ func TestBlockedPodThatStartedAfterAllKeepsItsJob(t *testing.T) {
 	}, newRunner())
 }
 
-// A kubelet that lacks the Secret says so and retries by itself. Only if that lasts does another pod have a better chance.
+// A kubelet that lacks the Secret says so and retries by itself. Only if that lasts does another pod have a better
+// chance.
 func TestContainerThatIsCreatedAtTheSecondTryKeepsItsRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

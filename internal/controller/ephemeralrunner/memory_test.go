@@ -37,7 +37,8 @@ func TestPodDueAt(t *testing.T) {
 			runner.Spec.PendingTimeout = &metav1.Duration{Duration: test.timeout}
 			if !test.deleting.IsZero() {
 				// By the API server's clock, whose date does not matter.
-				pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(serverNoon)), new(int64(test.grace.Seconds()))
+				pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(serverNoon)),
+					new(int64(test.grace.Seconds()))
 			}
 			if !test.noted.IsZero() {
 				runner.Status.Failures = map[string]metav1.Time{string(pod.UID): metav1.NewTime(test.noted)}
@@ -57,7 +58,8 @@ func TestAPIServerTimeIsThatOfTheSamePod(t *testing.T) {
 	if got := m.apiServerTime(pod, noon); got != noon {
 		t.Errorf("%s by a pod that is not being deleted, want our own time, %s", got, noon)
 	}
-	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(serverNoon.Add(grace))), new(int64(grace.Seconds()))
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(serverNoon.Add(grace))),
+		new(int64(grace.Seconds()))
 	if got, want := m.apiServerTime(pod, noon), serverNoon.Add(time.Hour); got != want {
 		t.Errorf("%s by a pod whose deletion was first seen an hour ago, want %s", got, want)
 	}

@@ -15,7 +15,8 @@ var (
 	pendingPods = setmetrics.Gauge("pending_pods",
 		"Runner pods that were created and don't run yet, by the scheduler's or kubelet's reason.", "reason")
 	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
-		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
+		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason "+
+			"changes and when the wait ends.", "reason")
 )
 
 // waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
@@ -53,14 +54,16 @@ func (w *waiting) end(now time.Time) {
 	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
 }
 
-// waitBuckets are in seconds, and few because every phase of every set has them: a warm runner, a pod, an image, a new node, a problem.
+// waitBuckets are in seconds, and few because every phase of every set has them: a warm runner, a pod, an image, a new
+// node, a problem.
 var waitBuckets = []float64{1, 5, 20, 80, 320}
 
 var waitSeconds = setmetrics.Histogram("job_wait_seconds",
-	"Time that jobs waited for each phase of their start, from the phase before it; observed once per job, when it has started.", waitBuckets, "phase")
+	"Time that jobs waited for each phase of their start, from the phase before it; observed once per job, when it has "+
+		"started.", waitBuckets, "phase")
 
-// measureWait records how the runner's job spent its wait, once. A job that this manager has found already there was measured by the one
-// before.
+// measureWait records how the runner's job spent its wait, once. A job that this manager has found already there was
+// measured by the one before.
 func (m *memory) measureWait(w *world) {
 	if m.waited {
 		return

@@ -26,7 +26,8 @@ func measured(scaleSet string) *v1alpha1.EphemeralRunner {
 func pulls(p *corev1.Pod) {
 	p.Spec.NodeName = "node"
 	p.Status.Conditions = nil
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: waitingFor(reasonPulling)}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName,
+		State: waitingFor(reasonPulling)}}
 }
 
 func TestWaitsAreMeasuredByReason(t *testing.T) {

@@ -95,8 +95,8 @@ var registered = map[string]actions.RunnerReference{
 	"of another scale set's name": {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet + 1},
 }
 
-// What a backup says of a registration may be about that of a runner that works in another cluster. GitHub isn't asked, so it need not
-// answer, and no credentials are needed.
+// What a backup says of a registration may be about that of a runner that works in another cluster. GitHub isn't asked,
+// so it need not answer, and no credentials are needed.
 func TestRunnerThatNobodyCountsTakesNoRegistrationAway(t *testing.T) {
 	for state, restore := range restored {
 		for name, runner := range registered {
@@ -121,8 +121,8 @@ func TestRunnerThatNobodyCountsTakesNoRegistrationAway(t *testing.T) {
 	}
 }
 
-// A copy of a runner, with its owner and its status, has no registration yet: what its status names is the original's. In its own name
-// it may have one, of which it says nothing.
+// A copy of a runner, with its owner and its status, has no registration yet: what its status names is the original's.
+// In its own name it may have one, of which it says nothing.
 func TestCopyOfARunnerTakesNoRegistrationAway(t *testing.T) {
 	for state, restore := range restored {
 		t.Run(state, func(t *testing.T) {

@@ -2,8 +2,8 @@ package ephemeralrunner
 
 import "testing"
 
-// make path counts the files that the first of these tests runs and the second doesn't: what somebody has to read who wants to know how a
-// new runner gets its pod.
+// make path counts the files that the first of these tests runs and the second doesn't: what somebody has to read who
+// wants to know how a new runner gets its pod.
 
 func TestPathToThePod(t *testing.T) {
 	inBubble(t, func(f *fixture) {

@@ -57,7 +57,8 @@ func TestPodWhoseSidecarCanNotBePulledIsReplaced(t *testing.T) {
 	}, newRunner())
 }
 
-// A sidecar that crashes before its startup probe succeeds keeps the runner waiting: that is reported after half a minute.
+// A sidecar that crashes before its startup probe succeeds keeps the runner waiting: that is reported after half a
+// minute.
 func TestWhatKeepsAPodOnItsNodeFromStartingIsReportedEarly(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -15,7 +15,8 @@ import (
 
 // Such a pod may also lack a node if nothing schedules it. That must not hide that it runs.
 func TestBusyRunnerWithOnlyAPhaseKeepsItsPod(t *testing.T) {
-	for title, place := range map[string]func(*fixture){"without a node": func(*fixture) {}, "on a node": (*fixture).bind} {
+	for title, place := range map[string]func(*fixture){"without a node": func(*fixture) {},
+		"on a node": (*fixture).bind} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.settle()

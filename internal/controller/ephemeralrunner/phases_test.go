@@ -29,7 +29,8 @@ func waited(t *testing.T, scaleSet, phase string) (count uint64, seconds float64
 	return metric.Histogram.GetSampleCount(), metric.Histogram.GetSampleSum()
 }
 
-// The phases of a wait travel with what is written anyway: the pod's creation, the report that the runner runs, and the mark of its job.
+// The phases of a wait travel with what is written anyway: the pod's creation, the report that the runner runs, and the
+// mark of its job.
 func TestPhasesOfAWaitCostNoRequest(t *testing.T) {
 	const scaleSet = "phased"
 	runner := measured(scaleSet)
@@ -43,11 +44,13 @@ func TestPhasesOfAWaitCostNoRequest(t *testing.T) {
 		f.elapse(30 * time.Second)
 		f.setPod(func(p *corev1.Pod) {
 			runs(p)
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *in(5)})
+			p.Status.Conditions = append(p.Status.Conditions,
+				corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *in(5)})
 			p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{StartedAt: *in(29)}
 		})
 		f.settle()
-		want := &v1alpha1.RunnerPhases{Created: in(0), Registered: in(0), Placed: in(5), ImagePulled: in(29), ContainerUp: in(29)}
+		want := &v1alpha1.RunnerPhases{Created: in(0), Registered: in(0), Placed: in(5), ImagePulled: in(29),
+			ContainerUp: in(29)}
 		if diff := cmp.Diff(want, f.runner().Status.Phases); diff != "" {
 			t.Errorf("phases of a runner that is up (-want +got):\n%s", diff)
 		}
@@ -69,7 +72,8 @@ func TestPhasesOfAWaitCostNoRequest(t *testing.T) {
 		if got := f.api.sent(); !strings.HasPrefix(got, requests) || strings.Count(got, "patch status") != 1 {
 			t.Errorf("requests\n%s, want\n%s…", got, requests)
 		}
-		for phase, want := range map[string]float64{"assigned": 10, "created": 10, "registered": 0, "placed": 5, "imagePulled": 24, "containerUp": 0, "started": 2} {
+		for phase, want := range map[string]float64{"assigned": 10, "created": 10, "registered": 0, "placed": 5,
+			"imagePulled": 24, "containerUp": 0, "started": 2} {
 			if count, seconds := waited(t, scaleSet, phase); count != 1 || seconds != want {
 				t.Errorf("%s: %d observations, %g s; want 1, %g s", phase, count, seconds, want)
 			}

@@ -25,7 +25,8 @@ func statusOf(phase corev1.PodPhase, states ...corev1.ContainerState) func(*core
 	return func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: phase}
 		for _, state := range states {
-			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: v1alpha1.RunnerContainerName, State: state})
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: v1alpha1.RunnerContainerName, State: state})
 		}
 	}
 }
@@ -91,7 +92,8 @@ var over = map[string]func(*corev1.Pod){
 
 // withSidecar is a template for initAgain.
 func withSidecar(r *v1alpha1.EphemeralRunner) {
-	r.Spec.PodSpec.InitContainers = []corev1.Container{{Name: "init"}, {Name: "sidecar", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+	r.Spec.PodSpec.InitContainers = []corev1.Container{{Name: "init"},
+		{Name: "sidecar", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 }
 
 func pendingFor(timeout time.Duration) func(*v1alpha1.EphemeralRunner) {
@@ -147,7 +149,8 @@ func TestVagueStatusesOfAnIdleRunnerEnd(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.settle()
 				configs := map[string]string{} // of pods, by JIT config
-				for end := time.Now().Add(15 * time.Minute); time.Now().Before(end) && !f.runner().Status.Done(); f.elapse(30 * time.Second) {
+				for end := time.Now().Add(15 * time.Minute); time.Now().Before(end) &&
+					!f.runner().Status.Done(); f.elapse(30 * time.Second) {
 					if pod, secret := f.pod(), f.secret(); pod != nil && secret != nil {
 						config := string(secret.Data[secretKeyJITConfig])
 						if other, used := configs[config]; used && other != string(pod.UID) {
@@ -162,7 +165,8 @@ func TestVagueStatusesOfAnIdleRunnerEnd(t *testing.T) {
 					f.reconcile()
 					f.reconcile()
 				}
-				if pod := f.pod(); !f.runner().Status.Done() && (pod == nil || rules.OutcomeOf(pod, time.Now()).Phase != podstatus.Running) {
+				if pod := f.pod(); !f.runner().Status.Done() &&
+					(pod == nil || rules.OutcomeOf(pod, time.Now()).Phase != podstatus.Running) {
 					t.Errorf("in the end: %+v", f.runner().Status)
 				}
 			}, newRunner(withSidecar, pendingFor(time.Minute)))
@@ -204,7 +208,8 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 // A pod that has ended does not run again, whatever is written afterwards.
 func TestStatusesOutOfOrder(t *testing.T) {
 	for first, ends := range over {
-		for _, then := range []string{"Running, no statuses", "Unknown, running", "Pending, no statuses", "Running, waits to restart"} {
+		for _, then := range []string{"Running, no statuses", "Unknown, running", "Pending, no statuses",
+			"Running, waits to restart"} {
 			again := vague[then]
 			inBubble(t, func(f *fixture) {
 				f.settle()
@@ -313,8 +318,8 @@ func TestAnySimulationWithStrangeStatusesEndsWell(t *testing.T) {
 	}
 }
 
-// lie sometimes writes a strange status of the pod, until its node reports the truth. None of them says that a container has
-// ended that has not, or has not started that has.
+// lie sometimes writes a strange status of the pod, until its node reports the truth. None of them says that a
+// container has ended that has not, or has not started that has.
 func (s *simulation) lie() {
 	if s.pod == nil || s.node.lost || !s.chance(4) || !s.node.running && !s.node.ended {
 		return

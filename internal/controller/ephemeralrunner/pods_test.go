@@ -42,7 +42,8 @@ func newSecret(runner *v1alpha1.EphemeralRunner, id int, config string) *corev1.
 			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: runner.Namespace},
 		},
 		Data: map[string][]byte{
-			secretKeyJITConfig: []byte(config), secretKeyRunnerName: []byte(runner.Name), secretKeyRunnerID: []byte(strconv.Itoa(id)),
+			secretKeyJITConfig: []byte(config), secretKeyRunnerName: []byte(runner.Name),
+			secretKeyRunnerID: []byte(strconv.Itoa(id)),
 		},
 	}
 }

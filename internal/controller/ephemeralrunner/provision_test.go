@@ -56,7 +56,8 @@ func TestRegistrationOfAFormerManagerWithAJobFailsTheRunner(t *testing.T) {
 		f.github.remove = actions.ErrJobStillRunning
 		f.settle()
 		status := f.runner().Status
-		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining) {
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost ||
+			!meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining) {
 			t.Errorf("status %+v, want Failed with a job by GitHub's word", status)
 		}
 	}, newRunner(), storedSecret(newRunner()))
@@ -115,7 +116,8 @@ func TestNameTakenByNobodyIsReportedInGitHubsWords(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.jit = fmt.Errorf("%w: the pool has 10000 runners", actions.ErrRunnerExists)
 		f.settle()
-		if got := f.runner().Status.Message; !strings.Contains(got, "the pool has 10000 runners") || !strings.Contains(got, "finds no runner named "+name) {
+		if got := f.runner().Status.Message; !strings.Contains(got, "the pool has 10000 runners") ||
+			!strings.Contains(got, "finds no runner named "+name) {
 			t.Errorf("message %q", got)
 		}
 	}, newRunner())
@@ -205,7 +207,8 @@ func TestRefusedPods(t *testing.T) {
 		"quota":   {apierrors.NewForbidden(pods, name, errors.New("exceeded quota: q")), v1alpha1.EphemeralRunnerPhasePending, "QuotaExceeded", []string{"jit"}, true},
 		"policy":  {apierrors.NewForbidden(pods, name, errors.New("violates a policy")), v1alpha1.EphemeralRunnerPhasePending, "PodForbidden", []string{"jit"}, true},
 		"server":  {apierrors.NewInternalError(errors.New("etcd")), v1alpha1.EphemeralRunnerPhasePending, "PodRefused", []string{"jit"}, true},
-		"proxy's page": {apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "POST", pods, name, "<html>", 0, true),
+		"proxy's page": {apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "POST", pods, name, "<html>", 0,
+			true),
 			v1alpha1.EphemeralRunnerPhasePending, "APIServerUnavailable", []string{"jit"}, true},
 		"no answer":   {errors.New("connection refused"), v1alpha1.EphemeralRunnerPhasePending, "APIServerUnavailable", []string{"jit"}, true},
 		"terminating": {terminating(), "", "", []string{"jit"}, false},
@@ -218,7 +221,8 @@ func TestRefusedPods(t *testing.T) {
 				if status.Phase != test.phase || status.Reason != test.reason {
 					t.Errorf("status %+v, want %s for %s", status, test.phase, test.reason)
 				}
-				if quota := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionQuotaExceeded); quota != (test.reason == "QuotaExceeded") {
+				if quota := meta.IsStatusConditionTrue(status.Conditions,
+					v1alpha1.ConditionQuotaExceeded); quota != (test.reason == "QuotaExceeded") {
 					t.Errorf("condition QuotaExceeded is %t", quota)
 				}
 				f.wantCalls(test.calls...)

@@ -9,8 +9,8 @@ import (
 
 // What happens once the API server has removed a pod at once, or was about to, while the cache still shows it.
 
-// The event of the pod's deletionTimestamp comes before the one of its end. A runner that is deleted with its finalizers is
-// written twice.
+// The event of the pod's deletionTimestamp comes before the one of its end. A runner that is deleted with its
+// finalizers is written twice.
 func TestFinalizersGoBeforeTheRunnerThoughTheCacheStillShowsItsPod(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -34,8 +34,8 @@ func TestFinalizersGoBeforeTheRunnerThoughTheCacheStillShowsItsPod(t *testing.T)
 	}, newRunner())
 }
 
-// The manager was killed while it deleted the pod: the API server has noted that the pod is to go at once, and no more. The next
-// manager doesn't wait for it.
+// The manager was killed while it deleted the pod: the API server has noted that the pod is to go at once, and no more.
+// The next manager doesn't wait for it.
 func TestTheNextManagerFinishesAnInterruptedDeletion(t *testing.T) {
 	for name, test := range map[string]struct {
 		grace   int64 // seconds
@@ -52,7 +52,8 @@ func TestTheNextManagerFinishesAnInterruptedDeletion(t *testing.T) {
 				f.setStatus(jobDone)
 				f.setPod(exits(0))
 				shown := f.pod()
-				shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds, shown.Finalizers = new(metav1.Now()), &test.grace, test.keptBy
+				shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds, shown.Finalizers = new(metav1.Now()), &test.grace,
+					test.keptBy
 				f.restart()
 				f.cache.Client = staleCache{f.api, f.runner(), shown}
 				f.api.sent()

@@ -19,7 +19,8 @@ import (
 
 var secrets = schema.GroupResource{Resource: "secrets"}
 
-// A Secret that is refused for long costs GitHub one registration, whoever refuses it, and the runner says why it waits.
+// A Secret that is refused for long costs GitHub one registration, whoever refuses it, and the runner says why it
+// waits.
 func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 	for title, test := range map[string]struct {
 		refusal error
@@ -120,7 +121,8 @@ func TestRefusedSecretCostsANewManagerOneRegistration(t *testing.T) {
 func TestSecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 	for title, restart := range map[string]bool{"one manager": false, "another manager at the end": true} {
 		t.Run(title, func(t *testing.T) {
-			stranger := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{"theirs": {1}}}
+			stranger := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+				Data: map[string][]byte{"theirs": {1}}}
 			inBubble(t, func(f *fixture) {
 				f.reconcile()
 				if restart {

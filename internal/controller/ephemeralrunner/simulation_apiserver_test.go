@@ -244,7 +244,9 @@ func (w simulatedStatus) Get(ctx context.Context, object, into client.Object, _ 
 	return uncached{w.simulation}.Get(ctx, client.ObjectKeyFromObject(object), into)
 }
 
-func (w simulatedStatus) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+func (w simulatedStatus) Patch(
+	_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption,
+) error {
 	s := w.simulation
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +283,8 @@ func (s *simulation) mergeStatus(patch []byte) {
 	if err := json.Unmarshal(patch, s.runner); err != nil {
 		s.Fatal(err)
 	}
-	for field, noted := range map[string]map[string]metav1.Time{"failures": s.runner.Status.Failures, "disruptions": s.runner.Status.Disruptions} {
+	for field, noted := range map[string]map[string]metav1.Time{"failures": s.runner.Status.Failures,
+		"disruptions": s.runner.Status.Disruptions} {
 		patched, _ := cleared["status"][field].(map[string]any)
 		for attempt, at := range patched {
 			if at == nil {

@@ -19,15 +19,16 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// simulation is the life of one runner with everything that may happen to it: its real controller, an API server whose cache
-// is late, a kubelet that reports late, a GitHub that fails, a listener whose reports get lost. Everything follows from the
-// seed.
+// simulation is the life of one runner with everything that may happen to it: its real controller, an API server whose
+// cache is late, a kubelet that reports late, a GitHub that fails, a listener whose reports get lost. Everything
+// follows from the seed.
 type simulation struct {
 	client.Client // nil: only the methods that simulation_apiserver_test.go overrides may be called
 	*testing.T
-	seed       uint64
-	random     *rand.Rand
-	silences   *rand.Rand // GitHub's: its calls run next to the pass, and a shared source would make the order of draws vary
+	seed   uint64
+	random *rand.Rand
+	// GitHub's: its calls run next to the pass, and a shared source would make the order of draws vary
+	silences   *rand.Rand
 	controller *Controller
 	workers    *pool.Pool
 	calm       bool // nothing goes wrong any more
@@ -90,11 +91,13 @@ func (s *simulation) fault(n int) bool { return !s.calm && s.chance(n) }
 // restart replaces the manager: its memory is lost, and its cache is complete, except perhaps for pods.
 func (s *simulation) restart() {
 	if s.late > 0 {
-		s.late = (s.late + 1) % 3 // a report that is late by two managers would be attributed to the pod that the second one finds
+		// a report that is late by two managers would be attributed to the pod that the second one finds
+		s.late = (s.late + 1) % 3
 	}
 	s.verdicts, s.setRemoved = registrations.NewVerdicts(clock.RealClock{}), false
 	s.controller = NewController(Options{
-		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s}, Verdicts: s.verdicts,
+		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s},
+		Verdicts:    s.verdicts,
 		JobMetadata: true, JobProtection: true,
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return s, nil },
 	})

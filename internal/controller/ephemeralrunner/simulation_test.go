@@ -18,8 +18,8 @@ const (
 	length      = 60
 )
 
-// Whatever happens to a runner, no running job's pod is deleted, no JIT config starts two containers, and in the end pod,
-// Secret and registration are gone.
+// Whatever happens to a runner, no running job's pod is deleted, no JIT config starts two containers, and in the end
+// pod, Secret and registration are gone.
 func TestAnySimulationEndsWell(t *testing.T) {
 	t.Logf("%d simulations of %d events, seeds 0 to %d", simulations, length, simulations-1)
 	for seed := range uint64(simulations) {
@@ -84,8 +84,8 @@ func (s *simulation) evict() {
 	}
 }
 
-// removeBySet makes GitHub remove the registration of an idle runner at the request of its set, whose manager may be another
-// by now.
+// removeBySet makes GitHub remove the registration of an idle runner at the request of its set, whose manager may be
+// another by now.
 func (s *simulation) removeBySet() {
 	if s.busy || !s.node.running || s.runner == nil || s.runnerID == 0 || s.runner.Status.RunnerID != s.runnerID {
 		return
@@ -96,8 +96,8 @@ func (s *simulation) removeBySet() {
 	s.runnerID, s.setRemoved = 0, true
 }
 
-// keepOrRelease adds or removes a foreign finalizer that keeps the pod, or deletes the runner that GitHub has removed, as its
-// set would.
+// keepOrRelease adds or removes a foreign finalizer that keeps the pod, or deletes the runner that GitHub has removed,
+// as its set would.
 func (s *simulation) keepOrRelease() {
 	switch {
 	case s.pod != nil && s.chance(3) && s.node.kept:
@@ -141,8 +141,8 @@ func (s *simulation) kubelet() {
 	}
 }
 
-// endPod takes a step in the graceful end of a pod: a runner ends when it is asked to, a runner with a job later or not at
-// all.
+// endPod takes a step in the graceful end of a pod: a runner ends when it is asked to, a runner with a job later or not
+// at all.
 func (s *simulation) endPod() {
 	switch {
 	case s.node.running && !s.busy:
@@ -203,7 +203,8 @@ func (s *simulation) reportPod() {
 }
 
 func (s *simulation) setStatus(phase corev1.PodPhase, state corev1.ContainerState) {
-	s.pod.Status = corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: state}}}
+	s.pod.Status = corev1.PodStatus{Phase: phase,
+		ContainerStatuses: []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: state}}}
 	s.write(s.pod)
 }
 

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// turns says when the runner of a simulation is reconciled: after an event, when a call has ended, when the last pass asked
-// for it, and after an error. If a requeue is missing, the runner stays as it is.
+// turns says when the runner of a simulation is reconciled: after an event, when a call has ended, when the last pass
+// asked for it, and after an error. If a requeue is missing, the runner stays as it is.
 type turns struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request] // nil: the controller's calls only add
 	event                                                   bool
@@ -51,7 +51,8 @@ func (q *turns) takeDue() bool {
 	return due
 }
 
-// passesDue runs the passes that are due. While all goes well the watches immediately show what the passes have written.
+// passesDue runs the passes that are due. While all goes well the watches immediately show what the passes have
+// written.
 func (s *simulation) passesDue() {
 	for passes := 0; s.turns.takeDue(); passes++ {
 		if passes == mostPassesAtOnce {
@@ -67,11 +68,13 @@ func (s *simulation) passesDue() {
 
 // pass runs one reconciliation, and the calls that it has started.
 func (s *simulation) pass() {
-	result, err := s.controller.Reconcile(s.Context(), reconcile.Request{NamespacedName: runnerKey}) // failures are retried
+	// failures are retried
+	result, err := s.controller.Reconcile(s.Context(), reconcile.Request{NamespacedName: runnerKey})
 	s.turns.due = time.Time{}
 	switch {
 	case err != nil && result.RequeueAfter != 0:
-		s.Errorf("a pass that failed asks for the next one in %s, which the queue ignores with a warning: %v", result.RequeueAfter, err)
+		s.Errorf("a pass that failed asks for the next one in %s, which the queue ignores with a warning: %v",
+			result.RequeueAfter, err)
 	case err != nil:
 		s.turns.due = time.Now().Add(errorPause)
 	case result.RequeueAfter > 0:

@@ -50,8 +50,8 @@ func (c *Controller) reportRunning(ctx context.Context, w *world) error {
 // reasonCompleted is the reason of Ready=False for a runner that has succeeded.
 const reasonCompleted = "Completed"
 
-// readiness returns the conditions that sum up the status for kubectl wait and kstatus. A runner that works has only Ready:
-// every byte of it is written once per runner.
+// readiness returns the conditions that sum up the status for kubectl wait and kstatus. A runner that works has only
+// Ready: every byte of it is written once per runner.
 func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 	switch status.Phase {
 	case v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
@@ -62,9 +62,11 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 		if status.Ready {
 			return []metav1.Condition{report.True(v1alpha1.ConditionReady, "Running", "")}
 		}
-		return []metav1.Condition{report.False(v1alpha1.ConditionReady, "PodNotReady", "the runner runs, but a container of its pod is not ready")}
+		return []metav1.Condition{report.False(v1alpha1.ConditionReady, "PodNotReady",
+			"the runner runs, but a container of its pod is not ready")}
 	default:
-		return []metav1.Condition{report.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, v1alpha1.ReasonPending), status.Message)}
+		return []metav1.Condition{report.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, v1alpha1.ReasonPending),
+			status.Message)}
 	}
 }
 
@@ -72,7 +74,8 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 func (c *Controller) reportPending(ctx context.Context, w *world, d rules.Decision) error {
 	before := w.EphemeralRunner.DeepCopy()
 	if w.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
-		// A runner that ran stays Running until GitHub's answer decides what follows: that it ran must not be forgotten.
+		// A runner that ran stays Running until GitHub's answer decides what follows: that it ran must not be
+		// forgotten.
 		w.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
 	}
 	w.Status.Reason, w.Status.Message = d.Reason, d.Message
@@ -91,13 +94,17 @@ func runnerFailed(d rules.Decision) report.Event {
 }
 
 // patchStatus writes the status and then records the Events. A write that fails is repeated; its Events must not be.
-func (c *Controller) patchStatus(ctx context.Context, w *world, before *v1alpha1.EphemeralRunner, events ...report.Event) error {
+func (c *Controller) patchStatus(
+	ctx context.Context, w *world, before *v1alpha1.EphemeralRunner, events ...report.Event,
+) error {
 	_, err := c.writeStatus(ctx, w, before, events...)
 	return err
 }
 
 // writeStatus is patchStatus for callers that need to know whether something was written.
-func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1.EphemeralRunner, events ...report.Event) (bool, error) {
+func (c *Controller) writeStatus(
+	ctx context.Context, w *world, before *v1alpha1.EphemeralRunner, events ...report.Event,
+) (bool, error) {
 	w.Status.ObservedGeneration, w.Status.Phases = w.Generation, phases.Of(w.EphemeralRunner, w.pod)
 	c.setConditions(w, readiness(&w.Status)...)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, w.EphemeralRunner, before)
@@ -120,10 +127,11 @@ func (c *Controller) record(ctx context.Context, w *world, event report.Event) {
 }
 
 var startupSeconds = setmetrics.Histogram("runner_startup_seconds",
-	"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
+	"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; "+
+		"runners that needed a second pod are left out.", setmetrics.StartupBuckets)
 
-// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
-// days.
+// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle
+// for days.
 func countStart(w *world, now time.Time) {
 	if rules.AttemptsNoted(&w.Status) > 0 {
 		return

@@ -34,7 +34,8 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 		f.api.refuse = nil
 		f.reconcile()
 		f.wantEvent("Evicted")
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || rules.AttemptsNoted(&status) != 1 {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending ||
+			rules.AttemptsNoted(&status) != 1 {
 			t.Errorf("status %+v", status)
 		}
 	}, newRunner())
@@ -60,7 +61,8 @@ func TestRunnerThatItsSetMarksAsFailedIsStalled(t *testing.T) {
 			}
 			f.wantEvent(v1alpha1.ReasonRunnerExitedWithoutJob)
 			status := f.runner().Status
-			if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonRunnerExitedWithoutJob || !strings.Contains(status.Message, test.want) {
+			if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonRunnerExitedWithoutJob ||
+				!strings.Contains(status.Message, test.want) {
 				t.Errorf("status %+v, want %q", status, test.want)
 			}
 			for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
@@ -119,11 +121,14 @@ func TestReadinessFollowsThePhase(t *testing.T) {
 		v1alpha1.EphemeralRunnerPhasePending:   {"Ready": metav1.ConditionFalse},
 		v1alpha1.EphemeralRunnerPhaseRunning:   {"Ready": metav1.ConditionTrue},
 		v1alpha1.EphemeralRunnerPhaseSucceeded: {"Ready": metav1.ConditionFalse},
-		v1alpha1.EphemeralRunnerPhaseFailed:    {"Ready": metav1.ConditionFalse, "Progressing": metav1.ConditionFalse, "Stalled": metav1.ConditionTrue},
-		v1alpha1.EphemeralRunnerPhaseOutdated:  {"Ready": metav1.ConditionFalse, "Progressing": metav1.ConditionFalse, "Stalled": metav1.ConditionTrue},
+		v1alpha1.EphemeralRunnerPhaseFailed: {"Ready": metav1.ConditionFalse, "Progressing": metav1.ConditionFalse,
+			"Stalled": metav1.ConditionTrue},
+		v1alpha1.EphemeralRunnerPhaseOutdated: {"Ready": metav1.ConditionFalse, "Progressing": metav1.ConditionFalse,
+			"Stalled": metav1.ConditionTrue},
 	} {
 		got := map[string]metav1.ConditionStatus{}
-		for _, c := range readiness(&v1alpha1.EphemeralRunnerStatus{Phase: phase, Ready: phase == v1alpha1.EphemeralRunnerPhaseRunning}) {
+		for _, c := range readiness(&v1alpha1.EphemeralRunnerStatus{Phase: phase,
+			Ready: phase == v1alpha1.EphemeralRunnerPhaseRunning}) {
 			got[c.Type] = c.Status
 		}
 		if difference := cmp.Diff(want, got); difference != "" {

@@ -62,13 +62,15 @@ func TestReportsAreDeferredLessTheLongerARunnerIsUp(t *testing.T) {
 		deferred := func(up time.Duration) bool { return f.controller.reports.Defers(newRunner(), up) }
 		gate.PodEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
 		if !deferred(0) || deferred(mark.MaxDelay) {
-			t.Errorf("deferred while an ended pod waits: %t, and %t after %s; want only the first", deferred(0), deferred(mark.MaxDelay), mark.MaxDelay)
+			t.Errorf("deferred while an ended pod waits: %t, and %t after %s; want only the first", deferred(0),
+				deferred(mark.MaxDelay), mark.MaxDelay)
 		}
 		for range mark.MaxWrites {
 			gate.Enter()
 		}
 		if !deferred(mark.MaxDelay) || deferred(2*mark.MaxDelay) {
-			t.Errorf("deferred while others write: %t after %s, %t after twice that; want only the first", deferred(mark.MaxDelay), mark.MaxDelay, deferred(2*mark.MaxDelay))
+			t.Errorf("deferred while others write: %t after %s, %t after twice that; want only the first",
+				deferred(mark.MaxDelay), mark.MaxDelay, deferred(2*mark.MaxDelay))
 		}
 	}, newRunner())
 }
@@ -101,8 +103,8 @@ func TestASetWhoseGitHubHangsDelaysNoOther(t *testing.T) {
 	}
 }
 
-// While the gate is closed, only a runner that has something to report is requeued again and again. That its job has started is
-// never held back, because that protects the job.
+// While the gate is closed, only a runner that has something to report is requeued again and again. That its job has
+// started is never held back, because that protects the job.
 func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -128,8 +130,8 @@ func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 	}, newRunner())
 }
 
-// Five hundred jobs start at once, when a thousand reports about other runners are overdue, which alone take 2.5 s: each write takes
-// the API server 60 ms. The PodDisruptionBudget covers every one of the jobs 2 s later.
+// Five hundred jobs start at once, when a thousand reports about other runners are overdue, which alone take 2.5 s:
+// each write takes the API server 60 ms. The PodDisruptionBudget covers every one of the jobs 2 s later.
 func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 	const burst, others, latency, atMost = 500, 1000, 60 * time.Millisecond, 2 * time.Second
 	inBubble(t, func(f *fixture) {
@@ -161,7 +163,8 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 			if err := f.api.WithWatch.Status().Update(t.Context(), after); err != nil {
 				t.Fatal(err)
 			}
-			NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+			NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after},
+				q)
 		}
 		var workers sync.WaitGroup
 		for range options.MaxConcurrentReconciles {
@@ -169,7 +172,8 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 		}
 		f.elapse(atMost)
 		var pods corev1.PodList
-		if err := f.api.WithWatch.List(t.Context(), &pods, client.MatchingLabels{v1alpha1.LabelRunnerBusy: "true"}); err != nil {
+		if err := f.api.WithWatch.List(t.Context(), &pods,
+			client.MatchingLabels{v1alpha1.LabelRunnerBusy: "true"}); err != nil {
 			t.Fatal(err)
 		}
 		if len(pods.Items) != burst {

@@ -14,8 +14,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// A job came and ended under a manager that could not write anything about it, and its report is late. The next manager finds
-// no trace of a pod, so it registers the runner once more. When the report comes, it is not about that registration.
+// A job came and ended under a manager that could not write anything about it, and its report is late. The next manager
+// finds no trace of a pod, so it registers the runner once more. When the report comes, it is not about that
+// registration.
 func TestALateReportIsNotAboutTheNextManagersRegistration(t *testing.T) {
 	for name, test := range map[string]struct {
 		again bool
@@ -52,7 +53,8 @@ func TestALateReportIsNotAboutTheNextManagersRegistration(t *testing.T) {
 // endUnnoticed ends the runner's job and removes all traces of it, on GitHub too.
 func (f *fixture) endUnnoticed() {
 	f.Helper()
-	for _, err := range []error{f.api.WithWatch.Delete(f.Context(), f.pod()), f.api.WithWatch.Delete(f.Context(), f.secret())} {
+	for _, err := range []error{f.api.WithWatch.Delete(f.Context(), f.pod()),
+		f.api.WithWatch.Delete(f.Context(), f.secret())} {
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -150,7 +152,8 @@ func TestReportAboutAFormerManagersPodNeedsNoGitHub(t *testing.T) {
 
 // ARC writes the runner's id to the status before it creates the pod, and not on the pod.
 func TestARCsRunnerKeepsItsRegistration(t *testing.T) {
-	for state, change := range map[string]func(*corev1.Pod){"pending at takeover": func(*corev1.Pod) {}, "running at takeover": runs} {
+	for state, change := range map[string]func(*corev1.Pod){"pending at takeover": func(*corev1.Pod) {},
+		"running at takeover": runs} {
 		t.Run(state, func(t *testing.T) {
 			runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
 				r.Status.Phase, r.Status.RunnerID, r.Status.RunnerName = v1alpha1.EphemeralRunnerPhasePending, 37, r.Name

@@ -23,8 +23,8 @@ func (f *fixture) failsToReconcile() {
 	}
 }
 
-// losesAnswer runs a pass that writes the status without an answer, and further passes after it. With podGoes the pod is gone
-// before those, which are late.
+// losesAnswer runs a pass that writes the status without an answer, and further passes after it. With podGoes the pod
+// is gone before those, which are late.
 func (f *fixture) losesAnswer(podGoes bool) {
 	f.Helper()
 	f.api.unanswered = errNotAnswered

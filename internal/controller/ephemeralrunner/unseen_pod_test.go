@@ -10,12 +10,14 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 )
 
-// Somebody deletes each pod before a pass has seen it, as a policy agent may: that is retried as often as anything else.
+// Somebody deletes each pod before a pass has seen it, as a policy agent may: that is retried as often as anything
+// else.
 func TestPodsThatAreNeverSeenAreTriedSixTimes(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletePodsUnseen(30 * time.Minute)
 		status := f.runner().Status
-		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost || len(status.Failures) != len(rules.RetryBackoff) {
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost ||
+			len(status.Failures) != len(rules.RetryBackoff) {
 			t.Errorf("status %+v, want Failed for %s after six attempts", status, v1alpha1.ReasonPodLost)
 		}
 	}, newRunner())
@@ -30,7 +32,8 @@ func TestPodsThatAreNeverSeenCountAfterOneThatWas(t *testing.T) {
 		if pods := f.deletePodsUnseen(30 * time.Minute); pods != len(rules.RetryBackoff) {
 			t.Errorf("%d more pods, want %d", pods, len(rules.RetryBackoff))
 		}
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || len(status.Failures) != len(rules.RetryBackoff) {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed ||
+			len(status.Failures) != len(rules.RetryBackoff) {
 			t.Errorf("status %+v, want Failed after six attempts", status)
 		}
 	}, newRunner())

@@ -20,9 +20,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// Priorities of a pass. Every pass writes, and in a burst everything waits for the API server. So a pass comes first if a job
-// waits for it or needs its protection, or a machine that a finished pod still occupies; a pass that only reports something or
-// tidies up comes later.
+// Priorities of a pass. Every pass writes, and in a burst everything waits for the API server. So a pass comes first if
+// a job waits for it or needs its protection, or a machine that a finished pod still occupies; a pass that only reports
+// something or tidies up comes later.
 const (
 	priorityHigh = 0
 	priorityLow  = -1
@@ -41,9 +41,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported. One that is gone without having
-// been deleted first went without its finalization: it came back without its finalizer, its owner is gone, and garbage collection may have
-// been faster than any pass.
+// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported. One that is
+// gone without having been deleted first went without its finalization: it came back without its finalizer, its owner
+// is gone, and garbage collection may have been faster than any pass.
 func (c *Controller) runnerEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) {
@@ -68,8 +68,8 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 	}
 }
 
-// podEvents enqueues the runners of pods, with high priority if the pod has ended, and then informs the gate as well. The last state
-// of a pod that is gone is kept for the next pass.
+// podEvents enqueues the runners of pods, with high priority if the pod has ended, and then informs the gate as well.
+// The last state of a pod that is gone is kept for the next pass.
 func (c *Controller) podEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { c.enqueueOwner(q, e.Object, false) },
@@ -99,12 +99,14 @@ func (c *Controller) enqueueOwner(q reconcile.Queue, object client.Object, remov
 	enqueue(q, object, owner.Name, priority)
 }
 
-// isRunner reports whether an owner, which may be nil, is a runner of this API: anybody may give a pod another one of that kind.
+// isRunner reports whether an owner, which may be nil, is a runner of this API: anybody may give a pod another one of
+// that kind.
 func isRunner(owner *metav1.OwnerReference) bool {
 	return owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String() && owner.Kind == "EphemeralRunner"
 }
 
-// enqueue adds the runner of that name in the object's namespace. A runner that is queued already keeps the higher priority.
+// enqueue adds the runner of that name in the object's namespace. A runner that is queued already keeps the higher
+// priority.
 func enqueue(q reconcile.Queue, object client.Object, runner string, priority int) {
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: runner}}
 	if ordered, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok {

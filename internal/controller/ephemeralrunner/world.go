@@ -35,14 +35,14 @@ type world struct {
 	outcome rules.Outcome
 	// launched is the last launch. It is read once, so that its result and its end belong to the same call.
 	launched rules.Progress
-	// set is the set that controls the runner, the cache's own, nil if none that lives does; setErr is why nobody can tell. They are not
-	// asked for if the runner is being deleted or the cache is older than what was written last.
+	// set is the set that controls the runner, the cache's own, nil if none that lives does; setErr is why nobody can
+	// tell. They are not asked for if the runner is being deleted or the cache is older than what was written last.
 	set    *v1alpha1.EphemeralRunnerSet
 	setErr error
 }
 
-// memory is what is remembered of one runner between passes. A restart loses it, which costs requests but no job: the pod's annotation and
-// GitHub then tell what was done. Times are by the manager's own clock.
+// memory is what is remembered of one runner between passes. A restart loses it, which costs requests but no job: the
+// pod's annotation and GitHub then tell what was done. Times are by the manager's own clock.
 type memory struct {
 	inherited bool // the runner existed when this manager took over, so another manager may have registered it
 	runnerID  int  // id on GitHub, 0 if not known
@@ -68,7 +68,8 @@ type memory struct {
 	deniedAt time.Time // when a policy or webhook last denied patching the pod
 	busy     bool      // GitHub has refused to remove the registration because of a job
 
-	launch launch.Memory // shared with the calls in the pool; all else belongs to the one worker that reconciles the runner at the time
+	// shared with the calls in the pool; all else belongs to the one worker that reconciles the runner at the time
+	launch launch.Memory
 }
 
 // lastPod is what is remembered of the last pod seen. All of it is forgotten when another pod is seen.
@@ -78,7 +79,8 @@ type lastPod struct {
 	deleted    bool      // at the controller's request
 	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
 	left       bool      // the controller may not delete it: garbage collection does once the runner is gone
-	// ending is what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by the next pass.
+	// ending is what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by
+	// the next pass.
 	ending podstatus.Ending
 	marked mark.Written
 }
@@ -129,17 +131,19 @@ func (c *Controller) newWorld(p *pass, pod *corev1.Pod) *world {
 	return w
 }
 
-// removedPod returns the last state of the runner's pod if that was removed since the last pass, and not at the controller's request.
+// removedPod returns the last state of the runner's pod if that was removed since the last pass, and not at the
+// controller's request.
 func (c *Controller) removedPod(w *world) *corev1.Pod {
 	removed, known := c.remains.TakePod(w.Key), &w.Memory.pod
-	if removed == nil || w.pod != nil || !metav1.IsControlledBy(removed, w) || known.deleted || known.uid != "" && known.uid != removed.UID {
+	if removed == nil || w.pod != nil || !metav1.IsControlledBy(removed, w) || known.deleted ||
+		known.uid != "" && known.uid != removed.UID {
 		return nil
 	}
 	return removed
 }
 
-// readPod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale cache would
-// cost a job.
+// readPod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale
+// cache would cost a job.
 func (c *Controller) readPod(ctx context.Context, p *pass) (*corev1.Pod, error) {
 	pod, err := launch.OwnPod(ctx, c.options.Client, p.Object)
 	switch {
@@ -154,8 +158,8 @@ func (c *Controller) readPod(ctx context.Context, p *pass) (*corev1.Pod, error) 
 	}
 }
 
-// needsLivePod reports whether the cached pod calls for a step that a stale cache must not cause: reusing the JIT config of a
-// pod that never started, or giving up a pod that hangs in its deletion, with its job.
+// needsLivePod reports whether the cached pod calls for a step that a stale cache must not cause: reusing the JIT
+// config of a pod that never started, or giving up a pod that hangs in its deletion, with its job.
 func needsLivePod(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) bool {
 	if rules.FailureNoted(&runner.Status, pod.UID) || runner.Status.Done() {
 		return false
@@ -163,9 +167,10 @@ func needsLivePod(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Ti
 	return podstatus.Stuck(pod, now) || rules.OutcomeOf(pod, now).Phase == podstatus.NeverStarted
 }
 
-// missedPod reads the pod from the API server, and whether there is a Secret if that tells who has taken the pod. If reading is forbidden while the runner is being deleted, or has no set, it trusts the
-// cache: the right to read pods comes from the scale set's Role, which may be deleted first. The deletion has its own deadline, and asks
-// GitHub before anything is killed.
+// missedPod reads the pod from the API server, and whether there is a Secret if that tells who has taken the pod. If
+// reading is forbidden while the runner is being deleted, or has no set, it trusts the cache: the right to read pods
+// comes from the scale set's Role, which may be deleted first. The deletion has its own deadline, and asks GitHub
+// before anything is killed.
 func (c *Controller) missedPod(ctx context.Context, p *pass) (*corev1.Pod, error) {
 	runner := p.Object
 	pod, err := launch.OwnPod(ctx, c.options.Reader, runner)
@@ -189,8 +194,8 @@ func (c *Controller) missedPod(ctx context.Context, p *pass) (*corev1.Pod, error
 	return nil, nil
 }
 
-// see notes what a pass sees for the first time, and returns the state of the pod, which may be nil. removed is the pod as it was when it was
-// removed, nil if there is a pod or that is not known.
+// see notes what a pass sees for the first time, and returns the state of the pod, which may be nil. removed is the pod
+// as it was when it was removed, nil if there is a pod or that is not known.
 func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time) rules.Outcome {
 	status := &runner.Status
 	if removed != nil && !rules.FailureNoted(status, removed.UID) {
@@ -217,7 +222,8 @@ func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod,
 	return seen
 }
 
-// seeStart notes what the pod says about the start of the present attempt, unless the failure of that pod is already noted.
+// seeStart notes what the pod says about the start of the present attempt, unless the failure of that pod is already
+// noted.
 func (m *memory) seeStart(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) {
 	if pod == nil || rules.FailureNoted(&runner.Status, pod.UID) || m.isBehind(runner) {
 		return
@@ -244,9 +250,11 @@ func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
 	kube.SetIfZero(&l.deletingAt, now)
 }
 
-// seeEnding remembers what ends the pod, unless the end of the job was reported before. It forgets an eviction that was withdrawn.
+// seeEnding remembers what ends the pod, unless the end of the job was reported before. It forgets an eviction that was
+// withdrawn.
 func (l *lastPod) seeEnding(pod *corev1.Pod, status *v1alpha1.EphemeralRunnerStatus, nodeSilent bool) {
-	seen := podstatus.EndingOf(pod, v1alpha1.RunnerContainerName, podstatus.Seen{NodeSilent: nodeSilent, DeletedByUs: l.deleted})
+	seen := podstatus.EndingOf(pod, v1alpha1.RunnerContainerName,
+		podstatus.Seen{NodeSilent: nodeSilent, DeletedByUs: l.deleted})
 	switch {
 	case status.JobCompleted() && !reportedAfter(status, seen):
 	case seen.Cause == "" && podstatus.Runs(pod, v1alpha1.RunnerContainerName):
@@ -266,8 +274,8 @@ func (m *memory) seeGone(status *v1alpha1.EphemeralRunnerStatus) {
 	}
 }
 
-// reportedAfter reports whether the end of the job was reported after the first sign of the pod's end, as far as it is dated. What
-// comes from outside is rarely undated, and then only at the end of the pod.
+// reportedAfter reports whether the end of the job was reported after the first sign of the pod's end, as far as it is
+// dated. What comes from outside is rarely undated, and then only at the end of the pod.
 func reportedAfter(status *v1alpha1.EphemeralRunnerStatus, ending podstatus.Ending) bool {
 	dated := ending.Cause != "" && status.FinishedAt != nil && (ending.Outside || !ending.At.IsZero())
 	return dated && !status.FinishedAt.Time.Before(ending.At)
@@ -281,30 +289,32 @@ func (m *memory) hadPod(status *v1alpha1.EphemeralRunnerStatus) bool {
 	return m.pod.uid != "" && !rules.FailureNoted(status, m.pod.uid)
 }
 
-// goneUnseen reports whether this manager has found the runner with a canceled job and, if there is none, never with a pod. The pod of
-// a job that a person cancels exits with 0 and stays until a manager deletes it, after the runner's Secret; so if the Secret is there, something
-// else took the pod while no manager led, as a node drain does that moves the manager, too.
+// goneUnseen reports whether this manager has found the runner with a canceled job and, if there is none, never with a
+// pod. The pod of a job that a person cancels exits with 0 and stays until a manager deletes it, after the runner's
+// Secret; so if the Secret is there, something else took the pod while no manager led, as a node drain does that moves
+// the manager, too.
 func (m *memory) goneUnseen(status *v1alpha1.EphemeralRunnerStatus) bool {
 	return m.inherited && m.pod.uid == "" && !m.secretDeleted && !m.launch.WasAsked() && rules.GivenUp(status.JobResult)
 }
 
-// missesPod reports whether, according to the cache, a runner at work has lost its pod without this manager having deleted
-// it. Runners and pods arrive on separate watches, so a manager that has just become the leader may see one before the other.
-// A pod that has lost the label by which the cache selects is never in it. A runner that is being deleted is also at work if
-// GitHub says so.
+// missesPod reports whether, according to the cache, a runner at work has lost its pod without this manager having
+// deleted it. Runners and pods arrive on separate watches, so a manager that has just become the leader may see one
+// before the other. A pod that has lost the label by which the cache selects is never in it. A runner that is being
+// deleted is also at work if GitHub says so.
 func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	status := &runner.Status
-	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() || m.busy && !runner.DeletionTimestamp.IsZero()
+	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() ||
+		m.busy && !runner.DeletionTimestamp.IsZero()
 	if !atWork || status.Done() || status.JobCompleted() && !m.goneUnseen(status) {
 		return false
 	}
 	return m.ExitedAt.IsZero() && !m.pod.left && !m.pod.deleted
 }
 
-// apiServerTime estimates the API server's current time from the pod's deletionTimestamp; it returns now if the pod isn't
-// being deleted. By the API server's clock the deletion began at deletionTimestamp minus the grace period; by ours it was
-// first seen at pod.deletingAt. Our clock may be wrong or be adjusted, and that must not cost a busy runner, whose pod may
-// have an hour to end, its job.
+// apiServerTime estimates the API server's current time from the pod's deletionTimestamp; it returns now if the pod
+// isn't being deleted. By the API server's clock the deletion began at deletionTimestamp minus the grace period; by
+// ours it was first seen at pod.deletingAt. Our clock may be wrong or be adjusted, and that must not cost a busy
+// runner, whose pod may have an hour to end, its job.
 func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return now
@@ -316,10 +326,11 @@ func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	return pod.DeletionTimestamp.Add(now.Sub(deletingAt) - kube.GracePeriod(pod))
 }
 
-// podDueAt returns the deadline, by our clock, for an ended pod to disappear: PendingTimeout after its deletion or after its
-// failure was noted, and no earlier than the end of its grace period plus podstatus.StuckAfter. It returns zero for a pod that isn't
-// being deleted. By the time a failure is noted, the deletion may have lasted for long, or the cache may still show a pod
-// that was force-deleted a moment ago. A failure dated later than now was noted by another clock and is ignored.
+// podDueAt returns the deadline, by our clock, for an ended pod to disappear: PendingTimeout after its deletion or
+// after its failure was noted, and no earlier than the end of its grace period plus podstatus.StuckAfter. It returns
+// zero for a pod that isn't being deleted. By the time a failure is noted, the deletion may have lasted for long, or
+// the cache may still show a pod that was force-deleted a moment ago. A failure dated later than now was noted by
+// another clock and is ignored.
 func (m *memory) podDueAt(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return time.Time{}
@@ -328,26 +339,27 @@ func (m *memory) podDueAt(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now
 	if at, found := rules.Noted(&runner.Status, string(pod.UID)); found && !at.After(now) {
 		start = at.Time
 	}
-	return kube.LaterOf(start.Add(rules.PendingTimeout(runner)), m.pod.deletingAt.Add(kube.GracePeriod(pod)+podstatus.StuckAfter))
+	return kube.LaterOf(start.Add(rules.PendingTimeout(runner)),
+		m.pod.deletingAt.Add(kube.GracePeriod(pod)+podstatus.StuckAfter))
 }
 
 // clockSkew is how far the API server's clock, which dates objects, may differ from ours.
 const clockSkew = time.Minute
 
-// unregistered reports whether GitHub can't have a registration: nobody has requested one since the runner was created. It is
-// false for a runner that another manager may have seen; began is when this one took over.
+// unregistered reports whether GitHub can't have a registration: nobody has requested one since the runner was created.
+// It is false for a runner that another manager may have seen; began is when this one took over.
 func (m *memory) unregistered(runner *v1alpha1.EphemeralRunner, began time.Time) bool {
 	return m.runnerID == 0 && !m.launch.WasAsked() && !m.inherited && runner.CreationTimestamp.After(began.Add(clockSkew))
 }
 
-// mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub mentioned
-// one.
+// mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub
+// mentioned one.
 func (m *memory) mayHaveJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	return status.JobRunning() || m.busy || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)
 }
 
-// terminationOf returns when a pod that is being deleted should be gone, and the finalizers that it waits for. It returns
-// zero and nil for any other pod.
+// terminationOf returns when a pod that is being deleted should be gone, and the finalizers that it waits for. It
+// returns zero and nil for any other pod.
 func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	if pod.DeletionTimestamp == nil {
 		return time.Time{}, nil
@@ -356,8 +368,9 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 }
 
 // removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
-// removal, except while a runner with a job is alive: the 404 may have come from a proxy or gateway in front of GitHub, and
-// would cost the job. That is decided when the answer is used, because the job may have been reported since GitHub was asked.
+// removal, except while a runner with a job is alive: the 404 may have come from a proxy or gateway in front of GitHub,
+// and would cost the job. That is decided when the answer is used, because the job may have been reported since GitHub
+// was asked.
 func (w *world) removal() rules.Progress {
 	last := w.Memory.launch.Removal()
 	lives := w.pod != nil && !w.outcome.Over()
@@ -374,11 +387,12 @@ func (c *Controller) verdict(w *world) registrations.Answer {
 
 // claims is what is remembered of a runner's claims.
 type claims struct {
-	// idle is set if GitHub has agreed to remove the registration while the runner container had not ended: it had no job, and gets none.
-	// Later the consent would prove less, because GitHub itself removes the record of a runner whose job has ended.
+	// idle is set if GitHub has agreed to remove the registration while the runner container had not ended: it had no
+	// job, and gets none. Later the consent would prove less, because GitHub itself removes the record of a runner
+	// whose job has ended.
 	idle bool
-	// endedAt is when the runner was first seen to be about to go, and settled is set once it is certain that nobody gets what must not be
-	// passed on.
+	// endedAt is when the runner was first seen to be about to go, and settled is set once it is certain that nobody
+	// gets what must not be passed on.
 	endedAt time.Time
 	settled bool
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// apply carries out the plan: first questions to GitHub, which are only queued, then writes to the API server, in parallel.
+// apply carries out the plan: first questions to GitHub, which are only queued, then writes to the API server, in
+// parallel.
 func (c *Controller) apply(ctx context.Context, w *world) error {
 	m := w.Memory
 	asked := c.ask(w)
@@ -48,7 +49,8 @@ func (c *Controller) apply(ctx context.Context, w *world) error {
 	return errors.Join(err, c.dropProxySecret(ctx, w))
 }
 
-// ask asks GitHub what is planned, except about runners with a question already under way. It returns how many removals it requested.
+// ask asks GitHub what is planned, except about runners with a question already under way. It returns how many removals
+// it requested.
 func (c *Controller) ask(w *world) int {
 	deregister, lookUp := w.plan.With(scaling.Deregister), w.plan.With(scaling.LookUp)
 	if len(deregister)+len(lookUp) == 0 {
@@ -101,7 +103,8 @@ func (c *Controller) createRunners(ctx context.Context, w *world, n int, proxySe
 	}
 	labels := inheritedLabels(w.Object, w.origin)
 	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *creations.Try) error {
-		t.Asked, t.Err = true, c.options.Client.Create(ctx, withLease(newRunner(w.Object, labels, t.Name, w.specHash, proxySecret), granted[t.Name]))
+		t.Asked, t.Err = true, c.options.Client.Create(ctx,
+			withLease(newRunner(w.Object, labels, t.Name, w.specHash, proxySecret), granted[t.Name]))
 		if creations.Made(t.Err) {
 			return nil
 		}
@@ -111,14 +114,18 @@ func (c *Controller) createRunners(ctx context.Context, w *world, n int, proxySe
 	return err
 }
 
-// deleteRunners deletes runners; if they must be unchanged, only those that nobody has written to since they were seen. One that got a
-// registration or a job in the meantime stays.
+// deleteRunners deletes runners; if they must be unchanged, only those that nobody has written to since they were seen.
+// One that got a registration or a job in the meantime stays.
 func (c *Controller) deleteRunners(ctx context.Context, w *world, runners []*roster.Runner, unchanged bool) error {
 	now := c.options.Clock.Now()
 	remaining := w.Memory.WithoutRecentlyDeleted(runners, now)
 	deleted := make(chan types.UID, len(remaining))
 	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *roster.Runner) error {
-		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: w.Object.Namespace, Name: r.Name, UID: r.UID}}
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.Object.Namespace,
+			Name:      r.Name,
+			UID:       r.UID,
+		}}
 		precondition := kube.UIDPrecondition(object)
 		if unchanged {
 			precondition.ResourceVersion = &r.ResourceVersion
@@ -139,8 +146,8 @@ func (c *Controller) deleteRunners(ctx context.Context, w *world, runners []*ros
 	return err
 }
 
-// giveVerdicts tells the controller of runners which of them exited without a job. It sets their phase to Failed, so that they count as
-// failures.
+// giveVerdicts tells the controller of runners which of them exited without a job. It sets their phase to Failed, so
+// that they count as failures.
 func (c *Controller) giveVerdicts(w *world) {
 	for _, r := range w.plan.With(scaling.MarkFailed) {
 		name := types.NamespacedName{Namespace: w.Object.Namespace, Name: r.Name}
@@ -151,14 +158,15 @@ func (c *Controller) giveVerdicts(w *world) {
 // sampleSuffix ends the name of a sample. It is as long as the random end of a runner's name, which never has an e.
 const sampleSuffix = "check"
 
-// SampleRunner returns a runner as origin's runner set would create it, to find out whether its pod would be admitted. It is never
-// created.
+// SampleRunner returns a runner as origin's runner set would create it, to find out whether its pod would be admitted.
+// It is never created.
 func SampleRunner(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet) *v1alpha1.EphemeralRunner {
 	proxySecret := ""
 	if set.Spec.EphemeralRunnerSpec.Proxy != nil {
 		proxySecret = kube.RunnerProxySecretName(set.Name, set.Namespace)
 	}
-	sample := newRunner(set, inheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix, templateHash(set), proxySecret)
+	sample := newRunner(set, inheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix, templateHash(set),
+		proxySecret)
 	sample.UID = origin.UID                                     // an owner needs one
 	for _, template := range origin.Spec.VolumeClaimTemplates { // no claim has the name
 		if sample.Spec.VolumeClaims == nil {
@@ -169,8 +177,11 @@ func SampleRunner(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.Ephemeral
 	return sample
 }
 
-// newRunner returns the runner to create, with the labels that it inherits. It has its finalizer from the start, so that no pass can miss its deletion.
-func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, name, specHash, proxySecret string) *v1alpha1.EphemeralRunner {
+// newRunner returns the runner to create, with the labels that it inherits. It has its finalizer from the start, so
+// that no pass can miss its deletion.
+func newRunner(
+	set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, name, specHash, proxySecret string,
+) *v1alpha1.EphemeralRunner {
 	labels, annotations := kube.Metadata(set.Spec.EphemeralRunnerMetadata)
 	runner := &v1alpha1.EphemeralRunner{
 		ObjectMeta: metav1.ObjectMeta{
@@ -199,12 +210,12 @@ func templateHash(set *v1alpha1.EphemeralRunnerSet) string {
 	return kube.Hash(set.Spec.EphemeralRunnerSpec)
 }
 
-// proxyReapplyPeriod is how long the proxy Secret is assumed to be unchanged after it was written. Secrets aren't watched: if
-// somebody deletes it, no pod can start until it is written again after this time.
+// proxyReapplyPeriod is how long the proxy Secret is assumed to be unchanged after it was written. Secrets aren't
+// watched: if somebody deletes it, no pod can start until it is written again after this time.
 const proxyReapplyPeriod = time.Minute
 
-// ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty if the set has no
-// proxy. An unchanged Secret is written again after proxyReapplyPeriod.
+// ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty if the set
+// has no proxy. An unchanged Secret is written again after proxyReapplyPeriod.
 func (c *Controller) ensureProxySecret(ctx context.Context, w *world) (string, error) {
 	set, m := w.Object, w.Memory
 	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
@@ -240,9 +251,9 @@ func (c *Controller) ensureProxySecret(ctx context.Context, w *world) (string, e
 // noProxySecret replaces proxyHash when the Secret has been deleted.
 const noProxySecret = "none"
 
-// dropProxySecret deletes, once, the Secret of a proxy that is no longer in the spec, unless a runner that may still get a
-// pod needs it. It does not check first whether the Secret exists, so that a manager that has just started sends one request
-// per set.
+// dropProxySecret deletes, once, the Secret of a proxy that is no longer in the spec, unless a runner that may still
+// get a pod needs it. It does not check first whether the Secret exists, so that a manager that has just started sends
+// one request per set.
 func (c *Controller) dropProxySecret(ctx context.Context, w *world) error {
 	set, m, now := w.Object, w.Memory, w.Now
 	if set.Spec.EphemeralRunnerSpec.Proxy != nil || m.proxyHash == noProxySecret {
@@ -255,7 +266,10 @@ func (c *Controller) dropProxySecret(ctx context.Context, w *world) error {
 		w.RequeueAt(m.proxyDropAt)
 		return nil
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: kube.RunnerProxySecretName(set.Name, set.Namespace)}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: set.Namespace,
+		Name:      kube.RunnerProxySecretName(set.Name, set.Namespace),
+	}}
 	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
 		m.proxyDropAt = now.Add(proxyReapplyPeriod)
 		return fmt.Errorf("delete Secret %s of a proxy that is no longer in the spec: %w", secret.Name, err)

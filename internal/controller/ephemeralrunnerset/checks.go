@@ -26,25 +26,28 @@ import (
 )
 
 var checksTold = setmetrics.Counter("checks_told_total",
-	"Attempts to write a check run about jobs that wait or were lost, of scale sets with feedback.checks, by result: written (Done), refused (Refused) or not answered (Failed).", "result")
+	"Attempts to write a check run about jobs that wait or were lost, of scale sets with feedback.checks, by result: "+
+		"written (Done), refused (Refused) or not answered (Failed).", "result")
 
 const (
 	// checkPause is the shortest time between two updates of a check run.
 	checkPause = time.Minute
-	// causeHolds is how long another cause must hold before check runs turn to it: each turn ends check runs and makes others.
+	// causeHolds is how long another cause must hold before check runs turn to it: each turn ends check runs and makes
+	// others.
 	causeHolds = time.Minute
 )
 
 // checkMemory is what is remembered of a set's check runs. After a restart they are looked up on GitHub.
 type checkMemory struct {
-	// last is the call under way, about the check run with the key current: one at a time, each of which is a few requests.
+	// last is the call under way, about the check run with the key current: one at a time, each of which is a few
+	// requests.
 	last    pool.Last[feedback.Told]
 	current feedback.Key
 	told    map[feedback.Key]*toldCheck
 	// pausedUntil is when any check run may be written again.
 	pausedUntil time.Time
-	// cause is what the check runs say that jobs wait for. nextCause is what they seem to wait for since, and turnsAt when the check runs
-	// turn to that, zero if it is the same.
+	// cause is what the check runs say that jobs wait for. nextCause is what they seem to wait for since, and turnsAt
+	// when the check runs turn to that, zero if it is the same.
 	cause, nextCause string
 	turnsAt          time.Time
 	permissions      feedback.Permissions
@@ -61,8 +64,9 @@ type toldCheck struct {
 	dropped  bool
 }
 
-// tellAuthors writes check runs about jobs that have waited for long or were lost, if the set's user wants that. A check run is recorded in
-// the status before it is made, so that the last word about it is said whatever happens meanwhile.
+// tellAuthors writes check runs about jobs that have waited for long or were lost, if the set's user wants that. A
+// check run is recorded in the status before it is made, so that the last word about it is said whatever happens
+// meanwhile.
 func (c *Controller) tellAuthors(ctx context.Context, w *world) error {
 	story, err := c.story(ctx, w)
 	if story == nil || err != nil {
@@ -118,7 +122,8 @@ func recordOf(check *feedback.Check, before *v1alpha1.CheckRecord, said bool) v1
 	return record
 }
 
-// said reports whether GitHub knows what a check run is to say, or will never. What was told before a restart is known by its record.
+// said reports whether GitHub knows what a check run is to say, or will never. What was told before a restart is known
+// by its record.
 func (of *toldCheck) said(check *feedback.Check, record *v1alpha1.CheckRecord) bool {
 	known := record != nil && of.At.IsZero() && (record.Over && check.Over || record.Told == check.Digest())
 	return of.dropped || of.Says(check) || known
@@ -133,7 +138,8 @@ func (m *checkMemory) tellAt(of *toldCheck, repository string) time.Time {
 	return kube.LaterOf(at, of.At.Add(checkPause))
 }
 
-// keepLately forgets the check runs that are none of told. If there is something to tell of one again soon, it waits for its minute.
+// keepLately forgets the check runs that are none of told. If there is something to tell of one again soon, it waits
+// for its minute.
 func (m *checkMemory) keepLately(told map[feedback.Key]*toldCheck, now time.Time) {
 	for key, of := range m.told {
 		if told[key] == nil && now.Before(of.At.Add(checkPause)) {
@@ -170,33 +176,38 @@ func (c *Controller) story(ctx context.Context, w *world) (*feedback.Story, erro
 	return story, nil
 }
 
-// leaveToOthers drops from the last words of a set what another one says that has taken its place: their check runs are the same.
+// leaveToOthers drops from the last words of a set what another one says that has taken its place: their check runs are
+// the same.
 func (c *Controller) leaveToOthers(ctx context.Context, w *world, story *feedback.Story) error {
 	var sets v1alpha1.EphemeralRunnerSetList
-	if err := c.options.Client.List(ctx, &sets, client.InNamespace(w.Key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.options.Client.List(ctx, &sets, client.InNamespace(w.Key.Namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list EphemeralRunnerSets: %w", err)
 	}
 	said := map[feedback.Key]bool{}
 	for i := range sets.Items {
-		if other := &sets.Items[i]; other.UID != w.Object.UID && other.DeletionTimestamp == nil && kube.ScaleSetOf(other) == w.Memory.scaleSet {
+		if other := &sets.Items[i]; other.UID != w.Object.UID && other.DeletionTimestamp == nil &&
+			kube.ScaleSetOf(other) == w.Memory.scaleSet {
 			for k := range other.Status.Checks {
 				said[feedback.KeyOf(&other.Status.Checks[k])] = true
 			}
 		}
 	}
-	story.Told = slices.DeleteFunc(slices.Clone(story.Told), func(r v1alpha1.CheckRecord) bool { return said[feedback.KeyOf(&r)] })
+	story.Told = slices.DeleteFunc(slices.Clone(story.Told),
+		func(r v1alpha1.CheckRecord) bool { return said[feedback.KeyOf(&r)] })
 	return nil
 }
 
-// waitCauses are the conditions that say why jobs wait, in the doctor's order (checkLimits): whoever removes a later cause gains nothing while
-// an earlier one holds. With reasons, only these count.
+// waitCauses are the conditions that say why jobs wait, in the doctor's order (checkLimits): whoever removes a later
+// cause gains nothing while an earlier one holds. With reasons, only these count.
 var waitCauses = []struct {
 	condition string
 	status    metav1.ConditionStatus
 	reasons   []string
 }{
 	{v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue, nil},
-	{v1alpha1.ConditionRunnersPending, metav1.ConditionTrue, []string{corev1.PodReasonUnschedulable, corev1.PodReasonSchedulingGated}},
+	{v1alpha1.ConditionRunnersPending, metav1.ConditionTrue,
+		[]string{corev1.PodReasonUnschedulable, corev1.PodReasonSchedulingGated}},
 	{v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, nil},
 	{v1alpha1.ConditionRunnersPending, metav1.ConditionTrue, nil},
 	{v1alpha1.ConditionDegraded, metav1.ConditionTrue, nil},
@@ -220,7 +231,8 @@ func (w *world) whyJobsWait() string {
 	}
 	status := &w.Object.Status
 	limited := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCapacityLimited)
-	if limited != nil && limited.Status == metav1.ConditionTrue && status.Capacity != nil && w.Object.Spec.AssignedJobs >= *status.Capacity {
+	if limited != nil && limited.Status == metav1.ConditionTrue && status.Capacity != nil &&
+		w.Object.Spec.AssignedJobs >= *status.Capacity {
 		return report.KnownReason(limited.Reason)
 	}
 	runners := w.unseen.Expected + w.unseen.Beside + w.create
@@ -235,8 +247,8 @@ func (w *world) whyJobsWait() string {
 	return feedback.CauseUnknown
 }
 
-// settledCause returns what check runs are to say that jobs wait for, if that seems to be the cause now: what was told stays until another
-// cause has held for a while. Nobody waits for the first.
+// settledCause returns what check runs are to say that jobs wait for, if that seems to be the cause now: what was told
+// stays until another cause has held for a while. Nobody waits for the first.
 func (w *world) settledCause(seen string) string {
 	m, told := &w.Memory.checks, ""
 	for _, r := range w.Object.Status.Checks {
@@ -265,7 +277,8 @@ func (w *world) settledCause(seen string) string {
 // tell writes a check run in the pool, and wakes the set after that.
 func (c *Controller) tell(w *world, m *checkMemory, check *feedback.Check) {
 	about := feedback.KeyOf(&check.CheckRecord)
-	reference, key, scaleSet, before := credentials.ForEphemeralRunnerSet(w.Object), w.Key, w.Memory.scaleSet, m.told[about].Told
+	reference, key, scaleSet, before := credentials.ForEphemeralRunnerSet(w.Object), w.Key, w.Memory.scaleSet,
+		m.told[about].Told
 	if m.last.Go(c.options.Pool, c.options.Clock, scaleSet.String(), func(ctx context.Context) (feedback.Told, error) {
 		github, err := c.options.REST(ctx, reference)
 		if err != nil {
@@ -299,15 +312,18 @@ func (c *Controller) noteTold(ctx context.Context, w *world, m *checkMemory) {
 	case feedback.LacksPermission(call.Err):
 		result = "Refused"
 		m.permissions.NoteCheck(repository, call.Err.Error(), w.Now)
-		log.FromContext(ctx).Info("GitHub refuses check runs in a repository, trying again in an hour", "repository", repository, "cause", call.Err.Error())
+		log.FromContext(ctx).Info("GitHub refuses check runs in a repository, trying again in an hour", "repository",
+			repository, "cause", call.Err.Error())
 	case feedback.IsFinal(call.Err):
 		of.dropped, result = true, "Refused"
-		log.FromContext(ctx).Info("GitHub takes no check run about this workflow run", "run", m.current.Run.ID, "cause", call.Err.Error())
+		log.FromContext(ctx).Info("GitHub takes no check run about this workflow run", "run", m.current.Run.ID, "cause",
+			call.Err.Error())
 	default:
 		of.failures++
 		of.retryAt = actions.RetryAt(call.Err, w.Now.Add(reconcile.Backoff(15*time.Second, 10*time.Minute, of.failures)))
 		m.pausedUntil = actions.RetryAt(call.Err, m.pausedUntil) // a rate limit is everybody's
-		log.FromContext(ctx).Info("GitHub did not take a check run, trying again", "run", m.current.Run.ID, "cause", call.Err.Error())
+		log.FromContext(ctx).Info("GitHub did not take a check run, trying again", "run", m.current.Run.ID, "cause",
+			call.Err.Error())
 	}
 	checksTold.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, result).Inc()
 }

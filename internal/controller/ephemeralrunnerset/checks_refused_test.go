@@ -17,10 +17,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
-// A repository that is archived, or not one of the App's, refuses check runs. All others have theirs, and nothing is missing.
+// A repository that is archived, or not one of the App's, refuses check runs. All others have theirs, and nothing is
+// missing.
 func TestARepositoryThatRefusesSilencesNoOther(t *testing.T) {
 	checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {
-		g.refuse, g.refuseIn = &actions.Error{Endpoint: actions.EndpointCreateCheckRun, StatusCode: 403, Message: "Repository was archived so is read-only."}, "acme/old"
+		g.refuse, g.refuseIn = &actions.Error{Endpoint: actions.EndpointCreateCheckRun, StatusCode: 403,
+			Message: "Repository was archived so is read-only."}, "acme/old"
 		g.in = map[int64]string{41: "acme/old", 43: "acme/old"}
 		g.wait(41, 42, 43, 44)
 		g.passes(5*time.Minute, false)
@@ -45,7 +47,8 @@ func TestARefusedRerunIsToldForAnHour(t *testing.T) {
 			wanted := reruns()
 			wanted.Checks = true
 			checksTest(t, wanted, func(g *checkedCommit) {
-				g.ended, g.refuseReruns = true, &actions.Error{Endpoint: actions.EndpointRerunFailedJobs, StatusCode: 403, Message: "Resource not accessible by integration"}
+				g.ended, g.refuseReruns = true, &actions.Error{Endpoint: actions.EndpointRerunFailedJobs, StatusCode: 403,
+					Message: "Resource not accessible by integration"}
 				g.loseJob("Evicted")
 				g.passes(10*time.Minute, false)
 				if restarted {
@@ -56,9 +59,11 @@ func TestARefusedRerunIsToldForAnHour(t *testing.T) {
 				if !strings.Contains(g.said(), "waiting") {
 					g.Errorf("said:\n%s", g.said())
 				}
-				controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted, metav1.ConditionFalse, v1alpha1.ReasonPermissionMissing)
+				controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted,
+					metav1.ConditionFalse, v1alpha1.ReasonPermissionMissing)
 				g.passes(30*time.Minute, false)
-				controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted, metav1.ConditionTrue, "Permitted")
+				controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted,
+					metav1.ConditionTrue, "Permitted")
 			})
 		})
 	}
@@ -116,7 +121,8 @@ func TestADeletedSetSaysThatNobodyWaitsForIt(t *testing.T) {
 						g.passes(10*time.Second, false)
 					}
 				}
-				if over := strings.Count(g.said(), "No longer waiting"); !g.gone() || over != map[bool]int{true: 2, false: 0}[refuse == nil] {
+				if over := strings.Count(g.said(), "No longer waiting"); !g.gone() ||
+					over != map[bool]int{true: 2, false: 0}[refuse == nil] {
 					g.Errorf("gone: %v, said:\n%s", g.gone(), g.said())
 				}
 			})
@@ -145,7 +151,8 @@ func TestAReplacedSetLeavesCheckRunsToTheNext(t *testing.T) {
 				g.passes(10*time.Second, false)
 			}
 		}
-		if over := strings.Count(g.said(), "No longer waiting"); over != 1 || strings.Contains(strings.SplitN(g.said(), "\n", 2)[0], "No longer") {
+		if over := strings.Count(g.said(), "No longer waiting"); over != 1 ||
+			strings.Contains(strings.SplitN(g.said(), "\n", 2)[0], "No longer") {
 			g.Errorf("said:\n%s", g.said())
 		}
 	})

@@ -31,7 +31,8 @@ type checkedCommit struct {
 	// refuseIn is the repository of the refusals, empty for all, and in where runs are that are not in acme/web.
 	refuseIn string
 	in       map[int64]string
-	// ended is set if the runs have ended, each with a cancelled job on a runner that was lost; refuseReruns is the answer to reruns.
+	// ended is set if the runs have ended, each with a cancelled job on a runner that was lost; refuseReruns is the
+	// answer to reruns.
 	ended        bool
 	refuseReruns error
 	// lose is how many answers to creations are lost.
@@ -59,12 +60,15 @@ func (g *checkedCommit) CallREST(_ context.Context, call actions.RESTRequest, re
 		if _, err := fmt.Sscan(call.Path[len(call.Path)-1], &id); err != nil {
 			return err
 		}
-		answer = map[string]any{"id": id, "run_attempt": 1, "status": map[bool]string{false: "in_progress", true: "completed"}[g.ended], "head_sha": "abc", "created_at": time.Now()}
+		answer = map[string]any{"id": id, "run_attempt": 1,
+			"status": map[bool]string{false: "in_progress", true: "completed"}[g.ended], "head_sha": "abc",
+			"created_at": time.Now()}
 	case actions.EndpointListRunJobs:
 		var jobs []map[string]any
 		for _, r := range g.runners() {
 			if r.Status.LostCause != "" {
-				jobs = append(jobs, map[string]any{"id": 5, "status": "completed", "conclusion": "cancelled", "runner_name": r.Name})
+				jobs = append(jobs, map[string]any{"id": 5, "status": "completed", "conclusion": "cancelled",
+					"runner_name": r.Name})
 			}
 		}
 		answer = map[string]any{"total_count": len(jobs), "jobs": jobs}
@@ -150,7 +154,8 @@ func (g *checkedCommit) wait(runs ...int64) {
 	set.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening}
 	for _, run := range runs {
 		set.Status.Listener.Waiting = append(set.Status.Listener.Waiting, v1alpha1.WaitingJob{
-			Repository: cmp.Or(g.in[run], "acme/web"), RunID: run, JobID: fmt.Sprint(run), Name: "build", AssignedAt: metav1.NewTime(time.Now().Add(-time.Hour)),
+			Repository: cmp.Or(g.in[run], "acme/web"), RunID: run, JobID: fmt.Sprint(run), Name: "build",
+			AssignedAt: metav1.NewTime(time.Now().Add(-time.Hour)),
 		})
 	}
 	if err := g.api.Status().Update(g.Context(), set); err != nil {
@@ -180,7 +185,10 @@ func checksTest(t *testing.T, wanted *v1alpha1.Feedback, test func(*checkedCommi
 	inBubble(t, func(f *fixture) {
 		f.ownOrigin = true
 		github := &checkedCommit{fixture: f, writes: map[string][]time.Time{}}
-		f.controller.options.REST = func(context.Context, credentials.Reference) (*rest.Client, error) { return rest.New(github), nil }
+		f.controller.options.REST = func(context.Context, credentials.Reference) (*rest.Client,
+			error) {
+			return rest.New(github), nil
+		}
 		f.controller.options.Budget = &feedback.Budget{}
 		f.settle()
 		f.bringUp()
@@ -196,7 +204,8 @@ func TestJobsThatWaitAreToldOnTheirCommitUntilTheyDoNot(t *testing.T) {
 				g.lose = 1
 				g.wait(41, 42)
 				g.passes(3*time.Minute, restarted)
-				if said := g.said(); len(g.checks) != 2 || !strings.Contains(said, "Runners set: waiting (MaxRunnersReached): Waiting for a runner since") {
+				if said := g.said(); len(g.checks) != 2 ||
+					!strings.Contains(said, "Runners set: waiting (MaxRunnersReached): Waiting for a runner since") {
 					g.Fatalf("said:\n%s", said)
 				}
 				if len(g.set().Status.Checks) != 2 {
@@ -204,7 +213,8 @@ func TestJobsThatWaitAreToldOnTheirCommitUntilTheyDoNot(t *testing.T) {
 				}
 				g.wait()
 				g.passes(3*time.Minute, restarted)
-				if said := g.said(); len(g.checks) != 2 || strings.Count(said, "No longer waiting") != 2 || len(g.set().Status.Checks) != 0 {
+				if said := g.said(); len(g.checks) != 2 || strings.Count(said, "No longer waiting") != 2 ||
+					len(g.set().Status.Checks) != 0 {
 					g.Errorf("recorded %v, said:\n%s", g.set().Status.Checks, said)
 				}
 				read, written := g.reads, g.written()
@@ -260,19 +270,23 @@ func (g *checkedCommit) loseJob(cause v1alpha1.LostCause) { g.fixture.lose(cause
 
 func TestWithoutThePermissionTheConditionSaysSoOnce(t *testing.T) {
 	checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {
-		g.refuse = &actions.Error{Endpoint: actions.EndpointCreateCheckRun, StatusCode: 403, Message: "Resource not accessible by integration"}
+		g.refuse = &actions.Error{Endpoint: actions.EndpointCreateCheckRun, StatusCode: 403,
+			Message: "Resource not accessible by integration"}
 		g.wait(41, 42, 43)
 		g.passes(30*time.Minute, false)
-		controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted, metav1.ConditionFalse, v1alpha1.ReasonPermissionMissing)
+		controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted,
+			metav1.ConditionFalse, v1alpha1.ReasonPermissionMissing)
 		if g.reads > 3 {
 			g.Errorf("%d calls in half an hour, want that it is not tried again", g.reads)
 		}
-		if c := meta.FindStatusCondition(g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted); !strings.Contains(c.Message, "Checks: read and write") {
+		if c := meta.FindStatusCondition(g.set().Status.Conditions,
+			v1alpha1.ConditionFeedbackPermitted); !strings.Contains(c.Message, "Checks: read and write") {
 			g.Error(c.Message)
 		}
 		g.refuse = nil
 		g.passes(70*time.Minute, false)
-		controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted, metav1.ConditionTrue, "Permitted")
+		controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted, metav1.ConditionTrue,
+			"Permitted")
 		if len(g.checks) != 3 {
 			g.Errorf("said:\n%s", g.said())
 		}
@@ -308,14 +322,16 @@ func TestChecksThatAreTurnedOffAreResolved(t *testing.T) {
 	})
 }
 
-// Jobs run one after the other on a set that is full: between the end of a runner and the start of the next, nothing else keeps jobs waiting.
+// Jobs run one after the other on a set that is full: between the end of a runner and the start of the next, nothing
+// else keeps jobs waiting.
 func TestRunnersThatComeAndGoTurnNoCheck(t *testing.T) {
 	checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {
 		g.wait(41)
 		for range 10 {
 			g.passes(time.Minute, false)
 			for _, r := range g.runners() {
-				r.Status.Phase, r.Status.Ready, r.Status.JobID, r.Status.JobResult = v1alpha1.EphemeralRunnerPhaseSucceeded, false, "8-1", "succeeded"
+				r.Status.Phase, r.Status.Ready, r.Status.JobID, r.Status.JobResult = v1alpha1.EphemeralRunnerPhaseSucceeded, false,
+					"8-1", "succeeded"
 				if err := g.api.Status().Update(g.Context(), &r); err != nil {
 					g.Fatal(err)
 				}
@@ -353,7 +369,8 @@ func TestACauseTurnsOnceItHasHeld(t *testing.T) {
 		}
 		limit(0)
 		g.passes(3*time.Minute, false)
-		if said := g.said(); !strings.Contains(said, "waiting (MaxRunnersZero)") || !strings.Contains(said, "No longer waiting") {
+		if said := g.said(); !strings.Contains(said, "waiting (MaxRunnersZero)") ||
+			!strings.Contains(said, "No longer waiting") {
 			g.Errorf("said:\n%s", said)
 		}
 	})

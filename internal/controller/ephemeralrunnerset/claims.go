@@ -27,12 +27,13 @@ import (
 )
 
 const (
-	// claimsTakenRecheck is when to try again if another runner set of the scale set is deciding about its claims at this very moment.
+	// claimsTakenRecheck is when to try again if another runner set of the scale set is deciding about its claims at
+	// this very moment.
 	claimsTakenRecheck = time.Second
 	// claimsListPeriod is the shortest time between two lists of a scale set's claims: two a minute.
 	claimsListPeriod = 30 * time.Second
-	// slowStart is how long a pod with claims may have a node without starting before it is found out whether the node can mount them, and
-	// mountEventsPeriod how often that is asked.
+	// slowStart is how long a pod with claims may have a node without starting before it is found out whether the node
+	// can mount them, and mountEventsPeriod how often that is asked.
 	slowStart         = 20 * time.Second
 	mountEventsPeriod = 20 * time.Second
 	// maxMountEvents bounds how many Events of one sort are read.
@@ -66,15 +67,16 @@ func (c *Controller) applyWithClaims(ctx context.Context, w *world) error {
 // claims returns the claims with the scale set's labels, as the cache has them.
 func (c *Controller) claims(ctx context.Context, w *world) ([]corev1.PersistentVolumeClaim, error) {
 	var list corev1.PersistentVolumeClaimList
-	err := c.options.Client.List(ctx, &list, client.InNamespace(w.origin.Namespace), client.MatchingFields{IndexClaimsByScaleSet: w.origin.Name}, client.UnsafeDisableDeepCopy)
+	err := c.options.Client.List(ctx, &list, client.InNamespace(w.origin.Namespace),
+		client.MatchingFields{IndexClaimsByScaleSet: w.origin.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list claims: %w", err)
 	}
 	return list.Items, nil
 }
 
-// lease decides about the scale set's claims and carries that out, but for the leases: these go with the runners, whose creations follow.
-// Records and deletions come before replacements: see volumeclaims.Decision.
+// lease decides about the scale set's claims and carries that out, but for the leases: these go with the runners, whose
+// creations follow. Records and deletions come before replacements: see volumeclaims.Decision.
 func (c *Controller) lease(ctx context.Context, w *world, claims []corev1.PersistentVolumeClaim, wanted int) error {
 	if err := c.listForLeases(ctx, w); err != nil {
 		return err
@@ -101,8 +103,8 @@ func (c *Controller) lease(ctx context.Context, w *world, claims []corev1.Persis
 	return nil
 }
 
-// expectedRunners returns the names of runners of the scale set that exist or may exist and that no watch has shown: of this set and of those
-// that it replaces.
+// expectedRunners returns the names of runners of the scale set that exist or may exist and that no watch has shown: of
+// this set and of those that it replaces.
 func (c *Controller) expectedRunners(ctx context.Context, w *world) []string {
 	expected := w.leasing.Awaited(func(name string) bool {
 		return c.roster.SetOf(types.NamespacedName{Namespace: w.Object.Namespace, Name: name}).UID != ""
@@ -117,19 +119,23 @@ func (c *Controller) expectedRunners(ctx context.Context, w *world) []string {
 	return expected
 }
 
-// listForLeases asks the API server which runners and claims there are, before this process gives the first claim to a runner and whenever a
-// claim or runner that should have been seen has not: an earlier process may have leased what the cache shows as free.
+// listForLeases asks the API server which runners and claims there are, before this process gives the first claim to a
+// runner and whenever a claim or runner that should have been seen has not: an earlier process may have leased what the
+// cache shows as free.
 func (c *Controller) listForLeases(ctx context.Context, w *world) error {
 	overdue := w.leasing.Overdue(w.Now)
-	if w.leasing.Listed() && (w.Now.Before(w.leasing.ListAt) || len(overdue) == 0 && len(w.leasing.Awaited(func(string) bool { return false })) == 0) {
+	if w.leasing.Listed() && (w.Now.Before(w.leasing.ListAt) ||
+		len(overdue) == 0 && len(w.leasing.Awaited(func(string) bool { return false })) == 0) {
 		return nil
 	}
-	ours := []client.ListOption{client.InNamespace(w.origin.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: w.origin.Name}}
+	ours := []client.ListOption{client.InNamespace(w.origin.Namespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: w.origin.Name}}
 	runners, err := kube.ListMetadata(ctx, c.options.Reader, "EphemeralRunner", ours...)
 	if err != nil {
 		return err
 	}
-	existing, err := kube.ListMetadataOf(ctx, c.options.Reader, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), ours...)
+	existing, err := kube.ListMetadataOf(ctx, c.options.Reader,
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), ours...)
 	if err != nil {
 		return err
 	}
@@ -143,7 +149,8 @@ func (c *Controller) listForLeases(ctx context.Context, w *world) error {
 	names := sets.New[string]()
 	for i := range existing {
 		names.Insert(existing[i].Name)
-		if claim, is := volumeclaims.ClaimOf(w.origin, &corev1.PersistentVolumeClaim{ObjectMeta: existing[i].ObjectMeta}); is {
+		if claim, is := volumeclaims.ClaimOf(w.origin,
+			&corev1.PersistentVolumeClaim{ObjectMeta: existing[i].ObjectMeta}); is {
 			claims = append(claims, claim)
 		}
 	}
@@ -153,8 +160,9 @@ func (c *Controller) listForLeases(ctx context.Context, w *world) error {
 	return nil
 }
 
-// askAboutMounts finds out which of the set's slow pods have claims that their nodes can't attach or mount. No pod's status says so, only
-// Events do: they are read while there are such pods. Without an answer the pendingTimeout of runners ends the wait.
+// askAboutMounts finds out which of the set's slow pods have claims that their nodes can't attach or mount. No pod's
+// status says so, only Events do: they are read while there are such pods. Without an answer the pendingTimeout of
+// runners ends the wait.
 func (c *Controller) askAboutMounts(ctx context.Context, w *world, claims []corev1.PersistentVolumeClaim) {
 	scaleSet := client.ObjectKeyFromObject(w.origin)
 	slow, due := c.leases.Slow(scaleSet, slowStart)
@@ -170,9 +178,11 @@ func (c *Controller) askAboutMounts(ctx context.Context, w *world, claims []core
 	var said []corev1.Event
 	for _, reason := range leases.MountReasons {
 		var list corev1.EventList
-		err := c.options.Reader.List(ctx, &list, client.InNamespace(w.origin.Namespace), client.MatchingFields{"reason": reason}, client.Limit(maxMountEvents))
+		err := c.options.Reader.List(ctx, &list, client.InNamespace(w.origin.Namespace),
+			client.MatchingFields{"reason": reason}, client.Limit(maxMountEvents))
 		if err != nil && !apierrors.IsForbidden(err) {
-			log.FromContext(ctx).Error(err, "Can't list Events about volumes that can't be mounted, asking again", "reason", reason)
+			log.FromContext(ctx).Error(err, "Can't list Events about volumes that can't be mounted, asking again", "reason",
+				reason)
 		}
 		said = append(said, list.Items...)
 	}
@@ -209,14 +219,15 @@ func (c *Controller) deleteClaims(ctx context.Context, w *world) error {
 		}
 		log.FromContext(ctx).Info("Deleted a claim", "claim", gone.Name, "reason", gone.Why, "message", gone.Message)
 		if gone.Why == volumeclaims.Discarded || gone.Why == volumeclaims.VolumeLost {
-			report.RecordEvent(ctx, c.options.Recorder, w.origin, nil, report.Warning(reasonClaimDiscarded, actionLease, gone.Message+"; new claims take its place"))
+			report.RecordEvent(ctx, c.options.Recorder, w.origin, nil,
+				report.Warning(reasonClaimDiscarded, actionLease, gone.Message+"; new claims take its place"))
 		}
 		return nil
 	})
 }
 
-// onClaims does something with claims, in parallel. What the manager may not do is told by a condition, and doesn't fail the pass: the rights
-// come with the chart's values, and go with them. So it tries again more and more seldom.
+// onClaims does something with claims, in parallel. What the manager may not do is told by a condition, and doesn't
+// fail the pass: the rights come with the chart's values, and go with them. So it tries again more and more seldom.
 func (c *Controller) onClaims(ctx context.Context, w *world, n int, do func(context.Context, int) error) error {
 	m := w.Memory
 	if n == 0 || w.Now.Before(m.claimsAllowedAt) {
@@ -248,7 +259,8 @@ func (c *Controller) onClaims(ctx context.Context, w *world, n int, do func(cont
 	})
 }
 
-// giveWay removes the runners that can't start with their claims, or must not get a job with them; others take their places, with other claims.
+// giveWay removes the runners that can't start with their claims, or must not get a job with them; others take their
+// places, with other claims.
 func (c *Controller) giveWay(ctx context.Context, w *world) {
 	reasons := make(map[string]volumeclaims.Replacement, len(w.claims.Replacements))
 	for _, replacement := range w.claims.Replacements {
@@ -268,8 +280,8 @@ func (c *Controller) giveWay(ctx context.Context, w *world) {
 	w.RequeueAt(w.plan.RequeueAt)
 }
 
-// takeLease returns what a new runner gets, and remembers it before the runner's creation is requested. A creation that is repeated gets
-// the same again, and nothing if there were no claims when it was first requested.
+// takeLease returns what a new runner gets, and remembers it before the runner's creation is requested. A creation that
+// is repeated gets the same again, and nothing if there were no claims when it was first requested.
 func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 	if w.leasing == nil {
 		return volumeclaims.Lease{}
@@ -283,8 +295,8 @@ func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 }
 
 const (
-	// shortestForbiddenPause and longestForbiddenPause are for how long no claim is changed after the API server has forbidden it, and
-	// claimsForbiddenFor is for how long after that it is told.
+	// shortestForbiddenPause and longestForbiddenPause are for how long no claim is changed after the API server has
+	// forbidden it, and claimsForbiddenFor is for how long after that it is told.
 	shortestForbiddenPause = time.Minute
 	longestForbiddenPause  = time.Hour
 	claimsForbiddenFor     = 2 * time.Minute
@@ -297,7 +309,8 @@ func (w *world) describeClaims() {
 	if w.leasing == nil && len(w.origin.Spec.VolumeClaimTemplates) == 0 {
 		m.publishClaims(w.Object, nil)
 		if status.VolumeClaims = nil; meta.FindStatusCondition(status.Conditions, conditionType) != nil {
-			report.SetConditions(&status.Conditions, w.Object.Generation, w.Now, report.True(conditionType, "NoClaims", "the scale set has no claims"))
+			report.SetConditions(&status.Conditions, w.Object.Generation, w.Now,
+				report.True(conditionType, "NoClaims", "the scale set has no claims"))
 		}
 		return
 	}
@@ -307,23 +320,29 @@ func (w *world) describeClaims() {
 	m.publishClaims(w.Object, w.claims.Counts)
 	counts := v1alpha1.VolumeClaimCounts{}
 	for _, template := range w.claims.Counts {
-		counts.Total, counts.Leased, counts.Free = counts.Total+template.Total, counts.Leased+template.Leased, counts.Free+template.Free
+		counts.Total, counts.Leased, counts.Free = counts.Total+template.Total, counts.Leased+template.Leased,
+			counts.Free+template.Free
 	}
 	status.VolumeClaims = &counts
 	condition := report.True(conditionType, "ClaimsReady", "runners get their claims")
 	refused, spoiled := w.refusedRunner(), w.spoiledRunner()
 	switch {
 	case spoiled != nil:
-		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimNotDeleted, fmt.Sprintf("runner %s stays: %s", spoiled.Name, spoiled.Message))
+		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimNotDeleted,
+			fmt.Sprintf("runner %s stays: %s", spoiled.Name, spoiled.Message))
 	case refused != nil:
-		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused, fmt.Sprintf("runner %s waits: %s", refused.Name, refused.Message))
+		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused,
+			fmt.Sprintf("runner %s waits: %s", refused.Name, refused.Message))
 	case w.claims.Wait == volumeclaims.WaitForFreeClaim:
 		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimsExhausted, fmt.Sprintf(
-			"%d runners wait for a claim: as many exist as volumeClaimPool.max allows, and none is free; raise max, or set whenExhausted to Ephemeral", w.claims.Waiting))
+			"%d runners wait for a claim: as many exist as volumeClaimPool.max allows, and none is free; raise max, or set "+
+				"whenExhausted to Ephemeral", w.claims.Waiting))
 	case w.Now.Before(m.claimsAllowedAt.Add(claimsForbiddenFor)):
 		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused, fmt.Sprintf(
-			"the manager may not change the scale set's claims: %s; the chart of the scale set gives it the right while its values have volumeClaimTemplates or volumeClaimPool; "+
-				"claims that nobody needs any more: kubectl delete persistentvolumeclaims -n %s -l %s=%s", m.claimsForbidden, w.origin.Namespace, v1alpha1.LabelScaleSetName, w.origin.Name))
+			"the manager may not change the scale set's claims: %s; the chart of the scale set gives it the right while its "+
+				"values have volumeClaimTemplates or volumeClaimPool; claims that nobody needs any more: kubectl delete "+
+				"persistentvolumeclaims -n %s -l %s=%s", m.claimsForbidden,
+			w.origin.Namespace, v1alpha1.LabelScaleSetName, w.origin.Name))
 	case w.claims.Wait == volumeclaims.WaitForList:
 		return // in a second
 	}
@@ -340,9 +359,11 @@ func (w *world) refusedRunner() *roster.Runner {
 	return nil
 }
 
-// spoiledRunner returns the oldest runner that stays because the manager may not delete its claims, nil if there is none.
+// spoiledRunner returns the oldest runner that stays because the manager may not delete its claims, nil if there is
+// none.
 func (w *world) spoiledRunner() *roster.Runner {
-	at := slices.IndexFunc(w.views, func(r *roster.Runner) bool { return r.Reason == v1alpha1.ReasonVolumeClaimNotDeleted && r.Deleting })
+	at := slices.IndexFunc(w.views,
+		func(r *roster.Runner) bool { return r.Reason == v1alpha1.ReasonVolumeClaimNotDeleted && r.Deleting })
 	if at < 0 {
 		return nil
 	}
@@ -354,13 +375,15 @@ func (c *Controller) Hold(runner *v1alpha1.EphemeralRunner) bool { return c.leas
 
 // claimsByState has a series for each template and state that a claim has been in.
 var claimsByState = setmetrics.Gauge("volume_claims",
-	"Claims of volumeClaimTemplates by template and state (leased, free, cloning, deleting, other). Those in state other are about to go, or copies are made from them on request.",
+	"Claims of volumeClaimTemplates by template and state (leased, free, cloning, deleting, other). Those in state "+
+		"other are about to go, or copies are made from them on request.",
 	"template", "state")
 
 // claimState is a state in which claims of a template are.
 type claimState struct{ template, state string }
 
-// publishClaims publishes how many claims of each template are in each state. A state that had a claim and has none now shows 0.
+// publishClaims publishes how many claims of each template are in each state. A state that had a claim and has none now
+// shows 0.
 func (m *memory) publishClaims(set *v1alpha1.EphemeralRunnerSet, templates map[string]volumeclaims.Counts) {
 	counts := map[claimState]int{}
 	for state := range m.publishedClaims {

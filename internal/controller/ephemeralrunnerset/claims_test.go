@@ -79,7 +79,8 @@ func TestRunnersShareClaimsOneAfterAnother(t *testing.T) {
 		}
 		f.provision()
 		f.reconcile()
-		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse, v1alpha1.ReasonVolumeClaimsExhausted)
+		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady,
+			metav1.ConditionFalse, v1alpha1.ReasonVolumeClaimsExhausted)
 		controllertest.Elapse(reportPeriod)
 		f.reconcile()
 		if got := f.set().Status.VolumeClaims; got == nil || *got != (v1alpha1.VolumeClaimCounts{Total: 2, Leased: 2}) {
@@ -93,11 +94,13 @@ func TestRunnersShareClaimsOneAfterAnother(t *testing.T) {
 		}
 		controllertest.Elapse(reportPeriod)
 		f.reconcile()
-		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionTrue, "ClaimsReady")
+		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionTrue,
+			"ClaimsReady")
 	})
 }
 
-// The answer to a creation is lost: until it is known whether there is a runner, nobody else gets its claims, and it is repeated with the same.
+// The answer to a creation is lost: until it is known whether there is a runner, nobody else gets its claims, and it is
+// repeated with the same.
 func TestARepeatedCreationHasTheSameClaims(t *testing.T) {
 	withClaims(t, 0, 2, func(f *fixture) {
 		f.refuse, f.made, f.late = errNoAnswer, true, true
@@ -142,8 +145,8 @@ func TestNextManagerLeasesNothingThatItsWatchDoesNotShowInUse(t *testing.T) {
 	})
 }
 
-// The set is moved to another runner group. An idle runner would give its first job there what jobs of the old group have left, so GitHub
-// is asked to remove it; one with a job finishes it.
+// The set is moved to another runner group. An idle runner would give its first job there what jobs of the old group
+// have left, so GitHub is asked to remove it; one with a job finishes it.
 func TestIdleRunnersLeaveTheClaimsOfAFormerGroup(t *testing.T) {
 	withClaims(t, 2, 5, func(f *fixture) {
 		f.provision()
@@ -160,7 +163,8 @@ func TestIdleRunnersLeaveTheClaimsOfAFormerGroup(t *testing.T) {
 		origin := &v1alpha1.AutoscalingRunnerSet{}
 		controllertest.Read(t, f.api, setKey, origin)
 		origin.Spec.RunnerGroup = "prod"
-		origin.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: origin.Spec.GitHubConfigUrl, ID: 1, Name: "set", Group: "prod"}
+		origin.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: origin.Spec.GitHubConfigUrl, ID: 1, Name: "set",
+			Group: "prod"}
 		if err := f.api.Update(t.Context(), origin); err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +183,8 @@ func TestIdleRunnersLeaveTheClaimsOfAFormerGroup(t *testing.T) {
 	})
 }
 
-// The last template goes, and the right to delete claims with it: the manager tries again more and more seldom, and says so all the time.
+// The last template goes, and the right to delete claims with it: the manager tries again more and more seldom, and
+// says so all the time.
 func TestForbiddenDeletionsAreTriedMoreAndMoreSeldom(t *testing.T) {
 	withClaims(t, 1, 1, func(f *fixture) {
 		f.provision()
@@ -208,7 +213,8 @@ func TestForbiddenDeletionsAreTriedMoreAndMoreSeldom(t *testing.T) {
 		if tries < 3 || tries > 9 {
 			t.Errorf("%d tries in two hours", tries)
 		}
-		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse, v1alpha1.ReasonVolumeClaimRefused)
+		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady,
+			metav1.ConditionFalse, v1alpha1.ReasonVolumeClaimRefused)
 		allowed = true
 		for range 65 {
 			f.reconcile()

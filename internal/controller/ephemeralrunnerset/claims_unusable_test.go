@@ -15,8 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// givesWayAfter is how long a runner is waited for whose claims can't be used, and lostNodeAfter the same if there are no other claims. After
-// unseenAfter it is certain that a claim that may have been created again has not been.
+// givesWayAfter is how long a runner is waited for whose claims can't be used, and lostNodeAfter the same if there are
+// no other claims. After unseenAfter it is certain that a claim that may have been created again has not been.
 const (
 	givesWayAfter = time.Minute
 	lostNodeAfter = 5 * time.Minute
@@ -28,7 +28,8 @@ func (f *fixture) showClaimedPod(runner *v1alpha1.EphemeralRunner, change func(*
 	f.Helper()
 	owner := metav1.OwnerReference{Kind: "EphemeralRunner", Name: runner.Name, UID: runner.UID, Controller: new(true)}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: runner.Namespace, Name: runner.Name, UID: types.UID("pod-" + runner.Name), OwnerReferences: []metav1.OwnerReference{owner},
+		Namespace: runner.Namespace, Name: runner.Name, UID: types.UID("pod-" + runner.Name),
+		OwnerReferences: []metav1.OwnerReference{owner},
 	}}
 	for volume, claim := range runner.Spec.VolumeClaims {
 		source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}
@@ -39,7 +40,8 @@ func (f *fixture) showClaimedPod(runner *v1alpha1.EphemeralRunner, change func(*
 }
 
 func unplaced(pod *corev1.Pod) {
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable}}
 }
 
 // only returns the only runner that isn't being deleted.
@@ -52,7 +54,8 @@ func (f *fixture) only() *v1alpha1.EphemeralRunner {
 	return &runners[0]
 }
 
-// waitUntilGone lets a time pass, with a pass every few seconds, as long as the runner is wanted. It returns how long that was.
+// waitUntilGone lets a time pass, with a pass every few seconds, as long as the runner is wanted. It returns how long
+// that was.
 func (f *fixture) waitUntilGone(runner *v1alpha1.EphemeralRunner, most time.Duration) time.Duration {
 	f.Helper()
 	for waited := time.Duration(0); waited < most; waited += 5 * time.Second {
@@ -91,7 +94,8 @@ func (f *fixture) claimExists(name string) bool {
 	return controllertest.Read(f, f.api, runnerKey(name), &corev1.PersistentVolumeClaim{})
 }
 
-// A node says only in Events that it can't mount a volume. The second runner in a row whose pod meets that has the claim discarded.
+// A node says only in Events that it can't mount a volume. The second runner in a row whose pod meets that has the
+// claim discarded.
 func TestAClaimThatNoNodeMountsIsDiscarded(t *testing.T) {
 	withClaims(t, 1, 1, func(f *fixture) {
 		runner := f.only()
@@ -103,7 +107,8 @@ func TestAClaimThatNoNodeMountsIsDiscarded(t *testing.T) {
 			}
 			f.showClaimedPod(runner, func(pod *corev1.Pod) { pod.Spec.NodeName = "node" })
 			began := time.Now()
-			said := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: runner.Namespace, Name: runner.Name}, Reason: "FailedMount"}
+			said := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: runner.Namespace, Name: runner.Name},
+				Reason: "FailedMount"}
 			said.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Name: runner.Name, UID: types.UID("pod-" + runner.Name)}
 			said.Message = "Unable to attach or mount volumes: unmounted volumes=[cache], unattached volumes=[]: timed out"
 			said.FirstTimestamp, said.LastTimestamp = metav1.Now(), metav1.Now()
@@ -149,12 +154,14 @@ func TestTheOnlyClaimIsNotWaitedForLongerThanALostNode(t *testing.T) {
 	})
 }
 
-// What the documentation advises for a claim whose node does not come back: to delete it. Its runner waits for a node at that moment.
+// What the documentation advises for a claim whose node does not come back: to delete it. Its runner waits for a node
+// at that moment.
 func TestARunnerWhoseClaimTheUserDeletesGivesWay(t *testing.T) {
 	withClaims(t, 1, 1, func(f *fixture) {
 		f.provision()
 		runner := f.only()
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: runner.Namespace, Name: runner.Spec.VolumeClaims["cache"]}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: runner.Namespace,
+			Name: runner.Spec.VolumeClaims["cache"]}}
 		f.showClaimedPod(runner, unplaced)
 		f.reconcile()
 		if err := f.api.Delete(t.Context(), claim); err != nil {
@@ -167,8 +174,8 @@ func TestARunnerWhoseClaimTheUserDeletesGivesWay(t *testing.T) {
 	})
 }
 
-// A StorageClass is misspelt: no claim gets a volume, and no runner goes, until the template is corrected. Then runners get new claims, and
-// the old ones go.
+// A StorageClass is misspelt: no claim gets a volume, and no runner goes, until the template is corrected. Then runners
+// get new claims, and the old ones go.
 func TestACorrectedTemplateReplacesClaimsWithoutAVolume(t *testing.T) {
 	withClaims(t, 1, 1, func(f *fixture) {
 		runner := f.only()

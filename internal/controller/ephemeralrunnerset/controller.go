@@ -55,7 +55,8 @@ type Options struct {
 	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
 	// Pool runs the calls to GitHub.
 	Pool *pool.Pool
-	// Verdicts tells the runners' own controller what GitHub has said of their registrations, and which ran without a job.
+	// Verdicts tells the runners' own controller what GitHub has said of their registrations, and which ran without a
+	// job.
 	Verdicts *registrations.Verdicts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -65,7 +66,8 @@ type Options struct {
 	MaxRunnersPerSet int
 	// PublishMetrics turns the gauges on.
 	PublishMetrics bool
-	// WatchNodes is set if NodeEvents is told about nodes. Then runners without a job leave those that are about to go away.
+	// WatchNodes is set if NodeEvents is told about nodes. Then runners without a job leave those that are about to go
+	// away.
 	WatchNodes bool
 }
 
@@ -94,8 +96,9 @@ type Controller struct {
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{
-		options: options, roster: roster.New(), jobPods: jobpods.New(options.Clock), pods: placing.NewPods(), departures: departures.New(),
-		leases: leases.New(options.Clock),
+		options: options, roster: roster.New(), jobPods: jobpods.New(options.Clock), pods: placing.NewPods(),
+		departures: departures.New(),
+		leases:     leases.New(options.Clock),
 	}
 	asking := registrations.Options{
 		GitHub: options.GitHub, Verdicts: options.Verdicts, Reader: options.Reader,
@@ -115,17 +118,21 @@ func NewController(options Options) *Controller {
 	return c
 }
 
-// rules are the situations of a set. Lost jobs are counted in each, and no step but the finalizer's keeps another one from being taken.
+// rules are the situations of a set. Lost jobs are counted in each, and no step but the finalizer's keeps another one
+// from being taken.
 func (c *Controller) rules() []rule {
 	served := func(do step) step { return reconcile.InOrder(c.protect, reconcile.Each(c.countLost, do)) }
 	return []rule{
-		reconcile.When("it is being deleted, and has runners or may have some", (*world).drains, reconcile.Each(c.countLost, c.drain, c.tellAuthors, c.report)),
-		reconcile.When("it is being deleted, and check runs still say that jobs wait for it", (*world).hasLastWords, reconcile.Each(c.tellAuthors, c.report)),
+		reconcile.When("it is being deleted, and has runners or may have some", (*world).drains,
+			reconcile.Each(c.countLost, c.drain, c.tellAuthors, c.report)),
+		reconcile.When("it is being deleted, and check runs still say that jobs wait for it", (*world).hasLastWords,
+			reconcile.Each(c.tellAuthors, c.report)),
 		reconcile.When("it is being deleted, and has none", (*world).deleting, c.release),
 		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned, served(c.abandon)),
 		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
 		reconcile.Otherwise[*world]("its runners follow the jobs", served(reconcile.Each(
-			c.rerunLost, c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.tellUnknownJobs, c.tellMoved, c.tellAuthors, c.report,
+			c.rerunLost, c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.tellUnknownJobs,
+			c.tellMoved, c.tellAuthors, c.report,
 		))),
 	}
 }
@@ -133,8 +140,8 @@ func (c *Controller) rules() []rule {
 // memory is everything that the controller remembers of one set between passes.
 type memory struct {
 	*scaling.History
-	// scaleSet is the scale set to which the runners belong; metrics carry its name. A set that ARC created has another name. It never
-	// changes.
+	// scaleSet is the scale set to which the runners belong; metrics carry its name. A set that ARC created has another
+	// name. It never changes.
 	scaleSet types.NamespacedName
 	strays   registrations.StrayMemory
 	// numbers works out which numbers of runners are in force.
@@ -149,17 +156,19 @@ type memory struct {
 	checks        checkMemory
 	// toldMoved has, by node, the departures that an Event has told.
 	toldMoved map[string]int
-	// placing is what capacity.mode Placement needs, nil in the other mode; followsPods is whether it is set, for the watch of pods.
+	// placing is what capacity.mode Placement needs, nil in the other mode; followsPods is whether it is set, for the
+	// watch of pods.
 	placing     *placing.Set
 	followsPods atomic.Bool
-	// published and publishedClaims hold the states that have series, labels are those of the series that count runners the way ARC does.
+	// published and publishedClaims hold the states that have series, labels are those of the series that count runners
+	// the way ARC does.
 	published       map[roster.State]int
 	publishedClaims map[claimState]int
 	labels          seriesLabels
 	// differsSince is when the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
 	differsSince time.Time
-	// reported is the last write of the status, and changedAt since when the status should say something else, zero while it shouldn't. What
-	// it should say is described, and has been since movedAt.
+	// reported is the last write of the status, and changedAt since when the status should say something else, zero
+	// while it shouldn't. What it should say is described, and has been since movedAt.
 	reported           report.Written
 	described          v1alpha1.EphemeralRunnerSetStatus
 	changedAt, movedAt time.Time
@@ -167,7 +176,8 @@ type memory struct {
 	// deletion after a failure.
 	proxyHash                   string
 	proxyAppliedAt, proxyDropAt time.Time
-	// claimsForbidden is why the manager might not change a claim. It tries again at claimsAllowedAt, after claimsPause.
+	// claimsForbidden is why the manager might not change a claim. It tries again at claimsAllowedAt, after
+	// claimsPause.
 	claimsForbidden string
 	claimsAllowedAt time.Time
 	claimsPause     time.Duration
@@ -211,11 +221,12 @@ func (c *Controller) isReplaced(m *memory) (replaced bool) {
 // world is what a pass sees of a set, and what it has decided.
 type world struct {
 	*reconcile.Pass[*v1alpha1.EphemeralRunnerSet, memory]
-	// origin is the AutoscalingRunnerSet that controls the set, nil if there is none. A set that is being deleted goes on if it can't be
-	// read: originErr says why.
+	// origin is the AutoscalingRunnerSet that controls the set, nil if there is none. A set that is being deleted goes
+	// on if it can't be read: originErr says why.
 	origin    *v1alpha1.AutoscalingRunnerSet
 	originErr error
-	// abandoned says why no AutoscalingRunnerSet will take a set back that has none, "" if one may; abandonedErr is why that is not known.
+	// abandoned says why no AutoscalingRunnerSet will take a set back that has none, "" if one may; abandonedErr is why
+	// that is not known.
 	abandoned    string
 	abandonedErr error
 	// difference says why the set is not what its AutoscalingRunnerSet gives it, "" if it is.
@@ -224,8 +235,8 @@ type world struct {
 	views []*roster.Runner
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departures.Departure
-	// unseen counts the set's other runners, which exist or may exist. listErr is why the API server did not say which do; a plan can be
-	// made even so.
+	// unseen counts the set's other runners, which exist or may exist. listErr is why the API server did not say which
+	// do; a plan can be made even so.
 	unseen  creations.Unseen
 	listErr error
 	// specHash identifies the template from which runners are created.
@@ -233,8 +244,8 @@ type world struct {
 	plan     *scaling.Plan
 	// create is how many of the planned runners this pass creates.
 	create int
-	// leasing is what is remembered of the scale set's claims, nil if it has none or another runner set's pass has it; claims is what was
-	// decided about them, nil if nothing was.
+	// leasing is what is remembered of the scale set's claims, nil if it has none or another runner set's pass has it;
+	// claims is what was decided about them, nil if nothing was.
 	leasing *leases.Set
 	claims  *volumeclaims.Decision
 	// room is what capacity.mode Placement has decided, nil in the other mode.
@@ -251,13 +262,16 @@ func (w *world) drains() bool { return w.deleting() && len(w.views)+w.unseen.Exp
 // drained reports whether the set is to take no more jobs.
 func (w *world) drained() bool { return w.origin != nil && w.origin.Drained() }
 
-// lastWordsTimeout is how long after its deletion a set without runners waits until its check runs are brought to their end: for the minute
-// after the last update of one, and less than the uninstallation of a controller waits for its scale sets (90 s).
+// lastWordsTimeout is how long after its deletion a set without runners waits until its check runs are brought to their
+// end: for the minute after the last update of one, and less than the uninstallation of a controller waits for its
+// scale sets (90 s).
 const lastWordsTimeout = 70 * time.Second
 
-// hasLastWords reports whether a set that is being deleted has check runs that are to be brought to their end, and time for that.
+// hasLastWords reports whether a set that is being deleted has check runs that are to be brought to their end, and time
+// for that.
 func (w *world) hasLastWords() bool {
-	if !w.deleting() || !slices.ContainsFunc(w.Object.Status.Checks, func(r v1alpha1.CheckRecord) bool { return !r.Over }) {
+	if !w.deleting() || !slices.ContainsFunc(w.Object.Status.Checks,
+		func(r v1alpha1.CheckRecord) bool { return !r.Over }) {
 		return false
 	}
 	return w.Now.Before(w.Object.DeletionTimestamp.Add(lastWordsTimeout))
@@ -267,9 +281,11 @@ func (w *world) isAbandoned() bool { return w.abandoned != "" }
 
 func (w *world) differs() bool { return w.difference != "" }
 
-// observe finds out whose the set is and which runners it has. It adds to what is remembered whatever of these, and of GitHub's answers about
-// them, is seen for the first time.
-func (c *Controller) observe(ctx context.Context, p *reconcile.Pass[*v1alpha1.EphemeralRunnerSet, memory]) (*world, error) {
+// observe finds out whose the set is and which runners it has. It adds to what is remembered whatever of these, and of
+// GitHub's answers about them, is seen for the first time.
+func (c *Controller) observe(
+	ctx context.Context, p *reconcile.Pass[*v1alpha1.EphemeralRunnerSet, memory],
+) (*world, error) {
 	set, m := p.Object, p.Memory
 	w := &world{Pass: p, views: c.roster.Of(set.UID), specHash: templateHash(set), checks: set.Status.Checks}
 	origin := &v1alpha1.AutoscalingRunnerSet{}
@@ -300,29 +316,33 @@ func (c *Controller) observe(ctx context.Context, p *reconcile.Pass[*v1alpha1.Ep
 		Now: w.Now, Runners: w.views, PatchID: set.Spec.PatchID, Template: w.specHash,
 		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec), Departing: w.departing, JobWaits: jobWaits,
 	})
-	if failed, cause := m.NoteAnswers(w.views); cause != nil { // logged once for all runners: it seldom concerns a single one
+	if failed, cause := m.NoteAnswers(w.views); cause != nil {
+		// logged once for all runners: it seldom concerns a single one
 		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
 	}
 	c.countUnseen(ctx, w)
 	return w, nil
 }
 
-// protect adds the finalizer, without which the set would be gone before its runners. It replaces those that ARC and earlier builds used.
+// protect adds the finalizer, without which the set would be gone before its runners. It replaces those that ARC and
+// earlier builds used.
 func (c *Controller) protect(ctx context.Context, w *world) error {
-	err := kube.AddFinalizer(ctx, c.options.Client, w.Object, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet)
+	err := kube.AddFinalizer(ctx, c.options.Client, w.Object, v1alpha1.FinalizerEphemeralRunnerSet,
+		v1alpha1.FinalizerFormerRunnerSet)
 	return client.IgnoreNotFound(err)
 }
 
 // release removes the finalizers. The set owns the proxy Secret, which is garbage collected.
 func (c *Controller) release(ctx context.Context, w *world) error {
-	return kube.RemoveFinalizers(ctx, c.options.Client, w.Object, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet)
+	return kube.RemoveFinalizers(ctx, c.options.Client, w.Object, v1alpha1.FinalizerEphemeralRunnerSet,
+		v1alpha1.FinalizerFormerRunnerSet)
 }
 
 // unseenPause is how long to wait for an event of the runners created last before looking again without one.
 const unseenPause = time.Second
 
-// drain deletes the runners of a set that is being deleted. That includes runners that were created last and are not visible yet. A runner
-// with a job finishes it first: its own finalization sees to that.
+// drain deletes the runners of a set that is being deleted. That includes runners that were created last and are not
+// visible yet. A runner with a job finishes it first: its own finalization sees to that.
 func (c *Controller) drain(ctx context.Context, w *world) error {
 	if len(w.views) == 0 {
 		w.Requeue.After(unseenPause)

@@ -51,13 +51,16 @@ func TestCreatesRunnersUnderChosenNames(t *testing.T) {
 		f.reconcile()
 		f.wantRunners(3)
 		r := f.runners()[0]
-		if !strings.HasPrefix(r.Name, "set-runner-") || !slices.Equal(r.Finalizers, []string{v1alpha1.FinalizerEphemeralRunner}) {
+		if !strings.HasPrefix(r.Name, "set-runner-") ||
+			!slices.Equal(r.Finalizers, []string{v1alpha1.FinalizerEphemeralRunner}) {
 			t.Errorf("runner %s with finalizers %v", r.Name, r.Finalizers)
 		}
-		if r.Labels["team"] != "build" || r.Labels[v1alpha1.LabelScaleSetName] != "set" || r.Labels[v1alpha1.LabelComponent] != v1alpha1.ComponentRunner {
+		if r.Labels["team"] != "build" || r.Labels[v1alpha1.LabelScaleSetName] != "set" ||
+			r.Labels[v1alpha1.LabelComponent] != v1alpha1.ComponentRunner {
 			t.Errorf("labels %v", r.Labels)
 		}
-		if r.Annotations["note"] != "x" || r.Annotations[v1alpha1.AnnotationPatchID] != "1" || r.Annotations[v1alpha1.AnnotationRunnerGroupName] != "Default" {
+		if r.Annotations["note"] != "x" || r.Annotations[v1alpha1.AnnotationPatchID] != "1" ||
+			r.Annotations[v1alpha1.AnnotationRunnerGroupName] != "Default" {
 			t.Errorf("annotations %v", r.Annotations)
 		}
 		if !metav1.IsControlledBy(&r, set) {
@@ -72,7 +75,8 @@ func TestCreatesRunnersUnderChosenNames(t *testing.T) {
 // What is tried before the first job is what a job gets.
 func TestASampleIsARunnerAsTheSetCreatesIt(t *testing.T) {
 	set := newSet(1, func(s *v1alpha1.EphemeralRunnerSet) {
-		s.Spec.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"team": "build"}, Annotations: map[string]string{"note": "x"}}
+		s.Spec.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"team": "build"},
+			Annotations: map[string]string{"note": "x"}}
 		s.Annotations = map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default"}
 		s.Spec.EphemeralRunnerSpec.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}}
 	})
@@ -129,8 +133,8 @@ func TestLostAnswerIsRepeatedUnderTheSameName(t *testing.T) {
 	}, newSet(2))
 }
 
-// The first try was carried out although its answer was lost, and now fills the quota. That its repetition is refused does
-// not mean that there is no runner.
+// The first try was carried out although its answer was lost, and now fills the quota. That its repetition is refused
+// does not mean that there is no runner.
 func TestRefusedRepetitionMakesRoomForNobody(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.late, f.refuse, f.made = true, errNoAnswer, true
@@ -236,26 +240,30 @@ func TestBusyRunnerIsNotAVictim(t *testing.T) {
 			f.reconcile()
 		}
 		if r := f.runners()[0]; f.asked != 1 || f.requests["delete"] != 0 || f.deregistered(r.UID, r.Status.RunnerID) {
-			t.Errorf("GitHub asked %d times, %d deletions; want 1 and none, and no removal remembered", f.asked, f.requests["delete"])
-		} else if f.verdicts.Of(registrations.Registration{Runner: r.UID, ID: r.Status.RunnerID}) != registrations.Busy || !slices.Equal(told, []string{r.Namespace + "/" + r.Name}) {
+			t.Errorf("GitHub asked %d times, %d deletions; want 1 and none, and no removal remembered", f.asked,
+				f.requests["delete"])
+		} else if f.verdicts.Of(registrations.Registration{Runner: r.UID, ID: r.Status.RunnerID}) != registrations.Busy ||
+			!slices.Equal(told, []string{r.Namespace + "/" + r.Name}) {
 			t.Errorf("told of %v that it has a job, want %s: its pod can be evicted until it is marked", told, r.Name)
 		}
 	}, newSet(1))
 }
 
-// As long as GitHub does not answer, no runner is deleted. The cause is logged once for all runners, and GitHub is asked
-// again.
+// As long as GitHub does not answer, no runner is deleted. The cause is logged once for all runners, and GitHub is
+// asked again.
 func TestRunnersStayWhileGitHubDoesNotAnswer(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		var logged []string
-		ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
+		ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) },
+			funcr.Options{}))
 		f.remove = errors.New("GitHub is away")
 		f.makeSurplus()
 		f.reconcile()
 		if _, err := f.controller.Reconcile(ctx, ctrl.Request{NamespacedName: setKey}); err != nil {
 			t.Fatal(err)
 		}
-		if want := `"error"="GitHub is away" "scaleSet"="arc-runners/set" "runners"=3`; len(logged) != 1 || !strings.Contains(logged[0], want) {
+		if want := `"error"="GitHub is away" "scaleSet"="arc-runners/set" "runners"=3`; len(logged) != 1 ||
+			!strings.Contains(logged[0], want) {
 			t.Errorf("logged %q, want one line with %s", logged, want)
 		}
 		f.remove = nil
@@ -295,7 +303,8 @@ func TestDegradedSetSaysSo(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
 		for _, r := range f.runners() {
-			r.Status.Phase, r.Status.Reason, r.Status.Message = v1alpha1.EphemeralRunnerPhaseFailed, "ErrImagePull", "no such image"
+			r.Status.Phase, r.Status.Reason, r.Status.Message = v1alpha1.EphemeralRunnerPhaseFailed, "ErrImagePull",
+				"no such image"
 			if err := f.api.Status().Update(t.Context(), &r); err != nil {
 				t.Fatal(err)
 			}
@@ -322,7 +331,8 @@ func TestExitedRunnerWithoutAJobCountsAsFailed(t *testing.T) {
 		f.publish(1)
 		f.reconcile()
 		f.wantRunners(1) // it is not replaced before it counts as a failure
-		if got := f.runners()[0].Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob {
+		if got := f.runners()[0].Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed ||
+			got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob {
 			t.Errorf("status %+v, want Failed for %s", got, v1alpha1.ReasonRunnerExitedWithoutJob)
 		}
 	}, newSet(1))
@@ -367,7 +377,8 @@ func TestDoubtedJobsAreTold(t *testing.T) {
 	}, newSet(4))
 }
 
-// While the API server is slow, passes take longer than a period. The next one begins at once, and what it sees is news of a moment.
+// While the API server is slow, passes take longer than a period. The next one begins at once, and what it sees is news
+// of a moment.
 func TestAStatusIsWrittenAtMostOnceAPeriodWhilePassesAreSlow(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		const patch = "patch status *v1alpha1.EphemeralRunnerSet"
@@ -376,7 +387,8 @@ func TestAStatusIsWrittenAtMostOnceAPeriodWhilePassesAreSlow(t *testing.T) {
 		f.publish(2)
 		again := f.reconcile().RequeueAfter
 		if f.requests["create"] != 2 || f.requests[patch] != 1 || again != time.Millisecond {
-			t.Fatalf("requests %v, and the next pass after %s; want 2 creations, a status, and another pass at once", f.requests, again)
+			t.Fatalf("requests %v, and the next pass after %s; want 2 creations, a status, and another pass at once",
+				f.requests, again)
 		}
 		if f.reconcile(); f.requests[patch] != 2 {
 			t.Errorf("requests %v, want the status written", f.requests)

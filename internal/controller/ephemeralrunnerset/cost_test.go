@@ -30,8 +30,9 @@ func many(n int) []v1alpha1.EphemeralRunner {
 				Namespace: setKey.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(start),
 				OwnerReferences: kube.OwnedBy(newSet(0)),
 			},
-			Spec:   v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: exampleURL},
-			Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1, JobID: name, JobPatchID: 1},
+			Spec: v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: exampleURL},
+			Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1, JobID: name,
+				JobPatchID: 1},
 		}
 	}
 	return runners
@@ -50,7 +51,8 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *memory) {
 	views := c.roster.Of(set.UID)
 	s.Note(scaling.Seen{
-		Now: start, Runners: views, PatchID: set.Spec.PatchID, Template: "template", ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec),
+		Now: start, Runners: views, PatchID: set.Spec.PatchID, Template: "template",
+		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec),
 	})
 	s.NoteAnswers(views)
 	s.Creations.Observe(views)
@@ -60,8 +62,8 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *memory) {
 	s.Describe(&set.Status, set, views, p)
 }
 
-// A set has at most ten passes a second (see gatherPeriod), whatever happens to its runners. So the time of one pass bounds
-// the cost of a large set.
+// A set has at most ten passes a second (see gatherPeriod), whatever happens to its runners. So the time of one pass
+// bounds the cost of a large set.
 func BenchmarkPass(b *testing.B) {
 	for _, n := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -79,8 +81,8 @@ func BenchmarkPass(b *testing.B) {
 // change makes a change of the runner that could affect a decision.
 func change(runner *v1alpha1.EphemeralRunner) { runner.Status.JobPatchID++ }
 
-// BenchmarkRunnerEvent measures the cost of one runner event, without the pass that it shares with all other events of a
-// tenth of a second.
+// BenchmarkRunnerEvent measures the cost of one runner event, without the pass that it shares with all other events of
+// a tenth of a second.
 func BenchmarkRunnerEvent(b *testing.B) {
 	for _, n := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -112,8 +114,8 @@ func TestAllocationsOfARunnerEvent(t *testing.T) {
 	}
 }
 
-// A pass allocates nothing per runner; it allocates only slices and maps of all runners. A few more allocations are due to
-// pools that the garbage collector has emptied.
+// A pass allocates nothing per runner; it allocates only slices and maps of all runners. A few more allocations are due
+// to pools that the garbage collector has emptied.
 func TestAllocationsOfAPass(t *testing.T) {
 	allocations := func(n int) float64 {
 		c, set, _ := populate(n)

@@ -35,8 +35,8 @@ func (f *fixture) heal() {
 	f.reconcile()
 }
 
-// What the API server rejects, for instance an invalid label, is in a condition and in one Event, not only in the log. So is
-// what keeps it from answering.
+// What the API server rejects, for instance an invalid label, is in a condition and in one Event, not only in the log.
+// So is what keeps it from answering.
 func TestRunnersThatCannotBeCreatedAreReportedInACondition(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusal error

@@ -132,8 +132,8 @@ func TestReplacementOnTheSameNodeStays(t *testing.T) {
 	}
 }
 
-// A cordoned node with a hundred idle runners: GitHub is asked about all of them at once, one Event tells it, and others take their
-// places.
+// A cordoned node with a hundred idle runners: GitHub is asked about all of them at once, one Event tells it, and
+// others take their places.
 func TestCordonedNodeIsLeftAtOnce(t *testing.T) {
 	const there = 100
 	inBubble(t, func(f *fixture) {
@@ -141,7 +141,8 @@ func TestCordonedNodeIsLeftAtOnce(t *testing.T) {
 		f.bringUp()
 		runners := f.runners()
 		for i := range runners[:there] {
-			f.controller.PodEvents().Create(f.Context(), event.CreateEvent{Object: podOn("n", &runners[i])}, &controllertest.Queue{})
+			f.controller.PodEvents().Create(f.Context(), event.CreateEvent{Object: podOn("n", &runners[i])},
+				&controllertest.Queue{})
 		}
 		f.reconcile()
 		if f.asked != 0 {
@@ -182,7 +183,8 @@ func TestBusyRunnerStaysOnACordonedNode(t *testing.T) {
 		f.bringUp()
 		f.reconcile()
 		f.remove = actions.ErrJobStillRunning
-		f.controller.PodEvents().Create(f.Context(), event.CreateEvent{Object: podOn("n", &f.runners()[0])}, &controllertest.Queue{})
+		f.controller.PodEvents().Create(f.Context(), event.CreateEvent{Object: podOn("n", &f.runners()[0])},
+			&controllertest.Queue{})
 		f.controller.NodeEvents().OnUpdate(nil, node("n", true))
 		for range 20 {
 			f.reconcile()
@@ -201,7 +203,8 @@ func BenchmarkNodeEvent(b *testing.B) {
 		b.Run(fmt.Sprint(elsewhere), func(b *testing.B) {
 			c, _, runners := populate(elsewhere)
 			for i := range runners {
-				c.PodEvents().Create(b.Context(), event.CreateEvent{Object: podOn(fmt.Sprint("node-", i/10), &runners[i])}, &controllertest.Queue{})
+				c.PodEvents().Create(b.Context(), event.CreateEvent{Object: podOn(fmt.Sprint("node-", i/10), &runners[i])},
+					&controllertest.Queue{})
 			}
 			events := c.NodeEvents()
 			for b.Loop() {

@@ -1,8 +1,9 @@
 // Package ephemeralrunnerset keeps as many runners as the listener asks for: replicas in, EphemeralRunners out.
 //
-// Start with the rules in controller.go: a set's situations, and what is done in each. observe takes the set's runners from the roster,
-// which the watch keeps up to date, and adds to the set's history whatever is seen for the first time: when things happened, and what GitHub
-// answered. scaling decides from runners and history. apply carries its plan out in parallel, and report writes the status once.
+// Start with the rules in controller.go: a set's situations, and what is done in each. observe takes the set's runners
+// from the roster, which the watch keeps up to date, and adds to the set's history whatever is seen for the first time:
+// when things happened, and what GitHub answered. scaling decides from runners and history. apply carries its plan out
+// in parallel, and report writes the status once.
 //
 // The rooms below know one thing each:
 //   - roster: every runner that the watch has shown, by set, and what decisions need to know of it.
@@ -16,10 +17,11 @@
 //   - jobpods: the pods of container hooks that can't run.
 //   - leases: who uses the claims of the scale set. Which claim a new runner gets is decided in internal/volumeclaims (claims.go).
 //
-// GitHub is asked in the background, by package registrations. That also finds and removes registrations that have no runner, which a
-// restore of the cluster from a backup leaves.
+// GitHub is asked in the background, by package registrations. That also finds and removes registrations that have no
+// runner, which a restore of the cluster from a backup leaves.
 //
-// Runners beside the set that have its labels count, too, until they are removed; a set that nobody owns is (origin.go).
+// Runners beside the set that have its labels count, too, until they are removed; a set that nobody owns is
+// (origin.go).
 //
 // A restart loses the history. That is safe: all waits start over, so they get longer, and nothing happens twice.
 package ephemeralrunnerset

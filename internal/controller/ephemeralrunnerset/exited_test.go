@@ -57,7 +57,8 @@ func TestExitedRunnerWithoutARecordIsFinished(t *testing.T) {
 	}, newSet(1))
 }
 
-// The answer may have come from a gateway: one such answer proves nothing, and the runner's own finalization asks again.
+// The answer may have come from a gateway: one such answer proves nothing, and the runner's own finalization asks
+// again.
 func TestExitedRunnerIsMissingTwiceWhereGitHubDoesNotSaySoItself(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.missing = &actions.Error{Endpoint: actions.EndpointGetRunner, StatusCode: http.StatusNotFound}
@@ -91,7 +92,8 @@ func TestExitedRunnerWhoseRecordStaysHasFailed(t *testing.T) {
 		}
 		f.reconcile()
 		f.wantQuestions(3)
-		if got := f.runners()[0].Status; f.failed != 1 || got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Message != "it got no job" {
+		if got := f.runners()[0].Status; f.failed != 1 || got.Phase != v1alpha1.EphemeralRunnerPhaseFailed ||
+			got.Message != "it got no job" {
 			t.Errorf("status %+v, want Failed, and that GitHub has said so", got)
 		}
 	}, newSet(1))
@@ -112,7 +114,8 @@ func TestExitedRunnerWhoseReportIsLateIsFinished(t *testing.T) {
 	}, newSet(1))
 }
 
-// GitHub's image without a command is a shell, which exits with 0 at once: what the runners say is missing is named where people look.
+// GitHub's image without a command is a shell, which exits with 0 at once: what the runners say is missing is named
+// where people look.
 func TestDegradedNamesTheMissingCommand(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
@@ -143,7 +146,8 @@ func TestAnswerAboutAFormerRegistrationIsIgnored(t *testing.T) {
 		}
 		f.reconcile()
 		if f.asked != 2 || f.requests["delete"] != 0 {
-			t.Errorf("GitHub asked %d times, %d deletions; want it asked about the new registration, and none", f.asked, f.requests["delete"])
+			t.Errorf("GitHub asked %d times, %d deletions; want it asked about the new registration, and none", f.asked,
+				f.requests["delete"])
 		}
 		f.reconcile()
 		if f.asked != 2 || f.requests["delete"] != 1 {
@@ -174,7 +178,8 @@ func TestWorkingRunnerOutlivesAGatewaysNotFound(t *testing.T) {
 					f.reconcile()
 				}
 				if f.lookedUp == 0 || f.requests["delete"] != test.deleted {
-					t.Errorf("GitHub was asked %d times, %d runners deleted; want %d deleted", f.lookedUp, f.requests["delete"], test.deleted)
+					t.Errorf("GitHub was asked %d times, %d runners deleted; want %d deleted", f.lookedUp, f.requests["delete"],
+						test.deleted)
 				}
 			}, newSet(1))
 		})
@@ -184,7 +189,8 @@ func TestWorkingRunnerOutlivesAGatewaysNotFound(t *testing.T) {
 // A backup tool restores a runner's status, and people copy runners with it: the id in it is another runner's.
 func TestACopiedStatusTakesNoRegistrationAway(t *testing.T) {
 	for name, named := range map[string]string{"as it was": "original", "with its own name": ""} {
-		for _, phase := range []v1alpha1.EphemeralRunnerPhase{v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseSucceeded} {
+		for _, phase := range []v1alpha1.EphemeralRunnerPhase{v1alpha1.EphemeralRunnerPhaseFailed,
+			v1alpha1.EphemeralRunnerPhaseSucceeded} {
 			t.Run(name+", "+string(phase), func(t *testing.T) {
 				inBubble(t, func(f *fixture) {
 					f.another = "original"

@@ -140,8 +140,8 @@ func TestNamesakeIsAnotherSet(t *testing.T) {
 	}, newSet(1))
 }
 
-// ARC has given the set the runner's finalizer, and builds of ours before this one another. None of them keeps the set when it is
-// deleted, whether or not it was served before; what others have set stays.
+// ARC has given the set the runner's finalizer, and builds of ours before this one another. None of them keeps the set
+// when it is deleted, whether or not it was served before; what others have set stays.
 func TestSetIsReleasedWhoeverMadeIt(t *testing.T) {
 	for name, test := range map[string]struct{ before, served []string }{
 		"ARC 0.4 to 0.14":           {[]string{"ephemeralrunner.actions.github.com/finalizer"}, []string{"ephemeralrunner.actions.github.com/finalizer"}},
@@ -190,7 +190,8 @@ func (f *fixture) keep(kind string) {
 			}
 			continue
 		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name, Finalizers: []string{"example.com/audit"}, OwnerReferences: kube.OwnedBy(&r)},
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name,
+			Finalizers: []string{"example.com/audit"}, OwnerReferences: kube.OwnedBy(&r)},
 			Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
 		if err := errors.Join(f.api.Create(f.Context(), pod), f.api.Delete(f.Context(), pod)); err != nil {
 			f.Fatal(err)
@@ -198,8 +199,8 @@ func (f *fixture) keep(kind string) {
 	}
 }
 
-// Within a minute the set says which runner can't go, whose finalizer keeps it or its pod, and how to remove that; it takes it back when
-// the runner is gone. The same holds whether the set is deleted or has only fewer jobs.
+// Within a minute the set says which runner can't go, whose finalizer keeps it or its pod, and how to remove that; it
+// takes it back when the runner is gone. The same holds whether the set is deleted or has only fewer jobs.
 func TestKeptRunnersAreTold(t *testing.T) {
 	for _, kind := range []string{"EphemeralRunner", "Pod"} {
 		for _, deleted := range []bool{true, false} {
@@ -218,7 +219,8 @@ func TestKeptRunnersAreTold(t *testing.T) {
 					for start := time.Now(); time.Since(start) < time.Minute-time.Second; {
 						controllertest.Elapse(min(max(f.reconcile().RequeueAfter, 100*time.Millisecond), 10*time.Second))
 					}
-					f.wantBlocked(metav1.ConditionTrue, kind+" arc-runners/"+runner.Name, "example.com/audit", "kubectl patch "+strings.ToLower(kind)+" "+runner.Name+" --namespace arc-runners")
+					f.wantBlocked(metav1.ConditionTrue, kind+" arc-runners/"+runner.Name, "example.com/audit", "kubectl patch "+
+						strings.ToLower(kind)+" "+runner.Name+" --namespace arc-runners")
 					f.requests = map[string]int{}
 					for range 10 {
 						controllertest.Elapse(f.reconcile().RequeueAfter)
@@ -245,7 +247,8 @@ func TestKeptRunnersAreTold(t *testing.T) {
 	}
 }
 
-// wantBlocked fails unless the condition DeletionBlocked has the status, "" if it must be absent, and says all of the parts.
+// wantBlocked fails unless the condition DeletionBlocked has the status, "" if it must be absent, and says all of the
+// parts.
 func (f *fixture) wantBlocked(status metav1.ConditionStatus, parts ...string) {
 	f.Helper()
 	found := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionDeletionBlocked)

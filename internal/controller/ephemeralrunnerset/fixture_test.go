@@ -38,36 +38,52 @@ var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 
 // How long things take that other rooms decide, for tests that let the time pass.
 const (
-	settleAfterEnd, heldTimeout                                      = 3 * time.Second, 15 * time.Minute                            // for which a slot is held
-	maxFailedHistoryAge, lostHistoryLimit                            = time.Hour, 100                                               // of evidence
-	degradedThreshold                                                = 3                                                            // failures in a row that make a set Degraded
-	removalLag, askExitedAgainAfter, askAgainAfter, askWorkingPeriod = time.Minute, 30 * time.Second, time.Minute, 10 * time.Minute // of questions to GitHub
-	deletionSeenTimeout                                              = 30 * time.Second                                             // until a deletion is repeated
-	surplusPatience                                                  = 30 * time.Second                                             // until a runner that is too many is removed
-	figuresSettleAfter                                               = 10 * time.Second                                             // until lower figures are believed
-	firstCreatePause, longestCreatePause                             = time.Second, time.Minute                                     // after failed creations
-	expectationTimeout                                               = time.Minute                                                  // until the API server is asked about a runner that was created and is not seen
-	listPeriod                                                       = 30 * time.Second                                             // between two such questions
-	retryQuestionAfter, longestQuestionPause                         = 15 * time.Second, time.Minute                                // after questions that GitHub did not answer
-	jobWaitAfter                                                     = 30 * time.Second                                             // until a job's pod that can't run is told
+	// for which a slot is held
+	settleAfterEnd, heldTimeout = 3 * time.Second, 15 * time.Minute
+	// of evidence
+	maxFailedHistoryAge, lostHistoryLimit = time.Hour, 100
+	// failures in a row that make a set Degraded
+	degradedThreshold = 3
+	// of questions to GitHub
+	removalLag, askExitedAgainAfter, askAgainAfter, askWorkingPeriod = time.Minute, 30 * time.Second, time.Minute,
+		10 * time.Minute
+	// until a deletion is repeated
+	deletionSeenTimeout = 30 * time.Second
+	// until a runner that is too many is removed
+	surplusPatience = 30 * time.Second
+	// until lower figures are believed
+	figuresSettleAfter = 10 * time.Second
+	// after failed creations
+	firstCreatePause, longestCreatePause = time.Second, time.Minute
+	// until the API server is asked about a runner that was created and is not seen
+	expectationTimeout = time.Minute
+	// between two such questions
+	listPeriod = 30 * time.Second
+	// after questions that GitHub did not answer
+	retryQuestionAfter, longestQuestionPause = 15 * time.Second, time.Minute
+	// until a job's pod that can't run is told
+	jobWaitAfter = 30 * time.Second
 )
 
-// fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are fakes.
+// fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are
+// fakes.
 type fixture struct {
 	*testing.T
-	registrations.GitHub                                                  // what a test is about; the fixture itself has the questions about runners by ID
-	github               func(credentials.Reference) registrations.GitHub // whom the controller asks, the fixture if it is nil
-	api                  client.WithWatch
-	cache                *shownCache
-	controller           *Controller
-	watch                controllertest.RunnerWatch
-	recorder             *events.FakeRecorder
-	verdicts             *registrations.Verdicts
+	// what a test is about; the fixture itself has the questions about runners by ID
+	registrations.GitHub
+	// whom the controller asks, the fixture if it is nil
+	github     func(credentials.Reference) registrations.GitHub
+	api        client.WithWatch
+	cache      *shownCache
+	controller *Controller
+	watch      controllertest.RunnerWatch
+	recorder   *events.FakeRecorder
+	verdicts   *registrations.Verdicts
 
 	mu       sync.Mutex
 	requests map[string]int
-	// refuse is the error of creations of runners; if made is set the runner is created nevertheless. If refusals is not 0,
-	// only that many creations fail.
+	// refuse is the error of creations of runners; if made is set the runner is created nevertheless. If refusals is
+	// not 0, only that many creations fail.
 	refuse   error
 	made     bool
 	refusals int
@@ -77,7 +93,8 @@ type fixture struct {
 	refuseDrop error
 	// refuseList is the error of listing the runners' metadata.
 	refuseList error
-	// ownOrigin is set if the AutoscalingRunnerSet is the one that the test created; otherwise it always agrees with the set.
+	// ownOrigin is set if the AutoscalingRunnerSet is the one that the test created; otherwise it always agrees with
+	// the set.
 	ownOrigin bool
 	// late is set while the watch does not show changes of runners yet.
 	late bool
@@ -96,11 +113,13 @@ type fixture struct {
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
-		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), verdicts: registrations.NewVerdicts(clock.RealClock{}), requests: map[string]int{}}
+		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), verdicts: registrations.NewVerdicts(clock.RealClock{}),
+			requests: map[string]int{}}
 		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
 			WithIndex(&corev1.PersistentVolumeClaim{}, IndexClaimsByScaleSet, ScaleSetOfClaim).
-			WithIndex(&corev1.Event{}, "reason", func(object client.Object) []string { return []string{object.(*corev1.Event).Reason} }).
+			WithIndex(&corev1.Event{}, "reason",
+				func(object client.Object) []string { return []string{object.(*corev1.Event).Reason} }).
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.cache = &shownCache{WithWatch: f.api}
 		f.controller = NewController(Options{
@@ -127,7 +146,9 @@ type shownCache struct {
 	gone bool
 }
 
-func (c *shownCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c *shownCache) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	set, is := object.(*v1alpha1.EphemeralRunnerSet)
 	switch {
 	case is && c.gone:
@@ -157,8 +178,8 @@ func (f *fixture) refusal() error {
 	return f.refuse
 }
 
-// interceptors returns functions that count requests, make them fail, and set the fields that a real API server sets in new
-// objects.
+// interceptors returns functions that count requests, make them fail, and set the fields that a real API server sets in
+// new objects.
 func (f *fixture) interceptors() interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
@@ -212,7 +233,8 @@ func (f *fixture) interceptors() interceptor.Funcs {
 }
 
 // errRunnerNotFound is GitHub's own answer that there is no such runner.
-var errRunnerNotFound = &actions.Error{StatusCode: http.StatusNotFound, TypeName: "GitHub.Runners.AgentNotFoundException"}
+var errRunnerNotFound = &actions.Error{StatusCode: http.StatusNotFound,
+	TypeName: "GitHub.Runners.AgentNotFoundException"}
 
 func (f *fixture) RemoveRunner(context.Context, int) error {
 	f.mu.Lock()
@@ -320,7 +342,8 @@ func (f *fixture) set() *v1alpha1.EphemeralRunnerSet {
 	return set
 }
 
-// markFailed plays the runners' own controller: it sets the phase of those that exited without a job. It counts them in failed.
+// markFailed plays the runners' own controller: it sets the phase of those that exited without a job. It counts them in
+// failed.
 func (f *fixture) markFailed() {
 	f.Helper()
 	for _, r := range f.runners() {
@@ -329,7 +352,8 @@ func (f *fixture) markFailed() {
 			continue
 		}
 		r.Status.Phase, r.Status.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
-		r.Status.Message = map[registrations.Answer]string{registrations.NoJob: "it got no job", registrations.NoKnownJob: "it has no command"}[verdict]
+		r.Status.Message = map[registrations.Answer]string{registrations.NoJob: "it got no job",
+			registrations.NoKnownJob: "it has no command"}[verdict]
 		if err := f.api.Status().Update(f.Context(), &r); err != nil {
 			f.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// What happens to runners when githubConfigUrl changes: the new GitHub knows none of the old one's, and would answer for each
-// that it is removed.
+// What happens to runners when githubConfigUrl changes: the new GitHub knows none of the old one's, and would answer
+// for each that it is removed.
 
 // moveSet gives the set another address or Secret.
 func (f *fixture) moveSet(change func(*v1alpha1.EphemeralRunnerSpec)) {
@@ -70,7 +70,8 @@ func TestMovedSetAsksOnlyWhereItsRunnersAreRegistered(t *testing.T) {
 				if !slices.Equal(asked, test.asked) {
 					t.Errorf("GitHub was asked at %q, want %q", asked, test.asked)
 				}
-				if r := f.runner(first); r.DeletionTimestamp == nil || f.deregistered(r.UID, r.Status.RunnerID) != (len(test.asked) > 0) {
+				if r := f.runner(first); r.DeletionTimestamp == nil ||
+					f.deregistered(r.UID, r.Status.RunnerID) != (len(test.asked) > 0) {
 					t.Errorf("deleted: %t, noted as removed: %t", r.DeletionTimestamp != nil, f.deregistered(r.UID, r.Status.RunnerID))
 				}
 			}, newSet(1, func(set *v1alpha1.EphemeralRunnerSet) {

@@ -16,9 +16,11 @@ import (
 // jobPodOf returns a pod of container hooks that has no node.
 func jobPodOf(runner string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: setKey.Namespace, Name: runner + "-workflow", Labels: map[string]string{v1alpha1.LabelRunnerPod: runner}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: setKey.Namespace, Name: runner + "-workflow",
+			Labels: map[string]string{v1alpha1.LabelRunnerPod: runner}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available"}}},
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
+			Message: "0/1 nodes are available"}}},
 	}
 }
 
@@ -26,14 +28,16 @@ func jobPodOf(runner string) *corev1.Pod {
 func stepPodOf(runner string) *corev1.Pod {
 	pod := jobPodOf(runner)
 	pod.Name, pod.Labels = runner[:min(len(runner), 49)]+"-step-01234567-abcde", nil
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", Controller: new(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job",
+		Controller: new(true)}}
 	return pod
 }
 
 func (f *fixture) wantPending(when, phrase string) {
 	f.Helper()
 	c := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionRunnersPending)
-	if told := c != nil && c.Status == metav1.ConditionTrue; told != (phrase != "") || told && (c.Reason != "Unschedulable" || !strings.Contains(c.Message, phrase)) {
+	if told := c != nil && c.Status == metav1.ConditionTrue; told != (phrase != "") ||
+		told && (c.Reason != "Unschedulable" || !strings.Contains(c.Message, phrase)) {
 		f.Errorf("%s: RunnersPending %+v, want %q", when, c, phrase)
 	}
 }

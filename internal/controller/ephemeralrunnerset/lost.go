@@ -31,12 +31,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
-// A runner's status.lostCause is the record of a lost job. The set counts each such runner a single time: one patch, conditional on
-// the resourceVersion that was seen, raises lostJobs and adds the runners to lostRunners. A runner's object doesn't go before that,
-// so neither a restart nor a stale cache makes a job count twice or never.
+// A runner's status.lostCause is the record of a lost job. The set counts each such runner a single time: one patch,
+// conditional on the resourceVersion that was seen, raises lostJobs and adds the runners to lostRunners. A runner's
+// object doesn't go before that, so neither a restart nor a stale cache makes a job count twice or never.
 
-// lostEventsAtOnce is how many lost jobs have an Event of their own if many are lost together, as with a zone; another Event has the
-// number of the others.
+// lostEventsAtOnce is how many lost jobs have an Event of their own if many are lost together, as with a zone; another
+// Event has the number of the others.
 const lostEventsAtOnce = 10
 
 // reasonJobLost is the reason of the Event about a lost job.
@@ -45,8 +45,8 @@ const reasonJobLost = "JobLost"
 var jobsLost = setmetrics.Counter("jobs_lost_total",
 	"Jobs that were lost, by cause: their pods ended before GitHub had a result from the runner.", "cause")
 
-// countLost counts the lost jobs that have not been counted yet, and then tells them by metric and Event. The count goes on from the
-// AutoscalingRunnerSet's, which outlives a runner set.
+// countLost counts the lost jobs that have not been counted yet, and then tells them by metric and Event. The count
+// goes on from the AutoscalingRunnerSet's, which outlives a runner set.
 func (c *Controller) countLost(ctx context.Context, w *world) error {
 	set, m := w.Object, w.Memory
 	counted := sets.New(set.Status.LostRunners...)
@@ -93,7 +93,8 @@ func (c *Controller) countLost(ctx context.Context, w *world) error {
 	return nil
 }
 
-// recordLost tells about lost jobs that have just been counted, on the AutoscalingRunnerSet, because that is where a user looks.
+// recordLost tells about lost jobs that have just been counted, on the AutoscalingRunnerSet, because that is where a
+// user looks.
 func (c *Controller) recordLost(ctx context.Context, w *world, lost []*roster.Runner) {
 	var about runtime.Object = w.Object
 	if w.origin != nil {
@@ -102,20 +103,22 @@ func (c *Controller) recordLost(ctx context.Context, w *world, lost []*roster.Ru
 	for i, r := range lost {
 		jobsLost.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, string(r.LostJob.Cause)).Inc()
 		runner := &v1alpha1.EphemeralRunner{}
-		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: w.Object.Namespace, Name: r.Name}, runner) != nil {
+		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: w.Object.Namespace, Name: r.Name},
+			runner) != nil {
 			continue // the last Event counts it
 		}
-		report.RecordEvent(ctx, c.options.Recorder, about, runner, report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.LostJob.Cause)))
+		report.RecordEvent(ctx, c.options.Recorder, about, runner,
+			report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.LostJob.Cause)))
 	}
 	if more := len(lost) - lostEventsAtOnce; more > 0 {
 		report.RecordEvent(ctx, c.options.Recorder, about, w.Object, report.Warning(reasonJobLost, "RunJobs", fmt.Sprintf(
-			"%d more jobs were lost at the same time: kubectl get ephemeralrunners -n %s lists the latest with their causes for an hour; "+
-				"run them again on GitHub", more, w.Object.Namespace)))
+			"%d more jobs were lost at the same time: kubectl get ephemeralrunners -n %s lists the latest with their causes "+
+				"for an hour; run them again on GitHub", more, w.Object.Namespace)))
 	}
 }
 
-// lostNote names a lost job, its cause and what its author can do. Every text in it comes from GitHub or a user and may be long; the
-// advice must not be cut off.
+// lostNote names a lost job, its cause and what its author can do. Every text in it comes from GitHub or a user and may
+// be long; the advice must not be cut off.
 func lostNote(runner *v1alpha1.EphemeralRunner, cause v1alpha1.LostCause) string {
 	status := &runner.Status
 	job := "a job that GitHub has not named"
@@ -134,10 +137,12 @@ var repositoryName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1
 // runPage returns the address of the job's workflow run, or where to look for it.
 func runPage(runner *v1alpha1.EphemeralRunner) string {
 	address, err := url.Parse(runner.Spec.GitHubConfigUrl)
-	if err != nil || address.Host == "" || runner.Status.WorkflowRunID <= 0 || !repositoryName.MatchString(runner.Status.JobRepositoryName) {
+	if err != nil || address.Host == "" || runner.Status.WorkflowRunID <= 0 ||
+		!repositoryName.MatchString(runner.Status.JobRepositoryName) {
 		return "on the page of its workflow run on GitHub"
 	}
-	return fmt.Sprintf("%s://%s/%s/actions/runs/%d", address.Scheme, address.Host, runner.Status.JobRepositoryName, runner.Status.WorkflowRunID)
+	return fmt.Sprintf("%s://%s/%s/actions/runs/%d", address.Scheme, address.Host, runner.Status.JobRepositoryName,
+		runner.Status.WorkflowRunID)
 }
 
 // reasonJobRerun is the reason of the Event about what has become of a lost job.
@@ -149,7 +154,8 @@ var jobsRerun = setmetrics.Counter("jobs_rerun_total",
 // errRunnerDeleted is why a lost job is not run again of which nothing is known any more.
 var errRunnerDeleted = errors.New("its runner's object was deleted")
 
-// visits are what is remembered of the workflow runs with lost jobs. After a restart each is visited again, which does no harm.
+// visits are what is remembered of the workflow runs with lost jobs. After a restart each is visited again, which does
+// no harm.
 type visits map[feedback.Run]*visit
 
 type visit struct {
@@ -158,8 +164,8 @@ type visit struct {
 	intents sets.Set[string]
 }
 
-// rerunLost has GitHub run lost jobs again, if the set's user wants that. What is decided is written to the runners first; the visit that
-// follows asks GitHub for what is written there.
+// rerunLost has GitHub run lost jobs again, if the set's user wants that. What is decided is written to the runners
+// first; the visit that follows asks GitHub for what is written there.
 func (c *Controller) rerunLost(ctx context.Context, w *world) error {
 	policy := feedback.PolicyOf(&w.origin.Spec)
 	if policy == nil {
@@ -186,7 +192,8 @@ func (c *Controller) rerunLost(ctx context.Context, w *world) error {
 	if given := append(feedback.GiveUp(dropped, errRunnerDeleted), policy.Screen(undecided, w.Now)...); len(given) > 0 {
 		return c.writeVerdicts(ctx, w, given) // the watch brings the next pass
 	}
-	slices.SortStableFunc(undecided, func(a, b *feedback.Lost) int { return a.At.Compare(b.At) }) // the oldest first, if not all may be looked at
+	// the oldest first, if not all may be looked at
+	slices.SortStableFunc(undecided, func(a, b *feedback.Lost) int { return a.At.Compare(b.At) })
 	visited := visits{}
 	var errs []error
 	for _, l := range undecided {
@@ -205,7 +212,9 @@ func (c *Controller) rerunLost(ctx context.Context, w *world) error {
 }
 
 // rerunIn does what follows from the last visit to a run, or visits it if that is due.
-func (c *Controller) rerunIn(ctx context.Context, w *world, policy *feedback.Policy, run feedback.Run, lost []*feedback.Lost, of *visit) error {
+func (c *Controller) rerunIn(
+	ctx context.Context, w *world, policy *feedback.Policy, run feedback.Run, lost []*feedback.Lost, of *visit,
+) error {
 	call, known := of.last.Get()
 	if known && call.Running() {
 		return nil
@@ -238,7 +247,9 @@ const (
 )
 
 // visitDue returns when to visit a run: at once if something is written down for which GitHub was not asked.
-func (c *Controller) visitDue(w *world, lost []*feedback.Lost, of *visit, call pool.Call[*feedback.Sighting]) time.Time {
+func (c *Controller) visitDue(
+	w *world, lost []*feedback.Lost, of *visit, call pool.Call[*feedback.Sighting],
+) time.Time {
 	since := time.Duration(0)
 	for _, l := range lost {
 		if l.Rerun.State == v1alpha1.RerunAsked && call.Err == nil && !of.intents.Has(l.Runner) {
@@ -250,7 +261,8 @@ func (c *Controller) visitDue(w *world, lost []*feedback.Lost, of *visit, call p
 		return spent.Until
 	}
 	if call.Err != nil {
-		return actions.RetryAt(call.Err, call.Finished.Add(reconcile.Backoff(firstVisitPause, longestVisitPause, call.Failures)))
+		return actions.RetryAt(call.Err, call.Finished.Add(reconcile.Backoff(firstVisitPause, longestVisitPause,
+			call.Failures)))
 	}
 	return call.Finished.Add(feedback.NextLook(since, len(w.Memory.visits))) // long ago if there was none
 }
@@ -264,23 +276,26 @@ func (c *Controller) visitRun(ctx context.Context, w *world, run feedback.Run, l
 		}
 	}
 	reference, key, logger := credentials.ForEphemeralRunnerSet(w.Object), w.Key, log.FromContext(ctx)
-	of.last.Go(c.options.Pool, c.options.Clock, kube.ScaleSetOf(w.Object).String(), func(ctx context.Context) (seen *feedback.Sighting, err error) {
-		github, err := c.options.REST(ctx, reference)
-		if err == nil {
-			seen, err = feedback.Visit(ctx, github, c.options.Budget, run, lost)
-		}
-		if _, isSpent := errors.AsType[*feedback.SpentError](err); err != nil && !isSpent && !feedback.IsFinal(err) {
-			logger.Info("GitHub did not answer about a workflow run with lost jobs, asking again", "run", run.ID, "cause", err.Error())
-		}
-		return seen, err
-	}, func() { c.waker.Wake(key) })
+	of.last.Go(c.options.Pool, c.options.Clock, kube.ScaleSetOf(w.Object).String(),
+		func(ctx context.Context) (seen *feedback.Sighting, err error) {
+			github, err := c.options.REST(ctx, reference)
+			if err == nil {
+				seen, err = feedback.Visit(ctx, github, c.options.Budget, run, lost)
+			}
+			if _, isSpent := errors.AsType[*feedback.SpentError](err); err != nil && !isSpent && !feedback.IsFinal(err) {
+				logger.Info("GitHub did not answer about a workflow run with lost jobs, asking again", "run", run.ID, "cause",
+					err.Error())
+			}
+			return seen, err
+		}, func() { c.waker.Wake(key) })
 }
 
 // writeVerdicts writes down what is decided, one after the other, and tells what is final.
 func (c *Controller) writeVerdicts(ctx context.Context, w *world, verdicts []feedback.Verdict) error {
 	for _, v := range verdicts {
 		runner := &v1alpha1.EphemeralRunner{}
-		if err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Object.Namespace, Name: v.Lost.Runner}, runner); err != nil {
+		if err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Object.Namespace, Name: v.Lost.Runner},
+			runner); err != nil {
 			if apierrors.IsNotFound(err) {
 				continue // it is gone, and with it whatever was to be decided
 			}
@@ -307,11 +322,12 @@ func (c *Controller) writeVerdicts(ctx context.Context, w *world, verdicts []fee
 	return nil
 }
 
-// tellRerun tells what is about to be written down about a lost job, if that is final: first, and by an Event that doesn't get lost, because
-// nobody looks at the runner again after that.
+// tellRerun tells what is about to be written down about a lost job, if that is final: first, and by an Event that
+// doesn't get lost, because nobody looks at the runner again after that.
 func (c *Controller) tellRerun(ctx context.Context, w *world, runner *v1alpha1.EphemeralRunner) error {
 	rerun := runner.Status.Rerun
-	job := fmt.Sprintf("job %q of %s", report.Truncate(runner.Status.JobDisplayName, 120), report.Truncate(runner.Status.JobRepositoryName, 140))
+	job := fmt.Sprintf("job %q of %s", report.Truncate(runner.Status.JobDisplayName, 120),
+		report.Truncate(runner.Status.JobRepositoryName, 140))
 	var event report.Event
 	switch rerun.State {
 	case v1alpha1.RerunDone:

@@ -26,7 +26,8 @@ func (f *fixture) lose(cause v1alpha1.LostCause, runners ...v1alpha1.EphemeralRu
 	for i := range runners {
 		r := runners[i].DeepCopy()
 		r.Status.Phase, r.Status.Ready, r.Status.LostCause = v1alpha1.EphemeralRunnerPhaseFailed, false, cause
-		r.Status.JobID, r.Status.JobDisplayName, r.Status.JobRepositoryName, r.Status.WorkflowRunID = "8-1", "build", "acme/web", 42
+		r.Status.JobID, r.Status.JobDisplayName, r.Status.JobRepositoryName, r.Status.WorkflowRunID = "8-1", "build",
+			"acme/web", 42
 		r.Status.JobWorkflowRef = "acme/web/.github/workflows/ci.yaml@refs/heads/main"
 		r.Status.Reason, r.Status.Message = string(cause), "the pod was evicted (node worker-3)"
 		if err := f.api.Status().Update(f.Context(), r); err != nil {
@@ -63,11 +64,13 @@ func TestLostJobIsToldASingleTime(t *testing.T) {
 		lost := f.runners()[0]
 		f.lose("Evicted", lost)
 		f.settle()
-		told := slices.DeleteFunc(controllertest.Events(f.recorder), func(e string) bool { return !strings.Contains(e, reasonJobLost) })
+		told := slices.DeleteFunc(controllertest.Events(f.recorder),
+			func(e string) bool { return !strings.Contains(e, reasonJobLost) })
 		if len(told) != 1 {
 			t.Fatalf("Events %q, want one", told)
 		}
-		for _, part := range []string{"acme/web", `"build"`, "ci.yaml", "run 42", "8-1", lost.Name, "Evicted", "worker-3", "run it again", "https://github.com/acme/web/actions/runs/42"} {
+		for _, part := range []string{"acme/web", `"build"`, "ci.yaml", "run 42", "8-1", lost.Name, "Evicted", "worker-3",
+			"run it again", "https://github.com/acme/web/actions/runs/42"} {
 			if !strings.Contains(told[0], part) {
 				t.Errorf("the Event %q lacks %q", told[0], part)
 			}
@@ -76,7 +79,8 @@ func TestLostJobIsToldASingleTime(t *testing.T) {
 		f.settle()
 		f.publish(1)
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 1 || !slices.Equal(status.LostRunners, []types.UID{lost.UID}) || f.event(reasonJobLost) {
+		if status := f.set().Status; status.LostJobs != 1 || !slices.Equal(status.LostRunners, []types.UID{lost.UID}) ||
+			f.event(reasonJobLost) {
 			t.Errorf("status %+v, want one lost job, told a single time", status)
 		}
 		f.lose("OOMKilled", f.runners()[1])
@@ -171,8 +175,8 @@ func TestRunnersWithALostJobAreKept(t *testing.T) {
 	}, newSet(5, func(s *v1alpha1.EphemeralRunnerSet) { s.Spec.FailedHistoryLimit = new(0) }))
 }
 
-// A manager that takes over knows from the runners themselves how long ago their jobs were lost: GitHub has given these up, so other
-// jobs get runners at once, whether or not GitHub answers, and the evidence goes in time.
+// A manager that takes over knows from the runners themselves how long ago their jobs were lost: GitHub has given these
+// up, so other jobs get runners at once, whether or not GitHub answers, and the evidence goes in time.
 func TestKeptRunnersHoldNothingAfterARestart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -211,7 +215,9 @@ func (c refusing) Status() client.SubResourceWriter { return refusingWriter{c.Cl
 
 type refusingWriter struct{ client.SubResourceWriter }
 
-func (w refusingWriter) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+func (w refusingWriter) Patch(
+	ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+) error {
 	if _, is := object.(*v1alpha1.EphemeralRunnerSet); is {
 		return apierrors.NewInternalError(errors.New("failed calling webhook"))
 	}
@@ -250,7 +256,8 @@ func TestManyJobsAreLostTogether(t *testing.T) {
 		f.lose("NodeLost", f.runners()...)
 		f.publish(0)
 		f.settle()
-		told := slices.DeleteFunc(controllertest.Events(f.recorder), func(e string) bool { return !strings.Contains(e, reasonJobLost) })
+		told := slices.DeleteFunc(controllertest.Events(f.recorder),
+			func(e string) bool { return !strings.Contains(e, reasonJobLost) })
 		if len(told) != lostEventsAtOnce+1 || !strings.Contains(told[lostEventsAtOnce], "120 more") {
 			t.Errorf("%d Events, the last %q", len(told), told[len(told)-1])
 		}
@@ -303,8 +310,10 @@ func TestLostJobsAreMeasuredByCause(t *testing.T) {
 				t.Errorf("%g jobs lost to %s, want %g", got, cause, want)
 			}
 		}
-		for state, want := range map[roster.State]float64{{Name: "lost", Reason: "Evicted"}: 2, {Name: "failed", Reason: ""}: 0, {Name: "failed", Reason: "Evicted"}: 0} {
-			if got := testutil.ToFloat64(runnersByState.WithLabelValues(set.Name, set.Namespace, state.Name, state.Reason)); got != want {
+		for state, want := range map[roster.State]float64{{Name: "lost", Reason: "Evicted"}: 2,
+			{Name: "failed", Reason: ""}: 0, {Name: "failed", Reason: "Evicted"}: 0} {
+			if got := testutil.ToFloat64(runnersByState.WithLabelValues(set.Name, set.Namespace, state.Name,
+				state.Reason)); got != want {
 				t.Errorf("%g runners %v, want %g", got, state, want)
 			}
 		}
@@ -320,8 +329,10 @@ func TestNoteOfALostJobKeepsItsAdvice(t *testing.T) {
 	long := strings.Repeat("ü%s\n", 500)
 	runner := &v1alpha1.EphemeralRunner{}
 	runner.Name, runner.Spec.GitHubConfigUrl = strings.Repeat("r", 63), "https://ghes.example.com/enterprises/acme"
-	runner.Status = v1alpha1.EphemeralRunnerStatus{JobID: long, JobDisplayName: long, JobWorkflowRef: long, JobRepositoryName: long, Message: long, WorkflowRunID: 9}
-	if note := lostNote(runner, "NodeLost"); len(note) > 1024 || !strings.HasSuffix(note, "on the page of its workflow run on GitHub") {
+	runner.Status = v1alpha1.EphemeralRunnerStatus{JobID: long, JobDisplayName: long, JobWorkflowRef: long,
+		JobRepositoryName: long, Message: long, WorkflowRunID: 9}
+	if note := lostNote(runner, "NodeLost"); len(note) > 1024 ||
+		!strings.HasSuffix(note, "on the page of its workflow run on GitHub") {
 		t.Errorf("%d bytes: %q", len(note), note)
 	}
 	for url, want := range map[string]string{

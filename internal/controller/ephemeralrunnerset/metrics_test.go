@@ -40,7 +40,8 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 		{Reason: "QuotaExceeded"}, {Reason: "QuotaExceeded"}, {},
 	})
 	for state, want := range map[roster.State]float64{
-		{Name: "failed", Reason: "ImagePullBackOff"}: 1, {Name: "failed", Reason: "Outdated"}: 1, {Name: "idle", Reason: ""}: 1, {Name: "busy", Reason: ""}: 2, {Name: "finishing", Reason: ""}: 3,
+		{Name: "failed", Reason: "ImagePullBackOff"}: 1, {Name: "failed", Reason: "Outdated"}: 1,
+		{Name: "idle", Reason: ""}: 1, {Name: "busy", Reason: ""}: 2, {Name: "finishing", Reason: ""}: 3,
 		{Name: "pending", Reason: "QuotaExceeded"}: 2, {Name: "pending", Reason: ""}: 1,
 	} {
 		if got := value(state.Name, state.Reason); got != want {
@@ -62,7 +63,8 @@ func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
 	set.Namespace = "ns"
 	set.Labels = map[string]string{v1alpha1.LabelScaleSetName: "claims", v1alpha1.LabelScaleSetNamespace: "ns"}
 	s := &memory{}
-	s.publishClaims(set, map[string]volumeclaims.Counts{"go": {Total: 9, Leased: 2, Free: 3, Cloning: 1, Deleting: 1}, "docker": {Total: 1, Free: 1}})
+	s.publishClaims(set, map[string]volumeclaims.Counts{"go": {Total: 9, Leased: 2, Free: 3, Cloning: 1, Deleting: 1},
+		"docker": {Total: 1, Free: 1}})
 	check := func(wants map[claimState]float64) {
 		t.Helper()
 		for of, want := range wants {
@@ -72,7 +74,8 @@ func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
 		}
 	}
 	check(map[claimState]float64{
-		{"go", "leased"}: 2, {"go", "free"}: 3, {"go", "cloning"}: 1, {"go", "deleting"}: 1, {"go", "other"}: 2, {"docker", "free"}: 1, {"docker", "other"}: 0,
+		{"go", "leased"}: 2, {"go", "free"}: 3, {"go", "cloning"}: 1, {"go", "deleting"}: 1, {"go", "other"}: 2,
+		{"docker", "free"}: 1, {"docker", "other"}: 0,
 	})
 	s.publishClaims(set, map[string]volumeclaims.Counts{"go": {Total: 1, Leased: 1}})
 	check(map[claimState]float64{{"go", "leased"}: 1, {"go", "free"}: 0, {"docker", "free"}: 0})
@@ -82,8 +85,8 @@ func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
 	}
 }
 
-// A set that ARC created has its own name, and one that it replaced may drain beside it. The series belong to the scale set,
-// and end with the last of its sets.
+// A set that ARC created has its own name, and one that it replaced may drain beside it. The series belong to the scale
+// set, and end with the last of its sets.
 func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
 	// series reports whether there were any, and deletes them.
 	series := func() bool { return runnersByState.DeletePartialMatch(prometheus.Labels{"name": "taken-over"}) > 0 }
@@ -180,7 +183,8 @@ func TestUnknownReasonsShareASeries(t *testing.T) {
 	if count := testutil.CollectAndCount(runnersByState) - others; count != 6 {
 		t.Errorf("%d series, want 6", count)
 	}
-	if got := testutil.ToFloat64(runnersByState.WithLabelValues("forged", set.Labels[v1alpha1.LabelScaleSetNamespace], "failed", "Other")); got != 1 {
+	if got := testutil.ToFloat64(runnersByState.WithLabelValues("forged", set.Labels[v1alpha1.LabelScaleSetNamespace],
+		"failed", "Other")); got != 1 {
 		t.Errorf("%g runners failed for another reason, want 1", got)
 	}
 }

@@ -23,21 +23,22 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// A listener writes the demand into its EphemeralRunnerSet, and Kubernetes has no right that covers some fields only. So what the
-// object says of its runners counts only as far as the AutoscalingRunnerSet says the same.
+// A listener writes the demand into its EphemeralRunnerSet, and Kubernetes has no right that covers some fields only.
+// So what the object says of its runners counts only as far as the AutoscalingRunnerSet says the same.
 
 const (
-	// differsGrace is how long a runner set may differ from its AutoscalingRunnerSet before its conditions say so. After a change
-	// of the AutoscalingRunnerSet it does for milliseconds.
+	// differsGrace is how long a runner set may differ from its AutoscalingRunnerSet before its conditions say so.
+	// After a change of the AutoscalingRunnerSet it does for milliseconds.
 	differsGrace = 10 * time.Second
 	// differsRecheck is after what time a runner set that differs is looked at again without an event.
 	differsRecheck = 10 * time.Second
 )
 
-// isAsGiven reports whether a runner set differs in nothing that decides who runs what from what its AutoscalingRunnerSet gives it; how
-// many is cut, see scaling.Demand. Its runner spec must be what the AutoscalingRunnerSet's spec gives or, while that asks for an address
-// that has not proven itself yet, what it gave last. A version that recorded no RunnerSpecHash has left the address at which the set is
-// registered meanwhile, and nothing else.
+// isAsGiven reports whether a runner set differs in nothing that decides who runs what from what its
+// AutoscalingRunnerSet gives it; how many is cut, see scaling.Demand. Its runner spec must be what the
+// AutoscalingRunnerSet's spec gives or, while that asks for an address that has not proven itself yet, what it gave
+// last. A version that recorded no RunnerSpecHash has left the address at which the set is registered meanwhile, and
+// nothing else.
 func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) bool {
 	registration := kube.Registration(origin)
 	id := 0
@@ -54,15 +55,18 @@ func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRun
 		return true
 	case last != "":
 		return last == kube.RunnerSpecHash(&set.Spec)
-	case registration == nil || roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec) != roster.ConfigURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registration.URL}):
+	case registration == nil:
+		return false
+	case roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec) !=
+		roster.ConfigURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registration.URL}):
 		return false
 	}
 	given.GitHubConfigUrl = set.Spec.EphemeralRunnerSpec.GitHubConfigUrl
 	return isGiven()
 }
 
-// inheritedLabels returns the labels for new runners: those of the runner set that its AutoscalingRunnerSet gave it. Runners pass
-// them on to their pods, where a label can select a network policy or a cloud identity.
+// inheritedLabels returns the labels for new runners: those of the runner set that its AutoscalingRunnerSet gave it.
+// Runners pass them on to their pods, where a label can select a network policy or a cloud identity.
 func inheritedLabels(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) map[string]string {
 	fromMetadata, _ := kube.Metadata(origin.Spec.EphemeralRunnerSetMetadata)
 	given := kube.Labels(nil, fromMetadata, origin.Labels, kube.ScopeLabels(set.Spec.EphemeralRunnerSpec.GitHubConfigUrl))
@@ -70,14 +74,16 @@ func inheritedLabels(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.Autoscal
 	return kube.Labels(nil, given, kube.ScaleSetLabels(origin, v1alpha1.ComponentRunner))
 }
 
-// hold leaves the runners of a set that differs as they are, and says why. The AutoscalingRunnerSet's pass restores the set.
+// hold leaves the runners of a set that differs as they are, and says why. The AutoscalingRunnerSet's pass restores the
+// set.
 func (c *Controller) hold(ctx context.Context, w *world) error {
 	set := w.Object
 	if w.abandonedErr != nil {
 		return w.abandonedErr
 	}
 	if kube.SetIfZero(&w.Memory.differsSince, w.Now) {
-		log.FromContext(ctx).Info("No runners are created while the set differs from its AutoscalingRunnerSet", "difference", w.difference)
+		log.FromContext(ctx).Info("No runners are created while the set differs from its AutoscalingRunnerSet", "difference",
+			w.difference)
 	}
 	if reportAt := w.Memory.differsSince.Add(differsGrace); w.Now.Before(reportAt) {
 		w.RequeueAt(reportAt)
@@ -85,8 +91,9 @@ func (c *Controller) hold(ctx context.Context, w *world) error {
 	}
 	w.RequeueAt(w.Now.Add(differsRecheck))
 	before := set.DeepCopy()
-	message := fmt.Sprintf("EphemeralRunnerSet %s is not what the manager wrote: %s; no runner is created until the manager has restored it. "+
-		"If it stays so, the conditions of the AutoscalingRunnerSet say why it can't", set.Name, w.difference)
+	message := fmt.Sprintf("EphemeralRunnerSet %s is not what the manager wrote: %s; no runner is created until the "+
+		"manager has restored it. If it stays so, the conditions of the AutoscalingRunnerSet say why it can't",
+		set.Name, w.difference)
 	report.SetConditions(&set.Status.Conditions, set.Generation, w.Now,
 		append(report.Unready(v1alpha1.ReasonRunnerSpecDiffers, message, false),
 			report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnerSpecDiffers, message))...)
@@ -98,18 +105,20 @@ var givesOtherwise = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isSet := e.ObjectOld.(*v1alpha1.AutoscalingRunnerSet)
 		after, areSets := e.ObjectNew.(*v1alpha1.AutoscalingRunnerSet)
-		return isSet && areSets && (before.Generation != after.Generation || before.Status.RunnerSpecHash != after.Status.RunnerSpecHash ||
-			before.Drained() != after.Drained() || !equality.Semantic.DeepEqual(kube.Registration(before), kube.Registration(after)))
+		return isSet && areSets && (before.Generation != after.Generation ||
+			before.Status.RunnerSpecHash != after.Status.RunnerSpecHash ||
+			before.Drained() != after.Drained() ||
+			!equality.Semantic.DeepEqual(kube.Registration(before), kube.Registration(after)))
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// A runner set that no AutoscalingRunnerSet owns came from a backup, which loses owners or has those of another time or cluster, or was
-// made or changed by hand. If its labels name an AutoscalingRunnerSet that has no runner set, that takes it back. Otherwise it is deleted:
-// its idle runners are removed, and those with a job finish it.
+// A runner set that no AutoscalingRunnerSet owns came from a backup, which loses owners or has those of another time or
+// cluster, or was made or changed by hand. If its labels name an AutoscalingRunnerSet that has no runner set, that
+// takes it back. Otherwise it is deleted: its idle runners are removed, and those with a job finish it.
 
-// abandon deletes a runner set that nobody will take back. While its AutoscalingRunnerSet might come, as the one that a restore brings next,
-// nothing is decided.
+// abandon deletes a runner set that nobody will take back. While its AutoscalingRunnerSet might come, as the one that a
+// restore brings next, nothing is decided.
 func (c *Controller) abandon(ctx context.Context, w *world) error {
 	kube.SetIfZero(&w.Memory.differsSince, w.Now)
 	if due := w.Memory.differsSince.Add(differsGrace); w.Now.Before(due) {
@@ -118,16 +127,18 @@ func (c *Controller) abandon(ctx context.Context, w *world) error {
 	}
 	w.RequeueAt(w.Now.Add(differsRecheck))
 	unchanged := kube.UnchangedPrecondition(w.Object) // somebody may be giving it an owner
-	err := c.options.Client.Delete(ctx, w.Object.DeepCopy(), unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.options.Client.Delete(ctx, w.Object.DeepCopy(), unchanged,
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	switch {
 	case kube.IgnoreOvertaken(err) != nil:
 		return fmt.Errorf("delete EphemeralRunnerSet without an owner: %w", err)
 	case err != nil:
 		return nil
 	}
-	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Warning(v1alpha1.ReasonOwnerless, "ScaleRunners", fmt.Sprintf(
-		"EphemeralRunnerSet %s is removed: %s, as after a restore from a backup; runners with a job finish it. Only the manager creates runner sets: "+
-			"leave EphemeralRunnerSets out of backups and manifests", w.Object.Name, w.abandoned)))
+	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil,
+		report.Warning(v1alpha1.ReasonOwnerless, "ScaleRunners", fmt.Sprintf(
+			"EphemeralRunnerSet %s is removed: %s, as after a restore from a backup; runners with a job finish it. Only the "+
+				"manager creates runner sets: leave EphemeralRunnerSets out of backups and manifests", w.Object.Name, w.abandoned)))
 	return nil
 }
 
@@ -135,7 +146,8 @@ func (c *Controller) abandon(ctx context.Context, w *world) error {
 func (c *Controller) whyAbandoned(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (string, error) {
 	name := kube.ScaleSetOf(set).Name
 	origin := &v1alpha1.AutoscalingRunnerSet{}
-	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: name}, origin, client.UnsafeDisableDeepCopy)
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: name}, origin,
+		client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		return c.confirmGone(ctx, set, name)
@@ -145,18 +157,21 @@ func (c *Controller) whyAbandoned(ctx context.Context, set *v1alpha1.EphemeralRu
 		return fmt.Sprintf("no AutoscalingRunnerSet owns it, and AutoscalingRunnerSet %s is being deleted", name), nil
 	}
 	var sets v1alpha1.EphemeralRunnerSetList
-	if err := c.options.Client.List(ctx, &sets, client.InNamespace(set.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.options.Client.List(ctx, &sets, client.InNamespace(set.Namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("list EphemeralRunnerSets: %w", err)
 	}
-	own := slices.IndexFunc(sets.Items, func(other v1alpha1.EphemeralRunnerSet) bool { return metav1.IsControlledBy(&other, origin) })
+	own := slices.IndexFunc(sets.Items,
+		func(other v1alpha1.EphemeralRunnerSet) bool { return metav1.IsControlledBy(&other, origin) })
 	if own < 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("no AutoscalingRunnerSet owns it, and AutoscalingRunnerSet %s has another, %s", name, sets.Items[own].Name), nil
+	return fmt.Sprintf("no AutoscalingRunnerSet owns it, and AutoscalingRunnerSet %s has another, %s", name,
+		sets.Items[own].Name), nil
 }
 
-// confirmGone asks the API server, because the cache may be late, whether the AutoscalingRunnerSet that would take the set back is gone, and
-// the one that its owner reference names. It lists, because the manager may not get one.
+// confirmGone asks the API server, because the cache may be late, whether the AutoscalingRunnerSet that would take the
+// set back is gone, and the one that its owner reference names. It lists, because the manager may not get one.
 func (c *Controller) confirmGone(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, name string) (string, error) {
 	origins, err := kube.ListMetadata(ctx, c.options.Reader, "AutoscalingRunnerSet", client.InNamespace(set.Namespace))
 	if err != nil {
@@ -167,12 +182,15 @@ func (c *Controller) confirmGone(ctx context.Context, set *v1alpha1.EphemeralRun
 			return "", nil
 		}
 	}
-	return fmt.Sprintf("no AutoscalingRunnerSet owns it, and there is no AutoscalingRunnerSet %s in namespace %s", name, set.Namespace), nil
+	return fmt.Sprintf("no AutoscalingRunnerSet owns it, and there is no AutoscalingRunnerSet %s in namespace %s", name,
+		set.Namespace), nil
 }
 
-// Admit reports whether a runner set of origin has room for one of its runners, which then counts. A set creates no more than it may, but
-// others may create runners with the set as their owner.
-func (c *Controller) Admit(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool {
+// Admit reports whether a runner set of origin has room for one of its runners, which then counts. A set creates no
+// more than it may, but others may create runners with the set as their owner.
+func (c *Controller) Admit(
+	origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName,
+) bool {
 	numbers := &effective.Plan{}
 	if m := c.Known(client.ObjectKeyFromObject(set)); m != nil {
 		numbers = &m.numbers

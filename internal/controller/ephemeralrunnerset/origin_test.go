@@ -18,7 +18,8 @@ func registeredOrigin() *v1alpha1.AutoscalingRunnerSet {
 	origin := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: setKey.Namespace, Name: "set", UID: "origin", Labels: map[string]string{"team": "a"},
 	}}
-	origin.Spec.GitHubConfigUrl, origin.Spec.GitHubConfigSecret, origin.Spec.MaxRunners = "https://github.com/acme", "github", new(10)
+	origin.Spec.GitHubConfigUrl, origin.Spec.GitHubConfigSecret, origin.Spec.MaxRunners = "https://github.com/acme",
+		"github", new(10)
 	origin.Spec.Template.Spec.Containers = []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}
 	origin.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: "https://github.com/acme", ID: 7}
 	return origin
@@ -102,8 +103,8 @@ func TestNoRunnerIsCreatedFromARunnerSetThatWasChanged(t *testing.T) {
 	}
 }
 
-// Nobody gets more runners than the AutoscalingRunnerSet allows by raising the runner set's maximum. A lower one doesn't stop the set
-// while something else keeps the runner set from following.
+// Nobody gets more runners than the AutoscalingRunnerSet allows by raising the runner set's maximum. A lower one
+// doesn't stop the set while something else keeps the runner set from following.
 func TestTheLowerMaximumCounts(t *testing.T) {
 	for name, most := range map[string]*int{"none": nil, "a higher one": new(11)} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +121,8 @@ func TestTheLowerMaximumCounts(t *testing.T) {
 	}
 }
 
-// A version that recorded no hash has left the runner set at the former address, and everything else as the spec has it.
+// A version that recorded no hash has left the runner set at the former address, and everything else as the spec has
+// it.
 func TestRunnersGoOnAfterAnUpgradeDuringAMove(t *testing.T) {
 	origin := registeredOrigin()
 	set := setOf(origin)
@@ -179,8 +181,9 @@ func TestRunnersInheritOnlyLabelsThatTheSetWasGiven(t *testing.T) {
 		f.reconcile()
 		f.wantRunners(2)
 		want := client.MatchingLabels{
-			"cost-center": "4", v1alpha1.LabelOrganization: "acme", v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setKey.Namespace,
-			v1alpha1.LabelComponent: v1alpha1.ComponentRunner, v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet,
+			"cost-center": "4", v1alpha1.LabelOrganization: "acme", v1alpha1.LabelScaleSetName: "set",
+			v1alpha1.LabelScaleSetNamespace: setKey.Namespace,
+			v1alpha1.LabelComponent:         v1alpha1.ComponentRunner, v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet,
 		}
 		for _, runner := range f.runners() {
 			if len(runner.Labels) != len(want) {

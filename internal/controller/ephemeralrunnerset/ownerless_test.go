@@ -37,13 +37,15 @@ func TestRunnerSetThatNobodyWillTakeBackGoes(t *testing.T) {
 		"one that is being deleted": {
 			change: func(s *v1alpha1.EphemeralRunnerSet) { s.OwnerReferences = nil }, others: []client.Object{deleting}},
 		"one that has another": {
-			change: func(s *v1alpha1.EphemeralRunnerSet) { s.OwnerReferences = nil }, others: []client.Object{registeredOrigin(), another()}},
+			change: func(s *v1alpha1.EphemeralRunnerSet) { s.OwnerReferences = nil },
+			others: []client.Object{registeredOrigin(), another()}},
 		"labels of another namespace": {
 			change: func(s *v1alpha1.EphemeralRunnerSet) {
 				s.OwnerReferences, s.Name, s.Labels[v1alpha1.LabelScaleSetNamespace] = nil, "set", "elsewhere"
 			}, others: []client.Object{func() client.Object { o := registeredOrigin(); o.Name = "other"; return o }()}},
 		"one that has none": {
-			change: func(s *v1alpha1.EphemeralRunnerSet) { s.OwnerReferences = nil }, others: []client.Object{registeredOrigin()}, stays: true},
+			change: func(s *v1alpha1.EphemeralRunnerSet) { s.OwnerReferences = nil },
+			others: []client.Object{registeredOrigin()}, stays: true},
 		"one of the same name that has none": {
 			change: func(*v1alpha1.EphemeralRunnerSet) {}, others: []client.Object{namesake}, stays: true},
 	} {
@@ -75,7 +77,9 @@ func TestRunnerSetThatNobodyWillTakeBackGoes(t *testing.T) {
 }
 
 // beside returns a runner with the scale set's labels that is not the set's.
-func beside(name string, owners []metav1.OwnerReference, phase v1alpha1.EphemeralRunnerPhase) *v1alpha1.EphemeralRunner {
+func beside(
+	name string, owners []metav1.OwnerReference, phase v1alpha1.EphemeralRunnerPhase,
+) *v1alpha1.EphemeralRunner {
 	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
 		Namespace: setKey.Namespace, Name: name, UID: types.UID(name), OwnerReferences: owners,
 		Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setKey.Namespace},
@@ -107,7 +111,8 @@ func TestRunnersBesideTheSetCount(t *testing.T) {
 			origin := registeredOrigin()
 			origin.Spec.MaxRunners = new(2)
 			set := setOf(origin)
-			former.OwnerReferences, set.OwnerReferences, restored.OwnerReferences = kube.OwnedBy(origin), kube.OwnedBy(origin), nil
+			former.OwnerReferences, set.OwnerReferences, restored.OwnerReferences = kube.OwnedBy(origin), kube.OwnedBy(origin),
+				nil
 			inBubble(t, func(f *fixture) {
 				f.ownOrigin = true
 				result := f.reconcile()
@@ -168,7 +173,8 @@ func TestASetAdmitsNoMoreThanItMayHave(t *testing.T) {
 	}
 }
 
-// A set that has lost its owner still counts its lost jobs if nobody can tell, for now, whose it is: its runners don't wait longer than that.
+// A set that has lost its owner still counts its lost jobs if nobody can tell, for now, whose it is: its runners don't
+// wait longer than that.
 func TestLostJobsOfAnOwnerlessSetAreCountedWhileItsOriginIsUnknown(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

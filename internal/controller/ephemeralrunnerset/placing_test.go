@@ -45,7 +45,8 @@ func (f *fixture) place(node string, runners ...v1alpha1.EphemeralRunner) {
 		pod := podOn(node, &r)
 		pod.CreationTimestamp = r.CreationTimestamp
 		if node != "" {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+				LastTransitionTime: metav1.Now()}}
 		}
 		f.showPod(pod)
 	}
@@ -88,7 +89,8 @@ func (f *fixture) wait(d time.Duration) {
 func TestRoomFollowsWhatTheClusterPlaces(t *testing.T) {
 	whilePlacing(t, func(f *fixture) {
 		f.reconcile()
-		f.wantRoom(10, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven, "room for 10 jobs, of the 100", "0 runner pods on nodes, 0 waiting")
+		f.wantRoom(10, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven, "room for 10 jobs, of the 100",
+			"0 runner pods on nodes, 0 waiting")
 		f.publish(10)
 		f.reconcile()
 		runners := f.runners()
@@ -123,7 +125,8 @@ func TestRoomFollowsWhatTheClusterPlaces(t *testing.T) {
 	})
 }
 
-// A new manager announces what the last one did, and one with a new runner set goes on from what is known of the cluster.
+// A new manager announces what the last one did, and one with a new runner set goes on from what is known of the
+// cluster.
 func TestRoomOutlivesManagerAndRunnerSet(t *testing.T) {
 	whilePlacing(t, func(f *fixture) {
 		f.reconcile()
@@ -212,7 +215,8 @@ func TestWhichPodsCount(t *testing.T) {
 				controllertest.Elapse(time.Second)
 				f.reconcile()
 				message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionCapacityLimited).Message
-				if !strings.Contains(message, ": "+test.placed+" runner pod") || !strings.Contains(message, " on nodes, "+test.waiting+" waiting") {
+				if !strings.Contains(message, ": "+test.placed+" runner pod") ||
+					!strings.Contains(message, " on nodes, "+test.waiting+" waiting") {
 					t.Errorf("%q, want %s on nodes and %s waiting", message, test.placed, test.waiting)
 				}
 			})
@@ -233,10 +237,12 @@ func TestARunnerWhoseJobsPodHasNoNodeWaits(t *testing.T) {
 			Labels: map[string]string{v1alpha1.LabelRunnerPod: runner.Name},
 		}}
 		job.Status.Phase = corev1.PodPending
-		job.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no room"}}
+		job.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Reason: "Unschedulable", Message: "no room"}}
 		f.showPod(job)
 		f.wait(61 * time.Second)
-		f.wantRoom(1, metav1.ConditionTrue, v1alpha1.ReasonPodsUnschedulable, "0 runner pods on nodes, 1 waiting", "The oldest pod waits: no room")
+		f.wantRoom(1, metav1.ConditionTrue, v1alpha1.ReasonPodsUnschedulable, "0 runner pods on nodes, 1 waiting",
+			"The oldest pod waits: no room")
 		job.Spec.NodeName, job.Status.Conditions[0].Status = "n", corev1.ConditionTrue
 		f.showPod(job)
 		f.wait(10 * time.Second)
@@ -265,7 +271,8 @@ func TestRoomIsMaxRunnersInModeStaticAgain(t *testing.T) {
 	})
 }
 
-// The listener of a drained set has no session: there is no room, whatever the cluster has. The annotation changes no generation.
+// The listener of a drained set has no session: there is no room, whatever the cluster has. The annotation changes no
+// generation.
 func TestADrainedSetHasNoRoom(t *testing.T) {
 	whilePlacing(t, func(f *fixture) {
 		f.reconcile()
@@ -308,5 +315,6 @@ func TestPodsEnqueueTheirSetOnlyIfItsRoomFollowsThem(t *testing.T) {
 			t.Errorf("%d requests, want %d", len(queue.Requests), want)
 		}
 	}
-	NewController(Options{Clock: clock.RealClock{}}).PlacedPodEvents().Delete(t.Context(), event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
+	NewController(Options{Clock: clock.RealClock{}}).PlacedPodEvents().Delete(t.Context(),
+		event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
 }

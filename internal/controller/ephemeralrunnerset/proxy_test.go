@@ -26,7 +26,8 @@ func TestRunnersProxyComesFromASecret(t *testing.T) {
 		if err := f.api.List(t.Context(), secrets); err != nil {
 			t.Fatal(err)
 		}
-		if len(secrets.Items) != 1 || secrets.Items[0].Name != proxySecret || string(secrets.Items[0].Data["http_proxy"]) != "http://proxy" {
+		if len(secrets.Items) != 1 || secrets.Items[0].Name != proxySecret ||
+			string(secrets.Items[0].Data["http_proxy"]) != "http://proxy" {
 			t.Fatalf("Secrets %v, want %s", secrets.Items, proxySecret)
 		}
 		if got := f.runners()[0].Spec.ProxySecretRef; got != proxySecret {
@@ -67,7 +68,8 @@ func (f *fixture) removeProxy() {
 
 func (f *fixture) hasProxySecret() bool {
 	f.Helper()
-	return controllertest.Read(f.T, f.api, types.NamespacedName{Namespace: setKey.Namespace, Name: proxySecret}, &corev1.Secret{})
+	return controllertest.Read(f.T, f.api, types.NamespacedName{Namespace: setKey.Namespace, Name: proxySecret},
+		&corev1.Secret{})
 }
 
 // passes runs passes and checks how many of them request the deletion of the Secret.
@@ -108,8 +110,8 @@ func TestSecretOfARemovedProxyIsDeletedAfterItsLastRunner(t *testing.T) {
 	}, newSet(1, withProxy))
 }
 
-// After a restart nothing is known about a Secret: it is deleted once, and so is the Secret of a proxy that came back and was
-// removed again.
+// After a restart nothing is known about a Secret: it is deleted once, and so is the Secret of a proxy that came back
+// and was removed again.
 func TestSecretOfARemovedProxyIsDeletedAfterARestart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.passes(3, 1)

@@ -104,7 +104,10 @@ func rerunTest(t *testing.T, wanted *v1alpha1.Feedback, restarted bool, refuse e
 		f.bringUp()
 		f.settle()
 		run := &endedRun{fixture: f, runner: f.runners()[0].Name, refuse: refuse}
-		f.controller.options.REST = func(context.Context, credentials.Reference) (*rest.Client, error) { return rest.New(run), nil }
+		f.controller.options.REST = func(context.Context, credentials.Reference) (*rest.Client,
+			error) {
+			return rest.New(run), nil
+		}
 		f.lose("Evicted", f.runners()[0])
 		for pass := range 60 {
 			if restarted && pass%4 == 3 {
@@ -118,7 +121,8 @@ func rerunTest(t *testing.T, wanted *v1alpha1.Feedback, restarted bool, refuse e
 }
 
 func reruns() *v1alpha1.Feedback {
-	return &v1alpha1.Feedback{RerunLostJobs: &v1alpha1.RerunLostJobs{MaxAttempts: 1, Causes: []v1alpha1.LostCause{v1alpha1.LostCauseEvicted}}}
+	return &v1alpha1.Feedback{RerunLostJobs: &v1alpha1.RerunLostJobs{MaxAttempts: 1,
+		Causes: []v1alpha1.LostCause{v1alpha1.LostCauseEvicted}}}
 }
 
 func TestALostJobIsRunAgainOnceItIsWrittenDown(t *testing.T) {
@@ -127,7 +131,8 @@ func TestALostJobIsRunAgainOnceItIsWrittenDown(t *testing.T) {
 			setmetrics.Delete(setKey)
 			rerunTest(t, reruns(), restarted, nil, func(run *endedRun) {
 				rerun := run.rerunOf(run.runner)
-				if rerun == nil || rerun.State != v1alpha1.RerunDone || rerun.Attempt != 2 || rerun.Since.IsZero() || run.asked != 1 {
+				if rerun == nil || rerun.State != v1alpha1.RerunDone || rerun.Attempt != 2 || rerun.Since.IsZero() ||
+					run.asked != 1 {
 					run.Errorf("%+v, asked %d times, want Done, once", rerun, run.asked)
 				}
 				if told := run.rerunEvents(); len(told) != 1 {
@@ -151,7 +156,8 @@ func TestWhatIsNotRunAgainIsTold(t *testing.T) {
 			}
 		}
 		name := run.state().scaleSet
-		if got := testutil.ToFloat64(jobsRerun.WithLabelValues(name.Name, name.Namespace, string(v1alpha1.RerunGivenUp))); got < 1 {
+		if got := testutil.ToFloat64(jobsRerun.WithLabelValues(name.Name, name.Namespace,
+			string(v1alpha1.RerunGivenUp))); got < 1 {
 			run.Errorf("%v are counted", got)
 		}
 	})

@@ -25,10 +25,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
-// reportPeriod is the shortest time between two writes of a set's status that only move counts: a burst changes them a thousand times.
+// reportPeriod is the shortest time between two writes of a set's status that only move counts: a burst changes them a
+// thousand times.
 const reportPeriod = time.Second
 
-// pace is how soon a set's status is written. The listener's publications make a new generation each, of which nobody waits to be told.
+// pace is how soon a set's status is written. The listener's publications make a new generation each, of which nobody
+// waits to be told.
 var pace = report.Pace{Figures: reportPeriod, Echo: 5 * time.Second}
 
 const (
@@ -36,9 +38,10 @@ const (
 	unknownJobsAge = 10 * time.Minute
 )
 
-// report says what was seen and decided, in the status and by metrics. The counts stay correct while the set drains: its
-// AutoscalingRunnerSet shows how many runners it is waiting for, and lets the set that replaces this one use the room of runners that are
-// gone. The metrics then belong to that set. The pass fails, too, if the API server did not say which runners exist.
+// report says what was seen and decided, in the status and by metrics. The counts stay correct while the set drains:
+// its AutoscalingRunnerSet shows how many runners it is waiting for, and lets the set that replaces this one use the
+// room of runners that are gone. The metrics then belong to that set. The pass fails, too, if the API server did not
+// say which runners exist.
 func (c *Controller) report(ctx context.Context, w *world) error {
 	set, m := w.Object, w.Memory
 	before := set.DeepCopy()
@@ -60,10 +63,12 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 	return errors.Join(w.listErr, c.writeStatus(ctx, w, before))
 }
 
-// describeRoom says in the status for how many jobs GitHub is told that there is room. A condition that was never true is left out.
+// describeRoom says in the status for how many jobs GitHub is told that there is room. A condition that was never true
+// is left out.
 func (w *world) describeRoom() {
 	status := &w.Object.Status
-	limited := report.False(v1alpha1.ConditionCapacityLimited, "AllAnnounced", "capacity.mode is Static: GitHub is told of room for maxRunners jobs")
+	limited := report.False(v1alpha1.ConditionCapacityLimited, "AllAnnounced",
+		"capacity.mode is Static: GitHub is told of room for maxRunners jobs")
 	if w.room != nil {
 		status.Capacity, status.Placement = &w.room.Announced, w.room.Status(status.Placement)
 		limited = w.room.Condition()
@@ -111,9 +116,11 @@ func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1
 	return nil
 }
 
-// changeOf returns what the write of a status would tell. A capacity that comes or goes is waited for by the listener, and the phase by the set.
+// changeOf returns what the write of a status would tell. A capacity that comes or goes is waited for by the listener,
+// and the phase by the set.
 func changeOf(before, after *v1alpha1.EphemeralRunnerSetStatus) report.Change {
-	if report.Turned(before.Conditions, after.Conditions) || before.Phase != after.Phase || (before.Capacity == nil) != (after.Capacity == nil) {
+	if report.Turned(before.Conditions, after.Conditions) || before.Phase != after.Phase ||
+		(before.Capacity == nil) != (after.Capacity == nil) {
 		return report.ChangeTurn
 	}
 	if equality.Semantic.DeepEqual(before, after) {
@@ -121,7 +128,8 @@ func changeOf(before, after *v1alpha1.EphemeralRunnerSetStatus) report.Change {
 	}
 	bare := before.DeepCopy()
 	bare.ObservedGeneration, bare.Conditions = after.ObservedGeneration, after.Conditions
-	same := equality.Semantic.DeepEqual(report.WithoutGeneration(before.Conditions), report.WithoutGeneration(after.Conditions))
+	same := equality.Semantic.DeepEqual(report.WithoutGeneration(before.Conditions),
+		report.WithoutGeneration(after.Conditions))
 	if same && equality.Semantic.DeepEqual(bare, after) {
 		return report.ChangeEcho
 	}
@@ -146,16 +154,16 @@ func (c *Controller) tellMoved(ctx context.Context, w *world) error {
 		}
 		told[departure.Node] = departure.Arrivals
 		report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
-			"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others take their places on other nodes; "+
-				"runners with a job finish it", departure.Node, departure.Signs, count)))
+			"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others take their "+
+				"places on other nodes; runners with a job finish it", departure.Node, departure.Signs, count)))
 	}
 	w.Memory.toldMoved = told
 	return nil
 }
 
-// kept returns the condition that says how many of the set's runners can't be deleted because finalizers of others keep them or their
-// pods, and who keeps the first one. No event of a runner tells what becomes of its pod, so the set is looked at again. A condition that was
-// never true is left out.
+// kept returns the condition that says how many of the set's runners can't be deleted because finalizers of others keep
+// them or their pods, and who keeps the first one. No event of a runner tells what becomes of its pod, so the set is
+// looked at again. A condition that was never true is left out.
 func (c *Controller) kept(ctx context.Context, w *world) []metav1.Condition {
 	kept := &w.Memory.kept
 	kept.Begin()
@@ -187,14 +195,16 @@ func (c *Controller) kept(ctx context.Context, w *world) []metav1.Condition {
 	case blocked > 0:
 		return []metav1.Condition{report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, first)}
 	case meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
-		return []metav1.Condition{report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no runner is kept by finalizers of others")}
+		return []metav1.Condition{report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept",
+			"no runner is kept by finalizers of others")}
 	}
 	return nil
 }
 
 // permitted returns the condition that says which permission feedback lacks, none if none ever was missing.
 func (w *world) permitted() []metav1.Condition {
-	refused, known, until := w.Memory.checks.permissions.Refusal(*cmp.Or(w.origin.Spec.Feedback, &v1alpha1.Feedback{}), w.Now)
+	refused, known, until := w.Memory.checks.permissions.Refusal(*cmp.Or(w.origin.Spec.Feedback, &v1alpha1.Feedback{}),
+		w.Now)
 	before := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionFeedbackPermitted)
 	if refused != "" || before != nil {
 		w.RequeueAt(until)
@@ -202,9 +212,11 @@ func (w *world) permitted() []metav1.Condition {
 	switch {
 	case refused != "":
 		return []metav1.Condition{report.False(v1alpha1.ConditionFeedbackPermitted, v1alpha1.ReasonPermissionMissing, refused+
-			"; give the App or token the permission (an owner of the organization must accept it) and the repository, if it is not archived, or remove the value")}
+			"; give the App or token the permission (an owner of the organization must accept it) and the repository, if it "+
+			"is not archived, or remove the value")}
 	case before != nil && known:
-		return []metav1.Condition{report.True(v1alpha1.ConditionFeedbackPermitted, "Permitted", "GitHub refuses nothing that feedback asks for")}
+		return []metav1.Condition{report.True(v1alpha1.ConditionFeedbackPermitted, "Permitted",
+			"GitHub refuses nothing that feedback asks for")}
 	}
 	return nil
 }
@@ -212,15 +224,16 @@ func (w *world) permitted() []metav1.Condition {
 // podOf returns a runner's pod as the cache has it, nil if there is none.
 func (c *Controller) podOf(ctx context.Context, namespace string, r *roster.Runner) *corev1.Pod {
 	pod := &corev1.Pod{}
-	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: r.Name}, pod, client.UnsafeDisableDeepCopy)
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: r.Name}, pod,
+		client.UnsafeDisableDeepCopy)
 	if owner := metav1.GetControllerOfNoCopy(pod); err != nil || owner == nil || owner.UID != r.UID {
 		return nil
 	}
 	return pod
 }
 
-// tellUnknownJobs records an Event about jobs that ended without success on runners that don't exist, if the listener has reported
-// another one.
+// tellUnknownJobs records an Event about jobs that ended without success on runners that don't exist, if the listener
+// has reported another one.
 func (c *Controller) tellUnknownJobs(ctx context.Context, w *world) error {
 	listener := w.Object.Status.Listener
 	if listener == nil || listener.UnknownRunnerJobs == nil {
@@ -231,16 +244,19 @@ func (c *Controller) tellUnknownJobs(ctx context.Context, w *world) error {
 		return nil
 	}
 	w.Memory.toldJobsAt = jobs.LastAt.Time
-	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Warning("UnknownRunnerJob", "ReportJobs", fmt.Sprintf(
-		"%d jobs since the listener started have ended without success on runners that don't exist here; the last: %s; "+
-			"if the cluster was restored from a backup, or the runner was deleted by force, the job was lost with it: run it again on GitHub",
-		jobs.Count, jobs.Last)))
+	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil,
+		report.Warning("UnknownRunnerJob", "ReportJobs", fmt.Sprintf(
+			"%d jobs since the listener started have ended without success on runners that don't exist here; the last: %s; "+
+				"if the cluster was restored from a backup, or the runner was deleted by force, the job was lost with it: run it "+
+				"again on GitHub",
+			jobs.Count, jobs.Last)))
 	return nil
 }
 
 // recordEvents records an Event for each condition that became true or false between two states of a set.
 func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.EphemeralRunnerSet) {
-	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionStatisticsDoubtful} {
+	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated,
+		v1alpha1.ConditionStatisticsDoubtful} {
 		was := meta.IsStatusConditionTrue(before.Status.Conditions, conditionType)
 		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
 		switch is := now != nil && now.Status == metav1.ConditionTrue; {
@@ -254,7 +270,8 @@ func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.E
 
 // runnersByState has a series for each state and reason that a runner has been in. Reasons are known ones, or Other.
 var runnersByState = setmetrics.Gauge("runners",
-	"Runners by state (pending, idle, busy, finishing, failed, lost); pending, failed and lost ones also by reason.", "state", "reason")
+	"Runners by state (pending, idle, busy, finishing, failed, lost); pending, failed and lost ones also by reason.",
+	"state", "reason")
 
 var advertisedCapacity = setmetrics.Gauge("advertised_capacity",
 	"Number of jobs that GitHub may assign to the scale set at a time, as it is told; no series if nothing limits that.")
@@ -272,7 +289,8 @@ func countGauge(name, help string) *prometheus.GaugeVec {
 
 // publishStates publishes how many runners are in each state. A state that had a runner and has none now shows 0.
 func (m *memory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner) {
-	counts := map[roster.State]int{{Name: roster.Pending}: 0, {Name: roster.Idle}: 0, {Name: roster.Busy}: 0, {Name: roster.Finishing}: 0}
+	counts := map[roster.State]int{{Name: roster.Pending}: 0, {Name: roster.Idle}: 0, {Name: roster.Busy}: 0,
+		{Name: roster.Finishing}: 0}
 	for state := range m.published {
 		counts[state] = 0
 	}
@@ -289,8 +307,9 @@ func (m *memory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*rost
 // seriesLabels are the values of the labels of the series that count runners the way ARC does.
 type seriesLabels [5]string
 
-// publishCounts publishes the counts in the set's status. Series with an earlier address would keep their last value forever,
-// so it deletes them first. It also does so for a set that is new here, because it may replace a set that had other labels.
+// publishCounts publishes the counts in the set's status. Series with an earlier address would keep their last value
+// forever, so it deletes them first. It also does so for a set that is new here, because it may replace a set that had
+// other labels.
 func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet, drained bool) {
 	scaleSet := kube.ScaleSetOf(set)
 	labels := seriesLabels{
@@ -298,7 +317,8 @@ func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet, drained bool) {
 		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization], set.Labels[v1alpha1.LabelEnterprise],
 	}
 	for vector, count := range map[*prometheus.GaugeVec]int{
-		pendingRunners: set.Status.PendingEphemeralRunners, runningRunners: set.Status.RunningEphemeralRunners, failedRunners: set.Status.FailedEphemeralRunners,
+		pendingRunners: set.Status.PendingEphemeralRunners, runningRunners: set.Status.RunningEphemeralRunners,
+		failedRunners: set.Status.FailedEphemeralRunners,
 	} {
 		if m.labels != labels {
 			vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})

@@ -10,7 +10,8 @@ import (
 
 const statusPatches = "patch status *v1alpha1.EphemeralRunnerSet"
 
-// The listener writes the spec several times in a burst. That the set has seen it is told together with the next figures, or in a while.
+// The listener writes the spec several times in a burst. That the set has seen it is told together with the next
+// figures, or in a while.
 func TestANewGenerationAloneWaits(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
@@ -24,12 +25,14 @@ func TestANewGenerationAloneWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again := f.reconcile().RequeueAfter; f.requests[statusPatches] != before || again <= 0 || again > pace.Echo {
-			t.Fatalf("%d writes, and the next pass after %s; want none, and one within %s", f.requests[statusPatches]-before, again, pace.Echo)
+			t.Fatalf("%d writes, and the next pass after %s; want none, and one within %s", f.requests[statusPatches]-before,
+				again, pace.Echo)
 		}
 		controllertest.Elapse(pace.Echo)
 		f.reconcile()
 		if got := f.set().Status.ObservedGeneration; got != set.Generation || f.requests[statusPatches] != before+1 {
-			t.Errorf("observedGeneration %d after %d writes, want %d after one", got, f.requests[statusPatches]-before, set.Generation)
+			t.Errorf("observedGeneration %d after %d writes, want %d after one", got, f.requests[statusPatches]-before,
+				set.Generation)
 		}
 	}, newSet(0))
 }
@@ -40,7 +43,8 @@ func TestAConditionThatTurnsIsWrittenAtOnce(t *testing.T) {
 		f.reconcile()
 		before := f.requests[statusPatches]
 		for _, r := range f.runners() {
-			r.Status.Phase, r.Status.Reason, r.Status.Message = v1alpha1.EphemeralRunnerPhaseFailed, "ErrImagePull", "no such image"
+			r.Status.Phase, r.Status.Reason, r.Status.Message = v1alpha1.EphemeralRunnerPhaseFailed, "ErrImagePull",
+				"no such image"
 			if err := f.api.Status().Update(t.Context(), &r); err != nil {
 				t.Fatal(err)
 			}

@@ -158,7 +158,8 @@ func TestAStrayWithAJobIsTold(t *testing.T) {
 		f.look()
 		f.lookAgain(strayConfirmedAfter)
 		recorded := controllertest.Events(f.recorder)
-		if len(recorded) != 2 || !strings.Contains(recorded[1], "Warning StrayHasJob GitHub still counts a job as running on registration set-runner-aaaaa") {
+		if len(recorded) != 2 || !strings.Contains(recorded[1],
+			"Warning StrayHasJob GitHub still counts a job as running on registration set-runner-aaaaa") {
 			t.Errorf("Events %q", recorded)
 		}
 		g.busy = nil
@@ -192,7 +193,8 @@ func TestARefusedListIsToldOnce(t *testing.T) {
 		}
 		f.lookAgain(strayRefusedPause)
 		recorded := controllertest.Events(f.recorder)
-		if g.lists != 2 || len(recorded) != 1 || !strings.Contains(recorded[0], "Warning StraysNotListed") || !strings.Contains(recorded[0], "set-runner-…") {
+		if g.lists != 2 || len(recorded) != 1 || !strings.Contains(recorded[0], "Warning StraysNotListed") ||
+			!strings.Contains(recorded[0], "set-runner-…") {
 			t.Errorf("%d lists, Events %q", g.lists, recorded)
 		}
 	})
@@ -201,7 +203,8 @@ func TestARefusedListIsToldOnce(t *testing.T) {
 func TestAFailedListIsRepeatedWithPauses(t *testing.T) {
 	withStrays(t, func(f *fixture, g *registry) {
 		g.refuse = errors.New("broken")
-		for _, want := range []time.Duration{retryQuestionAfter, 2 * retryQuestionAfter, longestQuestionPause, longestQuestionPause} {
+		for _, want := range []time.Duration{retryQuestionAfter, 2 * retryQuestionAfter, longestQuestionPause,
+			longestQuestionPause} {
 			if again := f.look(); again != want {
 				t.Errorf("asked again in %s, want %s", again, want)
 			}
@@ -253,7 +256,8 @@ func TestJobsOfUnknownRunnersAreTold(t *testing.T) {
 		tell := func(count int, at time.Time) []string {
 			t.Helper()
 			set := f.set()
-			set.Status.Listener.UnknownRunnerJobs = &v1alpha1.UnknownRunnerJobs{Count: count, Last: "job \"build\"", LastAt: metav1.NewTime(at)}
+			set.Status.Listener.UnknownRunnerJobs = &v1alpha1.UnknownRunnerJobs{Count: count, Last: "job \"build\"",
+				LastAt: metav1.NewTime(at)}
 			if err := f.api.Status().Update(t.Context(), set); err != nil {
 				t.Fatal(err)
 			}
@@ -265,7 +269,8 @@ func TestJobsOfUnknownRunnersAreTold(t *testing.T) {
 		}
 		controllertest.Elapse(time.Second)
 		if recorded := tell(3, time.Now()); len(recorded) != 1 ||
-			!strings.HasPrefix(recorded[0], `Warning UnknownRunnerJob 3 jobs since the listener started have ended without success`) ||
+			!strings.HasPrefix(recorded[0],
+				`Warning UnknownRunnerJob 3 jobs since the listener started have ended without success`) ||
 			!strings.Contains(recorded[0], `job "build"`) {
 			t.Errorf("about a new job: %q", recorded)
 		}

@@ -86,7 +86,8 @@ func TestNextManagerThatMayNotListRunnersCreatesNoneAndSaysWhy(t *testing.T) {
 // Its answer is missing, so it may be back in a moment: jobs wait.
 func TestNextManagerAsksAnAPIServerThatIsAwayEveryTenSeconds(t *testing.T) {
 	for name, away := range map[string]error{
-		"no connection": errors.New("connection refused"), "etcd is away": apierrors.NewServerTimeout(runnersGroup, "list", 1),
+		"no connection": errors.New("connection refused"),
+		"etcd is away":  apierrors.NewServerTimeout(runnersGroup, "list", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {

@@ -72,8 +72,8 @@ func TestOnlyWhatIsWantedIsRepeated(t *testing.T) {
 	}, newSet(5))
 }
 
-// The runners were created after all, and the watch is late: when they are wanted again they get the names that they already
-// have.
+// The runners were created after all, and the watch is late: when they are wanted again they get the names that they
+// already have.
 func TestWhatIsWantedAgainIsRepeatedUnderTheSameName(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.late, f.refuse, f.made = true, errNoAnswer, true
@@ -92,8 +92,8 @@ func TestWhatIsWantedAgainIsRepeatedUnderTheSameName(t *testing.T) {
 	}, newSet(3))
 }
 
-// All runners whose creation got no answer may exist. While that would exceed maxRunners none is created; a minute later they
-// would have been seen.
+// All runners whose creation got no answer may exist. While that would exceed maxRunners none is created; a minute
+// later they would have been seen.
 func TestUnansweredCreationsCountTowardsMaxRunners(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuse = errNoAnswer
@@ -105,7 +105,8 @@ func TestUnansweredCreationsCountTowardsMaxRunners(t *testing.T) {
 			t.Errorf("%d creations while 5 runners may exist, want none with maxRunners 2", tried)
 		}
 		waits := time.Duration(0)
-		for requeueAfter := f.reconcile().RequeueAfter; len(f.runners()) == 0 && requeueAfter > 0; requeueAfter = f.reconcile().RequeueAfter {
+		for requeueAfter := f.reconcile().RequeueAfter; len(f.runners()) == 0 &&
+			requeueAfter > 0; requeueAfter = f.reconcile().RequeueAfter {
 			controllertest.Elapse(requeueAfter)
 			waits += requeueAfter
 		}

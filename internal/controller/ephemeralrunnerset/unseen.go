@@ -16,8 +16,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// countUnseen counts the set's runners that the watch has not shown. It asks the API server about runners that should have
-// been seen by now: if the watch is broken or refused, they would otherwise be created again every minute, without end.
+// countUnseen counts the set's runners that the watch has not shown. It asks the API server about runners that should
+// have been seen by now: if the watch is broken or refused, they would otherwise be created again every minute, without
+// end.
 func (c *Controller) countUnseen(ctx context.Context, w *world) {
 	requested := w.Memory.Creations
 	requested.Observe(w.views)
@@ -32,12 +33,14 @@ func (c *Controller) countUnseen(ctx context.Context, w *world) {
 // existing returns the names of the set's runners that the API server has, including those being deleted. Runners with
 // another owner or label are left out: the watch would not show them.
 func (c *Controller) existing(ctx context.Context, w *world) (sets.Set[string], error) {
-	// The set's own label names the scale set, too, but others may write that; it serves only a set whose AutoscalingRunnerSet is gone.
+	// The set's own label names the scale set, too, but others may write that; it serves only a set whose
+	// AutoscalingRunnerSet is gone.
 	scaleSet := kube.ScaleSetOf(w.Object).Name
 	if w.origin != nil {
 		scaleSet = w.origin.Name
 	}
-	runners, err := kube.ListMetadata(ctx, c.options.Reader, "EphemeralRunner", client.InNamespace(w.Object.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: scaleSet})
+	runners, err := kube.ListMetadata(ctx, c.options.Reader, "EphemeralRunner", client.InNamespace(w.Object.Namespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: scaleSet})
 	if err != nil {
 		return nil, err
 	}
@@ -50,18 +53,20 @@ func (c *Controller) existing(ctx context.Context, w *world) (sets.Set[string], 
 	return names, nil
 }
 
-// besideRecheck is how often runners beside the set are counted again. They are removed within seconds, unless they have a job.
+// besideRecheck is how often runners beside the set are counted again. They are removed within seconds, unless they
+// have a job.
 const besideRecheck = 5 * time.Second
 
-// countBeside counts the runners that may run with the scale set's labels and that none of its runner sets has: those without an owner, and
-// those of a runner set without one. They are removed, and until then maxRunners counts them. What the scale set's former runner sets
-// have, the AutoscalingRunnerSet subtracts itself.
+// countBeside counts the runners that may run with the scale set's labels and that none of its runner sets has: those
+// without an owner, and those of a runner set without one. They are removed, and until then maxRunners counts them.
+// What the scale set's former runner sets have, the AutoscalingRunnerSet subtracts itself.
 func (c *Controller) countBeside(ctx context.Context, w *world) error {
 	scaleSet := client.ObjectKeyFromObject(w.origin)
 	for _, other := range c.roster.Others(scaleSet, w.Object.UID) {
 		if other.Name != "" {
 			set := &v1alpha1.EphemeralRunnerSet{}
-			err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Object.Namespace, Name: other.Name}, set, client.UnsafeDisableDeepCopy)
+			err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Object.Namespace, Name: other.Name}, set,
+				client.UnsafeDisableDeepCopy)
 			if client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("get EphemeralRunnerSet %s: %w", other.Name, err)
 			}
@@ -81,8 +86,8 @@ func (c *Controller) countBeside(ctx context.Context, w *world) error {
 	return nil
 }
 
-// inherit asks the API server, before this process creates the set's first runner, for runners that an earlier process has
-// created and the watch does not show yet: without them a leader that takes over while watches lag would create the
+// inherit asks the API server, before this process creates the set's first runner, for runners that an earlier process
+// has created and the watch does not show yet: without them a leader that takes over while watches lag would create the
 // same number again, beyond maxRunners. It returns how many there are.
 func (c *Controller) inherit(ctx context.Context, w *world) (int, error) {
 	requested := w.Memory.Creations
@@ -95,7 +100,8 @@ func (c *Controller) inherit(ctx context.Context, w *world) (int, error) {
 	}
 	unseen := requested.Inherit(existing, w.views)
 	if unseen > 0 {
-		log.FromContext(ctx).Info("Planning again with runners that an earlier manager created and the watch does not show yet", "runners", unseen)
+		log.FromContext(ctx).Info("Planning again with runners that an earlier manager created and the watch does not "+
+			"show yet", "runners", unseen)
 	}
 	return unseen, nil
 }

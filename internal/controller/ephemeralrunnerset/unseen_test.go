@@ -41,7 +41,8 @@ func (f *fixture) wantDegraded(reason string, words ...string) {
 	}
 }
 
-// Every minute the same number was created again, and maxRunners did not stop that: it is compared with what the watch shows.
+// Every minute the same number was created again, and maxRunners did not stop that: it is compared with what the watch
+// shows.
 func TestRunnersThatTheWatchNeverShowsAreNotRecreated(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.limit(5)

@@ -71,7 +71,8 @@ func TestEventsThatEnqueueASet(t *testing.T) {
 	}
 }
 
-// The watch was broken while a runner changed and was deleted: the event that follows has the state that the watch saw last.
+// The watch was broken while a runner changed and was deleted: the event that follows has the state that the watch saw
+// last.
 func TestRunnerWhoseDeletionWasMissedIsForgotten(t *testing.T) {
 	c, set, runners := populate(2)
 	c.MemoryOf(set).Creations.Expect(runners[0].Name)

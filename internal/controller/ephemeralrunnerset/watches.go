@@ -23,7 +23,8 @@ import (
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	// The index is made before the caches are filled, so its context ends nothing.
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.PersistentVolumeClaim{}, IndexClaimsByScaleSet, ScaleSetOfClaim)
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.PersistentVolumeClaim{}, IndexClaimsByScaleSet,
+		ScaleSetOfClaim)
 	if err != nil {
 		return fmt.Errorf("index claims by scale set: %w", err)
 	}
@@ -35,7 +36,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, c.ClaimedPodEvents()).
 		Watches(&corev1.PersistentVolumeClaim{}, c.claimEvents()).
 		Watches(&corev1.Pod{}, c.PlacedPodEvents()).
-		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf), builder.WithPredicates(givesOtherwise)).
+		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf),
+			builder.WithPredicates(givesOtherwise)).
 		WatchesRawSource(&c.waker).
 		WithOptions(reconcile.ControllerOptions(c.options.Workers))
 	if c.options.WatchNodes {
@@ -44,13 +46,13 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return b.Complete(c)
 }
 
-// gatherPeriod is how long the events of a set's runners are gathered for one pass. A runner has ten events in its life, a
-// pass looks at all runners of its set, and ten passes a second are enough. What follows from a runner's event is not urgent;
-// a change of the set itself is, and isn't delayed.
+// gatherPeriod is how long the events of a set's runners are gathered for one pass. A runner has ten events in its
+// life, a pass looks at all runners of its set, and ten passes a second are enough. What follows from a runner's event
+// is not urgent; a change of the set itself is, and isn't delayed.
 const gatherPeriod = 100 * time.Millisecond
 
-// RunnerEvents returns the handler for the watch of runners. It keeps the roster up to date, and enqueues a set when one of
-// its runners has changed in a way that matters. It is exported for tests that simulate the watch.
+// RunnerEvents returns the handler for the watch of runners. It keeps the roster up to date, and enqueues a set when
+// one of its runners has changed in a way that matters. It is exported for tests that simulate the watch.
 func (c *Controller) RunnerEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) {
@@ -70,7 +72,8 @@ func (c *Controller) runnerChanged(object client.Object, q reconcile.Queue) {
 	set := roster.OwnerOf(runner)
 	view := roster.Of(runner)
 	c.leases.Put(runner)
-	if m := c.Known(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}); m != nil && m.Creations.Expects(runner.Name) {
+	if m := c.Known(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}); m != nil &&
+		m.Creations.Expects(runner.Name) {
 		view.Arrival = c.departures.Arrive()
 	}
 	former, news := c.roster.Put(client.ObjectKeyFromObject(runner), set, view)
@@ -112,19 +115,20 @@ func (c *Controller) NodeEvents() cache.ResourceEventHandler {
 	return c.departures.NodeEvents(c.wakeSetOf)
 }
 
-// PodEvents returns the handler for the watch of pods, which notes on which nodes they are. It is exported for tests that simulate the
-// watch.
+// PodEvents returns the handler for the watch of pods, which notes on which nodes they are. It is exported for tests
+// that simulate the watch.
 func (c *Controller) PodEvents() handler.EventHandler { return c.departures.PodEvents(c.wakeSetOf) }
 
-// JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is enqueued then. It is
-// exported for tests that simulate the watch.
+// JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is
+// enqueued then. It is exported for tests that simulate the watch.
 func (c *Controller) JobPodEvents() handler.EventHandler {
 	return c.jobPods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
 		enqueue(q, runner.Namespace, c.roster.SetOf(runner))
 	})
 }
 
-// ClaimedPodEvents returns the handler for the watch of pods that mount claims. It is exported for tests that simulate the watch.
+// ClaimedPodEvents returns the handler for the watch of pods that mount claims. It is exported for tests that simulate
+// the watch.
 func (c *Controller) ClaimedPodEvents() handler.EventHandler {
 	return c.leases.PodEvents(func(q reconcile.Queue, runner types.NamespacedName) {
 		enqueue(q, runner.Namespace, c.roster.SetOf(runner))
@@ -150,8 +154,8 @@ func (c *Controller) claimEvents() handler.EventHandler {
 	}
 }
 
-// PlacedPodEvents returns the handler for the watch of pods that notes which runners' pods have a node. Only a set that announces what its
-// cluster places is enqueued. It is exported for tests that simulate the watch.
+// PlacedPodEvents returns the handler for the watch of pods that notes which runners' pods have a node. Only a set that
+// announces what its cluster places is enqueued. It is exported for tests that simulate the watch.
 func (c *Controller) PlacedPodEvents() handler.EventHandler {
 	return c.pods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
 		set := c.roster.SetOf(runner)
@@ -168,7 +172,8 @@ func (c *Controller) runnerSetsOf(ctx context.Context, origin client.Object) []c
 
 // runnerSetsNamed returns the runner sets with the labels of a scale set.
 func (c *Controller) runnerSetsNamed(ctx context.Context, scaleSet types.NamespacedName) []ctrl.Request {
-	requests, err := reconcile.Requests(ctx, c.options.Client, &v1alpha1.EphemeralRunnerSetList{}, client.InNamespace(scaleSet.Namespace),
+	requests, err := reconcile.Requests(ctx, c.options.Client, &v1alpha1.EphemeralRunnerSetList{},
+		client.InNamespace(scaleSet.Namespace),
 		client.MatchingLabels{v1alpha1.LabelScaleSetName: scaleSet.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Can't list runner sets of scale set", "scaleSet", scaleSet)
@@ -176,7 +181,8 @@ func (c *Controller) runnerSetsNamed(ctx context.Context, scaleSet types.Namespa
 	return requests
 }
 
-// IndexClaimsByScaleSet is the index of claims by the name of their scale set, which the manager's cache has; see ScaleSetOfClaim.
+// IndexClaimsByScaleSet is the index of claims by the name of their scale set, which the manager's cache has; see
+// ScaleSetOfClaim.
 const IndexClaimsByScaleSet = "scaleSet"
 
 // ScaleSetOfClaim returns the value of a claim in that index.

@@ -49,8 +49,8 @@ type Options struct {
 	Namespace string
 }
 
-// Controller reconciles the RoleBindings of the manager in the namespace. There is one, however many runners there are. Earlier charts
-// create none, nor do current ones with rbac.clusterRoles=false.
+// Controller reconciles the RoleBindings of the manager in the namespace. There is one, however many runners there are.
+// Earlier charts create none, nor do current ones with rbac.clusterRoles=false.
 type Controller struct {
 	*passes
 	options Options
@@ -90,7 +90,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 	inhabitant := handler.EnqueueRequestsFromMapFunc(c.bindings)
 	return ctrl.NewControllerManagedBy(manager).
 		Named("watchednamespace").
-		WatchesRawSource(source.Kind(c.options.Bindings, &rbacv1.RoleBinding{}, &handler.TypedEnqueueRequestForObject[*rbacv1.RoleBinding]{})).
+		WatchesRawSource(source.Kind(c.options.Bindings, &rbacv1.RoleBinding{},
+			&handler.TypedEnqueueRequestForObject[*rbacv1.RoleBinding]{})).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, inhabitant, builder.WithPredicates(createAndDelete)).
 		Watches(&v1alpha1.EphemeralRunnerSet{}, inhabitant, builder.WithPredicates(createAndDelete)).
 		Watches(&v1alpha1.EphemeralRunner{}, inhabitant, builder.WithPredicates(createAndDelete)).
@@ -110,14 +111,15 @@ func (c *Controller) bindings(ctx context.Context, _ client.Object) []ctrl.Reque
 	return requests
 }
 
-// observe finds out whether the namespace has scale sets, runner sets or runners. It lists sets first, because if there is one, runners
-// needn't be listed. Without deep copies the cost of a list hardly grows with the number of objects.
+// observe finds out whether the namespace has scale sets, runner sets or runners. It lists sets first, because if there
+// is one, runners needn't be listed. Without deep copies the cost of a list hardly grows with the number of objects.
 func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
 	w := &world{pass: p, held: slices.Contains(p.Object.Finalizers, finalizer)}
 	for _, list := range []client.ObjectList{
 		&v1alpha1.AutoscalingRunnerSetList{}, &v1alpha1.EphemeralRunnerSetList{}, &v1alpha1.EphemeralRunnerList{},
 	} {
-		err := c.options.Client.List(ctx, list, client.InNamespace(c.options.Namespace), client.Limit(1), client.UnsafeDisableDeepCopy)
+		err := c.options.Client.List(ctx, list, client.InNamespace(c.options.Namespace), client.Limit(1),
+			client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
@@ -129,7 +131,8 @@ func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
 	return w, nil
 }
 
-// unprotected reports whether the RoleBinding could go before the last runner. No finalizer can be added to one that is being deleted.
+// unprotected reports whether the RoleBinding could go before the last runner. No finalizer can be added to one that is
+// being deleted.
 func unprotected(w *world) bool { return w.inhabited && !w.held && w.Object.DeletionTimestamp.IsZero() }
 
 func (c *Controller) hold(ctx context.Context, w *world) error {
@@ -140,13 +143,15 @@ func (c *Controller) release(ctx context.Context, w *world) error {
 	return w.explain(kube.RemoveFinalizers(ctx, c.options.Client, w.Object, finalizer))
 }
 
-// explain returns the error of a patch with the object and, if it was forbidden, the next step; none if the RoleBinding is gone.
+// explain returns the error of a patch with the object and, if it was forbidden, the next step; none if the RoleBinding
+// is gone.
 func (w *world) explain(err error) error {
 	switch {
 	case client.IgnoreNotFound(err) == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("RoleBinding %s: %w; helm upgrade the controller's release: its ClusterRole of the same name allows this", w.Key, err)
+		return fmt.Errorf("RoleBinding %s: %w; helm upgrade the controller's release: its ClusterRole of the same name "+
+			"allows this", w.Key, err)
 	default:
 		return fmt.Errorf("RoleBinding %s: %w", w.Key, err)
 	}

@@ -51,7 +51,9 @@ func (b bindings) List(ctx context.Context, list client.ObjectList, options ...c
 	return b.reader.List(ctx, list, options...)
 }
 
-func (b bindings) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (b bindings) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	return b.reader.Get(ctx, key, object, options...)
 }
 
@@ -67,7 +69,8 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	}).Build()
-	f.controller = NewController(Options{Client: f.client, Bindings: bindings{reader: f.client}, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), Namespace: watched})
+	f.controller = NewController(Options{Client: f.client, Bindings: bindings{reader: f.client},
+		Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), Namespace: watched})
 	return f
 }
 
@@ -75,7 +78,8 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 func binding() *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{
 		Namespace: watched, Name: "deletion", UID: "uid", Finalizers: []string{"example.com/another"},
-		Labels: map[string]string{"app.kubernetes.io/component": "single-namespace-deletion", "app.kubernetes.io/namespace": "system"},
+		Labels: map[string]string{"app.kubernetes.io/component": "single-namespace-deletion",
+			"app.kubernetes.io/namespace": "system"},
 	}}
 }
 
@@ -93,12 +97,14 @@ func (f *fixture) wantHeld(want bool) {
 	f.Helper()
 	now := &rbacv1.RoleBinding{}
 	controllertest.Read(f, f.client, client.ObjectKeyFromObject(binding()), now)
-	if got := slices.Contains(now.Finalizers, finalizer); got != want || !slices.Contains(now.Finalizers, "example.com/another") {
+	if got := slices.Contains(now.Finalizers, finalizer); got != want ||
+		!slices.Contains(now.Finalizers, "example.com/another") {
 		f.Errorf("finalizers %v, want held: %t", now.Finalizers, want)
 	}
 }
 
-// An object of any of the three kinds holds the RoleBinding until it is gone. A pass that changes nothing writes nothing.
+// An object of any of the three kinds holds the RoleBinding until it is gone. A pass that changes nothing writes
+// nothing.
 func TestHeldWhileInhabited(t *testing.T) {
 	for name, inhabitant := range map[string]client.Object{
 		"scale set":  &v1alpha1.AutoscalingRunnerSet{ObjectMeta: place(watched, "set")},
@@ -129,7 +135,8 @@ func TestOthersNamespacesCountNot(t *testing.T) {
 	f.wantHeld(false)
 }
 
-// The namespace is being deleted: the RoleBinding stays for a manager that has just started, until the last object is gone.
+// The namespace is being deleted: the RoleBinding stays for a manager that has just started, until the last object is
+// gone.
 func TestGoesLastInADeletion(t *testing.T) {
 	runner := &v1alpha1.EphemeralRunner{ObjectMeta: place(watched, "runner")}
 	held := binding()
@@ -174,7 +181,8 @@ func TestRefusedPatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, binding(), &v1alpha1.AutoscalingRunnerSet{ObjectMeta: place(watched, "set")})
 			f.refusal = test.refusal
-			result, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(binding())})
+			result, err := f.controller.Reconcile(t.Context(),
+				reconcile.Request{NamespacedName: client.ObjectKeyFromObject(binding())})
 			if (err != nil) != test.fails || (result.RequeueAfter > 0) != test.requeued {
 				t.Errorf("Reconcile() = %v, %v", result, err)
 			}
@@ -199,7 +207,8 @@ func TestInhabitantsWakeTheBindings(t *testing.T) {
 // A runner changes about ten times in its life, which doesn't matter here.
 func TestOnlyComingAndGoingCounts(t *testing.T) {
 	runner := &v1alpha1.EphemeralRunner{}
-	if !createAndDelete.Create(event.CreateEvent{Object: runner}) || !createAndDelete.Delete(event.DeleteEvent{Object: runner}) {
+	if !createAndDelete.Create(event.CreateEvent{Object: runner}) ||
+		!createAndDelete.Delete(event.DeleteEvent{Object: runner}) {
 		t.Error("a runner that comes or goes isn't noticed")
 	}
 	if createAndDelete.Update(event.UpdateEvent{ObjectOld: runner, ObjectNew: runner}) {
@@ -209,7 +218,8 @@ func TestOnlyComingAndGoingCounts(t *testing.T) {
 
 func TestSelectorIsForOneManager(t *testing.T) {
 	ours := labels.Set(binding().Labels)
-	if selector := Selector("system"); !selector.Matches(ours) || selector.Matches(labels.Set{}) || Selector("other").Matches(ours) {
+	if selector := Selector("system"); !selector.Matches(ours) || selector.Matches(labels.Set{}) ||
+		Selector("other").Matches(ours) {
 		t.Errorf("selector %s", selector)
 	}
 }

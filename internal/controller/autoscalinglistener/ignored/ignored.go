@@ -31,7 +31,8 @@ const (
 	memory = 4096
 )
 
-// Reporter looks for listeners outside the manager's namespace, and tells what is ignored. It is for several goroutines.
+// Reporter looks for listeners outside the manager's namespace, and tells what is ignored. It is for several
+// goroutines.
 type Reporter struct {
 	reader                    client.Reader
 	recorder                  events.EventRecorder
@@ -40,10 +41,16 @@ type Reporter struct {
 	told *lru.Cache
 }
 
-// NewReporter returns a reporter that has told nothing yet. The reader isn't the cache, which lacks what is looked for. namespace is the
-// manager's, and watchNamespace the only one whose scale sets it serves; empty means all.
+// NewReporter returns a reporter that has told nothing yet. The reader isn't the cache, which lacks what is looked for.
+// namespace is the manager's, and watchNamespace the only one whose scale sets it serves; empty means all.
 func NewReporter(reader client.Reader, recorder events.EventRecorder, namespace, watchNamespace string) *Reporter {
-	return &Reporter{reader: reader, recorder: recorder, namespace: namespace, watchNamespace: watchNamespace, told: lru.New(memory)}
+	return &Reporter{
+		reader:         reader,
+		recorder:       recorder,
+		namespace:      namespace,
+		watchNamespace: watchNamespace,
+		told:           lru.New(memory),
+	}
 }
 
 // Run looks for ignored listeners until the context ends. Only the leader runs it.
@@ -62,7 +69,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// look reports the listeners outside the manager's namespace, which the cache doesn't have. It reads their metadata only.
+// look reports the listeners outside the manager's namespace, which the cache doesn't have. It reads their metadata
+// only.
 func (r *Reporter) look(ctx context.Context) error {
 	if r.watchNamespace == r.namespace {
 		return nil
@@ -71,7 +79,8 @@ func (r *Reporter) look(ctx context.Context) error {
 	var page metav1.PartialObjectMetadataList
 	page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AutoscalingListenerList"))
 	for {
-		err := r.reader.List(ctx, &page, client.InNamespace(r.watchNamespace), client.Limit(pageSize), client.Continue(page.Continue))
+		err := r.reader.List(ctx, &page, client.InNamespace(r.watchNamespace), client.Limit(pageSize),
+			client.Continue(page.Continue))
 		if err != nil {
 			return fmt.Errorf("list AutoscalingListeners: %w", err)
 		}
@@ -81,7 +90,8 @@ func (r *Reporter) look(ctx context.Context) error {
 				continue
 			}
 			found++
-			if told[listener.Namespace] < maxEvents && r.Tell(ctx, listener, "it is not in the manager's namespace "+r.namespace) {
+			if told[listener.Namespace] < maxEvents &&
+				r.Tell(ctx, listener, "it is not in the manager's namespace "+r.namespace) {
 				told[listener.Namespace]++
 			}
 		}
@@ -90,21 +100,24 @@ func (r *Reporter) look(ctx context.Context) error {
 		}
 	}
 	if found > 0 {
-		ctrl.LoggerFrom(ctx).Info("AutoscalingListeners outside the manager's namespace are ignored", "number", found, "namespace", r.namespace)
+		ctrl.LoggerFrom(ctx).Info("AutoscalingListeners outside the manager's namespace are ignored", "number", found,
+			"namespace", r.namespace)
 	}
 	return nil
 }
 
-// isForeign reports whether a listener is where this manager never writes one. If the manager serves one namespace only, another
-// manager may have its own namespace there, and listeners in it, which are labelled with the namespace that it serves.
+// isForeign reports whether a listener is where this manager never writes one. If the manager serves one namespace
+// only, another manager may have its own namespace there, and listeners in it, which are labelled with the namespace
+// that it serves.
 func (r *Reporter) isForeign(listener client.Object) bool {
 	served := kube.LabelledSet(listener).Namespace
 	anothers := r.watchNamespace != "" && served != "" && served != r.watchNamespace
 	return listener.GetNamespace() != r.namespace && !anothers
 }
 
-// Tell says in an Event, once for each listener, why nothing is done for it, and reports whether it said so now. Neither its labels nor
-// its spec are passed on: they would choose which set's limit on Events counts. The listener has its own.
+// Tell says in an Event, once for each listener, why nothing is done for it, and reports whether it said so now.
+// Neither its labels nor its spec are passed on: they would choose which set's limit on Events counts. The listener has
+// its own.
 func (r *Reporter) Tell(ctx context.Context, listener client.Object, why string) bool {
 	if _, known := r.told.Get(listener.GetUID()); known {
 		return false
@@ -112,12 +125,16 @@ func (r *Reporter) Tell(ctx context.Context, listener client.Object, why string)
 	r.told.Add(listener.GetUID(), true)
 	about := &v1alpha1.AutoscalingListener{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: listener.GetNamespace(), Name: listener.GetName(), UID: listener.GetUID(), ResourceVersion: listener.GetResourceVersion(),
+			Namespace: listener.GetNamespace(), Name: listener.GetName(), UID: listener.GetUID(),
+			ResourceVersion: listener.GetResourceVersion(),
 		},
-		Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: listener.GetNamespace(), AutoscalingRunnerSetName: listener.GetName()},
+		Spec: v1alpha1.AutoscalingListenerSpec{
+			AutoscalingRunnerSetNamespace: listener.GetNamespace(),
+			AutoscalingRunnerSetName:      listener.GetName(),
+		},
 	}
-	note := fmt.Sprintf("This AutoscalingListener is ignored: %s. The manager creates the listeners of its scale sets itself; "+
-		"delete this one, and remove its finalizer if it stays", why)
+	note := fmt.Sprintf("This AutoscalingListener is ignored: %s. The manager creates the listeners of its scale sets "+
+		"itself; delete this one, and remove its finalizer if it stays", why)
 	report.RecordEvent(ctx, r.recorder, about, nil, report.Warning(v1alpha1.ReasonListenerIgnored, "IgnoreListener", note))
 	return true
 }

@@ -28,7 +28,8 @@ const (
 	setNamespace     = "arc-runners"
 )
 
-// steal is a listener by which a tenant asks for the credentials of another one's scale set, and for rights in its namespace.
+// steal is a listener by which a tenant asks for the credentials of another one's scale set, and for rights in its
+// namespace.
 func steal(namespace string) *v1alpha1.AutoscalingListener {
 	return &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "steal", UID: "steal-uid",

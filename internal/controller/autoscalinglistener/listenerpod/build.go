@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// gracePeriodSeconds is enough for the listener to finish its current message (10 s for acquiring jobs, 30 s for a call to
-	// GitHub) and to delete its session, so that its successor needn't wait for the session to expire.
+	// gracePeriodSeconds is enough for the listener to finish its current message (10 s for acquiring jobs, 30 s for a
+	// call to GitHub) and to delete its session, so that its successor needn't wait for the session to expire.
 	gracePeriodSeconds = 60
-	// tokenSeconds is how long a token is valid. The kubelet replaces it after four fifths of that, and the client reads it again
-	// every minute. It is not 3607, which asks the API server for a token that stays valid for a year.
+	// tokenSeconds is how long a token is valid. The kubelet replaces it after four fifths of that, and the client
+	// reads it again every minute. It is not 3607, which asks the API server for a token that stays valid for a year.
 	tokenSeconds = 3600
 	// rootCertificates is the ConfigMap that Kubernetes keeps in every namespace, with the authority of the API server.
 	rootCertificates = "kube-root-ca.crt"
@@ -45,8 +45,8 @@ type Builder struct {
 	MetricsAddr string
 }
 
-// Hash returns a hash of everything that a running listener can't adopt, and of nothing else: of the template, what is used of it. It
-// ends up in an annotation, so it must not be of a secret.
+// Hash returns a hash of everything that a running listener can't adopt, and of nothing else: of the template, what is
+// used of it. It ends up in an annotation, so it must not be of a secret.
 func (b Builder) Hash() string {
 	spec := &b.Listener.Spec
 	var proxy *string
@@ -65,8 +65,10 @@ func (b Builder) Hash() string {
 		Policy             string
 		Ports              []corev1.ContainerPort
 	}{
-		spec.Image, spec.ImagePullSecrets, b.Entrypoint, spec.GitHubConfigUrl, b.Listener.Annotations[v1alpha1.AnnotationRunnerGroupName],
-		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, proxy, b.Policy.Template(spec.Template),
+		spec.Image, spec.ImagePullSecrets, b.Entrypoint, spec.GitHubConfigUrl,
+		b.Listener.Annotations[v1alpha1.AnnotationRunnerGroupName],
+		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, proxy,
+		b.Policy.Template(spec.Template),
 		b.Policy.Name(), b.ports(),
 	})
 }
@@ -86,7 +88,8 @@ func (b Builder) Pod() (*corev1.Pod, error) {
 			NodeSelector:                  map[string]string{corev1.LabelOSStable: string(corev1.Linux)},
 			RestartPolicy:                 corev1.RestartPolicyAlways,
 			TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
-			// The image sets the user, because OpenShift refuses pods that set a user outside of their namespace's range.
+			// The image sets the user, because OpenShift refuses pods that set a user outside of their namespace's
+			// range.
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
@@ -106,20 +109,29 @@ func (b Builder) Pod() (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// tokenVolume returns a volume with what Kubernetes itself mounts into all containers of a pod, so that it can be mounted into one.
+// tokenVolume returns a volume with what Kubernetes itself mounts into all containers of a pod, so that it can be
+// mounted into one.
 func tokenVolume() corev1.Volume {
-	return corev1.Volume{Name: listenertemplate.TokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-		Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: corev1.ServiceAccountTokenKey, ExpirationSeconds: new(int64(tokenSeconds))}},
-			{ConfigMap: &corev1.ConfigMapProjection{
-				LocalObjectReference: corev1.LocalObjectReference{Name: rootCertificates},
-				Items:                []corev1.KeyToPath{{Key: corev1.ServiceAccountRootCAKey, Path: corev1.ServiceAccountRootCAKey}},
-			}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
-				Path: corev1.ServiceAccountNamespaceKey, FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
-			}}}},
-		},
-	}}}
+	return corev1.Volume{Name: listenertemplate.TokenVolume,
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+					Path:              corev1.ServiceAccountTokenKey,
+					ExpirationSeconds: new(int64(tokenSeconds)),
+				}},
+				{ConfigMap: &corev1.ConfigMapProjection{
+					LocalObjectReference: corev1.LocalObjectReference{Name: rootCertificates},
+					Items: []corev1.KeyToPath{{
+						Key:  corev1.ServiceAccountRootCAKey,
+						Path: corev1.ServiceAccountRootCAKey,
+					}},
+				}},
+				{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+					Path:     corev1.ServiceAccountNamespaceKey,
+					FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+				}}}},
+			},
+		}}}
 }
 
 // container returns the listener's container, which meets the restricted Pod Security Standard.
@@ -134,7 +146,8 @@ func (b Builder) container() corev1.Container {
 			{Name: listenertemplate.ConfigVolume, MountPath: config.MountPath, ReadOnly: true},
 			{Name: listenertemplate.TokenVolume, MountPath: listenertemplate.TokenPath, ReadOnly: true},
 		},
-		// A listener waits in a long poll most of the time. It has no limits because it must be fast in a burst of messages.
+		// A listener waits in a long poll most of the time. It has no limits because it must be fast in a burst of
+		// messages.
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 		}},
@@ -142,7 +155,8 @@ func (b Builder) container() corev1.Container {
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
-		// /healthz fails if the listener's loop has been stuck for a minute. The loop waits for nobody, so GitHub can't cause that.
+		// /healthz fails if the listener's loop has been stuck for a minute. The loop waits for nobody, so GitHub can't
+		// cause that.
 		StartupProbe:   probe("/healthz", 2, 30),
 		LivenessProbe:  probe("/healthz", 20, 3),
 		ReadinessProbe: probe("/readyz", 5, 2),
@@ -152,28 +166,33 @@ func (b Builder) container() corev1.Container {
 // probe returns a probe that allows 5 s for an answer, because a busy node is slow and a restart costs the session.
 func probe(path string, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(config.HealthPort)}},
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+			Path: path,
+			Port: intstr.FromInt32(config.HealthPort),
+		}},
 		PeriodSeconds: period, TimeoutSeconds: 5, FailureThreshold: failures,
 	}
 }
 
-// environment returns the path of the configuration and, if there is a proxy, its variables from the proxy Secret, which always
-// has all three keys.
+// environment returns the path of the configuration and, if there is a proxy, its variables from the proxy Secret,
+// which always has all three keys.
 func (b Builder) environment() []corev1.EnvVar {
 	environment := []corev1.EnvVar{{Name: config.PathVariable, Value: config.FilePath}}
 	if b.Proxy == "" {
 		return environment
 	}
 	for _, key := range []string{credentials.KeyHTTPProxy, credentials.KeyHTTPSProxy, credentials.KeyNoProxy} {
-		environment = append(environment, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: b.Listener.Name + credentials.ListenerProxySuffix}, Key: key,
-		}}})
+		environment = append(environment, corev1.EnvVar{Name: key,
+			ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: b.Listener.Name + credentials.ListenerProxySuffix},
+				Key:                  key,
+			}}})
 	}
 	return environment
 }
 
-// ports returns the health port and the metrics port, whose name a PodMonitor refers to. If the address has no valid port there is
-// no metrics port, and the listener logs why.
+// ports returns the health port and the metrics port, whose name a PodMonitor refers to. If the address has no valid
+// port there is no metrics port, and the listener logs why.
 func (b Builder) ports() []corev1.ContainerPort {
 	ports := []corev1.ContainerPort{{Name: "health", ContainerPort: config.HealthPort, Protocol: corev1.ProtocolTCP}}
 	_, text, err := net.SplitHostPort(b.MetricsAddr)
@@ -186,9 +205,9 @@ func (b Builder) ports() []corev1.ContainerPort {
 	return ports
 }
 
-// mergeTemplate merges what the policy leaves of the user's template into the pod as `kubectl patch` would: fields that are set replace
-// the defaults or are added to them, by name in lists, and absent fields leave the defaults as they are. The pod's identity can't be
-// changed.
+// mergeTemplate merges what the policy leaves of the user's template into the pod as `kubectl patch` would: fields that
+// are set replace the defaults or are added to them, by name in lists, and absent fields leave the defaults as they
+// are. The pod's identity can't be changed.
 func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	if template == nil {
 		return nil
@@ -210,8 +229,8 @@ func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	return nil
 }
 
-// dropConflictingDefaults removes the defaults that can't be merged with the user's container: the API server rejects a probe with
-// two handlers and a variable with both a value and a source, and our requests may exceed the user's limits.
+// dropConflictingDefaults removes the defaults that can't be merged with the user's container: the API server rejects a
+// probe with two handlers and a variable with both a value and a source, and our requests may exceed the user's limits.
 func dropConflictingDefaults(ours, given *corev1.Container) {
 	if given.StartupProbe != nil {
 		ours.StartupProbe = nil

@@ -42,7 +42,8 @@ func userTemplate() *corev1.PodTemplateSpec {
 				},
 				{Name: "sidecar", Image: "sidecar:1"},
 			},
-			Volumes: []corev1.Volume{{Name: "cache", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+			Volumes: []corev1.Volume{{Name: "cache",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 		},
 	}
 }
@@ -51,12 +52,13 @@ var unrestricted = listenertemplate.Policy{Unrestricted: true}
 
 func withTemplate(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() }
 
-// labelledAsTheController gives the listener the labels by which the chart's Deployment, budget, monitors and policy select, and those
-// by which a cloud and a GitOps tool do.
+// labelledAsTheController gives the listener the labels by which the chart's Deployment, budget, monitors and policy
+// select, and those by which a cloud and a GitOps tool do.
 func labelledAsTheController(l *v1alpha1.AutoscalingListener) {
 	maps.Copy(l.Labels, map[string]string{
-		"app.kubernetes.io/name": "gha-rs-controller", "app.kubernetes.io/namespace": key.Namespace, "app.kubernetes.io/instance": "arc",
-		v1alpha1.LabelPartOf: "gha-rs-controller", v1alpha1.LabelComponent: "controller-manager",
+		"app.kubernetes.io/name": "gha-rs-controller", "app.kubernetes.io/namespace": key.Namespace,
+		"app.kubernetes.io/instance": "arc",
+		v1alpha1.LabelPartOf:         "gha-rs-controller", v1alpha1.LabelComponent: "controller-manager",
 		"argocd.argoproj.io/instance": "arc", "kustomize.toolkit.fluxcd.io/name": "arc", "helm.sh/chart": "arc",
 		"azure.workload.identity/use": "true",
 	})
@@ -150,10 +152,12 @@ func TestTemplateLeavesDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener := pod.Spec.Containers[0]
-	if *pod.Spec.TerminationGracePeriodSeconds != gracePeriodSeconds || !*pod.Spec.SecurityContext.RunAsNonRoot || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+	if *pod.Spec.TerminationGracePeriodSeconds != gracePeriodSeconds || !*pod.Spec.SecurityContext.RunAsNonRoot ||
+		pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		t.Errorf("pod defaults are gone: %+v", pod.Spec)
 	}
-	if listener.Image != "controller:1" || listener.ReadinessProbe == nil || !*listener.SecurityContext.ReadOnlyRootFilesystem || *listener.SecurityContext.RunAsUser != 1000 {
+	if listener.Image != "controller:1" || listener.ReadinessProbe == nil ||
+		!*listener.SecurityContext.ReadOnlyRootFilesystem || *listener.SecurityContext.RunAsUser != 1000 {
 		t.Errorf("container defaults are gone: %+v", listener)
 	}
 	if pod.Spec.ServiceAccountName != key.Name || pod.Labels[v1alpha1.LabelScaleSetName] != "set" {
@@ -164,7 +168,8 @@ func TestTemplateLeavesDefaults(t *testing.T) {
 // A listener whose template an earlier manager let through with ARC's image gets a pod with ours.
 func TestPodNeverHasARCImage(t *testing.T) {
 	const mirror = "registry.example.com/harrier/gha-runner-scale-set-controller:1"
-	for image, want := range map[string]string{"ghcr.io/actions/gha-runner-scale-set-controller:0.14.2": "controller:1", mirror: mirror} {
+	for image, want := range map[string]string{"ghcr.io/actions/gha-runner-scale-set-controller:0.14.2": "controller:1",
+		mirror: mirror} {
 		listener := newListener(func(l *v1alpha1.AutoscalingListener) {
 			l.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ListenerContainerName, Image: image}}}}
 		})
@@ -180,7 +185,8 @@ func TestPodNeverHasARCImage(t *testing.T) {
 
 func TestPodFollowsTheMetricsPortOnly(t *testing.T) {
 	for address, want := range map[string]bool{":8080": false, "127.0.0.1:8080": false, ":9090": true, "": true} {
-		before, after := Builder{Listener: newListener(), MetricsAddr: ":8080"}, Builder{Listener: newListener(), MetricsAddr: address}
+		before, after := Builder{Listener: newListener(), MetricsAddr: ":8080"},
+			Builder{Listener: newListener(), MetricsAddr: address}
 		if changed := before.Hash() != after.Hash(); changed != want {
 			t.Errorf("from :8080 to %q: hash changed: %t, want %t", address, changed, want)
 		}
@@ -188,7 +194,8 @@ func TestPodFollowsTheMetricsPortOnly(t *testing.T) {
 }
 
 func TestMetricsPort(t *testing.T) {
-	for address, want := range map[string]int{":8080": 2, "0.0.0.0:9090": 2, "": 1, "0": 1, "nonsense": 1, ":8081": 1, ":99999999999": 1} {
+	for address, want := range map[string]int{":8080": 2, "0.0.0.0:9090": 2, "": 1, "0": 1, "nonsense": 1, ":8081": 1,
+		":99999999999": 1} {
 		if got := len((Builder{MetricsAddr: address}).ports()); got != want {
 			t.Errorf("address %q: %d ports, want %d", address, got, want)
 		}

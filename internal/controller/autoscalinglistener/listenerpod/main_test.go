@@ -19,8 +19,10 @@ func newListener(change ...func(*v1alpha1.AutoscalingListener)) *v1alpha1.Autosc
 	listener := &v1alpha1.AutoscalingListener{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: key.Name, UID: "listener-uid",
-			Labels:      map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "arc-runners", "team": "build"},
-			Annotations: map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default", v1alpha1.AnnotationIntegrityHash: "written"},
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "arc-runners",
+				"team": "build"},
+			Annotations: map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default",
+				v1alpha1.AnnotationIntegrityHash: "written"},
 		},
 		Spec: v1alpha1.AutoscalingListenerSpec{
 			GitHubConfigUrl: "https://github.com/my-org", GitHubConfigSecret: "github", RunnerScaleSetID: 7,

@@ -21,7 +21,8 @@ var (
 func aPod(change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "pod", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)), Annotations: map[string]string{v1alpha1.AnnotationIntegrityHash: "hash"},
+			Namespace: "ns", Name: "pod", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
+			Annotations: map[string]string{v1alpha1.AnnotationIntegrityHash: "hash"},
 		},
 		Spec: corev1.PodSpec{NodeName: "node-1"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
@@ -48,8 +49,10 @@ func notReady(pod *corev1.Pod, state corev1.ContainerState) {
 // endedBesideSidecar changes the pod as a kubelet does when the listener exits and another container runs on.
 func endedBesideSidecar(policy corev1.RestartPolicy, code int32) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		notReady(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "OOMKilled"}})
-		pod.Spec.RestartPolicy, pod.Spec.Containers = policy, []corev1.Container{{Name: v1alpha1.ListenerContainerName}, {Name: "sidecar"}}
+		notReady(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code,
+			Reason: "OOMKilled"}})
+		pod.Spec.RestartPolicy, pod.Spec.Containers = policy,
+			[]corev1.Container{{Name: v1alpha1.ListenerContainerName}, {Name: "sidecar"}}
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 			Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		})
@@ -75,7 +78,8 @@ func TestAssess(t *testing.T) {
 		"evicted":         {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, State{Action: DeleteEnded, Reason: "Evicted"}},
 		"node removed": {func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"})
+			p.Status.Conditions = append(p.Status.Conditions,
+				corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"})
 		}, State{Action: DeleteEnded, Reason: "DeletionByPodGC"}},
 		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, State{Action: DeleteEnded, Reason: reasonPodFailed}},
 		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, State{Reason: reasonNodeLost, RequeueAfter: 6 * time.Second}},
@@ -94,7 +98,8 @@ func TestAssess(t *testing.T) {
 			notReady(p, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 		}, State{Reason: reasonNotListening}},
 		"unschedulable": {func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Message: "no nodes"}}
 		}, State{Reason: reasonUnschedulable}},
 		"just made":                  {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, State{Reason: ReasonStarting}},
 		"as old as its account":      {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade) }, State{Ready: true, Reason: ReasonReady}},
@@ -148,11 +153,13 @@ func TestTerminatingPodThatSomebodyKeepsIsLeftAndSaid(t *testing.T) {
 		deletedAt(p, noon.Add(time.Minute))
 		p.Finalizers = []string{"example.com/hold"}
 	})
-	if got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute)); got.Reason != ReasonReplacing || got.RequeueAfter != LostAfter {
+	if got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute)); got.Reason != ReasonReplacing ||
+		got.RequeueAfter != LostAfter {
 		t.Errorf("within its time: %+v", got)
 	}
 	got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute+LostAfter))
-	if got.Action != Keep || got.Reason != v1alpha1.ReasonPodTerminating || !strings.Contains(got.Message, "example.com/hold") {
+	if got.Action != Keep || got.Reason != v1alpha1.ReasonPodTerminating ||
+		!strings.Contains(got.Message, "example.com/hold") {
 		t.Errorf("%+v, want it left, and who keeps it", got)
 	}
 }
@@ -161,7 +168,8 @@ func TestCrashLoopSaysHowOftenAndWhereToLook(t *testing.T) {
 	pod := aPod(func(p *corev1.Pod) {
 		notReady(p, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonCrashLoop}})
 		p.Status.ContainerStatuses[0].RestartCount = 4
-		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
+		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137,
+			Reason: "OOMKilled"}
 	})
 	message := Assess(pod, Demand{Hash: "hash"}, noon, noon).Message
 	for _, part := range []string{"4 restarts", "137", "OOMKilled", "kubectl logs -n ns pod -c listener --previous"} {

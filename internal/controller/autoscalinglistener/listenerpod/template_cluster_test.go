@@ -25,8 +25,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// fragments are parts of listenerTemplate, each of which the API server accepts, alone and together with others. Lists are merged by
-// the test as Helm's users write them: one after the other.
+// fragments are parts of listenerTemplate, each of which the API server accepts, alone and together with others. Lists
+// are merged by the test as Helm's users write them: one after the other.
 var fragments = []string{
 	`{metadata: {labels: {team: a, app.kubernetes.io/name: gha-rs-controller}, annotations: {prometheus.io/scrape: "true"}}}`,
 	`{metadata: {labels: {azure.workload.identity/use: "true"}, annotations: {iam.gke.io/gcp-service-account: admin@p.iam}}}`,
@@ -84,7 +84,8 @@ func combined(t *testing.T, chosen ...int) *corev1.PodTemplateSpec {
 		if err := yaml.UnmarshalStrict([]byte(fragments[i]), part); err != nil {
 			t.Fatalf("%s: %v", fragments[i], err)
 		}
-		whole.Labels, whole.Annotations = kube.Annotations(whole.Labels, part.Labels), kube.Annotations(whole.Annotations, part.Annotations)
+		whole.Labels, whole.Annotations = kube.Annotations(whole.Labels, part.Labels),
+			kube.Annotations(whole.Annotations, part.Annotations)
 		merged, err := merge(whole.Spec, part.Spec)
 		if err != nil {
 			t.Fatal(err)
@@ -94,8 +95,8 @@ func combined(t *testing.T, chosen ...int) *corev1.PodTemplateSpec {
 	return whole
 }
 
-// admission is a real API server with two namespaces for listener pods: one where anything may run, and one that enforces the Pod
-// Security Standard "restricted".
+// admission is a real API server with two namespaces for listener pods: one where anything may run, and one that
+// enforces the Pod Security Standard "restricted".
 type admission struct {
 	clientset    kubernetes.Interface
 	free, strict string
@@ -124,7 +125,8 @@ func newAdmission(t *testing.T) *admission {
 	if a.clientset, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	strict := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.strict, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	strict := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.strict,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	if err := cluster.Client().Update(t.Context(), strict); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,9 @@ func newAdmission(t *testing.T) *admission {
 }
 
 // admit returns the listener's pod as the API server would create it.
-func (a *admission) admit(ctx context.Context, namespace string, template *corev1.PodTemplateSpec, policy listenertemplate.Policy) (*corev1.Pod, error) {
+func (a *admission) admit(
+	ctx context.Context, namespace string, template *corev1.PodTemplateSpec, policy listenertemplate.Policy,
+) (*corev1.Pod, error) {
 	builder := Builder{
 		Listener:   newListener(func(l *v1alpha1.AutoscalingListener) { l.Namespace, l.Spec.Template = namespace, template }),
 		Entrypoint: []string{listenertemplate.DefaultProgram}, MetricsAddr: ":8080", Proxy: "revision-1", Policy: policy,
@@ -158,8 +162,8 @@ func (a *admission) admit(ctx context.Context, namespace string, template *corev
 
 var withLogs = listenertemplate.Policy{SidecarImages: []string{"logs:1"}}
 
-// Whatever a template asks for, what is used of it makes a pod that Pod Security "restricted" lets in, and nothing that a scale set
-// may not have is in that pod.
+// Whatever a template asks for, what is used of it makes a pod that Pod Security "restricted" lets in, and nothing that
+// a scale set may not have is in that pod.
 func TestRestrictedPodsAreAdmitted(t *testing.T) {
 	a := newAdmission(t)
 	everything := []int{}
@@ -222,7 +226,8 @@ func forbiddenIn(pod *corev1.Pod) (found findings) {
 	for _, key := range []string{"app.kubernetes.io/name", "azure.workload.identity/use"} {
 		found.add(pod.Labels[key] != "", "label "+key)
 	}
-	for _, key := range []string{"iam.gke.io/gcp-service-account", "k8s.v1.cni.cncf.io/networks", "container.apparmor.security.beta.kubernetes.io/listener"} {
+	for _, key := range []string{"iam.gke.io/gcp-service-account", "k8s.v1.cni.cncf.io/networks",
+		"container.apparmor.security.beta.kubernetes.io/listener"} {
 		found.add(pod.Annotations[key] != "", "annotation "+key)
 	}
 	return found
@@ -241,7 +246,8 @@ func allowedVolume(volume *corev1.Volume) bool {
 func (f *findings) container(container *corev1.Container) {
 	own := container.Name == v1alpha1.ListenerContainerName
 	if own {
-		f.add(container.Image != "controller:1" || !slices.Equal(container.Command, []string{"/ghalistener"}) || len(container.Args) > 0, "another program")
+		f.add(container.Image != "controller:1" || !slices.Equal(container.Command, []string{"/ghalistener"}) ||
+			len(container.Args) > 0, "another program")
 	} else {
 		f.add(container.Image != "logs:1", "image "+container.Image)
 	}
@@ -251,7 +257,8 @@ func (f *findings) container(container *corev1.Container) {
 	}
 	for _, mount := range container.VolumeMounts {
 		ofListener := mount.Name == listenertemplate.ConfigVolume || mount.Name == listenertemplate.TokenVolume
-		f.add(!own && (ofListener || mount.MountPath == listenertemplate.TokenPath), "the listener's volume "+mount.Name+" in container "+container.Name)
+		f.add(!own && (ofListener || mount.MountPath == listenertemplate.TokenPath), "the listener's volume "+mount.Name+
+			" in container "+container.Name)
 	}
 	for _, port := range container.Ports {
 		f.add(port.HostPort != 0, "a port of the node")
@@ -265,11 +272,12 @@ func (f *findings) variable(variable *corev1.EnvVar, ofListener bool) {
 	}
 	ofProxy := ofListener && secret == key.Name+credentials.ListenerProxySuffix
 	f.add(secret != "" && !ofProxy, "variable "+variable.Name+" of Secret "+secret)
-	f.add(variable.Name == "KUBERNETES_SERVICE_HOST" || variable.Name == "https_proxy" && !ofProxy, "variable "+variable.Name)
+	f.add(variable.Name == "KUBERNETES_SERVICE_HOST" ||
+		variable.Name == "https_proxy" && !ofProxy, "variable "+variable.Name)
 }
 
-// The fragments are what the API server takes, so that the test above is about the Policy: without it, and where anything may run,
-// each makes a pod.
+// The fragments are what the API server takes, so that the test above is about the Policy: without it, and where
+// anything may run, each makes a pod.
 func TestFragmentsAreValidInThemselves(t *testing.T) {
 	a := newAdmission(t)
 	for i := range fragments {
@@ -279,17 +287,20 @@ func TestFragmentsAreValidInThemselves(t *testing.T) {
 	}
 }
 
-// The token is in the listener's container at the usual path. A further container has one only without the restricted policy, as before.
+// The token is in the listener's container at the usual path. A further container has one only without the restricted
+// policy, as before.
 func TestWhoGetsTheToken(t *testing.T) {
 	a := newAdmission(t)
-	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "logs", Image: "logs:1"}}}}
+	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "logs",
+		Image: "logs:1"}}}}
 	for _, policy := range []listenertemplate.Policy{withLogs, {Unrestricted: true}} {
 		pod, err := a.admit(t.Context(), a.free, template, policy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, container := range pod.Spec.Containers {
-			at := slices.IndexFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool { return mount.MountPath == listenertemplate.TokenPath })
+			at := slices.IndexFunc(container.VolumeMounts,
+				func(mount corev1.VolumeMount) bool { return mount.MountPath == listenertemplate.TokenPath })
 			volume := ""
 			if at >= 0 {
 				volume = container.VolumeMounts[at].Name

@@ -1,6 +1,6 @@
-// Package ownership tells the objects of a listener from others that have their names, and changes, creates and deletes only the
-// listener's own. Everything is done with the manager's rights, also in namespaces that others write to, so nothing but labels and
-// owners that are known to be the manager's proves anything.
+// Package ownership tells the objects of a listener from others that have their names, and changes, creates and deletes
+// only the listener's own. Everything is done with the manager's rights, also in namespaces that others write to, so
+// nothing but labels and owners that are known to be the manager's proves anything.
 package ownership
 
 import (
@@ -28,8 +28,8 @@ type Objects struct {
 	Listener, Set types.NamespacedName
 }
 
-// Labels returns the labels of all objects of a listener. They override all others, so that nothing makes an object invisible to the
-// cache, which selects by them.
+// Labels returns the labels of all objects of a listener. They override all others, so that nothing makes an object
+// invisible to the cache, which selects by them.
 func Labels(listener *v1alpha1.AutoscalingListener) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelPartOf:            v1alpha1.PartOfScaleSet,
@@ -44,7 +44,8 @@ type TakenError struct {
 	// Kind and Key are the object's.
 	Kind string
 	Key  types.NamespacedName
-	// Keepers are the finalizers of others that keep an object of a former listener, nil for an object of somebody else.
+	// Keepers are the finalizers of others that keep an object of a former listener, nil for an object of somebody
+	// else.
 	Keepers []string
 }
 
@@ -53,13 +54,13 @@ func (e *TakenError) Error() string {
 	if len(e.Keepers) > 0 {
 		return kube.WhyKept(e.Kind, e.Key, e.Keepers) + "; it was a former listener's, and the new one waits for its name"
 	}
-	return fmt.Sprintf("%s %s has the name of the listener's own and belongs to somebody else, so it is left as it is; whoever owns it deletes it or "+
-		"recreates it under another name: it is looked at again every minute", e.Kind, e.Key)
+	return fmt.Sprintf("%s %s has the name of the listener's own and belongs to somebody else, so it is left as it is; "+
+		"whoever owns it deletes it or recreates it under another name: it is looked at again every minute", e.Kind, e.Key)
 }
 
-// Standing says whose an object is that has the name of one of the listener's. Ours has the scale set's labels and the owner that we
-// give it. Two objects of ARC have less: its config Secret has no labels, its Role and RoleBinding have no owner, but labels
-// that name the listener.
+// Standing says whose an object is that has the name of one of the listener's. Ours has the scale set's labels and the
+// owner that we give it. Two objects of ARC have less: its config Secret has no labels, its Role and RoleBinding have
+// no owner, but labels that name the listener.
 func (o Objects) Standing(wanted, found client.Object) kube.Standing {
 	labels := found.GetLabels()
 	_, secret := found.(*corev1.Secret)
@@ -71,18 +72,20 @@ func (o Objects) Standing(wanted, found client.Object) kube.Standing {
 		return kube.Former
 	}
 	if wanted.GetNamespace() == o.Set.Namespace && isAccess(found) && metav1.GetControllerOf(found) == nil &&
-		labels[v1alpha1.LabelListenerNamespace] == o.Listener.Namespace && labels[v1alpha1.LabelListenerName] == o.Listener.Name {
+		labels[v1alpha1.LabelListenerNamespace] == o.Listener.Namespace &&
+		labels[v1alpha1.LabelListenerName] == o.Listener.Name {
 		return kube.Ours
 	}
 	return kube.StandingWith(wanted.GetOwnerReferences()[0], found)
 }
 
-// IsAbandoned reports whether an object has all labels of what belongs to a listener, and no owner: a backup has brought it back without.
-// Only in the manager's namespace do such labels prove anything, and only together.
+// IsAbandoned reports whether an object has all labels of what belongs to a listener, and no owner: a backup has
+// brought it back without. Only in the manager's namespace do such labels prove anything, and only together.
 func IsAbandoned(object client.Object) bool {
 	labels := object.GetLabels()
 	return len(object.GetOwnerReferences()) == 0 && labels[v1alpha1.LabelPartOf] == v1alpha1.PartOfScaleSet &&
-		labels[v1alpha1.LabelComponent] == v1alpha1.ComponentListener && labels[v1alpha1.LabelScaleSetName] != "" && labels[v1alpha1.LabelScaleSetNamespace] != ""
+		labels[v1alpha1.LabelComponent] == v1alpha1.ComponentListener && labels[v1alpha1.LabelScaleSetName] != "" &&
+		labels[v1alpha1.LabelScaleSetNamespace] != ""
 }
 
 // isAccess reports whether an object is of a kind that ARC creates in the namespace of the scale set.
@@ -94,8 +97,9 @@ func isAccess(object client.Object) bool {
 	return false
 }
 
-// Claim finds out whether an existing object may be changed. One that a former listener or set of the same name has left is deleted, as
-// garbage collection would, and reported to be gone. Anything else that isn't the listener's is refused with a *TakenError.
+// Claim finds out whether an existing object may be changed. One that a former listener or set of the same name has
+// left is deleted, as garbage collection would, and reported to be gone. Anything else that isn't the listener's is
+// refused with a *TakenError.
 func (o Objects) Claim(ctx context.Context, wanted, found client.Object) (gone bool, err error) {
 	switch o.Standing(wanted, found) {
 	case kube.Ours:
@@ -103,7 +107,8 @@ func (o Objects) Claim(ctx context.Context, wanted, found client.Object) (gone b
 	case kube.Former:
 		err := o.Client.Delete(ctx, found, kube.UIDPrecondition(found))
 		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("delete %s %s of a former listener: %w", o.Kind(found), client.ObjectKeyFromObject(found), err)
+			return false, fmt.Errorf("delete %s %s of a former listener: %w", o.Kind(found), client.ObjectKeyFromObject(found),
+				err)
 		}
 		if keepers := found.GetFinalizers(); len(keepers) > 0 {
 			return false, &TakenError{Kind: o.Kind(found), Key: client.ObjectKeyFromObject(found), Keepers: keepers}
@@ -113,8 +118,8 @@ func (o Objects) Claim(ctx context.Context, wanted, found client.Object) (gone b
 	return false, &TakenError{Kind: o.Kind(found), Key: client.ObjectKeyFromObject(found)}
 }
 
-// Create creates an object by POST, so that none is taken over that the cache doesn't have. It fails with a *TakenError if somebody
-// else's object has the name.
+// Create creates an object by POST, so that none is taken over that the cache doesn't have. It fails with a *TakenError
+// if somebody else's object has the name.
 func (o Objects) Create(ctx context.Context, wanted client.Object) error {
 	err := kube.Create(ctx, o.Client, Bare(wanted), wanted)
 	if !apierrors.IsAlreadyExists(err) {
@@ -130,7 +135,8 @@ func (o Objects) Create(ctx context.Context, wanted client.Object) error {
 	return err // it is the listener's, and the cache is behind, or it has just gone
 }
 
-// Bare returns what an object is created with: what identifies it and never changes. None of it grants or holds anything.
+// Bare returns what an object is created with: what identifies it and never changes. None of it grants or holds
+// anything.
 func Bare(wanted client.Object) client.Object {
 	object := wanted.DeepCopyObject().(client.Object)
 	labels := map[string]string{}
@@ -158,7 +164,8 @@ var identifying = []string{
 	v1alpha1.LabelListenerName, v1alpha1.LabelListenerNamespace,
 }
 
-// find reads an object from the API server, nil if there is none. It lists, because the manager may not get objects of all kinds.
+// find reads an object from the API server, nil if there is none. It lists, because the manager may not get objects of
+// all kinds.
 func (o Objects) find(ctx context.Context, wanted client.Object) (client.Object, error) {
 	kind, err := o.Client.GroupVersionKindFor(wanted)
 	if err != nil {

@@ -25,7 +25,8 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	former.UID = "former-uid"
 	others := map[string]string{v1alpha1.LabelScaleSetName: "other", v1alpha1.LabelScaleSetNamespace: runners}
 	ofSet := map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: runners}
-	ofListener := kube.Labels(nil, ofSet, map[string]string{v1alpha1.LabelListenerNamespace: system, v1alpha1.LabelListenerName: "listener"})
+	ofListener := kube.Labels(nil, ofSet,
+		map[string]string{v1alpha1.LabelListenerNamespace: system, v1alpha1.LabelListenerName: "listener"})
 	meta := func(namespace string, labels map[string]string, owner client.Object) metav1.ObjectMeta {
 		object := metav1.ObjectMeta{Namespace: namespace, Name: "listener", Labels: labels}
 		if owner != nil {
@@ -42,7 +43,8 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	role := func(labels map[string]string, owner client.Object) client.Object {
 		return &rbacv1.Role{ObjectMeta: meta(runners, labels, owner)}
 	}
-	o := Objects{Listener: client.ObjectKeyFromObject(listener), Set: types.NamespacedName{Namespace: runners, Name: "set"}}
+	o := Objects{Listener: client.ObjectKeyFromObject(listener),
+		Set: types.NamespacedName{Namespace: runners, Name: "set"}}
 	for name, test := range map[string]struct {
 		wanted, found client.Object
 		want          kube.Standing

@@ -1,5 +1,6 @@
-// Package children keeps the two objects that a registered scale set needs in the cluster, one EphemeralRunnerSet beside the
-// AutoscalingRunnerSet and one AutoscalingListener in the manager's namespace, as the spec wants them; and it deletes them.
+// Package children keeps the two objects that a registered scale set needs in the cluster, one EphemeralRunnerSet
+// beside the AutoscalingRunnerSet and one AutoscalingListener in the manager's namespace, as the spec wants them; and
+// it deletes them.
 //
 //	AutoscalingRunnerSet + registration ─▶ Wanted ─▶ EphemeralRunnerSet, AutoscalingListener
 //

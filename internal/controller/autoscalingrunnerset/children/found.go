@@ -25,7 +25,8 @@ type Options struct {
 	Recorder events.EventRecorder
 	// Namespace is the manager's namespace, in which listeners are created.
 	Namespace string
-	// ListenerImage and ListenerImagePullSecrets are the image and the pull secrets of listener pods. The latter may be empty.
+	// ListenerImage and ListenerImagePullSecrets are the image and the pull secrets of listener pods. The latter may be
+	// empty.
 	ListenerImage            string
 	ListenerImagePullSecrets []string
 	// ListenerPolicy decides what sets may choose for the objects in the manager's namespace.
@@ -42,8 +43,8 @@ func NewKeeper(options Options) *Keeper { return &Keeper{options} }
 
 // Found are the objects of a set that there are.
 type Found struct {
-	// RunnerSets are the EphemeralRunnerSets that the set owns, newest first. Listeners are the set's AutoscalingListeners; the
-	// first is the one to keep.
+	// RunnerSets are the EphemeralRunnerSets that the set owns, newest first. Listeners are the set's
+	// AutoscalingListeners; the first is the one to keep.
 	RunnerSets []v1alpha1.EphemeralRunnerSet
 	Listeners  []v1alpha1.AutoscalingListener
 }
@@ -56,8 +57,9 @@ func (f *Found) RunnerSet() *v1alpha1.EphemeralRunnerSet {
 	return &f.RunnerSets[0]
 }
 
-// HasRunnerSet reports whether there is an EphemeralRunnerSet that creates runners. One that is being deleted creates none, and its
-// successor must wait for the last of its runners: both have the same name, by which listener and runners refer to them.
+// HasRunnerSet reports whether there is an EphemeralRunnerSet that creates runners. One that is being deleted creates
+// none, and its successor must wait for the last of its runners: both have the same name, by which listener and runners
+// refer to them.
 func (f *Found) HasRunnerSet() bool {
 	current := f.RunnerSet()
 	return current != nil && current.DeletionTimestamp == nil
@@ -84,9 +86,11 @@ func OwnerUIDs(object client.Object) []string {
 
 // Find reads the objects of a set from the cache. It fails only if the cache does.
 func (k *Keeper) Find(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (found Found, err error) {
-	// By owner, not by label: a listener may patch its runner set's labels, and one that is not seen here would have a second beside it.
+	// By owner, not by label: a listener may patch its runner set's labels, and one that is not seen here would have a
+	// second beside it.
 	var runnerSets v1alpha1.EphemeralRunnerSetList
-	err = k.options.Client.List(ctx, &runnerSets, client.InNamespace(set.Namespace), client.MatchingFields{IndexByOwner: string(set.UID)})
+	err = k.options.Client.List(ctx, &runnerSets, client.InNamespace(set.Namespace),
+		client.MatchingFields{IndexByOwner: string(set.UID)})
 	if err != nil {
 		return found, fmt.Errorf("list EphemeralRunnerSets: %w", err)
 	}
@@ -98,17 +102,19 @@ func (k *Keeper) Find(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (
 	if err := k.options.Client.List(ctx, &listeners, client.InNamespace(k.options.Namespace), mine); err != nil {
 		return found, fmt.Errorf("list AutoscalingListeners: %w", err)
 	}
-	// The set's listener, and after it those that a manager has served, too, such as ARC before it renamed one. The others have the set's
-	// labels only because somebody gave them to them: the controller of listeners ignores them.
+	// The set's listener, and after it those that a manager has served, too, such as ARC before it renamed one. The
+	// others have the set's labels only because somebody gave them to them: the controller of listeners ignores them.
 	kube.SortListeners(set, listeners.Items)
 	found.Listeners = listeners.Items
-	if i := slices.IndexFunc(found.Listeners, func(l v1alpha1.AutoscalingListener) bool { return !kube.WasServed(&l) }); i >= 0 {
+	if i := slices.IndexFunc(found.Listeners,
+		func(l v1alpha1.AutoscalingListener) bool { return !kube.WasServed(&l) }); i >= 0 {
 		found.Listeners = found.Listeners[:max(i, 1)]
 	}
 	return found, nil
 }
 
-// IsStopped reports whether no listener has a pod, nor will get one. A condition from before a listener's deletion doesn't count.
+// IsStopped reports whether no listener has a pod, nor will get one. A condition from before a listener's deletion
+// doesn't count.
 func (f *Found) IsStopped() bool {
 	return !slices.ContainsFunc(f.Listeners, func(listener v1alpha1.AutoscalingListener) bool {
 		condition := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
@@ -126,7 +132,8 @@ func (k *Keeper) StopListeners(ctx context.Context, found *Found) error {
 	return nil
 }
 
-// DrainRunnerSets deletes the EphemeralRunnerSets, which are gone when no runner is left: busy ones may finish their jobs.
+// DrainRunnerSets deletes the EphemeralRunnerSets, which are gone when no runner is left: busy ones may finish their
+// jobs.
 func (k *Keeper) DrainRunnerSets(ctx context.Context, found *Found) error {
 	for i := range found.RunnerSets {
 		if err := k.remove(ctx, &found.RunnerSets[i]); err != nil {
@@ -136,13 +143,14 @@ func (k *Keeper) DrainRunnerSets(ctx context.Context, found *Found) error {
 	return nil
 }
 
-// remove deletes an object, unless it is being deleted, with background propagation: its finalizer keeps it until the objects that belong
-// to it are gone.
+// remove deletes an object, unless it is being deleted, with background propagation: its finalizer keeps it until the
+// objects that belong to it are gone.
 func (k *Keeper) remove(ctx context.Context, object client.Object) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	err := k.options.Client.Delete(ctx, object, kube.UIDPrecondition(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := k.options.Client.Delete(ctx, object, kube.UIDPrecondition(object),
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s: %w", report.NameOf(k.options.Client, object), err)
 	}

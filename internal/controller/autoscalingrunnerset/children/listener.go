@@ -16,10 +16,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// ApplyListener keeps one AutoscalingListener as the spec wants it. It is found by its labels and changed in place: ARC derives the
-// name from group and address, and a second listener would compete for the only session. Only a new one gets a name of ours; without
-// mayCreate there is no new one, because it might take the session of another set's listener. If other listeners have all names that a
-// new one could have, it returns these, and creates none.
+// ApplyListener keeps one AutoscalingListener as the spec wants it. It is found by its labels and changed in place: ARC
+// derives the name from group and address, and a second listener would compete for the only session. Only a new one
+// gets a name of ours; without mayCreate there is no new one, because it might take the session of another set's
+// listener. If other listeners have all names that a new one could have, it returns these, and creates none.
 func (k *Keeper) ApplyListener(ctx context.Context, w Wanted, mayCreate bool) (takenNames []string, err error) {
 	if err := k.dropExtra(ctx, w); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func (k *Keeper) dropExtra(ctx context.Context, w Wanted) error {
 	return nil
 }
 
-// createListener creates the listener under the first name that no other object has, and returns the names if others have all of them. An
-// object that has the name is not touched, whosever it is.
+// createListener creates the listener under the first name that no other object has, and returns the names if others
+// have all of them. An object that has the name is not touched, whosever it is.
 func (k *Keeper) createListener(
 	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, wanted *v1alpha1.AutoscalingListener,
 ) (takenNames []string, err error) {
@@ -78,19 +78,22 @@ func (k *Keeper) createListener(
 	return names, nil
 }
 
-// isTaken reports whether another listener than the set's has a name. It asks the API server, because the cache of a manager that is
-// restricted to a namespace doesn't have the listeners of other managers. It lists, because the manager may not get a listener.
+// isTaken reports whether another listener than the set's has a name. It asks the API server, because the cache of a
+// manager that is restricted to a namespace doesn't have the listeners of other managers. It lists, because the manager
+// may not get a listener.
 func (k *Keeper) isTaken(ctx context.Context, set client.ObjectKey, name string) (bool, error) {
 	var found v1alpha1.AutoscalingListenerList
-	err := k.options.Reader.List(ctx, &found, client.InNamespace(k.options.Namespace), client.MatchingFields{metav1.ObjectNameField: name})
+	err := k.options.Reader.List(ctx, &found, client.InNamespace(k.options.Namespace),
+		client.MatchingFields{metav1.ObjectNameField: name})
 	if err != nil {
 		return false, fmt.Errorf("look at AutoscalingListener %s, which has the name of a new one: %w", name, err)
 	}
-	return slices.ContainsFunc(found.Items, func(other v1alpha1.AutoscalingListener) bool { return kube.LabelledSet(&other) != set }), nil
+	return slices.ContainsFunc(found.Items,
+		func(other v1alpha1.AutoscalingListener) bool { return kube.LabelledSet(&other) != set }), nil
 }
 
-// listener returns the AutoscalingListener as it should be, without a name. It is in the manager's namespace, so it has of the spec what
-// the policy lets through.
+// listener returns the AutoscalingListener as it should be, without a name. It is in the manager's namespace, so it has
+// of the spec what the policy lets through.
 func (k *Keeper) listener(w Wanted) *v1alpha1.AutoscalingListener {
 	spec := &w.Set.Spec
 	var mode v1alpha1.CapacityMode // empty for the default, so that the object is as it was before there was a choice
@@ -103,8 +106,9 @@ func (k *Keeper) listener(w Wanted) *v1alpha1.AutoscalingListener {
 	}
 	return &v1alpha1.AutoscalingListener{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   k.options.Namespace,
-			Labels:      k.labels(w.Set, k.options.ListenerPolicy.Inherited(w.Set.Labels), w.Accepted.Listener, v1alpha1.ComponentListener),
+			Namespace: k.options.Namespace,
+			Labels: k.labels(w.Set, k.options.ListenerPolicy.Inherited(w.Set.Labels), w.Accepted.Listener,
+				v1alpha1.ComponentListener),
 			Annotations: w.annotations(w.Accepted.Listener),
 		},
 		Spec: v1alpha1.AutoscalingListenerSpec{

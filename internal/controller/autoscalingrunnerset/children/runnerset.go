@@ -34,9 +34,9 @@ type Wanted struct {
 // listenerFields are the fields of an EphemeralRunnerSet that the listener writes.
 var listenerFields = [][]string{{"spec", "replicas"}, {"spec", "patchID"}, {"spec", "assignedJobs"}}
 
-// ApplyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 created a new one for every change: the newest is adopted
-// under its name, and the others are deleted, which lets busy runners finish. It returns the hash of the runner spec that the one has to
-// have, "" if it did not get that far, whether it fails after that or not.
+// ApplyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 created a new one for every change: the
+// newest is adopted under its name, and the others are deleted, which lets busy runners finish. It returns the hash of
+// the runner spec that the one has to have, "" if it did not get that far, whether it fails after that or not.
 func (k *Keeper) ApplyRunnerSet(ctx context.Context, w Wanted) (specHash string, err error) {
 	for i := range w.Found.RunnerSets {
 		old := &w.Found.RunnerSets[i]
@@ -47,7 +47,8 @@ func (k *Keeper) ApplyRunnerSet(ctx context.Context, w Wanted) (specHash string,
 			return "", err
 		}
 		report.RecordEvent(ctx, k.options.Recorder, w.Set, old, report.Normal("OldRunnerSetDraining", "Reconcile",
-			fmt.Sprintf("EphemeralRunnerSet %s is from an earlier version: its idle runners are removed, its busy ones finish their jobs", old.Name)))
+			fmt.Sprintf("EphemeralRunnerSet %s is from an earlier version: its idle runners are removed, its busy ones "+
+				"finish their jobs", old.Name)))
 	}
 	live := w.Found.RunnerSet()
 	if live != nil && live.DeletionTimestamp != nil {
@@ -62,7 +63,8 @@ func (k *Keeper) ApplyRunnerSet(ctx context.Context, w Wanted) (specHash string,
 		_, err := kube.Apply(ctx, k.options.Client, wanted, nil, listenerFields...)
 		return specHash, err
 	}
-	if w.Set.Status.RunnerSpecHash == specHash && w.Set.Status.ObservedGeneration == w.Set.Generation && kube.RunnerSpecHash(&live.Spec) != specHash {
+	if w.Set.Status.RunnerSpecHash == specHash && w.Set.Status.ObservedGeneration == w.Set.Generation &&
+		kube.RunnerSpecHash(&live.Spec) != specHash {
 		report.RecordEvent(ctx, k.options.Recorder, w.Set, live, runnerSetRestored(live.Name))
 	}
 	applied, err := kube.Apply(ctx, k.options.Client, wanted, live, listenerFields...)
@@ -71,7 +73,8 @@ func (k *Keeper) ApplyRunnerSet(ctx context.Context, w Wanted) (specHash string,
 	}
 	pruned := live.DeepCopy()
 	pruned.Spec = wanted.Spec
-	pruned.Spec.Replicas, pruned.Spec.PatchID, pruned.Spec.AssignedJobs = live.Spec.Replicas, live.Spec.PatchID, live.Spec.AssignedJobs
+	pruned.Spec.Replicas, pruned.Spec.PatchID, pruned.Spec.AssignedJobs = live.Spec.Replicas, live.Spec.PatchID,
+		live.Spec.AssignedJobs
 	return specHash, k.prune(ctx, pruned, live, wanted, kube.ForPruning)
 }
 
@@ -99,8 +102,8 @@ func (k *Keeper) RunnerSet(w Wanted) *v1alpha1.EphemeralRunnerSet {
 	}
 }
 
-// roomForRunners returns maxRunners minus the runners of older EphemeralRunnerSets, nil if there is no limit. Anybody with rights in the
-// namespace may write those sets' status, so a negative number doesn't make room.
+// roomForRunners returns maxRunners minus the runners of older EphemeralRunnerSets, nil if there is no limit. Anybody
+// with rights in the namespace may write those sets' status, so a negative number doesn't make room.
 func roomForRunners(maxRunners *int, runnerSets []v1alpha1.EphemeralRunnerSet) *int {
 	if maxRunners == nil {
 		return nil
@@ -114,8 +117,9 @@ func roomForRunners(maxRunners *int, runnerSets []v1alpha1.EphemeralRunnerSet) *
 	return new(max(room, 0))
 }
 
-// labels returns the labels of an object created for the set: the labels in the spec's metadata, overridden by those inherited
-// from the set, overridden by the manager's. No label is inherited for which an installer deletes objects that others own.
+// labels returns the labels of an object created for the set: the labels in the spec's metadata, overridden by those
+// inherited from the set, overridden by the manager's. No label is inherited for which an installer deletes objects
+// that others own.
 func (k *Keeper) labels(
 	set *v1alpha1.AutoscalingRunnerSet, inherited map[string]string, meta *v1alpha1.ResourceMeta, component string,
 ) map[string]string {
@@ -135,9 +139,10 @@ func (w Wanted) annotations(meta *v1alpha1.ResourceMeta) map[string]string {
 	})
 }
 
-// prune removes fields that ARC has set and the spec no longer wants; pruned is live without them. Server-side apply leaves them,
-// because ARC still counts as their owner. Only this manager and the listener write these specs, so a field that neither wants
-// can be removed. Then it removes labels and annotations that live has inherited, though unwanted says that it should not.
+// prune removes fields that ARC has set and the spec no longer wants; pruned is live without them. Server-side apply
+// leaves them, because ARC still counts as their owner. Only this manager and the listener write these specs, so a
+// field that neither wants can be removed. Then it removes labels and annotations that live has inherited, though
+// unwanted says that it should not.
 func (k *Keeper) prune(ctx context.Context, pruned, live, wanted client.Object, unwanted func(key string) bool) error {
 	if !equality.Semantic.DeepEqual(pruned, live) {
 		if _, err := kube.Patch(ctx, k.options.Client, pruned, live); err != nil {
@@ -147,10 +152,13 @@ func (k *Keeper) prune(ctx context.Context, pruned, live, wanted client.Object, 
 	return kube.DropInherited(ctx, k.options.Client, pruned, wanted, unwanted)
 }
 
-// reclaimRunnerSet gives the set its EphemeralRunnerSet back from which somebody has taken the owner, which a listener may do as it may
-// patch the object. Server-side apply can't: it adds an owner to the others, and the API server allows one controller only.
-// Ours is what has the set's labels and either the name of a new one or, as ARC gave it another, the manager's finalizer and annotation.
-func (k *Keeper) reclaimRunnerSet(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, name string) (reclaimed bool, err error) {
+// reclaimRunnerSet gives the set its EphemeralRunnerSet back from which somebody has taken the owner, which a listener
+// may do as it may patch the object. Server-side apply can't: it adds an owner to the others, and the API server allows
+// one controller only. Ours is what has the set's labels and either the name of a new one or, as ARC gave it another,
+// the manager's finalizer and annotation.
+func (k *Keeper) reclaimRunnerSet(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, name string,
+) (reclaimed bool, err error) {
 	var labelled v1alpha1.EphemeralRunnerSetList
 	err = k.options.Client.List(ctx, &labelled, client.InNamespace(set.Namespace),
 		client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace})
@@ -159,13 +167,16 @@ func (k *Keeper) reclaimRunnerSet(ctx context.Context, set *v1alpha1.Autoscaling
 	}
 	for i := range labelled.Items {
 		lost := &labelled.Items[i]
-		served := slices.ContainsFunc(lost.Finalizers, kube.IsOurFinalizer) && lost.Annotations[v1alpha1.AnnotationIntegrityHash] != ""
+		served := slices.ContainsFunc(lost.Finalizers, kube.IsOurFinalizer) &&
+			lost.Annotations[v1alpha1.AnnotationIntegrityHash] != ""
 		if lost.DeletionTimestamp != nil || lost.Name != name && !served {
 			continue
 		}
-		// Labels alone may be somebody else's, or edited: what belongs to an AutoscalingRunnerSet that lives is left to it.
+		// Labels alone may be somebody else's, or edited: what belongs to an AutoscalingRunnerSet that lives is left to
+		// it.
 		switch another, err := kube.ReadController(
-			ctx, k.options.Client, lost, "AutoscalingRunnerSet", &v1alpha1.AutoscalingRunnerSet{}, client.UnsafeDisableDeepCopy); {
+			ctx, k.options.Client, lost, "AutoscalingRunnerSet", &v1alpha1.AutoscalingRunnerSet{},
+			client.UnsafeDisableDeepCopy); {
 		case err != nil:
 			return false, err
 		case another:
@@ -184,9 +195,11 @@ func (k *Keeper) reclaimRunnerSet(ctx context.Context, set *v1alpha1.Autoscaling
 	return false, nil
 }
 
-// runnerSetRestored is recorded when the EphemeralRunnerSet said something else of its runners than the set does. Only the manager
-// writes that, so somebody else has: the listener can, if its pod was taken over.
+// runnerSetRestored is recorded when the EphemeralRunnerSet said something else of its runners than the set does. Only
+// the manager writes that, so somebody else has: the listener can, if its pod was taken over.
 func runnerSetRestored(name string) report.Event {
-	return report.Warning("RunnerSetRestored", "ScaleRunners", fmt.Sprintf("EphemeralRunnerSet %s was changed by somebody other than the manager, which has restored it. "+
-		"No runner was created from the change. Change the AutoscalingRunnerSet instead; if nobody here did this, replace the listener's credentials", name))
+	return report.Warning("RunnerSetRestored", "ScaleRunners",
+		fmt.Sprintf("EphemeralRunnerSet %s was changed by somebody other than the manager, which has restored it. "+
+			"No runner was created from the change. Change the AutoscalingRunnerSet instead; if nobody here did this, replace "+
+			"the listener's credentials", name))
 }

@@ -9,7 +9,8 @@ import (
 
 func TestRoomForRunners(t *testing.T) {
 	limit := 5
-	sets := []v1alpha1.EphemeralRunnerSet{{}, {Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 3}}, {Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 4}}}
+	sets := []v1alpha1.EphemeralRunnerSet{{}, {Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 3}},
+		{Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 4}}}
 	if got := roomForRunners(nil, sets); got != nil {
 		t.Errorf("without a limit: %d", *got)
 	}

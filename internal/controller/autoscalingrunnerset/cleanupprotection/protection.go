@@ -1,5 +1,6 @@
-// Package cleanupprotection removes the finalizer with which ARC's chart protects its objects until its own controller removes it. It does so
-// when ARC's controller no longer runs: at each release of a chart that may be ARC's, and once more when the set is deleted.
+// Package cleanupprotection removes the finalizer with which ARC's chart protects its objects until its own controller
+// removes it. It does so when ARC's controller no longer runs: at each release of a chart that may be ARC's, and once
+// more when the set is deleted.
 package cleanupprotection
 
 import (
@@ -43,11 +44,12 @@ type Release struct {
 }
 
 // Strip removes ARC's cleanup-protection from the objects of a chart that may be ARC's, because its version is not the
-// manager's. It does so once for each release of the chart, without waiting for the set's deletion: an upgrade can drop an object
-// together with the annotation that names it, and then nobody would know whose finalizer to remove. The objects that the previous
-// release named are stripped again, because ARC's chart may have put the finalizer back. Whatever its version, what an upgrade may have dropped before
-// this manager saw the annotations is looked for. The set works without any of this. last is the last release that was stripped, and Strip
-// replaces it unless it fails: then the release is tried again.
+// manager's. It does so once for each release of the chart, without waiting for the set's deletion: an upgrade can drop
+// an object together with the annotation that names it, and then nobody would know whose finalizer to remove. The
+// objects that the previous release named are stripped again, because ARC's chart may have put the finalizer back.
+// Whatever its version, what an upgrade may have dropped before this manager saw the annotations is looked for. The set
+// works without any of this. last is the last release that was stripped, and Strip replaces it unless it fails: then
+// the release is tried again.
 func (r *Remover) Strip(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, last *Release) error {
 	version := set.Labels[v1alpha1.LabelVersion]
 	now := Release{name: string(set.UID) + " " + version + " " + set.Annotations[v1alpha1.AnnotationValuesHash]}
@@ -75,8 +77,9 @@ func (r *Remover) Strip(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet,
 	return nil
 }
 
-// StripLast removes it from the objects of a set that is about to be gone, and returns those on which it is left: nobody will know of them
-// any more. Refusals are no failure: the manager's Role may be gone first, and a policy may protect Helm's objects.
+// StripLast removes it from the objects of a set that is about to be gone, and returns those on which it is left:
+// nobody will know of them any more. Refusals are no failure: the manager's Role may be gone first, and a policy may
+// protect Helm's objects.
 func (r *Remover) StripLast(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (left []client.Object, err error) {
 	return r.removeFrom(ctx, named(set))
 }
@@ -88,42 +91,52 @@ func (r *Remover) LeftEvent(left []client.Object) report.Event {
 		names = append(names, report.NameOf(r.Client, object))
 	}
 	kind, key := strings.ToLower(report.KindOf(r.Client, left[0])), client.ObjectKeyFromObject(left[0])
-	return report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete", fmt.Sprintf("ARC's chart left the finalizer %s on %s, which this controller may not remove "+
-		"(flags.stripForeignFinalizers of its chart, its Role, or a policy). If they stay after the release is uninstalled, run for each: "+
-		`kubectl patch %s %s --namespace %s --type merge --patch '{"metadata":{"finalizers":null}}'`,
-		v1alpha1.FinalizerCleanupProtection, report.SomeOf(names), kind, key.Name, key.Namespace))
+	return report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete",
+		fmt.Sprintf("ARC's chart left the finalizer %s on %s, which this controller may not remove "+
+			"(flags.stripForeignFinalizers of its chart, its Role, or a policy). If they stay after the release is "+
+			"uninstalled, run for each: "+
+			`kubectl patch %s %s --namespace %s --type merge --patch '{"metadata":{"finalizers":null}}'`,
+			v1alpha1.FinalizerCleanupProtection, report.SomeOf(names), kind, key.Name, key.Namespace))
 }
 
-// leftByARC returns the objects of a set's chart that have ARC's finalizer according to the cache: if both charts are upgraded at once, this
-// manager never sees the annotations of ARC's. The cache has no Secrets; ARC's chart has one of another name where it has more than the 63
-// characters that ours takes.
-func (r *Remover) leftByARC(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (found []client.Object, err error) {
+// leftByARC returns the objects of a set's chart that have ARC's finalizer according to the cache: if both charts are
+// upgraded at once, this manager never sees the annotations of ARC's. The cache has no Secrets; ARC's chart has one of
+// another name where it has more than the 63 characters that ours takes.
+func (r *Remover) leftByARC(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet,
+) (found []client.Object, err error) {
 	name := set.Labels[v1alpha1.LabelScaleSetName]
 	if name == "" || !r.Permitted {
 		return nil, nil
 	}
 	for _, list := range []client.ObjectList{&rbacv1.RoleBindingList{}, &rbacv1.RoleList{}, &corev1.ServiceAccountList{}} {
-		if err := r.Client.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: name}); err != nil {
+		if err := r.Client.List(ctx, list, client.InNamespace(set.Namespace),
+			client.MatchingLabels{v1alpha1.LabelScaleSetName: name}); err != nil {
 			return nil, fmt.Errorf("look for what ARC's chart has left: %w", err)
 		}
 		_ = meta.EachListItem(list, func(item runtime.Object) error { // the function never fails
-			if object, ok := item.(client.Object); ok && slices.Contains(object.GetFinalizers(), v1alpha1.FinalizerCleanupProtection) {
+			if object, ok := item.(client.Object); ok &&
+				slices.Contains(object.GetFinalizers(), v1alpha1.FinalizerCleanupProtection) {
 				found = append(found, object)
 			}
 			return nil
 		})
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name + "-gha-rs-github-secret"}}
-	if name := set.Annotations[v1alpha1.AnnotationCleanupPrefix+"github-secret-name"]; name != "" && len(secret.Name) > validation.LabelValueMaxLength {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: set.Namespace,
+		Name:      set.Name + "-gha-rs-github-secret",
+	}}
+	if name := set.Annotations[v1alpha1.AnnotationCleanupPrefix+"github-secret-name"]; name != "" &&
+		len(secret.Name) > validation.LabelValueMaxLength {
 		found = append(found, secret)
 	}
 	return found, nil
 }
 
-// removeFrom removes the finalizer from the objects, as far as the API server permits, and returns those that still have it. A manager
-// that is told to leave them tries none: it has not been granted the right to patch the Roles of all namespaces, and each refusal would
-// be in somebody's audit log. Helm takes the manager's Role away before it deletes the set, so that with our own chart, whose objects
-// never have the finalizer, every removal is refused.
+// removeFrom removes the finalizer from the objects, as far as the API server permits, and returns those that still
+// have it. A manager that is told to leave them tries none: it has not been granted the right to patch the Roles of all
+// namespaces, and each refusal would be in somebody's audit log. Helm takes the manager's Role away before it deletes
+// the set, so that with our own chart, whose objects never have the finalizer, every removal is refused.
 func (r *Remover) removeFrom(ctx context.Context, objects []client.Object) (left []client.Object, err error) {
 	if !r.Permitted {
 		return r.stillProtected(ctx, objects), nil
@@ -138,14 +151,15 @@ func (r *Remover) removeFrom(ctx context.Context, objects []client.Object) (left
 		}
 	}
 	if refusals != nil {
-		ctrl.LoggerFrom(ctx).Info("The API server refuses to remove ARC's finalizer; if one of these objects is still there after Helm has deleted it, remove the finalizer by hand",
+		ctrl.LoggerFrom(ctx).Info("The API server refuses to remove ARC's finalizer; if one of these objects is still "+
+			"there after Helm has deleted it, remove the finalizer by hand",
 			"finalizer", v1alpha1.FinalizerCleanupProtection, "refusals", refusals.Error())
 	}
 	return r.stillProtected(ctx, left), nil
 }
 
-// stillProtected returns the objects that have the finalizer according to the cache. It holds no Secrets: ARC's chart protects its Secret
-// with the rest.
+// stillProtected returns the objects that have the finalizer according to the cache. It holds no Secrets: ARC's chart
+// protects its Secret with the rest.
 func (r *Remover) stillProtected(ctx context.Context, objects []client.Object) (found []client.Object) {
 	var secrets []client.Object
 	for _, object := range objects {
@@ -164,8 +178,8 @@ func (r *Remover) stillProtected(ctx context.Context, objects []client.Object) (
 	return found
 }
 
-// named returns the objects that the cleanup annotations name. The manager's own rights come last, because without them nothing
-// can be patched.
+// named returns the objects that the cleanup annotations name. The manager's own rights come last, because without them
+// nothing can be patched.
 func named(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	annotated := []struct {
 		annotation string
@@ -182,8 +196,8 @@ func named(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	var objects []client.Object
 	for _, n := range annotated {
 		name := strings.TrimSpace(set.Annotations[v1alpha1.AnnotationCleanupPrefix+n.annotation])
-		// Roles may have names that other kinds may not, such as linux_x64-gha-rs-manager. The client refuses names that can't be
-		// part of a path.
+		// Roles may have names that other kinds may not, such as linux_x64-gha-rs-manager. The client refuses names
+		// that can't be part of a path.
 		if name != "" && len(content.IsPathSegmentName(name)) == 0 {
 			n.object.SetNamespace(set.Namespace)
 			n.object.SetName(name)
@@ -193,8 +207,8 @@ func named(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	return objects
 }
 
-// removeFinalizer removes the finalizer without reading the object: a strategic merge patch removes the one value and leaves the others, and
-// changes nothing if the value isn't there. Objects of our charts never have it.
+// removeFinalizer removes the finalizer without reading the object: a strategic merge patch removes the one value and
+// leaves the others, and changes nothing if the value isn't there. Objects of our charts never have it.
 func (r *Remover) removeFinalizer(ctx context.Context, object client.Object) error {
 	patch := fmt.Sprintf(`{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`, v1alpha1.FinalizerCleanupProtection)
 	err := r.Client.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))

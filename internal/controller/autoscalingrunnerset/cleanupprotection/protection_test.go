@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// ARC's chart leaves the "_" of a scale set's name in the names of its Roles and RoleBindings, which the API server accepts. The
-// client refuses to send requests for the other two names, which must not block a deletion.
+// ARC's chart leaves the "_" of a scale set's name in the names of its Roles and RoleBindings, which the API server
+// accepts. The client refuses to send requests for the other two names, which must not block a deletion.
 func TestEachObjectThatCanBeAskedForIsStripped(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
 		Annotations: map[string]string{
@@ -36,10 +36,12 @@ func TestObjectThatCannotBeStrippedIsNamedByItsKind(t *testing.T) {
 		},
 	})
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "arc-runners", Name: "set", Annotations: map[string]string{v1alpha1.AnnotationCleanupPrefix + "github-secret-name": "github"},
+		Namespace: "arc-runners", Name: "set",
+		Annotations: map[string]string{v1alpha1.AnnotationCleanupPrefix + "github-secret-name": "github"},
 	}}
 	const want = "strip actions.github.com/cleanup-protection from Secret arc-runners/github: away"
-	if _, err := (&Remover{Client: kubernetes, Permitted: true}).StripLast(t.Context(), set); err == nil || err.Error() != want {
+	if _, err := (&Remover{Client: kubernetes, Permitted: true}).StripLast(t.Context(), set); err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -1,5 +1,6 @@
-// Package disruptionbudgets finds out whether the runners of a set are protected by their PodDisruptionBudget, about once a minute for all sets
-// of a namespace, and says so in the condition RunnersUnprotected. Nothing but that condition depends on it.
+// Package disruptionbudgets finds out whether the runners of a set are protected by their PodDisruptionBudget, about
+// once a minute for all sets of a namespace, and says so in the condition RunnersUnprotected. Nothing but that
+// condition depends on it.
 package disruptionbudgets
 
 import (
@@ -23,17 +24,19 @@ import (
 const (
 	// readPeriod is how long the PodDisruptionBudgets of a namespace are taken for what they were, for all sets in it.
 	readPeriod = time.Minute
-	// forbiddenPeriod replaces it if they may not be read, as with an older chart: each refusal is in somebody's audit log.
+	// forbiddenPeriod replaces it if they may not be read, as with an older chart: each refusal is in somebody's audit
+	// log.
 	forbiddenPeriod = 10 * time.Minute
 	// perPage and mostPages limit how many are read, at 75 MB a page in the worst case; maxSize limits the spec of
 	// each, in bytes. The others are not checked.
 	perPage, mostPages, maxSize = 50, 4, 16 << 10
 	// readTimeout bounds the read.
 	readTimeout = 5 * time.Second
-	// newSetGrace is how long a new set may be without its budget: whoever installs it may create the budget after the set.
+	// newSetGrace is how long a new set may be without its budget: whoever installs it may create the budget after the
+	// set.
 	newSetGrace = 30 * time.Second
-	// recentRead is how old a read may be for a set without its budget to be told: another set of the namespace may have asked for
-	// it before the budget was there.
+	// recentRead is how old a read may be for a set without its budget to be told: another set of the namespace may
+	// have asked for it before the budget was there.
 	recentRead = time.Second
 )
 
@@ -67,22 +70,27 @@ func NewReader(api client.Reader) *Reader {
 	return &Reader{api: api, namespaces: map[string]Budgets{}}
 }
 
-// Read returns the PodDisruptionBudgets of the set's namespace, which it reads about once a minute for all of its sets, and how long they are
-// taken for what they were. It returns nil for a set that wants no protection. No failure of it holds anything else up.
-func (r *Reader) Read(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, now time.Time) (read *Budgets, freshFor time.Duration) {
+// Read returns the PodDisruptionBudgets of the set's namespace, which it reads about once a minute for all of its sets,
+// and how long they are taken for what they were. It returns nil for a set that wants no protection. No failure of it
+// holds anything else up.
+func (r *Reader) Read(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, now time.Time,
+) (read *Budgets, freshFor time.Duration) {
 	if set.Spec.ProtectRunners == v1alpha1.ProtectNoRunners {
 		return nil, 0
 	}
 	r.mu.Lock()
 	last := r.namespaces[set.Namespace]
 	r.mu.Unlock()
-	if !now.Before(last.staleAt()) || last.err == nil && now.Sub(last.readAt) > recentRead && newlyMissed(set, &last, now) {
+	if !now.Before(last.staleAt()) || last.err == nil && now.Sub(last.readAt) > recentRead &&
+		newlyMissed(set, &last, now) {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		last = r.list(ctx, set.Namespace)
 		last.readAt = now
 		if last.err != nil && !apierrors.IsForbidden(last.err) {
-			ctrl.LoggerFrom(ctx).V(1).Info("Can't list PodDisruptionBudgets, trying again in a minute", "cause", last.err.Error())
+			ctrl.LoggerFrom(ctx).V(1).Info("Can't list PodDisruptionBudgets, trying again in a minute", "cause",
+				last.err.Error())
 		}
 		r.store(set.Namespace, last)
 	}
@@ -106,20 +114,24 @@ func newlyMissed(set *v1alpha1.AutoscalingRunnerSet, read *Budgets, now time.Tim
 		!meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionRunnersUnprotected)
 }
 
-// list returns what there is to know of the first budgets of a namespace. Anybody with rights there may create any number,
-// of up to 1.5 MB each.
+// list returns what there is to know of the first budgets of a namespace. Anybody with rights there may create any
+// number, of up to 1.5 MB each.
 func (r *Reader) list(ctx context.Context, namespace string) (read Budgets) {
 	page := policyv1.PodDisruptionBudgetList{}
 	for range mostPages {
 		more := page.Continue
 		page = policyv1.PodDisruptionBudgetList{}
-		if err := r.api.List(ctx, &page, client.InNamespace(namespace), client.Limit(perPage), client.Continue(more)); err != nil {
+		if err := r.api.List(ctx, &page, client.InNamespace(namespace), client.Limit(perPage),
+			client.Continue(more)); err != nil {
 			return Budgets{err: err}
 		}
 		for i := range page.Items {
 			if b := &page.Items[i]; b.Spec.Size() <= maxSize {
 				part := map[string]string{v1alpha1.LabelPartOf: b.Labels[v1alpha1.LabelPartOf]}
-				read.items = append(read.items, policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: part}, Spec: b.Spec})
+				read.items = append(read.items, policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
+					Name:   b.Name,
+					Labels: part,
+				}, Spec: b.Spec})
 			}
 		}
 		if read.partial = page.Continue != ""; !read.partial {
@@ -129,8 +141,8 @@ func (r *Reader) list(ctx context.Context, namespace string) (read Budgets) {
 	return read
 }
 
-// Condition returns RunnersUnprotected, nil if nothing new is known about the protection of the set's runners, or if nothing has ever been
-// wrong with it. read may be nil.
+// Condition returns RunnersUnprotected, nil if nothing new is known about the protection of the set's runners, or if
+// nothing has ever been wrong with it. read may be nil.
 func Condition(set *v1alpha1.AutoscalingRunnerSet, read *Budgets, now time.Time) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionRunnersUnprotected
 	none := set.Spec.ProtectRunners == v1alpha1.ProtectNoRunners
@@ -142,7 +154,8 @@ func Condition(set *v1alpha1.AutoscalingRunnerSet, read *Budgets, now time.Time)
 		reason, message = kube.Unprotected(set, read.items)
 	}
 	switch {
-	case reason == v1alpha1.ReasonNoDisruptionBudget && (read.partial || now.Before(set.CreationTimestamp.Add(newSetGrace))):
+	case reason == v1alpha1.ReasonNoDisruptionBudget &&
+		(read.partial || now.Before(set.CreationTimestamp.Add(newSetGrace))):
 		return nil
 	case reason != "":
 		return new(report.True(conditionType, reason, message))

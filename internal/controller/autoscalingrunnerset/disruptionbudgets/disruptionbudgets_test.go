@@ -16,7 +16,8 @@ import (
 
 // Of more budgets than are read, any may be the one that is missed.
 func TestAMissingBudgetAmongManyIsNotTold(t *testing.T) {
-	set, read := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "set"}}, &Budgets{partial: true}
+	set, read := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "set"}},
+		&Budgets{partial: true}
 	if c := Condition(set, read, time.Now()); c != nil {
 		t.Errorf("told %+v", c)
 	}
@@ -30,8 +31,9 @@ func TestAMissingBudgetAmongManyIsNotTold(t *testing.T) {
 func TestHugeBudgetsAreNotKept(t *testing.T) {
 	budget := func(name string) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: name, Labels: map[string]string{v1alpha1.LabelPartOf: "gha-rs"}},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{}}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: name,
+				Labels: map[string]string{v1alpha1.LabelPartOf: "gha-rs"}},
+			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{}}},
 		}
 	}
 	huge, small := budget("huge"), budget("small")
@@ -42,7 +44,8 @@ func TestHugeBudgetsAreNotKept(t *testing.T) {
 	kubernetes := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(budget("set"), huge, small).Build()
 	read := NewReader(kubernetes).list(t.Context(), "arc-runners")
 	kept := read.items
-	if read.err != nil || read.partial || len(kept) != 2 || kept[0].Name != "set" || kept[1].Name != "small" || kept[1].Annotations != nil {
+	if read.err != nil || read.partial || len(kept) != 2 || kept[0].Name != "set" || kept[1].Name != "small" ||
+		kept[1].Annotations != nil {
 		t.Errorf("kept %v (%+v), want the two that are not huge, without their annotations", kept, read)
 	}
 }

@@ -11,13 +11,15 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// SameURL reports whether two addresses differ only in case and trailing slashes, if at all. Another scheme, or "www.", makes
-// another address: behind proxies it may lead to another server.
+// SameURL reports whether two addresses differ only in case and trailing slashes, if at all. Another scheme, or "www.",
+// makes another address: behind proxies it may lead to another server.
 func SameURL(a, b string) bool {
 	if a == b {
 		return true // usually so, and a pass compares as many pairs as there are sets
 	}
-	return compare(a, b, func(left, right *actions.ConfigURL) bool { return strings.EqualFold(left.String(), right.String()) })
+	return compare(a, b, func(left, right *actions.ConfigURL) bool {
+		return strings.EqualFold(left.String(), right.String())
+	})
 }
 
 // SameServer reports whether credentials for one address may be sent to the other.
@@ -29,14 +31,17 @@ func SameServer(a, b string) bool {
 
 func withoutPrefix(host string) string { return strings.TrimPrefix(strings.ToLower(host), "www.") }
 
-// MayBeOneAddress reports whether two addresses differ only in scheme, "www.", the scheme's own port, and what SameURL ignores. It is
-// for deciding that a scale set may still be in use; what may be taken or sent is decided by SameURL and SameServer.
+// MayBeOneAddress reports whether two addresses differ only in scheme, "www.", the scheme's own port, and what SameURL
+// ignores. It is for deciding that a scale set may still be in use; what may be taken or sent is decided by SameURL and
+// SameServer.
 func MayBeOneAddress(a, b string) bool { return a == b || AddressKey(a) == AddressKey(b) }
 
-// IndexByAddress names the cache's index of AutoscalingRunnerSets by the addresses at which they hold or want a scale set.
+// IndexByAddress names the cache's index of AutoscalingRunnerSets by the addresses at which they hold or want a scale
+// set.
 const IndexByAddress = "address"
 
-// AddressKey returns what addresses have in common that MayBeOneAddress or SameURL takes for one. An invalid address is only like itself.
+// AddressKey returns what addresses have in common that MayBeOneAddress or SameURL takes for one. An invalid address is
+// only like itself.
 func AddressKey(address string) string {
 	parsed, err := actions.ParseConfigURL(address)
 	if err != nil {
@@ -65,8 +70,9 @@ func AddressKeysOf(object client.Object) []string {
 	return keys.UnsortedList()
 }
 
-// MayLeadToOnePlace reports whether two different addresses may lead to the same organization, repository or enterprise, because it
-// or its GitHub Enterprise Server was renamed. An address on github.com and one on a GitHub Enterprise Server never do.
+// MayLeadToOnePlace reports whether two different addresses may lead to the same organization, repository or
+// enterprise, because it or its GitHub Enterprise Server was renamed. An address on github.com and one on a GitHub
+// Enterprise Server never do.
 func MayLeadToOnePlace(a, b string) bool {
 	return compare(a, b, func(left, right *actions.ConfigURL) bool { return left.Hosted == right.Hosted })
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationFormer lists, as JSON, the scale sets that are to be deleted, for the release before this one, which knows no other place. It
-// is read from 0.1 to 0.2, and written by 0.1, so that a way back from it finds them.
+// annotationFormer lists, as JSON, the scale sets that are to be deleted, for the release before this one, which knows
+// no other place. It is read from 0.1 to 0.2, and written by 0.1, so that a way back from it finds them.
 const annotationFormer = "actions.github.com/former-registrations"
 
 // former is one of them, and how it was reached.
@@ -21,13 +21,13 @@ type former struct {
 	Credentials *credentials.Reference `json:"credentials,omitempty"`
 	// Secret is what an earlier version wrote instead: the former spec.githubConfigSecret, empty if it was not known.
 	Secret string `json:"githubConfigSecret,omitempty"`
-	// UID is the set's, empty if an earlier version wrote the annotation. A copy of the set has another UID, and must not delete
-	// what the annotation lists.
+	// UID is the set's, empty if an earlier version wrote the annotation. A copy of the set has another UID, and must
+	// not delete what the annotation lists.
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// formerOf returns the records of the annotation, and whether it could be read. If it was edited by hand and is not JSON, it proves nothing: a
-// guess could delete somebody else's scale set.
+// formerOf returns the records of the annotation, and whether it could be read. If it was edited by hand and is not
+// JSON, it proves nothing: a guess could delete somebody else's scale set.
 func formerOf(set *v1alpha1.AutoscalingRunnerSet) (records Records, readable bool) {
 	text, isThere := set.Annotations[annotationFormer]
 	if !isThere {
@@ -63,7 +63,11 @@ func setFormer(set *v1alpha1.AutoscalingRunnerSet, leaving Records) {
 	}
 	listed := make([]former, 0, len(leaving))
 	for _, r := range leaving {
-		listed = append(listed, former{ScaleSetRegistration: r.ScaleSetRegistration, UID: r.UID, Credentials: referenceOf(set, &r)})
+		listed = append(listed, former{
+			ScaleSetRegistration: r.ScaleSetRegistration,
+			UID:                  r.UID,
+			Credentials:          referenceOf(set, &r),
+		})
 	}
 	text, _ := json.Marshal(listed) //nolint:gosec // the Secret's name, not its content; strings and numbers can't fail to encode
 	kube.SetAnnotation(set, annotationFormer, string(text))

@@ -26,8 +26,8 @@ type Holder struct {
 // Holders are the other AutoscalingRunnerSets at an address.
 type Holders []Holder
 
-// HolderOf returns who has recorded the scale set. An id that is recorded under another name proves nothing: a GitHub that lost
-// its state, or was restored, assigns ids a second time.
+// HolderOf returns who has recorded the scale set. An id that is recorded under another name proves nothing: a GitHub
+// that lost its state, or was restored, assigns ids a second time.
 func (h Holders) HolderOf(id int, name string) (types.NamespacedName, bool) {
 	i := slices.IndexFunc(h, func(other Holder) bool {
 		return other.Registration.ID == id && other.isNamed(name)
@@ -44,7 +44,8 @@ func (h Holders) Hold(id int, name string) bool {
 	return held
 }
 
-// HoldOtherwise reports whether one of them has recorded the id under another name, so that one of the two names is outdated.
+// HoldOtherwise reports whether one of them has recorded the id under another name, so that one of the two names is
+// outdated.
 func (h Holders) HoldOtherwise(id int, name string) bool {
 	return slices.ContainsFunc(h, func(other Holder) bool {
 		return other.Registration.ID == id && !other.Respelt && !other.isNamed(name)
@@ -76,14 +77,16 @@ type Position struct {
 	Unconfirmed bool
 }
 
-// Holders returns which of the other sets hold or want scale sets at the address. If this set and another hold the same one, only one of
-// them is its holder; see precedes. With ids it looks only for the holders of these, and at addresses only if it finds one of them.
+// Holders returns which of the other sets hold or want scale sets at the address. If this set and another hold the same
+// one, only one of them is its holder; see precedes. With ids it looks only for the holders of these, and at addresses
+// only if it finds one of them.
 func (p Position) Holders(others []v1alpha1.AutoscalingRunnerSet, ids ...int) (holders Holders) {
 	for i := range others {
 		set := &others[i]
 		holder := Holder{Key: client.ObjectKeyFromObject(set)}
 		theirs := RegistrationOf(set)
-		if theirs != nil && (len(ids) == 0 || slices.Contains(ids, theirs.ID)) && MayBeOneAddress(theirs.URL, p.Address) && !p.keeps(*theirs, set) {
+		if theirs != nil && (len(ids) == 0 || slices.Contains(ids, theirs.ID)) && MayBeOneAddress(theirs.URL, p.Address) &&
+			!p.keeps(*theirs, set) {
 			holder.Registration, holder.Respelt = *theirs, !SameURL(theirs.URL, p.Address)
 		}
 		if len(ids) == 0 && len(set.Name) <= validation.LabelValueMaxLength && SameURL(set.Spec.GitHubConfigUrl, p.Address) {
@@ -96,8 +99,9 @@ func (p Position) Holders(others []v1alpha1.AutoscalingRunnerSet, ids ...int) (h
 	return holders
 }
 
-// keeps reports whether this set has registered the scale set that another set has recorded, and does not lose it to that set. A
-// registration in this set's status is not lost to one that only the other's annotation claims, because that may have been copied.
+// keeps reports whether this set has registered the scale set that another set has recorded, and does not lose it to
+// that set. A registration in this set's status is not lost to one that only the other's annotation claims, because
+// that may have been copied.
 func (p Position) keeps(theirs v1alpha1.ScaleSetRegistration, other *v1alpha1.AutoscalingRunnerSet) bool {
 	if p.Registered == nil || p.Registered.ID != theirs.ID || !MayBeOneName(p.Registered.Name, theirs.Name) {
 		return false
@@ -110,9 +114,11 @@ func WantedName(set *v1alpha1.AutoscalingRunnerSet) string {
 	return cmp.Or(set.Spec.RunnerScaleSetName, set.Name)
 }
 
-// HeldByAny reports whether one of the others is the one to use or delete a scale set that the set has, too. If both are being deleted, or
-// both have it as a former one, exactly one of them deletes it.
-func HeldByAny(others []v1alpha1.AutoscalingRunnerSet, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration) bool {
+// HeldByAny reports whether one of the others is the one to use or delete a scale set that the set has, too. If both
+// are being deleted, or both have it as a former one, exactly one of them deletes it.
+func HeldByAny(
+	others []v1alpha1.AutoscalingRunnerSet, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration,
+) bool {
 	return slices.ContainsFunc(others, func(other v1alpha1.AutoscalingRunnerSet) bool {
 		held := RegistrationOf(&other)
 		if held != nil && (SameScaleSet(*held, r) || MayBeOneScaleSet(*held, r) && strings.EqualFold(held.Name, r.Name)) {
@@ -122,8 +128,8 @@ func HeldByAny(others []v1alpha1.AutoscalingRunnerSet, set *v1alpha1.Autoscaling
 	})
 }
 
-// precedes reports whether a, and not b, keeps a scale set that both hold: the set that is not being deleted does, or else the older
-// one. Timestamps have whole seconds, so the name decides between sets of the same second.
+// precedes reports whether a, and not b, keeps a scale set that both hold: the set that is not being deleted does, or
+// else the older one. Timestamps have whole seconds, so the name decides between sets of the same second.
 func precedes(a, b *v1alpha1.AutoscalingRunnerSet) bool {
 	if deleted := a.DeletionTimestamp != nil; deleted != (b.DeletionTimestamp != nil) {
 		return !deleted

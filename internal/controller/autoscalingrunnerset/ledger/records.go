@@ -14,24 +14,28 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationVouched has a hash of each record of a scale set that is to be deleted. Who may write only the status must not choose what is
-// deleted, or where credentials are sent: a record counts if the metadata vouches for it. Who may write that may as well change the spec.
+// annotationVouched has a hash of each record of a scale set that is to be deleted. Who may write only the status must
+// not choose what is deleted, or where credentials are sent: a record counts if the metadata vouches for it. Who may
+// write that may as well change the spec.
 const annotationVouched = "actions.github.com/leaving-registrations"
 
-// maxReferenceSize limits what a record says of how GitHub was reached, in bytes, as the CRD does in characters: a list of hosts without proxy
-// can have any length. 16 records are then smaller than 200 KiB, and their annotations than the 256 KiB that an object may have.
+// maxReferenceSize limits what a record says of how GitHub was reached, in bytes, as the CRD does in characters: a list
+// of hosts without proxy can have any length. 16 records are then smaller than 200 KiB, and their annotations than the
+// 256 KiB that an object may have.
 const maxReferenceSize = 8 << 10
 
 // Record is one line of a set's ledger.
 type Record = v1alpha1.RegistrationRecord
 
-// Records are a set's ledger but for its first line, the registration that listener and runners use: the scale sets that GitHub may have
-// been asked for, and those to be deleted. They are in the order in which they were written. Methods leave the receiver as it is.
+// Records are a set's ledger but for its first line, the registration that listener and runners use: the scale sets
+// that GitHub may have been asked for, and those to be deleted. They are in the order in which they were written.
+// Methods leave the receiver as it is.
 type Records []Record
 
-// RecordsOf returns the ledger of a set, nothing once the deregistration is over. A record of another UID proves nothing, and neither does
-// one to be deleted that nothing but the status shows. As long as annotationFormer is written, it has to list that, too: an earlier release, to
-// which the set went back meanwhile, takes out what it has deleted, and GitHub may have given the id to somebody else since.
+// RecordsOf returns the ledger of a set, nothing once the deregistration is over. A record of another UID proves
+// nothing, and neither does one to be deleted that nothing but the status shows. As long as annotationFormer is
+// written, it has to list that, too: an earlier release, to which the set went back meanwhile, takes out what it has
+// deleted, and GitHub may have given the id to somebody else since.
 func RecordsOf(set *v1alpha1.AutoscalingRunnerSet) (records Records) {
 	if IsDeregistered(set) {
 		return nil
@@ -62,7 +66,8 @@ func digest(r *Record) string {
 	}{string(r.UID), r.ScaleSetRegistration, r.Reference})
 }
 
-// Vouch writes to the set's annotations which records are to be deleted, before the status says so, and after it no longer does.
+// Vouch writes to the set's annotations which records are to be deleted, before the status says so, and after it no
+// longer does.
 func (rs Records) Vouch(set *v1alpha1.AutoscalingRunnerSet) {
 	leaving := rs.in(v1alpha1.RegistrationLeaving)
 	var digests []string
@@ -75,8 +80,11 @@ func (rs Records) Vouch(set *v1alpha1.AutoscalingRunnerSet) {
 	setFormer(set, leaving)
 }
 
-// WithPresent returns the ledger as it is written to the status: the present registration, nil if there is none, and the records.
-func (rs Records) WithPresent(set *v1alpha1.AutoscalingRunnerSet, present *v1alpha1.ScaleSetRegistration, now time.Time) (all []Record) {
+// WithPresent returns the ledger as it is written to the status: the present registration, nil if there is none, and
+// the records.
+func (rs Records) WithPresent(
+	set *v1alpha1.AutoscalingRunnerSet, present *v1alpha1.ScaleSetRegistration, now time.Time,
+) (all []Record) {
 	if present != nil {
 		all = append(all, Record{UID: set.UID, ScaleSetRegistration: *present, State: v1alpha1.RegistrationCurrent})
 	}
@@ -86,10 +94,12 @@ func (rs Records) WithPresent(set *v1alpha1.AutoscalingRunnerSet, present *v1alp
 		if !r.Since.IsZero() {
 			continue
 		}
-		// The time is when the status first said so: neither the annotation of an earlier release nor that of the present one has one.
+		// The time is when the status first said so: neither the annotation of an earlier release nor that of the
+		// present one has one.
 		r.Since = metav1.NewTime(now.Truncate(time.Second))
 		for _, before := range set.Status.Registrations {
-			if before.UID == r.UID && before.State == r.State && SameScaleSet(before.ScaleSetRegistration, r.ScaleSetRegistration) {
+			if before.UID == r.UID && before.State == r.State &&
+				SameScaleSet(before.ScaleSetRegistration, r.ScaleSetRegistration) {
 				r.Since = before.Since
 			}
 		}
@@ -98,14 +108,19 @@ func (rs Records) WithPresent(set *v1alpha1.AutoscalingRunnerSet, present *v1alp
 }
 
 // newRecord dates a record in whole seconds, as the API server stores it.
-func newRecord(set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration, state v1alpha1.RegistrationState, now time.Time) Record {
+func newRecord(
+	set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration, state v1alpha1.RegistrationState, now time.Time,
+) Record {
 	return Record{UID: set.UID, ScaleSetRegistration: r, State: state, Since: metav1.NewTime(now.Truncate(time.Second))}
 }
 
-// Leave adds a scale set that is to be deleted, and how it was reached, unless it is listed already, because a pass that fails later is
-// repeated.
-func (rs Records) Leave(set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration, reached credentials.Reference, now time.Time) Records {
-	if slices.ContainsFunc(rs.in(v1alpha1.RegistrationLeaving), func(known Record) bool { return known.ScaleSetRegistration == r }) {
+// Leave adds a scale set that is to be deleted, and how it was reached, unless it is listed already, because a pass
+// that fails later is repeated.
+func (rs Records) Leave(
+	set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration, reached credentials.Reference, now time.Time,
+) Records {
+	if slices.ContainsFunc(rs.in(v1alpha1.RegistrationLeaving),
+		func(known Record) bool { return known.ScaleSetRegistration == r }) {
 		return rs
 	}
 	leaving := newRecord(set, r, v1alpha1.RegistrationLeaving, now)
@@ -113,8 +128,8 @@ func (rs Records) Leave(set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetR
 	return append(slices.Clone(rs), leaving)
 }
 
-// textOf returns what a record says of a reference: without the list of hosts that are reached without proxy if it is too long with it, and
-// "" if nothing else helps.
+// textOf returns what a record says of a reference: without the list of hosts that are reached without proxy if it is
+// too long with it, and "" if nothing else helps.
 func textOf(reached credentials.Reference) string {
 	reached.Namespace, reached.GitHubConfigURL = "", "" // they are the set's and the record's
 	text, err := json.Marshal(reached)
@@ -128,8 +143,8 @@ func textOf(reached credentials.Reference) string {
 	return string(text)
 }
 
-// referenceOf returns how the scale set of a record was reached, nil if that is not known: at the record's own address, with what is in the
-// set's namespace, whatever somebody may have written into it.
+// referenceOf returns how the scale set of a record was reached, nil if that is not known: at the record's own address,
+// with what is in the set's namespace, whatever somebody may have written into it.
 func referenceOf(set *v1alpha1.AutoscalingRunnerSet, r *Record) *credentials.Reference {
 	reference := &credentials.Reference{}
 	if json.Unmarshal([]byte(r.Reference), reference) != nil {
@@ -139,10 +154,12 @@ func referenceOf(set *v1alpha1.AutoscalingRunnerSet, r *Record) *credentials.Ref
 	return reference
 }
 
-// Ask notes that GitHub may be asked to create a scale set. Others that the set has wanted at the address prove nothing any more.
+// Ask notes that GitHub may be asked to create a scale set. Others that the set has wanted at the address prove nothing
+// any more.
 func (rs Records) Ask(set *v1alpha1.AutoscalingRunnerSet, wanted v1alpha1.ScaleSetRegistration, now time.Time) Records {
 	return append(rs.Without(func(r Record) bool {
-		return r.State == v1alpha1.RegistrationWanted && MayBeOneAddress(r.URL, wanted.URL) || !isLeaving(r) && r.ScaleSetRegistration == wanted
+		return r.State == v1alpha1.RegistrationWanted && MayBeOneAddress(r.URL, wanted.URL) ||
+			!isLeaving(r) && r.ScaleSetRegistration == wanted
 	}), newRecord(set, wanted, v1alpha1.RegistrationAsked, now))
 }
 
@@ -174,7 +191,9 @@ func (rs Records) StateOf(wanted v1alpha1.ScaleSetRegistration) v1alpha1.Registr
 
 // AskedAt returns the scale sets that GitHub may have created at an address without saying so.
 func (rs Records) AskedAt(address string) []v1alpha1.ScaleSetRegistration {
-	return rs.in(v1alpha1.RegistrationAsked).Without(func(r Record) bool { return !MayBeOneAddress(r.URL, address) }).registrations()
+	return rs.in(v1alpha1.RegistrationAsked).Without(func(r Record) bool {
+		return !MayBeOneAddress(r.URL, address)
+	}).registrations()
 }
 
 // Leaving returns the scale sets that are to be deleted.
@@ -182,14 +201,19 @@ func (rs Records) Leaving() []v1alpha1.ScaleSetRegistration {
 	return rs.in(v1alpha1.RegistrationLeaving).registrations()
 }
 
-// IsLeaving reports whether a scale set is to be deleted, and MayBeLeaving whether it is under another spelling of its address.
+// IsLeaving reports whether a scale set is to be deleted, and MayBeLeaving whether it is under another spelling of its
+// address.
 func (rs Records) IsLeaving(registration v1alpha1.ScaleSetRegistration) bool {
-	return slices.ContainsFunc(rs, func(r Record) bool { return isLeaving(r) && SameScaleSet(r.ScaleSetRegistration, registration) })
+	return slices.ContainsFunc(rs, func(r Record) bool {
+		return isLeaving(r) && SameScaleSet(r.ScaleSetRegistration, registration)
+	})
 }
 
 // MayBeLeaving reports whether a scale set is to be deleted, perhaps under another spelling of its address.
 func (rs Records) MayBeLeaving(registration v1alpha1.ScaleSetRegistration) bool {
-	return slices.ContainsFunc(rs, func(r Record) bool { return isLeaving(r) && MayBeOneScaleSet(r.ScaleSetRegistration, registration) })
+	return slices.ContainsFunc(rs, func(r Record) bool {
+		return isLeaving(r) && MayBeOneScaleSet(r.ScaleSetRegistration, registration)
+	})
 }
 
 // Without returns the records that drop doesn't select.
@@ -210,18 +234,20 @@ func (rs Records) registrations() (registrations []v1alpha1.ScaleSetRegistration
 	return registrations
 }
 
-// ReferenceAt returns which of the known references is for an address. It returns false if only the status, which can be edited by hand,
-// shows that the set was ever there, because credentials must not be sent to such an address.
+// ReferenceAt returns which of the known references is for an address. It returns false if only the status, which can
+// be edited by hand, shows that the set was ever there, because credentials must not be sent to such an address.
 func ReferenceAt(known []credentials.Reference, address string) (credentials.Reference, bool) {
-	if i := slices.IndexFunc(known, func(r credentials.Reference) bool { return SameURL(r.GitHubConfigURL, address) }); i >= 0 {
+	if i := slices.IndexFunc(known, func(r credentials.Reference) bool {
+		return SameURL(r.GitHubConfigURL, address)
+	}); i >= 0 {
 		return known[i], true
 	}
 	return credentials.Reference{}, false
 }
 
-// ReferencesTo returns how a scale set may be reached: as it was when it was created, which the records or the known references say, then
-// as the spec says now, unless that is for another server. The address keeps its spelling, because the status may have been edited to send
-// credentials to http:// instead of https://.
+// ReferencesTo returns how a scale set may be reached: as it was when it was created, which the records or the known
+// references say, then as the spec says now, unless that is for another server. The address keeps its spelling, because
+// the status may have been edited to send credentials to http:// instead of https://.
 func (rs Records) ReferencesTo(
 	set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration, known []credentials.Reference,
 ) (references []credentials.Reference) {

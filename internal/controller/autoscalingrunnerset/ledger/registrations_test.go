@@ -35,14 +35,16 @@ func TestFormerRegistrationIsRememberedOnce(t *testing.T) {
 
 func TestUnknownFormerSecretIsThePresentOne(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
-		Annotations: map[string]string{annotationFormer: `[{"url":"` + address + `","name":"set","id":1}]`}, // of an earlier version
+		// of an earlier version
+		Annotations: map[string]string{annotationFormer: `[{"url":"` + address + `","name":"set","id":1}]`},
 	}}
 	former := RecordsOf(set)
 	if len(former) != 1 || former[0].ID != 1 {
 		t.Fatalf("former registrations %+v", former)
 	}
 	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret = address, "present"
-	if references := former.ReferencesTo(set, former[0].ScaleSetRegistration, nil); len(references) != 1 || references[0].GitHubConfigSecret != "present" {
+	if references := former.ReferencesTo(set, former[0].ScaleSetRegistration, nil); len(references) != 1 ||
+		references[0].GitHubConfigSecret != "present" {
 		t.Errorf("it is reached as %+v, want as the spec says", references)
 	}
 }

@@ -1,6 +1,7 @@
-// Package podtemplate finds out whether the runners of a set could start, before the first job: the API server is sent one pod of the template
-// as a dry run, which all of its checks and policies see and which creates nothing. That is one request for each template of a set, and after
-// a restart of the manager. What real pods show counts more: it corrects the answer in both directions.
+// Package podtemplate finds out whether the runners of a set could start, before the first job: the API server is sent
+// one pod of the template as a dry run, which all of its checks and policies see and which creates nothing. That is one
+// request for each template of a set, and after a restart of the manager. What real pods show counts more: it corrects
+// the answer in both directions.
 package podtemplate
 
 import (
@@ -26,15 +27,16 @@ import (
 )
 
 const (
-	// refusedFor is how long pods must be refused before the set is stalled, which a tool such as Flux takes for a failure. An API
-	// server that has just started forbids for seconds what it allows later, and a ServiceAccount may be created after the set.
+	// refusedFor is how long pods must be refused before the set is stalled, which a tool such as Flux takes for a
+	// failure. An API server that has just started forbids for seconds what it allows later, and a ServiceAccount may
+	// be created after the set.
 	refusedFor = time.Minute
 	// trialBasePause and trialMaxPause are the shortest and the longest pause before a dry run that failed is repeated.
 	trialBasePause, trialMaxPause = time.Minute, 5 * time.Minute
 	// trialTimeout bounds a dry run: a webhook may take 30 s.
 	trialTimeout = 30 * time.Second
-	// holdStatus is how long the status stays as it was for the former template, so that Ready doesn't flicker. A dry run takes
-	// milliseconds unless a webhook is slow.
+	// holdStatus is how long the status stays as it was for the former template, so that Ready doesn't flicker. A dry
+	// run takes milliseconds unless a webhook is slow.
 	holdStatus = 5 * time.Second
 )
 
@@ -50,11 +52,12 @@ type Memory struct {
 	tried string
 	// settled is set once a dry run of it has been answered, or if the status was about it when the manager started.
 	settled bool
-	// newest is when the newest real pod was created, by the API server's clock; admittedAt is when a newer one was first seen.
+	// newest is when the newest real pod was created, by the API server's clock; admittedAt is when a newer one was
+	// first seen.
 	newest     metav1.Time
 	admittedAt time.Time
-	// refusedSince is since when runners have seen their pods forbidden and none was admitted, zero while there are none such.
-	// seenRefusedAt is when that was last seen. refusal is what the oldest of them reports.
+	// refusedSince is since when runners have seen their pods forbidden and none was admitted, zero while there are
+	// none such. seenRefusedAt is when that was last seen. refusal is what the oldest of them reports.
 	refusedSince, seenRefusedAt time.Time
 	refusal                     string
 }
@@ -98,8 +101,8 @@ type Question struct {
 	Now           time.Time
 }
 
-// Try finds out whether the API server would admit the pod: from the last dry run, which it starts if one is due, and from what is seen of
-// real pods. again is told when to ask next. It fails only if the cache does.
+// Try finds out whether the API server would admit the pod: from the last dry run, which it starts if one is due, and
+// from what is seen of real pods. again is told when to ask next. It fails only if the cache does.
 func (t *Trials) Try(ctx context.Context, q Question, m *Memory, again *reconcile.Earliest) (Verdict, error) {
 	set := client.ObjectKeyFromObject(q.Set)
 	if hash := kube.Hash(q.Pod); m.tried != hash {
@@ -135,7 +138,8 @@ func WasChecking(set *v1alpha1.AutoscalingRunnerSet) bool {
 	return ready != nil && ready.Reason == ReasonChecking
 }
 
-// try sends the pod as a dry run. That a quota is full is the last thing an API server finds: everything else has admitted the pod.
+// try sends the pod as a dry run. That a quota is full is the last thing an API server finds: everything else has
+// admitted the pod.
 func (t *Trials) try(ctx context.Context, pod *corev1.Pod) error {
 	if kube.Container(&pod.Spec, v1alpha1.RunnerContainerName) == nil {
 		return errNoRunnerContainer
@@ -149,15 +153,17 @@ func (t *Trials) try(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// refusesTemplate returns the reason if the answer to a dry run means that no pod of the template is admitted until somebody changes
-// something. It means nothing if the API server, or a webhook, could not decide: it is away, busy or starts, the manager may not
-// create pods, or a webhook can't do dry runs, which is the only bad request that says nothing about the pod.
+// refusesTemplate returns the reason if the answer to a dry run means that no pod of the template is admitted until
+// somebody changes something. It means nothing if the API server, or a webhook, could not decide: it is away, busy or
+// starts, the manager may not create pods, or a webhook can't do dry runs, which is the only bad request that says
+// nothing about the pod.
 func refusesTemplate(err error) (reason string, refuses bool) {
 	var answer apierrors.APIStatus
 	switch {
 	case errors.Is(err, errNoRunnerContainer):
 		return v1alpha1.ReasonInvalidPod, true
-	case !errors.As(err, &answer), kube.IsNamespaceTerminating(err), kube.IsQuotaExceeded(err), kube.IsDeniedByAuthorizer(err), withoutDryRun(err):
+	case !errors.As(err, &answer), kube.IsNamespaceTerminating(err), kube.IsQuotaExceeded(err),
+		kube.IsDeniedByAuthorizer(err), withoutDryRun(err):
 		return "", false
 	}
 	switch status := answer.Status(); status.Code {
@@ -168,12 +174,13 @@ func refusesTemplate(err error) (reason string, refuses bool) {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return v1alpha1.ReasonInvalidPod, true
 	default:
-		return v1alpha1.ReasonPodForbidden, status.Code >= http.StatusBadRequest && status.Code < http.StatusInternalServerError
+		return v1alpha1.ReasonPodForbidden, status.Code >= http.StatusBadRequest &&
+			status.Code < http.StatusInternalServerError
 	}
 }
 
-// withoutDryRun reports whether a webhook can't do dry runs. A webhook that denies the pod may answer with the same code, but hardly
-// with the same reason.
+// withoutDryRun reports whether a webhook can't do dry runs. A webhook that denies the pod may answer with the same
+// code, but hardly with the same reason.
 func withoutDryRun(err error) bool {
 	return apierrors.ReasonForError(err) == metav1.StatusReasonBadRequest
 }
@@ -198,14 +205,15 @@ func (m *Memory) doubts(last pool.Call[struct{}]) bool {
 	return m.seenRefusedAt.After(kube.LaterOf(last.Finished, m.admittedAt))
 }
 
-// lookAtPods notes which runners of the template have seen their pods forbidden, and whether a pod has been admitted meanwhile. It
-// reads the cache, and only while something looks refused.
+// lookAtPods notes which runners of the template have seen their pods forbidden, and whether a pod has been admitted
+// meanwhile. It reads the cache, and only while something looks refused.
 func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *reconcile.Earliest) error {
 	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: q.Set.Name, v1alpha1.LabelScaleSetNamespace: q.Set.Namespace}
 	var pods corev1.PodList
 	var runners v1alpha1.EphemeralRunnerList
 	for _, list := range []client.ObjectList{&pods, &runners} {
-		if err := t.client.List(ctx, list, client.InNamespace(q.Set.Namespace), mine, client.UnsafeDisableDeepCopy); err != nil {
+		if err := t.client.List(ctx, list, client.InNamespace(q.Set.Namespace), mine,
+			client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list pods and runners of the set: %w", err)
 		}
 	}
@@ -236,7 +244,8 @@ func (m *Memory) noteRefused(runners []v1alpha1.EphemeralRunner, template string
 	for i := range runners {
 		r := &runners[i]
 		refused := r.Status.Reason == v1alpha1.ReasonPodForbidden && !r.Status.Done() && r.DeletionTimestamp == nil
-		if refused && r.Annotations[v1alpha1.AnnotationRunnerSpecHash] == template && (oldest == nil || kube.NewestFirst(oldest, r) < 0) {
+		if refused && r.Annotations[v1alpha1.AnnotationRunnerSpecHash] == template &&
+			(oldest == nil || kube.NewestFirst(oldest, r) < 0) {
 			oldest = r
 		}
 	}
@@ -252,7 +261,8 @@ func (m *Memory) noteRefused(runners []v1alpha1.EphemeralRunner, template string
 
 // wasRefused returns the condition that says that the template is refused, nil if it doesn't.
 func wasRefused(set *v1alpha1.AutoscalingRunnerSet) *metav1.Condition {
-	if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionPodTemplateRefused); c != nil && c.Status == metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionPodTemplateRefused); c != nil &&
+		c.Status == metav1.ConditionTrue {
 		return c
 	}
 	return nil
@@ -272,13 +282,19 @@ func (m *Memory) judge(last pool.Call[struct{}], set *v1alpha1.AutoscalingRunner
 		return Verdict{}
 	case refused && last.Finished.After(m.admittedAt):
 		before := wasRefused(set)
-		// The condition was written up to two seconds after the first refusal, as the status is written once a second at most, and times of the API have whole seconds.
-		lasting := IsStalled(set, reason) || before != nil && last.Finished.Sub(before.LastTransitionTime.Time) >= refusedFor-2*time.Second
-		return Verdict{Condition: new(report.True(conditionType, reason, refusedMessage(last.Err, set.Namespace))), Lasting: lasting}
+		// The condition was written up to two seconds after the first refusal, as the status is written once a second
+		// at most, and times of the API have whole seconds.
+		lasting := IsStalled(set, reason) ||
+			before != nil && last.Finished.Sub(before.LastTransitionTime.Time) >= refusedFor-2*time.Second
+		return Verdict{
+			Condition: new(report.True(conditionType, reason, refusedMessage(last.Err, set.Namespace))),
+			Lasting:   lasting,
+		}
 	case m.doubts(last), meta.FindStatusCondition(set.Status.Conditions, conditionType) == nil:
 		return Verdict{}
 	}
-	return Verdict{Condition: new(report.False(conditionType, "PodsAdmitted", "nothing but a ResourceQuota keeps the API server from admitting the runners' pods"))}
+	return Verdict{Condition: new(report.False(conditionType, "PodsAdmitted",
+		"nothing but a ResourceQuota keeps the API server from admitting the runners' pods"))}
 }
 
 // IsStalled reports whether the status says that the refusal won't pass by itself.
@@ -292,6 +308,7 @@ func refusedMessage(refusal error, namespace string) string {
 	if errors.Is(refusal, errNoRunnerContainer) {
 		return refusal.Error()
 	}
-	return fmt.Sprintf("no runner can start, as a dry run of its pod shows: %s: correct spec.template of the AutoscalingRunnerSet, or have whoever administers namespace %s "+
-		"change what forbids it; it is tried again every few minutes", report.Abridged(refusal.Error()), namespace)
+	return fmt.Sprintf("no runner can start, as a dry run of its pod shows: %s: correct spec.template of the "+
+		"AutoscalingRunnerSet, or have whoever administers namespace %s change what forbids it; it is tried again every few "+
+		"minutes", report.Abridged(refusal.Error()), namespace)
 }

@@ -14,9 +14,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// DeregisterTimeout is how long the deletion of a scale set on GitHub is retried. After that the scale set is left there, an Event
-// says so, and the finalizer is removed. The timeout outlasts a restart of GitHub Enterprise Server's services and most incidents,
-// and still lets a `kubectl delete namespace` end while somebody watches. GitHub itself deletes scale sets that are unused for days.
+// DeregisterTimeout is how long the deletion of a scale set on GitHub is retried. After that the scale set is left
+// there, an Event says so, and the finalizer is removed. The timeout outlasts a restart of GitHub Enterprise Server's
+// services and most incidents, and still lets a `kubectl delete namespace` end while somebody watches. GitHub itself
+// deletes scale sets that are unused for days.
 const DeregisterTimeout = 5 * time.Minute
 
 // Target is a scale set to be deleted.
@@ -49,10 +50,11 @@ func DeleteAll(ctx context.Context, connections Connections, targets []Target) (
 }
 
 // errNoCredentials is returned for a registration on a server for which the set no longer has credentials.
-var errNoCredentials = errors.New("the credentials that it was registered with are not known, and no others are for that server")
+var errNoCredentials = errors.New("the credentials that it was registered with are not known, and no others are for " +
+	"that server")
 
-// remove tries the references in turn. It returns the first error, or a later one if the first says that the credentials are
-// unusable: those won't come back, while the later ones may be refused only for now.
+// remove tries the references in turn. It returns the first error, or a later one if the first says that the
+// credentials are unusable: those won't come back, while the later ones may be refused only for now.
 func (t Target) remove(ctx context.Context, connections Connections) error {
 	failure := errNoCredentials
 	for i, reference := range t.References {
@@ -71,13 +73,14 @@ func (t Target) remove(ctx context.Context, connections Connections) error {
 
 // Covers reports whether GitHub was asked to delete all of the registrations.
 func (d Deletion) Covers(registrations []v1alpha1.ScaleSetRegistration) bool {
-	return !slices.ContainsFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return !slices.Contains(d.asked, r) })
+	return !slices.ContainsFunc(registrations,
+		func(r v1alpha1.ScaleSetRegistration) bool { return !slices.Contains(d.asked, r) })
 }
 
 // Progress is how far the deletion of scale sets is.
 type Progress struct {
-	// Over is set when nothing more will be tried. Left are the scale sets that GitHub may still have then. Cause is why the last
-	// call failed, nil if there was none or it did not fail.
+	// Over is set when nothing more will be tried. Left are the scale sets that GitHub may still have then. Cause is
+	// why the last call failed, nil if there was none or it did not fail.
 	Over    bool
 	Deleted []v1alpha1.ScaleSetRegistration
 	Left    []v1alpha1.ScaleSetRegistration
@@ -86,25 +89,29 @@ type Progress struct {
 	RetryAfter time.Duration
 }
 
-// ProgressOf returns the progress according to the last call, which covered all of these registrations if it has ended. A
-// running call is awaited, because it has its own timeout. Unusable credentials end the deregistration only if the set is being
-// deleted; otherwise somebody may correct them.
+// ProgressOf returns the progress according to the last call, which covered all of these registrations if it has ended.
+// A running call is awaited, because it has its own timeout. Unusable credentials end the deregistration only if the
+// set is being deleted; otherwise somebody may correct them.
 func ProgressOf(
-	last pool.Call[Deletion], known bool, registrations []v1alpha1.ScaleSetRegistration, startedAt, now time.Time, deleting bool,
+	last pool.Call[Deletion], known bool, registrations []v1alpha1.ScaleSetRegistration, startedAt, now time.Time,
+	deleting bool,
 ) Progress {
 	if !known || last.Running() {
 		return Progress{}
 	}
 	failures := last.Result.failures
-	left := slices.DeleteFunc(slices.Clone(registrations), func(r v1alpha1.ScaleSetRegistration) bool { return failures[r] == nil })
+	left := slices.DeleteFunc(slices.Clone(registrations),
+		func(r v1alpha1.ScaleSetRegistration) bool { return failures[r] == nil })
 	deadline := startedAt.Add(DeregisterTimeout)
 	hopeful := slices.ContainsFunc(left, func(r v1alpha1.ScaleSetRegistration) bool {
 		failure := failures[r]
-		hopeless := credentials.Gone(failure) || deleting && (credentials.Unusable(failure) || errors.Is(failure, errNoCredentials))
+		hopeless := credentials.Gone(failure) ||
+			deleting && (credentials.Unusable(failure) || errors.Is(failure, errNoCredentials))
 		return !hopeless || apiaccess.MayPass(failure, startedAt, now)
 	})
 	if !hopeful || !now.Before(deadline) {
-		deleted := slices.DeleteFunc(slices.Clone(last.Result.asked), func(r v1alpha1.ScaleSetRegistration) bool { return failures[r] != nil })
+		deleted := slices.DeleteFunc(slices.Clone(last.Result.asked),
+			func(r v1alpha1.ScaleSetRegistration) bool { return failures[r] != nil })
 		return Progress{Over: true, Deleted: deleted, Left: left, Cause: last.Err}
 	}
 	return Progress{Cause: last.Err, RetryAfter: max(min(RetryAt(last).Sub(now), deadline.Sub(now)), 0)}

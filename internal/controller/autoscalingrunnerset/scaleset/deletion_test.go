@@ -25,8 +25,10 @@ func TestFailureOfSeveralReferences(t *testing.T) {
 		return credentials.Reference{Namespace: "arc-runners", GitHubConfigURL: address, GitHubConfigSecret: secret}
 	}
 	for first, want := range map[string]error{"refused": actions.ErrUnauthorized, "other": nil} {
-		_, err := DeleteAll(t.Context(), severalSecrets{}, []Target{{References: []credentials.Reference{reference(first), reference("third")}}})
-		if _, network := errors.AsType[*actions.NetworkError](err); want != nil && !errors.Is(err, want) || want == nil && !network {
+		_, err := DeleteAll(t.Context(), severalSecrets{},
+			[]Target{{References: []credentials.Reference{reference(first), reference("third")}}})
+		if _, network := errors.AsType[*actions.NetworkError](err); want != nil && !errors.Is(err, want) ||
+			want == nil && !network {
 			t.Errorf("%s: %v", first, err)
 		}
 	}

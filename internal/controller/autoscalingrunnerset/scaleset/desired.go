@@ -21,14 +21,15 @@ type Desired struct {
 	Labels []string
 }
 
-// NameTooLongError is returned for an AutoscalingRunnerSet whose name is too long for the value of a label. Every object created for
-// the set has its name as a label, and is found by it.
+// NameTooLongError is returned for an AutoscalingRunnerSet whose name is too long for the value of a label. Every
+// object created for the set has its name as a label, and is found by it.
 type NameTooLongError struct{ Length int }
 
 // Error says what to do, because a name can't be changed.
 func (e *NameTooLongError) Error() string {
-	return fmt.Sprintf("the name of the AutoscalingRunnerSet has %d characters, but may have at most %d; create it under a shorter name and delete this one; "+
-		"runnerScaleSetName can keep the name on GitHub", e.Length, validation.LabelValueMaxLength)
+	return fmt.Sprintf("the name of the AutoscalingRunnerSet has %d characters, but may have at most %d; create it under "+
+		"a shorter name and delete this one; runnerScaleSetName can keep the name on GitHub",
+		e.Length, validation.LabelValueMaxLength)
 }
 
 // CauseReason implements causes.Named.
@@ -61,16 +62,20 @@ func (d Desired) Registration() v1alpha1.ScaleSetRegistration {
 
 // body returns the request body that creates the scale set.
 func (d Desired) body(groupID int) *actions.RunnerScaleSet {
-	set := &actions.RunnerScaleSet{Name: d.Name, RunnerGroupID: groupID, RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}
+	set := &actions.RunnerScaleSet{
+		Name:          d.Name,
+		RunnerGroupID: groupID,
+		RunnerSetting: actions.RunnerSetting{DisableUpdate: true},
+	}
 	for _, label := range d.Labels {
 		set.Labels = append(set.Labels, actions.Label{Name: label})
 	}
 	return set
 }
 
-// difference returns the changes that bring current to the desired state, nil if there are none. Labels and settings that are as in
-// lastAnswer, GitHub's answer to the same desired scale set, are left alone: an older GitHub Enterprise Server drops all labels but
-// the first, and would do so again.
+// difference returns the changes that bring current to the desired state, nil if there are none. Labels and settings
+// that are as in lastAnswer, GitHub's answer to the same desired scale set, are left alone: an older GitHub Enterprise
+// Server drops all labels but the first, and would do so again.
 func difference(desired Desired, group int, current, lastAnswer *actions.RunnerScaleSet) *actions.RunnerScaleSet {
 	patch, changed := &actions.RunnerScaleSet{}, false
 	if !strings.EqualFold(current.Name, desired.Name) {

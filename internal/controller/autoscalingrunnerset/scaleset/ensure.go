@@ -25,8 +25,8 @@ type Request struct {
 	// Registered is what is recorded, nil if nothing is. Unconfirmed is set while only ARC's annotation names it.
 	Registered  *v1alpha1.ScaleSetRegistration
 	Unconfirmed bool
-	// MayCreate is set if the set's ledger says that GitHub may be asked to create the scale set, and MayExist if an earlier call may have
-	// done so. MayBeNamed are other names under which earlier calls may have created one.
+	// MayCreate is set if the set's ledger says that GitHub may be asked to create the scale set, and MayExist if an
+	// earlier call may have done so. MayBeNamed are other names under which earlier calls may have created one.
 	MayCreate, MayExist bool
 	MayBeNamed          []Name
 	// Holders are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
@@ -42,26 +42,34 @@ type Result struct {
 	Desired     Desired
 	// Reference says how GitHub was reached.
 	Reference credentials.Reference
-	// Posted is set if this or an earlier call of this process may have created a scale set at the same address, even if no answer arrived.
+	// Posted is set if this or an earlier call of this process may have created a scale set at the same address, even
+	// if no answer arrived.
 	Posted bool
 	// MayExist is set if the call failed and GitHub may have the scale set all the same.
 	MayExist bool
-	// Set is GitHub's answer, nil if the call failed. Unsought are names of Request.MayBeNamed that it says nothing about.
+	// Set is GitHub's answer, nil if the call failed. Unsought are names of Request.MayBeNamed that it says nothing
+	// about.
 	Set      *actions.RunnerScaleSet
 	Unsought []Name
 }
 
-// Ensure finds or creates the scale set, and updates it. last is the result of the call before, zero if there was none. It fails with
-// actions.ErrRunnerGroupNotFound, *InUseError, ErrAbsent, or an error of the methods of Connections and GitHub; the result then says what may
-// have been created.
+// Ensure finds or creates the scale set, and updates it. last is the result of the call before, zero if there was none.
+// It fails with actions.ErrRunnerGroupNotFound, *InUseError, ErrAbsent, or an error of the methods of Connections and
+// GitHub; the result then says what may have been created.
 func Ensure(ctx context.Context, connections Connections, request Request, last Result) (Result, error) {
 	result := Result{
-		RequestHash: request.Hash, DesiredHash: kube.Hash(request.Desired), Desired: request.Desired, Reference: request.Reference,
-		MayExist: request.MayExist,
+		RequestHash: request.Hash, DesiredHash: kube.Hash(request.Desired), Desired: request.Desired,
+		Reference: request.Reference,
+		MayExist:  request.MayExist,
 	}
 	result.Posted = last.Posted && (ledger.SameURL(last.Desired.URL, request.Desired.URL) ||
 		request.Registered == nil && ledger.MayBeOneAddress(last.Desired.URL, request.Desired.URL))
-	work := sync{desired: request.Desired, holders: request.Holders, mayCreate: request.MayCreate, mayBeNamed: request.MayBeNamed}
+	work := sync{
+		desired:    request.Desired,
+		holders:    request.Holders,
+		mayCreate:  request.MayCreate,
+		mayBeNamed: request.MayBeNamed,
+	}
 	work.identify(request.Registered, request.Unconfirmed, last)
 	if last.DesiredHash == result.DesiredHash {
 		work.lastAnswer = last.Set
@@ -79,22 +87,24 @@ func Ensure(ctx context.Context, connections Connections, request Request, last 
 	return result, err
 }
 
-// Registration returns where the call found or created the scale set. There must be an answer. If the answer doesn't name the group,
-// it is the desired one, in which the call has left the scale set.
+// Registration returns where the call found or created the scale set. There must be an answer. If the answer doesn't
+// name the group, it is the desired one, in which the call has left the scale set.
 func (r Result) Registration() *v1alpha1.ScaleSetRegistration {
 	group := cmp.Or(r.Set.RunnerGroupName, r.Desired.Group)
 	return &v1alpha1.ScaleSetRegistration{URL: r.Desired.URL, Group: group, Name: r.Set.Name, ID: r.Set.ID}
 }
 
-// Replaces reports whether the answer names another scale set at the registration's address, which is to replace the registered one.
+// Replaces reports whether the answer names another scale set at the registration's address, which is to replace the
+// registered one.
 func (r Result) Replaces(registered v1alpha1.ScaleSetRegistration) bool {
 	return r.Set != nil && r.Set.ID != registered.ID && ledger.SameURL(r.Desired.URL, registered.URL)
 }
 
-// identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration. It leaves out
-// a scale set that belongs to another set, because after a change of the name this set would rename it.
+// identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration.
+// It leaves out a scale set that belongs to another set, because after a change of the name this set would rename it.
 func (s *sync) identify(recorded *v1alpha1.ScaleSetRegistration, unconfirmed bool, last Result) {
-	registered := recorded != nil && ledger.MayBeOneAddress(recorded.URL, s.desired.URL) && !s.holders.Hold(recorded.ID, recorded.Name)
+	registered := recorded != nil && ledger.MayBeOneAddress(recorded.URL, s.desired.URL) &&
+		!s.holders.Hold(recorded.ID, recorded.Name)
 	asked := ledger.SameURL(last.Desired.URL, s.desired.URL)
 	switch {
 	case asked && last.Set != nil && !s.holders.Hold(last.Set.ID, last.Set.Name):
@@ -114,8 +124,8 @@ func (s *sync) identify(recorded *v1alpha1.ScaleSetRegistration, unconfirmed boo
 	}
 }
 
-// Unrecorded describes a scale set that GitHub may have though nothing records it, because an answer was lost or the manager was killed
-// before it could write it; or that only ARC's annotations record.
+// Unrecorded describes a scale set that GitHub may have though nothing records it, because an answer was lost or the
+// manager was killed before it could write it; or that only ARC's annotations record.
 type Unrecorded struct {
 	Desired   Desired
 	Reference credentials.Reference
@@ -129,13 +139,16 @@ type Unrecorded struct {
 	CreatedAt time.Time
 }
 
-// maxClockSkew is how far the API server's clock, which dates the set, may be ahead of GitHub's, which dates the scale set.
+// maxClockSkew is how far the API server's clock, which dates the set, may be ahead of GitHub's, which dates the scale
+// set.
 const maxClockSkew = time.Minute
 
-// Search looks for the id in ARC's annotation or, if there is none, for group and name, as Ensure does after an answer was lost. It returns
-// nil if GitHub has none, or only one that is older than the set: that belongs to somebody else, in another cluster. unsought are names of
-// lost.MayBeNamed that GitHub was not asked about.
-func Search(ctx context.Context, connections Connections, lost Unrecorded) (found *v1alpha1.ScaleSetRegistration, unsought []Name, err error) {
+// Search looks for the id in ARC's annotation or, if there is none, for group and name, as Ensure does after an answer
+// was lost. It returns nil if GitHub has none, or only one that is older than the set: that belongs to somebody else,
+// in another cluster. unsought are names of lost.MayBeNamed that GitHub was not asked about.
+func Search(
+	ctx context.Context, connections Connections, lost Unrecorded,
+) (found *v1alpha1.ScaleSetRegistration, unsought []Name, err error) {
 	work := sync{desired: lost.Desired, mayBeNamed: lost.MayBeNamed}
 	work.identify(lost.Annotated, true, Result{})
 	earliest := lost.CreatedAt.Add(-maxClockSkew)

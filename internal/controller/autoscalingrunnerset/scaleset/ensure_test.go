@@ -13,15 +13,17 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Sets that an earlier version let have any number of labels are read in linear time: eight times as many labels take about eight times
-// as long; quadratic code would take 64 times as long in each run. The shortest of as many runs counts as it takes to be undisturbed
-// by what else the machine does.
+// Sets that an earlier version let have any number of labels are read in linear time: eight times as many labels take
+// about eight times as long; quadratic code would take 64 times as long in each run. The shortest of as many runs
+// counts as it takes to be undisturbed by what else the machine does.
 func TestManyLabelsAreReadInLinearTime(t *testing.T) {
 	const runs = 100
 	read := func(count int) func() time.Duration {
-		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}, Spec: v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: address}}
+		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Name: "set"},
+			Spec: v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: address}}
 		for i := range count {
-			set.Spec.RunnerScaleSetLabels = append(set.Spec.RunnerScaleSetLabels, fmt.Sprint("label-", i), fmt.Sprint("LABEL-", i))
+			set.Spec.RunnerScaleSetLabels = append(set.Spec.RunnerScaleSetLabels, fmt.Sprint("label-", i),
+				fmt.Sprint("LABEL-", i))
 		}
 		return func() time.Duration {
 			started := time.Now()

@@ -14,14 +14,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// RetryBaseDelay and RetryMaxDelay are the shortest and the longest pause after a failed call. Each further failure doubles the pause.
+// RetryBaseDelay and RetryMaxDelay are the shortest and the longest pause after a failed call. Each further failure
+// doubles the pause.
 const (
 	RetryBaseDelay = 5 * time.Second
 	RetryMaxDelay  = time.Minute
 )
 
-// RetryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for. There was at least
-// one failure.
+// RetryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for.
+// There was at least one failure.
 func RetryAt[T any](last pool.Call[T]) time.Time {
 	return actions.RetryAt(last.Err, last.Finished.Add(reconcile.Backoff(RetryBaseDelay, RetryMaxDelay, last.Failures)))
 }
@@ -31,15 +32,18 @@ func FailureReason(err error) string {
 	return cmp.Or(causes.Of(err).Reason, v1alpha1.ReasonGitHubUnavailable)
 }
 
-// RejectsDesired reports whether GitHub has accepted the credentials but rejected the scale set that was requested with them.
+// RejectsDesired reports whether GitHub has accepted the credentials but rejected the scale set that was requested with
+// them.
 func RejectsDesired(err error) bool {
 	return slices.Contains([]string{
-		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonRefusedByGitHub,
+		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonScaleSetNotFound,
+		v1alpha1.ReasonRefusedByGitHub,
 	}, FailureReason(err))
 }
 
-// RefusedByUs returns the reason why the credentials were not sent on, "" if they were: the address may not be used, or leads away
-// from TLS before GitHub has accepted the credentials. What leads away from TLS later concerns the registration only.
+// RefusedByUs returns the reason why the credentials were not sent on, "" if they were: the address may not be used, or
+// leads away from TLS before GitHub has accepted the credentials. What leads away from TLS later concerns the
+// registration only.
 func RefusedByUs(err error) string {
 	insecure, leadsAway := errors.AsType[*actions.InsecureRedirectError](err)
 	connecting := []string{actions.EndpointInstallationToken, actions.EndpointRegistrationToken, actions.EndpointRegister}

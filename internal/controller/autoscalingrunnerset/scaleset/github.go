@@ -10,8 +10,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// GitHub is the part of the Actions service API that this controller uses. *actions.Client implements it. In addition to the
-// documented errors, all methods can fail with actions.ErrUnauthorized, *actions.RateLimitedError, *actions.NetworkError,
+// GitHub is the part of the Actions service API that this controller uses. *actions.Client implements it. In addition
+// to the documented errors, all methods can fail with actions.ErrUnauthorized, *actions.RateLimitedError,
+// *actions.NetworkError,
 // *actions.UnexpectedResponseError, or another *actions.Error.
 type GitHub interface {
 	// GetRunnerScaleSet fails with actions.ErrScaleSetNotFound if the group has none of that name.
@@ -20,8 +21,8 @@ type GitHub interface {
 	GetRunnerScaleSetByID(ctx context.Context, id int) (*actions.RunnerScaleSet, error)
 	// CreateRunnerScaleSet fails with actions.ErrScaleSetExists if the group has one of that name.
 	CreateRunnerScaleSet(ctx context.Context, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
-	// UpdateRunnerScaleSet fails with actions.ErrScaleSetNotFound if there is none, and with actions.ErrScaleSetExists if
-	// another one has the new name.
+	// UpdateRunnerScaleSet fails with actions.ErrScaleSetNotFound if there is none, and with actions.ErrScaleSetExists
+	// if another one has the new name.
 	UpdateRunnerScaleSet(ctx context.Context, id int, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
 	// DeleteRunnerScaleSet succeeds if there is none.
 	DeleteRunnerScaleSet(ctx context.Context, id int) error
@@ -38,7 +39,8 @@ type Connections interface {
 	GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error)
 	// GitHubOfListener returns a client for the reference's address that uses the credentials in the Secrets of an
 	// AutoscalingListener; see credentials.Provider.ClientOfListener.
-	GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error)
+	GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey,
+		cause error) (GitHub, error)
 }
 
 // ConnectionsOf returns the connections of a provider.
@@ -47,7 +49,9 @@ func ConnectionsOf(provider *credentials.Provider) Connections { return connecti
 type connections struct{ *credentials.Provider }
 
 // Resolve implements Connections. An address that may not be used is refused before a vault is asked.
-func (c connections) Resolve(ctx context.Context, reference credentials.Reference, afresh bool) (*credentials.Resolved, error) {
+func (c connections) Resolve(
+	ctx context.Context, reference credentials.Reference, afresh bool,
+) (*credentials.Resolved, error) {
 	if err := c.CheckAddresses(reference); err != nil {
 		return nil, err
 	}
@@ -63,15 +67,18 @@ func (c connections) GitHub(ctx context.Context, reference credentials.Reference
 }
 
 // GitHubOfListener implements Connections.
-func (c connections) GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error) {
+func (c connections) GitHubOfListener(
+	ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error,
+) (GitHub, error) {
 	return c.ClientOfListener(ctx, reference, listener, cause)
 }
 
-// withAnyCredentials uses the credentials that the reference names. It falls back to those in the listener's Secret if the former are
-// gone (an uninstall deletes the Secret first), can't be used (they were edited), or are refused (they were replaced together with
-// the address).
+// withAnyCredentials uses the credentials that the reference names. It falls back to those in the listener's Secret if
+// the former are gone (an uninstall deletes the Secret first), can't be used (they were edited), or are refused (they
+// were replaced together with the address).
 func withAnyCredentials(
-	ctx context.Context, connections Connections, at credentials.Reference, listener client.ObjectKey, ask func(GitHub) error,
+	ctx context.Context, connections Connections, at credentials.Reference, listener client.ObjectKey,
+	ask func(GitHub) error,
 ) error {
 	github, err := connections.GitHub(ctx, at)
 	if err == nil {

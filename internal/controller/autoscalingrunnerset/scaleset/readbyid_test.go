@@ -42,7 +42,8 @@ func TestScaleSetSyncWithoutReadByID(t *testing.T) {
 			for _, set := range test.there {
 				github.Sets[address][set.ID] = set
 			}
-			got, err := (&sync{mayCreate: true, github: github.At(address), desired: test.desired, id: 4, knownAs: test.knownAs}).run(t.Context())
+			got, err := (&sync{mayCreate: true, github: github.At(address), desired: test.desired, id: 4,
+				knownAs: test.knownAs}).run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +61,8 @@ func TestScaleSetSyncWithoutReadByID(t *testing.T) {
 // TestMayLackReadByID: GitHub names the exception if the scale set is gone.
 func TestMayLackReadByID(t *testing.T) {
 	answer := func(status int, typeName string) error {
-		return fmt.Errorf("wrapped: %w", &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: status, TypeName: typeName})
+		return fmt.Errorf("wrapped: %w", &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: status,
+			TypeName: typeName})
 	}
 	for name, test := range map[string]struct {
 		err  error
@@ -85,10 +87,12 @@ func TestMayLackReadByID(t *testing.T) {
 
 // An outage is not a reason to look anywhere else.
 func TestOutageOfReadByIDAsksNothingElse(t *testing.T) {
-	for _, err := range []error{&actions.NetworkError{Err: errors.New("refused")}, &actions.Error{StatusCode: http.StatusBadGateway}} {
+	for _, err := range []error{&actions.NetworkError{Err: errors.New("refused")},
+		&actions.Error{StatusCode: http.StatusBadGateway}} {
 		github := controllertest.NewScaleSets()
 		github.Failure = err
-		work := sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set"}, id: 4, knownAs: []Name{{"", "set"}}}
+		work := sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set"}, id: 4,
+			knownAs: []Name{{"", "set"}}}
 		if _, got := work.run(t.Context()); !errors.Is(got, err) {
 			t.Errorf("run() = %v, want %v", got, err)
 		}
@@ -100,7 +104,8 @@ func TestOutageOfReadByIDAsksNothingElse(t *testing.T) {
 
 func TestRegistrationHasTheDesiredGroupWhereTheAnswerNamesNone(t *testing.T) {
 	for named, want := range map[string]string{"": "large", "Large": "Large"} {
-		result := Result{Desired: Desired{URL: address, Group: "large"}, Set: &actions.RunnerScaleSet{ID: 1, Name: "set", RunnerGroupName: named}}
+		result := Result{Desired: Desired{URL: address, Group: "large"},
+			Set: &actions.RunnerScaleSet{ID: 1, Name: "set", RunnerGroupName: named}}
 		if got := result.Registration().Group; got != want {
 			t.Errorf("group %q of an answer with %q, want %q", got, named, want)
 		}

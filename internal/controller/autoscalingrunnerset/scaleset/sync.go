@@ -20,8 +20,8 @@ const (
 	defaultGroupName = "Default"
 )
 
-// InUseError is returned if the scale set on GitHub belongs to another AutoscalingRunnerSet in this cluster. Two listeners can't share
-// it, because GitHub grants a scale set a single session.
+// InUseError is returned if the scale set on GitHub belongs to another AutoscalingRunnerSet in this cluster. Two
+// listeners can't share it, because GitHub grants a scale set a single session.
 type InUseError struct {
 	ID    int
 	Name  string
@@ -30,7 +30,8 @@ type InUseError struct {
 
 // Error names the owner and the next step.
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("scale set %d on GitHub already belongs to AutoscalingRunnerSet %s; choose another runnerScaleSetName or runnerGroup", e.ID, e.Owner)
+	return fmt.Sprintf("scale set %d on GitHub already belongs to AutoscalingRunnerSet %s; choose another "+
+		"runnerScaleSetName or runnerGroup", e.ID, e.Owner)
 }
 
 // ErrAbsent is returned if GitHub does not have the scale set and the ledger does not say that it may be created.
@@ -48,16 +49,16 @@ type sync struct {
 	desired Desired
 	// id is the scale set's, 0 if it is not known.
 	id int
-	// named is the name that the scale set with the id must have to be ours, nil if it is known to be ours. An id that only an
-	// annotation names proves nothing: it may have been copied.
+	// named is the name that the scale set with the id must have to be ours, nil if it is known to be ours. An id that
+	// only an annotation names proves nothing: it may have been copied.
 	named *string
 	// knownAs has the names under which the scale set with the id may be found: as registered, and as last requested.
 	knownAs []Name
-	// lastAnswer is GitHub's last answer to the same desired scale set, nil if there is none. GitHub would answer the same again,
-	// so what it did not accept then is not requested a second time.
+	// lastAnswer is GitHub's last answer to the same desired scale set, nil if there is none. GitHub would answer the
+	// same again, so what it did not accept then is not requested a second time.
 	lastAnswer *actions.RunnerScaleSet
-	// mayCreate is set if a scale set that isn't there may be created, and mayBeNamed are the names of scale sets that earlier calls, for
-	// another group or name, may have created without an answer.
+	// mayCreate is set if a scale set that isn't there may be created, and mayBeNamed are the names of scale sets that
+	// earlier calls, for another group or name, may have created without an answer.
 	mayCreate  bool
 	mayBeNamed []Name
 	// unsought are those of mayBeNamed that GitHub was not asked about, because another was found first.
@@ -67,12 +68,13 @@ type sync struct {
 
 	// groupID is the desired runner group's, 0 until it has been looked up.
 	groupID int
-	// posted is set once GitHub was asked to create a scale set, created once it has answered that it did, and uncertain if it may have
-	// done so without an answer.
+	// posted is set once GitHub was asked to create a scale set, created once it has answered that it did, and
+	// uncertain if it may have done so without an answer.
 	posted, created, uncertain bool
 }
 
-// run finds, creates and updates the scale set, and returns it as it is afterwards. It fails with actions.ErrRunnerGroupNotFound,
+// run finds, creates and updates the scale set, and returns it as it is afterwards. It fails with
+// actions.ErrRunnerGroupNotFound,
 // *InUseError, or an error of GitHub's methods.
 func (s *sync) run(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	current, err := s.find(ctx)
@@ -97,7 +99,8 @@ func (s *sync) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	current, err := s.findAny(ctx)
 	if err == nil {
 		s.unsought = slices.DeleteFunc(slices.Clone(s.unsought), func(asked Name) bool {
-			sameGroup := current.RunnerGroupName == "" || strings.EqualFold(cmp.Or(asked.Group, defaultGroupName), current.RunnerGroupName)
+			sameGroup := current.RunnerGroupName == "" ||
+				strings.EqualFold(cmp.Or(asked.Group, defaultGroupName), current.RunnerGroupName)
 			return sameGroup && strings.EqualFold(asked.Name, current.Name) || asked == Name{s.desired.Group, s.desired.Name}
 		})
 	}
@@ -125,15 +128,15 @@ func (s *sync) findAny(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	return current, err
 }
 
-// isForeign reports whether a scale set of that name is another set's, although it has the id that this one had: GitHub lost its
-// state, or was restored, and assigns ids a second time.
+// isForeign reports whether a scale set of that name is another set's, although it has the id that this one had: GitHub
+// lost its state, or was restored, and assigns ids a second time.
 func (s *sync) isForeign(name string) bool {
 	return s.holders.HoldOrWant(name) && !strings.EqualFold(name, s.desired.Name) &&
 		!slices.ContainsFunc(s.knownAs, func(known Name) bool { return strings.EqualFold(known.Name, name) })
 }
 
-// findUnanswered looks for a scale set that was created under another name or in another group without an answer, and else returns
-// notFound.
+// findUnanswered looks for a scale set that was created under another name or in another group without an answer, and
+// else returns notFound.
 func (s *sync) findUnanswered(ctx context.Context, notFound error) (*actions.RunnerScaleSet, error) {
 	for i, asked := range s.mayBeNamed {
 		s.unsought = s.mayBeNamed[i+1:]
@@ -150,8 +153,8 @@ func (s *sync) findUnanswered(ctx context.Context, notFound error) (*actions.Run
 	return nil, notFound
 }
 
-// findByID reads by id. If the service may not have that call, it looks for the id under the names that the scale set is known by, and
-// fails with actions.ErrScaleSetNotFound if none of them has it.
+// findByID reads by id. If the service may not have that call, it looks for the id under the names that the scale set
+// is known by, and fails with actions.ErrScaleSetNotFound if none of them has it.
 func (s *sync) findByID(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	current, err := s.github.GetRunnerScaleSetByID(ctx, s.id)
 	if !actions.LacksReadByID(err) {
@@ -199,8 +202,8 @@ func (s *sync) create(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	return existing, lookupErr
 }
 
-// mayBeCarriedOut reports whether GitHub may have done what a failed call asked for: it gave no answer, or failed at it. A call that
-// GitHub has limited may have been sent before, with another outcome.
+// mayBeCarriedOut reports whether GitHub may have done what a failed call asked for: it gave no answer, or failed at
+// it. A call that GitHub has limited may have been sent before, with another outcome.
 func mayBeCarriedOut(err error) bool {
 	_, unreached := errors.AsType[*actions.NetworkError](err)
 	_, limited := errors.AsType[*actions.RateLimitedError](err)

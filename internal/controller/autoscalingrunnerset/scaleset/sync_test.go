@@ -20,7 +20,8 @@ import (
 const address = "https://github.com/my-org"
 
 func labelled(id int, name string, group int, names ...string) actions.RunnerScaleSet {
-	set := actions.RunnerScaleSet{ID: id, Name: name, RunnerGroupID: group, RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}
+	set := actions.RunnerScaleSet{ID: id, Name: name, RunnerGroupID: group,
+		RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}
 	for _, label := range names {
 		set.Labels = append(set.Labels, actions.Label{Name: label})
 	}
@@ -60,7 +61,8 @@ func TestScaleSetSync(t *testing.T) {
 			for _, set := range test.there {
 				github.Sets[address][set.ID] = set
 			}
-			work := sync{mayCreate: true, github: github.At(address), desired: test.desired, id: test.id, lastAnswer: test.lastAnswer}
+			work := sync{mayCreate: true, github: github.At(address), desired: test.desired, id: test.id,
+				lastAnswer: test.lastAnswer}
 			got, err := work.run(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -79,9 +81,10 @@ func TestScaleSetSync(t *testing.T) {
 func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 	github := controllertest.NewScaleSets()
 	github.Sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "other")}
-	work := sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set", Labels: []string{"set"}}, holders: ledger.Holders{{
-		Key: types.NamespacedName{Namespace: "elsewhere", Name: "set"}, Registration: v1alpha1.ScaleSetRegistration{ID: 4},
-	}}}
+	work := sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set", Labels: []string{"set"}},
+		holders: ledger.Holders{{
+			Key: types.NamespacedName{Namespace: "elsewhere", Name: "set"}, Registration: v1alpha1.ScaleSetRegistration{ID: 4},
+		}}}
 	_, err := work.run(t.Context())
 	if inUse, ok := errors.AsType[*InUseError](err); !ok || inUse.Owner != "elsewhere/set" {
 		t.Errorf("run() = %v, want *InUseError", err)
@@ -102,7 +105,8 @@ func TestScaleSetThatExistsAndIsNotFoundIsToldInGitHubsWords(t *testing.T) {
 }
 
 func TestDesiredScaleSet(t *testing.T) {
-	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}, Spec: v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: address}}
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Name: "set"},
+		Spec: v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: address}}
 	set.Spec.GitHubConfigUrl, set.Spec.RunnerScaleSetName = address+"/", "ci"
 	set.Spec.RunnerScaleSetLabels = []string{"linux", "ci", "linux", "Linux", "CI"}
 	got, err := DesiredOf(set)
@@ -126,11 +130,13 @@ func TestScaleSetSyncConverges(t *testing.T) {
 			github.Sets[address][id+1] = labelled(id+1, fmt.Sprintf("%s-%d", pick(), id), 1+random.IntN(2), pick())
 		}
 		github.NextID = 10
-		desired := Desired{URL: address, Group: []string{"", "large", "default"}[random.IntN(3)], Name: "set", Labels: []string{"set", pick()}}
+		desired := Desired{URL: address, Group: []string{"", "large", "default"}[random.IntN(3)], Name: "set",
+			Labels: []string{"set", pick()}}
 		if desired.Labels[1] == "set" || desired.Labels[1] == "Set" {
 			desired.Labels = desired.Labels[:1]
 		}
-		first, err := (&sync{mayCreate: true, github: github.At(address), desired: desired, id: random.IntN(4)}).run(t.Context())
+		first, err := (&sync{mayCreate: true, github: github.At(address), desired: desired,
+			id: random.IntN(4)}).run(t.Context())
 		if err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, i, err)
 		}
@@ -138,7 +144,8 @@ func TestScaleSetSyncConverges(t *testing.T) {
 			t.Fatalf("seed %d, round %d: %+v is not %+v", seed, i, first, desired)
 		}
 		github.Made()
-		if _, err := (&sync{mayCreate: true, github: github.At(address), desired: desired, id: first.ID}).run(t.Context()); err != nil {
+		if _, err := (&sync{mayCreate: true, github: github.At(address), desired: desired,
+			id: first.ID}).run(t.Context()); err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, i, err)
 		}
 		if diff := cmp.Diff([]string{"get"}, github.Made()); diff != "" {

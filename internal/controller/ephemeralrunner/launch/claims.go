@@ -17,9 +17,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// createClaims creates the claims that the runner names and that don't exist. One that exists must be the set's, whoever says that the
-// runner may mount it.
-func (l *Launcher) createClaims(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner) error {
+// createClaims creates the claims that the runner names and that don't exist. One that exists must be the set's,
+// whoever says that the runner may mount it.
+func (l *Launcher) createClaims(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	known, err := l.knownClaims(ctx, runner)
@@ -28,7 +30,8 @@ func (l *Launcher) createClaims(ctx context.Context, set *v1alpha1.AutoscalingRu
 	}
 	find := func(name string) *corev1.PersistentVolumeClaim {
 		claim := &corev1.PersistentVolumeClaim{}
-		if l.options.Client.Get(ctx, types.NamespacedName{Namespace: runner.Namespace, Name: name}, claim, client.UnsafeDisableDeepCopy) != nil {
+		if l.options.Client.Get(ctx, types.NamespacedName{Namespace: runner.Namespace, Name: name}, claim,
+			client.UnsafeDisableDeepCopy) != nil {
 			return nil
 		}
 		return claim
@@ -55,18 +58,24 @@ func (l *Launcher) createClaims(ctx context.Context, set *v1alpha1.AutoscalingRu
 			}
 		}
 		if why != "" { // what the API server refuses may be allowed later; this may not
-			return &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimUnusable, Message: fmt.Sprintf("claim %s %s: another runner takes this one's place", name, why)}
+			return &rules.Failure{
+				Reason:  v1alpha1.ReasonVolumeClaimUnusable,
+				Message: fmt.Sprintf("claim %s %s: another runner takes this one's place", name, why),
+			}
 		}
 	}
 	return nil
 }
 
 // knownClaims returns the runner's claims that the cache has, by name.
-func (l *Launcher) knownClaims(ctx context.Context, runner *v1alpha1.EphemeralRunner) (map[string]*corev1.PersistentVolumeClaim, error) {
+func (l *Launcher) knownClaims(
+	ctx context.Context, runner *v1alpha1.EphemeralRunner,
+) (map[string]*corev1.PersistentVolumeClaim, error) {
 	known := map[string]*corev1.PersistentVolumeClaim{}
 	for _, name := range runner.Spec.VolumeClaims {
 		claim := &corev1.PersistentVolumeClaim{}
-		err := l.options.Client.Get(ctx, types.NamespacedName{Namespace: runner.Namespace, Name: name}, claim, client.UnsafeDisableDeepCopy)
+		err := l.options.Client.Get(ctx, types.NamespacedName{Namespace: runner.Namespace, Name: name}, claim,
+			client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, requestFailure(v1alpha1.ReasonVolumeClaimRefused, "read claim "+name, err)
 		}
@@ -77,9 +86,11 @@ func (l *Launcher) knownClaims(ctx context.Context, runner *v1alpha1.EphemeralRu
 	return known, nil
 }
 
-// createClaim creates a claim and returns it, or the one that has its name. What is refused may be allowed later: a ResourceQuota gets
-// room, a policy or the template is corrected.
-func (l *Launcher) createClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+// createClaim creates a claim and returns it, or the one that has its name. What is refused may be allowed later: a
+// ResourceQuota gets room, a policy or the template is corrected.
+func (l *Launcher) createClaim(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolumeClaim, error) {
 	err := l.options.Client.Create(ctx, claim)
 	if apierrors.IsAlreadyExists(err) { // an earlier try has created it, and the watch has not shown it yet
 		existing := &corev1.PersistentVolumeClaim{}
@@ -96,16 +107,21 @@ func (l *Launcher) createClaim(ctx context.Context, claim *corev1.PersistentVolu
 		return nil, requestFailure(v1alpha1.ReasonVolumeClaimRefused, "create claim "+claim.Name, err)
 	case kube.IsQuotaExceeded(err):
 		return nil, &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimRefused, Message: fmt.Sprintf(
-			"the API server refuses claim %s: %v: raise the quota, lower volumeClaimPool.max, or delete claims that nobody needs", claim.Name, err)}
+			"the API server refuses claim %s: %v: raise the quota, lower volumeClaimPool.max, or delete claims that nobody "+
+				"needs", claim.Name, err)}
 	}
 	return nil, &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimRefused, Message: fmt.Sprintf(
-		"the API server refuses claim %s: %v: correct volumeClaimTemplates of the AutoscalingRunnerSet, or what forbids it in namespace %s", claim.Name, err, claim.Namespace)}
+		"the API server refuses claim %s: %v: correct volumeClaimTemplates of the AutoscalingRunnerSet, or what forbids "+
+			"it in namespace %s", claim.Name, err, claim.Namespace)}
 }
 
-// DiscardClaims deletes the runner's claims, of which none may be passed on to another runner. Claims that aren't the set's are left alone,
-// whatever the runner names. It fails with apierrors.IsForbidden while the manager may not delete one of them: whoever gets it next would
-// read what an untrusted job has left. Only of a set that is being deleted the right goes with the release, and the claims with the set.
-func (l *Launcher) DiscardClaims(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner) error {
+// DiscardClaims deletes the runner's claims, of which none may be passed on to another runner. Claims that aren't the
+// set's are left alone, whatever the runner names. It fails with apierrors.IsForbidden while the manager may not delete
+// one of them: whoever gets it next would read what an untrusted job has left. Only of a set that is being deleted the
+// right goes with the release, and the claims with the set.
+func (l *Launcher) DiscardClaims(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner,
+) error {
 	for _, name := range slices.Sorted(maps.Values(runner.Spec.VolumeClaims)) {
 		if name == "" {
 			continue
@@ -119,7 +135,9 @@ func (l *Launcher) DiscardClaims(ctx context.Context, set *v1alpha1.AutoscalingR
 	return nil
 }
 
-func (l *Launcher) discardClaim(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, key types.NamespacedName) error {
+func (l *Launcher) discardClaim(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, key types.NamespacedName,
+) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := l.options.Client.Get(ctx, key, claim)
 	if apierrors.IsNotFound(err) { // the watch may not have shown it yet

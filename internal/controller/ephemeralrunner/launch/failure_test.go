@@ -48,7 +48,8 @@ func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 	}
 }
 
-// A cause has the same reason here as in the conditions of the set, but for what only the set can tell: that GitHub is away.
+// A cause has the same reason here as in the conditions of the set, but for what only the set can tell: that GitHub is
+// away.
 func TestTheReasonOfARunnerThatIsNotRegistered(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error

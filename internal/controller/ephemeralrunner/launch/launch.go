@@ -1,8 +1,8 @@
-// Package launch asks GitHub about one runner, in the pool: it registers the runner and creates its Secret and its pod, and it has the
-// registration removed. It alone knows JIT configs, whose a Secret is, and what is in a runner's pod.
+// Package launch asks GitHub about one runner, in the pool: it registers the runner and creates its Secret and its pod,
+// and it has the registration removed. It alone knows JIT configs, whose a Secret is, and what is in a runner's pod.
 //
-// A JIT config is good for one start of the runner container, so one whose container may have started is never given to a second pod.
-// Nothing is created for a runner after its Memory is told to Abandon it.
+// A JIT config is good for one start of the runner container, so one whose container may have started is never given to
+// a second pod. Nothing is created for a runner after its Memory is told to Abandon it.
 package launch
 
 import (
@@ -38,8 +38,9 @@ type GitHub interface {
 	GenerateJITConfig(ctx context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error)
 	// GetRunnerByName fails with actions.ErrRunnerNotFound if GitHub has no runner of that name.
 	GetRunnerByName(ctx context.Context, name string) (*actions.RunnerReference, error)
-	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if GitHub no longer has the
-	// runner, but fails with actions.ErrRunnerNotFound if that answer may have come from a proxy or gateway in between.
+	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if GitHub no longer has
+	// the runner, but fails with actions.ErrRunnerNotFound if that answer may have come from a proxy or gateway in
+	// between.
 	RemoveRunner(ctx context.Context, id int) error
 }
 
@@ -55,7 +56,8 @@ func init() { metrics.Registry.MustRegister(jitSeconds) }
 
 // Options are what a Launcher needs from outside.
 type Options struct {
-	// Client writes to the API server, and reads Secrets from it. Reader reads pods from it: a stale cache would cost a job.
+	// Client writes to the API server, and reads Secrets from it. Reader reads pods from it: a stale cache would cost a
+	// job.
 	Client client.Client
 	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
@@ -66,8 +68,8 @@ type Options struct {
 	Version string
 	// Wake is called with the runner's name at the end of each call.
 	Wake func(types.NamespacedName)
-	// Counted reports whether the runner belongs to a set that an AutoscalingRunnerSet owns. Whatever the status of any other says, and
-	// whatever GitHub has under its name, may be a runner's that works in another cluster.
+	// Counted reports whether the runner belongs to a set that an AutoscalingRunnerSet owns. Whatever the status of any
+	// other says, and whatever GitHub has under its name, may be a runner's that works in another cluster.
 	Counted func(context.Context, *v1alpha1.EphemeralRunner) (bool, error)
 }
 
@@ -77,10 +79,12 @@ type Launcher struct{ options Options }
 // New returns a Launcher.
 func New(options Options) *Launcher { return &Launcher{options} }
 
-// Launch registers the runner and creates its Secret, the claims that set has for it, and its pod, in the pool; it does nothing while that is
-// under way. reuse is the id of a registration whose JIT config is unused, 0 if none is known: it is taken from the Secret if it is there.
-// Neither set nor runner must change.
-func (l *Launcher) Launch(set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, reuse int, memory *Memory) {
+// Launch registers the runner and creates its Secret, the claims that set has for it, and its pod, in the pool; it does
+// nothing while that is under way. reuse is the id of a registration whose JIT config is unused, 0 if none is known: it
+// is taken from the Secret if it is there. Neither set nor runner must change.
+func (l *Launcher) Launch(
+	set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, reuse int, memory *Memory,
+) {
 	start(l, &memory.launch, runner, func(ctx context.Context) (int, error) {
 		if memory.abandoned.Load() {
 			return 0, errAbandoned
@@ -115,8 +119,11 @@ type registration struct {
 	at     time.Time // when GitHub answered, or when the Secret was created
 }
 
-// register returns a registration whose JIT config was never used, or the registration that the runner's pod already uses.
-func (l *Launcher) register(ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, reuse int) (*registration, error) {
+// register returns a registration whose JIT config was never used, or the registration that the runner's pod already
+// uses.
+func (l *Launcher) register(
+	ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, reuse int,
+) (*registration, error) {
 	if reuse != 0 {
 		if unused, err := l.unusedRegistration(ctx, memory, runner, reuse); err != nil || unused != nil {
 			return unused, err
@@ -142,7 +149,9 @@ func (l *Launcher) register(ctx context.Context, memory *Memory, runner *v1alpha
 }
 
 // generate asks GitHub for a registration, and measures how long the answer takes.
-func (l *Launcher) generate(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*actions.JITConfig, error) {
+func (l *Launcher) generate(
+	ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner,
+) (*actions.JITConfig, error) {
 	asked := l.options.Clock.Now()
 	defer func() { jitSeconds.Observe(l.options.Clock.Since(asked).Seconds()) }()
 	return github.GenerateJITConfig(ctx, runner.Spec.RunnerScaleSetID, actions.JITConfigRequest{
@@ -158,8 +167,11 @@ func workFolder(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// start makes a call on behalf of the runner's scale set, with the same log values that controller-runtime and the controller give to a pass.
-func start[R any](l *Launcher, last *pool.Last[R], runner *v1alpha1.EphemeralRunner, call func(context.Context) (R, error)) {
+// start makes a call on behalf of the runner's scale set, with the same log values that controller-runtime and the
+// controller give to a pass.
+func start[R any](
+	l *Launcher, last *pool.Last[R], runner *v1alpha1.EphemeralRunner, call func(context.Context) (R, error),
+) {
 	set := kube.ScaleSetOf(runner)
 	last.Go(l.options.Pool, l.options.Clock, set.String(), func(ctx context.Context) (R, error) {
 		values := append(LogValues(runner), "namespace", runner.Namespace, "name", runner.Name)
@@ -234,7 +246,11 @@ func progressOf[R any](call pool.Call[R], known bool) rules.Progress {
 var errAbandoned = &rules.Failure{Kind: rules.Closed, Reason: "Deleted", Message: "the runner is being deleted"}
 
 // errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be created there any more.
-var errNamespaceClosed = &rules.Failure{Kind: rules.Closed, Reason: "NamespaceTerminating", Message: "the namespace is being deleted"}
+var errNamespaceClosed = &rules.Failure{
+	Kind:    rules.Closed,
+	Reason:  "NamespaceTerminating",
+	Message: "the namespace is being deleted",
+}
 
 // LogValues returns the log values of a runner's job, nil if it has no job.
 func LogValues(runner *v1alpha1.EphemeralRunner) []any {

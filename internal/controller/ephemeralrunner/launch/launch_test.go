@@ -24,11 +24,13 @@ func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRun
 	runner := &v1alpha1.EphemeralRunner{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, UID: "runner-uid",
-			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace, "team": "build"},
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace,
+				"team": "build"},
 		},
 		Spec: v1alpha1.EphemeralRunnerSpec{
 			RunnerScaleSetID: 5,
-			PodSpec:          corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}},
+			PodSpec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName,
+				Image: "runner:1"}}},
 		},
 	}
 	for _, c := range change {
@@ -53,7 +55,8 @@ func wholeRunner(r *v1alpha1.EphemeralRunner) {
 		Labels: map[string]string{"a": "b", v1alpha1.LabelScaleSetName: "other"}, Annotations: map[string]string{"c": "d"},
 	}
 	r.Spec.Proxy = &v1alpha1.ProxyConfig{
-		HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, NoProxy: []string{"internal"},
+		HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"},
+		NoProxy: []string{"internal"},
 	}
 	r.Spec.ProxySecretRef = "proxy"
 	r.Spec.PodSpec = corev1.PodSpec{
@@ -61,8 +64,10 @@ func wholeRunner(r *v1alpha1.EphemeralRunner) {
 		Containers: []corev1.Container{
 			{Name: "dind", Image: "docker:dind", RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{anyRule, restartAll}},
 			{
-				Name: v1alpha1.RunnerContainerName, Image: "runner:1", WorkingDir: "/work", Env: []corev1.EnvVar{{Name: "MINE", Value: "1"}},
-				RestartPolicy: new(corev1.ContainerRestartPolicyOnFailure), RestartPolicyRules: []corev1.ContainerRestartRule{anyRule},
+				Name: v1alpha1.RunnerContainerName, Image: "runner:1", WorkingDir: "/work",
+				Env:                []corev1.EnvVar{{Name: "MINE", Value: "1"}},
+				RestartPolicy:      new(corev1.ContainerRestartPolicyOnFailure),
+				RestartPolicyRules: []corev1.ContainerRestartRule{anyRule},
 			},
 		},
 	}
@@ -82,9 +87,11 @@ func TestNewPod(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, OwnerReferences: ownerOfRunner(),
 			Labels: map[string]string{
-				"team": "test", v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace, v1alpha1.LabelRunner: "True",
+				"team": "test", v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace,
+				v1alpha1.LabelRunner: "True",
 			},
-			Annotations: map[string]string{v1alpha1.AnnotationPatchID: "3", "note": "template's", v1alpha1.AnnotationRunnerID: "42"},
+			Annotations: map[string]string{v1alpha1.AnnotationPatchID: "3", "note": "template's",
+				v1alpha1.AnnotationRunnerID: "42"},
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,
@@ -110,12 +117,14 @@ func TestNewPod(t *testing.T) {
 	}
 }
 
-// The manager's cache selects pods by these labels: without them a runner that somebody created by hand would lose its pod.
+// The manager's cache selects pods by these labels: without them a runner that somebody created by hand would lose its
+// pod.
 func TestPodOfARunnerWithoutLabelsIsSeen(t *testing.T) {
 	runner := newRunner()
 	runner.Labels = nil
 	want := map[string]string{
-		v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: runner.Name, v1alpha1.LabelScaleSetNamespace: runner.Namespace,
+		v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: runner.Name,
+		v1alpha1.LabelScaleSetNamespace: runner.Namespace,
 	}
 	if diff := cmp.Diff(want, newPod(runner, 1, "1.2.3").Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
@@ -126,7 +135,8 @@ func TestNewSecret(t *testing.T) {
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, OwnerReferences: ownerOfRunner(),
-			Labels:      map[string]string{"a": "b", v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace},
+			Labels: map[string]string{"a": "b", v1alpha1.LabelScaleSetName: "set",
+				v1alpha1.LabelScaleSetNamespace: namespace},
 			Annotations: map[string]string{"c": "d"},
 		},
 		Data: map[string][]byte{
@@ -140,7 +150,8 @@ func TestNewSecret(t *testing.T) {
 }
 
 func TestOnlyConfiguredProxiesReachTheRunner(t *testing.T) {
-	runner := newRunner(wholeRunner, func(r *v1alpha1.EphemeralRunner) { r.Spec.Proxy = &v1alpha1.ProxyConfig{NoProxy: []string{"x"}} })
+	runner := newRunner(wholeRunner,
+		func(r *v1alpha1.EphemeralRunner) { r.Spec.Proxy = &v1alpha1.ProxyConfig{NoProxy: []string{"x"}} })
 	env := runnerEnv(runner, "1")
 	if last := env[len(env)-1].Name; len(env) != 4 || last != "no_proxy" {
 		t.Errorf("environment %v, want the three of every runner and no_proxy", env)

@@ -35,8 +35,8 @@ const (
 	envReturnOutdatedCode = "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE"
 )
 
-// newPod returns the runner's pod: the user's template with our labels and annotations, and with what the runner container
-// needs.
+// newPod returns the runner's pod: the user's template with our labels and annotations, and with what the runner
+// container needs.
 func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -67,8 +67,9 @@ func SamplePod(runner *v1alpha1.EphemeralRunner, version string) *corev1.Pod {
 	return newPod(runner, 0, version)
 }
 
-// startOnce keeps the kubelet from restarting the runner container, whatever the template says: a JIT config is good for one
-// start. A container may have its own restart policy, and any container may have a rule that restarts all of them.
+// startOnce keeps the kubelet from restarting the runner container, whatever the template says: a JIT config is good
+// for one start. A container may have its own restart policy, and any container may have a rule that restarts all of
+// them.
 func startOnce(spec *corev1.PodSpec) {
 	spec.RestartPolicy = corev1.RestartPolicyNever
 	if container := kube.Container(spec, v1alpha1.RunnerContainerName); container != nil {
@@ -84,8 +85,8 @@ func startOnce(spec *corev1.PodSpec) {
 	}
 }
 
-// runnerEnv returns what is added to the user's own environment of the runner container. No other container gets it, because
-// the JIT config is a credential.
+// runnerEnv returns what is added to the user's own environment of the runner container. No other container gets it,
+// because the JIT config is a credential.
 func runnerEnv(runner *v1alpha1.EphemeralRunner, version string) []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		fromSecret(envJITConfig, runner.Name, secretKeyJITConfig),
@@ -114,15 +115,18 @@ func fromSecret(name, secret, key string) corev1.EnvVar {
 	}}}
 }
 
-// scaleSetLabels returns the labels that no template overrides. The manager's cache selects by them; without them it would
-// never show the pod of a runner that was created by hand. Such a runner counts as a scale set of its own.
+// scaleSetLabels returns the labels that no template overrides. The manager's cache selects by them; without them it
+// would never show the pod of a runner that was created by hand. Such a runner counts as a scale set of its own.
 func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
 	set := kube.ScaleSetOf(runner)
-	return map[string]string{v1alpha1.LabelScaleSetName: kube.LabelValue(set.Name), v1alpha1.LabelScaleSetNamespace: set.Namespace}
+	return map[string]string{
+		v1alpha1.LabelScaleSetName:      kube.LabelValue(set.Name),
+		v1alpha1.LabelScaleSetNamespace: set.Namespace,
+	}
 }
 
-// createPod creates the pod. Retrying does not help if the API server calls the pod invalid; what it forbids because of a
-// quota or policy may be allowed later.
+// createPod creates the pod. Retrying does not help if the API server calls the pod invalid; what it forbids because of
+// a quota or policy may be allowed later.
 func (l *Launcher) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, registered *registration) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -208,14 +212,15 @@ func newSecret(runner *v1alpha1.EphemeralRunner, registered *registration) *core
 }
 
 // The runner's Secret has the runner's name, which somebody else's Secret may already have. That Secret is neither
-// overwritten nor deleted. No cache holds Secrets, so it takes a read to tell whose a Secret is, unless this manager created
-// it.
+// overwritten nor deleted. No cache holds Secrets, so it takes a read to tell whose a Secret is, unless this manager
+// created it.
 
-// isRunners reports whether a Secret was created for the runner, or for an earlier runner of the same name, even if it has lost its owner
-// in a backup.
+// isRunners reports whether a Secret was created for the runner, or for an earlier runner of the same name, even if it
+// has lost its owner in a backup.
 func isRunners(secret *corev1.Secret, runner *v1alpha1.EphemeralRunner) bool {
 	owner := metav1.GetControllerOf(secret)
-	return owner != nil && owner.Kind == "EphemeralRunner" && owner.Name == runner.Name || isAbandonedSecret(secret, runner.Name)
+	return owner != nil && owner.Kind == "EphemeralRunner" && owner.Name == runner.Name ||
+		isAbandonedSecret(secret, runner.Name)
 }
 
 // readSecret returns the Secret of that name, nil if there is none.
@@ -232,9 +237,11 @@ func (l *Launcher) readSecret(ctx context.Context, name types.NamespacedName) (*
 	}
 }
 
-// unusedRegistration returns the registration with that id and its JIT config: as it was kept, or from the runner's Secret. It returns nil
-// if the Secret has none that can be used; it may be that of an earlier registration.
-func (l *Launcher) unusedRegistration(ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, id int) (*registration, error) {
+// unusedRegistration returns the registration with that id and its JIT config: as it was kept, or from the runner's
+// Secret. It returns nil if the Secret has none that can be used; it may be that of an earlier registration.
+func (l *Launcher) unusedRegistration(
+	ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, id int,
+) (*registration, error) {
 	if unstored := memory.unstoredWith(id); unstored != nil {
 		return unstored, nil
 	}
@@ -252,7 +259,12 @@ func (l *Launcher) unusedRegistration(ctx context.Context, memory *Memory, runne
 		return nil, nil
 	}
 	memory.noteSecret(secret.UID)
-	return &registration{id: id, config: string(secret.Data[secretKeyJITConfig]), stored: true, at: secret.CreationTimestamp.Time}, nil
+	return &registration{
+		id:     id,
+		config: string(secret.Data[secretKeyJITConfig]),
+		stored: true,
+		at:     secret.CreationTimestamp.Time,
+	}, nil
 }
 
 func secretUnreadable(runner *v1alpha1.EphemeralRunner, err error) *rules.Failure {
@@ -260,7 +272,9 @@ func secretUnreadable(runner *v1alpha1.EphemeralRunner, err error) *rules.Failur
 }
 
 // createSecret stores the JIT config. A Secret of an earlier registration is replaced.
-func (l *Launcher) createSecret(ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, registered *registration) error {
+func (l *Launcher) createSecret(
+	ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, registered *registration,
+) error {
 	if registered.stored {
 		return nil
 	}
@@ -289,7 +303,8 @@ func (l *Launcher) replaceSecret(ctx context.Context, runner *v1alpha1.Ephemeral
 		return l.options.Client.Create(ctx, secret) // it was deleted in the meantime
 	case !isRunners(former, runner):
 		return &rules.Failure{Kind: rules.NameTaken, Reason: "SecretNameTaken", Message: fmt.Sprintf(
-			"a Secret %s exists that is not the runner's: another runner takes this one's place; delete the Secret if nobody needs it", runner.Name)}
+			"a Secret %s exists that is not the runner's: another runner takes this one's place; delete the Secret if nobody "+
+				"needs it", runner.Name)}
 	default:
 		secret.UID, secret.ResourceVersion = former.UID, former.ResourceVersion
 		return l.options.Client.Update(ctx, secret)
@@ -343,8 +358,8 @@ func (l *Launcher) DeleteSecret(ctx context.Context, runner *v1alpha1.EphemeralR
 	return nil
 }
 
-// DeleteAbandonedSecret deletes the Secret that was the registration of the runner of that name, which is gone, if there is one and it
-// has no owner.
+// DeleteAbandonedSecret deletes the Secret that was the registration of the runner of that name, which is gone, if
+// there is one and it has no owner.
 func (l *Launcher) DeleteAbandonedSecret(ctx context.Context, name types.NamespacedName) error {
 	secret, err := l.readSecret(ctx, name)
 	if err != nil || secret == nil || !isAbandonedSecret(secret, name.Name) {
@@ -373,8 +388,8 @@ func (m *Memory) knownSecret() types.UID {
 	return m.secret
 }
 
-// keepUnstored remembers a registration for which no Secret could be created. No pod is created without a Secret, so the JIT
-// config remains unused, and each new registration would cost four calls to GitHub.
+// keepUnstored remembers a registration for which no Secret could be created. No pod is created without a Secret, so
+// the JIT config remains unused, and each new registration would cost four calls to GitHub.
 func (m *Memory) keepUnstored(registered *registration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

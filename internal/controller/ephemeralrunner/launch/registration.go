@@ -19,10 +19,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// Deregister has GitHub remove the runner's registration, in the pool; it does nothing while that is under way. Consent proves that the
-// runner will not get a job. certain says that the id comes from the runner's own pod, or that this process has registered the runner:
-// otherwise only its status says so, and GitHub is asked for the registration by the runner's name. A runner of which nothing is certain,
-// and that no set counts, has no registration.
+// Deregister has GitHub remove the runner's registration, in the pool; it does nothing while that is under way. Consent
+// proves that the runner will not get a job. certain says that the id comes from the runner's own pod, or that this
+// process has registered the runner: otherwise only its status says so, and GitHub is asked for the registration by the
+// runner's name. A runner of which nothing is certain, and that no set counts, has no registration.
 func (l *Launcher) Deregister(runner *v1alpha1.EphemeralRunner, id int, certain bool, memory *Memory) {
 	runner = runner.DeepCopy() // the call outlasts the pass, which may go on to write the runner's status
 	start(l, &memory.removal, runner, func(ctx context.Context) (struct{}, error) {
@@ -43,11 +43,13 @@ func (l *Launcher) Deregister(runner *v1alpha1.EphemeralRunner, id int, certain 
 	})
 }
 
-// resolveConflict frees a name that is taken, or returns the registration that the runner's pod uses. Usually the runner
-// itself has the name: the answer to an earlier call was lost, or the manager was restarted. Its Secret may exist, but only
-// GitHub can tell whether a container has started with it. If GitHub agrees to remove the registration, it has no job; if
-// GitHub refuses, its job has lost the pod.
-func (l *Launcher) resolveConflict(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, taken error) (*registration, error) {
+// resolveConflict frees a name that is taken, or returns the registration that the runner's pod uses. Usually the
+// runner itself has the name: the answer to an earlier call was lost, or the manager was restarted. Its Secret may
+// exist, but only GitHub can tell whether a container has started with it. If GitHub agrees to remove the registration,
+// it has no job; if GitHub refuses, its job has lost the pod.
+func (l *Launcher) resolveConflict(
+	ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, taken error,
+) (*registration, error) {
 	holder, err := github.GetRunnerByName(ctx, runner.Name)
 	switch {
 	case errors.Is(err, actions.ErrRunnerNotFound):
@@ -57,7 +59,8 @@ func (l *Launcher) resolveConflict(ctx context.Context, github GitHub, runner *v
 		return nil, notRegistered(err)
 	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
 		return nil, &rules.Failure{Kind: rules.NameTaken, Reason: v1alpha1.ReasonRunnerNameTaken, Message: fmt.Sprintf(
-			"runner %s exists on GitHub in scale set %d: another runner takes this one's place", runner.Name, holder.RunnerScaleSetID)}
+			"runner %s exists on GitHub in scale set %d: another runner takes this one's place", runner.Name,
+			holder.RunnerScaleSetID)}
 	}
 	if used, err := l.usedRegistration(ctx, runner, holder.ID); err != nil || used != nil {
 		return used, err
@@ -69,10 +72,12 @@ func (l *Launcher) resolveConflict(ctx context.Context, github GitHub, runner *v
 	return nil, notRemoved(err)
 }
 
-// usedRegistration returns the registration with that id if the runner's pod was created with it, otherwise nil. It asks the
-// API server: a stale cache does not show a pod that another manager created just before it stopped, and that pod may have a
-// job by now.
-func (l *Launcher) usedRegistration(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) (*registration, error) {
+// usedRegistration returns the registration with that id if the runner's pod was created with it, otherwise nil. It
+// asks the API server: a stale cache does not show a pod that another manager created just before it stopped, and that
+// pod may have a job by now.
+func (l *Launcher) usedRegistration(
+	ctx context.Context, runner *v1alpha1.EphemeralRunner, id int,
+) (*registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	pod, err := OwnPod(ctx, l.options.Reader, runner)
@@ -86,10 +91,12 @@ func (l *Launcher) usedRegistration(ctx context.Context, runner *v1alpha1.Epheme
 	}
 }
 
-// registrationOf returns the id of the registration that the runner has on GitHub, 0 if it has none or certainly none of its own. An id
-// that isn't certain may be a copy of another runner's or from another time: then the registration is that of the runner's name, which
-// nobody else gets here.
-func registrationOf(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, known int, certain bool) (int, error) {
+// registrationOf returns the id of the registration that the runner has on GitHub, 0 if it has none or certainly none
+// of its own. An id that isn't certain may be a copy of another runner's or from another time: then the registration is
+// that of the runner's name, which nobody else gets here.
+func registrationOf(
+	ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, known int, certain bool,
+) (int, error) {
 	if certain && known != 0 {
 		return known, nil
 	}
@@ -117,7 +124,11 @@ func notRemoved(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, actions.ErrJobStillRunning):
-		return &rules.Failure{Kind: rules.Busy, Reason: "JobRunning", Message: "GitHub does not remove the runner while it runs a job"}
+		return &rules.Failure{
+			Kind:    rules.Busy,
+			Reason:  "JobRunning",
+			Message: "GitHub does not remove the runner while it runs a job",
+		}
 	default:
 		f := registrationFailure(err)
 		f.Message = fmt.Sprintf("remove the registration: %s", f.Message)
@@ -128,8 +139,8 @@ func notRemoved(err error) error {
 	}
 }
 
-// registrationFailure returns why a call about a runner's registration failed. That GitHub is away, or refuses the call for a reason of its
-// own, is the set's to say; of a runner it says that this one is not registered.
+// registrationFailure returns why a call about a runner's registration failed. That GitHub is away, or refuses the call
+// for a reason of its own, is the set's to say; of a runner it says that this one is not registered.
 func registrationFailure(err error) *rules.Failure {
 	cause := causes.Of(err)
 	f := &rules.Failure{Reason: cause.Reason, Message: err.Error(), AllowedAt: cause.RetryAt}
@@ -142,7 +153,8 @@ func registrationFailure(err error) *rules.Failure {
 	return f
 }
 
-// requestFailure returns the failure of a request that will be repeated. The reason is for one that the API server has answered.
+// requestFailure returns the failure of a request that will be repeated. The reason is for one that the API server has
+// answered.
 func requestFailure(reason, request string, err error) *rules.Failure {
 	f := &rules.Failure{Reason: reason, Message: fmt.Sprintf("%s: %v", request, err)}
 	if kube.IsUnanswered(err) {
@@ -151,10 +163,10 @@ func requestFailure(reason, request string, err error) *rules.Failure {
 	return f
 }
 
-// DeletionFailure returns nil for errors of a deletion that leave nothing to do for the runner: the object is gone (NotFound) or
-// is another one (Conflict). While the runner is being deleted Forbidden counts too: Helm has taken the permission away, and
-// garbage collection deletes the object, which the runner owns. As long as the runner stays, nothing is collected; the API
-// server may just have started and not loaded its Roles yet, so the deletion is retried.
+// DeletionFailure returns nil for errors of a deletion that leave nothing to do for the runner: the object is gone
+// (NotFound) or is another one (Conflict). While the runner is being deleted Forbidden counts too: Helm has taken the
+// permission away, and garbage collection deletes the object, which the runner owns. As long as the runner stays,
+// nothing is collected; the API server may just have started and not loaded its Roles yet, so the deletion is retried.
 func DeletionFailure(runner *v1alpha1.EphemeralRunner, what string, err error) error {
 	switch {
 	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
@@ -166,8 +178,8 @@ func DeletionFailure(runner *v1alpha1.EphemeralRunner, what string, err error) e
 	}
 }
 
-// checkExistingPod returns nil if the pod that already has the runner's name is its own, usually created by an earlier call
-// whose answer was lost.
+// checkExistingPod returns nil if the pod that already has the runner's name is its own, usually created by an earlier
+// call whose answer was lost.
 func (l *Launcher) checkExistingPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) error {
 	pod := &corev1.Pod{}
 	err := l.options.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
@@ -178,7 +190,10 @@ func (l *Launcher) checkExistingPod(ctx context.Context, runner *v1alpha1.Epheme
 		return &rules.Failure{Kind: rules.NameTaken, Reason: v1alpha1.ReasonPodNameTaken, Message: fmt.Sprintf(
 			"a pod %s exists that is not the runner's: another runner takes this one's place", runner.Name)}
 	case pod.DeletionTimestamp != nil:
-		return &rules.Failure{Reason: v1alpha1.ReasonPodTerminating, Message: fmt.Sprintf("the previous pod %s is still being deleted", runner.Name)}
+		return &rules.Failure{
+			Reason:  v1alpha1.ReasonPodTerminating,
+			Message: fmt.Sprintf("the previous pod %s is still being deleted", runner.Name),
+		}
 	default:
 		return nil
 	}

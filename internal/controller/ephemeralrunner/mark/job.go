@@ -25,17 +25,19 @@ import (
 )
 
 const (
-	// ResultAfter is how long a pod must outlive its job to be given the result as well, and its runner the phase Running if it
-	// has not got it yet. Nearly every pod ends within two seconds, and a runner's budget allows one patch of its pod.
+	// ResultAfter is how long a pod must outlive its job to be given the result as well, and its runner the phase
+	// Running if it has not got it yet. Nearly every pod ends within two seconds, and a runner's budget allows one
+	// patch of its pod.
 	ResultAfter = 5 * time.Second
-	// ForbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it for a while: the Role that
-	// allows it comes with the chart, and plain manifests may lack it. Until it has lasted it may pass within a second, see
-	// apiaccess.MayPass, and the running jobs need their protection: then it is tried again after forbiddenRecheckAfter.
+	// ForbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it for a
+	// while: the Role that allows it comes with the chart, and plain manifests may lack it. Until it has lasted it may
+	// pass within a second, see apiaccess.MayPass, and the running jobs need their protection: then it is tried again
+	// after forbiddenRecheckAfter.
 	ForbiddenRetryAfter   = 10 * time.Minute
 	forbiddenRecheckAfter = time.Second
-	// deniedRetryAfter is how long a pod is not patched after a policy or webhook has denied it. The denial may be about this
-	// pod alone, or the webhook may have failed briefly, and until the patch succeeds nothing protects the pod from node
-	// autoscalers.
+	// deniedRetryAfter is how long a pod is not patched after a policy or webhook has denied it. The denial may be
+	// about this pod alone, or the webhook may have failed briefly, and until the patch succeeds nothing protects the
+	// pod from node autoscalers.
 	deniedRetryAfter = time.Minute
 )
 
@@ -61,7 +63,8 @@ type Job struct {
 	Busy bool
 	// Up is how long ago the runner's container was seen to have started.
 	Up time.Duration
-	// Written and DeniedAt are remembered for the next pass: DeniedAt is when a policy or webhook last denied patching the pod.
+	// Written and DeniedAt are remembered for the next pass: DeniedAt is when a policy or webhook last denied patching
+	// the pod.
 	Written  *Written
 	DeniedAt *time.Time
 }
@@ -71,8 +74,9 @@ func (j *Job) IsBusy() bool {
 	return j.Written.Busy || j.Pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
 }
 
-// Mark writes the job on the pod, as labels and annotations, and returns when to reconcile the runner again. Nothing holds the
-// start back: the PodDisruptionBudget covers pods with the label LabelRunnerBusy, and until it is written the pod may be evicted.
+// Mark writes the job on the pod, as labels and annotations, and returns when to reconcile the runner again. Nothing
+// holds the start back: the PodDisruptionBudget covers pods with the label LabelRunnerBusy, and until it is written the
+// pod may be evicted.
 func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	now := m.options.Clock.Now()
 	what, requeueAt := plan(j, m.options.JobMetadata, now)
@@ -123,8 +127,8 @@ func (m *Marker) patchPod(ctx context.Context, pod *corev1.Pod, annotations, lab
 	return m.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }
 
-// plan decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because runners
-// and pods arrive on separate watches. Without metadata only the label LabelRunnerBusy is written.
+// plan decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because
+// runners and pods arrive on separate watches. Without metadata only the label LabelRunnerBusy is written.
 func plan(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time) {
 	status, annotations := &j.Runner.Status, j.Pod.Annotations
 	if !status.JobCompleted() {
@@ -145,8 +149,8 @@ func plan(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time)
 	}
 }
 
-// PodDueToEnd returns until when the pod of a completed job is expected to end, so that nothing is written about it. A report
-// without a time, from ARC's listener, counts as old.
+// PodDueToEnd returns until when the pod of a completed job is expected to end, so that nothing is written about it. A
+// report without a time, from ARC's listener, counts as old.
 func PodDueToEnd(status *v1alpha1.EphemeralRunnerStatus) time.Time {
 	if status.FinishedAt == nil {
 		return time.Time{}
@@ -154,8 +158,8 @@ func PodDueToEnd(status *v1alpha1.EphemeralRunnerStatus) time.Time {
 	return status.FinishedAt.Add(ResultAfter)
 }
 
-// jobMetadata returns the annotations and labels that describe a pod's job. Empty values are left out, and so are labels that
-// Kubernetes would refuse.
+// jobMetadata returns the annotations and labels that describe a pod's job. Empty values are left out, and so are
+// labels that Kubernetes would refuse.
 func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[string]any) {
 	status := &runner.Status
 	workflow, ref, _ := strings.Cut(status.JobWorkflowRef, "@")
@@ -189,14 +193,15 @@ func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[stri
 	return annotations, labels
 }
 
-// protect adds the annotations that keep node autoscalers away while the job runs, and restores the template's own when it
-// has ended. Templates may mark idle runners safe to evict, because cluster-autoscaler by default keeps nodes whose pods
-// belong to a custom controller; a running job is never safe to evict.
+// protect adds the annotations that keep node autoscalers away while the job runs, and restores the template's own when
+// it has ended. Templates may mark idle runners safe to evict, because cluster-autoscaler by default keeps nodes whose
+// pods belong to a custom controller; a running job is never safe to evict.
 func (m *Marker) protect(ctx context.Context, j *Job, what step, annotations map[string]any) error {
 	if !m.options.JobProtection {
 		return nil
 	}
-	// The scale set is read when the job starts, from the cache: a change of its jobProtection then needs no new runners.
+	// The scale set is read when the job starts, from the cache: a change of its jobProtection then needs no new
+	// runners.
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	err := m.options.Client.Get(ctx, kube.ScaleSetOf(j.Runner), set, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
@@ -204,7 +209,10 @@ func (m *Marker) protect(ctx context.Context, j *Job, what step, annotations map
 	}
 	doNotDisrupt := doNotDisruptFor(set.Spec.JobProtection, j.Pod, m.options.Clock.Now())
 	template := kube.Annotations(j.Runner.Annotations, j.Runner.Spec.PodMetadata.Annotations)
-	for key, value := range map[string]string{v1alpha1.AnnotationDoNotDisrupt: doNotDisrupt, v1alpha1.AnnotationSafeToEvict: "false"} {
+	for key, value := range map[string]string{
+		v1alpha1.AnnotationDoNotDisrupt: doNotDisrupt,
+		v1alpha1.AnnotationSafeToEvict:  "false",
+	} {
 		without, set := template[key]
 		switch {
 		case what == markStart:
@@ -218,9 +226,10 @@ func (m *Marker) protect(ctx context.Context, j *Job, what step, annotations map
 	return nil
 }
 
-// doNotDisruptFor returns the value of AnnotationDoNotDisrupt for a job that starts now. Karpenter counts a duration from the
-// pod's start, and an idle runner may have waited for hours before its job: the pod's age is added, in whole seconds, rounded up
-// because the pod's start is given in whole seconds. What is not a positive duration is passed on; empty means "true".
+// doNotDisruptFor returns the value of AnnotationDoNotDisrupt for a job that starts now. Karpenter counts a duration
+// from the pod's start, and an idle runner may have waited for hours before its job: the pod's age is added, in whole
+// seconds, rounded up because the pod's start is given in whole seconds. What is not a positive duration is passed on;
+// empty means "true".
 func doNotDisruptFor(protection string, pod *corev1.Pod, now time.Time) string {
 	duration, err := time.ParseDuration(protection)
 	if err != nil || duration <= 0 {
@@ -235,14 +244,15 @@ func (m *Marker) refusedUntil(j *Job) time.Time {
 	return kube.LaterOf(m.forbiddenUntil(j.Runner.Namespace), j.DeniedAt.Add(deniedRetryAfter))
 }
 
-// forbidding is since when the API server has forbidden to patch any pod of a namespace, until when none is patched, and whether an
-// Event has told it.
+// forbidding is since when the API server has forbidden to patch any pod of a namespace, until when none is patched,
+// and whether an Event has told it.
 type forbidding struct {
 	since, until time.Time
 	told         bool
 }
 
-// forbiddenUntil returns until when no pod of the namespace must be patched; a time in the past if that was not forbidden.
+// forbiddenUntil returns until when no pod of the namespace must be patched; a time in the past if that was not
+// forbidden.
 func (m *Marker) forbiddenUntil(namespace string) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -265,16 +275,18 @@ func (m *Marker) recordRefused(ctx context.Context, j *Job, refusal error, now t
 		*j.DeniedAt = now
 	}
 	if tell {
-		// It names the ways out: the permission or the policy. The API server's words come last because they may be long.
-		report.RecordEvent(ctx, m.options.Recorder, j.Runner, nil, report.Warning("PodMetadataForbidden", "MarkPod", fmt.Sprintf(
-			"running jobs of namespace %s are not protected from eviction, and pods don't show their jobs: the manager may not patch pods; "+
-				"grant it the verb, as the scale set chart's Role ending in -pod-metadata does, or exempt it from the policy or webhook that is "+
-				"named here: %v", j.Runner.Namespace, refusal)))
+		// It names the ways out: the permission or the policy. The API server's words come last because they may be
+		// long.
+		report.RecordEvent(ctx, m.options.Recorder, j.Runner, nil,
+			report.Warning("PodMetadataForbidden", "MarkPod", fmt.Sprintf(
+				"running jobs of namespace %s are not protected from eviction, and pods don't show their jobs: the manager may "+
+					"not patch pods; grant it the verb, as the scale set chart's Role ending in -pod-metadata does, or exempt it "+
+					"from the policy or webhook that is named here: %v", j.Runner.Namespace, refusal)))
 	}
 }
 
-// noteForbidden notes that the API server has forbidden patching a pod of the namespace, and reports whether that has just lasted long
-// enough to be told.
+// noteForbidden notes that the API server has forbidden patching a pod of the namespace, and reports whether that has
+// just lasted long enough to be told.
 func (m *Marker) noteForbidden(namespace string, refusal error, now time.Time) (tell bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package mark writes on a runner's pod which job it runs, and that it must not be evicted meanwhile. It also has the gate for all writes
-// that only report something: they wait while there is more urgent work for the API server.
+// Package mark writes on a runner's pod which job it runs, and that it must not be evicted meanwhile. It also has the
+// gate for all writes that only report something: they wait while there is more urgent work for the API server.
 package mark
 
 import (
@@ -28,8 +28,8 @@ type Options struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	Gate     *Gate
-	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations that keep
-	// node autoscalers away while the job runs.
+	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations
+	// that keep node autoscalers away while the job runs.
 	JobMetadata, JobProtection bool
 }
 
@@ -47,10 +47,10 @@ func New(options Options) *Marker {
 	return &Marker{options: options, forbidden: map[string]forbidding{}}
 }
 
-// podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. The record of who wrote which
-// field of the pod (managedFields), more than a third of it, is cleared by the way: with it this write is half as expensive again, each later
-// report of the kubelet twice as expensive, and the watch of pods late on a busy API server (docs/performance.md says why). It stays if
-// somebody uses server-side apply.
+// podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. The record
+// of who wrote which field of the pod (managedFields), more than a third of it, is cleared by the way: with it this
+// write is half as expensive again, each later report of the kubelet twice as expensive, and the watch of pods late on
+// a busy API server (docs/performance.md says why). It stays if somebody uses server-side apply.
 func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
 	metadata := map[string]any{"uid": pod.UID}
 	if annotations != nil {
@@ -67,12 +67,12 @@ func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, erro
 
 const (
 	// MaxWrites limits concurrent writes that only report something. The limit is approximate, since check and enter
-	// are not atomic. An API server that gets as many of these writes as it can take delivers its watches late: with 32 at
-	// once on two cores, the end of a pod was seen 5 s after the fact.
+	// are not atomic. An API server that gets as many of these writes as it can take delivers its watches late: with 32
+	// at once on two cores, the end of a pod was seen 5 s after the fact.
 	MaxWrites = 4
 	// MaxDelay is how long after the start of a runner container the reports that it runs, and which job, make way for
-	// everything else. After that they only wait for each other, because jobs that began together are overdue together, often
-	// when they end; after twice as long for nothing. A deferred report is reconsidered every one to two
+	// everything else. After that they only wait for each other, because jobs that began together are overdue together,
+	// often when they end; after twice as long for nothing. A deferred report is reconsidered every one to two
 	// recheckPeriods: each time costs a pass of 0.1 ms, 70 ms of every second for 1,000 runners.
 	MaxDelay      = 10 * time.Second
 	recheckPeriod = time.Second

@@ -1,5 +1,5 @@
-// Package remains removes what a runner leaves behind and no owner collects: what container hooks created for its job, and the pod and
-// Secret of a runner that doesn't exist.
+// Package remains removes what a runner leaves behind and no owner collects: what container hooks created for its job,
+// and the pod and Secret of a runner that doesn't exist.
 package remains
 
 import (
@@ -30,7 +30,8 @@ type Options struct {
 	// Client reads from the manager's cache and writes to the API server. Reader reads from the API server.
 	Client client.Client
 	Reader client.Reader
-	// DeleteSecret deletes the Secret that was the registration of the runner of that name, if there is one and it has no owner.
+	// DeleteSecret deletes the Secret that was the registration of the runner of that name, if there is one and it has
+	// no owner.
 	DeleteSecret func(context.Context, types.NamespacedName) error
 	Recorder     events.EventRecorder
 	Clock        clock.PassiveClock
@@ -51,19 +52,22 @@ type Hooked struct {
 	refusedAt time.Time // when the API server first refused to delete them
 }
 
-// DeleteHooked deletes, once, what container hooks created for the runner's job. Nothing of it has an owner, so nothing else
-// deletes it, and pods keep the runner's volume claim. As long as the runner container runs, its hooks may create more: call it after that.
-// A refusal is believed only if it lasts; an Event then says what is left. Roles of earlier charts grant nothing
-// on Jobs, which doesn't matter for a runner that had no job or has exited by itself: its hooks have no Job that still runs.
-func (r *Remover) DeleteHooked(ctx context.Context, runner *v1alpha1.EphemeralRunner, exited bool, hooked *Hooked) error {
+// DeleteHooked deletes, once, what container hooks created for the runner's job. Nothing of it has an owner, so nothing
+// else deletes it, and pods keep the runner's volume claim. As long as the runner container runs, its hooks may create
+// more: call it after that. A refusal is believed only if it lasts; an Event then says what is left. Roles of earlier
+// charts grant nothing on Jobs, which doesn't matter for a runner that had no job or has exited by itself: its hooks
+// have no Job that still runs.
+func (r *Remover) DeleteHooked(
+	ctx context.Context, runner *v1alpha1.EphemeralRunner, exited bool, hooked *Hooked,
+) error {
 	hooks, uses := kube.RunnerEnv(&runner.Spec.PodSpec, kube.EnvContainerHooks)
 	if hooked.deleted || !uses {
 		return nil
 	}
 	err := errors.Join(r.deleteLabelled(ctx, runner, corev1.SchemeGroupVersion.WithKind("Pod")),
 		r.deleteLabelled(ctx, runner, corev1.SchemeGroupVersion.WithKind("Secret")))
-	// Hooks that share a volume with the runner may run a step in a container as a Job; those that copy files instead, which GitHub's
-	// image has in k8s-novolume, don't. In their mode the manager has no rights on Jobs.
+	// Hooks that share a volume with the runner may run a step in a container as a Job; those that copy files instead,
+	// which GitHub's image has in k8s-novolume, don't. In their mode the manager has no rights on Jobs.
 	if !strings.Contains(hooks, "novolume") {
 		refused := r.deleteLabelled(ctx, runner, batchv1.SchemeGroupVersion.WithKind("Job"))
 		if !apierrors.IsForbidden(refused) || runner.Status.HadJob() && !exited {
@@ -88,16 +92,17 @@ func (r *Remover) DeleteHooked(ctx context.Context, runner *v1alpha1.EphemeralRu
 	return nil
 }
 
-// recordLeft names what nobody will delete, and how to find it. The API server's words come last because they may be long.
+// recordLeft names what nobody will delete, and how to find it. The API server's words come last because they may be
+// long.
 func (r *Remover) recordLeft(ctx context.Context, runner *v1alpha1.EphemeralRunner, refusal error) {
 	report.RecordEvent(ctx, r.options.Recorder, runner, nil, report.Warning("HookResourcesLeft", "Delete", fmt.Sprintf(
-		"pods, Jobs and Secrets that container hooks created for the runner's job may be left, and may keep its volume claim: "+
-			"delete those labelled %s=%s; the manager needs the rights that the scale set's chart grants it: %v",
+		"pods, Jobs and Secrets that container hooks created for the runner's job may be left, and may keep its volume "+
+			"claim: delete those labelled %s=%s; the manager needs the rights that the scale set's chart grants it: %v",
 		v1alpha1.LabelRunnerPod, runner.Name, refusal)))
 }
 
-// A job has a handful of pods, Jobs and Secrets, but a workflow may label what it likes: of each kind, at most labelledPages pages
-// of labelledPage objects are read and deleted, labelledAtOnce at a time.
+// A job has a handful of pods, Jobs and Secrets, but a workflow may label what it likes: of each kind, at most
+// labelledPages pages of labelledPage objects are read and deleted, labelledAtOnce at a time.
 const (
 	labelledPage   = 100
 	labelledPages  = 10
@@ -106,21 +111,25 @@ const (
 
 var errTooManyLabelled = fmt.Errorf("there are more than %d of one kind", labelledPage*labelledPages)
 
-// deleteLabelled deletes the objects of one kind that carry the runner's name as a label, and what they own: a Job's pod has no
-// such label. It fails with errTooManyLabelled if some are left because there are too many.
-func (r *Remover) deleteLabelled(ctx context.Context, runner *v1alpha1.EphemeralRunner, kind schema.GroupVersionKind) error {
+// deleteLabelled deletes the objects of one kind that carry the runner's name as a label, and what they own: a Job's
+// pod has no such label. It fails with errTooManyLabelled if some are left because there are too many.
+func (r *Remover) deleteLabelled(
+	ctx context.Context, runner *v1alpha1.EphemeralRunner, kind schema.GroupVersionKind,
+) error {
 	list := &metav1.PartialObjectMetadataList{}
 	for range labelledPages {
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := r.options.Reader.List(ctx, list, client.InNamespace(runner.Namespace), client.MatchingLabels{v1alpha1.LabelRunnerPod: runner.Name},
+		if err := r.options.Reader.List(ctx, list, client.InNamespace(runner.Namespace),
+			client.MatchingLabels{v1alpha1.LabelRunnerPod: runner.Name},
 			client.Limit(labelledPage), client.Continue(list.Continue)); err != nil {
 			return fmt.Errorf("list what container hooks made: %w", err)
 		}
-		if err := kube.ForEach(ctx, labelledAtOnce, list.Items, func(ctx context.Context, found metav1.PartialObjectMetadata) error {
-			found.SetGroupVersionKind(kind)
-			err := r.options.Client.Delete(ctx, &found, client.PropagationPolicy(metav1.DeletePropagationBackground))
-			return client.IgnoreNotFound(err)
-		}); err != nil {
+		if err := kube.ForEach(ctx, labelledAtOnce, list.Items,
+			func(ctx context.Context, found metav1.PartialObjectMetadata) error {
+				found.SetGroupVersionKind(kind)
+				err := r.options.Client.Delete(ctx, &found, client.PropagationPolicy(metav1.DeletePropagationBackground))
+				return client.IgnoreNotFound(err)
+			}); err != nil {
 			return fmt.Errorf("delete what container hooks made: %w", err)
 		}
 		if list.Continue == "" {

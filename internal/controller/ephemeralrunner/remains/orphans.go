@@ -21,14 +21,18 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// abandonedPodRetry is when to try again to delete a pod that the manager may not delete. The right comes from a scale set's Role.
+// abandonedPodRetry is when to try again to delete a pod that the manager may not delete. The right comes from a scale
+// set's Role.
 const abandonedPodRetry = 5 * time.Minute
 
-// RemoveOf deletes what has the name of a runner that doesn't exist, and was a runner's, and has no owner: a backup has brought it back.
-// The registration is used up or another's, and nobody counts the pod. It is read once more: what the cache keeps of a pod doesn't tell a
-// runner's from one that only has its label. The Secret goes first, because the pod leads to it. If the runner has vanished, without its
-// finalization, its Secret may be left alone: mayVanish says that it had no finalizer any more, and finalized that it was finalized.
-func (r *Remover) RemoveOf(ctx context.Context, name types.NamespacedName, mayVanish, finalized bool) (ctrl.Result, error) {
+// RemoveOf deletes what has the name of a runner that doesn't exist, and was a runner's, and has no owner: a backup has
+// brought it back. The registration is used up or another's, and nobody counts the pod. It is read once more: what the
+// cache keeps of a pod doesn't tell a runner's from one that only has its label. The Secret goes first, because the pod
+// leads to it. If the runner has vanished, without its finalization, its Secret may be left alone: mayVanish says that
+// it had no finalizer any more, and finalized that it was finalized.
+func (r *Remover) RemoveOf(
+	ctx context.Context, name types.NamespacedName, mayVanish, finalized bool,
+) (ctrl.Result, error) {
 	r.gone.mu.Lock()
 	vanished := !finalized && (mayVanish || r.gone.runners.Has(name))
 	r.gone.mu.Unlock()
@@ -73,21 +77,24 @@ func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanis
 		return ctrl.Result{}, kube.IgnoreOvertaken(err)
 	}
 	report.RecordEvent(ctx, r.options.Recorder, pod, nil, report.Warning(v1alpha1.ReasonOwnerless, "Delete",
-		"the pod is deleted: no EphemeralRunner owns it, so nobody counts it, as after a restore from a backup; leave runner pods and their Secrets out of backups"))
+		"the pod is deleted: no EphemeralRunner owns it, so nobody counts it, as after a restore from a backup; leave "+
+			"runner pods and their Secrets out of backups"))
 	return ctrl.Result{}, nil
 }
 
-// MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. One that runs a job, and whose
-// owner somebody has taken away (kubectl delete --cascade=orphan), ends it first: a restored one ends at once, for want of a registration.
+// MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. One that runs
+// a job, and whose owner somebody has taken away (kubectl delete --cascade=orphan), ends it first: a restored one ends
+// at once, for want of a registration.
 func MayBeAbandoned(pod *corev1.Pod) bool {
 	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && podstatus.IsRunning(pod) {
 		return false
 	}
-	return pod.Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(pod) == nil && pod.DeletionTimestamp == nil
+	return pod.Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(pod) == nil &&
+		pod.DeletionTimestamp == nil
 }
 
-// gone is what the watches have shown of objects that are gone, by their runners, until the next pass: the cache no longer has them, and
-// several events may lead to one pass. Safe for concurrent use; the zero value is empty.
+// gone is what the watches have shown of objects that are gone, by their runners, until the next pass: the cache no
+// longer has them, and several events may lead to one pass. Safe for concurrent use; the zero value is empty.
 type gone struct {
 	mu sync.Mutex
 	// pods are the last states of runners' pods.

@@ -8,8 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// cost is something that a runner's life has several of, with the number of allocations that it may take on any machine:
-// about twice what it took when this was written.
+// cost is something that a runner's life has several of, with the number of allocations that it may take on any
+// machine: about twice what it took when this was written.
 type cost struct {
 	do     func()
 	budget float64
@@ -19,7 +19,8 @@ func costs() map[string]cost {
 	runner := newRunner()
 	running := given(podstatus.Running, allReported)
 	pod := &corev1.Pod{Spec: runner.Spec.PodSpec}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "runner", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "runner",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	return map[string]cost{
 		"plan":    {func() { Plan(running) }, 0},
 		"outcome": {func() { OutcomeOf(pod, noon) }, 0},

@@ -3,9 +3,9 @@ package rules
 import "time"
 
 const (
-	// MinRetryAfter is the pause after the first failed call. It doubles with every further failure, up to MaxRetryAfter. By
-	// then the client itself has repeated the call for 30 s. MaxAwayRetryAfter replaces it while the API server is away: its
-	// return must be noticed within seconds, because a job waits.
+	// MinRetryAfter is the pause after the first failed call. It doubles with every further failure, up to
+	// MaxRetryAfter. By then the client itself has repeated the call for 30 s. MaxAwayRetryAfter replaces it while the
+	// API server is away: its return must be noticed within seconds, because a job waits.
 	MinRetryAfter     = time.Second
 	MaxRetryAfter     = time.Minute
 	MaxAwayRetryAfter = 10 * time.Second
@@ -43,7 +43,8 @@ const (
 	NotFound
 )
 
-// Progress says how far a call about a runner is that runs outside of passes: its launch, or the removal of its registration.
+// Progress says how far a call about a runner is that runs outside of passes: its launch, or the removal of its
+// registration.
 type Progress struct {
 	Known, Running bool
 	Failure        *Failure  // nil if it succeeded or has not ended

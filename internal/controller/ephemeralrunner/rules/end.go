@@ -18,32 +18,37 @@ import (
 )
 
 const (
-	// ReportGracePeriod is how long after the runner's exit the report of its job's end may come; after that the runner's own
-	// status says that it has ended. Reports come within a second; waiting for them saves one write per runner.
+	// ReportGracePeriod is how long after the runner's exit the report of its job's end may come; after that the
+	// runner's own status says that it has ended. Reports come within a second; waiting for them saves one write per
+	// runner.
 	ReportGracePeriod = 3 * time.Second
 	// UnseenTimeout is how long a pod that was created may be missing from the cache.
 	UnseenTimeout = time.Minute
-	// FailedGracePeriod is how long after the end of a pod that failed, or was ended from outside, the report of its job's result may
-	// come. A report takes a second or two from the runner over GitHub and the listener.
+	// FailedGracePeriod is how long after the end of a pod that failed, or was ended from outside, the report of its
+	// job's result may come. A report takes a second or two from the runner over GitHub and the listener.
 	FailedGracePeriod = 5 * time.Second
-	// SilentGracePeriod is the same for a runner that exited with 0, or that ended unseen: it most probably told GitHub, and the
-	// report waits only while the listener does not listen.
+	// SilentGracePeriod is the same for a runner that exited with 0, or that ended unseen: it most probably told
+	// GitHub, and the report waits only while the listener does not listen.
 	SilentGracePeriod = 30 * time.Second
-	// UpAfter is how long a runner container must have run for an end from outside, such as an eviction, to start a new row: the next
-	// pause is the shortest again. A runner that can't start or register ends within seconds.
+	// UpAfter is how long a runner container must have run for an end from outside, such as an eviction, to start a new
+	// row: the next pause is the shortest again. A runner that can't start or register ends within seconds.
 	UpAfter = time.Minute
-	// LongUpAfter is how long a runner must have been up for its end, whatever its cause, to start a new row of failures. It has
-	// worked for longer than all pauses of a row together (155 s), so runners that crash so rarely cost little, while six ends of an
-	// idle runner in a day, for example by its liveness probe, say nothing about image or template.
+	// LongUpAfter is how long a runner must have been up for its end, whatever its cause, to start a new row of
+	// failures. It has worked for longer than all pauses of a row together (155 s), so runners that crash so rarely
+	// cost little, while six ends of an idle runner in a day, for example by its liveness probe, say nothing about
+	// image or template.
 	LongUpAfter = 5 * time.Minute
 )
 
-// planLost handles a pod that was there and is gone, or that has never shown. Nobody can tell whether its container had started: it may
-// have started just before the end, or while a watch was interrupted. Somebody took it, unless its last state says otherwise; one that
-// never shows may lack our labels, as every other would.
+// planLost handles a pod that was there and is gone, or that has never shown. Nobody can tell whether its container had
+// started: it may have started just before the end, or while a watch was interrupted. Somebody took it, unless its last
+// state says otherwise; one that never shows may lack our labels, as every other would.
 func planLost(w *World) Decision {
 	lost := Outcome{
-		State:   podstatus.State{Reason: v1alpha1.ReasonPodLost, Message: "the pod is gone though the runner had not finished"},
+		State: podstatus.State{
+			Reason:  v1alpha1.ReasonPodLost,
+			Message: "the pod is gone though the runner had not finished",
+		},
 		Outside: true, Fault: podstatus.FaultDisruption,
 	}
 	switch ending := &w.PodEnding; {
@@ -58,8 +63,8 @@ func planLost(w *World) Decision {
 	return planFailed(w.withPod(lost))
 }
 
-// planUnseen waits for a pod that the cache has never shown although it was created or a job was reported. Runners and pods
-// arrive on separate watches, and the pod watch may lag; treating the pod as lost would cost its job.
+// planUnseen waits for a pod that the cache has never shown although it was created or a job was reported. Runners and
+// pods arrive on separate watches, and the pod watch may lag; treating the pod as lost would cost its job.
 func planUnseen(w *World) Decision {
 	if due := w.Provisioning.FinishedAt.Add(UnseenTimeout); w.Provisioning.Known && w.Now.Before(due) {
 		return Decision{RequeueAt: due}
@@ -67,8 +72,9 @@ func planUnseen(w *World) Decision {
 	return planLost(w)
 }
 
-// planExited deletes the pod at once, and the runner when the end of its job is reported. If no report comes, the status says
-// that the runner succeeded, but not while GitHub still has to answer a removal: the runner may have exited because of it.
+// planExited deletes the pod at once, and the runner when the end of its job is reported. If no report comes, the
+// status says that the runner succeeded, but not while GitHub still has to answer a removal: the runner may have exited
+// because of it.
 func planExited(w *World) Decision {
 	switch {
 	case w.ExitedAt.IsZero():
@@ -82,8 +88,8 @@ func planExited(w *World) Decision {
 	}
 }
 
-// planFailed handles a runner container that had started, so its registration may have been used. With a job there is nothing
-// to retry. Without one, GitHub's consent to remove the registration proves that there was no job.
+// planFailed handles a runner container that had started, so its registration may have been used. With a job there is
+// nothing to retry. Without one, GitHub's consent to remove the registration proves that there was no job.
 func planFailed(w *World) Decision {
 	switch {
 	case w.Runner.Status.HadJob():
@@ -109,8 +115,8 @@ func planDeregistered(w *World) Decision {
 	}
 }
 
-// planRetry retries, or gives up after the sixth failure in a row. Disruptions are no failures, however many there are: a runner that gave
-// up because of them would be missing when the cluster is well again.
+// planRetry retries, or gives up after the sixth failure in a row. Disruptions are no failures, however many there are:
+// a runner that gave up because of them would be missing when the cluster is well again.
 func planRetry(w *World, how Step) Decision {
 	d := w.Pod.decide(how)
 	d.Disruption = w.Pod.Fault == podstatus.FaultDisruption
@@ -121,16 +127,18 @@ func planRetry(w *World, how Step) Decision {
 	return d
 }
 
-// wasUpFor reports whether the present attempt was up for so long, which shows that the template works. Idle runners may live for
-// weeks, and be evicted, reach their pods' deadline or fail their liveness probes many times.
+// wasUpFor reports whether the present attempt was up for so long, which shows that the template works. Idle runners
+// may live for weeks, and be evicted, reach their pods' deadline or fail their liveness probes many times.
 func (w *World) wasUpFor(d time.Duration) bool {
 	return !w.StartedAt.IsZero() && !w.EndedAt.Before(w.StartedAt.Add(d))
 }
 
-// ExitedIdle returns why a runner has failed that exited with code 0 without a job; certain is set if GitHub could tell. The usual image also
-// ends so if it can't write its work folder. What its container runs may be left to the image, which may be right for an image of one's own.
+// ExitedIdle returns why a runner has failed that exited with code 0 without a job; certain is set if GitHub could
+// tell. The usual image also ends so if it can't write its work folder. What its container runs may be left to the
+// image, which may be right for an image of one's own.
 func ExitedIdle(spec *corev1.PodSpec, certain bool) Decision {
-	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
+	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job",
+		"check the image and its command"
 	if certain {
 		what = "the runner container exited with code 0 before it got a job"
 	}
@@ -143,8 +151,9 @@ func ExitedIdle(spec *corev1.PodSpec, certain bool) Decision {
 	return Decision{Step: Fail, Reason: v1alpha1.ReasonRunnerExitedWithoutJob, Message: what + ": " + advice}
 }
 
-// The status has the attempts that ended without a job, in two maps by the UID of the attempt's pod: failures are held against the
-// runner, and the sixth in a row makes it fail; disruptions are not, of which it has the latest. Both delay the next attempt.
+// The status has the attempts that ended without a job, in two maps by the UID of the attempt's pod: failures are held
+// against the runner, and the sixth in a row makes it fail; disruptions are not, of which it has the latest. Both delay
+// the next attempt.
 
 // Noted returns when the end of the attempt with that key was noted in the status, if it was.
 func Noted(status *v1alpha1.EphemeralRunnerStatus, attempt string) (at metav1.Time, found bool) {
@@ -185,8 +194,8 @@ func FailureNoted(status *v1alpha1.EphemeralRunnerStatus, pod types.UID) bool {
 	return found
 }
 
-// NewKey returns the key of the present attempt's end in the status: the UID of its pod, or a number if no pod was seen. It is the
-// key of no attempt that was noted before, by whomever: the number of entries counts the attempts.
+// NewKey returns the key of the present attempt's end in the status: the UID of its pod, or a number if no pod was
+// seen. It is the key of no attempt that was noted before, by whomever: the number of entries counts the attempts.
 func NewKey(status *v1alpha1.EphemeralRunnerStatus, pod types.UID) string {
 	if pod != "" {
 		return string(pod)
@@ -199,8 +208,8 @@ func NewKey(status *v1alpha1.EphemeralRunnerStatus, pod types.UID) string {
 	}
 }
 
-// JobEnd is all that decides whether a runner's job was lost: its pod ended before GitHub had a result from the runner, or was
-// ended from outside while the job ran.
+// JobEnd is all that decides whether a runner's job was lost: its pod ended before GitHub had a result from the runner,
+// or was ended from outside while the job ran.
 type JobEnd struct {
 	status  *v1alpha1.EphemeralRunnerStatus
 	ended   bool             // the pod has ended or is gone
@@ -211,9 +220,12 @@ type JobEnd struct {
 }
 
 // JobEnd returns what this attempt says about the end of the runner's job.
-func (a *Attempt) JobEnd(status *v1alpha1.EphemeralRunnerStatus, pod Outcome, ending podstatus.Ending, now time.Time) *JobEnd {
+func (a *Attempt) JobEnd(
+	status *v1alpha1.EphemeralRunnerStatus, pod Outcome, ending podstatus.Ending, now time.Time,
+) *JobEnd {
 	return &JobEnd{
-		status: status, ended: pod.Over() || pod.Phase == podstatus.Missing, exited: a.Ending == podstatus.Succeeded || !a.ExitedAt.IsZero(),
+		status: status, ended: pod.Over() || pod.Phase == podstatus.Missing, exited: a.Ending == podstatus.Succeeded ||
+			!a.ExitedAt.IsZero(),
 		ending: ending, endedAt: a.EndedAt, now: now,
 	}
 }
@@ -242,12 +254,13 @@ func (e *JobEnd) gracePeriod() time.Duration {
 	return FailedGracePeriod
 }
 
-// failedLater reports whether the job was reported to have failed so long after the end of its pod that GitHub must have said so, about a runner
-// of which it did not hear any more: a manager that was away meanwhile decides as one does that was there. What a runner says of its job it
-// says before it ends, and one that exits with 0 has said it.
+// failedLater reports whether the job was reported to have failed so long after the end of its pod that GitHub must
+// have said so, about a runner of which it did not hear any more: a manager that was away meanwhile decides as one does
+// that was there. What a runner says of its job it says before it ends, and one that exits with 0 has said it.
 func (e *JobEnd) failedLater() bool {
 	switch {
-	case e.exited || e.status.FinishedAt == nil || !slices.Contains([]string{"failed", "failure"}, strings.ToLower(e.status.JobResult)):
+	case e.exited || e.status.FinishedAt == nil ||
+		!slices.Contains([]string{"failed", "failure"}, strings.ToLower(e.status.JobResult)):
 		return false
 	case e.ending.EndedBy.IsZero():
 		return e.ending.Outside
@@ -265,19 +278,20 @@ func (e *JobEnd) cause() podstatus.Ending {
 
 // UnseenEnding is the ending of a pod that is gone.
 var UnseenEnding = podstatus.Ending{
-	Cause: v1alpha1.LostCauseUnknown, Fault: podstatus.FaultDisruption, Message: "the pod was gone before the manager saw why",
+	Cause: v1alpha1.LostCauseUnknown, Fault: podstatus.FaultDisruption,
+	Message: "the pod was gone before the manager saw why",
 }
 
-// GivenUp reports whether a result says only that the job did not run to its end. GitHub gives it to a job whose runner is gone, and
-// a runner that is told to stop reports it, too; a person's cancellation is reported before the pod ends.
+// GivenUp reports whether a result says only that the job did not run to its end. GitHub gives it to a job whose runner
+// is gone, and a runner that is told to stop reports it, too; a person's cancellation is reported before the pod ends.
 func GivenUp(result string) bool {
 	return slices.Contains([]string{"canceled", "cancelled", "abandoned"}, strings.ToLower(result))
 }
 
 func (w *World) jobEnd() *JobEnd { return w.JobEnd(&w.Runner.Status, w.Pod, w.PodEnding, w.Now) }
 
-// withLoss returns the last decision about a runner whose pod has ended. If its job was lost, the runner has failed with it; while
-// that can't be known yet, nothing is decided.
+// withLoss returns the last decision about a runner whose pod has ended. If its job was lost, the runner has failed
+// with it; while that can't be known yet, nothing is decided.
 func (w *World) withLoss(d Decision) Decision {
 	lost, due := w.jobEnd().Loss()
 	switch {

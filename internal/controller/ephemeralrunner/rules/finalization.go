@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// AnswerTimeout is how long GitHub may fail to say whether a runner is idle. After that a runner without a recorded job
-	// is deleted, and if its pod is gone, its registration is left behind: GitHub itself removes offline ephemeral runners
-	// after a day.
+	// AnswerTimeout is how long GitHub may fail to say whether a runner is idle. After that a runner without a recorded
+	// job is deleted, and if its pod is gone, its registration is left behind: GitHub itself removes offline ephemeral
+	// runners after a day.
 	AnswerTimeout = 5 * time.Minute
 	// UnseenFinalizingTimeout is how long the cache may take to show a pod that was created while the runner was being
 	// deleted. If it takes longer, garbage collection deletes the pod because its owner is gone.
@@ -26,8 +26,8 @@ type Deletion struct {
 	Forced     bool      // its pod was deleted without GitHub's consent, after GitHub had its time to answer
 }
 
-// See notes since when the runner is being deleted, its container does not run, and its pod is gone. A container that was
-// about to start, or a pod that appears late, resets its clock.
+// See notes since when the runner is being deleted, its container does not run, and its pod is gone. A container that
+// was about to start, or a pod that appears late, resets its clock.
 func (d *Deletion) See(running, gone bool, now time.Time) {
 	kube.SetIfZero(&d.deletingAt, now)
 	d.stoppedAt = since(d.stoppedAt, !running, now)
@@ -116,9 +116,9 @@ func (o *Leaving) noMoreJobs() bool {
 	return o.Completed || !o.Registered || o.Removal.Succeeded()
 }
 
-// mayRun reports whether the runner may be at work, whatever its pod's status says: the kubelet reports a start some time
-// after it, and the cache shows it later still. Only a pod without a node has certainly not started, and only if no job is
-// known: a job means that the cache is behind.
+// mayRun reports whether the runner may be at work, whatever its pod's status says: the kubelet reports a start some
+// time after it, and the cache shows it later still. Only a pod without a node has certainly not started, and only if
+// no job is known: a job means that the cache is behind.
 func (o *Leaving) mayRun() bool {
 	return !o.ended() && (o.Pod.Phase != podstatus.Pending || o.Bound || o.MayHaveJob)
 }
@@ -126,8 +126,8 @@ func (o *Leaving) mayRun() bool {
 // ended reports whether the runner container will not run again, or never ran.
 func (o *Leaving) ended() bool { return o.Pod.Over() || o.Pod.Phase == podstatus.Missing }
 
-// planRemoveFinalizers removes the finalizers of a runner whose pod is gone, once GitHub has no registration of it or has had
-// its time to answer.
+// planRemoveFinalizers removes the finalizers of a runner whose pod is gone, once GitHub has no registration of it or
+// has had its time to answer.
 func (f *Finalization) planRemoveFinalizers(o *Leaving, noMoreJobs bool) {
 	deadline := o.podGoneAt.Add(AnswerTimeout)
 	switch {
@@ -160,8 +160,8 @@ func planDraining(o *Leaving) Finalization {
 	return f
 }
 
-// planDeregister asks GitHub to remove the registration, unless that is under way or it is too early to ask again. A refusal
-// because of a job no longer counts once the container has stopped.
+// planDeregister asks GitHub to remove the registration, unless that is under way or it is too early to ask again. A
+// refusal because of a job no longer counts once the container has stopped.
 func (f *Finalization) planDeregister(o *Leaving) {
 	if o.Removal.Busy() && o.Removal.FinishedAt.Before(o.stoppedAt) {
 		f.Deregister = true

@@ -9,7 +9,8 @@ import (
 
 // finalizingOf returns the observation of a runner whose deletion began at noon.
 func finalizingOf(state podstatus.Phase, change ...func(*Leaving)) *Leaving {
-	o := &Leaving{Pod: Outcome{State: podstatus.State{Phase: state}}, Bound: state != podstatus.Missing, Registered: true, Deletion: Deletion{deletingAt: noon}, Now: noon}
+	o := &Leaving{Pod: Outcome{State: podstatus.State{Phase: state}}, Bound: state != podstatus.Missing, Registered: true,
+		Deletion: Deletion{deletingAt: noon}, Now: noon}
 	if state == podstatus.Missing {
 		o.podGoneAt = noon
 	}

@@ -1,10 +1,12 @@
-// Package rules decides what a runner needs next. It is pure: what was seen and is remembered comes in, a decision goes out. Plan decides
-// about a runner that lives, PlanFinalization about one that is being deleted.
+// Package rules decides what a runner needs next. It is pure: what was seen and is remembered comes in, a decision goes
+// out. Plan decides about a runner that lives, PlanFinalization about one that is being deleted.
 //
-// A JIT config is good for one start of the runner container. If the container never started, the next pod reuses the config.
-// If it did start and the pod is lost, a runner without a job gets a new registration; a runner with a job has failed.
+// A JIT config is good for one start of the runner container. If the container never started, the next pod reuses the
+// config. If it did start and the pod is lost, a runner without a job gets a new registration; a runner with a job has
+// failed.
 //
-// What ends a pod before it has a job is held against the runner unless the pod was taken away, with or without its node: end.go.
+// What ends a pod before it has a job is held against the runner unless the pod was taken away, with or without its
+// node: end.go.
 package rules
 
 import (
@@ -41,8 +43,8 @@ const (
 	Deregister
 	// Reregister: GitHub has removed the registration; note the failure, delete Pod and Secret, and register again.
 	Reregister
-	// Exited: the runner has exited. Delete its Secret, which nobody needs any more, and its pod, because the pod occupies a machine.
-	// The status waits for the report of the job's end.
+	// Exited: the runner has exited. Delete its Secret, which nobody needs any more, and its pod, because the pod
+	// occupies a machine. The status waits for the report of the job's end.
 	Exited
 	// Succeed: it has exited, and no report has come.
 	Succeed
@@ -64,8 +66,8 @@ type Decision struct {
 	Reason, Message string
 	// Lost is what the runner's job was lost to, zero if it was not.
 	Lost podstatus.Ending
-	// Disruption is set if the end to note is not held against the runner. firstInRow is set if it starts a new row: what was noted
-	// before is dropped.
+	// Disruption is set if the end to note is not held against the runner. firstInRow is set if it starts a new row:
+	// what was noted before is dropped.
 	Disruption, firstInRow bool
 	RequeueAt              time.Time
 }
@@ -74,7 +76,8 @@ type Decision struct {
 // ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE=1.
 const ExitCodeOutdated = 7
 
-// Outcome is the state of a runner's pod. That its container exited with 0 means "finished or refused", not "the job succeeded".
+// Outcome is the state of a runner's pod. That its container exited with 0 means "finished or refused", not "the job
+// succeeded".
 type Outcome struct {
 	podstatus.State
 	// Outside is set if the end came from outside the runner, and Fault says whose fault it is: see podstatus.Ending.
@@ -87,7 +90,8 @@ func OutcomeOf(pod *corev1.Pod, now time.Time) Outcome {
 	o := Outcome{State: podstatus.Of(pod, v1alpha1.RunnerContainerName, now)}
 	if o.Outdated() {
 		o.Reason = "Outdated"
-		o.Message = fmt.Sprintf("GitHub refuses the runner version in image %s", kube.Image(&pod.Spec, v1alpha1.RunnerContainerName))
+		o.Message = fmt.Sprintf("GitHub refuses the runner version in image %s",
+			kube.Image(&pod.Spec, v1alpha1.RunnerContainerName))
 	}
 	return o
 }
@@ -117,8 +121,8 @@ type World struct {
 	FailureNoted bool
 	// PodDueAt is when the pod must be gone once it has ended, zero if it is not being deleted.
 	PodDueAt time.Time
-	// DeletionDueAt is when the pod should be gone by the API server's clock, and Finalizers are what it waits for. Both
-	// serve only the message.
+	// DeletionDueAt is when the pod should be gone by the API server's clock, and Finalizers are what it waits for.
+	// Both serve only the message.
 	DeletionDueAt time.Time
 	Finalizers    []string
 	// PodEnding is what ended the pod while its job ran, as first seen.
@@ -148,16 +152,18 @@ func (w *World) withPod(pod Outcome) *World {
 	return &other
 }
 
-// deregistered reports whether GitHub has removed the registration at our request, which proves that the runner has no job.
+// deregistered reports whether GitHub has removed the registration at our request, which proves that the runner has no
+// job.
 func (w *World) deregistered() bool {
 	return !w.Runner.Status.HadJob() && w.Removal.Succeeded()
 }
 
-// Attempt is what was seen of the present attempt to run the runner. All of it is forgotten once the attempt has failed: what
-// remained would be attributed to the next attempt, and a used JIT config could be used again.
+// Attempt is what was seen of the present attempt to run the runner. All of it is forgotten once the attempt has
+// failed: what remained would be attributed to the next attempt, and a used JIT config could be used again.
 type Attempt struct {
-	StartedAt         time.Time       // when the runner container was first seen running
-	EndedAt           time.Time       // when it was first seen to have ended, or to have lost its pod after it had started or got a job
+	StartedAt time.Time // when the runner container was first seen running
+	// when it was first seen to have ended, or to have lost its pod after it had started or got a job
+	EndedAt           time.Time
 	blockedAt         time.Time       // when its kubelet was first seen to be unable to start it
 	ExitedAt          time.Time       // when it was first seen to have exited with 0
 	PendingReportedAt time.Time       // when the status was last given the reason why the runner does not run
@@ -204,8 +210,8 @@ func (a *Attempt) SeeEnd(status *v1alpha1.EphemeralRunnerStatus, pod Outcome, no
 func Plan(w *World) Decision {
 	switch {
 	case w.Provisioning.Running:
-		// The client may repeat its request for the pod although the first one was carried out. If the pod were deleted in
-		// between, it would be created again, with a used JIT config. The runner is requeued when the call ends.
+		// The client may repeat its request for the pod although the first one was carried out. If the pod were deleted
+		// in between, it would be created again, with a used JIT config. The runner is requeued when the call ends.
 		return Decision{}
 	case w.Runner.Status.JobCompleted() && (w.Pod.Over() || w.Pod.Phase == podstatus.Missing):
 		return w.withLoss(Decision{Step: DeleteRunner})
@@ -232,9 +238,9 @@ func Plan(w *World) Decision {
 	}
 }
 
-// planEnded handles a pod that ended before its runner container started. The JIT config is reused, unless the container was
-// seen running or GitHub was asked to remove the registration, as for a pod that was blocked before: then only GitHub's
-// answer tells whether the config was used.
+// planEnded handles a pod that ended before its runner container started. The JIT config is reused, unless the
+// container was seen running or GitHub was asked to remove the registration, as for a pod that was blocked before: then
+// only GitHub's answer tells whether the config was used.
 func planEnded(w *World) Decision {
 	if w.ran() || w.Removal.Known {
 		return planFailed(w)
@@ -242,8 +248,8 @@ func planEnded(w *World) Decision {
 	return planRetry(w, Retry)
 }
 
-// planSucceeded handles a runner container that exited with 0. If it was made to, for example by a node drain, and no job is
-// known, it counts as a lost pod: neither image nor command is to blame.
+// planSucceeded handles a runner container that exited with 0. If it was made to, for example by a node drain, and no
+// job is known, it counts as a lost pod: neither image nor command is to blame.
 func planSucceeded(w *World) Decision {
 	switch {
 	case w.deregistered() && !w.Pod.Outside:
@@ -255,8 +261,8 @@ func planSucceeded(w *World) Decision {
 	}
 }
 
-// planMissing handles a runner without a pod: it has none yet, it lost the one it had, or the next attempt hasn't created
-// one.
+// planMissing handles a runner without a pod: it has none yet, it lost the one it had, or the next attempt hasn't
+// created one.
 func planMissing(w *World) Decision {
 	switch {
 	case !w.ExitedAt.IsZero() && w.deregistered():
@@ -291,7 +297,11 @@ func planProvision(w *World) Decision {
 	case refusal.Kind == NameTaken:
 		return Decision{Step: Replace, Reason: refusal.Reason, Message: refusal.Message}
 	case refusal.Kind == Busy:
-		return w.lostBusy(Decision{Step: FailBusy, Reason: v1alpha1.ReasonPodLost, Message: "the runner has a job on GitHub, and its pod is gone"})
+		return w.lostBusy(Decision{
+			Step:    FailBusy,
+			Reason:  v1alpha1.ReasonPodLost,
+			Message: "the runner has a job on GitHub, and its pod is gone",
+		})
 	case refusal.Kind == Closed:
 		return Decision{} // its deletion comes next
 	case w.Now.Before(w.Provisioning.RetryAt):
@@ -301,8 +311,8 @@ func planProvision(w *World) Decision {
 	}
 }
 
-// nextAttemptAt returns when the pause after the last attempt is over. It returns now if the end of that is dated in the future:
-// the clock was set back since, perhaps by hours, and the pause must not become that long.
+// nextAttemptAt returns when the pause after the last attempt is over. It returns now if the end of that is dated in
+// the future: the clock was set back since, perhaps by hours, and the pause must not become that long.
 func nextAttemptAt(w *World) time.Time {
 	last := LastNoted(&w.Runner.Status)
 	if last.After(w.Now) {
@@ -319,15 +329,17 @@ const rewordPeriod = 5 * time.Minute
 // PlanReport has the status state the cause, unless it already does, and requeues the runner at requeueAt.
 func PlanReport(w *World, cause *Failure, requeueAt time.Time) Decision {
 	status := &w.Runner.Status
-	if status.Reason == cause.Reason && (status.Message == cause.Message || w.Now.Before(w.PendingReportedAt.Add(rewordPeriod))) {
+	if status.Reason == cause.Reason && (status.Message == cause.Message ||
+		w.Now.Before(w.PendingReportedAt.Add(rewordPeriod))) {
 		return Decision{RequeueAt: requeueAt}
 	}
 	return Decision{Step: ReportPending, Reason: cause.Reason, Message: cause.Message, RequeueAt: requeueAt}
 }
 
-// RetryBackoff holds the pauses after the first to fifth attempts that ended; after the sixth failure the runner has failed, and after
-// further disruptions the pause is the last of these.
-var RetryBackoff = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+// RetryBackoff holds the pauses after the first to fifth attempts that ended; after the sixth failure the runner has
+// failed, and after further disruptions the pause is the last of these.
+var RetryBackoff = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
+	80 * time.Second}
 
 // BackoffAfter returns how long to wait after the n-th attempt.
 func BackoffAfter(n int) time.Duration {

@@ -35,7 +35,8 @@ func failedTimes(n int, last time.Time) func(*World) {
 
 func provisioningFailed(kind Kind, due time.Time) func(*World) {
 	return func(o *World) {
-		o.Provisioning = Progress{Known: true, Failure: &Failure{Kind: kind, Reason: "Refused", Message: "no"}, FinishedAt: noon, RetryAt: due}
+		o.Provisioning = Progress{Known: true, Failure: &Failure{Kind: kind, Reason: "Refused", Message: "no"},
+			FinishedAt: noon, RetryAt: due}
 	}
 }
 
@@ -90,7 +91,8 @@ func TestPlanProvision(t *testing.T) {
 	runPlanCases(t, map[string]planCase{
 		"new":               {given(podstatus.Missing, unregistered), Launch, 0},
 		"being provisioned": {given(podstatus.Missing, unregistered, provisioning), Wait, 0},
-		// The client repeats a request that got no answer: what is deleted before that comes back, with a used JIT config.
+		// The client repeats a request that got no answer: what is deleted before that comes back, with a used JIT
+		// config.
 		"pod over before the answer":     {given(podstatus.Succeeded, provisioning), Wait, 0},
 		"job over before the answer":     {given(podstatus.Succeeded, provisioning, completed), Wait, 0},
 		"pod gone before the answer":     {given(podstatus.Missing, provisioning, completed), Wait, 0},
@@ -231,11 +233,13 @@ func TestOutdatedRunnerNamesItsImage(t *testing.T) {
 		"exit 7":                         {ExitCode: 7, Reason: "Error", StartedAt: metav1.NewTime(noon)},
 		"exit 7 without a time of start": {ExitCode: 7},
 	} {
-		pod := &corev1.Pod{Spec: newRunner().Spec.PodSpec, Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{
-			{Name: v1alpha1.RunnerContainerName, State: corev1.ContainerState{Terminated: ended}},
-		}}}
+		pod := &corev1.Pod{Spec: newRunner().Spec.PodSpec,
+			Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{
+				{Name: v1alpha1.RunnerContainerName, State: corev1.ContainerState{Terminated: ended}},
+			}}}
 		got := OutcomeOf(pod, noon)
-		if want := "GitHub refuses the runner version in image runner:1"; !got.Outdated() || got.Reason != "Outdated" || got.Message != want {
+		if want := "GitHub refuses the runner version in image runner:1"; !got.Outdated() || got.Reason != "Outdated" ||
+			got.Message != want {
 			t.Errorf("%s: %+v, want reason Outdated, message %q", title, got, want)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 func anyObservation(random *rand.Rand) *World {
 	chance := func(n int) bool { return random.IntN(n) == 0 }
 	o := given(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)), after(time.Duration(random.IntN(1200))*time.Second))
-	phases := []v1alpha1.EphemeralRunnerPhase{"", v1alpha1.EphemeralRunnerPhasePending, v1alpha1.EphemeralRunnerPhaseRunning}
+	phases := []v1alpha1.EphemeralRunnerPhase{"", v1alpha1.EphemeralRunnerPhasePending,
+		v1alpha1.EphemeralRunnerPhaseRunning}
 	o.Runner.Status.Phase = phases[random.IntN(len(phases))]
 	failedTimes(random.IntN(7), noon)(o)
 	for _, one := range []struct {
@@ -68,7 +69,8 @@ func live(o *World) bool {
 	if o.FailureNoted || o.Runner.Status.JobCompleted() {
 		return false // its attempt was over before
 	}
-	return o.Runner.Status.HadJob() && (o.Pod.Phase == podstatus.Running || o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked)
+	return o.Runner.Status.HadJob() && (o.Pod.Phase == podstatus.Running || o.Pod.Phase == podstatus.Pending ||
+		o.Pod.Phase == podstatus.Blocked)
 }
 
 func TestNoStepEndsALiveJob(t *testing.T) {
@@ -124,7 +126,8 @@ func TestPlanLeavesTheObservationAsItWas(t *testing.T) {
 // anyFinalizing returns a random observation of a runner that is being deleted, possible or not.
 func anyFinalizing(random *rand.Rand) *Leaving {
 	chance := func(n int) bool { return random.IntN(n) == 0 }
-	o := finalizingOf(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)), lateBy(time.Duration(random.IntN(600))*time.Second))
+	o := finalizingOf(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)),
+		lateBy(time.Duration(random.IntN(600))*time.Second))
 	o.Bound, o.Registered = o.Bound && !chance(3), !chance(8)
 	o.MayHaveJob, o.Completed, o.Provisioning, o.Unseen, o.Forced = chance(2), chance(8), chance(8), chance(4), chance(4)
 	switch due := time.Duration(random.IntN(600)) * time.Second; random.IntN(4) {
@@ -139,8 +142,8 @@ func anyFinalizing(random *rand.Rand) *Leaving {
 	return o
 }
 
-// mayEnd reports whether a runner that is being deleted certainly has no job, or GitHub has had its time to say whether it
-// has a job that no report has mentioned.
+// mayEnd reports whether a runner that is being deleted certainly has no job, or GitHub has had its time to say whether
+// it has a job that no report has mentioned.
 func mayEnd(o *Leaving) bool {
 	agreed := o.Removal.Known && !o.Removal.Running && o.Removal.Failure == nil
 	busy := o.MayHaveJob || o.Removal.Failure != nil && o.Removal.Failure.Kind == Busy
@@ -148,9 +151,9 @@ func mayEnd(o *Leaving) bool {
 	return agreed || late || o.Completed || !o.Registered
 }
 
-// A finalization deletes nothing that has a node and has not ended before GitHub has agreed or has had its time to answer. It
-// never ends a job that GitHub or a report has mentioned. A pod without a node is deleted on condition that it still has
-// none.
+// A finalization deletes nothing that has a node and has not ended before GitHub has agreed or has had its time to
+// answer. It never ends a job that GitHub or a report has mentioned. A pod without a node is deleted on condition that
+// it still has none.
 func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
 	const seed = 3
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -168,9 +171,9 @@ func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
 	}
 }
 
-// From any observation, plan reaches an end within 100 steps in the world of carryOut: GitHub answers, every pod that is
-// created is rejected, an existing pod ends, and the time that a decision waits for comes. The simulations show that the
-// events for which a decision waits do come.
+// From any observation, plan reaches an end within 100 steps in the world of carryOut: GitHub answers, every pod that
+// is created is rejected, an existing pod ends, and the time that a decision waits for comes. The simulations show that
+// the events for which a decision waits do come.
 func TestAnyObservationConverges(t *testing.T) {
 	const seed = 4
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -193,7 +196,8 @@ func carryOut(o *World, d Decision) bool {
 		return waitOn(o, d)
 	case Launch:
 		o.Provisioning, o.RunnerID = Progress{Known: true, FinishedAt: o.Now}, 8
-		o.Pod, o.HadPod, o.Bound = Outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}}, true, true
+		o.Pod, o.HadPod, o.Bound = Outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}}, true,
+			true
 	case Deregister:
 		o.Removal = Progress{Known: true}
 	case Retry, Reregister:
@@ -210,10 +214,12 @@ func carryOut(o *World, d Decision) bool {
 
 // waitOn lets time pass or, if only an event can help, makes the event come.
 func waitOn(o *World, d Decision) bool {
-	o.SidecarReported, o.Runner.Status.Reason, o.Runner.Status.Message, o.PendingReportedAt = true, d.Reason, d.Message, o.Now
+	o.SidecarReported, o.Runner.Status.Reason, o.Runner.Status.Message, o.PendingReportedAt = true, d.Reason, d.Message,
+		o.Now
 	switch {
 	case d.Step == ReportRunning:
-		o.Runner.Status.Phase, o.Runner.Status.Ready, o.Runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, o.Pod.Ready, o.RunnerID
+		o.Runner.Status.Phase, o.Runner.Status.Ready, o.Runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning,
+			o.Pod.Ready, o.RunnerID
 	case o.Provisioning.Running:
 		o.Provisioning = Progress{Known: true, Failure: &Failure{}, RetryAt: o.Now}
 	case o.Removal.Running:

@@ -12,16 +12,16 @@ import (
 const (
 	// DefaultPendingTimeout is how long a pod may take to run unless the runner says otherwise.
 	DefaultPendingTimeout = 10 * time.Minute
-	// ExplainAfter is how long a pod may lack a node, or be kept from starting on its node by an unusual reason, before its
-	// runner, and so its set, says why. A node autoscaler takes a minute or more; a scheduler with room takes less than a
-	// second.
+	// ExplainAfter is how long a pod may lack a node, or be kept from starting on its node by an unusual reason, before
+	// its runner, and so its set, says why. A node autoscaler takes a minute or more; a scheduler with room takes less
+	// than a second.
 	ExplainAfter = 30 * time.Second
-	// CreateContainerTimeout is how long a kubelet may fail to create the runner container. It waits one second for a Secret
-	// and retries when it sees the pod's sandbox start, a second or two later. The retry after that may take 15 s, longer
-	// than another pod would.
+	// CreateContainerTimeout is how long a kubelet may fail to create the runner container. It waits one second for a
+	// Secret and retries when it sees the pod's sandbox start, a second or two later. The retry after that may take 15
+	// s, longer than another pod would.
 	CreateContainerTimeout = 5 * time.Second
-	// readyTimeout is how long a pod whose runner container runs may be unready before the status says so. With sidecars that
-	// start a second later, this saves one write per runner.
+	// readyTimeout is how long a pod whose runner container runs may be unready before the status says so. With
+	// sidecars that start a second later, this saves one write per runner.
 	readyTimeout = 2 * time.Second
 )
 
@@ -39,8 +39,8 @@ func planPending(w *World) Decision {
 	due := w.StartableAt.Add(timeout)
 	switch {
 	case w.Runner.Status.HadJob():
-		// Either it runs and the pod's status is behind, or a late report is about the job of an earlier registration, and
-		// the set deletes the runner.
+		// Either it runs and the pod's status is behind, or a late report is about the job of an earlier registration,
+		// and the set deletes the runner.
 		return Decision{}
 	case w.Now.Before(due) && w.Bound:
 		return planStarting(w, due)
@@ -55,8 +55,8 @@ func planPending(w *World) Decision {
 	}
 }
 
-// planStarting gives a pod on a node until due to start. If the kubelet gives an unusual reason, such as the CrashLoopBackOff
-// of a sidecar, the status says so early: it may pass by itself, but usually somebody must act.
+// planStarting gives a pod on a node until due to start. If the kubelet gives an unusual reason, such as the
+// CrashLoopBackOff of a sidecar, the status says so early: it may pass by itself, but usually somebody must act.
 func planStarting(w *World, due time.Time) Decision {
 	if podstatus.IsUsual(w.Pod.Reason) {
 		return Decision{RequeueAt: due}
@@ -67,8 +67,8 @@ func planStarting(w *World, due time.Time) Decision {
 	return PlanReport(w, &Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, due)
 }
 
-// planUnbound keeps an unschedulable pod for as long as it takes, because a new pod would make node autoscalers start over.
-// The status soon says why it waits.
+// planUnbound keeps an unschedulable pod for as long as it takes, because a new pod would make node autoscalers start
+// over. The status soon says why it waits.
 func planUnbound(w *World, due time.Time) Decision {
 	if early := kube.EarlierOf(w.StartableAt.Add(ExplainAfter), due); w.Now.Before(early) {
 		return Decision{RequeueAt: early}
@@ -76,9 +76,9 @@ func planUnbound(w *World, due time.Time) Decision {
 	return PlanReport(w, &Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, time.Time{})
 }
 
-// planBlocked gives up a pod that its kubelet can't start: another pod, perhaps on another node, has a better chance. GitHub
-// is asked first. The container may start at this very moment and take a job, and a JIT config that may have been used is
-// never reused.
+// planBlocked gives up a pod that its kubelet can't start: another pod, perhaps on another node, has a better chance.
+// GitHub is asked first. The container may start at this very moment and take a job, and a JIT config that may have
+// been used is never reused.
 func planBlocked(w *World) Decision {
 	due := w.blockedAt.Add(CreateContainerTimeout)
 	switch {
@@ -93,8 +93,8 @@ func planBlocked(w *World) Decision {
 
 // planDeleteFailedPod deletes a pod whose failure is in the status. If the pod is still there at PodDueAt, somebody's
 // finalizer keeps it, and until it is gone the runner can't have another pod. So the runner has failed and another one
-// replaces it; this pod's container has ended, and its registration is unused or removed. Replace would not do: a runner
-// that exists and has not failed counts against maxRunners.
+// replaces it; this pod's container has ended, and its registration is unused or removed. Replace would not do: a
+// runner that exists and has not failed counts against maxRunners.
 func planDeleteFailedPod(w *World) Decision {
 	switch {
 	case w.PodDueAt.IsZero():
@@ -107,7 +107,8 @@ func planDeleteFailedPod(w *World) Decision {
 	}
 }
 
-// planStartedLate handles a runner container that started just after its registration was removed: it will not get a job.
+// planStartedLate handles a runner container that started just after its registration was removed: it will not get a
+// job.
 func planStartedLate(w *World) Decision {
 	late := w.Pod
 	late.Reason, late.Message = "StartedLate", "the runner container started after its registration had been removed"

@@ -10,7 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// A pod without a node stays. Why it has none is reported after half a minute, or after its PendingTimeout if that is less.
+// A pod without a node stays. Why it has none is reported after half a minute, or after its PendingTimeout if that is
+// less.
 func TestWhyAPodHasNoNodeIsReportedEarly(t *testing.T) {
 	created := time.Unix(1000, 0)
 	for name, test := range map[string]struct {

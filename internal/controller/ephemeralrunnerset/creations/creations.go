@@ -1,5 +1,5 @@
-// Package creations accounts for the runners of a set whose creation was requested and that the watch has not shown yet, so that none is
-// created twice and none is forgotten.
+// Package creations accounts for the runners of a set whose creation was requested and that the watch has not shown
+// yet, so that none is created twice and none is forgotten.
 package creations
 
 import (
@@ -29,42 +29,44 @@ const (
 	// longestCreatePause, so that whatever refuses (a quota, a webhook) is not asked again at every event of a runner.
 	firstCreatePause   = time.Second
 	longestCreatePause = time.Minute
-	// LongestAwayPause replaces longestCreatePause while the API server gives no answer, or only an error of its own: its
-	// return must be noticed within seconds, because jobs wait.
+	// LongestAwayPause replaces longestCreatePause while the API server gives no answer, or only an error of its own:
+	// its return must be noticed within seconds, because jobs wait.
 	LongestAwayPause = 10 * time.Second
 	// failingThreshold is how many creations in a row must fail before the set says so.
 	failingThreshold = 3
 	// expectationTimeout is how long a runner that was created may stay unseen before the API server is asked about it.
-	// Watches deliver within seconds. A runner unseen for longer was deleted before the watch showed it, or the watch is
-	// broken.
+	// Watches deliver within seconds. A runner unseen for longer was deleted before the watch showed it, or the watch
+	// is broken.
 	expectationTimeout = time.Minute
-	// listPeriod is the shortest time between two such questions, each a list of the set's runners: two a minute. A scale set
-	// whose runners are being replaced has two sets, and so at most four lists a minute.
+	// listPeriod is the shortest time between two such questions, each a list of the set's runners: two a minute. A
+	// scale set whose runners are being replaced has two sets, and so at most four lists a minute.
 	listPeriod = 30 * time.Second
 )
 
-// Memory has the set's runners that were requested and that the watch has not shown yet. A pass observes them, keeps those
-// that its plan repeats, and may then begin, end and settle creations.
+// Memory has the set's runners that were requested and that the watch has not shown yet. A pass observes them, keeps
+// those that its plan repeats, and may then begin, end and settle creations.
 type Memory struct {
 	clock clock.PassiveClock
-	// expected has the requested names, and when each was noted. The watch's handler removes names from it, too, and so it has a lock.
+	// expected has the requested names, and when each was noted. The watch's handler removes names from it, too, and so
+	// it has a lock.
 	mu       sync.Mutex
 	expected map[string]time.Time
-	// unanswered are the names of runners whose creation got no answer; they are tried again. shelved are names that nobody
-	// wants at present: their runners may exist, so they are expected for a while, but not tried again.
+	// unanswered are the names of runners whose creation got no answer; they are tried again. shelved are names that
+	// nobody wants at present: their runners may exist, so they are expected for a while, but not tried again.
 	unanswered, shelved []string
-	// failures counts the failed rounds of creations in a row, Err is the error of the last one, and retryAt is when the next
-	// one may start.
+	// failures counts the failed rounds of creations in a row, Err is the error of the last one, and retryAt is when
+	// the next one may start.
 	failures int
 	Err      error
 	retryAt  time.Time
-	// unlisted is set until the API server has listed the set's runners for this process once: the watch of a process that has
-	// just taken over may not show yet what its predecessor created last.
+	// unlisted is set until the API server has listed the set's runners for this process once: the watch of a process
+	// that has just taken over may not show yet what its predecessor created last.
 	unlisted bool
 	// Closed is set if the namespace is being deleted, so that nothing can be created in it any more.
 	Closed bool
-	// listAt is when the API server may be asked again about overdue runners, and listErr is the error of the last time, kept
-	// while any runner is overdue. late are the names of runners that exist although the watch does not show them.
+	// listAt is when the API server may be asked again about overdue runners, and listErr is the error of the last
+	// time, kept while any runner is overdue. late are the names of runners that exist although the watch does not show
+	// them.
 	listAt  time.Time
 	listErr error
 	late    []string
@@ -94,7 +96,8 @@ func New(clk clock.PassiveClock) *Memory {
 	return &Memory{clock: clk, expected: map[string]time.Time{}, unlisted: true}
 }
 
-// Expect notes names before their creation is requested, because the watch may show a runner before the request is answered.
+// Expect notes names before their creation is requested, because the watch may show a runner before the request is
+// answered.
 func (c *Memory) Expect(names ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,11 +131,12 @@ func (c *Memory) Expects(name string) bool {
 // Listed reports whether the API server has listed the set's runners for this process.
 func (c *Memory) Listed() bool { return !c.unlisted }
 
-// Uncertain returns the names of the creations that got no answer: those that are tried again, and those that nobody wants at present.
+// Uncertain returns the names of the creations that got no answer: those that are tried again, and those that nobody
+// wants at present.
 func (c *Memory) Uncertain() (repeated, shelved []string) { return c.unanswered, c.shelved }
 
-// Observe forgets the runners that the watch has shown, which are the given ones. Take the list of runners before calling
-// Pending: a name that is met in between belongs to a runner that has been deleted since.
+// Observe forgets the runners that the watch has shown, which are the given ones. Take the list of runners before
+// calling Pending: a name that is met in between belongs to a runner that has been deleted since.
 func (c *Memory) Observe(runners []*roster.Runner) {
 	c.Expect(c.unanswered...) // as long as they are tried again
 	pending := c.Pending()
@@ -143,8 +147,8 @@ func (c *Memory) Observe(runners []*roster.Runner) {
 	}
 }
 
-// Overdue returns the names of the runners that should have been seen by now, or nil if it is too early to ask the API server
-// again. We never replace a runner merely because a watch event is missing.
+// Overdue returns the names of the runners that should have been seen by now, or nil if it is too early to ask the API
+// server again. We never replace a runner merely because a watch event is missing.
 func (c *Memory) Overdue(now time.Time) []string {
 	if now.Before(c.listAt) {
 		return nil
@@ -160,8 +164,8 @@ func (c *Memory) Overdue(now time.Time) []string {
 
 func isOverdue(since, now time.Time) bool { return !now.Before(since.Add(expectationTimeout)) }
 
-// NoteListed notes which runners the API server has, or why it did not say. Overdue runners that exist stay expected; the
-// others are forgotten. An error changes nothing.
+// NoteListed notes which runners the API server has, or why it did not say. Overdue runners that exist stay expected;
+// the others are forgotten. An error changes nothing.
 func (c *Memory) NoteListed(overdue []string, existing sets.Set[string], err error, now time.Time) {
 	c.listAt, c.listErr = now.Add(listPeriod), err
 	if err != nil {
@@ -171,16 +175,17 @@ func (c *Memory) NoteListed(overdue []string, existing sets.Set[string], err err
 	for name := range names.Difference(existing) {
 		c.Met(name)
 	}
-	// The wait for those that exist begins anew, unless the watch has shown their deletion in the meantime. They are no longer uncertain.
+	// The wait for those that exist begins anew, unless the watch has shown their deletion in the meantime. They are no
+	// longer uncertain.
 	late := names.Intersection(existing).Intersection(sets.KeySet(c.Pending()))
 	c.Expect(late.UnsortedList()...)
 	c.late = append(slices.DeleteFunc(c.late, late.Has), late.UnsortedList()...)
 	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
 
-// Inherit notes which runners the API server has before this process creates its first one, and returns how many of them the
-// watch has yet to show. These are expected as if they had been created here. If one of them appears and is gone while the
-// list is under way, the list that finds out is made after expectationTimeout.
+// Inherit notes which runners the API server has before this process creates its first one, and returns how many of
+// them the watch has yet to show. These are expected as if they had been created here. If one of them appears and is
+// gone while the list is under way, the list that finds out is made after expectationTimeout.
 func (c *Memory) Inherit(existing sets.Set[string], runners []*roster.Runner) int {
 	c.unlisted = false
 	for _, r := range runners {
@@ -190,7 +195,8 @@ func (c *Memory) Inherit(existing sets.Set[string], runners []*roster.Runner) in
 	return len(existing)
 }
 
-// Unseen counts the runners that are still expected after Observe and NoteListed, and drops what is remembered of the others.
+// Unseen counts the runners that are still expected after Observe and NoteListed, and drops what is remembered of the
+// others.
 func (c *Memory) Unseen(now time.Time) Unseen {
 	pending, overdue := c.Pending(), false
 	for _, since := range pending {
@@ -205,7 +211,8 @@ func (c *Memory) Unseen(now time.Time) Unseen {
 	return Unseen{Expected: len(pending), Uncertain: len(c.unanswered) + len(c.shelved)}
 }
 
-// ListDueAt returns when to ask the API server about the runners that have not been seen by then, zero if none is expected.
+// ListDueAt returns when to ask the API server about the runners that have not been seen by then, zero if none is
+// expected.
 func (c *Memory) ListDueAt() time.Time {
 	var oldest time.Time
 	for _, since := range c.Pending() {
@@ -226,8 +233,8 @@ func (c *Memory) Keep(repeat int) {
 // Abandon ends all repetition: runners that may exist are expected only for a while.
 func (c *Memory) Abandon() { c.unanswered = nil }
 
-// Allowed reports whether runners may be created now: not in a namespace that is being deleted, and not soon after a failed
-// creation.
+// Allowed reports whether runners may be created now: not in a namespace that is being deleted, and not soon after a
+// failed creation.
 func (c *Memory) Allowed(now time.Time) bool { return !c.Closed && !now.Before(c.retryAt) }
 
 // PausedUntil returns when the pause after a failed creation is over, zero if there is none or nothing to wait for.
@@ -241,10 +248,10 @@ func (c *Memory) PausedUntil(now time.Time) time.Time {
 // Failing reports whether creations have failed too often in a row.
 func (c *Memory) Failing() bool { return c.failures >= failingThreshold }
 
-// Begin returns n tries, whose names are expected from now on. Unanswered ones come first and are repeated, so that there is
-// one runner whichever try succeeds; then come new names from pick. No runner has these names already: a creation under a
-// used name is answered with AlreadyExists, which counts as success, and as long as jobs keep ending nothing would show that
-// a runner is missing.
+// Begin returns n tries, whose names are expected from now on. Unanswered ones come first and are repeated, so that
+// there is one runner whichever try succeeds; then come new names from pick. No runner has these names already: a
+// creation under a used name is answered with AlreadyExists, which counts as success, and as long as jobs keep ending
+// nothing would show that a runner is missing.
 func (c *Memory) Begin(n int, runners []*roster.Runner, pick func() string) []*Try {
 	used := sets.KeySet(c.Pending())
 	for _, r := range runners {
@@ -267,8 +274,8 @@ func (c *Memory) Begin(n int, runners []*roster.Runner, pick func() string) []*T
 	return tries
 }
 
-// End notes what became of the tries, which are all that begin returned. Some may not have been sent, because the context
-// ended: nothing new is known about a repeated try, and a new one is no longer expected.
+// End notes what became of the tries, which are all that begin returned. Some may not have been sent, because the
+// context ended: nothing new is known about a repeated try, and a new one is no longer expected.
 func (c *Memory) End(tries []*Try) {
 	c.unanswered = nil
 	for _, t := range tries {
@@ -284,7 +291,8 @@ func (c *Memory) End(tries []*Try) {
 	}
 }
 
-// Settle notes how the creations of a pass went, after end. After an error the next ones wait, longer after each in a row.
+// Settle notes how the creations of a pass went, after end. After an error the next ones wait, longer after each in a
+// row.
 func (c *Memory) Settle(err error, now time.Time) {
 	c.Closed = kube.IsNamespaceTerminating(err)
 	switch {
@@ -304,8 +312,8 @@ func (c *Memory) Settle(err error, now time.Time) {
 // Made reports whether the runner exists after its creation was answered with err.
 func Made(err error) bool { return err == nil || apierrors.IsAlreadyExists(err) }
 
-// notCreated reports whether err is the API server's answer that it did not do what was asked, such as creating an object.
-// After any other error the object may exist.
+// notCreated reports whether err is the API server's answer that it did not do what was asked, such as creating an
+// object. After any other error the object may exist.
 func notCreated(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -322,16 +330,18 @@ func (c *Memory) HasUnseen() bool { return c.listErr != nil || len(c.late) > 0 }
 func (c *Memory) UnseenCondition(namespace string) metav1.Condition {
 	if c.listErr != nil {
 		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
-			"runners created in namespace %s more than %s ago have not appeared, and the API server can't be asked whether they exist, so they are not replaced: %s",
+			"runners created in namespace %s more than %s ago have not appeared, and the API server can't be asked whether "+
+				"they exist, so they are not replaced: %s",
 			namespace, expectationTimeout, report.WithAdvice(c.listErr)))
 	}
 	return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
-		"%d runners created in namespace %s more than %s ago exist, but the manager's watch of EphemeralRunners does not show them, so they are neither served nor replaced; the manager's log says why the watch fails",
+		"%d runners created in namespace %s more than %s ago exist, but the manager's watch of EphemeralRunners does not "+
+			"show them, so they are neither served nor replaced; the manager's log says why the watch fails",
 		len(c.late), namespace, expectationTimeout))
 }
 
-// UnseenWhileDeleted returns the condition for a set that is being deleted. Of all causes of Degraded, only this one keeps a
-// deleted set waiting, so only this one is set and cleared.
+// UnseenWhileDeleted returns the condition for a set that is being deleted. Of all causes of Degraded, only this one
+// keeps a deleted set waiting, so only this one is set and cleared.
 func (c *Memory) UnseenWhileDeleted(set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
 	if c.HasUnseen() {
 		return []metav1.Condition{c.UnseenCondition(set.Namespace)}
@@ -340,5 +350,6 @@ func (c *Memory) UnseenWhileDeleted(set *v1alpha1.EphemeralRunnerSet) []metav1.C
 	if reported == nil || reported.Reason != v1alpha1.ReasonRunnersUnseen {
 		return nil
 	}
-	return []metav1.Condition{report.False(v1alpha1.ConditionDegraded, "RunnersSeen", "the runners created last have been seen, or do not exist")}
+	return []metav1.Condition{report.False(v1alpha1.ConditionDegraded, "RunnersSeen",
+		"the runners created last have been seen, or do not exist")}
 }

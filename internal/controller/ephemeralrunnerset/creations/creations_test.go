@@ -91,7 +91,8 @@ func TestPauseAfterFailedCreations(t *testing.T) {
 			for i, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128} {
 				c.Settle(errOverQuota, start)
 				due := start.Add(min(pause*firstCreatePause, test.longest))
-				if got := c.PausedUntil(start); !got.Equal(due) || c.Allowed(start) || !c.Allowed(due) || !c.PausedUntil(due).IsZero() {
+				if got := c.PausedUntil(start); !got.Equal(due) || c.Allowed(start) || !c.Allowed(due) ||
+					!c.PausedUntil(due).IsZero() {
 					t.Errorf("failure %d: paused until %s, want %s", i+1, got, due)
 				}
 				if failing := i+1 >= failingThreshold; c.Failing() != failing {
@@ -147,7 +148,8 @@ func (l lateCreations) wantOverdue(after time.Duration, want ...string) {
 	}
 }
 
-// What the plan does not repeat is expected until the API server turns out not to have it, unless it is wanted again before.
+// What the plan does not repeat is expected until the API server turns out not to have it, unless it is wanted again
+// before.
 func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
 	c := newLateCreations(t, "a", "b", "c")
 	c.wantUnseen(Unseen{Expected: 3, Uncertain: 3})

@@ -20,8 +20,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// Departures knows which nodes are about to go away, and which runners have their pods there. The watches' handlers keep it up to
-// date; the cost of an event depends on the runners of one node only.
+// Departures knows which nodes are about to go away, and which runners have their pods there. The watches' handlers
+// keep it up to date; the cost of an event depends on the runners of one node only.
 type Departures struct {
 	mu sync.Mutex
 	// arrivals counts the runners that this process has created and that have been seen.
@@ -37,8 +37,8 @@ type Departures struct {
 type Departure struct {
 	Node  string
 	Signs nodes.Signs
-	// Arrivals is how many runners had come when the latest sign was seen. A runner is seen before its pod is created, so a pod that was
-	// there before the sign belongs to one of them, or to a runner of an earlier process.
+	// Arrivals is how many runners had come when the latest sign was seen. A runner is seen before its pod is created,
+	// so a pod that was there before the sign belongs to one of them, or to a runner of an earlier process.
 	Arrivals int
 }
 
@@ -51,7 +51,8 @@ type placement struct {
 // New returns Departures that know no node yet.
 func New() *Departures {
 	return &Departures{
-		leaving: map[string]Departure{}, placed: map[types.NamespacedName]placement{}, on: map[string]sets.Set[types.NamespacedName]{},
+		leaving: map[string]Departure{}, placed: map[types.NamespacedName]placement{},
+		on: map[string]sets.Set[types.NamespacedName]{},
 	}
 }
 
@@ -81,8 +82,8 @@ func (d *Departures) Note(node string, signs nodes.Signs) []types.NamespacedName
 	return d.on[node].UnsortedList()
 }
 
-// Place notes on which node the runner's pod is that has not ended; "" means nowhere. It reports whether the pod has come to a node that is
-// about to go away.
+// Place notes on which node the runner's pod is that has not ended; "" means nowhere. It reports whether the pod has
+// come to a node that is about to go away.
 func (d *Departures) Place(runner types.NamespacedName, uid types.UID, node string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,9 +130,9 @@ func (d *Departures) Of(namespace string, runners []*roster.Runner) map[types.UI
 	return found
 }
 
-// Moves reports whether the runner has to leave the node. It stays if another one in its place might come to the same node: because its
-// pod names the node or tolerates all of the signs, or because it came after them and yet is there. So a node can't make a set
-// replace its runners without end.
+// Moves reports whether the runner has to leave the node. It stays if another one in its place might come to the same
+// node: because its pod names the node or tolerates all of the signs, or because it came after them and yet is there.
+// So a node can't make a set replace its runners without end.
 func (d Departure) Moves(r *roster.Runner) bool {
 	return !r.Pinned && d.Signs&^r.Tolerates != 0 && r.Arrival <= d.Arrivals
 }
@@ -156,8 +157,8 @@ func (d *Departures) NodeEvents(wake func(runner types.NamespacedName)) cache.Re
 	}
 }
 
-// PodEvents returns the handler for the watch of pods. wake is called with each runner whose pod has come to a node that is about to go
-// away.
+// PodEvents returns the handler for the watch of pods. wake is called with each runner whose pod has come to a node
+// that is about to go away.
 func (d *Departures) PodEvents(wake func(runner types.NamespacedName)) handler.EventHandler {
 	changed := func(object client.Object) {
 		pod, is := object.(*corev1.Pod)

@@ -19,10 +19,12 @@ func TestDeparturesForgetWhatIsGone(t *testing.T) {
 	cordoned := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Unschedulable: true}}
 	var pods []*corev1.Pod
 	for i := range 10 {
-		owner := metav1.OwnerReference{Kind: "EphemeralRunner", Name: "runner", UID: types.UID(fmt.Sprint(i)), Controller: new(true)}
+		owner := metav1.OwnerReference{Kind: "EphemeralRunner", Name: "runner", UID: types.UID(fmt.Sprint(i)),
+			Controller: new(true)}
 		pods = append(pods, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: fmt.Sprint(i), OwnerReferences: []metav1.OwnerReference{owner}},
-			Spec:       corev1.PodSpec{NodeName: "n"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: fmt.Sprint(i),
+				OwnerReferences: []metav1.OwnerReference{owner}},
+			Spec: corev1.PodSpec{NodeName: "n"},
 		})
 		d.PodEvents(wake).Create(t.Context(), event.CreateEvent{Object: pods[i]}, &controllertest.Queue{})
 	}

@@ -1,5 +1,5 @@
-// Package figures judges the figures that GitHub gives about a scale set: how many of the assigned jobs probably do not exist. It is pure:
-// the next doubt follows from the last one and from what is seen.
+// Package figures judges the figures that GitHub gives about a scale set: how many of the assigned jobs probably do not
+// exist. It is pure: the next doubt follows from the last one and from what is seen.
 package figures
 
 import (
@@ -9,30 +9,33 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// GitHub's count of assigned jobs may include jobs that do not exist. No job really waits beside a runner that is registered and
-// idle: GitHub gives it one within seconds. So jobs that wait beside idle runners for registrationTimeout are doubted: no runners
-// are created or kept for them until the figures move. Other jobs are believed as before, and at least one runner is kept idle, so
-// a job that is real after all starts at once, and its start moves the figures.
+// GitHub's count of assigned jobs may include jobs that do not exist. No job really waits beside a runner that is
+// registered and idle: GitHub gives it one within seconds. So jobs that wait beside idle runners for
+// registrationTimeout are doubted: no runners are created or kept for them until the figures move. Other jobs are
+// believed as before, and at least one runner is kept idle, so a job that is real after all starts at once, and its
+// start moves the figures.
 //
-// Whatever the figures do, they are believed anew only once: after two disappointments as many waiting jobs are doubted from the
-// start, for a time that doubles with each further one, and most of them are believed when such a job does start.
+// Whatever the figures do, they are believed anew only once: after two disappointments as many waiting jobs are doubted
+// from the start, for a time that doubles with each further one, and most of them are believed when such a job does
+// start.
 const (
-	// figuresSettleAfter is how long fewer jobs must wait than are doubted before that is a move: a start or an end is in the
-	// figures seconds before or after it is reported.
+	// figuresSettleAfter is how long fewer jobs must wait than are doubted before that is a move: a start or an end is
+	// in the figures seconds before or after it is reported.
 	figuresSettleAfter = 10 * time.Second
 	// wavePeriod separates waves of waste: the runners of one fall in the figures are removed within so much time.
 	wavePeriod = time.Minute
 	// believedAnew is how many disappointments leave the figures believed when they move.
 	believedAnew = 1
-	// memories is for how many times registrationTimeout as many jobs are doubted again after two disappointments: an hour, unless
-	// the set says otherwise.
+	// memories is for how many times registrationTimeout as many jobs are doubted again after two disappointments: an
+	// hour, unless the set says otherwise.
 	memories = 6
 	// longestMemory is how long disappointments are remembered at most. doublings bounds the doublings up to it.
 	longestMemory = 24 * time.Hour
 	doublings     = 10
 )
 
-// Doubt is how far GitHub's figures are disbelieved. The zero value believes everything; so does a manager that has just started.
+// Doubt is how far GitHub's figures are disbelieved. The zero value believes everything; so does a manager that has
+// just started.
 type Doubt struct {
 	// Jobs is how many waiting jobs are believed not to exist.
 	Jobs int
@@ -42,14 +45,15 @@ type Doubt struct {
 		started int
 	}
 	unmet unmet
-	// ProbeSince is how new one of the idle runners must be: if all are older, one is replaced. probes counts how often that was changed in this doubt.
+	// ProbeSince is how new one of the idle runners must be: if all are older, one is replaced. probes counts how often
+	// that was changed in this doubt.
 	ProbeSince time.Time
 	probes     int
-	// fruitless counts how often in a row further jobs were doubted although none had started since the last time, when started
-	// jobs had started.
+	// fruitless counts how often in a row further jobs were doubted although none had started since the last time, when
+	// started jobs had started.
 	fruitless, started int
-	// Disappointments counts how often waiting jobs came to nothing, the last time at disappointedAt, level is the largest number
-	// of them, and peak the largest number of waiting jobs since the last wave of waste.
+	// Disappointments counts how often waiting jobs came to nothing, the last time at disappointedAt, level is the
+	// largest number of them, and peak the largest number of waiting jobs since the last wave of waste.
 	Disappointments int
 	disappointedAt  time.Time
 	level, peak     int
@@ -59,7 +63,8 @@ type Doubt struct {
 // unmet is the present time in which jobs that are not doubted wait beside idle runners.
 type unmet struct {
 	since time.Time
-	// pairs is the smallest number, at any moment, of pairs of a waiting job and an idle runner; waiting is that of waiting jobs.
+	// pairs is the smallest number, at any moment, of pairs of a waiting job and an idle runner; waiting is that of
+	// waiting jobs.
 	pairs, waiting int
 	// started is how many jobs had started before.
 	started int
@@ -70,15 +75,16 @@ type unmet struct {
 
 // waste is about runners that were surplus before they had a job. They come in waves, as when the figures fall.
 type waste struct {
-	// total and started are the totals that were seen last, and at the beginning of the last wave, which ended at lastAt.
+	// total and started are the totals that were seen last, and at the beginning of the last wave, which ended at
+	// lastAt.
 	total, started int
 	lastAt         time.Time
-	// excused is how many runners the wave may have, because as many jobs have started since the last one. counted says that it
-	// had more, which is a disappointment. peak is how many jobs waited at most before.
+	// excused is how many runners the wave may have, because as many jobs have started since the last one. counted says
+	// that it had more, which is a disappointment. peak is how many jobs waited at most before.
 	excused, peak int
 	counted       bool
-	// caused is how many runners are surplus because of the doubt, which is no further disappointment. Neither are those after a
-	// change of the set's limits, which are nil before the first pass, and changed at limitsAt.
+	// caused is how many runners are surplus because of the doubt, which is no further disappointment. Neither are
+	// those after a change of the set's limits, which are nil before the first pass, and changed at limitsAt.
 	caused   int
 	limits   *Limits
 	limitsAt time.Time
@@ -86,13 +92,13 @@ type waste struct {
 
 // Evidence is what doubt follows from.
 type Evidence struct {
-	// Waiting is how many assigned jobs neither run nor may just have ended, and starting how many jobs have been seen to start
-	// within the last completionWindow: so many more may have started.
+	// Waiting is how many assigned jobs neither run nor may just have ended, and starting how many jobs have been seen
+	// to start within the last completionWindow: so many more may have started.
 	Waiting, Starting int
 	// Idle is how many runners have been up and without a job for idlePatience.
 	Idle int
-	// Started counts the jobs that have started, and wasted the runners that were surplus before they had a job, since the
-	// manager has known the set.
+	// Started counts the jobs that have started, and wasted the runners that were surplus before they had a job, since
+	// the manager has known the set.
 	Started, Wasted int
 	// Limits are those of the set.
 	Limits Limits
@@ -101,8 +107,8 @@ type Evidence struct {
 // Limits are those that a user sets.
 type Limits struct{ MinRunners, MaxRunners int }
 
-// Next returns the doubt that follows from new figures, with patience, the time for which a job must wait beside an idle runner to
-// be doubted. It also returns when the doubt changes if nothing else does; zero is never.
+// Next returns the doubt that follows from new figures, with patience, the time for which a job must wait beside an
+// idle runner to be doubted. It also returns when the doubt changes if nothing else does; zero is never.
 func (d Doubt) Next(seen Evidence, patience time.Duration, now time.Time) (Doubt, time.Time) {
 	due := d.move(seen, now)
 	d.countWaste(seen, now)
@@ -118,8 +124,8 @@ func (d Doubt) Next(seen Evidence, patience time.Duration, now time.Time) (Doubt
 	return d, due
 }
 
-// move ends the doubt, or lessens it, when fewer jobs have waited than are doubted for figuresSettleAfter. It returns when they will
-// have.
+// move ends the doubt, or lessens it, when fewer jobs have waited than are doubted for figuresSettleAfter. It returns
+// when they will have.
 func (d *Doubt) move(seen Evidence, now time.Time) time.Time {
 	if seen.Waiting >= d.Jobs {
 		d.moved.since = time.Time{}
@@ -147,8 +153,8 @@ func (d *Doubt) move(seen Evidence, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// countWaste counts a disappointment if more runners were surplus without ever having had a job than jobs have started since this
-// last happened.
+// countWaste counts a disappointment if more runners were surplus without ever having had a job than jobs have started
+// since this last happened.
 func (d *Doubt) countWaste(seen Evidence, now time.Time) {
 	w := &d.waste
 	if w.limits != nil && *w.limits != seen.Limits {
@@ -183,7 +189,8 @@ func (d *Doubt) remember(seen Evidence, patience time.Duration, now time.Time) {
 	if d.Disappointments <= believedAnew && now.Before(d.disappointedAt.Add(longestMemory)) {
 		return
 	}
-	memory := reconcile.Backoff(min(memories*patience, longestMemory), longestMemory, min(d.Disappointments-believedAnew, doublings))
+	memory := reconcile.Backoff(min(memories*patience, longestMemory), longestMemory,
+		min(d.Disappointments-believedAnew, doublings))
 	if d.Jobs == 0 && !now.Before(d.disappointedAt.Add(memory)) {
 		d.level = 0
 	}
@@ -193,12 +200,13 @@ func (d *Doubt) remember(seen Evidence, patience time.Duration, now time.Time) {
 	d.Jobs = max(d.Jobs, min(seen.Waiting, d.level))
 }
 
-// disbelieve doubts jobs that have waited beside idle runners for as long as patience. If no job has started meanwhile, all of them
-// are. Otherwise some may be real, because a runner that is idle may be one that hangs: then one for each idle runner is doubted,
-// and twice as many every time. It returns when the next jobs will have waited for so long.
+// disbelieve doubts jobs that have waited beside idle runners for as long as patience. If no job has started meanwhile,
+// all of them are. Otherwise some may be real, because a runner that is idle may be one that hangs: then one for each
+// idle runner is doubted, and twice as many every time. It returns when the next jobs will have waited for so long.
 func (d *Doubt) disbelieve(seen Evidence, patience time.Duration, now time.Time) time.Time {
 	u, pairs := &d.unmet, min(seen.Idle, seen.Waiting-seen.Starting-d.Jobs)
-	// Figures that fall for moments only keep the runners, so they don't interrupt it, unless jobs start: then these were real.
+	// Figures that fall for moments only keep the runners, so they don't interrupt it, unless jobs start: then these
+	// were real.
 	if u.broken = u.broken || pairs <= 0; u.broken && (seen.Started > u.started || now.Sub(u.lastAt) >= SurplusPatience) {
 		*u = unmet{}
 	}
@@ -219,7 +227,8 @@ func (d *Doubt) disbelieve(seen Evidence, patience time.Duration, now time.Time)
 	if d.Jobs == 0 {
 		d.disappoint(doubted, now)
 	}
-	if !now.Before(d.ProbeSince.Add(reconcile.Backoff(min(patience, longestMemory), longestMemory, min(d.probes, doublings)))) {
+	if !now.Before(d.ProbeSince.Add(reconcile.Backoff(min(patience, longestMemory), longestMemory,
+		min(d.probes, doublings)))) {
 		d.ProbeSince, d.probes = now, d.probes+1
 	}
 	if seen.Started > d.started {
@@ -231,11 +240,12 @@ func (d *Doubt) disbelieve(seen Evidence, patience time.Duration, now time.Time)
 	return time.Time{}
 }
 
-// Again reports whether jobs have been doubted more than once in a row although none has started, when started jobs had.
+// Again reports whether jobs have been doubted more than once in a row although none has started, when started jobs
+// had.
 func (d *Doubt) Again(started int) bool { return d.fruitless > believedAnew && d.started == started }
 
-// KeepsOne reports whether an idle runner is kept, although nothing is doubted, because figures that go up and down would
-// otherwise create and remove one each time.
+// KeepsOne reports whether an idle runner is kept, although nothing is doubted, because figures that go up and down
+// would otherwise create and remove one each time.
 func (d *Doubt) KeepsOne(patience time.Duration, now time.Time) bool {
 	return d.Disappointments > believedAnew && d.level > 0 && now.Before(d.disappointedAt.Add(patience))
 }

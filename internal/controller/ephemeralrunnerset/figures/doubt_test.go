@@ -37,7 +37,8 @@ func TestJobsThatWaitBesideIdleRunnersAreDoubted(t *testing.T) {
 		"until the figures move": {func(h *history) {
 			h.seeFor(patience+time.Minute, Evidence{Waiting: 3, Idle: 2}).seeFor(2*time.Minute, Evidence{Waiting: 1, Idle: 2})
 		}, 0},
-		"and jobs start": {func(h *history) { // one for each idle runner is doubted: the others may only have runners that hang
+		"and jobs start": {func(h *history) {
+			// one for each idle runner is doubted: the others may only have runners that hang
 			h.see(Evidence{Waiting: 5, Idle: 2}).seeFor(patience, Evidence{Waiting: 5, Idle: 2, Started: 1})
 		}, 2},
 	} {

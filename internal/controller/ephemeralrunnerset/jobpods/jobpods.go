@@ -24,15 +24,16 @@ import (
 const (
 	// jobWaitAfter is how long a job's pod may be unable to run before the set's condition says so, as for runners.
 	jobWaitAfter = 30 * time.Second
-	// jobPodsPerRunner is how many waiting pods of one runner's job are kept: a job has one and, one at a time, those of its steps,
-	// but its workflow may create as many as the namespace allows.
+	// jobPodsPerRunner is how many waiting pods of one runner's job are kept: a job has one and, one at a time, those
+	// of its steps, but its workflow may create as many as the namespace allows.
 	jobPodsPerRunner = 10
 	// stepRunnerLength is how much of the runner's name begins that of a step's pod.
 	stepRunnerLength = 49
 )
 
-// Pods holds the pods in which container hooks run jobs and that can't run, by runner. The watch's handler keeps it up to date,
-// at a cost that depends on neither the set nor the namespace. Only pods with the labels that the chart gives them are watched.
+// Pods holds the pods in which container hooks run jobs and that can't run, by runner. The watch's handler keeps it up
+// to date, at a cost that depends on neither the set nor the namespace. Only pods with the labels that the chart gives
+// them are watched.
 type Pods struct {
 	clock clock.PassiveClock
 
@@ -53,7 +54,8 @@ func New(clock clock.PassiveClock) *Pods {
 	return &Pods{clock: clock, waiting: map[types.NamespacedName]map[string]Wait{}}
 }
 
-// put notes a pod as it is now, gone if it is no more, and returns its runner and whether it waits otherwise than before.
+// put notes a pod as it is now, gone if it is no more, and returns its runner and whether it waits otherwise than
+// before.
 func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, news bool) {
 	runner = types.NamespacedName{Namespace: pod.Namespace, Name: kube.RunnerOfJobPod(pod)}
 	now := Wait{Pod: pod.Name, since: j.clock.Now()}
@@ -72,7 +74,8 @@ func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, new
 		if len(j.waiting[runner]) == 0 {
 			delete(j.waiting, runner)
 		}
-	case now.Reason == "", known.Reason == now.Reason && known.Message == now.Message && known.UnplacedSince.Equal(now.UnplacedSince), !waited && len(j.waiting[runner]) >= jobPodsPerRunner:
+	case now.Reason == "", known.Reason == now.Reason && known.Message == now.Message &&
+		known.UnplacedSince.Equal(now.UnplacedSince), !waited && len(j.waiting[runner]) >= jobPodsPerRunner:
 		return runner, false
 	default:
 		if waited {
@@ -86,7 +89,8 @@ func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, new
 	return runner, true
 }
 
-// Events returns the handler for the watch of pods. changed is called with the runner of each pod that waits otherwise than before.
+// Events returns the handler for the watch of pods. changed is called with the runner of each pod that waits otherwise
+// than before.
 func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
 	note := func(object client.Object, q reconcile.Queue, gone bool) {
 		pod, is := object.(*corev1.Pod)
@@ -104,7 +108,8 @@ func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedNam
 	}
 }
 
-// Of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one will have.
+// Of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one
+// will have.
 func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due time.Time) {
 	now := j.clock.Now()
 	j.each(namespace, runners, func(_ *roster.Runner, wait Wait) {
@@ -122,7 +127,8 @@ func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due
 func (j *Pods) Unplaced(namespace string, runners []*roster.Runner) map[types.UID]Wait {
 	unplaced := map[types.UID]Wait{}
 	j.each(namespace, runners, func(r *roster.Runner, wait Wait) {
-		if first, known := unplaced[r.UID]; !wait.UnplacedSince.IsZero() && (!known || wait.UnplacedSince.Before(first.UnplacedSince)) {
+		if first, known := unplaced[r.UID]; !wait.UnplacedSince.IsZero() &&
+			(!known || wait.UnplacedSince.Before(first.UnplacedSince)) {
 			unplaced[r.UID] = wait
 		}
 	})

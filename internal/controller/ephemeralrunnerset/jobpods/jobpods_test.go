@@ -18,9 +18,11 @@ import (
 // jobPodOf returns a pod of container hooks that has no node.
 func jobPodOf(runner string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: runner + "-workflow", Labels: map[string]string{v1alpha1.LabelRunnerPod: runner}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: runner + "-workflow",
+			Labels: map[string]string{v1alpha1.LabelRunnerPod: runner}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available"}}},
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
+			Message: "0/1 nodes are available"}}},
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package leases knows who uses the claims of scale sets, as the watches of runners and pods show it, and keeps what is remembered of each
-// scale set's claims between passes. What to do about claims is decided in internal/volumeclaims.
+// Package leases knows who uses the claims of scale sets, as the watches of runners and pods show it, and keeps what is
+// remembered of each scale set's claims between passes. What to do about claims is decided in internal/volumeclaims.
 package leases
 
 import (
@@ -21,13 +21,14 @@ import (
 // heldUnseen is how long a runner holds claims that no watch has shown: it may be gone already.
 const heldUnseen = time.Minute
 
-// Leases knows who uses the claims of scale sets. The watches' handlers keep it up to date, at a cost that doesn't depend on the number of
-// runners or claims. Runners and pods without claims are not kept.
+// Leases knows who uses the claims of scale sets. The watches' handlers keep it up to date, at a cost that doesn't
+// depend on the number of runners or claims. Runners and pods without claims are not kept.
 type Leases struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// runners are those that name claims, byScaleSet their names by the scale set that their labels name, and byClaim by claim.
+	// runners are those that name claims, byScaleSet their names by the scale set that their labels name, and byClaim
+	// by claim.
 	runners             map[types.NamespacedName]*runner
 	byScaleSet, byClaim index
 	// pods are those that mount claims and have not ended, and mounts their names by claim.
@@ -71,7 +72,8 @@ type holder struct {
 func New(clk clock.PassiveClock) *Leases {
 	return &Leases{
 		clock: clk, runners: map[types.NamespacedName]*runner{}, byScaleSet: index{}, byClaim: index{},
-		pods: map[types.NamespacedName]*pod{}, mounts: index{}, holders: map[types.NamespacedName]holder{}, sets: map[types.NamespacedName]*Set{},
+		pods: map[types.NamespacedName]*pod{}, mounts: index{}, holders: map[types.NamespacedName]holder{},
+		sets: map[types.NamespacedName]*Set{},
 	}
 }
 
@@ -120,7 +122,8 @@ func (l *Leases) releaseLocked(key types.NamespacedName, of *runner) {
 	}
 }
 
-// view returns what a runner itself says. Of one that has ended nobody may have seen whether it had started: then it counts as started.
+// view returns what a runner itself says. Of one that has ended nobody may have seen whether it had started: then it
+// counts as started.
 func view(object *v1alpha1.EphemeralRunner) volumeclaims.Runner {
 	status := &object.Status
 	found := volumeclaims.Runner{
@@ -168,9 +171,9 @@ func claimOf(by types.NamespacedName, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: by.Namespace, Name: name}
 }
 
-// Hold reports whether a runner may mount the claims that it names: no other one holds or mounts any of them. From then on it holds them,
-// until it has ended or is gone. This is the last word before a pod is created, and asks nobody: what was planned with an old view of
-// things, or made by hand, ends here.
+// Hold reports whether a runner may mount the claims that it names: no other one holds or mounts any of them. From then
+// on it holds them, until it has ended or is gone. This is the last word before a pod is created, and asks nobody: what
+// was planned with an old view of things, or made by hand, ends here.
 func (l *Leases) Hold(object *v1alpha1.EphemeralRunner) bool {
 	key := client.ObjectKeyFromObject(object)
 	l.mu.Lock()
@@ -207,9 +210,15 @@ func (l *Leases) heldByAnother(claim types.NamespacedName, uid types.UID, now ti
 	return now.Before(other.since.Add(heldUnseen))
 }
 
-// World returns what is seen of a set's claims and of who uses them. Of claims that others have made with its labels nothing counts.
+// World returns what is seen of a set's claims and of who uses them. Of claims that others have made with its labels
+// nothing counts.
 func (l *Leases) World(set *v1alpha1.AutoscalingRunnerSet, claims []corev1.PersistentVolumeClaim) volumeclaims.World {
-	world := volumeclaims.World{Set: set, Now: l.clock.Now(), Suffix: volumeclaims.RandomSuffix, Mounted: sets.New[string]()}
+	world := volumeclaims.World{
+		Set:     set,
+		Now:     l.clock.Now(),
+		Suffix:  volumeclaims.RandomSuffix,
+		Mounted: sets.New[string](),
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	names := l.byScaleSet[client.ObjectKeyFromObject(set)].Clone()

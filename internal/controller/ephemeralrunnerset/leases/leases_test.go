@@ -23,15 +23,18 @@ var scaleSet = types.NamespacedName{Namespace: "ci", Name: "linux"}
 const claimName = "linux-cache-bcdfg"
 
 func newSet() *v1alpha1.AutoscalingRunnerSet {
-	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: scaleSet.Namespace, Name: scaleSet.Name, UID: "set"}}
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: scaleSet.Namespace,
+		Name: scaleSet.Name, UID: "set"}}
 	set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
 	return set
 }
 
 func newRunner(name string, change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRunner {
 	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
-		Namespace: scaleSet.Namespace, Name: name, UID: types.UID("uid of " + name), Finalizers: []string{v1alpha1.FinalizerEphemeralRunner},
-		Labels: map[string]string{v1alpha1.LabelScaleSetName: scaleSet.Name, v1alpha1.LabelScaleSetNamespace: scaleSet.Namespace},
+		Namespace: scaleSet.Namespace, Name: name, UID: types.UID("uid of " + name),
+		Finalizers: []string{v1alpha1.FinalizerEphemeralRunner},
+		Labels: map[string]string{v1alpha1.LabelScaleSetName: scaleSet.Name,
+			v1alpha1.LabelScaleSetNamespace: scaleSet.Namespace},
 	}}
 	runner.Spec.VolumeClaims = map[string]string{"cache": claimName}
 	for _, c := range change {
@@ -60,7 +63,8 @@ func ended(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 func bound(pod *corev1.Pod) { pod.Spec.NodeName = "node" }
 
 func unplaced(pod *corev1.Pod) {
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable}}
 }
 
 // inBubble runs a test with leases whose clock is the bubble's.
@@ -69,7 +73,8 @@ func inBubble(t *testing.T, test func(t *testing.T, l *Leases)) {
 	synctest.Test(t, func(t *testing.T) { test(t, New(clock.RealClock{})) })
 }
 
-// Whatever was planned, a claim is held by one runner at a time, and passed on when that has ended or is gone, and its pod too.
+// Whatever was planned, a claim is held by one runner at a time, and passed on when that has ended or is gone, and its
+// pod too.
 func TestOneRunnerHoldsAClaim(t *testing.T) {
 	first, second := newRunner("first"), newRunner("second")
 	for name, test := range map[string]struct {
@@ -169,7 +174,8 @@ func TestWorldHasWhatPodsSay(t *testing.T) {
 					t.Fatalf("%d runners", len(world.Runners))
 				}
 				got := world.Runners[0]
-				if got.Failure.Kind != test.want || got.PlacedAt.IsZero() == test.placed || got.Up != test.up || got.Started != test.up {
+				if got.Failure.Kind != test.want || got.PlacedAt.IsZero() == test.placed || got.Up != test.up ||
+					got.Started != test.up {
 					t.Errorf("got %+v", got)
 				}
 				if test.want != "" && !got.Failure.Since.Equal(began) {
@@ -180,7 +186,8 @@ func TestWorldHasWhatPodsSay(t *testing.T) {
 	}
 }
 
-// While a gate keeps a pod from the scheduler, nobody has looked for a node. The wait for one begins when the gate goes.
+// While a gate keeps a pod from the scheduler, nobody has looked for a node. The wait for one begins when the gate
+// goes.
 func TestAPodInAQueueIsNotWithoutANode(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *Leases) {
 		runner := newRunner("r")
@@ -219,15 +226,16 @@ func TestOnePassAtATime(t *testing.T) {
 	})
 }
 
-// A pass costs as much for each claim of a large set as for each of a small one: four times the claims take about four times the memory, and
-// not sixteen times.
+// A pass costs as much for each claim of a large set as for each of a small one: four times the claims take about four
+// times the memory, and not sixteen times.
 func TestWorldOfManyClaims(t *testing.T) {
 	cost := func(n int) uint64 {
 		l, set := New(clock.RealClock{}), newSet()
 		var claims []corev1.PersistentVolumeClaim
 		for i := range n {
 			name := "linux-cache-" + volumeclaims.RandomSuffix()
-			l.Put(newRunner(fmt.Sprint("r", i), func(r *v1alpha1.EphemeralRunner) { r.Spec.VolumeClaims = map[string]string{"cache": name} }))
+			l.Put(newRunner(fmt.Sprint("r", i),
+				func(r *v1alpha1.EphemeralRunner) { r.Spec.VolumeClaims = map[string]string{"cache": name} }))
 			claims = append(claims, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 				Namespace: set.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{
 					v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace,

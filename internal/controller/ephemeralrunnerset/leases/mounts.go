@@ -13,11 +13,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// MountReasons are the reasons of the Events by which a node and the controller that attaches volumes say that they can't.
+// MountReasons are the reasons of the Events by which a node and the controller that attaches volumes say that they
+// can't.
 var MountReasons = []string{"FailedMount", "FailedAttachVolume"}
 
-// Slow reports whether pods of a set's runners have had a node for so long without their volumes: perhaps it can't mount their claims. Due
-// is when the next one will have.
+// Slow reports whether pods of a set's runners have had a node for so long without their volumes: perhaps it can't
+// mount their claims. Due is when the next one will have.
 func (l *Leases) Slow(scaleSet types.NamespacedName, after time.Duration) (slow bool, due time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,10 +36,13 @@ func (l *Leases) Slow(scaleSet types.NamespacedName, after time.Duration) (slow 
 	return slow, due
 }
 
-// NoteMountEvents notes which pods of a set's runners have claims that their nodes can't attach or mount, according to Events with
-// MountReasons. claims are the scale set's. A node tries again and again, and says so each time. Only what it still says after
-// volumeclaims.FailureTimeout counts: many a first try fails. Other volumes of a pod, such as its token, say nothing about its claims.
-func (l *Leases) NoteMountEvents(scaleSet types.NamespacedName, said []corev1.Event, claims []corev1.PersistentVolumeClaim) {
+// NoteMountEvents notes which pods of a set's runners have claims that their nodes can't attach or mount, according to
+// Events with MountReasons. claims are the scale set's. A node tries again and again, and says so each time. Only what
+// it still says after volumeclaims.FailureTimeout counts: many a first try fails. Other volumes of a pod, such as its
+// token, say nothing about its claims.
+func (l *Leases) NoteMountEvents(
+	scaleSet types.NamespacedName, said []corev1.Event, claims []corev1.PersistentVolumeClaim,
+) {
 	volumes := map[types.NamespacedName]string{}
 	for i := range claims {
 		volumes[types.NamespacedName{Namespace: claims[i].Namespace, Name: claims[i].Name}] = claims[i].Spec.VolumeName
@@ -92,8 +96,9 @@ func saidAt(event *corev1.Event) (first, last time.Time) {
 // unmountedVolumes begins the list of a kubelet's summary: unmounted volumes=[cache], unattached volumes=[], …
 const unmountedVolumes = "unmounted volumes=["
 
-// namesVolume reports whether a message is about a pod's volume of that name, or the PersistentVolume of its claim, empty if it has none.
-// Events have no field for the volume, only words: Kubernetes names the PersistentVolume in quotation marks, or the pod's volumes in a list.
+// namesVolume reports whether a message is about a pod's volume of that name, or the PersistentVolume of its claim,
+// empty if it has none. Events have no field for the volume, only words: Kubernetes names the PersistentVolume in
+// quotation marks, or the pod's volumes in a list.
 func namesVolume(message, volume, persistentVolume string) bool {
 	if persistentVolume != "" && strings.Contains(message, fmt.Sprintf("%q", persistentVolume)) {
 		return true

@@ -29,7 +29,8 @@ func said(pod *corev1.Pod, reason, message string, again time.Duration) corev1.E
 	}
 }
 
-// Only a claim's own volume, of which a node still says after a minute that it can't attach or mount it, keeps a pod from starting.
+// Only a claim's own volume, of which a node still says after a minute that it can't attach or mount it, keeps a pod
+// from starting.
 func TestAClaimThatCantBeMounted(t *testing.T) {
 	waiting := func(reason string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {

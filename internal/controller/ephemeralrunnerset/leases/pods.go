@@ -27,12 +27,13 @@ type pod struct {
 	unplacedAt time.Time         // when the scheduler was first seen to find none for it
 	// mounted is set once all its volumes have been, and up once its runner container has started.
 	mounted, up bool
-	// unmountedAt is since when its node has been unable to attach or mount one of its claims, zero if it is not known to be.
+	// unmountedAt is since when its node has been unable to attach or mount one of its claims, zero if it is not known
+	// to be.
 	unmountedAt time.Time
 }
 
-// PodEvents returns the handler for the watch of pods. changed is called with the runner of each pod that has become of interest for
-// another one's claims. It is exported for tests that simulate the watch.
+// PodEvents returns the handler for the watch of pods. changed is called with the runner of each pod that has become of
+// interest for another one's claims. It is exported for tests that simulate the watch.
 func (l *Leases) PodEvents(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
 	note := func(object client.Object, q reconcile.Queue, gone bool) {
 		if pod, is := object.(*corev1.Pod); is && l.notePod(pod, gone) {
@@ -90,12 +91,13 @@ func (l *Leases) forgetPodLocked(key types.NamespacedName, of *pod) {
 
 // as reports whether a plan sees no difference between two states of a pod.
 func (p *pod) as(other *pod) bool {
-	return p.placedAt.Equal(other.placedAt) && p.unplacedAt.Equal(other.unplacedAt) && p.unmountedAt.Equal(other.unmountedAt) &&
+	return p.placedAt.Equal(other.placedAt) && p.unplacedAt.Equal(other.unplacedAt) &&
+		p.unmountedAt.Equal(other.unmountedAt) &&
 		p.mounted == other.mounted && p.up == other.up
 }
 
-// see adds what is seen of the pod for the first time. While a gate keeps it from the scheduler it waits for whoever set that, such as a
-// queue, and not for a node.
+// see adds what is seen of the pod for the first time. While a gate keeps it from the scheduler it waits for whoever
+// set that, such as a queue, and not for a node.
 func (p *pod) see(object *corev1.Pod, now time.Time) {
 	p.up = p.up || podstatus.Runs(object, v1alpha1.RunnerContainerName)
 	if p.mounted = p.mounted || p.up || podstatus.HasVolumes(object); p.mounted {

@@ -11,8 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// Of returns what is remembered of a scale set's claims, for the exclusive use of one pass until its End. It returns nil while another
-// pass has it: a scale set may have several runner sets.
+// Of returns what is remembered of a scale set's claims, for the exclusive use of one pass until its End. It returns
+// nil while another pass has it: a scale set may have several runner sets.
 func (l *Leases) Of(scaleSet types.NamespacedName) *Set {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,11 +47,13 @@ type Set struct {
 	End   func()
 	taken bool
 
-	// ListAt is when the API server may be asked again which claims there are, and EventsAt the same for what nodes say about mounting them.
+	// ListAt is when the API server may be asked again which claims there are, and EventsAt the same for what nodes say
+	// about mounting them.
 	ListAt, EventsAt time.Time
 	// Told are the runners about which an Event has told that they give way.
 	Told sets.Set[string]
-	// listed is set once the API server has said which runners and claims there are; awaited are the runners that no watch had shown then.
+	// listed is set once the API server has said which runners and claims there are; awaited are the runners that no
+	// watch had shown then.
 	listed  bool
 	awaited sets.Set[string]
 }

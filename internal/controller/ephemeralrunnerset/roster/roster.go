@@ -1,5 +1,5 @@
-// Package roster holds a view of every runner that the watch has shown, by set: what decisions need to know of each, without its pod
-// template. The watch's handler keeps it up to date; a pass takes the views of its set.
+// Package roster holds a view of every runner that the watch has shown, by set: what decisions need to know of each,
+// without its pod template. The watch's handler keeps it up to date; a pass takes the views of its set.
 package roster
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
-// Roster holds a view of every runner that the watch has shown, by set. The watch's handler keeps it up to date, at a cost
-// that does not depend on the number of runners in a set, so a pass neither lists nor copies its runners. Before the first
-// pass it holds what the cache held when the controller started; creations ask for what a late cache lacks.
+// Roster holds a view of every runner that the watch has shown, by set. The watch's handler keeps it up to date, at a
+// cost that does not depend on the number of runners in a set, so a pass neither lists nor copies its runners. Before
+// the first pass it holds what the cache held when the controller started; creations ask for what a late cache lacks.
 //
-// Sets are identified by UID: a set that is recreated under its name starts without the earlier one's runners. The runners of a scale set
-// that belong to no set are together under an owner of their own; see nobodys.
+// Sets are identified by UID: a set that is recreated under its name starts without the earlier one's runners. The
+// runners of a scale set that belong to no set are together under an owner of their own; see nobodys.
 type Roster struct {
 	mu      sync.Mutex
 	members map[types.NamespacedName]*member
@@ -52,14 +52,14 @@ type Owner struct {
 	Name string
 }
 
-// nobodys returns the owner of a scale set's runners that no set owns. No UID of an object is like its own, and it has no name, because no
-// set is enqueued for them.
+// nobodys returns the owner of a scale set's runners that no set owns. No UID of an object is like its own, and it has
+// no name, because no set is enqueued for them.
 func nobodys(scaleSet types.NamespacedName) Owner {
 	return Owner{UID: types.UID("nobody's of " + scaleSet.String())}
 }
 
-// setMembers are the runners of one set. The next call of roster.of sorts in those that came, and removes those that left; more than half
-// of them never have.
+// setMembers are the runners of one set. The next call of roster.of sorts in those that came, and removes those that
+// left; more than half of them never have.
 type setMembers struct {
 	members []*member
 	ordered int // number of members in order, counted from the first
@@ -69,13 +69,14 @@ type setMembers struct {
 // New returns a roster without runners.
 func New() *Roster {
 	return &Roster{
-		members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{}, scaleSets: map[types.NamespacedName]map[Owner]int{},
-		lost: map[lostRun]map[*member]struct{}{},
+		members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{},
+		scaleSets: map[types.NamespacedName]map[Owner]int{},
+		lost:      map[lostRun]map[*member]struct{}{},
 	}
 }
 
-// Put stores a runner as it is now. It returns the set that the runner belonged to before, and whether anything has changed
-// that could affect a decision.
+// Put stores a runner as it is now. It returns the set that the runner belonged to before, and whether anything has
+// changed that could affect a decision.
 func (r *Roster) Put(key types.NamespacedName, set Owner, view Runner) (former Owner, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,8 +197,9 @@ func (r *Roster) Others(scaleSet types.NamespacedName, except types.UID) (others
 	return others
 }
 
-// Admit reports whether a set that may have most runners has room for this one, which then has its place as long as it lives. The older
-// ones go first; one that the watch is about to show is the youngest. Only a set with more runners than it may have is searched.
+// Admit reports whether a set that may have most runners has room for this one, which then has its place as long as it
+// lives. The older ones go first; one that the watch is about to show is the youngest. Only a set with more runners
+// than it may have is searched.
 func (r *Roster) Admit(set types.UID, runner types.NamespacedName, most int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +223,8 @@ func (r *Roster) Admit(set types.UID, runner types.NamespacedName, most int) boo
 	return known.admitted
 }
 
-// before counts the other runners that may run and have a place, or have one before this runner; nil is younger than all.
+// before counts the other runners that may run and have a place, or have one before this runner; nil is younger than
+// all.
 func (s *setMembers) before(runner *member) (count int) {
 	for _, m := range s.members {
 		first := runner == nil || m.admitted || m.view.RegistrationID != 0 || byAge(m, runner) < 0
@@ -248,8 +251,8 @@ func (r *Roster) Of(set types.UID) []*Runner {
 	return views
 }
 
-// tidy removes the members that have left and sorts in the new ones. Most of these are younger than all others, so there is
-// little to sort; if none came or left there is nothing to do.
+// tidy removes the members that have left and sorts in the new ones. Most of these are younger than all others, so
+// there is little to sort; if none came or left there is nothing to do.
 func (s *setMembers) tidy() {
 	s.dropGone()
 	if added := s.members[s.ordered:]; len(added) > 0 {
@@ -287,8 +290,8 @@ func OwnerOf(runner client.Object) Owner {
 	return Owner{UID: set.UID, Name: set.Name}
 }
 
-// same reports whether nothing has changed that a decision needs. The resourceVersion matters until the runner is registered:
-// until then it may be deleted on condition that nobody has written to it.
+// same reports whether nothing has changed that a decision needs. The resourceVersion matters until the runner is
+// registered: until then it may be deleted on condition that nobody has written to it.
 func (r *Runner) same(now Runner) bool {
 	before := *r
 	before.CreatedAt, now.CreatedAt = time.Time{}, time.Time{} // follows from the UID

@@ -51,7 +51,8 @@ func TestRosterIsOrderedByAge(t *testing.T) {
 	want("a", "b", "c", "e")
 }
 
-// No pass asks for runners that belong to no set while there is no AutoscalingRunnerSet. One of them stays all the time.
+// No pass asks for runners that belong to no set while there is no AutoscalingRunnerSet. One of them stays all the
+// time.
 func TestRosterForgetsRunnersThatNoPassAsksFor(t *testing.T) {
 	r := New()
 	for i := range 10_000 {
@@ -82,7 +83,8 @@ func (m rosterModel) of(set types.UID) []*Runner {
 	return views
 }
 
-// Runners come, change, disappear, are recreated under their name, and move between sets; in between the roster is read.
+// Runners come, change, disappear, are recreated under their name, and move between sets; in between the roster is
+// read.
 func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 	const seeds, steps = 300, 200
 	t.Logf("%d histories of %d events, seeds 0 to %d", seeds, steps, seeds-1)
@@ -109,7 +111,8 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 				continue
 			}
 			for _, set := range sets[1:] {
-				if got, want := r.Of(set.UID), model.of(set.UID); !slices.EqualFunc(got, want, func(a, b *Runner) bool { return *a == *b }) {
+				if got, want := r.Of(set.UID), model.of(set.UID); !slices.EqualFunc(got, want,
+					func(a, b *Runner) bool { return *a == *b }) {
 					t.Fatalf("seed %d, step %d: set %s has %v, want %v", seed, step, set.UID, names(got), names(want))
 				}
 			}
@@ -159,7 +162,8 @@ func TestJobsOfARunThatWereLostOnOtherSets(t *testing.T) {
 	put := func(namespace, name string, set types.UID, phase v1alpha1.EphemeralRunnerPhase, run int64) {
 		runner := &v1alpha1.EphemeralRunner{}
 		runner.Namespace, runner.Name, runner.UID = namespace, name, types.UID(namespace+name)
-		runner.Status.Phase, runner.Status.LostCause, runner.Status.JobRepositoryName, runner.Status.WorkflowRunID = phase, "Evicted", "acme/app", run
+		runner.Status.Phase, runner.Status.LostCause, runner.Status.JobRepositoryName, runner.Status.WorkflowRunID = phase,
+			"Evicted", "acme/app", run
 		all.Put(types.NamespacedName{Namespace: namespace, Name: name}, Owner{UID: set}, Of(runner))
 	}
 	put("ours", "a", "here", v1alpha1.EphemeralRunnerPhaseFailed, 7)

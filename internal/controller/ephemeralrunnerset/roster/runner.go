@@ -44,31 +44,34 @@ type Runner struct {
 	Reason, Message string
 
 	Keepers string // finalizers that alone keep a deleted runner, separated by spaces
-	// Arrival numbers the runners that this process has created, in the order in which they were first seen; 0 are all others.
+	// Arrival numbers the runners that this process has created, in the order in which they were first seen; 0 are all
+	// others.
 	Arrival   int
 	Pinned    bool        // its template names a node
 	Tolerates nodes.Signs // signs of a node's departure that its pod tolerates
 }
 
-// ConfigURL is the GitHub address at which a runner is registered, or at which a set registers runners. A runner's id is
-// known only at its own address: any other answers that there is no such runner. All runners of an address share one string;
-// each holds a pointer.
+// ConfigURL is the GitHub address at which a runner is registered, or at which a set registers runners. A runner's id
+// is known only at its own address: any other answers that there is no such runner. All runners of an address share one
+// string; each holds a pointer.
 type ConfigURL = unique.Handle[string]
 
-// ConfigURLOf returns the address in a runner's spec. Spellings that differ in case, which GitHub ignores, or in what the
-// chart trims are the same address. Other differences make two addresses, which at worst means that runners are replaced.
+// ConfigURLOf returns the address in a runner's spec. Spellings that differ in case, which GitHub ignores, or in what
+// the chart trims are the same address. Other differences make two addresses, which at worst means that runners are
+// replaced.
 func ConfigURLOf(spec *v1alpha1.EphemeralRunnerSpec) ConfigURL {
 	return unique.Make(strings.ToLower(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/")))
 }
 
-// Alive reports whether the runner's container runs or may still run. A deleted runner that only finalizers of others keep has no pod
-// any more, whatever its status says: it is finalized.
+// Alive reports whether the runner's container runs or may still run. A deleted runner that only finalizers of others
+// keep has no pod any more, whatever its status says: it is finalized.
 func (r *Runner) Alive() bool { return !r.Ended() && r.Keepers == "" }
 
 // Ended reports whether the runner's container has ended for good.
 func (r *Runner) Ended() bool {
 	switch r.Phase {
-	case v1alpha1.EphemeralRunnerPhaseSucceeded, v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
+	case v1alpha1.EphemeralRunnerPhaseSucceeded, v1alpha1.EphemeralRunnerPhaseFailed,
+		v1alpha1.EphemeralRunnerPhaseOutdated:
 		return true
 	default:
 		return false
@@ -78,7 +81,8 @@ func (r *Runner) Ended() bool {
 // Up reports whether the runner's pod runs.
 func (r *Runner) Up() bool { return r.Phase == v1alpha1.EphemeralRunnerPhaseRunning }
 
-// NeedsProxySecret reports whether the runner's pod, or one that it may still get, can't start without the set's Secret.
+// NeedsProxySecret reports whether the runner's pod, or one that it may still get, can't start without the set's
+// Secret.
 func (r *Runner) NeedsProxySecret() bool { return r.proxied && r.Alive() }
 
 // FailedIdle reports whether the runner failed and, as far as is known, never had a job.
@@ -86,8 +90,9 @@ func (r *Runner) FailedIdle() bool {
 	return r.Phase == v1alpha1.EphemeralRunnerPhaseFailed && !r.HadJob && !r.Completed && !r.Draining
 }
 
-// Blameless reports whether a runner that failed did so by no fault of its template: kubelets refused its pods for the state of their
-// nodes, or its pods did not show or were kept by finalizers of others. A runner does not fail because its pods are taken away.
+// Blameless reports whether a runner that failed did so by no fault of its template: kubelets refused its pods for the
+// state of their nodes, or its pods did not show or were kept by finalizers of others. A runner does not fail because
+// its pods are taken away.
 func (r *Runner) Blameless() bool {
 	return podstatus.Refused(r.Reason) || r.Reason == v1alpha1.ReasonPodLost || r.Reason == v1alpha1.ReasonPodTerminating
 }
@@ -144,8 +149,9 @@ func lostJob(status *v1alpha1.EphemeralRunnerStatus, cause v1alpha1.LostCause, r
 	return lost
 }
 
-// recordedID returns the runner's id on GitHub as its status has it, 0 if that has none or is a copy of another runner's, whose name it
-// then has: a backup tool restores a status as it was. Whether a copy was edited only GitHub can tell.
+// recordedID returns the runner's id on GitHub as its status has it, 0 if that has none or is a copy of another
+// runner's, whose name it then has: a backup tool restores a status as it was. Whether a copy was edited only GitHub
+// can tell.
 func recordedID(runner *v1alpha1.EphemeralRunner) int {
 	if named := runner.Status.RunnerName; named != "" && named != runner.Name {
 		return 0
@@ -156,7 +162,8 @@ func recordedID(runner *v1alpha1.EphemeralRunner) int {
 // Lost reports whether the runner's job was lost.
 func (r *Runner) Lost() bool { return r.LostJob != nil && r.Ended() }
 
-// knownCause returns Unknown for a cause that this version doesn't know: anybody with rights in the namespace may write one.
+// knownCause returns Unknown for a cause that this version doesn't know: anybody with rights in the namespace may write
+// one.
 func knownCause(cause v1alpha1.LostCause) v1alpha1.LostCause {
 	if cause == "" || slices.Contains(v1alpha1.LostCauses, cause) {
 		return cause

@@ -18,10 +18,12 @@ func TestSpellingsOfOnePlace(t *testing.T) {
 	}
 }
 
-// A runner on a node that is shut down in good order is told to stop, and tells GitHub. One on a node that is gone does not.
+// A runner on a node that is shut down in good order is told to stop, and tells GitHub. One on a node that is gone does
+// not.
 func TestWhoseRunnerWasSilent(t *testing.T) {
 	for reason, silent := range map[string]bool{
-		"Terminated": false, "NodeShutdown": false, "TerminationByKubelet": false, "NodeLost": true, "DeletionByTaintManager": true, "PodLost": true, "": true,
+		"Terminated": false, "NodeShutdown": false, "TerminationByKubelet": false, "NodeLost": true,
+		"DeletionByTaintManager": true, "PodLost": true, "": true,
 	} {
 		lost := &v1alpha1.EphemeralRunner{}
 		lost.Status.LostCause, lost.Status.Reason = v1alpha1.LostCauseNodeLost, reason
