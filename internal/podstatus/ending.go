@@ -23,16 +23,16 @@ type Ending struct {
 	// Outside is set if the container did not end by itself: its pod was evicted, preempted or deleted, reached its
 	// deadline, or was lost with its node.
 	Outside bool
-	// At is when the container ended, or when the first sign came from outside, by the clock of whoever dated it; zero
-	// if nobody did.
+	// At is the time at which the container ended, or at which the first sign came from outside, by the clock of
+	// whoever dated it; zero if nobody did.
 	At time.Time
-	// EndedBy is when the container must have ended at the latest, by the same clocks; zero if nothing dates that.
+	// EndedBy is the latest time at which the container can have ended, by the same clocks; zero if nothing dates that.
 	EndedBy time.Time
 	// Message names the node, and has Kubernetes' own words.
 	Message string
 }
 
-// Seen is what a pod's own state does not tell.
+// Seen adds to a pod's state the facts that it does not tell.
 type Seen struct {
 	// NodeSilent is set if the pod should have been removed by its node long ago.
 	NodeSilent bool
@@ -57,10 +57,10 @@ func endedBy(pod *corev1.Pod, container string) time.Time {
 		return status.State.Terminated.FinishedAt.Time
 	}
 	if pod.DeletionTimestamp != nil {
-		return pod.DeletionTimestamp.Add(StuckAfter)
+		return pod.DeletionTimestamp.Add(StuckTimeout)
 	}
 	if target := kube.PodCondition(pod, corev1.DisruptionTarget); target != nil && !target.LastTransitionTime.IsZero() {
-		return target.LastTransitionTime.Add(kube.GracePeriod(pod) + StuckAfter)
+		return target.LastTransitionTime.Add(kube.GracePeriod(pod) + StuckTimeout)
 	}
 	return time.Time{}
 }
@@ -96,7 +96,8 @@ func endingOf(pod *corev1.Pod, container string, seen Seen) Ending {
 // lost, if nobody knows when. A kubelet may date its reason later than the end that it caused; then only a good end or
 // one for lack of memory is the container's own.
 func endedBefore(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.Time) bool {
-	if ended == nil || at.IsZero() || !ended.FinishedAt.Time.Before(at) || wasLost(ended) && ended.FinishedAt.Unix() <= 0 {
+	unproven := ended != nil && wasLost(ended) && ended.FinishedAt.Unix() <= 0
+	if ended == nil || at.IsZero() || !ended.FinishedAt.Time.Before(at) || unproven {
 		return false
 	}
 	_, byKubelet := kubeletEndings[pod.Status.Reason]

@@ -14,9 +14,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// StuckAfter is how long after its grace period a pod that is being deleted may stay before its node is treated as
-// lost. A healthy kubelet removes it within a second or two.
-const StuckAfter = 30 * time.Second
+// StuckTimeout after its grace period, a pod that is still being deleted is treated as one whose node is lost. A
+// healthy kubelet removes it within a second or two.
+const StuckTimeout = 30 * time.Second
 
 // The kubelet's reasons if nothing keeps a container from starting: it is being created, or init containers run first.
 const (
@@ -33,7 +33,7 @@ func IsUsual(reason string) bool {
 	return false
 }
 
-// Phase is what a pod means for the one of its containers that matters. The zero value is Missing.
+// Phase says what a pod means for the one of its containers that matters. The zero value is Missing.
 type Phase int
 
 const (
@@ -66,7 +66,7 @@ type State struct {
 	Sidecar string
 }
 
-// Over reports whether the container has ended for good or can no longer start.
+// Over reports whether the container has ended and will not start again, or can no longer start.
 func (s State) Over() bool {
 	switch s.Phase {
 	case Succeeded, NeverStarted, Failed:
@@ -130,7 +130,8 @@ func HasVolumes(pod *corev1.Pod) bool {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			state := &statuses[i].State
-			if state.Running != nil || state.Terminated != nil || state.Waiting != nil && !IsUsual(state.Waiting.Reason) {
+			waits := state.Waiting != nil && !IsUsual(state.Waiting.Reason)
+			if state.Running != nil || state.Terminated != nil || waits {
 				return true
 			}
 		}
@@ -147,7 +148,7 @@ func HasEnded(pod *corev1.Pod, container string) bool {
 // IsRunning reports whether a container of the pod has started, and not all have ended.
 func IsRunning(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
 
-// IsFinished reports whether all containers of the pod have ended for good.
+// IsFinished reports whether all containers of the pod have ended and none will start again.
 func IsFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -176,7 +177,7 @@ func AcceptedAt(pod *corev1.Pod) time.Time {
 
 // Stuck reports whether the pod hangs in its deletion. now is by the clock that dated the deletion.
 func Stuck(pod *corev1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(StuckAfter))
+	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(StuckTimeout))
 }
 
 // runs reports whether the container with that status runs. If its status says nothing, as on some virtual nodes, the
@@ -325,7 +326,7 @@ func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, messag
 	return v1alpha1.ReasonPending, "the pod has not started yet"
 }
 
-// quotedGates is how many scheduling gates a message names.
+// quotedGates limits the scheduling gates that a message names.
 const quotedGates = 3
 
 // WhyUnplaced returns why a pod has no node, "" if it has one or nobody has looked yet. Gates come first, and by their

@@ -25,7 +25,7 @@ var (
 	deadline = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "DeadlineExceeded", "6 h" }
 )
 
-// grace is how many seconds before its deletionTimestamp a pod was deleted.
+// grace sets a pod's grace period, in seconds: so long before its deletionTimestamp it was deleted.
 func grace(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(seconds) }
 }
@@ -99,10 +99,10 @@ func TestOutcomeOf(t *testing.T) {
 		"native sidecar crashes":             {podWith(corev1.PodPending, waitingFor("PodInitializing"), initWaits("CrashLoopBackOff")), podstatus.Pending, "CrashLoopBackOff"},
 		"native sidecar, runner goes on":     {podWith(corev1.PodRunning, running, initWaits("ImagePullBackOff")), podstatus.Running, ""},
 		"native sidecar starts again":        {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyAlways))), podstatus.Pending, "PodInitializing"},
-		"being deleted":                      {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-podstatus.StuckAfter+time.Second))), podstatus.Running, ""},
-		"node lost":                          {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-podstatus.StuckAfter))), podstatus.Failed, "NodeLost"},
-		"node lost, which said no more":      {podWith(corev1.PodRunning, corev1.ContainerState{}, noStatus, deletedAt(noon.Add(-podstatus.StuckAfter))), podstatus.Failed, "NodeLost"},
-		"node lost before it started":        {podWith(corev1.PodPending, waitingFor("ContainerCreating"), deletedAt(noon.Add(-podstatus.StuckAfter))), podstatus.Failed, "NodeLost"},
+		"being deleted":                      {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-podstatus.StuckTimeout+time.Second))), podstatus.Running, ""},
+		"node lost":                          {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-podstatus.StuckTimeout))), podstatus.Failed, "NodeLost"},
+		"node lost, which said no more":      {podWith(corev1.PodRunning, corev1.ContainerState{}, noStatus, deletedAt(noon.Add(-podstatus.StuckTimeout))), podstatus.Failed, "NodeLost"},
+		"node lost before it started":        {podWith(corev1.PodPending, waitingFor("ContainerCreating"), deletedAt(noon.Add(-podstatus.StuckTimeout))), podstatus.Failed, "NodeLost"},
 		"sidecar has failed, runner goes on": {podWith(corev1.PodRunning, running, func(p *corev1.Pod) { p.Status.ContainerStatuses[1].State = exited(1, "Error") }), podstatus.Running, ""},
 	} {
 		t.Run(title, func(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Usage is what a runner container has used, as the hook of jobLog leaves it in the container's termination message, as
-// a line of JSON. A figure that is not known is nil. It comes from the job's own container, so the job may have written
+// Usage has the figures that the hook of jobLog leaves, as a line of JSON, in the termination message of a runner's
+// container. A figure that is not known is nil. They come from the job's own container, so the job may have written
 // anything.
 type Usage struct {
 	// PeakMemoryBytes includes the page cache. MemoryLimitBytes is nil without a limit, too.

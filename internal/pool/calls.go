@@ -10,11 +10,11 @@ import (
 
 // Call is the state of the last call for a key.
 type Call[R any] struct {
-	// Result and Err are what the call returned, zero while it is in progress.
+	// Result and Err are the call's own results, zero while it is in progress.
 	Result R
 	Err    error
-	// Started is when the call was requested. Finished is when it returned, zero while it is in progress or waits for
-	// its turn.
+	// Started is the time of the request. Finished is the time of the return, zero while the call is in progress or
+	// waits for its turn.
 	Started, Finished time.Time
 	// Failures counts the failed calls since the last successful one, including this one.
 	Failures int

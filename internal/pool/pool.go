@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// Limit is how many calls one manager has in flight, or up to twice as many if other sets' calls came first (see
-	// mayStart). With GitHub's 0.3–0.7 s for a JIT config that makes 180–430 registrations a second, more than an API
-	// server on two cores can handle, and it is far below the number of connections that would strain a host.
+	// One manager has at most Limit calls in flight, or up to twice as many if other sets' calls came first (see
+	// mayStart). With GitHub's 0.3–0.7 s for a JIT config that makes 180–430 registrations a second,
+	// more than an API server on two cores can handle, and it is far below the number of connections that would strain
+	// a host.
 	Limit = 128
 
-	// slowAfter is how long a call may take before its place is given to another. If GitHub hangs, calls run into their
-	// 30 s deadline, and other scale sets must not wait until then. It is twice the slowest ordinary call.
-	slowAfter = 2 * time.Second
+	// A call that takes longer than slowGrace leaves its place to another. If GitHub hangs, calls run into their 30 s
+	// deadline, and other scale sets must not wait until then. It is twice the slowest ordinary call.
+	slowGrace = 2 * time.Second
 )
 
 // Pool runs tasks in the background. The zero value is not usable; see New.
@@ -102,7 +103,7 @@ func (p *Pool) queue(group string) {
 func (p *Pool) Waiting(group string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.waiting[group]) > 0 || p.running >= p.limit && len(p.order) > 0
+	return len(p.waiting[group]) > 0 || (p.running >= p.limit && len(p.order) > 0)
 }
 
 // dispatch starts the tasks that may start, by turns. The caller holds the lock.
@@ -155,12 +156,12 @@ func (p *Pool) evenShare() int {
 	return max(1, p.limit/max(1, groups))
 }
 
-// mayStart reports whether a group may start a task. Places go to the groups that come first, but a group with less
-// than its share doesn't wait for a free place, because the tasks that came first may all be calls to a GitHub that
-// hangs. So for moments there can be up to twice the limit.
+// mayStart reports whether a group may start a task. Places go to the groups that come first. But the tasks that came
+// first may all be calls to a GitHub that hangs, so a group with less than its share doesn't wait for a free place. For
+// moments there can be up to twice the limit.
 func (p *Pool) mayStart(group string, share int) bool {
 	inFlight := p.groups[group]
-	return p.running < p.limit && inFlight < p.limit || p.running < 2*p.limit && inFlight < share
+	return (p.running < p.limit && inFlight < p.limit) || (p.running < 2*p.limit && inFlight < share)
 }
 
 // take removes the group's first task, and gives the group another turn if it has more.
@@ -182,7 +183,7 @@ func (p *Pool) start(t task) {
 	p.groups[t.group]++
 	p.active.Add(1)
 	place, ctx := &place{pool: p}, p.ctx
-	slow := p.clock.AfterFunc(slowAfter, place.giveBack)
+	slow := p.clock.AfterFunc(slowGrace, place.giveBack)
 	go func() {
 		defer p.active.Done()
 		t.run(ctx)

@@ -100,13 +100,13 @@ func TestPoolNamespacesTakeTurns(t *testing.T) {
 		for range 3 {
 			start, waited := time.Now(), time.Hour
 			pool.Go("other/set", func(context.Context) { waited = time.Since(start) })
-			<-time.After(slowAfter)
+			<-time.After(slowGrace)
 			synctest.Wait()
-			if waited > slowAfter {
-				t.Errorf("a task waited %s behind those of another namespace's many sets, want %s at most", waited, slowAfter)
+			if waited > slowGrace {
+				t.Errorf("a task waited %s behind those of another namespace's many sets, want %s at most", waited, slowGrace)
 			}
 		}
-		<-time.After(slowAfter * groups / limit)
+		<-time.After(slowGrace * groups / limit)
 		synctest.Wait()
 		if len(ran) != groups {
 			t.Errorf("%d of %d groups had their turn", len(ran), groups)
@@ -131,7 +131,7 @@ func TestPoolHangingGroupKeepsNobodyWaiting(t *testing.T) {
 		<-time.After(10 * time.Second)
 		synctest.Wait()
 		// Two begin at 0 s and at 1 s, and four at 2 s, when the hanging ones have given their places back.
-		if want := slowAfter + time.Second; waited != want {
+		if want := slowGrace + time.Second; waited != want {
 			t.Errorf("the ninth task waited %s beside a set that hangs, want %s", waited, want)
 		}
 	})
@@ -143,7 +143,7 @@ func TestPoolIsBoundedBesideAHangingGroup(t *testing.T) {
 		pool := run(t, limit)
 		synctest.Wait()
 		inFlight := make(chan struct{}, 1000)
-		task := func(ctx context.Context) { inFlight <- struct{}{}; hold(slowAfter / 2)(ctx) }
+		task := func(ctx context.Context) { inFlight <- struct{}{}; hold(slowGrace / 2)(ctx) }
 		want := map[string]int{"hangs": limit, "a": limit + 6, "b": limit + 6 + 4, "c": 2 * limit}
 		for _, group := range []string{"hangs", "a", "b", "c"} {
 			for range 50 {
@@ -211,7 +211,7 @@ func TestPoolSaysWhoseTasksWait(t *testing.T) {
 		want("all run", false, false)
 		pool.Go("set", hold(time.Hour))
 		want("one waits for a place", true, true)
-		<-time.After(slowAfter)
+		<-time.After(slowGrace)
 		want("all that run are slow, and one waits for them", true, false)
 	})
 }

@@ -21,7 +21,7 @@ const (
 // pulled (tens of seconds) and pods that need a new node (minutes). With +Inf there are ten.
 var StartupBuckets = []float64{1, 2.5, 5, 10, 20, 40, 80, 160, 640}
 
-// vector is what the types of metrics have in common.
+// vector has the methods that all types of metrics share.
 type vector interface {
 	prometheus.Collector
 	DeletePartialMatch(prometheus.Labels) int

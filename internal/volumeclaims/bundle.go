@@ -13,17 +13,17 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// shortestRecordInterval and idleTTL/recordFraction, whichever is longer, is how far the recorded use of a bundle may
-// be behind: a bundle in constant use costs one request in that time, 42 h by default, and none if idleTTL is 0.
+// The recorded use of a bundle may be behind by shortestRecordInterval or idleTTL/recordFraction, whichever is longer:
+// a bundle in constant use costs one request in that time, 42 h by default, and none if idleTTL is 0.
 const (
 	shortestRecordInterval = 15 * time.Minute
 	recordFraction         = 4
-	// avoidedFor is how long a bundle that a runner could not use is leased last: until then a zone or node has usually
-	// got room.
-	avoidedFor = 10 * time.Minute
+	// A bundle that a runner could not use is leased last for avoidedBackoff: until then a zone or node has usually got
+	// room.
+	avoidedBackoff = 10 * time.Minute
 )
 
-// Pool is what a plan knows of a set's claims.
+// Pool puts together all that a plan knows of a set's claims.
 type Pool struct {
 	world     *World
 	memory    *Memory
@@ -42,9 +42,9 @@ type Pool struct {
 	refused bool
 	// unboundWaits is set if a runner waits for a node that could have any node as far as its claims are concerned.
 	unboundWaits bool
-	// reportDue is when the first of the awaited reports is waited for no longer.
+	// At reportDue the first of the awaited reports is no longer waited for.
 	reportDue time.Time
-	// spare is how many free bundles with volumes are left that have not failed lately.
+	// spare counts the free bundles with volumes that are left and have not failed lately.
 	spare int
 	// swapped are the suffixes of bundles that runners give up in this plan in the hope of another place; swappedBound
 	// is set if one of them has volumes, and discarded if one is discarded because a pod could not use it.
@@ -200,7 +200,7 @@ func (p *Pool) surveyRunners() {
 		p.hold(r.Claims, r.Seed)
 		p.refused = p.refused || r.Failure.Kind == Refused
 		triesAgain := r.Failure.Kind == Refused || r.Failure.Kind == Unusable
-		p.unboundWaits = p.unboundWaits || !r.Up && r.PlacedAt.IsZero() && !triesAgain && !p.bound(r)
+		p.unboundWaits = p.unboundWaits || (!r.Up && r.PlacedAt.IsZero() && !triesAgain && !p.bound(r))
 	}
 	for _, runner := range p.world.Expected {
 		lease, promised := p.memory.promised[runner]
@@ -217,7 +217,7 @@ func (p *Pool) surveyRunners() {
 	}
 }
 
-// surveyEnded notes what a runner that has ended has made of a bundle.
+// surveyEnded remembers what a runner that has ended has made of a bundle.
 func (p *Pool) surveyEnded(b *bundle, r *Runner) {
 	switch verdict, why, due := Returns(p.world.Set, r, p.now); verdict {
 	case Spoiled:
@@ -228,7 +228,7 @@ func (p *Pool) surveyEnded(b *bundle, r *Runner) {
 	}
 }
 
-// hold notes the claims of a runner that may still run, and that the seed is in use until all of them are bound.
+// hold remembers the claims of a runner that may still run, and that the seed is in use until all of them are bound.
 func (p *Pool) hold(claims map[string]string, seed string) {
 	for _, name := range claims {
 		p.held.Insert(name)
@@ -297,7 +297,7 @@ func (p *Pool) free() (good, failed []*bundle) {
 	return good, failed
 }
 
-// avoidedUntil is until when a bundle is leased last.
+// avoidedUntil returns the time until which a bundle is leased last.
 func (p *Pool) avoidedUntil(b *bundle) time.Time {
 	latest := p.memory.avoided[b.suffix]
 	for _, failure := range b.failures {
@@ -308,7 +308,7 @@ func (p *Pool) avoidedUntil(b *bundle) time.Time {
 	if latest.IsZero() || latest.After(p.now) { // nobody has failed in the future: somebody else's annotation
 		return time.Time{}
 	}
-	return latest.Add(avoidedFor)
+	return latest.Add(avoidedBackoff)
 }
 
 // room returns how many more bundles may be created. While the API server refuses claims, none is: the runners that
@@ -326,7 +326,7 @@ func (p *Pool) room() int {
 	return max(0, room)
 }
 
-// usedAt is when a bundle was last in use: now, if it is.
+// usedAt returns the last time at which a bundle was in use: now, if it is.
 func (p *Pool) usedAt(b *bundle) time.Time {
 	if used, known := p.memory.usedAt[b.suffix]; known {
 		return used
@@ -340,7 +340,7 @@ func (p *Pool) lastUse(b *bundle) time.Time {
 	return kube.EarlierOf(p.now, b.recorded().Add(p.recordInterval()))
 }
 
-// recordInterval is how far a record may be behind.
+// recordInterval returns the longest time that a record may be behind.
 func (p *Pool) recordInterval() time.Duration {
 	return max(shortestRecordInterval, p.policy.IdleTTL.Duration/recordFraction)
 }

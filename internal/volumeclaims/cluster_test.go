@@ -22,7 +22,7 @@ type trueRunner struct {
 	name, seed string
 	claims     map[string]string
 	created    time.Time
-	// pod is set while its pod exists and has not ended; up once its container has started; had once any has.
+	// pod is set while its pod exists and has not ended, up after its container has started, had after any has.
 	pod, up, had, done, deleting bool
 	placedAt                     time.Time
 	failure                      volumeclaims.Failure
@@ -32,7 +32,7 @@ type trueRunner struct {
 // names returns the names of the runner's claims, sorted.
 func (r *trueRunner) names() []string { return slices.Sorted(maps.Values(r.claims)) }
 
-// cluster is what is true: the API server's objects and the nodes. Its rules are written here a second time; none is
+// cluster has the true state: the API server's objects and the nodes. Its rules are written here a second time; none is
 // asked of the package under test. What happens is logged, for the report of a failure.
 type cluster struct {
 	*testing.T
@@ -41,8 +41,8 @@ type cluster struct {
 	set     *v1alpha1.AutoscalingRunnerSet
 	runners map[string]trueRunner
 	claims  map[string]*corev1.PersistentVolumeClaim
-	// zone is where a bound claim's volume is, by UID; broken volumes can't be mounted; spoiled ones were written to by
-	// a job after which they must not be used.
+	// zone has, by UID, the place of a bound claim's volume; broken volumes can't be mounted. A job after which they
+	// must not be used has written to spoiled ones.
 	zone            map[types.UID]int
 	broken, spoiled map[types.UID]bool
 	full            [2]bool // zones without room

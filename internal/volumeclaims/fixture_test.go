@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// start is when every test begins.
+// start is the time at which every test begins.
 var start = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 
 // newSet returns a set with a template of each name.

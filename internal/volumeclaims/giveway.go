@@ -11,23 +11,22 @@ import (
 )
 
 const (
-	// FailureTimeout is how long a pod may be without a node, or fail to mount, before its runner gives way to one with
-	// other claims.
+	// A pod may be without a node, or fail to mount, for FailureTimeout; then its runner gives way to one with other
+	// claims.
 	FailureTimeout = time.Minute
-	// swapInterval is the shortest time between two runners that give way although no claim is to blame for certain,
-	// and fullSwapInterval the same while there may be no new claim, so that each of them takes one that may have the
-	// same fault.
+	// While no claim is to blame for certain, a runner gives way every swapInterval at most. While there may be no new
+	// claim, it is fullSwapInterval: the next runner takes a claim that may have the same fault.
 	swapInterval     = time.Minute
 	fullSwapInterval = 5 * time.Minute
-	// lostNodeTimeout is how long Kubernetes leaves pods on a node that it has lost, if they don't say otherwise. A
-	// claim of whose place nothing is known for that long is not waited for.
+	// Kubernetes leaves pods on a node that it has lost for lostNodeTimeout, if they don't say otherwise. A claim of
+	// whose place nothing is known for that long is not waited for.
 	lostNodeTimeout = 5 * time.Minute
 	// discardInterval is the shortest time between two claims that are discarded because pods got no node with them, or
 	// could not mount them: in a cluster that stays full, or with a storage driver that fails everywhere, the content
 	// of few is lost by mistake.
 	discardInterval = 5 * time.Minute
-	// stuckRecheck is when to look again at a runner that should give way and may not yet.
-	stuckRecheck = 15 * time.Second
+	// A runner that should give way and may not yet is looked at again every stuckInterval.
+	stuckInterval = 15 * time.Second
 )
 
 // concession says when a runner gives way to another one, which gets other claims.
@@ -38,7 +37,7 @@ type concession struct {
 	applies func(*Pool, *Runner, *bundle) bool
 	reason  string
 	message func(*Runner, *bundle) string
-	// does is what else follows, nil if nothing does.
+	// does has the other effects, nil if there are none.
 	does func(*Pool, *Decision, *Runner, *bundle)
 }
 
@@ -177,7 +176,7 @@ func (p *Pool) giveWay(d *Decision) {
 		at := slices.IndexFunc(concessions, func(c concession) bool { return (c.up || !r.Up) && c.applies(p, r, b) })
 		if at < 0 {
 			if p.unplaced(r) {
-				d.requeueBy(p.now.Add(stuckRecheck))
+				d.requeueBy(p.now.Add(stuckInterval))
 			}
 			continue
 		}
@@ -190,7 +189,7 @@ func (p *Pool) giveWay(d *Decision) {
 	d.swapped, d.swappedBound, d.discarded = p.swapped, p.swappedBound, p.discarded
 }
 
-// swap notes that a runner gives a bundle up in the hope of another place.
+// swap remembers that a runner gives a bundle up in the hope of another place.
 func (p *Pool) swap(r *Runner, b *bundle) {
 	p.swapped = append(p.swapped, b.suffix)
 	p.swappedBound = p.swappedBound || p.bound(r)

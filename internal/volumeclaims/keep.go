@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// reportPatience is how long after a runner's end, or after its listener has come back, the report about its job
-	// may come. Usually it comes within a second; a listener that has just come back has a queue to read.
-	reportPatience = time.Minute
-	// longestReportPatience is the same while the listener does not listen: longer than its restart on another node
+	// The report about a job may come until reportGrace after its runner's end, or after its listener has come back.
+	// Usually it comes within a second; a listener that has just come back has a queue to read.
+	reportGrace = time.Minute
+	// longestReportGrace is the same while the listener does not listen: longer than its restart on another node
 	// takes.
-	longestReportPatience = 5 * time.Minute
+	longestReportGrace = 5 * time.Minute
 )
 
 // Verdict says what becomes of the claims of a runner that has ended.
@@ -84,15 +84,15 @@ func Returns(
 // seen to end. The listener of a set that is being deleted goes first.
 func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt time.Time) time.Time {
 	listens := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady)
-	switch latest := endedAt.Add(longestReportPatience); {
+	switch latest := endedAt.Add(longestReportGrace); {
 	case endedAt.IsZero() || set.DeletionTimestamp != nil:
 		return time.Time{}
 	case listens == nil:
-		return endedAt.Add(reportPatience)
+		return endedAt.Add(reportGrace)
 	case listens.Status != metav1.ConditionTrue:
 		return latest
 	default:
-		return kube.EarlierOf(latest, kube.LaterOf(endedAt, listens.LastTransitionTime.Time).Add(reportPatience))
+		return kube.EarlierOf(latest, kube.LaterOf(endedAt, listens.LastTransitionTime.Time).Add(reportGrace))
 	}
 }
 

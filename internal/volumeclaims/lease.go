@@ -7,8 +7,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// newFirstFor is how long new bundles, which fit anywhere, are preferred after a runner has given way in the hope of
-// another place: free ones may be bound to the same full zone.
+// After a runner has given way in the hope of another place, new bundles are preferred for newFirstFor: they fit
+// anywhere, and free ones may be bound to the same full zone.
 const newFirstFor = 2 * time.Minute
 
 // lease gives that many new runners their bundles: a free one, of those the warmest; else a new one; else one that has
@@ -83,9 +83,9 @@ func (p *Pool) wait(d *Decision, remaining int) {
 	}
 }
 
-// seed returns the suffix of the bundle that new ones are copies of, empty for none: one that is being copied already,
-// else the warmest free one, which is held back if there are more runners than free bundles and none has to wait for
-// that.
+// seed returns the suffix of the bundle that new ones are copies of, empty for none. A bundle that is being copied
+// already comes first, then the warmest free one. That one is held back if there are more runners than free bundles and
+// none has to wait for it.
 func (p *Pool) seed(wanted int) string {
 	usable := func(b *bundle) bool {
 		return b.spoiledBy == "" && len(b.failures) == 0 &&

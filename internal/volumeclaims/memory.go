@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// unseenTimeout is how long a claim that may have been created may stay unseen, after the last runner that names
-	// it, before the API server is asked about it. Watches deliver within seconds.
+	// A claim that may have been created may stay unseen for unseenTimeout after the last runner that names it; then
+	// the API server is asked about it. Watches deliver within seconds.
 	unseenTimeout = time.Minute
-	// deletionTimeout is how long a claim counts as deleted although the cache shows it unchanged. Then the deletion is
-	// repeated.
+	// A deletion is repeated after deletionTimeout. Until then the claim counts as deleted although the cache shows it
+	// unchanged.
 	deletionTimeout = time.Minute
 	// writeTimeout is the same for a change of a claim.
 	writeTimeout = 10 * time.Second
 	// housekeepingInterval is the time in which at most housekeepingLimit requests are spent on what nobody waits for.
 	housekeepingInterval = time.Minute
 	housekeepingLimit    = 10
-	// swapsKept is how long it is remembered that a runner gave way in the hope of another place. No pod waits as long
-	// for a node that the others get.
+	// A runner that gave way in the hope of another place is remembered for swapsKept. No pod waits as long for a node
+	// that the others get.
 	swapsKept = time.Hour
 )
 
-// Memory is what a process remembers of one set's claims between passes. One worker at a time uses it.
+// Memory has all that a process remembers of one set's claims between passes. One worker at a time uses it.
 type Memory struct {
 	set string // its name
 	// requested are claims that may have been created and that the cache doesn't show.
@@ -35,24 +35,25 @@ type Memory struct {
 	promised map[string]Lease
 	// deleting are claims whose deletion was asked for, and when.
 	deleting map[types.UID]time.Time
-	// usedAt is when each bundle was last in use, exactly if this process has seen it, else at the latest.
+	// usedAt has the time at which each bundle was last in use, exactly if this process has seen it, else at the
+	// latest.
 	usedAt map[string]time.Time
 	// avoided are the bundles that runners gave up in the hope of another place, and when.
 	avoided map[string]time.Time
-	// swaps is when they did so, for swapsKept; boundSwapAt is the last such time of a bundle with volumes, and
-	// discardedAt when a bundle was last discarded because a pod could not use it.
+	// swaps has the times at which they did so, for swapsKept; boundSwapAt is the last such time of a bundle with
+	// volumes. At discardedAt a bundle was last discarded because a pod could not use it.
 	swaps                    []time.Time
 	boundSwapAt, discardedAt time.Time
 	// written are the changes of claims that were asked for lately, without their values, and when.
 	written map[Record]time.Time
-	// housekeeping is when requests were spent on what nobody waits for.
+	// housekeeping has the times at which requests were spent on things that nobody waits for.
 	housekeeping []time.Time
 }
 
 // request is a claim that may have been created.
 type request struct {
 	template, suffix string
-	// namedAt is when a runner that may create it was last seen.
+	// namedAt is the last time at which a runner was seen that may create it.
 	namedAt time.Time
 }
 

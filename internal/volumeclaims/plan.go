@@ -13,12 +13,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// Decision is what to do about a set's claims. Records and Deletions are carried out before Replacements, so that a
+// Decision says what to do about a set's claims. Records and Deletions are carried out before Replacements, so that a
 // restart in between neither forgets a failure nor frees a claim that must go.
 type Decision struct {
 	// Leases has one entry for each new runner that may be created now.
 	Leases []Lease
-	// Waiting is how many of the wanted runners must wait, and Wait says for what.
+	// Waiting counts the wanted runners that must wait, and Wait says for what.
 	Waiting int
 	Wait    Wait
 	// Replacements are runners that can't start with their claims, or that must not get a job with them. Those that
@@ -30,7 +30,7 @@ type Decision struct {
 	Records []Record
 	// Counts has an entry for each template and for each former one that still has claims.
 	Counts map[string]Counts
-	// RequeueAt is when to decide again even if nothing changes, zero is never.
+	// At RequeueAt the pass decides again even if nothing changes; zero means never.
 	RequeueAt time.Time
 
 	// swapped are bundles that replaced runners give up in the hope of another place: they are leased last for a while.
@@ -39,7 +39,7 @@ type Decision struct {
 	swappedBound, discarded bool
 }
 
-// Lease is what one new runner gets.
+// Lease has the claims that one new runner gets.
 type Lease struct {
 	// Claims is the runner's spec.volumeClaims. The names are empty if it gets an emptyDir.
 	Claims map[string]string
@@ -151,7 +151,7 @@ func (r Record) withoutValue() Record {
 type Counts struct{ Total, Leased, Free, Cloning, Deleting int }
 
 // Plan decides about a set's claims: which ones that many new runners get, which runners and claims go, and what is
-// recorded. It is called once: what it gives away is no longer free.
+// recorded. It is called a single time: the claims that it gives away are no longer free.
 func (p *Pool) Plan(wanted int) Decision {
 	d := Decision{Counts: p.counts(), RequeueAt: p.reportDue}
 	p.lease(&d, wanted)
@@ -164,7 +164,7 @@ func (p *Pool) Plan(wanted int) Decision {
 	return d
 }
 
-// requeueBy decides again at t at the latest; zero is never.
+// requeueBy decides again at t at the latest; zero means never.
 func (d *Decision) requeueBy(t time.Time) { d.RequeueAt = kube.EarlierOf(d.RequeueAt, t) }
 
 // counts counts the claims that are seen, by template.
@@ -243,7 +243,7 @@ func (p *Pool) afford(d *Decision) bool {
 	return spent < housekeepingLimit
 }
 
-// neverBoundTimeout is how long a copy that nobody has used may keep what it copies from use.
+// A copy that nobody has used may keep its source from use for neverBoundTimeout.
 const neverBoundTimeout = 5 * time.Minute
 
 // collection says when a bundle that nobody uses goes.

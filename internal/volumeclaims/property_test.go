@@ -16,13 +16,14 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// histories is how many random histories are played; each takes some 40 ms. 1,500 have been played without a failure.
+// histories is the number of random histories that are played; each takes some 40 ms. 1,500 have been played without a
+// failure.
 const histories = 60
 
 // tick is the time between two steps of a history.
 const tick = 10 * time.Second
 
-// moment is what a watch may show.
+// moment is a state that a watch may show.
 type moment struct {
 	runners map[string]trueRunner
 	claims  map[string]*corev1.PersistentVolumeClaim

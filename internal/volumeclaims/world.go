@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// suffixLength is how many random characters a bundle's name has: five of 27 make 14 million, and new ones differ
-	// from all that are known.
+	// A bundle's name has suffixLength random characters: five of 27 make 14 million, and new ones differ from all that
+	// are known.
 	suffixLength = 5
 	// suffixCharacters are those that rand.String uses.
 	suffixCharacters = "bcdfghjklmnpqrstvwxz2456789"
-	// maxFailures is how many runners in a row must have failed to use a bundle for it to be discarded.
+	// A bundle is discarded after maxFailures runners in a row have failed to use it.
 	maxFailures = 2
 )
 
-// World is what is seen of one scale set's claims and of who uses them.
+// World has all that a pass sees of one scale set's claims and of who uses them.
 type World struct {
 	Set *v1alpha1.AutoscalingRunnerSet
 	Now time.Time
@@ -50,7 +50,7 @@ type World struct {
 	Mounted sets.Set[string]
 }
 
-// Runner is what decisions need to know of one runner.
+// Runner has the facts about one runner on which decisions depend.
 type Runner struct {
 	Name      string
 	CreatedAt time.Time
@@ -60,11 +60,12 @@ type Runner struct {
 	Seed string
 	// Done is set if the runner will not run again: its phase is final.
 	Done bool
-	// EndedAt is when it was first seen to be done, by our own clock; zero if that is not known.
+	// EndedAt is the time at which it was first seen to be done, by our own clock; zero if that is not known.
 	EndedAt time.Time
 	// Deleting is set if the runner's deletion was asked for; its pod may still run.
 	Deleting bool
-	// PlacedAt is when its present pod was first seen to have a node, by our own clock; zero if it has none.
+	// PlacedAt is the time at which its present pod was first seen to have a node, by our own clock; zero if it has
+	// none.
 	PlacedAt time.Time
 	// Up is set if the container of its present pod has started. Started is set if that of any of its pods has.
 	Up, Started bool
@@ -72,7 +73,7 @@ type Runner struct {
 	Failure     Failure
 }
 
-// Job is what is known of a runner's job.
+// Job has the known facts about a runner's job.
 type Job struct {
 	// Never is set if it is proved that there was none: GitHub has removed the registration of an idle runner.
 	Never bool
@@ -95,10 +96,10 @@ const (
 	Unmounted FailureKind = "Unmounted"
 )
 
-// Failure is what keeps a runner from starting with its claims.
+// Failure says why a runner can't start with its claims.
 type Failure struct {
 	Kind FailureKind
-	// Since is when it was first seen, by our own clock.
+	// Since is the time at which it was first seen, by our own clock.
 	Since time.Time
 }
 
@@ -106,14 +107,14 @@ type Failure struct {
 // pod.
 func (r *Runner) living() bool { return !r.Done }
 
-// Claim is what decisions need to know of one PersistentVolumeClaim of a set.
+// Claim has the facts about one PersistentVolumeClaim of a set on which decisions depend.
 type Claim struct {
 	Name      string
 	UID       types.UID
 	Template  string
 	Suffix    string // of the bundle that it belongs to
 	CreatedAt time.Time
-	// UsedAt is when it was last recorded to be in use; its creation counts as a use.
+	// UsedAt is the time of the last recorded use; its creation counts as a use.
 	UsedAt time.Time
 	// Failures are the last runners in a row whose pods could not use it.
 	Failures []FailedUse
@@ -144,7 +145,7 @@ type FailedUse struct {
 func ClaimOf(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim) (Claim, bool) {
 	template, scope := claim.Labels[v1alpha1.LabelVolumeClaimTemplate], claim.Labels[v1alpha1.LabelVolumeClaimScope]
 	owned := metav1.IsControlledBy(claim, set)
-	if !Belongs(set, claim) || !owned && scope != Scope(set) { // retained, and filled by jobs of others
+	if !Belongs(set, claim) || (!owned && scope != Scope(set)) { // retained, and filled by jobs of others
 		return Claim{}, false
 	}
 	suffix, _ := suffixOf(set.Name, template, claim.Name)

@@ -26,8 +26,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// workers is how many listeners are reconciled at once. The first pass of a listener makes twelve requests of 2–10 ms,
-// so ten workers start 200 listeners in about three seconds.
+// workers reconcile listeners at the same time. The first pass of a listener makes twelve requests of 2–10 ms, so ten
+// workers start 200 listeners in about three seconds.
 const workers = 10
 
 // Credentials reads what a listener needs to reach GitHub. *credentials.Provider implements it.
@@ -58,7 +58,7 @@ type Options struct {
 	Policy listenertemplate.Policy
 	// LogLevel and LogFormat are passed on to listeners.
 	LogLevel, LogFormat string
-	// MetricsAddr and MetricsEndpoint are where listeners serve metrics. With the address "0" or "" they serve none.
+	// Listeners serve metrics at MetricsAddr, below MetricsEndpoint. With the address "0" or "" they serve none.
 	MetricsAddr, MetricsEndpoint string
 	// MetricsLabels says which labels the metrics of jobs have by default: config.MetricsLabelsFew or
 	// config.MetricsLabelsARC.
@@ -87,14 +87,15 @@ func NewController(options Options) *Controller {
 	return c
 }
 
-// world is what a pass has observed, and what its steps found out for later ones.
+// world has all that a pass has observed, and that its steps found out for later ones.
 type world struct {
 	*reconcile.Pass[*v1alpha1.AutoscalingListener, memory]
 	// setKey is the scale set that the listener's labels name.
 	setKey types.NamespacedName
 	// objects are the listener's own, which are told from others that have their names.
 	objects ownership.Objects
-	// set is the AutoscalingRunnerSet, nil if it is gone. ignored is why the listener is not the set's, empty if it is.
+	// set is the AutoscalingRunnerSet, nil if it is gone. ignored says why the listener is not the set's, empty if it
+	// is.
 	set     *v1alpha1.AutoscalingRunnerSet
 	ignored string
 	// pod is the listener's own, nil if there is none. strays are other listener pods of the same scale set, which must
@@ -102,7 +103,7 @@ type world struct {
 	pod    *corev1.Pod
 	strays []*corev1.Pod
 
-	// resolved is what the listener needs to reach GitHub, nil if it can't be resolved because of obstacle.
+	// resolved has all that the listener needs to reach GitHub, nil if it can't be resolved because of obstacle.
 	resolved *credentials.Resolved
 	obstacle error
 	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the revision of
@@ -110,9 +111,9 @@ type world struct {
 	// proxy.
 	secretsReady         bool
 	configuration, proxy string
-	// accountSince is when the listener's ServiceAccount was created, zero if the cache doesn't have it.
+	// accountSince is the time at which the listener's ServiceAccount was created, zero if the cache doesn't have it.
 	accountSince time.Time
-	// state is what the status says about the pod.
+	// state says what the status is to say about the pod.
 	state listenerpod.State
 	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the
 	// cache was behind.
@@ -128,17 +129,18 @@ type world struct {
 	released bool
 }
 
-// memory is what is remembered of a listener between passes.
+// memory has all that is remembered of a listener between passes.
 type memory struct {
 	// secrets are the listener's Secrets as last written or read, by suffix.
 	secrets map[string]writtenSecret
-	// trusted is what GitHub has accepted last, or what the listener had before this process; nil before it was read.
+	// trusted has the credentials that GitHub has accepted last, or those that the listener had before this process;
+	// nil before they were read.
 	trusted *credentials.Resolved
 	// ended counts the pods that ended in a row, up to the one with this UID. A pod that becomes ready resets the
 	// count.
 	ended    attempts
 	endedPod types.UID
-	// deletingSince is when each pod that is being deleted was first seen in deletion, by UID.
+	// deletingSince has, by UID, the time at which each pod that is being deleted was first seen in deletion.
 	deletingSince map[types.UID]time.Time
 	// kept are the listener's own objects that are to be deleted and have finalizers of others.
 	kept kube.Kept
@@ -147,11 +149,11 @@ type memory struct {
 	// news is the revision of a configuration that is still to be announced, first seen at newsAt.
 	news   string
 	newsAt time.Time
-	// obstruction is what keeps the pod from being created, without a reason if nothing does. obstructed counts the
-	// attempts in a row that met it.
+	// obstruction says why the pod can't be created, without a reason if it can. obstructed counts the attempts in a
+	// row that met it.
 	obstruction listenerpod.State
 	obstructed  attempts
-	// phrasedAt is when the text of an error was last copied to the status.
+	// phrasedAt is the time at which the text of an error was last copied to the status.
 	phrasedAt time.Time
 	// publishedAddress is the GitHub address in the labels of the listener's series.
 	publishedAddress string
@@ -159,7 +161,7 @@ type memory struct {
 
 type step = reconcile.Step[*world]
 
-// kind is how a listener is brought a step closer to what its spec says. Whatever the spec names is written with the
+// kind has the rules that bring a listener a step closer to its spec. Whatever the spec names is written with the
 // manager's rights, so only a listener that the manager wrote itself counts: one in its own namespace, and the one that
 // its scale set has.
 func (c *Controller) kind() reconcile.Kind[*v1alpha1.AutoscalingListener, memory, *world] {

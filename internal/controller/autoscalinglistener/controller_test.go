@@ -149,7 +149,7 @@ func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	if announced() != first {
 		t.Error("announced before the kubelet can have seen the Secret")
 	}
-	f.elapse(announceAfter)
+	f.elapse(announceGrace)
 	f.settle()
 	second := announced()
 	if first == "" || second == first || f.podPatches != 1 {
@@ -158,7 +158,7 @@ func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	f.podsForbidden = true
 	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.MaxRunners = 30 })
 	f.settle()
-	f.elapse(announceAfter)
+	f.elapse(announceGrace)
 	f.settle()
 	if announced() != second || f.podPatches != 2 {
 		t.Errorf("annotation %q after %d patches, of which the second was refused", announced(), f.podPatches)
@@ -182,11 +182,11 @@ func TestRefusedListenerGetsNewCredentials(t *testing.T) {
 	if err := f.client.Status().Update(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != announceAfter {
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != announceGrace {
 		t.Errorf("the new token is announced after %s", requeueAfter)
 	}
-	f.elapse(announceAfter)
-	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != refusedRecheckPeriod {
+	f.elapse(announceGrace)
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != refusedRecheckInterval {
 		t.Errorf("next look after %s", requeueAfter)
 	}
 	if token := f.configuration().Token; token != "token-2" {
@@ -204,7 +204,7 @@ func TestSettledListenerReadsSecretsSeldom(t *testing.T) {
 		f.elapse(time.Minute)
 	}
 	if f.secretReads < 4 || f.secretReads > 5 {
-		t.Errorf("%d reads of the config Secret in 10 minutes, want one every %s", f.secretReads, recheckPeriod)
+		t.Errorf("%d reads of the config Secret in 10 minutes, want one every %s", f.secretReads, recheckInterval)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestChangedSecretIsRepaired(t *testing.T) {
 	if err := f.client.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	f.elapse(recheckPeriod)
+	f.elapse(recheckInterval)
 	f.settle()
 	f.configuration()
 }

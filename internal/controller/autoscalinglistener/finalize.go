@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// finalize deletes the pod, then its rights, and finally the Secrets once they are no longer needed.
+// finalize deletes the pod, then its rights, and finally the Secrets, when nobody needs them any more.
 func (c *Controller) finalize(ctx context.Context, w *world) error {
 	if !slices.Contains(w.Object.Finalizers, v1alpha1.FinalizerAutoscalingListener) {
 		w.released = true

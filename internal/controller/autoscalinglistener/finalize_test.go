@@ -42,7 +42,7 @@ func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 	if !f.exists()["Role"] {
 		t.Error("the rights are gone before the listener has ended its session")
 	}
-	f.elapse(listenerpod.LostAfter)
+	f.elapse(listenerpod.LostTimeout)
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodTerminating)
 	f.releasePod()

@@ -97,7 +97,7 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 				if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonListenerNameTaken); told != 1 {
 					t.Errorf("it was told %d times", told)
 				}
-				if wait := f.reconcile().RequeueAfter; wait != takenRetry {
+				if wait := f.reconcile().RequeueAfter; wait != takenRetryInterval {
 					t.Errorf("the next attempt comes after %s, and no watch shows that the object is gone", wait)
 				}
 				if f.pod() != nil {
@@ -171,7 +171,7 @@ func TestObjectsOfAFormerListenerMakeRoom(t *testing.T) {
 		}
 		before[kind] = now.GetUID()
 	}
-	f.elapse(recheckPeriod)
+	f.elapse(recheckInterval)
 	for range 8 {
 		f.reconcile()
 	}

@@ -21,11 +21,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// The successor of a pod that ended waits for successorBaseDelay, twice as long after each further one, and at most for
-// successorMaxDelay, because whatever evicts one pod often evicts the next.
+// The successor of a pod that ended waits for successorFirstBackoff, twice as long after each further one, and at most
+// for successorLongestBackoff, because whatever evicts one pod often evicts the next.
 const (
-	successorBaseDelay = 5 * time.Second
-	successorMaxDelay  = time.Minute
+	successorFirstBackoff   = 5 * time.Second
+	successorLongestBackoff = time.Minute
 )
 
 // Reasons of the condition Ready that don't follow from the pod; see listenerpod for those that do.
@@ -36,9 +36,9 @@ const (
 	reasonNameTaken   = v1alpha1.ReasonPodNameTaken
 )
 
-// announceAfter is how long to wait after a write of the Secret before the pod is written. A kubelet that sees the
-// pod's change first mounts the old configuration once more, and checks again only after a minute.
-const announceAfter = 2 * time.Second
+// The pod is written announceGrace after the Secret. A kubelet that sees the pod's change first mounts the old
+// configuration another time, and checks again only after a minute.
+const announceGrace = 2 * time.Second
 
 // annotationConfiguration holds the revision of the configuration last announced on the pod. Its name is from when that
 // was a hash.
@@ -86,8 +86,8 @@ func (c *Controller) applyPod(ctx context.Context, w *world) error {
 }
 
 // announce writes the revision of the configuration to an annotation of the pod if it has changed. The annotation means
-// nothing to the kubelet, but a kubelet syncs a changed pod at once, while it otherwise checks mounted Secrets only
-// about once a minute. With a Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
+// nothing to the kubelet, but a kubelet syncs a changed pod at once; otherwise it checks mounted Secrets only about
+// every minute. With a Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
 func (c *Controller) announce(ctx context.Context, w *world) error {
 	if w.state.RequeueAfter > 0 {
 		w.Requeue.After(w.state.RequeueAfter)
@@ -103,7 +103,7 @@ func (c *Controller) announce(ctx context.Context, w *world) error {
 	if w.Memory.news != w.configuration {
 		w.Memory.news, w.Memory.newsAt = w.configuration, w.Now
 	}
-	if wait := w.Memory.newsAt.Add(announceAfter).Sub(w.Now); wait > 0 {
+	if wait := w.Memory.newsAt.Add(announceGrace).Sub(w.Now); wait > 0 {
 		w.Requeue.After(wait)
 		return nil
 	}
@@ -171,7 +171,7 @@ func (c *Controller) assess(
 		return listenerpod.State{
 			Reason:       listenerpod.ReasonReplacing,
 			Message:      "the pod is gone",
-			RequeueAfter: listenerpod.LostAfter,
+			RequeueAfter: listenerpod.LostTimeout,
 		}, nil
 	default:
 		return w.assess(live, wanted), nil
@@ -221,7 +221,7 @@ func (c *Controller) applyAction(ctx context.Context, w *world, pod *corev1.Pod,
 	return nil
 }
 
-// start creates the pod once the back-off after earlier failures is over.
+// start creates the pod when the back-off after earlier failures is over.
 func (c *Controller) start(ctx context.Context, w *world, builder listenerpod.Builder) error {
 	if ended := w.Memory.ended; ended.wait(w.Now) > 0 {
 		w.Requeue.After(ended.wait(w.Now))
@@ -269,7 +269,7 @@ func (c *Controller) handleNameTaken(ctx context.Context, w *world, refusal erro
 	}
 	first := c.postpone(w, listenerpod.State{Reason: reasonNameTaken, Message: fmt.Sprintf(
 		"pod %s has the listener's name and belongs to somebody else; delete it and create it under another name: the "+
-			"listener starts within %s", w.Key, successorMaxDelay)})
+			"listener starts within %s", w.Key, successorLongestBackoff)})
 	if first {
 		report.RecordEvent(ctx, c.options.Recorder, w.Object, other,
 			report.Warning(w.state.Reason, "CreatePod", w.state.Message))
@@ -286,7 +286,7 @@ func (c *Controller) relabel(ctx context.Context, w *world, own *corev1.Pod, ref
 	switch {
 	case apierrors.IsForbidden(err):
 		return c.replaceUnseen(ctx, w, own)
-	case apierrors.IsNotFound(err) || err == nil && !patched:
+	case apierrors.IsNotFound(err) || (err == nil && !patched):
 		return refusal
 	case err != nil:
 		return fmt.Errorf("restore the labels of pod %s: %w", own.Name, err)
@@ -324,7 +324,7 @@ func (c *Controller) postpone(w *world, state listenerpod.State) (first bool) {
 	return first
 }
 
-// attempts counts what was tried in vain, in a row.
+// attempts counts failed attempts in a row.
 type attempts struct {
 	number int
 	last   time.Time
@@ -332,9 +332,9 @@ type attempts struct {
 
 func (a *attempts) add(now time.Time) { a.number, a.last = a.number+1, now }
 
-// pause is how long the next attempt comes after the last one.
+// pause returns the back-off between the last attempt and the next one.
 func (a attempts) pause() time.Duration {
-	return reconcile.Backoff(successorBaseDelay, successorMaxDelay, a.number)
+	return reconcile.Backoff(successorFirstBackoff, successorLongestBackoff, a.number)
 }
 
 // wait returns how long it is until the next attempt; zero or less means that it may come now.

@@ -40,7 +40,7 @@ func TestPodThatDoesNotGoIsNotWaitedForBeyondItsTimeByTheManagersClock(t *testin
 			f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.Image = "controller:2" })
 			f.settle()
 			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, listenerpod.ReasonReplacing)
-			f.elapse(listenerpod.LostAfter - time.Second)
+			f.elapse(listenerpod.LostTimeout - time.Second)
 			if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != time.Second {
 				t.Errorf("next look after %s", requeueAfter)
 			}
@@ -121,8 +121,8 @@ func TestEvictedPodsSuccessorWaitsLongerEachTime(t *testing.T) {
 	f.run()
 	f.settle()
 	f.fail("z")
-	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != successorBaseDelay {
-		t.Errorf("after a pod that ran, the next look is after %s, want %s", requeueAfter, successorBaseDelay)
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != successorFirstBackoff {
+		t.Errorf("after a pod that ran, the next look is after %s, want %s", requeueAfter, successorFirstBackoff)
 	}
 }
 
@@ -138,10 +138,10 @@ func (f *fixture) loseNode() {
 func TestListenerLeavesALostNode(t *testing.T) {
 	f := started(t)
 	f.loseNode()
-	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != listenerpod.LostAfter {
-		t.Errorf("next look after %s, want %s", requeueAfter, listenerpod.LostAfter)
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != listenerpod.LostTimeout {
+		t.Errorf("next look after %s, want %s", requeueAfter, listenerpod.LostTimeout)
 	}
-	f.elapse(listenerpod.LostAfter)
+	f.elapse(listenerpod.LostTimeout)
 	f.settle()
 	if pod := f.pod(); pod == nil || pod.Status.Phase == corev1.PodRunning {
 		t.Errorf("want a new pod, got %+v", pod)
@@ -160,7 +160,7 @@ func TestListenerStaysWhereTheNodeIsBack(t *testing.T) {
 			f.shown = f.pod()
 			meanwhile(f)
 			kept := f.pod().UID
-			f.elapse(listenerpod.LostAfter)
+			f.elapse(listenerpod.LostTimeout)
 			f.settle()
 			if pod := f.pod(); pod == nil || pod.UID != kept {
 				t.Errorf("the pod is %+v, want the one that was there", pod)
@@ -189,7 +189,7 @@ func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 	if err := f.client.Delete(t.Context(), f.pod()); err != nil {
 		t.Fatal(err)
 	}
-	f.elapse(successorMaxDelay)
+	f.elapse(successorLongestBackoff)
 	f.settle()
 	if pod := f.pod(); pod == nil || !metav1.IsControlledBy(pod, f.listener()) {
 		t.Errorf("the listener has not started: %+v", pod)
@@ -227,7 +227,7 @@ func TestUnlabelledPodThatCannotBePatchedIsReplaced(t *testing.T) {
 	f.podsForbidden = true
 	f.unlabel()
 	f.holdPod()
-	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != successorBaseDelay {
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != successorFirstBackoff {
 		t.Errorf("next look after %s", requeueAfter)
 	}
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonReplacing)
@@ -236,7 +236,7 @@ func TestUnlabelledPodThatCannotBePatchedIsReplaced(t *testing.T) {
 		t.Errorf("deletion %v after %d patches", pod.DeletionTimestamp, f.podPatches)
 	}
 	f.releasePod()
-	f.elapse(successorMaxDelay)
+	f.elapse(successorLongestBackoff)
 	f.settle()
 	if pod := f.pod(); pod == nil || pod.Labels[v1alpha1.LabelScaleSetName] != "set" {
 		t.Errorf("the successor is %+v", pod)

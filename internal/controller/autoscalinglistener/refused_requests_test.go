@@ -95,7 +95,7 @@ func TestEndedListenerSaysWhyItHasNoSuccessor(t *testing.T) {
 				t.Errorf("Ready says %q", message)
 			}
 			f.applyAnswers("ServiceAccount", nil)
-			f.elapse(successorMaxDelay)
+			f.elapse(successorLongestBackoff)
 			f.settle()
 			if f.pod().Status.Phase == corev1.PodFailed {
 				t.Error("the pod has no successor")
@@ -127,7 +127,7 @@ func TestFailureIsNotRephrasedWithEveryPass(t *testing.T) {
 	if f.listener().ResourceVersion != written {
 		t.Error("the status is written with every error")
 	}
-	f.elapse(rephrasePeriod)
+	f.elapse(rephraseInterval)
 	f.applyAnswers("Secret", errors.New("connection 3 was reset"))
 	if message := f.message(v1alpha1.ConditionProgressing); !strings.Contains(message, "connection 3") {
 		t.Errorf("Progressing still says %q", message)

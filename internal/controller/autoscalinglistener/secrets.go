@@ -23,13 +23,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// recheckPeriod is how often each of the listener's two Secrets is read to see whether somebody changed it. That makes
-// one read a minute, of the four that a scale set may make, and leaves three for credentials, CA and proxy.
-const recheckPeriod = 2 * time.Minute
+// Each of the listener's two Secrets is read every recheckInterval, to see whether somebody changed it. That makes one
+// read a minute, of the four that a scale set may make, and leaves three for credentials, CA and proxy.
+const recheckInterval = 2 * time.Minute
 
-// refusedRecheckPeriod is how often the credentials are read while GitHub refuses the listener's, because somebody may
-// be about to replace them. It makes the four reads a minute that a scale set may make.
-const refusedRecheckPeriod = 15 * time.Second
+// The credentials are read every refusedRecheckInterval while GitHub refuses the listener's, because somebody may be
+// about to replace them. It makes the four reads a minute that a scale set may make.
+const refusedRecheckInterval = 15 * time.Second
 
 // applySecrets keeps the Secrets with the listener's configuration and proxy in line with the spec and the credentials.
 // A running listener reads the mounted configuration again when it changes.
@@ -38,7 +38,7 @@ func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 	w.Requeue.After(credentials.RereadAfter)
 	if w.refused() {
 		c.options.Credentials.Invalidate(reference)
-		w.Requeue.After(refusedRecheckPeriod)
+		w.Requeue.After(refusedRecheckInterval)
 	}
 	resolved, err := c.options.Credentials.Resolve(ctx, reference)
 	if credentials.IsVaultNotAllowed(err) {
@@ -76,7 +76,7 @@ func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 // lose its session to a mistyped token.
 func (c *Controller) trusted(ctx context.Context, w *world, read *credentials.Resolved) (*credentials.Resolved, error) {
 	valid := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
-	if valid == nil || valid.Status == metav1.ConditionTrue && valid.ObservedGeneration == w.set.Generation {
+	if valid == nil || (valid.Status == metav1.ConditionTrue && valid.ObservedGeneration == w.set.Generation) {
 		w.Memory.trusted = read
 		return read, nil
 	}
@@ -100,7 +100,7 @@ func (w *world) refused() bool {
 	return ready != nil && ready.Status == metav1.ConditionFalse && actions.RefusalClass(ready.Reason).IsKnown()
 }
 
-// obstruct sets the obstacle if only a user can remove the cause. Otherwise it returns failure.
+// obstruct remembers the cause if only a user can remove it. Otherwise it returns failure.
 func (w *world) obstruct(cause, failure error) error {
 	if _, invalid := errors.AsType[*config.InvalidError](cause); invalid || credentials.IsUserError(cause) {
 		w.obstacle = cause
@@ -171,7 +171,7 @@ func (c *Controller) applySecret(
 	wanted.Name += suffix
 	wanted.OwnerReferences = kube.OwnedBy(w.Object)
 	hash := kube.Hash(wanted)
-	if written := w.Memory.secrets[suffix]; written.hash == hash && written.writtenAt.After(w.Now.Add(-recheckPeriod)) {
+	if written := w.Memory.secrets[suffix]; written.hash == hash && written.writtenAt.After(w.Now.Add(-recheckInterval)) {
 		return written.revision, nil
 	}
 	live, err := c.secret(ctx, client.ObjectKeyFromObject(wanted))
@@ -225,8 +225,8 @@ func (c *Controller) secret(ctx context.Context, key client.ObjectKey) (*corev1.
 // noSecret is remembered as the hash of a Secret that was deleted.
 const noSecret = "none"
 
-// withdraw takes from a listener what it got from a vault that its set may not read, or may no longer. Other obstacles
-// leave a running listener what it has: those credentials were its own.
+// withdraw takes from a listener the credentials of a vault that its set may not read, or may no longer. After other
+// causes a running listener keeps its credentials, which are its own.
 func (c *Controller) withdraw(ctx context.Context, w *world) error {
 	for _, suffix := range []string{credentials.ListenerConfigSuffix, credentials.ListenerProxySuffix} {
 		if err := c.dropSecret(ctx, w, suffix); err != nil {
@@ -247,8 +247,8 @@ func (c *Controller) withdraw(ctx context.Context, w *world) error {
 	return c.applyAction(ctx, w, w.pod, state)
 }
 
-// dropSecret deletes, once, a Secret that the listener no longer has, such as that of a proxy that was removed from the
-// spec. The pod that used it is about to be replaced, because the proxy is part of its hash.
+// dropSecret deletes, a single time, a Secret that the listener no longer has, such as that of a proxy that was removed
+// from the spec. The pod that used it is about to be replaced, because the proxy is part of its hash.
 func (c *Controller) dropSecret(ctx context.Context, w *world, suffix string) error {
 	if w.Memory.secrets[suffix].hash == noSecret {
 		return nil

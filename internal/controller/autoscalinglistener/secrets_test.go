@@ -74,7 +74,7 @@ func TestSettledSecretsAndPodStay(t *testing.T) {
 	before := f.objects()
 	for range 3 {
 		f.controller = NewController(f.controller.options)
-		f.elapse(recheckPeriod)
+		f.elapse(recheckInterval)
 		f.settle()
 	}
 	if diff := cmp.Diff(before, f.objects()); diff != "" {

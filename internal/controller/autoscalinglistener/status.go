@@ -23,12 +23,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// rephrasePeriod is the shortest time between two texts of a failure. The text of an error can differ in each pass, and
-// a write of the status brings the next pass at once.
-const rephrasePeriod = 10 * time.Second
+// The text of a failure changes in the status every rephraseInterval at most. The text of an error can differ in each
+// pass, and a write of the status brings the next pass at once.
+const rephraseInterval = 10 * time.Second
 
-// takenRetry is after what time a name is tried again that somebody else's object has. No watch shows such an object.
-const takenRetry = time.Minute
+// A name that somebody else's object has is tried again every takenRetryInterval. No watch shows such an object.
+const takenRetryInterval = time.Minute
 
 // report writes the status if it changed, and publishes the metric. It returns the error of the pass, and that of the
 // write.
@@ -42,7 +42,7 @@ func (c *Controller) report(ctx context.Context, w *world, failure error) error 
 	after.Status.ObservedGeneration = w.Object.Generation
 	conditions := conditionsOf(w)
 	if w.failure != nil {
-		if since := w.Now.Sub(w.Memory.phrasedAt); since >= 0 && since < rephrasePeriod {
+		if since := w.Now.Sub(w.Memory.phrasedAt); since >= 0 && since < rephraseInterval {
 			keepTexts(conditions, w.Object.Status.Conditions)
 		} else {
 			w.Memory.phrasedAt = w.Now
@@ -54,8 +54,8 @@ func (c *Controller) report(ctx context.Context, w *world, failure error) error 
 }
 
 // describeFailure sets the state after a step that failed: that of the pod if there is one to keep, else the error. A
-// cache that is behind doesn't count as a failure. It returns the error unless that is a name that is taken, of which
-// an Event tells a single time.
+// cache that is behind doesn't count as a failure. The error is returned, unless it is a name that is taken: an Event
+// tells that a single time.
 func (c *Controller) describeFailure(ctx context.Context, w *world, err error) error {
 	if err == nil {
 		return nil
@@ -64,7 +64,7 @@ func (c *Controller) describeFailure(ctx context.Context, w *world, err error) e
 	if taken, is := errors.AsType[*ownership.TakenError](err); is {
 		w.taken = taken
 		w.state = listenerpod.State{Reason: v1alpha1.ReasonListenerNameTaken, Message: taken.Error()}
-		w.Requeue.After(takenRetry)
+		w.Requeue.After(takenRetryInterval)
 		if before := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionReady); before == nil ||
 			before.Reason != w.state.Reason {
 			report.RecordEvent(ctx, c.options.Recorder, w.Object, nil,
@@ -152,7 +152,7 @@ func (w *world) trouble() (reason, message string, stalled bool) {
 	if w.obstacle != nil {
 		return causes.Of(w.obstacle).Reason, w.obstacle.Error(), true
 	}
-	// The condition Stalled reports what the API server refuses for good, and has no message while it is False.
+	// The condition Stalled reports refusals of the API server that last, and has no message while it is False.
 	stalledBefore := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionStalled)
 	if refusal := report.Refusal(w.failure, w.cutShort, stalledBefore); refusal != "" {
 		return v1alpha1.ReasonReconcileFailed, refusal, true

@@ -56,7 +56,7 @@ func (f *fixture) wantObserved(status metav1.ConditionStatus, reason string, sta
 // pass runs one pass, before GitHub can answer what it asks, and not so early that the status may not be written.
 func (f *fixture) pass() {
 	f.Helper()
-	controllertest.Elapse(2 * statusPeriod)
+	controllertest.Elapse(2 * statusInterval)
 	controllertest.Reconcile(f, f.controller, setKey)
 }
 
@@ -99,7 +99,7 @@ func TestReadyWaitsWhileGitHubIsAway(t *testing.T) {
 		f.settle()
 		f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
 		f.github.Fail(nil)
-		controllertest.Elapse(scaleset.RetryMaxDelay)
+		controllertest.Elapse(scaleset.RetryLongestBackoff)
 		f.settle()
 		f.wantObserved(metav1.ConditionTrue, reasonReady, metav1.ConditionFalse)
 	})
@@ -127,7 +127,7 @@ func TestReadyStays(t *testing.T) {
 	for name, change := range map[string]func(f *fixture){
 		"other fields, GitHub away": func(f *fixture) {
 			f.github.Fail(errors.New("no route to host"))
-			controllertest.Elapse(2 * checkPeriod)
+			controllertest.Elapse(2 * checkInterval)
 			f.pass()
 			controllertest.Elapse(answered)
 			f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MinRunners = ptr.To(1) })
@@ -138,7 +138,7 @@ func TestReadyStays(t *testing.T) {
 		},
 		"renewed token":  func(f *fixture) { f.setToken("renewed") },
 		"same content":   func(f *fixture) { f.upgrade("token") },
-		"periodic check": func(*fixture) { controllertest.Elapse(2 * checkPeriod) },
+		"periodic check": func(*fixture) { controllertest.Elapse(2 * checkInterval) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {

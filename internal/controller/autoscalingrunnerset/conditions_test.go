@@ -26,7 +26,7 @@ func TestARefusalStandsWhileGitHubIsAskedAgain(t *testing.T) {
 		for range 20 {
 			f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonRunnerGroupNotFound)
 			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRunnerGroupNotFound)
-			controllertest.Elapse(scaleset.RetryMaxDelay)
+			controllertest.Elapse(scaleset.RetryLongestBackoff)
 			f.reconcile()
 		}
 		if told := f.events(); len(told) != 1 {

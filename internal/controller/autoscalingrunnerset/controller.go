@@ -36,12 +36,12 @@ import (
 // the API server of 2–10 ms each, so ten workers reconcile 200 sets in about a second after a restart.
 const workers = 10
 
-// statusPeriod is the shortest time between two writes of a set's status that only move counts. They are a summary of
+// statusInterval is the shortest time between two writes of a set's status that only move counts. They are a summary of
 // the runner set's, which in a burst change with every runner.
-const statusPeriod = 2 * time.Second
+const statusInterval = 2 * time.Second
 
 // pace is how soon a set's status is written.
-var pace = report.Pace{Figures: statusPeriod}
+var pace = report.Pace{Figures: statusInterval}
 
 // takenRetry is after what time names are tried again that other listeners have.
 const takenRetry = time.Minute

@@ -62,7 +62,7 @@ func TestCopyOfAWholeSetGetsAScaleSetOfItsOwn(t *testing.T) {
 		first := types.NamespacedName{Namespace: setNamespace, Name: "first"}
 		for range 3 {
 			controllertest.Reconcile(f, f.controller, first)
-			controllertest.Elapse(2 * statusPeriod)
+			controllertest.Elapse(2 * statusInterval)
 		}
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour))
@@ -148,7 +148,7 @@ func (f *fixture) copiedFormer(id int, uid string) {
 	key := types.NamespacedName{Namespace: setNamespace, Name: "copy"}
 	for range 5 {
 		controllertest.Reconcile(f, f.controller, key)
-		controllertest.Elapse(2 * statusPeriod)
+		controllertest.Elapse(2 * statusInterval)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestFormerScaleSetThatAnotherSetFoundStays(t *testing.T) {
 		}))
 		for range 5 {
 			controllertest.Reconcile(f, f.controller, types.NamespacedName{Namespace: setNamespace, Name: "heir"})
-			controllertest.Elapse(2 * statusPeriod)
+			controllertest.Elapse(2 * statusInterval)
 		}
 		if err := f.client.Delete(t.Context(), runner); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ func TestMendedCredentialsGiveWayToWhatElseIsWrong(t *testing.T) {
 				f.github.unresolved = nil
 				f.github.Fail(test.then)
 				for range 4 {
-					controllertest.Elapse(scaleset.RetryMaxDelay)
+					controllertest.Elapse(scaleset.RetryLongestBackoff)
 					f.settle()
 				}
 				f.wantCondition(v1alpha1.ConditionCredentialsValid, test.want.credentials, test.want.credentialsBecause)
@@ -105,7 +105,7 @@ func TestRefusedAddressesAreTold(t *testing.T) {
 					f.github.unresolved = test.unresolved
 					f.github.Fail(test.answer)
 					for range 7 {
-						controllertest.Elapse(scaleset.RetryMaxDelay)
+						controllertest.Elapse(scaleset.RetryLongestBackoff)
 						f.settle()
 					}
 					if test.credentials != "" {

@@ -280,7 +280,7 @@ func TestDeregistrationOutlastsAMomentsRefusal(t *testing.T) {
 		f.drained()
 		f.reconcile()
 		f.github.leaveUnresolved(nil)
-		controllertest.Elapse(scaleset.RetryBaseDelay)
+		controllertest.Elapse(scaleset.RetryFirstBackoff)
 		f.settle()
 		if diff := cmp.Diff([]string{"delete 1"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
@@ -342,7 +342,7 @@ func TestDeletionSurvivesRestarts(t *testing.T) {
 			for range 3 {
 				f.restart(nil)
 				f.reconcile()
-				controllertest.Elapse(statusPeriod)
+				controllertest.Elapse(statusInterval)
 				f.reconcile()
 			}
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// formerCheckPeriod is how often to check whether the last runner of a former registration is gone.
-const formerCheckPeriod = 30 * time.Second
+// formerCheckInterval is how often to check whether the last runner of a former registration is gone.
+const formerCheckInterval = 30 * time.Second
 
 // knownReferences say how GitHub was reached at the addresses at which anything but the status, which can be edited by
 // hand, shows that the set was or is. Listener and runners have the former address until the set is registered at the
@@ -141,7 +141,7 @@ func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
 		c.abandonDeletion(w)
 		return nil
 	}
-	w.Requeue.After(formerCheckPeriod)
+	w.Requeue.After(formerCheckInterval)
 	var runners v1alpha1.EphemeralRunnerList
 	err := c.options.Client.List(ctx, &runners, client.InNamespace(w.Set.Namespace),
 		client.MatchingLabels{v1alpha1.LabelScaleSetName: w.Set.Name})

@@ -68,7 +68,7 @@ func TestMoveIsToldOnce(t *testing.T) {
 		f.settle()
 		f.events()
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = newAddress })
-		for range 5 { // within statusPeriod
+		for range 5 { // within statusInterval
 			f.reconcile()
 			synctest.Wait()
 		}

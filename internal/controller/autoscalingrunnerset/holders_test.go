@@ -46,7 +46,7 @@ func (f *fixture) settleBoth() {
 		for _, key := range []types.NamespacedName{setKey, twinKey} {
 			controllertest.Reconcile(f, f.controller, key)
 		}
-		controllertest.Elapse(2 * statusPeriod)
+		controllertest.Elapse(2 * statusInterval)
 	}
 }
 
@@ -130,8 +130,8 @@ func TestRecordingLooksAgainSoon(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
 		f.reconcile()
-		if after := f.reconcile().RequeueAfter; after == 0 || after > holdersSeenAfter {
-			t.Errorf("the next pass comes after %s, want %s at most", after, holdersSeenAfter)
+		if after := f.reconcile().RequeueAfter; after == 0 || after > holdersSeenInterval {
+			t.Errorf("the next pass comes after %s, want %s at most", after, holdersSeenInterval)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func TestRenamedTwinsEndWithAScaleSetEach(t *testing.T) {
 						t.Fatal(err)
 					}
 					f.settleBoth()
-					controllertest.Elapse(scaleset.RetryMaxDelay)
+					controllertest.Elapse(scaleset.RetryLongestBackoff)
 					f.settleBoth()
 					first, twin := f.set().Status.Registration, f.twin().Status.Registration
 					if first == nil || twin == nil || first.ID != 1 || twin.ID != 2 || len(f.listeners()) != 2 {

@@ -135,7 +135,7 @@ func TestManagerThatIsKilledLeavesNothingOnGitHub(t *testing.T) {
 					f.running()
 					f.github.loseState()
 					f.reportLost()
-					controllertest.Elapse(2 * recheckAfter)
+					controllertest.Elapse(2 * recheckInterval)
 					f.reconcile() // it isn't there
 				} else {
 					f.create(newSet())
@@ -380,7 +380,7 @@ func TestManyLostAnswersAreTold(t *testing.T) {
 		for i := range mostAsked + 3 {
 			f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetName = fmt.Sprint("name-", i) })
 			f.reconcile()
-			controllertest.Elapse(scaleset.RetryMaxDelay)
+			controllertest.Elapse(scaleset.RetryLongestBackoff)
 			clear(f.github.Sets[address]) // so that none is found and renamed
 		}
 		f.reconcile()

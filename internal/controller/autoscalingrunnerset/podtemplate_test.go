@@ -249,7 +249,7 @@ func TestAPassThatIsCutShortIsNotReadyWithAChangedTemplate(t *testing.T) {
 						meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
 						t.Error("ready before the template was applied")
 					}
-					controllertest.Elapse(2 * statusPeriod)
+					controllertest.Elapse(2 * statusInterval)
 				}
 				fails = nil
 				f.settle()

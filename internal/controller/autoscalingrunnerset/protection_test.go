@@ -130,7 +130,7 @@ func TestStrippingIsTriedAgainAfterAFailure(t *testing.T) {
 			if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}); err == nil {
 				t.Error("nothing brings the next pass")
 			}
-			controllertest.Elapse(2 * statusPeriod)
+			controllertest.Elapse(2 * statusInterval)
 		}
 		if len(f.listeners()) != 1 {
 			t.Error("the set isn't served")

@@ -90,13 +90,13 @@ func TestScaleSetThatIsGoneComesBackWithoutReadByID(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		f.github.Made()
-		controllertest.Elapse(2 * checkPeriod)
+		controllertest.Elapse(2 * checkInterval)
 		f.settle()
 		if diff := cmp.Diff([]string{"get", "find"}, f.github.Made()); diff != "" {
 			t.Errorf("calls of a check (-want +got):\n%s", diff)
 		}
 		delete(f.github.Sets[address], 1)
-		controllertest.Elapse(2 * checkPeriod)
+		controllertest.Elapse(2 * checkInterval)
 		f.settle()
 		if got := f.set().Status.Registration; got == nil || got.ID != 2 {
 			t.Errorf("registration = %+v, want scale set 2", got)

@@ -76,7 +76,7 @@ func (f *fixture) applyAnswers(err error) {
 	f.restart(nil)
 	for range 3 {
 		_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
-		controllertest.Elapse(2 * statusPeriod)
+		controllertest.Elapse(2 * statusInterval)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestRegistrationThatCannotBeWrittenIsSaid(t *testing.T) {
 		f.create(newSet())
 		for range 3 {
 			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
-			controllertest.Elapse(2 * statusPeriod)
+			controllertest.Elapse(2 * statusInterval)
 		}
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, v1alpha1.ReasonReconcileFailed)
 		f.wantMessage(v1alpha1.ConditionScaleSetRegistered, "scale set 1", "a policy guards it", "grant it")
@@ -137,7 +137,7 @@ func TestARestartMakesNoUntriedTemplateReady(t *testing.T) {
 					meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
 					t.Errorf("after a restart when %s: ready with a template that nobody has tried", step.when)
 				}
-				controllertest.Elapse(2 * statusPeriod)
+				controllertest.Elapse(2 * statusInterval)
 			}
 		}
 		f.runFor(30 * time.Second)

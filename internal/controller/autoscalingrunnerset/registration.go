@@ -8,9 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
@@ -20,28 +17,27 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
-	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
-	// checkPeriod is how often a scale set is checked on GitHub while nothing indicates a change, plus or minus a
+	// checkInterval is how often a scale set is checked on GitHub while nothing indicates a change, plus or minus a
 	// tenth, so that sets created together are not checked together. 200 sets make less than one request a second.
-	checkPeriod = 5 * time.Minute
-	// recheckAfter is the pause between checks while the listener keeps reporting that the scale set is gone.
-	recheckAfter = 5 * time.Second
-	// contestedAfter is the pause between checks while another set has recorded the id under another name: one of the
-	// two scale sets is gone from GitHub, and its listener may be taking the other's jobs.
-	contestedAfter = 30 * time.Second
-	// holdersSeenAfter is after what time a set checks again whether another set has recorded the same scale set: the
-	// cache, which is a fraction of a second old, may not have shown it.
-	holdersSeenAfter = 2 * time.Second
-	// holderProvenAfter is after what time a set checks again whether GitHub has confirmed the holder of its scale set.
-	// A holder asks within seconds of the manager's start; one that can't, because its credentials are refused, must
-	// not keep this set busy.
-	holderProvenAfter = 10 * time.Second
-	// refusedRereadPeriod is how often credentials are read while GitHub refuses them, because somebody may be about to
-	// replace them. The listener's controller has the same period, and they share the read.
-	refusedRereadPeriod = 15 * time.Second
+	checkInterval = 5 * time.Minute
+	// recheckInterval is the pause between checks while the listener keeps reporting that the scale set is gone.
+	recheckInterval = 5 * time.Second
+	// contestedInterval is the pause between checks while another set has recorded the id under another name: one of
+	// the two scale sets is gone from GitHub, and its listener may be taking the other's jobs.
+	contestedInterval = 30 * time.Second
+	// holdersSeenInterval is after what time a set checks again whether another set has recorded the same scale set:
+	// the cache, which is a fraction of a second old, may not have shown it.
+	holdersSeenInterval = 2 * time.Second
+	// holderProvenInterval is after what time a set checks again whether GitHub has confirmed the holder of its scale
+	// set. A holder asks within seconds of the manager's start; one that can't, because its credentials are refused,
+	// must not keep this set busy.
+	holderProvenInterval = 10 * time.Second
+	// refusedRereadInterval is how often credentials are read while GitHub refuses them, because somebody may be about
+	// to replace them. The listener's controller has the same period, and they share the read.
+	refusedRereadInterval = 15 * time.Second
 )
 
 // resolve determines what to request from GitHub and with which credentials, or the obstacle to that.
@@ -53,7 +49,7 @@ func (c *Controller) resolve(ctx context.Context, w *world) error {
 	resolved, err := c.options.Connections.Resolve(ctx, credentials.ForAutoscalingRunnerSet(w.Set), w.mustReread())
 	w.Requeue.After(credentials.RereadAfter)
 	if w.CredentialsRefused() {
-		w.Requeue.After(refusedRereadPeriod)
+		w.Requeue.After(refusedRereadInterval)
 	}
 	switch {
 	case err == nil: // hashes of secrets are kept only in memory
@@ -167,7 +163,7 @@ func due(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
 	case !known:
 		return 0
 	case last.Running():
-		return checkPeriod // its end brings a pass
+		return checkInterval // its end brings a pass
 	case last.Result.RequestHash != w.RequestHash:
 		return 0
 	case errors.Is(last.Err, scaleset.ErrAbsent):
@@ -180,15 +176,15 @@ func due(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
 	case answer != nil && w.holders.Hold(answer.ID, answer.Name):
 		return 0 // another set has recorded it in the meantime
 	case w.lostSince(last.Started):
-		return last.Finished.Add(recheckAfter).Sub(w.Now)
+		return last.Finished.Add(recheckInterval).Sub(w.Now)
 	case answer != nil && w.holders.HoldOtherwise(answer.ID, answer.Name):
-		return last.Finished.Add(contestedAfter).Sub(w.Now)
+		return last.Finished.Add(contestedInterval).Sub(w.Now)
 	}
 	// Up to a tenth more or less: always the same for one set, different between sets.
 	hash := fnv.New32a()
 	hash.Write([]byte(w.Set.UID))
 	fraction := float64(hash.Sum32()) / float64(1<<32)
-	return last.Finished.Add(time.Duration(float64(checkPeriod) * (0.9 + 0.2*fraction))).Sub(w.Now)
+	return last.Finished.Add(time.Duration(float64(checkInterval) * (0.9 + 0.2*fraction))).Sub(w.Now)
 }
 
 // lostSince reports whether the listener has reported the scale set as gone since it was last checked. The listener's
@@ -212,7 +208,7 @@ func (c *Controller) readSync(_ context.Context, w *world) error {
 	w.Asked = w.Asked && (w.LastSync.Running() ||
 		w.LastSync.Result.RequestHash == w.RequestHash && !errors.Is(w.LastSync.Err, scaleset.ErrAbsent))
 	if w.Asked && w.LastSync.Running() && w.Registration == nil {
-		w.Requeue.After(max(conditions.SilentAfter-w.Now.Sub(w.LastSync.Started), statusPeriod))
+		w.Requeue.After(max(conditions.SilentAfter-w.Now.Sub(w.LastSync.Started), statusInterval))
 	}
 	m, err := w.Memory, w.LastSync.Err
 	switch {
@@ -262,7 +258,7 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	}
 	w.Registration, w.Unconfirmed, w.Records = &now, false, after
 	if wrote {
-		w.Requeue.After(holdersSeenAfter)
+		w.Requeue.After(holdersSeenInterval)
 	}
 	if event := registrationEvent(previous, now, wrote, renamed); event != nil {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, *event)
@@ -309,100 +305,4 @@ func registrationEvent(
 			fmt.Sprintf("Scale set %d is now called %q in runner group %q", now.ID, now.Name, now.Group)))
 	}
 	return nil
-}
-
-// releaseIfHeld finds out whether another set holds the scale set that this set has registered or received in the last
-// answer. A set that registered it at the same time as its holder releases it, together with its listener and runners,
-// because GitHub grants a scale set a single session. Busy runners finish their jobs.
-func (c *Controller) releaseIfHeld(ctx context.Context, w *world) (err error) {
-	last, _ := c.syncs.Last(w.Key)
-	var ids []int // in question
-	if w.Registration != nil {
-		ids = append(ids, w.Registration.ID)
-	}
-	if last.Result.Set != nil {
-		ids = append(ids, last.Result.Set.ID)
-	}
-	if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused {
-		w.Requeue.After(holderProvenAfter) // nothing else brings a pass once the holder is gone
-		ids = append(ids, inUse.ID)
-	}
-	if !w.HasValidURL() || len(ids) == 0 {
-		return nil
-	}
-	if w.holders, err = c.holders(ctx, w, ids...); err != nil || w.Unconfirmed || !w.RegisteredHere() ||
-		last.Result.Replaces(*w.Registration) {
-		return err
-	}
-	holder, held := w.holders.HolderOf(w.Registration.ID, w.Registration.Name)
-	if !held {
-		return nil
-	}
-	if !c.isProvenHolder(w, holder) {
-		w.Requeue.After(holderProvenAfter)
-		return nil
-	}
-	if err := reconcile.InOrder(c.stopListeners, c.drainRunnerSets)(ctx, w); err != nil {
-		return err
-	}
-	before := w.Set.DeepCopy()
-	ledger.Release(w.Set)
-	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
-		return fmt.Errorf("give up the registration: %w", err)
-	}
-	w.Registration = nil
-	return nil
-}
-
-// isProvenHolder reports whether GitHub has confirmed to this process that the registered scale set is the holder's. A
-// status alone proves nothing: anybody who may write it could cause the deletion of another set's listener and runners.
-func (c *Controller) isProvenHolder(w *world, holder types.NamespacedName) bool {
-	last, _ := c.syncs.Last(holder)
-	if last.Result.Set == nil {
-		return false
-	}
-	answered := last.Result.Registration()
-	return ledger.MayBeOneScaleSet(*answered, *w.Registration) && ledger.MayBeOneName(answered.Name, w.Registration.Name)
-}
-
-// holders returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. With ids it
-// returns only the holders of these, which is cheap enough for every pass.
-func (c *Controller) holders(ctx context.Context, w *world, ids ...int) (ledger.Holders, error) {
-	others, err := c.otherSets(ctx, w, w.Desired.URL)
-	if err != nil {
-		return nil, err
-	}
-	position := ledger.Position{Set: w.Set, Address: w.Desired.URL, Unconfirmed: w.Unconfirmed}
-	if w.RegisteredHere() {
-		position.Registered = w.Registration
-	}
-	return position.Holders(others, ids...), nil
-}
-
-// otherSets returns the AutoscalingRunnerSets, but the pass's own, that hold or want a scale set at an address, or at
-// what may be the same. They are the cache's, so they must not be changed. A pass costs nothing for the sets elsewhere,
-// of which there may be thousands.
-func (c *Controller) otherSets(ctx context.Context, w *world, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
-	var sets v1alpha1.AutoscalingRunnerSetList
-	there := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(address)}
-	if err := c.options.Client.List(ctx, &sets, there, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
-	}
-	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID }), nil
-}
-
-// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet also holds, and so still needs.
-func (c *Controller) heldByNobodyElse(
-	ctx context.Context, w *world, registrations []v1alpha1.ScaleSetRegistration,
-) (free []v1alpha1.ScaleSetRegistration, err error) {
-	for _, r := range registrations {
-		others, err := c.otherSets(ctx, w, r.URL)
-		if err != nil {
-			return nil, err
-		}
-		if !ledger.HeldByAny(others, w.Set, r) {
-			free = append(free, r)
-		}
-	}
-	return free, nil
 }

@@ -36,16 +36,16 @@ func TestDue(t *testing.T) {
 	}{
 		"never asked":        {requestHash: "q"},
 		"asked for other":    {last: done(time.Second, 0, nil), known: true, requestHash: "other"},
-		"under way":          {last: pool.Call[scaleset.Result]{Started: now}, known: true, requestHash: "other", atLeast: checkPeriod, atMost: checkPeriod},
-		"answered just now":  {last: done(0, 0, nil), known: true, requestHash: "q", atLeast: checkPeriod * 9 / 10, atMost: checkPeriod * 11 / 10},
+		"under way":          {last: pool.Call[scaleset.Result]{Started: now}, known: true, requestHash: "other", atLeast: checkInterval, atMost: checkInterval},
+		"answered just now":  {last: done(0, 0, nil), known: true, requestHash: "q", atLeast: checkInterval * 9 / 10, atMost: checkInterval * 11 / 10},
 		"answered long ago":  {last: done(6*time.Minute, 0, nil), known: true, requestHash: "q"},
-		"failed once":        {last: done(0, 1, errors.New("no")), known: true, requestHash: "q", atLeast: scaleset.RetryBaseDelay, atMost: scaleset.RetryBaseDelay},
-		"failed three times": {last: done(0, 3, errors.New("no")), known: true, requestHash: "q", atLeast: 4 * scaleset.RetryBaseDelay, atMost: 4 * scaleset.RetryBaseDelay},
-		"failed for days":    {last: done(0, 5000, errors.New("no")), known: true, requestHash: "q", atLeast: scaleset.RetryMaxDelay, atMost: scaleset.RetryMaxDelay},
+		"failed once":        {last: done(0, 1, errors.New("no")), known: true, requestHash: "q", atLeast: scaleset.RetryFirstBackoff, atMost: scaleset.RetryFirstBackoff},
+		"failed three times": {last: done(0, 3, errors.New("no")), known: true, requestHash: "q", atLeast: 4 * scaleset.RetryFirstBackoff, atMost: 4 * scaleset.RetryFirstBackoff},
+		"failed for days":    {last: done(0, 5000, errors.New("no")), known: true, requestHash: "q", atLeast: scaleset.RetryLongestBackoff, atMost: scaleset.RetryLongestBackoff},
 		"rate limited":       {last: done(0, 1, limited), known: true, requestHash: "q", atLeast: time.Hour, atMost: time.Hour},
 		"listener misses it": {last: done(time.Minute, 0, nil), known: true, requestHash: "q", lost: 30 * time.Second},
-		"missed before that": {last: done(time.Minute, 0, nil), known: true, requestHash: "q", lost: 2 * time.Minute, atLeast: checkPeriod*9/10 - time.Minute, atMost: checkPeriod},
-		"missed right after": {last: done(time.Second, 0, nil), known: true, requestHash: "q", lost: time.Millisecond, atLeast: recheckAfter - time.Second, atMost: recheckAfter - time.Second},
+		"missed before that": {last: done(time.Minute, 0, nil), known: true, requestHash: "q", lost: 2 * time.Minute, atLeast: checkInterval*9/10 - time.Minute, atMost: checkInterval},
+		"missed right after": {last: done(time.Second, 0, nil), known: true, requestHash: "q", lost: time.Millisecond, atLeast: recheckInterval - time.Second, atMost: recheckInterval - time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{Pass: new(Pass)}
@@ -105,7 +105,7 @@ func TestUnreachableGitHubLeavesAWorkingSetAlone(t *testing.T) {
 		f.listening()
 		f.settle()
 		f.github.Fail(errors.New("connection refused"))
-		controllertest.Elapse(checkPeriod * 2)
+		controllertest.Elapse(checkInterval * 2)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
 		if len(f.listeners()) != 1 || len(f.runnerSets()) != 1 {
@@ -122,7 +122,7 @@ func TestFirstRegistrationIsRepeated(t *testing.T) {
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
 		f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonGitHubUnavailable)
 		f.github.Fail(nil)
-		controllertest.Elapse(scaleset.RetryMaxDelay)
+		controllertest.Elapse(scaleset.RetryLongestBackoff)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
 	})
@@ -203,7 +203,7 @@ func TestDroppedLabelsAreSaidOnce(t *testing.T) {
 		}
 		f.github.Made()
 		for range 5 {
-			controllertest.Elapse(checkPeriod * 11 / 10)
+			controllertest.Elapse(checkInterval * 11 / 10)
 			f.reconcile()
 		}
 		for _, call := range f.github.Made() {

@@ -126,7 +126,7 @@ func TestNewSetIsGivenTheIDOfALostScaleSet(t *testing.T) {
 		if got := f.twin().Status.Registration; got == nil || got.ID != 1 {
 			t.Errorf("registration of the new set = %+v, want the scale set that was created", got)
 		}
-		f.passBoth(2 * contestedAfter)
+		f.passBoth(2 * contestedInterval)
 		f.wantOwnScaleSets()
 	})
 }
@@ -141,7 +141,7 @@ func TestScaleSetOfADeletedOwnerIsTakenOverSoon(t *testing.T) {
 		f.github.Made()
 		f.delete()
 		f.settle()
-		f.passBoth(holderProvenAfter)
+		f.passBoth(holderProvenInterval)
 		if got := f.twin().Status.Registration; got == nil || got.ID != 2 || !f.gone() || len(f.github.Sets[address]) != 1 {
 			t.Errorf("registration %+v, on GitHub %+v", got, f.github.Sets[address])
 		}

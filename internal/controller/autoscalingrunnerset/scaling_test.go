@@ -40,7 +40,7 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 		if told := f.events(); len(told) != 0 {
 			t.Errorf("told %q within a minute of the last", told)
 		}
-		controllertest.Elapse(scalingEventPeriod)
+		controllertest.Elapse(scalingEventInterval)
 		f.settle()
 		if told := f.events(); len(told) != 1 || !strings.Contains(told[0], "ScaledDown From 2 to 1 runners") {
 			t.Errorf("told %q, want one Event about 2 to 1", told)

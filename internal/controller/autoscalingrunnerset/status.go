@@ -83,9 +83,9 @@ func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1a
 	}
 }
 
-// scalingEventPeriod is the shortest time between two Events about scaling. An Event is kept for an hour, so there are
-// at most 60 per set, however its jobs come and go. One Event at the end of the period covers all changes in it.
-const scalingEventPeriod = time.Minute
+// scalingEventInterval is the shortest time between two Events about scaling. An Event is kept for an hour, so there
+// are at most 60 per set, however its jobs come and go. One Event at the end of the period covers all changes in it.
+const scalingEventInterval = time.Minute
 
 // scaling is a set's size as last recorded: by an Event at recordedAt, or, without an Event, as the manager found it
 // when it started.
@@ -109,7 +109,7 @@ func (c *Controller) recordScaling(ctx context.Context, w *world) {
 	if last.runners == desired {
 		return
 	}
-	if wait := last.recordedAt.Add(scalingEventPeriod).Sub(w.Now); wait > 0 {
+	if wait := last.recordedAt.Add(scalingEventInterval).Sub(w.Now); wait > 0 {
 		w.Requeue.After(wait)
 		return
 	}

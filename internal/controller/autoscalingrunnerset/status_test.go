@@ -16,11 +16,11 @@ func TestStatusIsWrittenOncePerSecond(t *testing.T) {
 		runnerSet := f.runnerSets()[0]
 		runnerSet.Status.CurrentReplicas = 1
 		f.updateStatus(&runnerSet)
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > statusPeriod || f.set().ResourceVersion != written {
-			t.Errorf("next pass after %s, want within %s; status written twice: %t", requeueAfter, statusPeriod,
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > statusInterval || f.set().ResourceVersion != written {
+			t.Errorf("next pass after %s, want within %s; status written twice: %t", requeueAfter, statusInterval,
 				f.set().ResourceVersion != written)
 		}
-		controllertest.Elapse(statusPeriod)
+		controllertest.Elapse(statusInterval)
 		f.reconcile()
 		if got := f.set().Status.CurrentRunners; got != 1 {
 			t.Errorf("currentRunners = %d a second later, want 1", got)
@@ -34,7 +34,7 @@ func TestLostJobsAreThoseOfAllTime(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		f.listening()
-		controllertest.Elapse(statusPeriod)
+		controllertest.Elapse(statusInterval)
 		for _, count := range []int{3, 5} { // the second comes within a second of the first
 			runnerSet := f.runnerSets()[0]
 			runnerSet.Status.LostJobs = count
@@ -47,7 +47,7 @@ func TestLostJobsAreThoseOfAllTime(t *testing.T) {
 		runnerSet := f.runnerSets()[0]
 		runnerSet.Status.LostJobs = 0 // another one
 		f.updateStatus(&runnerSet)
-		controllertest.Elapse(statusPeriod)
+		controllertest.Elapse(statusInterval)
 		f.reconcile()
 		if got := f.set().Status.LostJobs; got != 5 {
 			t.Errorf("lostJobs = %d, want 5", got)

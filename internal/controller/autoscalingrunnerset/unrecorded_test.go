@@ -170,7 +170,7 @@ func TestDeletionThatAwaitsACreationSaysSo(t *testing.T) {
 		f.create(newSet())
 		f.reconcile()
 		f.delete()
-		controllertest.Elapse(2 * statusPeriod)
+		controllertest.Elapse(2 * statusInterval)
 		f.reconcile()
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Deregistering")
 		for _, c := range f.set().Status.Conditions {

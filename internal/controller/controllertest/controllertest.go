@@ -1,6 +1,6 @@
-// Package controllertest has what the tests of all controllers share: a bubble whose clock advances only when
-// everything is idle, a running pool, reconciles that must succeed, and helpers that read a fake API server and a fake
-// EventRecorder.
+// Package controllertest is the bench on which the tests of all controllers stand: a bubble whose clock advances only
+// when everything is idle, a running pool, reconciles that must succeed, and helpers that read a fake API server and a
+// fake EventRecorder.
 package controllertest
 
 import (

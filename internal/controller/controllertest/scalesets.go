@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	// OrdinaryLatency is how long a call to ScaleSets takes: long enough that no pass sees the answer to a call of its
-	// own.
+	// A call to ScaleSets takes OrdinaryLatency: long enough that no pass sees the answer to a call of its own.
 	OrdinaryLatency = time.Millisecond
-	// Answered is how long it takes at most until a pass's calls, which may be several in a row, are answered.
+	// A pass's calls, which may be several in a row, are answered within Answered.
 	Answered = 20 * OrdinaryLatency
 )
 
@@ -30,7 +29,7 @@ type ScaleSets struct {
 	Groups map[string]int
 	// Failure is the error of every call.
 	Failure error
-	// Silence is how long every call takes.
+	// Silence is the time that every call takes.
 	Silence time.Duration
 	// LoseCreation is set to create scale sets but fail the call.
 	LoseCreation bool

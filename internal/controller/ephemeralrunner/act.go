@@ -32,7 +32,8 @@ func (c *Controller) cleanUp(ctx context.Context, w *world) error {
 		return nil // see plan
 	}
 	err := errors.Join(c.deletePod(ctx, w), c.deleteSecret(ctx, w), c.deleteHooked(ctx, w), c.failExitedIdle(ctx, w))
-	told := w.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || w.Status.JobCompleted() && w.Status.LostCause == ""
+	told := w.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded ||
+		(w.Status.JobCompleted() && w.Status.LostCause == "")
 	if told || w.Memory.mayHaveJob(&w.Status) || w.Memory.unregistered(w.EphemeralRunner, c.beganAt) ||
 		c.verdict(w) == registrations.Removed {
 		return err
@@ -72,7 +73,7 @@ func (c *Controller) deleteRunner(ctx context.Context, w *world, d rules.Decisio
 		if rules.GivenUp(w.Status.JobResult) {
 			err = c.deleteSecret(ctx, w) // before the pod: see goneUnseen
 		}
-		// If the controller may not delete it, garbage collection does once the runner is gone.
+		// If the controller may not delete it, garbage collection does, after the runner is gone.
 		if err = errors.Join(err, c.deletePod(ctx, w)); err != nil || w.Memory.pod.deleted {
 			return err
 		}
@@ -97,7 +98,7 @@ func (c *Controller) deleteRunner(ctx context.Context, w *world, d rules.Decisio
 
 // finalizeEarly finalizes a runner that has nothing left before its deletion, because deleting an object with
 // finalizers costs another write of the whole object. If a deletion is forbidden, the regular finalization goes on
-// without it, and garbage collection deletes the rest once the runner is gone.
+// without it, and garbage collection deletes the rest after the runner is gone.
 func (c *Controller) finalizeEarly(ctx context.Context, w *world) error {
 	err := c.deleteChildren(ctx, w, false)
 	switch {
@@ -205,7 +206,7 @@ func (c *Controller) deregister(w *world) {
 	c.launcher.Deregister(w.EphemeralRunner, w.Memory.runnerID, certain, &w.Memory.launch)
 }
 
-// deleteSecret deletes the runner's Secret, once.
+// deleteSecret deletes the runner's Secret a single time.
 func (c *Controller) deleteSecret(ctx context.Context, w *world) error {
 	if w.Memory.secretDeleted {
 		return nil
@@ -215,7 +216,8 @@ func (c *Controller) deleteSecret(ctx context.Context, w *world) error {
 	return err
 }
 
-// deleteHooked deletes what container hooks created for the runner's job, once the runner container has ended.
+// deleteHooked deletes the objects that container hooks created for the runner's job, after the runner container has
+// ended.
 func (c *Controller) deleteHooked(ctx context.Context, w *world) error {
 	if !w.outcome.Over() && w.outcome.Phase != podstatus.Missing && !w.Memory.pod.passedOver() {
 		return nil
@@ -238,8 +240,8 @@ func (c *Controller) deleteChildren(ctx context.Context, w *world, onlyUnbound b
 	return errors.Join(err, c.deleteSecret(ctx, w), c.deleteHooked(ctx, w))
 }
 
-// removeFinalizers removes the finalizers once, after the claims that must not be passed on are deleted, and records an
-// Event if something is left on GitHub.
+// removeFinalizers removes the finalizers a single time, after the claims that must not be passed on are deleted, and
+// records an Event if something is left on GitHub.
 func (c *Controller) removeFinalizers(ctx context.Context, w *world, leftBehind string) error {
 	if w.Memory.finalizersRemoved {
 		return nil

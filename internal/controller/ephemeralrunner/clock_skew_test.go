@@ -77,7 +77,7 @@ func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 		if status := f.runner().Status; status.Done() {
 			t.Fatalf("status %+v before the pod had its time", status)
 		}
-		f.comesBack(rules.DefaultPendingTimeout/2 + podstatus.StuckAfter)
+		f.comesBack(rules.DefaultPendingTimeout/2 + podstatus.StuckTimeout)
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed ||
 			status.Reason != v1alpha1.ReasonPodTerminating {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)

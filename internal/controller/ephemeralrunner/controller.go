@@ -31,7 +31,7 @@ import (
 // GitHub is the part of the Actions service that this controller uses.
 type GitHub = launch.GitHub
 
-// Options are what the controller needs from outside.
+// Options has all that the controller needs from outside.
 type Options struct {
 	// Client reads from the manager's cache, except Secrets, and writes to the API server.
 	Client client.Client
@@ -46,7 +46,7 @@ type Options struct {
 	Verdicts *registrations.Verdicts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Workers is the number of runners reconciled at once. No pass waits for GitHub, so a few are enough.
+	// Workers is the number of runners reconciled at the same time. No pass waits for GitHub, so a few are enough.
 	Workers int
 	// Version is the manager's version. Every runner sends it to GitHub as part of its user agent.
 	Version string
@@ -117,12 +117,12 @@ func setUnknown(w *world) bool { return w.setErr != nil }
 func abandoned(w *world) bool  { return w.set == nil }
 func done(w *world) bool       { return w.Status.Done() }
 
-// staleRequeueAfter is when to reconcile a runner again if the cache shows an older status than the one last written,
-// in case the watch never delivers it.
-const staleRequeueAfter = 2 * time.Second
+// A runner is reconciled again after staleInterval if the cache shows an older status than the one last written, in
+// case the watch never delivers it.
+const staleInterval = 2 * time.Second
 
 func waitForCache(_ context.Context, w *world) error {
-	w.Requeue.After(staleRequeueAfter)
+	w.Requeue.After(staleInterval)
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (c *Controller) markJob(ctx context.Context, w *world) error {
 func (w *world) priority() int {
 	unmarked := w.pod != nil && w.Status.JobRunning() && !w.Memory.pod.marked.Busy &&
 		w.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
-	if unmarked || w.podStays() && podstatus.HasEnded(w.pod, v1alpha1.RunnerContainerName) {
+	if unmarked || (w.podStays() && podstatus.HasEnded(w.pod, v1alpha1.RunnerContainerName)) {
 		return priorityHigh
 	}
 	return priorityLow
@@ -179,14 +179,14 @@ func (w *world) podLostAt() time.Time {
 	if w.pod == nil || w.pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	if left := w.pod.DeletionTimestamp.Add(podstatus.StuckAfter).Sub(w.Memory.apiServerTime(w.pod, w.Now)); left > 0 {
+	if left := w.pod.DeletionTimestamp.Add(podstatus.StuckTimeout).Sub(w.Memory.apiServerTime(w.pod, w.Now)); left > 0 {
 		return w.Now.Add(left)
 	}
 	return time.Time{}
 }
 
-// begin notes, once, when this manager took over and which runners existed by then. Another manager may have registered
-// those, even if the API server's clock dates them later than ours dates this.
+// begin remembers, in the first pass, when this manager took over and which runners existed by then. Another manager
+// may have registered those, even if the API server's clock dates them later than ours dates this.
 func (c *Controller) begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,8 +222,8 @@ func (c *Controller) forget(_ types.NamespacedName, m *memory) {
 }
 
 // live decides what a runner that is neither done nor being deleted needs next, and does it. Before that it ends an
-// attempt whose failure was written to the status although the answer to that write was lost. Otherwise what is known
-// of its pod would be attributed to the next attempt, which would seem to have lost its pod.
+// attempt whose failure was written to the status although the answer to that write was lost. Otherwise the facts about
+// its pod would be attributed to the next attempt, which would seem to have lost its pod.
 func (c *Controller) live(ctx context.Context, w *world) error {
 	if failed := w.Memory.failed; failed != nil {
 		if _, written := rules.Noted(&w.Status, failed.key); written {
@@ -310,93 +310,6 @@ func (c *Controller) apply(ctx context.Context, w *world, d rules.Decision) erro
 	case rules.Wait:
 	}
 	return nil
-}
-
-// uncountedRecheck is when to look again at a runner that its set doesn't count, or has no room for. A set that doesn't
-// is restored in a second, or deleted with its runners in half a minute.
-const uncountedRecheck = 5 * time.Second
-
-// Why a runner waits that its set doesn't count.
-var (
-	errSetOwnerless = &rules.Failure{
-		Reason:  v1alpha1.ReasonOwnerless,
-		Message: "its EphemeralRunnerSet belongs to no AutoscalingRunnerSet; the manager takes the set back, or removes it",
-	}
-	errNoRoom = &rules.Failure{
-		Reason: v1alpha1.ReasonMaxRunnersReached,
-		Message: "its EphemeralRunnerSet has as many runners as maxRunners allows, without this one; those that nobody " +
-			"needs are removed",
-	}
-	errClaimsHeld = &rules.Failure{
-		Reason:  v1alpha1.ReasonVolumeClaimShared,
-		Message: "another runner has its claims; one of the two is replaced",
-	}
-)
-
-// launchCounted starts an attempt of a runner that its set counts: the set belongs to an AutoscalingRunnerSet, which
-// decides how many runners there are, and has room for this one. A set creates no more than it has room for; others
-// may. Any other runner waits, and says so.
-func (c *Controller) launchCounted(ctx context.Context, w *world) error {
-	origin, err := c.origin(ctx, w.set)
-	if err != nil {
-		return err
-	}
-	why := errSetOwnerless
-	if origin != nil {
-		switch {
-		case c.options.Admit != nil && !c.options.Admit(origin, w.set, w.Key):
-			why = errNoRoom
-		case len(w.Spec.VolumeClaims) > 0 && c.options.Hold != nil && !c.options.Hold(w.EphemeralRunner):
-			why = errClaimsHeld
-		default:
-			// No copy of the runner: a pass that launches writes no status.
-			c.launcher.Launch(origin, w.EphemeralRunner, w.Memory.runnerID, &w.Memory.launch)
-			return nil
-		}
-	}
-	return c.apply(ctx, w, rules.PlanReport(&rules.World{
-		Runner:  w.EphemeralRunner,
-		Now:     w.Now,
-		Attempt: w.Memory.Attempt,
-	}, why, w.Now.Add(uncountedRecheck)))
-}
-
-// isCounted reports whether a runner belongs to a set that an AutoscalingRunnerSet owns.
-func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRunner) (bool, error) {
-	set, err := c.runnerSet(ctx, runner)
-	if err != nil || set == nil {
-		return false, err
-	}
-	origin, err := c.origin(ctx, set)
-	return origin != nil, err
-}
-
-// runnerSet returns the set that controls a runner, nil if none that lives does. What the cache lacks may just be late,
-// so the API server is asked before a runner is called abandoned.
-func (c *Controller) runnerSet(
-	ctx context.Context, runner *v1alpha1.EphemeralRunner,
-) (*v1alpha1.EphemeralRunnerSet, error) {
-	for _, reader := range []client.Reader{c.options.Client, c.options.Reader} {
-		set := &v1alpha1.EphemeralRunnerSet{}
-		if found, err := kube.ReadController(ctx, reader, runner, "EphemeralRunnerSet", set,
-			client.UnsafeDisableDeepCopy); err != nil || found {
-			return set, err
-		}
-	}
-	return nil, nil
-}
-
-// origin returns the AutoscalingRunnerSet that a set belongs to, nil if none that lives.
-func (c *Controller) origin(
-	ctx context.Context, set *v1alpha1.EphemeralRunnerSet,
-) (*v1alpha1.AutoscalingRunnerSet, error) {
-	origin := &v1alpha1.AutoscalingRunnerSet{}
-	found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin,
-		client.UnsafeDisableDeepCopy)
-	if err != nil || !found {
-		return nil, err
-	}
-	return origin, nil
 }
 
 // podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.

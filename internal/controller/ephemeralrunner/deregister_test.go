@@ -59,7 +59,7 @@ func TestJITConfigWhoseRemovalFailedIsNotUsedAgain(t *testing.T) {
 		f.setPod(evict)
 		f.settle()
 		f.github.remove = nil
-		f.elapse(rules.MinRetryAfter)
+		f.elapse(rules.FirstRetryBackoff)
 		f.settle()
 		f.wantAttempts(1, "Evicted")
 		f.wantCalls("jit", "remove 101", "remove 101")
@@ -94,7 +94,7 @@ func TestExitOfARemovedRunnerDoesNotEndTheNextAttempt(t *testing.T) {
 		f.wantAttempts(1, "StartedLate")
 		f.hold()
 		f.wantNewRegistration()
-		f.elapse(rules.ReportGracePeriod)
+		f.elapse(rules.ReportGrace)
 		f.settle()
 		f.wantAttempts(1, "StartedLate")
 		if t.Failed() {
@@ -112,7 +112,7 @@ func TestExitWhileGitHubIsAskedWaitsForTheAnswer(t *testing.T) {
 		answer := f.blockedWhileAsked()
 		f.setPod(exits(0))
 		f.settle()
-		f.elapse(2 * rules.ReportGracePeriod)
+		f.elapse(2 * rules.ReportGrace)
 		f.settle()
 		if f.pod() != nil {
 			t.Error("the pod of a runner that exited waits for GitHub")
@@ -131,7 +131,7 @@ func TestNotFoundIsNotConsentWhileAJobRuns(t *testing.T) {
 		f.started().setStatus(startJob)
 		f.delete()
 		f.settle()
-		f.elapse(rules.MinRetryAfter)
+		f.elapse(rules.FirstRetryBackoff)
 		f.settle()
 		f.wantCalls("remove 101", "remove 101")
 		f.elapse(2 * rules.AnswerTimeout)

@@ -49,7 +49,7 @@ var ends = []end{
 	{"node tainted", true, disrupts("DeletionByTaintManager"), false},
 	{"node removed before the start", false, disrupts("DeletionByPodGC"), false},
 	{"node removed", true, disrupts("DeletionByPodGC"), false},
-	{"node silent", true, func(f *fixture) { podDeleted(f); f.settle(); f.elapse(podstatus.StuckAfter); f.settle() }, false},
+	{"node silent", true, func(f *fixture) { podDeleted(f); f.settle(); f.elapse(podstatus.StuckTimeout); f.settle() }, false},
 	{"node short of memory", true, fails("Evicted"), false},
 	{"node shuts down", true, fails("Terminated"), false},
 	{"node shuts down before the start", false, fails("NodeShutdown"), false},
@@ -216,14 +216,14 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 					f.setPod(runs)
 					f.settle()
 					if test.up {
-						f.elapse(rules.UpAfter)
+						f.elapse(rules.UpGrace)
 					}
 					answered := make(chan struct{})
 					f.github.holdRemove = answered
 					fails(test.reason)(f)
 					f.settle()
 					if test.slow {
-						f.elapse(2 * rules.UpAfter)
+						f.elapse(2 * rules.UpGrace)
 					}
 					close(answered)
 					f.settle()

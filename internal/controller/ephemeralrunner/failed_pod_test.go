@@ -59,7 +59,7 @@ func TestRunnerWhosePodStaysComesBackInTime(t *testing.T) {
 			}
 			f.elapse(requeueAfter)
 		}
-		if took := time.Since(start); took > rules.DefaultPendingTimeout+podstatus.StuckAfter {
+		if took := time.Since(start); took > rules.DefaultPendingTimeout+podstatus.StuckTimeout {
 			t.Errorf("given up after %s, want %s", took, rules.DefaultPendingTimeout)
 		}
 	}, newRunner())

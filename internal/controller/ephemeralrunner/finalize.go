@@ -23,7 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// countedTimeout is how long a runner that is being deleted waits for its set to count its lost job. The set needs a
+// A runner that is being deleted waits for countedTimeout until its set has counted its lost job. The set needs a
 // second.
 const countedTimeout = 30 * time.Second
 
@@ -96,7 +96,7 @@ func (c *Controller) leaving(w *world) *rules.Leaving {
 // other manager can have registered the runner, or this one found it with a pod and has requested no registration
 // itself.
 func (m *memory) hadItsJob(status *v1alpha1.EphemeralRunnerStatus) bool {
-	alone := !m.inherited || m.hadPod(status) && !m.launch.WasAsked()
+	alone := !m.inherited || (m.hadPod(status) && !m.launch.WasAsked())
 	return status.JobCompleted() && rules.AttemptsNoted(status) == 0 && alone
 }
 
@@ -134,7 +134,7 @@ func (c *Controller) reportUnanswered(ctx context.Context, w *world, o *rules.Le
 		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit, failure.Message)))
 }
 
-// reportDraining says once, in the status and in an Event, that the deletion waits for a job.
+// reportDraining says a single time, in the status and in an Event, that the deletion waits for a job.
 func (c *Controller) reportDraining(ctx context.Context, w *world) error {
 	reported := meta.IsStatusConditionTrue(w.Status.Conditions, v1alpha1.ConditionDraining)
 	if reported || w.Memory.isBehind(w.EphemeralRunner) {
@@ -148,8 +148,8 @@ func (c *Controller) reportDraining(ctx context.Context, w *world) error {
 	return c.patchStatus(ctx, w, before, event)
 }
 
-// reportKept says once, in the status and in an Event, that the runner has ended and who keeps its pod. If the status
-// already has a final phase, it stays.
+// reportKept says a single time, in the status and in an Event, that the runner has ended and who keeps its pod. If the
+// status already has a final phase, it stays.
 func (c *Controller) reportKept(ctx context.Context, w *world, pod rules.Outcome) error {
 	if w.Memory.isBehind(w.EphemeralRunner) {
 		return nil
@@ -228,7 +228,7 @@ func (c *Controller) lossCounted(ctx context.Context, w *world) (bool, error) {
 // removeAbandoned deletes a runner that no set counts. The finalization that follows lets a job finish and removes what
 // the runner has, so a runner whose finalizer was lost gets it back first.
 func (c *Controller) removeAbandoned(ctx context.Context, w *world) error {
-	w.Requeue.After(staleRequeueAfter)
+	w.Requeue.After(staleInterval)
 	if w.Memory.runnerDeleted {
 		return nil
 	}
@@ -261,8 +261,8 @@ func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 	return fmt.Sprintf("it belongs to an EphemeralRunnerSet %s that is gone (UID %s)", owner.Name, owner.UID)
 }
 
-// forbiddenRecheck is how often a claim is tried to be deleted that the manager may not delete.
-const forbiddenRecheck = 30 * time.Second
+// A claim that the manager may not delete is tried again every forbiddenInterval.
+const forbiddenInterval = 30 * time.Second
 
 // settleClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. It
 // returns false while that is not known, or while the manager may not: until the runner is gone nobody else gets them.
@@ -290,7 +290,7 @@ func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, 
 	if verdict == volumeclaims.Spoiled {
 		switch err := c.launcher.DiscardClaims(ctx, set, w.EphemeralRunner); {
 		case apierrors.IsForbidden(err):
-			w.RequeueAt(w.Now.Add(forbiddenRecheck))
+			w.RequeueAt(w.Now.Add(forbiddenInterval))
 			return false, c.reportNotDeleted(ctx, w, why, err)
 		case err != nil:
 			return false, err
@@ -301,8 +301,8 @@ func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, 
 	return true, nil
 }
 
-// reportNotDeleted says once, in the status and in an Event, that the runner stays because of a claim that the manager
-// may not delete.
+// reportNotDeleted says a single time, in the status and in an Event, that the runner stays because of a claim that the
+// manager may not delete.
 func (c *Controller) reportNotDeleted(ctx context.Context, w *world, why string, refusal error) error {
 	if w.Status.Reason == v1alpha1.ReasonVolumeClaimNotDeleted || w.Memory.isBehind(w.EphemeralRunner) {
 		return nil

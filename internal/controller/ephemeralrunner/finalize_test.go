@@ -92,7 +92,7 @@ func TestBusyRunnerDrains(t *testing.T) {
 		f.settle()
 		f.wantCalls("remove 101")
 		f.wantEvent(v1alpha1.ConditionDraining)
-		f.elapse(rules.BusyRetryAfter)
+		f.elapse(rules.BusyRetryBackoff)
 		f.settle()
 		f.wantCalls("remove 101")
 
@@ -258,7 +258,7 @@ func TestRegistrationOfARunnerThatDiedWithItsJobIsRemoved(t *testing.T) {
 				f.settle()
 				dies(f)
 				f.settle()
-				f.elapse(rules.SilentGracePeriod)
+				f.elapse(rules.SilentGrace)
 				f.settle()
 				f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult = "failed" })
 				f.settle()

@@ -42,7 +42,7 @@ func TestNoClockEndsAJobInItsGracePeriod(t *testing.T) {
 			if status := f.runner().Status; status.Done() || f.pod() == nil {
 				t.Errorf("clock %s ahead: status %+v, pod %v; want the job at work", ahead, status, f.pod() != nil)
 			}
-			f.watch(podstatus.StuckAfter + rules.FailedGracePeriod + 30*time.Second)
+			f.watch(podstatus.StuckTimeout + rules.FailedGrace + 30*time.Second)
 			if status := f.runner().Status; !status.Done() {
 				t.Errorf("clock %s ahead: the node is lost, and the status %+v", ahead, status)
 			}

@@ -84,13 +84,13 @@ func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
 		f.working()
 		f.api.sent()
 		f.setStatus(endJob(time.Now()))
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > mark.ResultAfter {
-			t.Errorf("requeued after %s, want %s", requeueAfter, mark.ResultAfter)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > mark.ResultGrace {
+			t.Errorf("requeued after %s, want %s", requeueAfter, mark.ResultGrace)
 		}
 		if got := f.api.sent(); got != "" {
 			t.Errorf("requests %s though the pod may end at any moment", got)
 		}
-		f.elapse(mark.ResultAfter)
+		f.elapse(mark.ResultGrace)
 		f.settle()
 		if got := f.api.sent(); got != "patch Pod" {
 			t.Errorf("requests %s, want one patch of the pod", got)
@@ -309,10 +309,10 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want one try", got)
 				}
-				if wait := f.reconcile().RequeueAfter; wait <= 0 || wait > mark.ForbiddenRetryAfter {
+				if wait := f.reconcile().RequeueAfter; wait <= 0 || wait > mark.ForbiddenBackoff {
 					t.Errorf("tried again after %s: nothing else may bring the runner back", wait)
 				}
-				f.elapse(mark.ForbiddenRetryAfter)
+				f.elapse(mark.ForbiddenBackoff)
 				f.settle()
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want another try after a pause", got)

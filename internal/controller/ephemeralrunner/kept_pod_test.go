@@ -146,7 +146,7 @@ func TestRunnerWhosePodIsAtWorkDoesNotEnd(t *testing.T) {
 			t.Errorf("status %+v, want it at work", status)
 		}
 		f.setPod(exits(0))
-		f.watch(podstatus.StuckAfter - time.Second)
+		f.watch(podstatus.StuckTimeout - time.Second)
 		if status := f.runner().Status; status.Done() {
 			t.Errorf("status %+v as soon as its job has ended: its kubelet has just begun to remove the pod", status)
 		}

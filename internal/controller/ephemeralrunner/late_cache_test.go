@@ -47,7 +47,7 @@ func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
 		f.wantEvent("Draining")
 		f.github.remove = nil
 		f.setPod(exits(0))
-		f.elapse(rules.BusyRetryAfter)
+		f.elapse(rules.BusyRetryBackoff)
 		f.settle()
 		f.wantGone()
 	}, newRunner())
@@ -95,7 +95,7 @@ func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		f.elapse(rules.SilentGracePeriod)
+		f.elapse(rules.SilentGrace)
 		f.settle()
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed ||
 			status.Reason != v1alpha1.ReasonPodLost {

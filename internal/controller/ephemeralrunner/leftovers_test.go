@@ -107,7 +107,7 @@ func TestWhatContainerHooksCreatedIsDeleted(t *testing.T) {
 	for title, end := range map[string]func(f *fixture){
 		"idle runner":         func(f *fixture) { f.delete() },
 		"job ended":           func(f *fixture) { f.finishedWithHooks() },
-		"pod deleted by hand": func(f *fixture) { f.losesPodAtWork(); f.settle(); f.elapse(rules.SilentGracePeriod) },
+		"pod deleted by hand": func(f *fixture) { f.losesPodAtWork(); f.settle(); f.elapse(rules.SilentGrace) },
 		"kept as failed": func(f *fixture) {
 			f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed })
 		},

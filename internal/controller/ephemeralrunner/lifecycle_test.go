@@ -99,10 +99,10 @@ func TestExitWithoutReportEndsAsSucceeded(t *testing.T) {
 		f.settle()
 		f.setPod(exits(0))
 		result := f.reconcile()
-		if result.RequeueAfter != rules.ReportGracePeriod {
-			t.Errorf("requeued after %s, want %s", result.RequeueAfter, rules.ReportGracePeriod)
+		if result.RequeueAfter != rules.ReportGrace {
+			t.Errorf("requeued after %s, want %s", result.RequeueAfter, rules.ReportGrace)
 		}
-		f.elapse(rules.ReportGracePeriod)
+		f.elapse(rules.ReportGrace)
 		f.settle()
 		if got := f.runner().Status.Phase; got != v1alpha1.EphemeralRunnerPhaseSucceeded {
 			t.Errorf("phase %q, want Succeeded", got)
@@ -195,7 +195,7 @@ func TestStartedRunnerWithAJobFails(t *testing.T) {
 		f.settle()
 		f.setPod(exits(137))
 		f.settle()
-		f.elapse(rules.FailedGracePeriod)
+		f.elapse(rules.FailedGrace)
 		f.settle()
 		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != "Error" {
 			t.Errorf("status %+v, want Failed", got)
@@ -232,10 +232,10 @@ func TestLostNodeIsNoticedInTime(t *testing.T) {
 		f.settle()
 		f.hang()
 		result := f.reconcile()
-		if result.RequeueAfter <= 0 || result.RequeueAfter > podstatus.StuckAfter {
-			t.Fatalf("requeued after %s, want at most %s", result.RequeueAfter, podstatus.StuckAfter)
+		if result.RequeueAfter <= 0 || result.RequeueAfter > podstatus.StuckTimeout {
+			t.Fatalf("requeued after %s, want at most %s", result.RequeueAfter, podstatus.StuckTimeout)
 		}
-		f.elapse(podstatus.StuckAfter)
+		f.elapse(podstatus.StuckTimeout)
 		f.settle()
 		if got := f.runner().Status.Reason; got != "NodeLost" {
 			t.Errorf("reason %q, want NodeLost", got)

@@ -59,9 +59,9 @@ func TestPodThatHangsInALateCacheIsNotTreatedAsLost(t *testing.T) {
 		f.setPod(exits(0))
 		f.cache.Client = staleCache{f.api, f.runner(), shown}
 		f.reconcile()
-		f.elapse(podstatus.StuckAfter)
+		f.elapse(podstatus.StuckTimeout)
 		f.reconcile()
-		f.elapse(rules.ReportGracePeriod)
+		f.elapse(rules.ReportGrace)
 		f.reconcile()
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 			t.Errorf("status %+v, want Running until the report has had its time", status)

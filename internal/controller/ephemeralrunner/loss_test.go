@@ -150,7 +150,7 @@ func (all losses) test(t *testing.T) {
 					f.settle()
 				}
 				for range 2 {
-					f.elapse(rules.SilentGracePeriod)
+					f.elapse(rules.SilentGrace)
 					f.settle()
 				}
 				f.wantLost(test.want)
@@ -169,7 +169,7 @@ func TestJobsThatAreLost(t *testing.T) {
 		"evicted by its kubelet":             {[]happening{podIs(evict)}, "Evicted"},
 		"preempted":                          {[]happening{podDisrupted("PreemptionByScheduler"), podDeleted, podRemoved}, "Preempted"},
 		"node removed":                       {[]happening{podDisrupted("DeletionByPodGC"), podDeleted, podRemoved}, "NodeLost"},
-		"node silent":                        {[]happening{podDeleted, waits(podstatus.StuckAfter), waits(rules.FailedGracePeriod), podRemoved}, "NodeLost"},
+		"node silent":                        {[]happening{podDeleted, waits(podstatus.StuckTimeout), waits(rules.FailedGrace), podRemoved}, "NodeLost"},
 		"out of memory":                      {[]happening{outOfMemory(v1alpha1.RunnerContainerName)}, "OOMKilled"},
 		"Docker out of memory":               {[]happening{outOfMemory("dind"), podIs(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = exited(1, "Error") })}, "OOMKilled"},
 		"deleted by hand":                    {[]happening{podDeleted, podRemoved}, "PodDeleted"},
@@ -200,10 +200,10 @@ func TestJobsThatAreLost(t *testing.T) {
 		"canceled, seen with a failed runner": {[]happening{func(f *fixture) { reports("canceled")(f); f.elapse(2 * time.Second); endsNow(f, 1) }}, ""},
 		"canceled by a person, then evicted":  {[]happening{reports("canceled"), waits(time.Second), podDisrupted(evictionAPI), podDeleted, podRemoved}, ""},
 		"evicted, ends in its grace period":   {[]happening{podDisrupted(evictionAPI), podDeleted, reports("succeeded"), podIs(exits(0)), podRemoved}, ""},
-		"evicted, succeeds, report is late":   {[]happening{podDisrupted(evictionAPI), podDeleted, podIs(exits(0)), waits(rules.SilentGracePeriod - time.Second), reports("succeeded")}, ""},
+		"evicted, succeeds, report is late":   {[]happening{podDisrupted(evictionAPI), podDeleted, podIs(exits(0)), waits(rules.SilentGrace - time.Second), reports("succeeded")}, ""},
 		"evicted, fails by itself":            {[]happening{podDisrupted(evictionAPI), podDeleted, reports("failed"), podIs(exits(0)), podRemoved}, ""},
 		"evicted, eviction is withdrawn":      {[]happening{podDisrupted(evictionAPI), podIs(runs), reports("canceled"), podIs(exits(0))}, ""},
-		"gone, the report was on its way":     {[]happening{podForced, waits(rules.SilentGracePeriod - time.Second), reports("succeeded")}, ""},
+		"gone, the report was on its way":     {[]happening{podForced, waits(rules.SilentGrace - time.Second), reports("succeeded")}, ""},
 		"gone, restart, report on its way":    {[]happening{podIs(exits(0)), managerRestarts, waits(time.Second), reports("succeeded")}, ""},
 		"Docker out of memory, job goes on":   {[]happening{outOfMemory("dind"), reports("failed"), podIs(exits(0))}, ""},
 		"canceled, manager restarts, removed": {[]happening{reports("canceled"), managerRestarts, podIs(exits(0)), podRemoved}, ""},
@@ -218,7 +218,7 @@ func TestJobsThatAreLostWhileNoManagerLeads(t *testing.T) {
 		"evicted, undated":                                    {[]happening{away(podIs(evict), waits(lostContact), reports("failed"))}, "Evicted"},
 		"out of memory, GitHub fails it":                      {[]happening{away(containerEnds(137), podIs(killedForMemory), waits(lostContact), reports("failed"))}, "OOMKilled"},
 		"runner crashes, GitHub fails it":                     {[]happening{away(containerEnds(1), waits(lostContact), reports("failed"))}, "ContainerFailed"},
-		"node silent, GitHub fails it":                        {[]happening{away(podDeleted, waits(lostContact), reports("failed")), waits(podstatus.StuckAfter), podRemoved}, "NodeLost"},
+		"node silent, GitHub fails it":                        {[]happening{away(podDeleted, waits(lostContact), reports("failed")), waits(podstatus.StuckTimeout), podRemoved}, "NodeLost"},
 		"node gone, GitHub fails it":                          {[]happening{away(podDisrupted("DeletionByPodGC"), podDeleted, waits(lostContact), reports("failed")), podRemoved}, "NodeLost"},
 		"away when the pod ends, back before GitHub fails it": {[]happening{away(podDisrupted("TerminationByKubelet"), containerEnds(137), podIs(evicted)), waits(lostContact), reports("failed")}, "Evicted"},
 		"there when the pod ends, away when GitHub fails it":  {[]happening{podDisrupted(evictionAPI), away(podDeleted, containerEnds(137), waits(lostContact), reports("failed")), podRemoved}, "Evicted"},
@@ -261,7 +261,7 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 				defer q.ShutDown()
 				f.controller.podEvents().Delete(t.Context(), event.DeleteEvent{Object: last}, q)
 				f.settle()
-				f.elapse(rules.SilentGracePeriod)
+				f.elapse(rules.SilentGrace)
 				f.settle()
 				if status := f.runner().Status; status.LostCause != test.want || status.Done() != test.done {
 					t.Errorf("status %+v, want the job lost to %q", status, test.want)
@@ -292,7 +292,7 @@ func TestLostJobOfARunnerThatIsBeingDeleted(t *testing.T) {
 				podRemoved(f)
 				f.github.remove = nil
 				f.settle()
-				f.elapse(rules.FailedGracePeriod)
+				f.elapse(rules.FailedGrace)
 				f.settle()
 				if runner := f.runner(); runner == nil || runner.Status.LostCause != "Evicted" {
 					t.Fatalf("runner %+v, want it to say that its job was lost", runner)
@@ -325,7 +325,7 @@ func TestRegistrationOfARunnerWithALostJobIsRemoved(t *testing.T) {
 		f.settle()
 		f.setPod(exits(137))
 		f.settle()
-		f.elapse(rules.FailedGracePeriod)
+		f.elapse(rules.FailedGrace)
 		f.settle()
 		f.wantCalls() // GitHub still counts the job: the set asks
 		reports("canceled")(f)
@@ -338,8 +338,8 @@ func TestRegistrationOfARunnerWithALostJobIsRemoved(t *testing.T) {
 
 // An idle runner that its liveness probe ends every hour has nothing wrong with it; one that can't live for long has.
 func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
-	for up, failed := range map[time.Duration]bool{time.Hour: false, rules.LongUpAfter: false,
-		rules.LongUpAfter - time.Second: true} {
+	for up, failed := range map[time.Duration]bool{time.Hour: false, rules.LongUpGrace: false,
+		rules.LongUpGrace - time.Second: true} {
 		inBubble(t, func(f *fixture) {
 			for range 2 * len(rules.RetryBackoff) {
 				f.settle()

@@ -67,7 +67,7 @@ func TestCorruptedJITSecretIsReplaced(t *testing.T) {
 		f.settle()
 		f.elapse(rules.RetryBackoff[0])
 		f.settle() // the name is taken: by ourselves, as GitHub says
-		f.elapse(rules.MinRetryAfter)
+		f.elapse(rules.FirstRetryBackoff)
 		f.settle()
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -197,7 +197,7 @@ func TestPodDeletedWhileBusyFailsTheRunner(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
-		f.elapse(rules.SilentGracePeriod)
+		f.elapse(rules.SilentGrace)
 		f.settle()
 		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != "PodLost" {
 			t.Errorf("status %+v, want Failed for PodLost", got)

@@ -24,10 +24,10 @@ func TestPodDueAt(t *testing.T) {
 	}{
 		"not being deleted":             {timeout: long},
 		"deleted just now":              {timeout: long, grace: time.Minute, deleting: noon, want: noon.Add(long)},
-		"longer grace period":           {timeout: time.Minute, grace: long, deleting: noon, want: noon.Add(long + podstatus.StuckAfter)},
-		"no timeout":                    {deleting: noon, want: noon.Add(podstatus.StuckAfter)},
+		"longer grace period":           {timeout: time.Minute, grace: long, deleting: noon, want: noon.Add(long + podstatus.StuckTimeout)},
+		"no timeout":                    {deleting: noon, want: noon.Add(podstatus.StuckTimeout)},
 		"failure noted before":          {timeout: long, deleting: noon, noted: noon.Add(-time.Minute), want: noon.Add(long - time.Minute)},
-		"failure noted long before":     {timeout: time.Minute, deleting: noon, noted: noon.Add(-long), want: noon.Add(podstatus.StuckAfter)},
+		"failure noted long before":     {timeout: time.Minute, deleting: noon, noted: noon.Add(-long), want: noon.Add(podstatus.StuckTimeout)},
 		"failure noted long after":      {timeout: long, grace: long, deleting: noon.Add(-2 * long), noted: noon, want: noon.Add(long)},
 		"failure noted by a fast clock": {timeout: long, deleting: noon.Add(-time.Minute), noted: noon.Add(2 * long), want: noon.Add(long - time.Minute)},
 	} {

@@ -62,8 +62,8 @@ var waitSeconds = setmetrics.Histogram("job_wait_seconds",
 	"Time that jobs waited for each phase of their start, from the phase before it; observed once per job, when it has "+
 		"started.", waitBuckets, "phase")
 
-// measureWait records how the runner's job spent its wait, once. A job that this manager has found already there was
-// measured by the one before.
+// measureWait records, a single time, how the runner's job spent its wait. If this manager has found the job already
+// there, the manager before has measured it.
 func (m *memory) measureWait(w *world) {
 	if m.waited {
 		return

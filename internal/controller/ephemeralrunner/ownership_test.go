@@ -105,7 +105,7 @@ func TestRunnerThatNobodyCountsTakesNoRegistrationAway(t *testing.T) {
 					f.github.registered[runner.Name], f.github.unresolved = runner, errGitHubAway
 					for range 3 { // a lost job is reported, and a set that is nobody's counts none
 						f.settle()
-						f.elapse(max(rules.SilentGracePeriod, countedTimeout))
+						f.elapse(max(rules.SilentGrace, countedTimeout))
 					}
 					if said := f.github.said(); f.runner() != nil || len(said) > 0 {
 						t.Errorf("%s: GitHub was asked %v; runner %v", why, said, f.runner())
@@ -188,7 +188,7 @@ func TestRunnerOfASetWithoutAnOwnerWaits(t *testing.T) {
 	set.OwnerReferences = nil
 	inBubble(t, func(f *fixture) {
 		f.settle()
-		f.elapse(uncountedRecheck)
+		f.elapse(uncountedInterval)
 		f.settle()
 		if said := f.github.said(); len(said) > 0 || f.runner().DeletionTimestamp != nil {
 			t.Errorf("GitHub was asked %v; the runner is %+v", said, f.runner())
@@ -203,7 +203,7 @@ func TestRunnerOfASetWithoutAnOwnerWaits(t *testing.T) {
 		if err := f.api.WithWatch.Update(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
-		f.elapse(uncountedRecheck)
+		f.elapse(uncountedInterval)
 		f.settle()
 		if f.pod() == nil {
 			t.Error("it has no pod though the set was taken back")
@@ -222,7 +222,7 @@ func TestRunnerForWhichItsSetHasNoRoomWaits(t *testing.T) {
 			t.Errorf("GitHub was asked %v; status %+v", said, f.runner().Status)
 		}
 		room = true
-		f.elapse(uncountedRecheck)
+		f.elapse(uncountedInterval)
 		f.settle()
 		f.wantCalls("jit")
 	}, newRunner())

@@ -67,10 +67,10 @@ func TestWhatKeepsAPodOnItsNodeFromStartingIsReportedEarly(t *testing.T) {
 			pulls(p)
 			initWaits("CrashLoopBackOff")(p)
 		})
-		if after := f.reconcile().RequeueAfter; after <= 0 || after > rules.ExplainAfter {
-			t.Fatalf("reconciled again after %s, want %s at most", after, rules.ExplainAfter)
+		if after := f.reconcile().RequeueAfter; after <= 0 || after > rules.ExplainGrace {
+			t.Fatalf("reconciled again after %s, want %s at most", after, rules.ExplainGrace)
 		}
-		f.elapse(rules.ExplainAfter)
+		f.elapse(rules.ExplainGrace)
 		f.settle()
 		if status := f.runner().Status; status.Reason != "CrashLoopBackOff" || status.Message != "init container dind: why" {
 			t.Errorf("status %+v, want the kubelet's reason and the container's name", status)

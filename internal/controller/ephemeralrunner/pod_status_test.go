@@ -187,7 +187,7 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 					f.settle()
 					pod := f.pod().UID
 					f.setPod(ends)
-					f.elapse(rules.ReportGracePeriod)
+					f.elapse(rules.ReportGrace)
 					f.watch(time.Minute)
 					if now := f.pod(); now != nil && now.UID == pod {
 						t.Errorf("the pod is still there, and the runner %+v", f.runner().Status)

@@ -85,8 +85,8 @@ func TestAPodThatWaitsForALateCacheKeepsHighPriority(t *testing.T) {
 		written := &f.controller.reconciler.MemoryOf(f.runner()).writtenVersion
 		now := *written
 		*written = "1000000"
-		if result := f.reconcile(); result.RequeueAfter != staleRequeueAfter || *result.Priority != priorityHigh {
-			t.Errorf("got %+v, want a pass with high priority in %s", result, staleRequeueAfter)
+		if result := f.reconcile(); result.RequeueAfter != staleInterval || *result.Priority != priorityHigh {
+			t.Errorf("got %+v, want a pass with high priority in %s", result, staleInterval)
 		}
 		*written = now
 		if result := f.reconcile(); *result.Priority != priorityLow {

@@ -38,7 +38,7 @@ func TestRegistrationOfAFormerManagerIsNotUsed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
 		f.settle()
-		f.elapse(rules.MinRetryAfter)
+		f.elapse(rules.FirstRetryBackoff)
 		f.settle()
 		f.wantCalls("jit", "find", "remove 42", "jit")
 		if got := f.pod().Annotations[v1alpha1.AnnotationRunnerID]; got != "101" {
@@ -71,9 +71,9 @@ func TestNameTakenByOurselvesWithoutASecret(t *testing.T) {
 		if f.pod() != nil {
 			t.Fatal("a pod without a registration")
 		}
-		f.elapse(rules.MinRetryAfter)
+		f.elapse(rules.FirstRetryBackoff)
 		f.settle()
-		f.elapse(2 * rules.MinRetryAfter)
+		f.elapse(2 * rules.FirstRetryBackoff)
 		f.settle()
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -145,12 +145,12 @@ func TestRegistrationIsRepeatedWithPauses(t *testing.T) {
 		pause   time.Duration
 		reason  string
 	}{
-		"5xx":          {errGitHubAway, rules.MinRetryAfter, "RegistrationFailed"},
+		"5xx":          {errGitHubAway, rules.FirstRetryBackoff, "RegistrationFailed"},
 		"429":          {limited, time.Hour, "RateLimited"},
 		"maintenance":  {maintained, 5 * time.Minute, "RegistrationFailed"},
-		"refused":      {actions.ErrUnauthorized, rules.MinRetryAfter, v1alpha1.ReasonUnauthorized},
-		"no scale set": {actions.ErrScaleSetNotFound, rules.MinRetryAfter, "ScaleSetNotFound"},
-		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, rules.MinRetryAfter, "CredentialsMissing"},
+		"refused":      {actions.ErrUnauthorized, rules.FirstRetryBackoff, v1alpha1.ReasonUnauthorized},
+		"no scale set": {actions.ErrScaleSetNotFound, rules.FirstRetryBackoff, "ScaleSetNotFound"},
+		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, rules.FirstRetryBackoff, "CredentialsMissing"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -185,7 +185,7 @@ func TestOtherWordsForTheSameReasonAreNotReported(t *testing.T) {
 		for i := range 4 {
 			f.github.jit = errors.New(strings.Repeat("x", i+1))
 			f.settle()
-			f.elapse(rules.MaxRetryAfter)
+			f.elapse(rules.LongestRetryBackoff)
 		}
 		f.wantEvent("RegistrationFailed")
 		if got := strings.Count(f.api.sent(), "patch status"); got != 1 {
@@ -227,7 +227,7 @@ func TestRefusedPods(t *testing.T) {
 				}
 				f.wantCalls(test.calls...)
 				f.api.refuse = nil
-				f.elapse(rules.MinRetryAfter)
+				f.elapse(rules.FirstRetryBackoff)
 				f.settle()
 				f.wantCalls() // what is registered is not registered again
 				if made := f.pod() != nil; made != test.retries {
@@ -243,13 +243,13 @@ func TestPodIsCreatedWithinSecondsOfTheAPIServersReturn(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Pod": errors.New("connection refused")}
 		for range 30 {
-			f.elapse(rules.MaxAwayRetryAfter)
+			f.elapse(rules.LongestAwayBackoff)
 			f.settle()
 		}
 		f.api.refuse = nil
-		f.elapse(rules.MaxAwayRetryAfter)
+		f.elapse(rules.LongestAwayBackoff)
 		if f.settle(); f.pod() == nil {
-			t.Errorf("no pod %s after the API server's return", rules.MaxAwayRetryAfter)
+			t.Errorf("no pod %s after the API server's return", rules.LongestAwayBackoff)
 		}
 	}, newRunner())
 }

@@ -36,7 +36,7 @@ func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 				f.api.refuse = map[string]error{"create Secret": test.refusal}
 				for range 8 {
 					f.settle()
-					f.elapse(rules.MaxRetryAfter)
+					f.elapse(rules.LongestRetryBackoff)
 				}
 				status := f.runner().Status
 				quota := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionQuotaExceeded)
@@ -46,7 +46,7 @@ func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 				f.wantCalls("jit")
 				f.wantEvent(test.reason)
 				f.api.refuse = nil
-				f.elapse(rules.MaxRetryAfter)
+				f.elapse(rules.LongestRetryBackoff)
 				f.settle()
 				f.wantCalls()
 				f.wantPodOf("101")
@@ -72,7 +72,7 @@ func TestRegistrationThatWasKeptServesOneStart(t *testing.T) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
 		f.settle()
 		f.api.refuse = nil
-		f.elapse(rules.MinRetryAfter)
+		f.elapse(rules.FirstRetryBackoff)
 		f.settle()
 		f.setPod(runs)
 		f.settle()
@@ -89,7 +89,7 @@ func TestRegistrationIsNotKeptBesideItsSecret(t *testing.T) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
 		f.settle()
 		f.api.refuse = nil
-		f.elapse(rules.MinRetryAfter)
+		f.elapse(rules.FirstRetryBackoff)
 		f.settle()
 		if err := f.api.WithWatch.Delete(t.Context(), f.secret()); err != nil {
 			t.Fatal(err)

@@ -51,7 +51,7 @@ func (c *Controller) reportRunning(ctx context.Context, w *world) error {
 const reasonCompleted = "Completed"
 
 // readiness returns the conditions that sum up the status for kubectl wait and kstatus. A runner that works has only
-// Ready: every byte of it is written once per runner.
+// Ready: every byte of it is written for each runner.
 func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 	switch status.Phase {
 	case v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
@@ -70,7 +70,7 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 	}
 }
 
-// reportPending writes to the status, and records as an Event once, why the runner does not run yet.
+// reportPending writes to the status, and records as a single Event, why the runner does not run yet.
 func (c *Controller) reportPending(ctx context.Context, w *world, d rules.Decision) error {
 	before := w.EphemeralRunner.DeepCopy()
 	if w.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
@@ -84,11 +84,11 @@ func (c *Controller) reportPending(ctx context.Context, w *world, d rules.Decisi
 	}
 	c.setConditions(w, report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
 	w.Memory.PendingReportedAt = w.Now
-	// The Event is recorded once per reason, and again later if the message has changed.
+	// The Event is recorded a single time per reason, and again later if the message has changed.
 	return c.patchStatus(ctx, w, before, report.Warning(d.Reason, actionRun, "the runner waits: "+d.Message))
 }
 
-// runnerFailed is the last Event of a runner that has failed for good.
+// runnerFailed returns the last Event of a runner that has failed and will not be tried again.
 func runnerFailed(d rules.Decision) report.Event {
 	return report.Warning(d.Reason, actionRun, "the runner failed: "+d.Message)
 }

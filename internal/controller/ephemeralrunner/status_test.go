@@ -109,7 +109,7 @@ func TestOnlyARunnerWithoutAJobIsMarkedAsFailed(t *testing.T) {
 func (f *fixture) exitsIdle() {
 	f.started().setPod(exits(0))
 	f.settle()
-	f.elapse(rules.ReportGracePeriod)
+	f.elapse(rules.ReportGrace)
 	f.settle()
 	f.api.sent()
 }

@@ -61,16 +61,16 @@ func TestReportsAreDeferredLessTheLongerARunnerIsUp(t *testing.T) {
 		gate := f.controller.reports
 		deferred := func(up time.Duration) bool { return f.controller.reports.Defers(newRunner(), up) }
 		gate.PodEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
-		if !deferred(0) || deferred(mark.MaxDelay) {
+		if !deferred(0) || deferred(mark.DeferTimeout) {
 			t.Errorf("deferred while an ended pod waits: %t, and %t after %s; want only the first", deferred(0),
-				deferred(mark.MaxDelay), mark.MaxDelay)
+				deferred(mark.DeferTimeout), mark.DeferTimeout)
 		}
 		for range mark.MaxWrites {
 			gate.Enter()
 		}
-		if !deferred(mark.MaxDelay) || deferred(2*mark.MaxDelay) {
+		if !deferred(mark.DeferTimeout) || deferred(2*mark.DeferTimeout) {
 			t.Errorf("deferred while others write: %t after %s, %t after twice that; want only the first",
-				deferred(mark.MaxDelay), mark.MaxDelay, deferred(2*mark.MaxDelay))
+				deferred(mark.DeferTimeout), mark.DeferTimeout, deferred(2*mark.DeferTimeout))
 		}
 	}, newRunner())
 }
@@ -149,7 +149,7 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 		for _, other := range runners[burst:] {
 			controllertest.Reconcile(t, f.controller, client.ObjectKeyFromObject(other)) // its report waits for the gate
 		}
-		f.elapse(2 * mark.MaxDelay)
+		f.elapse(2 * mark.DeferTimeout)
 		for _, other := range runners[burst:] {
 			NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
 		}

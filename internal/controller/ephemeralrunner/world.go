@@ -26,23 +26,23 @@ import (
 
 type pass = reconcile.Pass[*v1alpha1.EphemeralRunner, memory]
 
-// world is what a pass sees of a runner, and what is remembered of it.
+// world has all that a pass sees of a runner, and its memory.
 type world struct {
 	*pass
 	*v1alpha1.EphemeralRunner // the pass's object
 	pod                       *corev1.Pod
-	// outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
+	// outcome is the state of pod. It is determined a single time, so that the writes agree with the plan.
 	outcome rules.Outcome
-	// launched is the last launch. It is read once, so that its result and its end belong to the same call.
+	// launched is the last launch. It is read a single time, so that its result and its end belong to the same call.
 	launched rules.Progress
-	// set is the set that controls the runner, the cache's own, nil if none that lives does; setErr is why nobody can
-	// tell. They are not asked for if the runner is being deleted or the cache is older than what was written last.
+	// set is the set that controls the runner, the cache's own, nil if none that lives does; setErr says why nobody can
+	// tell. They are not asked for if the runner is being deleted or the cache is older than the last write.
 	set    *v1alpha1.EphemeralRunnerSet
 	setErr error
 }
 
-// memory is what is remembered of one runner between passes. A restart loses it, which costs requests but no job: the
-// pod's annotation and GitHub then tell what was done. Times are by the manager's own clock.
+// memory has all that is remembered of one runner between passes. A restart loses it, which costs requests but no job:
+// the pod's annotation and GitHub then tell what was done. Times are by the manager's own clock.
 type memory struct {
 	inherited bool // the runner existed when this manager took over, so another manager may have registered it
 	runnerID  int  // id on GitHub, 0 if not known
@@ -72,14 +72,14 @@ type memory struct {
 	launch launch.Memory
 }
 
-// lastPod is what is remembered of the last pod seen. All of it is forgotten when another pod is seen.
+// lastPod is the memory of the last pod seen. All of it is forgotten when another pod is seen.
 type lastPod struct {
 	uid        types.UID // empty if no pod has been seen
 	deletingAt time.Time // first seen with a deletionTimestamp
 	deleted    bool      // at the controller's request
 	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
-	left       bool      // the controller may not delete it: garbage collection does once the runner is gone
-	// ending is what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by
+	left       bool      // the controller may not delete it: garbage collection does, after the runner is gone
+	// ending says what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by
 	// the next pass.
 	ending podstatus.Ending
 	marked mark.Written
@@ -305,7 +305,7 @@ func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	status := &runner.Status
 	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() ||
 		m.busy && !runner.DeletionTimestamp.IsZero()
-	if !atWork || status.Done() || status.JobCompleted() && !m.goneUnseen(status) {
+	if !atWork || status.Done() || (status.JobCompleted() && !m.goneUnseen(status)) {
 		return false
 	}
 	return m.ExitedAt.IsZero() && !m.pod.left && !m.pod.deleted
@@ -327,7 +327,7 @@ func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 }
 
 // podDueAt returns the deadline, by our clock, for an ended pod to disappear: PendingTimeout after its deletion or
-// after its failure was noted, and no earlier than the end of its grace period plus podstatus.StuckAfter. It returns
+// after its failure was noted, and no earlier than the end of its grace period plus podstatus.StuckTimeout. It returns
 // zero for a pod that isn't being deleted. By the time a failure is noted, the deletion may have lasted for long, or
 // the cache may still show a pod that was force-deleted a moment ago. A failure dated later than now was noted by
 // another clock and is ignored.
@@ -340,10 +340,10 @@ func (m *memory) podDueAt(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now
 		start = at.Time
 	}
 	return kube.LaterOf(start.Add(rules.PendingTimeout(runner)),
-		m.pod.deletingAt.Add(kube.GracePeriod(pod)+podstatus.StuckAfter))
+		m.pod.deletingAt.Add(kube.GracePeriod(pod)+podstatus.StuckTimeout))
 }
 
-// clockSkew is how far the API server's clock, which dates objects, may differ from ours.
+// The API server's clock, which dates objects, may differ from ours by clockSkew.
 const clockSkew = time.Minute
 
 // unregistered reports whether GitHub can't have a registration: nobody has requested one since the runner was created.
@@ -374,7 +374,7 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 func (w *world) removal() rules.Progress {
 	last := w.Memory.launch.Removal()
 	lives := w.pod != nil && !w.outcome.Over()
-	if last.Failure == nil || last.Failure.Kind != rules.NotFound || lives && w.Memory.mayHaveJob(&w.Status) {
+	if last.Failure == nil || last.Failure.Kind != rules.NotFound || (lives && w.Memory.mayHaveJob(&w.Status)) {
 		return last
 	}
 	return rules.Progress{Known: true, FinishedAt: last.FinishedAt}
@@ -385,14 +385,14 @@ func (c *Controller) verdict(w *world) registrations.Answer {
 	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
 }
 
-// claims is what is remembered of a runner's claims.
+// claims has the memory of a runner's claims.
 type claims struct {
 	// idle is set if GitHub has agreed to remove the registration while the runner container had not ended: it had no
 	// job, and gets none. Later the consent would prove less, because GitHub itself removes the record of a runner
 	// whose job has ended.
 	idle bool
-	// endedAt is when the runner was first seen to be about to go, and settled is set once it is certain that nobody
-	// gets what must not be passed on.
+	// endedAt is the time at which the runner was first seen to be about to go. settled is set when it is certain that
+	// nobody gets a claim that must not be passed on.
 	endedAt time.Time
 	settled bool
 }

@@ -210,12 +210,12 @@ func templateHash(set *v1alpha1.EphemeralRunnerSet) string {
 	return kube.Hash(set.Spec.EphemeralRunnerSpec)
 }
 
-// proxyReapplyPeriod is how long the proxy Secret is assumed to be unchanged after it was written. Secrets aren't
+// proxyReapplyInterval is how long the proxy Secret is assumed to be unchanged after it was written. Secrets aren't
 // watched: if somebody deletes it, no pod can start until it is written again after this time.
-const proxyReapplyPeriod = time.Minute
+const proxyReapplyInterval = time.Minute
 
 // ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty if the set
-// has no proxy. An unchanged Secret is written again after proxyReapplyPeriod.
+// has no proxy. An unchanged Secret is written again after proxyReapplyInterval.
 func (c *Controller) ensureProxySecret(ctx context.Context, w *world) (string, error) {
 	set, m := w.Object, w.Memory
 	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
@@ -238,7 +238,7 @@ func (c *Controller) ensureProxySecret(ctx context.Context, w *world) (string, e
 	}
 	hash := kube.Hash(secret)
 	now := c.options.Clock.Now()
-	if hash == m.proxyHash && now.Sub(m.proxyAppliedAt) < proxyReapplyPeriod {
+	if hash == m.proxyHash && now.Sub(m.proxyAppliedAt) < proxyReapplyInterval {
 		return secret.Name, nil
 	}
 	if _, err := kube.Apply(ctx, c.options.Client, secret, nil); err != nil {
@@ -271,7 +271,7 @@ func (c *Controller) dropProxySecret(ctx context.Context, w *world) error {
 		Name:      kube.RunnerProxySecretName(set.Name, set.Namespace),
 	}}
 	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-		m.proxyDropAt = now.Add(proxyReapplyPeriod)
+		m.proxyDropAt = now.Add(proxyReapplyInterval)
 		return fmt.Errorf("delete Secret %s of a proxy that is no longer in the spec: %w", secret.Name, err)
 	}
 	m.proxyHash = noProxySecret

@@ -30,8 +30,8 @@ var checksTold = setmetrics.Counter("checks_told_total",
 		"written (Done), refused (Refused) or not answered (Failed).", "result")
 
 const (
-	// checkPause is the shortest time between two updates of a check run.
-	checkPause = time.Minute
+	// checkInterval is the shortest time between two updates of a check run.
+	checkInterval = time.Minute
 	// causeHolds is how long another cause must hold before check runs turn to it: each turn ends check runs and makes
 	// others.
 	causeHolds = time.Minute
@@ -135,14 +135,14 @@ func (m *checkMemory) tellAt(of *toldCheck, repository string) time.Time {
 	if of.At.IsZero() {
 		return at
 	}
-	return kube.LaterOf(at, of.At.Add(checkPause))
+	return kube.LaterOf(at, of.At.Add(checkInterval))
 }
 
 // keepLately forgets the check runs that are none of told. If there is something to tell of one again soon, it waits
 // for its minute.
 func (m *checkMemory) keepLately(told map[feedback.Key]*toldCheck, now time.Time) {
 	for key, of := range m.told {
-		if told[key] == nil && now.Before(of.At.Add(checkPause)) {
+		if told[key] == nil && now.Before(of.At.Add(checkInterval)) {
 			told[key] = of
 		}
 	}
@@ -326,4 +326,19 @@ func (c *Controller) noteTold(ctx context.Context, w *world, m *checkMemory) {
 			call.Err.Error())
 	}
 	checksTold.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, result).Inc()
+}
+
+// lastWordsTimeout is how long after its deletion a set without runners waits until its check runs are brought to their
+// end: for the minute after the last update of one, and less than the uninstallation of a controller waits for its
+// scale sets (90 s).
+const lastWordsTimeout = 70 * time.Second
+
+// hasLastWords reports whether a set that is being deleted has check runs that are to be brought to their end, and time
+// for that.
+func (w *world) hasLastWords() bool {
+	if !w.deleting() || !slices.ContainsFunc(w.Object.Status.Checks,
+		func(r v1alpha1.CheckRecord) bool { return !r.Over }) {
+		return false
+	}
+	return w.Now.Before(w.Object.DeletionTimestamp.Add(lastWordsTimeout))
 }

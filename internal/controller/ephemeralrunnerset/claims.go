@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// claimsTakenRecheck is when to try again if another runner set of the scale set is deciding about its claims at
+	// claimsTakenInterval is when to try again if another runner set of the scale set is deciding about its claims at
 	// this very moment.
-	claimsTakenRecheck = time.Second
-	// claimsListPeriod is the shortest time between two lists of a scale set's claims: two a minute.
-	claimsListPeriod = 30 * time.Second
-	// slowStart is how long a pod with claims may have a node without starting before it is found out whether the node
-	// can mount them, and mountEventsPeriod how often that is asked.
-	slowStart         = 20 * time.Second
-	mountEventsPeriod = 20 * time.Second
+	claimsTakenInterval = time.Second
+	// claimsListInterval is the shortest time between two lists of a scale set's claims: two a minute.
+	claimsListInterval = 30 * time.Second
+	// slowStartGrace is how long a pod with claims may have a node without starting before it is found out whether the
+	// node can mount them, and mountEventsInterval how often that is asked.
+	slowStartGrace      = 20 * time.Second
+	mountEventsInterval = 20 * time.Second
 	// maxMountEvents bounds how many Events of one sort are read.
 	maxMountEvents = 500
 	// reasonClaimDiscarded is the reason of the Event about a claim that no pod could use.
@@ -54,7 +54,7 @@ func (c *Controller) applyWithClaims(ctx context.Context, w *world) error {
 	w.create -= wanted
 	if w.leasing = c.leases.Of(client.ObjectKeyFromObject(w.origin)); w.leasing == nil {
 		w.create = 0 // what was promised to creations that are repeated is not known either
-		w.RequeueAt(w.Now.Add(claimsTakenRecheck))
+		w.RequeueAt(w.Now.Add(claimsTakenInterval))
 		return errors.Join(err, c.apply(ctx, w))
 	}
 	defer w.leasing.End()
@@ -92,9 +92,9 @@ func (c *Controller) lease(ctx context.Context, w *world, claims []corev1.Persis
 	w.RequeueAt(decision.RequeueAt)
 	switch decision.Wait {
 	case volumeclaims.WaitForList:
-		w.Requeue.After(unseenPause)
+		w.Requeue.After(unseenInterval)
 	case volumeclaims.WaitForFreeClaim: // some may count that have never been created
-		w.Requeue.After(claimsListPeriod)
+		w.Requeue.After(claimsListInterval)
 	}
 	if err := errors.Join(c.recordOnClaims(ctx, w, claims), c.deleteClaims(ctx, w)); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (c *Controller) listForLeases(ctx context.Context, w *world) error {
 			claims = append(claims, claim)
 		}
 	}
-	w.leasing.ListAt = c.options.Clock.Now().Add(claimsListPeriod)
+	w.leasing.ListAt = c.options.Clock.Now().Add(claimsListInterval)
 	w.leasing.List(claims, unseen, c.options.Clock.Now())
 	w.leasing.Settle(overdue, names, c.options.Clock.Now())
 	return nil
@@ -165,16 +165,16 @@ func (c *Controller) listForLeases(ctx context.Context, w *world) error {
 // runners ends the wait.
 func (c *Controller) askAboutMounts(ctx context.Context, w *world, claims []corev1.PersistentVolumeClaim) {
 	scaleSet := client.ObjectKeyFromObject(w.origin)
-	slow, due := c.leases.Slow(scaleSet, slowStart)
+	slow, due := c.leases.Slow(scaleSet, slowStartGrace)
 	w.RequeueAt(due)
 	if !slow {
 		return
 	}
-	w.RequeueAt(kube.LaterOf(w.leasing.EventsAt, w.Now.Add(mountEventsPeriod)))
+	w.RequeueAt(kube.LaterOf(w.leasing.EventsAt, w.Now.Add(mountEventsInterval)))
 	if w.Now.Before(w.leasing.EventsAt) {
 		return
 	}
-	w.leasing.EventsAt = w.Now.Add(mountEventsPeriod)
+	w.leasing.EventsAt = w.Now.Add(mountEventsInterval)
 	var said []corev1.Event
 	for _, reason := range leases.MountReasons {
 		var list corev1.EventList
@@ -236,7 +236,7 @@ func (c *Controller) onClaims(ctx context.Context, w *world, n int, do func(cont
 	refused := false
 	defer func() {
 		if !refused {
-			m.claimsPause, m.claimsAllowedAt = 0, time.Time{}
+			m.claimsBackoff, m.claimsAllowedAt = 0, time.Time{}
 		}
 	}()
 	items := make([]int, n)
@@ -250,9 +250,9 @@ func (c *Controller) onClaims(ctx context.Context, w *world, n int, do func(cont
 			mu.Lock()
 			defer mu.Unlock()
 			if !refused {
-				m.claimsPause = min(max(2*m.claimsPause, shortestForbiddenPause), longestForbiddenPause)
+				m.claimsBackoff = min(max(2*m.claimsBackoff, shortestForbiddenBackoff), longestForbiddenBackoff)
 			}
-			refused, m.claimsForbidden, m.claimsAllowedAt = true, err.Error(), w.Now.Add(m.claimsPause)
+			refused, m.claimsForbidden, m.claimsAllowedAt = true, err.Error(), w.Now.Add(m.claimsBackoff)
 			return nil
 		}
 		return err
@@ -295,11 +295,11 @@ func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 }
 
 const (
-	// shortestForbiddenPause and longestForbiddenPause are for how long no claim is changed after the API server has
-	// forbidden it, and claimsForbiddenFor is for how long after that it is told.
-	shortestForbiddenPause = time.Minute
-	longestForbiddenPause  = time.Hour
-	claimsForbiddenFor     = 2 * time.Minute
+	// shortestForbiddenBackoff and longestForbiddenBackoff are for how long no claim is changed after the API server
+	// has forbidden it, and claimsForbiddenFor is for how long after that it is told.
+	shortestForbiddenBackoff = time.Minute
+	longestForbiddenBackoff  = time.Hour
+	claimsForbiddenFor       = 2 * time.Minute
 )
 
 // describeClaims writes into the status how many claims there are, and what runners wait for.

@@ -81,7 +81,7 @@ func TestRunnersShareClaimsOneAfterAnother(t *testing.T) {
 		f.reconcile()
 		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady,
 			metav1.ConditionFalse, v1alpha1.ReasonVolumeClaimsExhausted)
-		controllertest.Elapse(reportPeriod)
+		controllertest.Elapse(reportInterval)
 		f.reconcile()
 		if got := f.set().Status.VolumeClaims; got == nil || *got != (v1alpha1.VolumeClaimCounts{Total: 2, Leased: 2}) {
 			t.Errorf("status.volumeClaims = %+v", got)
@@ -92,7 +92,7 @@ func TestRunnersShareClaimsOneAfterAnother(t *testing.T) {
 		if again := f.claims(); !slices.Equal(again, first) {
 			t.Errorf("the next runners have the claims %v, want those of the first, %v", again, first)
 		}
-		controllertest.Elapse(reportPeriod)
+		controllertest.Elapse(reportInterval)
 		f.reconcile()
 		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionTrue,
 			"ClaimsReady")
@@ -112,7 +112,7 @@ func TestARepeatedCreationHasTheSameClaims(t *testing.T) {
 		f.deleteAll() // it may just as well not have been created
 		f.refuse, f.late = nil, false
 		f.publish(2)
-		controllertest.Elapse(firstCreatePause)
+		controllertest.Elapse(firstCreateBackoff)
 		f.reconcile()
 		f.reconcile()
 		if got := f.claims(); len(got) != 2 || !slices.Contains(got, first[0]) {
@@ -135,7 +135,7 @@ func TestNextManagerLeasesNothingThatItsWatchDoesNotShowInUse(t *testing.T) {
 			t.Errorf("the runners have the claims %v while the watch lags, want %v", got, first)
 		}
 		f.late = false
-		controllertest.Elapse(unseenPause)
+		controllertest.Elapse(unseenInterval)
 		f.reconcile()
 		f.reconcile()
 		got := f.claims()
@@ -170,7 +170,7 @@ func TestIdleRunnersLeaveTheClaimsOfAFormerGroup(t *testing.T) {
 		}
 		for range 3 {
 			f.reconcile()
-			controllertest.Elapse(reportPeriod)
+			controllertest.Elapse(reportInterval)
 		}
 		if f.asked != 1 {
 			t.Errorf("GitHub was asked %d times to remove the idle runner", f.asked)

@@ -121,7 +121,7 @@ func TestAClaimThatNoNodeMountsIsDiscarded(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.waitUntilGone(runner, time.Hour)
-			if waited := time.Since(began); waited > givesWayAfter+slowStart+mountEventsPeriod {
+			if waited := time.Since(began); waited > givesWayAfter+slowStartGrace+mountEventsInterval {
 				t.Errorf("a runner whose volume can't be mounted gave way after %s", waited)
 			}
 			runner = f.replace(runner)

@@ -177,10 +177,10 @@ type memory struct {
 	proxyHash                   string
 	proxyAppliedAt, proxyDropAt time.Time
 	// claimsForbidden is why the manager might not change a claim. It tries again at claimsAllowedAt, after
-	// claimsPause.
+	// claimsBackoff.
 	claimsForbidden string
 	claimsAllowedAt time.Time
-	claimsPause     time.Duration
+	claimsBackoff   time.Duration
 }
 
 // remember returns the memory of a set that is new here.
@@ -262,21 +262,6 @@ func (w *world) drains() bool { return w.deleting() && len(w.views)+w.unseen.Exp
 // drained reports whether the set is to take no more jobs.
 func (w *world) drained() bool { return w.origin != nil && w.origin.Drained() }
 
-// lastWordsTimeout is how long after its deletion a set without runners waits until its check runs are brought to their
-// end: for the minute after the last update of one, and less than the uninstallation of a controller waits for its
-// scale sets (90 s).
-const lastWordsTimeout = 70 * time.Second
-
-// hasLastWords reports whether a set that is being deleted has check runs that are to be brought to their end, and time
-// for that.
-func (w *world) hasLastWords() bool {
-	if !w.deleting() || !slices.ContainsFunc(w.Object.Status.Checks,
-		func(r v1alpha1.CheckRecord) bool { return !r.Over }) {
-		return false
-	}
-	return w.Now.Before(w.Object.DeletionTimestamp.Add(lastWordsTimeout))
-}
-
 func (w *world) isAbandoned() bool { return w.abandoned != "" }
 
 func (w *world) differs() bool { return w.difference != "" }
@@ -338,14 +323,14 @@ func (c *Controller) release(ctx context.Context, w *world) error {
 		v1alpha1.FinalizerFormerRunnerSet)
 }
 
-// unseenPause is how long to wait for an event of the runners created last before looking again without one.
-const unseenPause = time.Second
+// unseenInterval is how long to wait for an event of the runners created last before looking again without one.
+const unseenInterval = time.Second
 
 // drain deletes the runners of a set that is being deleted. That includes runners that were created last and are not
 // visible yet. A runner with a job finishes it first: its own finalization sees to that.
 func (c *Controller) drain(ctx context.Context, w *world) error {
 	if len(w.views) == 0 {
-		w.Requeue.After(unseenPause)
+		w.Requeue.After(unseenInterval)
 	}
 	w.RequeueAt(w.Memory.Creations.ListDueAt())
 	remaining := slices.DeleteFunc(slices.Clone(w.views), func(r *roster.Runner) bool { return r.Deleting })

@@ -124,7 +124,7 @@ func TestLostAnswerIsRepeatedUnderTheSameName(t *testing.T) {
 			t.Errorf("%d creations before the pause is over, want 2", f.requests["create"])
 		}
 		f.refuse = nil
-		controllertest.Elapse(firstCreatePause)
+		controllertest.Elapse(firstCreateBackoff)
 		f.reconcile()
 		f.wantRunners(2)
 		f.late = false
@@ -140,10 +140,10 @@ func TestRefusedRepetitionMakesRoomForNobody(t *testing.T) {
 		f.late, f.refuse, f.made = true, errNoAnswer, true
 		_, _ = f.pass()
 		f.refuse, f.made = errOverQuota, false
-		controllertest.Elapse(firstCreatePause)
+		controllertest.Elapse(firstCreateBackoff)
 		_, _ = f.pass()
 		f.refuse = nil
-		controllertest.Elapse(2 * firstCreatePause)
+		controllertest.Elapse(2 * firstCreateBackoff)
 		f.reconcile()
 		f.wantRunners(2)
 	}, newSet(2))
@@ -157,7 +157,7 @@ func TestPartialCreationIsCompleted(t *testing.T) {
 			t.Fatalf("Reconcile() = %v", err)
 		}
 		f.wantRunners(3)
-		controllertest.Elapse(firstCreatePause)
+		controllertest.Elapse(firstCreateBackoff)
 		f.reconcile()
 		f.wantRunners(5)
 		if f.requests["create"] != 7 {
@@ -172,7 +172,7 @@ func TestLongSilenceCreatesNoMoreRunners(t *testing.T) {
 		f.refuse = errNoAnswer
 		for range 10 {
 			_, _ = f.pass()
-			controllertest.Elapse(expectationTimeout + longestCreatePause)
+			controllertest.Elapse(expectationTimeout + longestCreateBackoff)
 		}
 		f.refuse = nil
 		f.reconcile()
@@ -187,11 +187,11 @@ func TestRefusedCreationIsRepeatedWithAPause(t *testing.T) {
 		if _, err := f.pass(); !apierrors.IsForbidden(err) {
 			t.Fatalf("Reconcile() = %v", err)
 		}
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > firstCreatePause || f.requests["create"] != 1 {
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > firstCreateBackoff || f.requests["create"] != 1 {
 			t.Errorf("again in %s after %d creations", requeueAfter, f.requests["create"])
 		}
 		f.refuse = nil
-		controllertest.Elapse(firstCreatePause)
+		controllertest.Elapse(firstCreateBackoff)
 		f.reconcile()
 		f.wantRunners(1)
 	}, newSet(1))
@@ -283,10 +283,10 @@ func TestStatusIsWrittenOnceASecond(t *testing.T) {
 		requeueAfter := f.reconcile().RequeueAfter
 		f.bringUp()
 		f.reconcile()
-		if f.requests[patches] != 1 || requeueAfter <= 0 || requeueAfter > reportPeriod {
+		if f.requests[patches] != 1 || requeueAfter <= 0 || requeueAfter > reportInterval {
 			t.Errorf("%d writes within a second, again in %s", f.requests[patches], requeueAfter)
 		}
-		controllertest.Elapse(reportPeriod)
+		controllertest.Elapse(reportInterval)
 		f.reconcile()
 		if got := f.set().Status; f.requests[patches] != 2 || got.RunningEphemeralRunners != 2 || got.CurrentReplicas != 2 {
 			t.Errorf("%d writes, status %+v; want 2 writes, 2 running", f.requests[patches], got)
@@ -309,7 +309,7 @@ func TestDegradedSetSaysSo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		controllertest.Elapse(reportPeriod)
+		controllertest.Elapse(reportInterval)
 		f.reconcile()
 		if !f.event(v1alpha1.ConditionDegraded) {
 			t.Error("no Event")
@@ -357,7 +357,7 @@ func TestDoubtedJobsAreTold(t *testing.T) {
 		f.publish(0)
 		for range 6 {
 			f.reconcile()
-			controllertest.Elapse(figuresSettleAfter)
+			controllertest.Elapse(figuresSettleGrace)
 			f.publish(0)
 		}
 		set = f.set()
@@ -382,7 +382,7 @@ func TestDoubtedJobsAreTold(t *testing.T) {
 func TestAStatusIsWrittenAtMostOnceAPeriodWhilePassesAreSlow(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		const patch = "patch status *v1alpha1.EphemeralRunnerSet"
-		f.slow = 2 * reportPeriod
+		f.slow = 2 * reportInterval
 		f.reconcile()
 		f.publish(2)
 		again := f.reconcile().RequeueAfter

@@ -62,7 +62,7 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *memory) {
 	s.Describe(&set.Status, set, views, p)
 }
 
-// A set has at most ten passes a second (see gatherPeriod), whatever happens to its runners. So the time of one pass
+// A set has at most ten passes a second (see gatherInterval), whatever happens to its runners. So the time of one pass
 // bounds the cost of a large set.
 func BenchmarkPass(b *testing.B) {
 	for _, n := range []int{10, 1000, 5000} {

@@ -21,7 +21,7 @@ func (f *fixture) refuseUntilReported(refusal error) {
 	f.refuse = refusal
 	for range 2 * degradedThreshold {
 		_, _ = f.pass()
-		controllertest.Elapse(longestCreatePause)
+		controllertest.Elapse(longestCreateBackoff)
 	}
 }
 
@@ -29,9 +29,9 @@ func (f *fixture) refuseUntilReported(refusal error) {
 func (f *fixture) heal() {
 	f.Helper()
 	f.refuse = nil
-	controllertest.Elapse(longestCreatePause)
+	controllertest.Elapse(longestCreateBackoff)
 	f.reconcile()
-	controllertest.Elapse(reportPeriod)
+	controllertest.Elapse(reportInterval)
 	f.reconcile()
 }
 
@@ -107,10 +107,10 @@ func TestCreationWithoutAnAnswerIsRepeatedSoon(t *testing.T) {
 		f.refuse = errNoAnswer
 		_, _ = f.pass()
 		f.refuse = nil
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > firstCreatePause {
-			t.Errorf("again in %s, want at most %s", requeueAfter, firstCreatePause)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > firstCreateBackoff {
+			t.Errorf("again in %s, want at most %s", requeueAfter, firstCreateBackoff)
 		}
-		controllertest.Elapse(firstCreatePause)
+		controllertest.Elapse(firstCreateBackoff)
 		f.reconcile()
 		f.wantRunners(2)
 	}, newSet(2))
@@ -122,11 +122,11 @@ func TestReturnOfTheAPIServerIsNoticedInTime(t *testing.T) {
 		f.refuse = errNoAnswer
 		for range 20 {
 			_, _ = f.pass()
-			controllertest.Elapse(creations.LongestAwayPause)
+			controllertest.Elapse(creations.LongestAwayBackoff)
 		}
 		_, _ = f.pass()
 		f.refuse = nil
-		controllertest.Elapse(creations.LongestAwayPause)
+		controllertest.Elapse(creations.LongestAwayBackoff)
 		f.reconcile()
 		f.wantRunners(2)
 	}, newSet(2))

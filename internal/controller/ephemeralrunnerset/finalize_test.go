@@ -74,11 +74,11 @@ func TestDeletedSetCountsTheRunnersThatAreLeft(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
 		f.bringUp()
-		controllertest.Elapse(2 * reportPeriod)
+		controllertest.Elapse(2 * reportInterval)
 		f.reconcile()
 		f.delete()
 		for left := 3; left > 0; left-- {
-			controllertest.Elapse(2 * reportPeriod)
+			controllertest.Elapse(2 * reportInterval)
 			f.reconcile()
 			if got := f.set().Status; got.CurrentReplicas != left || got.RunningEphemeralRunners != left {
 				t.Errorf("status %+v, want %d running", got, left)
@@ -97,7 +97,7 @@ func TestDeletedSetWaitsForRunnersThatAreNotVisibleYet(t *testing.T) {
 		f.reconcile()
 		f.delete()
 		f.late = true
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != unseenPause || f.gone() {
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != unseenInterval || f.gone() {
 			t.Errorf("again in %s, gone: %t", requeueAfter, f.gone())
 		}
 		f.late = false
@@ -235,7 +235,7 @@ func TestKeptRunnersAreTold(t *testing.T) {
 							f.finish(r)
 						}
 					}
-					controllertest.Elapse(reportPeriod)
+					controllertest.Elapse(reportInterval)
 					f.reconcile()
 					if deleted {
 						return // it is gone

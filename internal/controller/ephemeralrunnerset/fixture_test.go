@@ -52,17 +52,17 @@ const (
 	// until a runner that is too many is removed
 	surplusPatience = 30 * time.Second
 	// until lower figures are believed
-	figuresSettleAfter = 10 * time.Second
+	figuresSettleGrace = 10 * time.Second
 	// after failed creations
-	firstCreatePause, longestCreatePause = time.Second, time.Minute
+	firstCreateBackoff, longestCreateBackoff = time.Second, time.Minute
 	// until the API server is asked about a runner that was created and is not seen
 	expectationTimeout = time.Minute
 	// between two such questions
-	listPeriod = 30 * time.Second
+	listInterval = 30 * time.Second
 	// after questions that GitHub did not answer
 	retryQuestionAfter, longestQuestionPause = 15 * time.Second, time.Minute
 	// until a job's pod that can't run is told
-	jobWaitAfter = 30 * time.Second
+	jobWaitGrace = 30 * time.Second
 )
 
 // fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are

@@ -57,15 +57,15 @@ func TestJobPodsThatWaitAreACondition(t *testing.T) {
 				if len(queue.Requests) != 1 || queue.Requests[0].NamespacedName != setKey {
 					t.Errorf("enqueued %v, want the set once", queue.Requests)
 				}
-				if after := f.reconcile().RequeueAfter; after <= 0 || after > jobWaitAfter {
+				if after := f.reconcile().RequeueAfter; after <= 0 || after > jobWaitGrace {
 					t.Errorf("reconciled again after %s", after)
 				}
 				f.wantPending("at first", "")
-				controllertest.Elapse(jobWaitAfter)
+				controllertest.Elapse(jobWaitGrace)
 				f.reconcile()
 				f.wantPending("after a while", "1 job pod waits: 0/1 nodes are available; see kubectl describe pod "+pod.Name)
 				events.Delete(t.Context(), event.DeleteEvent{Object: pod}, queue)
-				controllertest.Elapse(reportPeriod)
+				controllertest.Elapse(reportInterval)
 				f.reconcile()
 				f.wantPending("when it is gone", "")
 			}, newSet(1))

@@ -63,7 +63,7 @@ func (c *Controller) countLost(ctx context.Context, w *world) error {
 	if len(lost) == 0 && len(still) == len(set.Status.LostRunners) {
 		return nil
 	}
-	if due := m.lostCountedAt.Add(reportPeriod); w.Now.Before(due) {
+	if due := m.lostCountedAt.Add(reportInterval); w.Now.Before(due) {
 		w.RequeueAt(due)
 		return nil
 	}
@@ -82,7 +82,7 @@ func (c *Controller) countLost(ctx context.Context, w *world) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.options.Client.Status().Patch(ctx, set, patch); err != nil {
 		before.DeepCopyInto(set)
-		w.RequeueAt(w.Now.Add(reportPeriod))
+		w.RequeueAt(w.Now.Add(reportInterval))
 		if kube.IgnoreOvertaken(err) == nil {
 			return nil
 		}
@@ -242,8 +242,8 @@ func (c *Controller) rerunIn(
 }
 
 const (
-	// firstVisitPause doubles with each visit that fails, up to longestVisitPause.
-	firstVisitPause, longestVisitPause = 15 * time.Second, 10 * time.Minute
+	// firstVisitBackoff doubles with each visit that fails, up to longestVisitBackoff.
+	firstVisitBackoff, longestVisitBackoff = 15 * time.Second, 10 * time.Minute
 )
 
 // visitDue returns when to visit a run: at once if something is written down for which GitHub was not asked.
@@ -261,7 +261,7 @@ func (c *Controller) visitDue(
 		return spent.Until
 	}
 	if call.Err != nil {
-		return actions.RetryAt(call.Err, call.Finished.Add(reconcile.Backoff(firstVisitPause, longestVisitPause,
+		return actions.RetryAt(call.Err, call.Finished.Add(reconcile.Backoff(firstVisitBackoff, longestVisitBackoff,
 			call.Failures)))
 	}
 	return call.Finished.Add(feedback.NextLook(since, len(w.Memory.visits))) // long ago if there was none

@@ -51,7 +51,7 @@ func (f *fixture) settle() {
 	f.Helper()
 	for range 3 {
 		f.reconcile()
-		controllertest.Elapse(reportPeriod)
+		controllertest.Elapse(reportInterval)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestRunnersAreCreatedAlthoughALossCannotBeCounted(t *testing.T) {
 		f.settle()
 		f.lose("Evicted", f.runners()...)
 		f.publish(3)
-		controllertest.Elapse(reportPeriod)
+		controllertest.Elapse(reportInterval)
 		f.controller.options.Client = refusing{f.api}
 		if _, err := f.pass(); err == nil {
 			t.Error("the pass succeeded, want it repeated")

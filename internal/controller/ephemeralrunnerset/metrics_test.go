@@ -148,7 +148,7 @@ func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.controller.options.PublishMetrics = true
 		f.reconcile()
-		controllertest.Elapse(2 * reportPeriod)
+		controllertest.Elapse(2 * reportInterval)
 		f.reconcile()
 		scaleSet := kube.ScaleSetOf(f.set())
 		defer setmetrics.Delete(scaleSet)
@@ -160,7 +160,7 @@ func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 		}
 		f.delete()
 		f.reconcile() // deletes the runners
-		controllertest.Elapse(2 * reportPeriod)
+		controllertest.Elapse(2 * reportInterval)
 		f.reconcile()
 		if got := pending(); got != 0 {
 			t.Errorf("%g pending runners of a set that is being deleted, want none", got)

@@ -93,7 +93,7 @@ func TestNoRunnerIsCreatedFromARunnerSetThatWasChanged(t *testing.T) {
 				}
 				f.reconcile()
 				f.wantRunners(2)
-				controllertest.Elapse(reportPeriod)
+				controllertest.Elapse(reportInterval)
 				f.reconcile()
 				if meta.IsStatusConditionTrue(f.set().Status.Conditions, v1alpha1.ConditionDegraded) {
 					t.Error("still Degraded after it was restored")

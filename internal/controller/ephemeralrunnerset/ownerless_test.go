@@ -190,7 +190,7 @@ func TestLostJobsOfAnOwnerlessSetAreCountedWhileItsOriginIsUnknown(t *testing.T)
 		if _, err := f.pass(); err == nil {
 			t.Error("nothing says that the API server refused")
 		}
-		controllertest.Elapse(reportPeriod)
+		controllertest.Elapse(reportInterval)
 		if _, _ = f.pass(); f.set().Status.LostJobs != 1 {
 			t.Errorf("%d lost jobs are counted, want 1", f.set().Status.LostJobs)
 		}

@@ -48,7 +48,7 @@ func TestDeletedProxySecretComesBack(t *testing.T) {
 		if f.hasProxySecret() {
 			t.Error("the Secret is written at every pass")
 		}
-		controllertest.Elapse(proxyReapplyPeriod)
+		controllertest.Elapse(proxyReapplyInterval)
 		f.reconcile()
 		if !f.hasProxySecret() {
 			t.Error("the Secret is not back")
@@ -155,12 +155,12 @@ func TestRefusedDeletionOfTheSecretIsRepeatedWithAPause(t *testing.T) {
 			t.Error("it keeps runners from being created")
 		}
 		f.refuseDrop = nil
-		controllertest.Elapse(reportPeriod) // after which the status no longer changes
+		controllertest.Elapse(reportInterval) // after which the status no longer changes
 		f.reconcile()
-		if requeueAfter, want := f.reconcile().RequeueAfter, proxyReapplyPeriod-reportPeriod; requeueAfter != want {
+		if requeueAfter, want := f.reconcile().RequeueAfter, proxyReapplyInterval-reportInterval; requeueAfter != want {
 			t.Errorf("again in %s, want %s", requeueAfter, want)
 		}
-		controllertest.Elapse(proxyReapplyPeriod)
+		controllertest.Elapse(proxyReapplyInterval)
 		f.passes(3, 1)
 	}, newSet(1))
 }
@@ -176,7 +176,7 @@ func TestProxySecretIsNotRestoredInANamespaceThatIsBeingDeleted(t *testing.T) {
 		if err := f.api.Delete(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
-		controllertest.Elapse(proxyReapplyPeriod)
+		controllertest.Elapse(proxyReapplyInterval)
 		f.reconcile()
 		if f.hasProxySecret() {
 			t.Error("the Secret is written again")

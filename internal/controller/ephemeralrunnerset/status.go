@@ -25,13 +25,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
-// reportPeriod is the shortest time between two writes of a set's status that only move counts: a burst changes them a
-// thousand times.
-const reportPeriod = time.Second
+// reportInterval is the shortest time between two writes of a set's status that only move counts: a burst changes them
+// a thousand times.
+const reportInterval = time.Second
 
 // pace is how soon a set's status is written. The listener's publications make a new generation each, of which nobody
 // waits to be told.
-var pace = report.Pace{Figures: reportPeriod, Echo: 5 * time.Second}
+var pace = report.Pace{Figures: reportInterval, Echo: 5 * time.Second}
 
 const (
 	// unknownJobsAge is how long after a job's end it is news. A manager that has just started tells nothing older.

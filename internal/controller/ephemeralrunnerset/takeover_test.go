@@ -70,13 +70,13 @@ func TestNextManagerThatMayNotListRunnersCreatesNoneAndSaysWhy(t *testing.T) {
 			t.Errorf("%d lists in ten passes at one moment, want 1", lists)
 		}
 		for range degradedThreshold {
-			controllertest.Elapse(longestCreatePause)
+			controllertest.Elapse(longestCreateBackoff)
 			_, _ = f.pass()
 		}
 		f.wantRunners(3)
 		f.wantDegraded(v1alpha1.ReasonRunnersNotCreated, "list EphemeralRunners", "no list")
 		f.refuseList, f.late = nil, false
-		controllertest.Elapse(longestCreatePause)
+		controllertest.Elapse(longestCreateBackoff)
 		f.reconcile()
 		f.wantRunners(3)
 		f.wantDegraded("RunnersWork")
@@ -95,11 +95,11 @@ func TestNextManagerAsksAnAPIServerThatIsAwayEveryTenSeconds(t *testing.T) {
 				f.takeOver()
 				f.refuseList = away
 				for range 20 {
-					controllertest.Elapse(creations.LongestAwayPause)
+					controllertest.Elapse(creations.LongestAwayBackoff)
 					_, _ = f.pass()
 				}
 				f.refuseList = nil
-				controllertest.Elapse(creations.LongestAwayPause)
+				controllertest.Elapse(creations.LongestAwayBackoff)
 				f.publish(4)
 				f.reconcile()
 				f.reconcile()

@@ -27,7 +27,7 @@ func (f *fixture) limit(maxRunners int) {
 // tries lets time pass until a creation may be retried, and returns how many runners the pass then tries to create.
 func (f *fixture) tries() int {
 	f.Helper()
-	controllertest.Elapse(creations.LongestAwayPause)
+	controllertest.Elapse(creations.LongestAwayBackoff)
 	before := f.requests["create"]
 	_, _ = f.pass()
 	return f.requests["create"] - before
@@ -65,7 +65,7 @@ func TestOnlyWhatIsWantedIsRepeated(t *testing.T) {
 			}
 		}
 		f.refuse = nil
-		for range 2 * expectationTimeout / creations.LongestAwayPause {
+		for range 2 * expectationTimeout / creations.LongestAwayBackoff {
 			f.tries()
 		}
 		f.wantRunners(3)
@@ -111,7 +111,7 @@ func TestUnansweredCreationsCountTowardsMaxRunners(t *testing.T) {
 			waits += requeueAfter
 		}
 		f.wantRunners(2)
-		if waits > expectationTimeout+creations.LongestAwayPause {
+		if waits > expectationTimeout+creations.LongestAwayBackoff {
 			t.Errorf("they came after %s, want it as soon as the others are not expected any more", waits)
 		}
 	}, newSet(5))
@@ -136,7 +136,7 @@ func (f *fixture) passWithoutTime() {
 func TestRunnersThatWereNeverRequestedAreCreatedSoon(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.passWithoutTime()
-		controllertest.Elapse(firstCreatePause)
+		controllertest.Elapse(firstCreateBackoff)
 		f.reconcile()
 		f.wantRunners(2)
 	}, newSet(2))
@@ -149,7 +149,7 @@ func TestRepetitionsThatWereNeverRequestedAreStillRepeated(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.late, f.refuse, f.made = true, errNoAnswer, exist
 				f.tries()
-				controllertest.Elapse(creations.LongestAwayPause)
+				controllertest.Elapse(creations.LongestAwayBackoff)
 				f.passWithoutTime()
 				f.refuse, f.made = nil, false
 				if tried := f.tries(); tried != 2 {

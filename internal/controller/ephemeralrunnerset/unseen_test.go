@@ -19,10 +19,10 @@ import (
 func (f *fixture) passesFor(during time.Duration) int {
 	f.Helper()
 	before := f.requests["list"]
-	for range during / listPeriod {
-		controllertest.Elapse(listPeriod / 2)
+	for range during / listInterval {
+		controllertest.Elapse(listInterval / 2)
 		_, _ = f.pass()
-		controllertest.Elapse(listPeriod / 2)
+		controllertest.Elapse(listInterval / 2)
 		_, _ = f.pass()
 	}
 	return f.requests["list"] - before
@@ -71,8 +71,8 @@ func TestNothingIsRecreatedWhileRunnersCannotBeListed(t *testing.T) {
 		if _, err := f.pass(); !apierrors.IsForbidden(err) {
 			t.Errorf("the pass has the error %v", err)
 		}
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > listPeriod {
-			t.Errorf("again in %s, want at most %s", requeueAfter, listPeriod)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > listInterval {
+			t.Errorf("again in %s, want at most %s", requeueAfter, listInterval)
 		}
 		if lists := f.passesFor(10 * time.Minute); lists == 0 || lists > 10*2 {
 			t.Errorf("%d lists in ten minutes, want no more than two a minute", lists)
@@ -117,7 +117,7 @@ func TestDeletedSetComesBackToLookForRunners(t *testing.T) {
 		f.refuseList = apierrors.NewForbidden(runnersGroup, "", errors.New("no list"))
 		f.passesFor(2 * expectationTimeout)
 		f.refuseList = nil
-		controllertest.Elapse(reportPeriod)
+		controllertest.Elapse(reportInterval)
 		if after := f.reconcile().RequeueAfter; after == 0 || after > expectationTimeout {
 			t.Errorf("the set is reconciled again after %s, want the next look", after)
 		}
@@ -138,7 +138,7 @@ func TestDeletedSetWaitsForRunnersThatTheWatchNeverShows(t *testing.T) {
 		f.wantDegraded(v1alpha1.ReasonRunnersUnseen)
 		f.late = false
 		f.reconcile()
-		controllertest.Elapse(reportPeriod)
+		controllertest.Elapse(reportInterval)
 		f.reconcile()
 		f.wantDegraded("RunnersSeen")
 		f.finishAll()

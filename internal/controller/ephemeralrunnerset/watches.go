@@ -46,10 +46,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return b.Complete(c)
 }
 
-// gatherPeriod is how long the events of a set's runners are gathered for one pass. A runner has ten events in its
+// gatherInterval is how long the events of a set's runners are gathered for one pass. A runner has ten events in its
 // life, a pass looks at all runners of its set, and ten passes a second are enough. What follows from a runner's event
 // is not urgent; a change of the set itself is, and isn't delayed.
-const gatherPeriod = 100 * time.Millisecond
+const gatherInterval = 100 * time.Millisecond
 
 // RunnerEvents returns the handler for the watch of runners. It keeps the roster up to date, and enqueues a set when
 // one of its runners has changed in a way that matters. It is exported for tests that simulate the watch.
@@ -99,7 +99,7 @@ func (c *Controller) runnerDeleted(object client.Object, q reconcile.Queue) {
 
 func enqueue(q reconcile.Queue, namespace string, set roster.Owner) {
 	if set.Name != "" {
-		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.Name}}, gatherPeriod)
+		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.Name}}, gatherInterval)
 	}
 }
 
@@ -140,7 +140,7 @@ func (c *Controller) claimEvents() handler.EventHandler {
 	changed := func(ctx context.Context, claim client.Object, q reconcile.Queue) {
 		scaleSet := types.NamespacedName{Namespace: claim.GetNamespace(), Name: claim.GetLabels()[v1alpha1.LabelScaleSetName]}
 		for _, request := range c.runnerSetsNamed(ctx, scaleSet) {
-			q.AddAfter(request, gatherPeriod)
+			q.AddAfter(request, gatherInterval)
 		}
 	}
 	return handler.Funcs{

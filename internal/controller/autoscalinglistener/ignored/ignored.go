@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// period is how often listeners are looked for that lie outside the manager's namespace. They do no harm, so their
+	// Every period, listeners are looked for that lie outside the manager's namespace. They do no harm, so their
 	// authors may wait for the answer.
 	period = time.Hour
-	// retry is after what time it is tried again if the API server didn't answer.
+	// If the API server didn't answer, it is tried again after retry.
 	retry = time.Minute
-	// pageSize is how many are read at once, so that nobody's objects fill the manager's memory.
+	// pageSize objects are read at a time, so that nobody's objects fill the manager's memory.
 	pageSize = 500
-	// maxEvents is how many Events one namespace gets in a period. The log has the number of all.
+	// One namespace gets maxEvents in a period. The log has the number of all.
 	maxEvents = 20
-	// memory is how many listeners that have had their Event are remembered. Forgetting one costs an Event.
+	// memory limits the listeners that are remembered because they have had their Event. Forgetting one costs an Event.
 	memory = 4096
 )
 
@@ -106,18 +106,18 @@ func (r *Reporter) look(ctx context.Context) error {
 	return nil
 }
 
-// isForeign reports whether a listener is where this manager never writes one. If the manager serves one namespace
-// only, another manager may have its own namespace there, and listeners in it, which are labelled with the namespace
-// that it serves.
+// isForeign reports whether a listener is at a place to which this manager never writes one. If the manager serves one
+// namespace only, another manager may have its own namespace there. The listeners in it are labelled with the namespace
+// that this other manager serves.
 func (r *Reporter) isForeign(listener client.Object) bool {
 	served := kube.LabelledSet(listener).Namespace
 	anothers := r.watchNamespace != "" && served != "" && served != r.watchNamespace
 	return listener.GetNamespace() != r.namespace && !anothers
 }
 
-// Tell says in an Event, once for each listener, why nothing is done for it, and reports whether it said so now.
-// Neither its labels nor its spec are passed on: they would choose which set's limit on Events counts. The listener has
-// its own.
+// Tell says in an Event, a single time for each listener, why nothing is done for it, and reports whether it said so
+// now. Neither its labels nor its spec are passed on: they would choose which set's limit on Events counts. The
+// listener has its own.
 func (r *Reporter) Tell(ctx context.Context, listener client.Object, why string) bool {
 	if _, known := r.told.Get(listener.GetUID()); known {
 		return false

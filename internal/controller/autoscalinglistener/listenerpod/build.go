@@ -25,8 +25,8 @@ const (
 	// gracePeriodSeconds is enough for the listener to finish its current message (10 s for acquiring jobs, 30 s for a
 	// call to GitHub) and to delete its session, so that its successor needn't wait for the session to expire.
 	gracePeriodSeconds = 60
-	// tokenSeconds is how long a token is valid. The kubelet replaces it after four fifths of that, and the client
-	// reads it again every minute. It is not 3607, which asks the API server for a token that stays valid for a year.
+	// A token is valid for tokenSeconds. The kubelet replaces it after four fifths of that, and the client reads it
+	// again every minute. It is not 3607, which asks the API server for a token that stays valid for a year.
 	tokenSeconds = 3600
 	// rootCertificates is the ConfigMap that Kubernetes keeps in every namespace, with the authority of the API server.
 	rootCertificates = "kube-root-ca.crt"
@@ -41,7 +41,7 @@ type Builder struct {
 	Entrypoint []string
 	// Policy decides what of the listener's template, and of its labels, is used.
 	Policy listenertemplate.Policy
-	// MetricsAddr is where the listener serves metrics, empty if it serves none.
+	// MetricsAddr is the address at which the listener serves metrics, empty if it serves none.
 	MetricsAddr string
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// LostAfter is how long a node must be lost before its listener is replaced. The node controller has already waited for
-// 40 s or more; this is for nodes that come back right away.
-const LostAfter = 10 * time.Second
+// A listener is replaced after its node has been lost for LostTimeout. The node controller has already waited for 40 s
+// or more; this is for nodes that come back right away.
+const LostTimeout = 10 * time.Second
 
 // Reasons of the condition Ready that follow from the pod.
 const (
@@ -28,7 +28,7 @@ const (
 	reasonUnschedulable = "Unschedulable"
 )
 
-// Action is what to do about a pod.
+// Action says what to do about a pod.
 type Action int
 
 // What is done about a pod.
@@ -43,22 +43,22 @@ const (
 	DeleteEnded
 )
 
-// State is what the status says about a pod, and what to do about it.
+// State has the status' words about a pod, and says what to do about it.
 type State struct {
 	Action Action
 	// Ready, Reason and Message are those of the listener's condition Ready.
 	Ready           bool
 	Reason, Message string
-	// RequeueAfter is after what time alone the state will change, zero for never.
+	// After RequeueAfter the state will change without an event, never if it is zero.
 	RequeueAfter time.Duration
 }
 
-// Demand is what a pod must meet to be kept.
+// Demand has the requirements that a pod must meet to be kept.
 type Demand struct {
 	// Hash is that of Builder.Hash.
 	Hash string
-	// Since is when the pod's ServiceAccount was created, zero if the cache doesn't have it. Tokens of an earlier
-	// account of that name are refused.
+	// Since is the time at which the pod's ServiceAccount was created, zero if the cache doesn't have it. Tokens of an
+	// earlier account of that name are refused.
 	Since time.Time
 }
 
@@ -70,8 +70,8 @@ var Unwanted = Demand{Hash: "unwanted"}
 func Assess(pod *corev1.Pod, wanted Demand, deletingSince, now time.Time) State {
 	lost, since := lostNode(pod)
 	gone := now.Sub(since)
-	if gone < -LostAfter {
-		gone = LostAfter // our clock is behind or was set back, perhaps by hours, and jobs must not wait that long
+	if gone < -LostTimeout {
+		gone = LostTimeout // our clock is behind or was set back, perhaps by hours, and jobs must not wait that long
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -86,7 +86,7 @@ func Assess(pod *corev1.Pod, wanted Demand, deletingSince, now time.Time) State 
 		return State{Action: DeleteEnded, Reason: reasonPodFailed,
 			Message: fmt.Sprintf("%s, and its restartPolicy doesn't start it again",
 				exitMessage(v1alpha1.ListenerContainerName, finalExit(pod)))}
-	case lost && gone >= LostAfter:
+	case lost && gone >= LostTimeout:
 		return State{
 			Action:  ForceDelete,
 			Reason:  reasonNodeLost,
@@ -108,7 +108,7 @@ func Assess(pod *corev1.Pod, wanted Demand, deletingSince, now time.Time) State 
 		return State{
 			Reason:       reasonNodeLost,
 			Message:      fmt.Sprintf("node %s stopped reporting", pod.Spec.NodeName),
-			RequeueAfter: LostAfter - gone,
+			RequeueAfter: LostTimeout - gone,
 		}
 	}
 	return Describe(pod)
@@ -119,7 +119,7 @@ func Assess(pod *corev1.Pod, wanted Demand, deletingSince, now time.Time) State 
 // that is force-deleted too early doesn't close its session.
 func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) State {
 	state := State{Reason: ReasonReplacing, Message: "the previous pod is closing its session"}
-	left := kube.GracePeriod(pod) + LostAfter - terminating
+	left := kube.GracePeriod(pod) + LostTimeout - terminating
 	if len(kube.PodKeepers(pod)) > 0 {
 		left = min(left, kube.KeptAfter-terminating)
 	}
@@ -163,7 +163,7 @@ func Describe(pod *corev1.Pod) State {
 		if waiting := status.State.Waiting; waiting != nil && !ordinaryWait(waiting.Reason) {
 			return State{Reason: waiting.Reason, Message: waitMessage(pod, status)}
 		}
-		running = running || status.Name == v1alpha1.ListenerContainerName && status.State.Running != nil
+		running = running || (status.Name == v1alpha1.ListenerContainerName && status.State.Running != nil)
 	}
 	if running {
 		return State{Reason: reasonNotListening,
@@ -227,7 +227,7 @@ func finalExit(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	if own := container.RestartPolicy; own != nil {
 		policy = corev1.RestartPolicy(*own)
 	}
-	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && end.ExitCode == 0 {
+	if policy == corev1.RestartPolicyNever || (policy == corev1.RestartPolicyOnFailure && end.ExitCode == 0) {
 		return end
 	}
 	return nil

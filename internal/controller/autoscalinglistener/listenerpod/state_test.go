@@ -84,8 +84,8 @@ func TestAssess(t *testing.T) {
 		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, State{Action: DeleteEnded, Reason: reasonPodFailed}},
 		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, State{Reason: reasonNodeLost, RequeueAfter: 6 * time.Second}},
 		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, State{Action: ForceDelete, Reason: reasonNodeLost}},
-		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, State{Reason: reasonNodeLost, RequeueAfter: LostAfter + time.Second}},
-		"node lost":                        {func(p *corev1.Pod) { losesNode(p, LostAfter) }, State{Action: ForceDelete, Reason: reasonNodeLost}},
+		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, State{Reason: reasonNodeLost, RequeueAfter: LostTimeout + time.Second}},
+		"node lost":                        {func(p *corev1.Pod) { losesNode(p, LostTimeout) }, State{Action: ForceDelete, Reason: reasonNodeLost}},
 		"readiness gate": {func(p *corev1.Pod) {
 			losesNode(p, time.Hour)
 			p.Spec.ReadinessGates = make([]corev1.PodReadinessGate, 1)
@@ -130,14 +130,14 @@ func TestAssess(t *testing.T) {
 	}
 }
 
-// However far the API server's clock is from ours, a pod has its grace period, and no more than LostAfter beyond it.
+// However far the API server's clock is from ours, a pod has its grace period, and no more than LostTimeout beyond it.
 func TestTerminatingPodHasItsGracePeriodByOurClock(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"as ours": 0, "behind": -time.Hour, "ahead": time.Hour} {
 		pod := aPod(func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute+ahead)) })
 		for elapsed, want := range map[time.Duration]State{
-			0:                       {RequeueAfter: time.Minute + LostAfter},
-			time.Minute:             {RequeueAfter: LostAfter},
-			time.Minute + LostAfter: {Action: ForceDelete},
+			0:                         {RequeueAfter: time.Minute + LostTimeout},
+			time.Minute:               {RequeueAfter: LostTimeout},
+			time.Minute + LostTimeout: {Action: ForceDelete},
 		} {
 			got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(elapsed))
 			if got.Action != want.Action || got.RequeueAfter != want.RequeueAfter || got.Reason != ReasonReplacing {
@@ -154,10 +154,10 @@ func TestTerminatingPodThatSomebodyKeepsIsLeftAndSaid(t *testing.T) {
 		p.Finalizers = []string{"example.com/hold"}
 	})
 	if got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute)); got.Reason != ReasonReplacing ||
-		got.RequeueAfter != LostAfter {
+		got.RequeueAfter != LostTimeout {
 		t.Errorf("within its time: %+v", got)
 	}
-	got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute+LostAfter))
+	got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute+LostTimeout))
 	if got.Action != Keep || got.Reason != v1alpha1.ReasonPodTerminating ||
 		!strings.Contains(got.Message, "example.com/hold") {
 		t.Errorf("%+v, want it left, and who keeps it", got)

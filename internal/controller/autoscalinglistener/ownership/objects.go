@@ -39,7 +39,7 @@ func Labels(listener *v1alpha1.AutoscalingListener) map[string]string {
 	}
 }
 
-// TakenError says that an object that isn't the listener's has the name of one that the listener needs.
+// TakenError says that the listener needs a name that an object of somebody else has.
 type TakenError struct {
 	// Kind and Key are the object's.
 	Kind string

@@ -22,11 +22,12 @@ import (
 )
 
 const (
-	// readPeriod is how long the PodDisruptionBudgets of a namespace are taken for what they were, for all sets in it.
-	readPeriod = time.Minute
-	// forbiddenPeriod replaces it if they may not be read, as with an older chart: each refusal is in somebody's audit
+	// readInterval is how long the PodDisruptionBudgets of a namespace are taken for what they were, for all sets in
+	// it.
+	readInterval = time.Minute
+	// forbiddenBackoff replaces it if they may not be read, as with an older chart: each refusal is in somebody's audit
 	// log.
-	forbiddenPeriod = 10 * time.Minute
+	forbiddenBackoff = 10 * time.Minute
 	// perPage and mostPages limit how many are read, at 75 MB a page in the worst case; maxSize limits the spec of
 	// each, in bytes. The others are not checked.
 	perPage, mostPages, maxSize = 50, 4, 16 << 10
@@ -53,9 +54,9 @@ type Budgets struct {
 // staleAt returns when to read them again.
 func (b Budgets) staleAt() time.Time {
 	if apierrors.IsForbidden(b.err) {
-		return b.readAt.Add(forbiddenPeriod)
+		return b.readAt.Add(forbiddenBackoff)
 	}
-	return b.readAt.Add(readPeriod)
+	return b.readAt.Add(readInterval)
 }
 
 // Reader reads the budgets, and remembers them by namespace.
@@ -102,7 +103,7 @@ func (r *Reader) store(namespace string, read Budgets) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.namespaces, func(_ string, old Budgets) bool {
-		return read.readAt.Sub(old.readAt) > 2*forbiddenPeriod
+		return read.readAt.Sub(old.readAt) > 2*forbiddenBackoff
 	})
 	r.namespaces[namespace] = read
 }

@@ -31,8 +31,9 @@ const (
 	// failure. An API server that has just started forbids for seconds what it allows later, and a ServiceAccount may
 	// be created after the set.
 	refusedFor = time.Minute
-	// trialBasePause and trialMaxPause are the shortest and the longest pause before a dry run that failed is repeated.
-	trialBasePause, trialMaxPause = time.Minute, 5 * time.Minute
+	// trialBasePause and trialLongestBackoff are the shortest and the longest pause before a dry run that failed is
+	// repeated.
+	trialBasePause, trialLongestBackoff = time.Minute, 5 * time.Minute
 	// trialTimeout bounds a dry run: a webhook may take 30 s.
 	trialTimeout = 30 * time.Second
 	// holdStatus is how long the status stays as it was for the former template, so that Ready doesn't flicker. A dry
@@ -197,7 +198,7 @@ func (m *Memory) trialDue(last pool.Call[struct{}], known bool, now time.Time) (
 	case last.Err == nil, withoutDryRun(last.Err), m.admittedAt.After(last.Finished):
 		return 0, false
 	}
-	return last.Finished.Add(reconcile.Backoff(trialBasePause, trialMaxPause, last.Failures)).Sub(now), true
+	return last.Finished.Add(reconcile.Backoff(trialBasePause, trialLongestBackoff, last.Failures)).Sub(now), true
 }
 
 // doubts reports whether runners have been refused since the last dry run, and none was admitted after that.

@@ -14,17 +14,18 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// RetryBaseDelay and RetryMaxDelay are the shortest and the longest pause after a failed call. Each further failure
-// doubles the pause.
+// RetryFirstBackoff and RetryLongestBackoff are the shortest and the longest pause after a failed call. Each further
+// failure doubles the pause.
 const (
-	RetryBaseDelay = 5 * time.Second
-	RetryMaxDelay  = time.Minute
+	RetryFirstBackoff   = 5 * time.Second
+	RetryLongestBackoff = time.Minute
 )
 
 // RetryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for.
 // There was at least one failure.
 func RetryAt[T any](last pool.Call[T]) time.Time {
-	return actions.RetryAt(last.Err, last.Finished.Add(reconcile.Backoff(RetryBaseDelay, RetryMaxDelay, last.Failures)))
+	return actions.RetryAt(last.Err, last.Finished.Add(reconcile.Backoff(RetryFirstBackoff, RetryLongestBackoff,
+		last.Failures)))
 }
 
 // FailureReason returns the condition reason for an error. Scripts and alerts rely on it.

@@ -54,7 +54,7 @@ var jitSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 
 func init() { metrics.Registry.MustRegister(jitSeconds) }
 
-// Options are what a Launcher needs from outside.
+// Options has all that a Launcher needs from outside.
 type Options struct {
 	// Client writes to the API server, and reads Secrets from it. Reader reads pods from it: a stale cache would cost a
 	// job.
@@ -203,7 +203,7 @@ func (m *Memory) Resume() { m.abandoned.Store(false) }
 // WasAsked reports whether GitHub may have a registration that this manager has asked for, whatever the answer.
 func (m *Memory) WasAsked() bool { return m.asked.Load() }
 
-// TakeAsked reports, once, that GitHub was asked for a registration since the last pass.
+// TakeAsked reports, a single time, that GitHub was asked for a registration since the last pass.
 func (m *Memory) TakeAsked() bool { return m.askedSinceLastPass.Swap(false) }
 
 // Launched returns how far the last launch is, and the id of the registration that it has brought, 0 if none.
@@ -230,13 +230,13 @@ func progressOf[R any](call pool.Call[R], known bool) rules.Progress {
 	if !errors.As(call.Err, &p.Failure) {
 		p.Failure = &rules.Failure{Reason: "CallFailed", Message: call.Err.Error()}
 	}
-	longest := rules.MaxRetryAfter
+	longest := rules.LongestRetryBackoff
 	if p.Failure.Kind == rules.Away {
-		longest = rules.MaxAwayRetryAfter
+		longest = rules.LongestAwayBackoff
 	}
-	p.RetryAt = call.Finished.Add(reconcile.Backoff(rules.MinRetryAfter, longest, call.Failures))
+	p.RetryAt = call.Finished.Add(reconcile.Backoff(rules.FirstRetryBackoff, longest, call.Failures))
 	if p.Busy() {
-		p.RetryAt = call.Finished.Add(rules.BusyRetryAfter)
+		p.RetryAt = call.Finished.Add(rules.BusyRetryBackoff)
 	}
 	p.RetryAt = kube.LaterOf(p.RetryAt, p.Failure.AllowedAt)
 	return p
@@ -245,7 +245,7 @@ func progressOf[R any](call pool.Call[R], known bool) rules.Progress {
 // errAbandoned ends the launch of a runner that is being deleted. Only its finalization reads it.
 var errAbandoned = &rules.Failure{Kind: rules.Closed, Reason: "Deleted", Message: "the runner is being deleted"}
 
-// errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be created there any more.
+// errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be created in it any more.
 var errNamespaceClosed = &rules.Failure{
 	Kind:    rules.Closed,
 	Reason:  "NamespaceTerminating",

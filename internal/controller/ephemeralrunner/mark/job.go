@@ -25,23 +25,22 @@ import (
 )
 
 const (
-	// ResultAfter is how long a pod must outlive its job to be given the result as well, and its runner the phase
-	// Running if it has not got it yet. Nearly every pod ends within two seconds, and a runner's budget allows one
-	// patch of its pod.
-	ResultAfter = 5 * time.Second
-	// ForbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it for a
-	// while: the Role that allows it comes with the chart, and plain manifests may lack it. Until it has lasted it may
-	// pass within a second, see apiaccess.MayPass, and the running jobs need their protection: then it is tried again
-	// after forbiddenRecheckAfter.
-	ForbiddenRetryAfter   = 10 * time.Minute
-	forbiddenRecheckAfter = time.Second
-	// deniedRetryAfter is how long a pod is not patched after a policy or webhook has denied it. The denial may be
-	// about this pod alone, or the webhook may have failed briefly, and until the patch succeeds nothing protects the
-	// pod from node autoscalers.
-	deniedRetryAfter = time.Minute
+	// A pod that outlives its job by ResultGrace is given the result as well, and its runner the phase Running if it
+	// has not got it yet. Nearly every pod ends within two seconds, and a runner's budget allows one patch of its pod.
+	ResultGrace = 5 * time.Second
+	// After the API server has forbidden it for a while, no pod of a namespace is patched for ForbiddenBackoff: the
+	// Role that allows it comes with the chart, and plain manifests may lack it. A refusal that has not lasted may pass
+	// within a second, see apiaccess.MayPass, and the running jobs need their protection: then the patch is tried again
+	// every forbiddenRecheckInterval.
+	ForbiddenBackoff         = 10 * time.Minute
+	forbiddenRecheckInterval = time.Second
+	// After a policy or webhook has denied it, a pod is not patched for deniedBackoff. The denial may be about this pod
+	// alone, or the webhook may have failed briefly, and until the patch succeeds nothing protects the pod from node
+	// autoscalers.
+	deniedBackoff = time.Minute
 )
 
-// step is what to write on a pod about its job.
+// step says what to write on a pod about its job.
 type step int
 
 const (
@@ -61,10 +60,10 @@ type Job struct {
 	Pod    *corev1.Pod
 	// Busy is set if the runner has a job, by whatever is known.
 	Busy bool
-	// Up is how long ago the runner's container was seen to have started.
+	// Up is the time since the runner's container was seen to have started.
 	Up time.Duration
-	// Written and DeniedAt are remembered for the next pass: DeniedAt is when a policy or webhook last denied patching
-	// the pod.
+	// Written and DeniedAt are remembered for the next pass: at DeniedAt a policy or webhook last denied patching the
+	// pod.
 	Written  *Written
 	DeniedAt *time.Time
 }
@@ -140,7 +139,7 @@ func plan(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time)
 	}
 	shown := !metadata || annotations[v1alpha1.AnnotationJobResult] != ""
 	switch due := PodDueToEnd(status); {
-	case j.Written.Result || shown && !j.IsBusy():
+	case j.Written.Result || (shown && !j.IsBusy()):
 		return markNothing, time.Time{}
 	case now.Before(due):
 		return markNothing, due
@@ -155,7 +154,7 @@ func PodDueToEnd(status *v1alpha1.EphemeralRunnerStatus) time.Time {
 	if status.FinishedAt == nil {
 		return time.Time{}
 	}
-	return status.FinishedAt.Add(ResultAfter)
+	return status.FinishedAt.Add(ResultGrace)
 }
 
 // jobMetadata returns the annotations and labels that describe a pod's job. Empty values are left out, and so are
@@ -241,11 +240,11 @@ func doNotDisruptFor(protection string, pod *corev1.Pod, now time.Time) string {
 
 // refusedUntil returns until when the runner's pod must not be patched; a time in the past if nothing was refused.
 func (m *Marker) refusedUntil(j *Job) time.Time {
-	return kube.LaterOf(m.forbiddenUntil(j.Runner.Namespace), j.DeniedAt.Add(deniedRetryAfter))
+	return kube.LaterOf(m.forbiddenUntil(j.Runner.Namespace), j.DeniedAt.Add(deniedBackoff))
 }
 
-// forbidding is since when the API server has forbidden to patch any pod of a namespace, until when none is patched,
-// and whether an Event has told it.
+// forbidding remembers since when the API server has forbidden to patch any pod of a namespace, until when none is
+// patched, and whether an Event has told it.
 type forbidding struct {
 	since, until time.Time
 	told         bool
@@ -266,7 +265,8 @@ func (m *Marker) permitted(namespace string) {
 	delete(m.forbidden, namespace)
 }
 
-// recordRefused records, once per namespace or runner, that pods can't be patched. Nothing else fails because of it.
+// recordRefused records, a single time per namespace or runner, that pods can't be patched. Nothing else fails because
+// of it.
 func (m *Marker) recordRefused(ctx context.Context, j *Job, refusal error, now time.Time) {
 	tell := j.DeniedAt.IsZero()
 	if apierrors.IsForbidden(refusal) {
@@ -292,10 +292,10 @@ func (m *Marker) noteForbidden(namespace string, refusal error, now time.Time) (
 	defer m.mu.Unlock()
 	f := m.forbidden[namespace]
 	kube.SetIfZero(&f.since, now)
-	pause := forbiddenRecheckAfter
+	pause := forbiddenRecheckInterval
 	if !apiaccess.MayPass(refusal, f.since, now) {
 		tell = !f.told
-		f.told, pause = true, ForbiddenRetryAfter
+		f.told, pause = true, ForbiddenBackoff
 	}
 	f.until = now.Add(pause)
 	m.forbidden[namespace] = f

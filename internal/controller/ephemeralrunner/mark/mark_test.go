@@ -55,7 +55,7 @@ func TestDeferredReportsAreReconsideredApart(t *testing.T) {
 		runner := newRunner()
 		runner.UID = types.UID(fmt.Sprint("uid-", i))
 		at := RecheckAt(runner, noon)
-		if after := at.Sub(noon); after < recheckPeriod || after >= 2*recheckPeriod {
+		if after := at.Sub(noon); after < recheckInterval || after >= 2*recheckInterval {
 			t.Fatalf("reconsidered after %s", after)
 		}
 		seen[at.Truncate(100*time.Millisecond)]++

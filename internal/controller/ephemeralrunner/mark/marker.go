@@ -21,7 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// Options are what a Marker needs from outside.
+// Options has all that a Marker needs from outside.
 type Options struct {
 	// Client reads from the manager's cache and writes to the API server.
 	Client   client.Client
@@ -70,12 +70,12 @@ const (
 	// are not atomic. An API server that gets as many of these writes as it can take delivers its watches late: with 32
 	// at once on two cores, the end of a pod was seen 5 s after the fact.
 	MaxWrites = 4
-	// MaxDelay is how long after the start of a runner container the reports that it runs, and which job, make way for
-	// everything else. After that they only wait for each other, because jobs that began together are overdue together,
-	// often when they end; after twice as long for nothing. A deferred report is reconsidered every one to two
-	// recheckPeriods: each time costs a pass of 0.1 ms, 70 ms of every second for 1,000 runners.
-	MaxDelay      = 10 * time.Second
-	recheckPeriod = time.Second
+	// The reports that a runner runs, and which job, make way for everything else until DeferTimeout after the start of
+	// its container. After that they only wait for each other: jobs that began together are overdue together, often
+	// when they end. After twice as long they wait for nothing. A deferred report is reconsidered every one to two
+	// recheckIntervals: each time costs a pass of 0.1 ms, 70 ms of every second for 1,000 runners.
+	DeferTimeout    = 10 * time.Second
+	recheckInterval = time.Second
 )
 
 // Gate holds back writes that only report something while ended pods wait to be deleted, or while MaxWrites
@@ -121,15 +121,15 @@ func (g *Gate) Enter() (leave func()) {
 // Defers reports whether writes that only report something about a runner must wait, whose container started so long
 // ago. Calls that register and create runners, the deletion of ended pods and these writes compete for the API server.
 func (g *Gate) Defers(runner *v1alpha1.EphemeralRunner, up time.Duration) bool {
-	if up < MaxDelay && g.pool.Waiting(kube.ScaleSetOf(runner).String()) {
+	if up < DeferTimeout && g.pool.Waiting(kube.ScaleSetOf(runner).String()) {
 		return true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch full := g.writing >= MaxWrites; {
-	case up >= 2*MaxDelay:
+	case up >= 2*DeferTimeout:
 		return false
-	case up >= MaxDelay:
+	case up >= DeferTimeout:
 		return full
 	default:
 		return full || g.ended.Len() > 0
@@ -141,6 +141,6 @@ func (g *Gate) Defers(runner *v1alpha1.EphemeralRunner, up time.Duration) bool {
 func RecheckAt(runner *v1alpha1.EphemeralRunner, now time.Time) time.Time {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(runner.UID)) // never fails
-	spread := time.Duration(hash.Sum32()%1000) * recheckPeriod / 1000
-	return now.Add(recheckPeriod + spread)
+	spread := time.Duration(hash.Sum32()%1000) * recheckInterval / 1000
+	return now.Add(recheckInterval + spread)
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// Options are what a Remover needs from outside.
+// Options has all that a Remover needs from outside.
 type Options struct {
 	// Client reads from the manager's cache and writes to the API server. Reader reads from the API server.
 	Client client.Client
@@ -52,11 +52,11 @@ type Hooked struct {
 	refusedAt time.Time // when the API server first refused to delete them
 }
 
-// DeleteHooked deletes, once, what container hooks created for the runner's job. Nothing of it has an owner, so nothing
-// else deletes it, and pods keep the runner's volume claim. As long as the runner container runs, its hooks may create
-// more: call it after that. A refusal is believed only if it lasts; an Event then says what is left. Roles of earlier
-// charts grant nothing on Jobs, which doesn't matter for a runner that had no job or has exited by itself: its hooks
-// have no Job that still runs.
+// DeleteHooked deletes, a single time, the objects that container hooks created for the runner's job. None of them has
+// an owner, so nothing else deletes them, and pods keep the runner's volume claim. As long as the runner container
+// runs, its hooks may create more: call it after that. A refusal is believed only if it lasts; an Event then says what
+// is left. Roles of earlier charts grant nothing on Jobs. That doesn't matter for a runner that had no job or has
+// exited by itself: its hooks have no Job that still runs.
 func (r *Remover) DeleteHooked(
 	ctx context.Context, runner *v1alpha1.EphemeralRunner, exited bool, hooked *Hooked,
 ) error {
@@ -70,7 +70,7 @@ func (r *Remover) DeleteHooked(
 	// which GitHub's image has in k8s-novolume, don't. In their mode the manager has no rights on Jobs.
 	if !strings.Contains(hooks, "novolume") {
 		refused := r.deleteLabelled(ctx, runner, batchv1.SchemeGroupVersion.WithKind("Job"))
-		if !apierrors.IsForbidden(refused) || runner.Status.HadJob() && !exited {
+		if !apierrors.IsForbidden(refused) || (runner.Status.HadJob() && !exited) {
 			err = errors.Join(err, refused)
 		}
 	}

@@ -21,15 +21,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// abandonedPodRetry is when to try again to delete a pod that the manager may not delete. The right comes from a scale
-// set's Role.
-const abandonedPodRetry = 5 * time.Minute
+// The deletion of a pod that the manager may not delete is tried again every abandonedPodInterval. The right comes from
+// a scale set's Role.
+const abandonedPodInterval = 5 * time.Minute
 
-// RemoveOf deletes what has the name of a runner that doesn't exist, and was a runner's, and has no owner: a backup has
-// brought it back. The registration is used up or another's, and nobody counts the pod. It is read once more: what the
-// cache keeps of a pod doesn't tell a runner's from one that only has its label. The Secret goes first, because the pod
-// leads to it. If the runner has vanished, without its finalization, its Secret may be left alone: mayVanish says that
-// it had no finalizer any more, and finalized that it was finalized.
+// RemoveOf deletes the pod and the Secret of a runner that doesn't exist, if they have no owner: a backup has brought
+// them back. The registration is used up or another's, and nobody counts the pod. The pod is read anew first: the
+// cache's part of a pod doesn't tell a runner's from one that only has its label. The Secret goes first, because the
+// pod leads to it. If the runner has vanished, without its finalization, its Secret may be left alone: mayVanish says
+// that it had no finalizer any more, and finalized that it was finalized.
 func (r *Remover) RemoveOf(
 	ctx context.Context, name types.NamespacedName, mayVanish, finalized bool,
 ) (ctrl.Result, error) {
@@ -72,7 +72,7 @@ func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanis
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return ctrl.Result{RequeueAfter: abandonedPodRetry}, nil // the doctor names the pod
+		return ctrl.Result{RequeueAfter: abandonedPodInterval}, nil // the doctor names the pod
 	case err != nil:
 		return ctrl.Result{}, kube.IgnoreOvertaken(err)
 	}
@@ -82,9 +82,9 @@ func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanis
 	return ctrl.Result{}, nil
 }
 
-// MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. One that runs
-// a job, and whose owner somebody has taken away (kubectl delete --cascade=orphan), ends it first: a restored one ends
-// at once, for want of a registration.
+// MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. Somebody may
+// have taken the owner away (kubectl delete --cascade=orphan): such a pod ends its job first. A restored pod ends at
+// once, because it has no registration.
 func MayBeAbandoned(pod *corev1.Pod) bool {
 	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && podstatus.IsRunning(pod) {
 		return false
@@ -93,7 +93,7 @@ func MayBeAbandoned(pod *corev1.Pod) bool {
 		pod.DeletionTimestamp == nil
 }
 
-// gone is what the watches have shown of objects that are gone, by their runners, until the next pass: the cache no
+// gone remembers, by runner, the objects that the watches have shown to be gone, until the next pass: the cache no
 // longer has them, and several events may lead to one pass. Safe for concurrent use; the zero value is empty.
 type gone struct {
 	mu sync.Mutex

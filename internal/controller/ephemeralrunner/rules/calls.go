@@ -3,21 +3,23 @@ package rules
 import "time"
 
 const (
-	// MinRetryAfter is the pause after the first failed call. It doubles with every further failure, up to
-	// MaxRetryAfter. By then the client itself has repeated the call for 30 s. MaxAwayRetryAfter replaces it while the
-	// API server is away: its return must be noticed within seconds, because a job waits.
-	MinRetryAfter     = time.Second
-	MaxRetryAfter     = time.Minute
-	MaxAwayRetryAfter = 10 * time.Second
-	// BusyRetryAfter is the pause after GitHub has refused to remove a runner because it has a job.
-	BusyRetryAfter = 30 * time.Second
+	// FirstRetryBackoff is the pause after the first failed call. It doubles with every further failure, up to
+	// LongestRetryBackoff. By then the client itself has repeated the call for 30 s. LongestAwayBackoff replaces it
+	// while the API server is away: its return must be noticed within seconds, because a job waits.
+	FirstRetryBackoff   = time.Second
+	LongestRetryBackoff = time.Minute
+	LongestAwayBackoff  = 10 * time.Second
+	// BusyRetryBackoff follows a refusal of GitHub to remove a runner because it has a job.
+	BusyRetryBackoff = 30 * time.Second
 )
 
 // Failure says why a call did not do what it should. It is an error.
-type Failure struct { //nolint:errname // it is what the rules decide on; that it is an error only carries it out of the pool
+//
+//nolint:errname // the rules decide on it; that it is an error only carries it out of the pool
+type Failure struct {
 	Kind            Kind
 	Reason, Message string
-	// AllowedAt is when GitHub allows the next request, zero if it did not say.
+	// AllowedAt is the time from which GitHub allows the next request, zero if it did not say.
 	AllowedAt time.Time
 }
 

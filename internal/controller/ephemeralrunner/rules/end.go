@@ -18,29 +18,27 @@ import (
 )
 
 const (
-	// ReportGracePeriod is how long after the runner's exit the report of its job's end may come; after that the
-	// runner's own status says that it has ended. Reports come within a second; waiting for them saves one write per
-	// runner.
-	ReportGracePeriod = 3 * time.Second
-	// UnseenTimeout is how long a pod that was created may be missing from the cache.
+	// The report of a job's end may come until ReportGrace after the runner's exit; then the runner's own status says
+	// that it has ended. Reports come within a second; waiting for them saves one write per runner.
+	ReportGrace = 3 * time.Second
+	// A pod that was created may be missing from the cache for UnseenTimeout.
 	UnseenTimeout = time.Minute
-	// FailedGracePeriod is how long after the end of a pod that failed, or was ended from outside, the report of its
-	// job's result may come. A report takes a second or two from the runner over GitHub and the listener.
-	FailedGracePeriod = 5 * time.Second
-	// SilentGracePeriod is the same for a runner that exited with 0, or that ended unseen: it most probably told
+	// The report of a job's result may come until FailedGrace after the end of a pod that failed, or was ended from
+	// outside. A report takes a second or two from the runner over GitHub and the listener.
+	FailedGrace = 5 * time.Second
+	// SilentGrace is the same for a runner that exited with 0, or that ended unseen: it most probably told
 	// GitHub, and the report waits only while the listener does not listen.
-	SilentGracePeriod = 30 * time.Second
-	// UpAfter is how long a runner container must have run for an end from outside, such as an eviction, to start a new
-	// row: the next pause is the shortest again. A runner that can't start or register ends within seconds.
-	UpAfter = time.Minute
-	// LongUpAfter is how long a runner must have been up for its end, whatever its cause, to start a new row of
-	// failures. It has worked for longer than all pauses of a row together (155 s), so runners that crash so rarely
-	// cost little, while six ends of an idle runner in a day, for example by its liveness probe, say nothing about
-	// image or template.
-	LongUpAfter = 5 * time.Minute
+	SilentGrace = 30 * time.Second
+	// An end from outside, such as an eviction, starts a new row if the runner container has run for UpGrace: the next
+	// back-off is the shortest again. A runner that can't start or register ends within seconds.
+	UpGrace = time.Minute
+	// An end of whatever cause starts a new row of failures if the runner has been up for LongUpGrace. It has worked
+	// for longer than all back-offs of a row together (155 s), so runners that crash so rarely cost little, while six
+	// ends of an idle runner in a day, for example by its liveness probe, say nothing about image or template.
+	LongUpGrace = 5 * time.Minute
 )
 
-// planLost handles a pod that was there and is gone, or that has never shown. Nobody can tell whether its container had
+// planLost handles a pod that existed and is gone, or that has never shown. Nobody can tell whether its container had
 // started: it may have started just before the end, or while a watch was interrupted. Somebody took it, unless its last
 // state says otherwise; one that never shows may lack our labels, as every other would.
 func planLost(w *World) Decision {
@@ -73,16 +71,16 @@ func planUnseen(w *World) Decision {
 }
 
 // planExited deletes the pod at once, and the runner when the end of its job is reported. If no report comes, the
-// status says that the runner succeeded, but not while GitHub still has to answer a removal: the runner may have exited
-// because of it.
+// status says that the runner succeeded. While GitHub still has to answer a removal it doesn't: the runner may have
+// exited because of the removal.
 func planExited(w *World) Decision {
 	switch {
 	case w.ExitedAt.IsZero():
-		return Decision{Step: Exited, RequeueAt: w.Now.Add(ReportGracePeriod)}
+		return Decision{Step: Exited, RequeueAt: w.Now.Add(ReportGrace)}
 	case w.Removal.Running:
 		return Decision{}
-	case w.Now.Before(w.ExitedAt.Add(ReportGracePeriod)):
-		return Decision{RequeueAt: w.ExitedAt.Add(ReportGracePeriod)}
+	case w.Now.Before(w.ExitedAt.Add(ReportGrace)):
+		return Decision{RequeueAt: w.ExitedAt.Add(ReportGrace)}
 	default:
 		return w.withLoss(Decision{Step: Succeed})
 	}
@@ -120,7 +118,7 @@ func planDeregistered(w *World) Decision {
 func planRetry(w *World, how Step) Decision {
 	d := w.Pod.decide(how)
 	d.Disruption = w.Pod.Fault == podstatus.FaultDisruption
-	d.firstInRow = w.wasUpFor(LongUpAfter) || w.wasUpFor(UpAfter) && w.Pod.Outside
+	d.firstInRow = w.wasUpFor(LongUpGrace) || (w.wasUpFor(UpGrace) && w.Pod.Outside)
 	if !d.Disruption && !d.firstInRow && len(w.Runner.Status.Failures) >= len(RetryBackoff) {
 		return w.Pod.decide(Fail)
 	}
@@ -240,18 +238,18 @@ func (e *JobEnd) Loss() (lost podstatus.Ending, due time.Time) {
 	case e.status.JobCompleted(), e.exited && !e.ending.Outside:
 		return podstatus.Ending{}, time.Time{}
 	}
-	if due = e.endedAt.Add(e.gracePeriod()); e.now.Before(due) {
+	if due = e.endedAt.Add(e.grace()); e.now.Before(due) {
 		return podstatus.Ending{}, due
 	}
 	return e.cause(), time.Time{}
 }
 
-// gracePeriod is how long after the end of the pod the runner's own report of the result may come.
-func (e *JobEnd) gracePeriod() time.Duration {
+// grace returns the time after the end of the pod within which the runner's own report of the result may come.
+func (e *JobEnd) grace() time.Duration {
 	if e.exited || e.ending.Cause == "" || e.ending.Cause == v1alpha1.LostCauseUnknown {
-		return SilentGracePeriod
+		return SilentGrace
 	}
-	return FailedGracePeriod
+	return FailedGrace
 }
 
 // failedLater reports whether the job was reported to have failed so long after the end of its pod that GitHub must
@@ -265,7 +263,7 @@ func (e *JobEnd) failedLater() bool {
 	case e.ending.EndedBy.IsZero():
 		return e.ending.Outside
 	}
-	return !e.status.FinishedAt.Time.Before(e.ending.EndedBy.Add(e.gracePeriod()))
+	return !e.status.FinishedAt.Time.Before(e.ending.EndedBy.Add(e.grace()))
 }
 
 // cause returns why the pod ended, Unknown if nobody saw it.

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// AnswerTimeout is how long GitHub may fail to say whether a runner is idle. After that a runner without a recorded
-	// job is deleted, and if its pod is gone, its registration is left behind: GitHub itself removes offline ephemeral
-	// runners after a day.
+	// GitHub may fail to say whether a runner is idle for AnswerTimeout. After that a runner without a recorded job is
+	// deleted, and if its pod is gone, its registration is left behind: GitHub itself removes offline ephemeral runners
+	// after a day.
 	AnswerTimeout = 5 * time.Minute
-	// UnseenFinalizingTimeout is how long the cache may take to show a pod that was created while the runner was being
-	// deleted. If it takes longer, garbage collection deletes the pod because its owner is gone.
+	// The cache may take UnseenFinalizingTimeout to show a pod that was created while the runner was being deleted. If
+	// it takes longer, garbage collection deletes the pod because its owner is gone.
 	UnseenFinalizingTimeout = 10 * time.Second
 )
 
-// Deletion is what was seen of a runner that is being deleted.
+// Deletion has all that was seen of a runner that is being deleted.
 type Deletion struct {
 	deletingAt time.Time // when it was first seen with a deletionTimestamp
 	stoppedAt  time.Time // since when it has been seen without a running container
@@ -34,7 +34,7 @@ func (d *Deletion) See(running, gone bool, now time.Time) {
 	d.podGoneAt = since(d.podGoneAt, gone, now)
 }
 
-// Finalization is what a runner that is being deleted still needs. One pass may do several of these things.
+// Finalization says what a runner that is being deleted still needs. One pass may do several of these things.
 type Finalization struct {
 	// DeleteChildren: delete the pod, the Secret, and what container hooks created.
 	DeleteChildren bool
@@ -65,15 +65,16 @@ type Leaving struct {
 	Provisioning bool // a registration is under way; its pod may still be created
 	Unseen       bool // a pod was just created and has not been seen yet
 	Removal      Progress
-	PodDueAt     time.Time // when the pod must be gone once it has ended, zero if it is not being deleted
-	KeptReported bool      // the status says that somebody keeps the pod
+	// PodDueAt is the time by which the pod must be gone after it has ended, zero if it is not being deleted.
+	PodDueAt     time.Time
+	KeptReported bool // the status says that somebody keeps the pod
 	Now          time.Time
 
 	Deletion
 }
 
-// PlanFinalization decides about a runner that is being deleted. If it can't be running a job it is deleted at once;
-// otherwise only with GitHub's consent.
+// PlanFinalization decides about a runner that is being deleted. A runner that can't be running a job is deleted at
+// once, others only with GitHub's consent.
 func PlanFinalization(o *Leaving) Finalization {
 	noMoreJobs := o.noMoreJobs()
 	switch {
@@ -126,7 +127,7 @@ func (o *Leaving) mayRun() bool {
 // ended reports whether the runner container will not run again, or never ran.
 func (o *Leaving) ended() bool { return o.Pod.Over() || o.Pod.Phase == podstatus.Missing }
 
-// planRemoveFinalizers removes the finalizers of a runner whose pod is gone, once GitHub has no registration of it or
+// planRemoveFinalizers removes the finalizers of a runner whose pod is gone, when GitHub has no registration of it or
 // has had its time to answer.
 func (f *Finalization) planRemoveFinalizers(o *Leaving, noMoreJobs bool) {
 	deadline := o.podGoneAt.Add(AnswerTimeout)
@@ -160,8 +161,8 @@ func planDraining(o *Leaving) Finalization {
 	return f
 }
 
-// planDeregister asks GitHub to remove the registration, unless that is under way or it is too early to ask again. A
-// refusal because of a job no longer counts once the container has stopped.
+// planDeregister asks GitHub to remove the registration, unless that is under way or it is too early to ask again.
+// After the container has stopped, a refusal because of a job no longer counts.
 func (f *Finalization) planDeregister(o *Leaving) {
 	if o.Removal.Busy() && o.Removal.FinishedAt.Before(o.stoppedAt) {
 		f.Deregister = true
@@ -172,5 +173,5 @@ func (f *Finalization) planDeregister(o *Leaving) {
 	f.RequeueBy(at)
 }
 
-// RequeueBy requeues the runner at t at the latest; zero is never.
+// RequeueBy requeues the runner at t at the latest; zero means never.
 func (f *Finalization) RequeueBy(t time.Time) { f.RequeueAt = kube.EarlierOf(f.RequeueAt, t) }

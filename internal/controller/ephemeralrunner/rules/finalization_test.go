@@ -111,12 +111,12 @@ func TestPlanFinalization(t *testing.T) {
 		"image can't be pulled":   {finalizingOf(podstatus.Blocked), Finalization{Deregister: true, RequeueAt: in(AnswerTimeout)}},
 		"ended before it started": {finalizingOf(podstatus.NeverStarted), Finalization{DeleteChildren: true, Deregister: true}},
 		"ended, busy before": {
-			finalizingOf(podstatus.Succeeded, job, refused(Busy, BusyRetryAfter), stoppedAfterAnswer),
+			finalizingOf(podstatus.Succeeded, job, refused(Busy, BusyRetryBackoff), stoppedAfterAnswer),
 			Finalization{DeleteChildren: true, Deregister: true},
 		},
 		"ended, still busy": {
-			finalizingOf(podstatus.Succeeded, job, refused(Busy, BusyRetryAfter)),
-			Finalization{DeleteChildren: true, RequeueAt: in(BusyRetryAfter)},
+			finalizingOf(podstatus.Succeeded, job, refused(Busy, BusyRetryBackoff)),
+			Finalization{DeleteChildren: true, RequeueAt: in(BusyRetryBackoff)},
 		},
 		"ended":               {finalizingOf(podstatus.Succeeded), Finalization{DeleteChildren: true, Deregister: true}},
 		"failed with a job":   {finalizingOf(podstatus.Failed, job), Finalization{DeleteChildren: true, Deregister: true}},
@@ -135,11 +135,11 @@ func TestPlanFinalization(t *testing.T) {
 		"ended, pod stays, said":         {finalizingOf(podstatus.Failed, jobEnded, terminating, late, reported), Finalization{DeleteChildren: true}},
 		"runs on, its pod being deleted": {finalizingOf(podstatus.Running, jobEnded, terminating, late), Finalization{DeleteChildren: true}},
 		"runs, busy": {
-			finalizingOf(podstatus.Running, refused(Busy, BusyRetryAfter)),
-			Finalization{ReportDraining: true, RequeueAt: in(BusyRetryAfter)},
+			finalizingOf(podstatus.Running, refused(Busy, BusyRetryBackoff)),
+			Finalization{ReportDraining: true, RequeueAt: in(BusyRetryBackoff)},
 		},
 		"runs, busy, half a minute later": {
-			finalizingOf(podstatus.Running, refused(Busy, BusyRetryAfter), lateBy(BusyRetryAfter)),
+			finalizingOf(podstatus.Running, refused(Busy, BusyRetryBackoff), lateBy(BusyRetryBackoff)),
 			Finalization{ReportDraining: true, Deregister: true},
 		},
 		"runs, busy for an hour": {

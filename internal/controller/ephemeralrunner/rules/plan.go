@@ -21,7 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// Step is what to do next for a runner.
+// Step says what to do next for a runner.
 type Step int
 
 const (
@@ -48,9 +48,9 @@ const (
 	Exited
 	// Succeed: it has exited, and no report has come.
 	Succeed
-	// Fail: it has failed for good.
+	// Fail: it has failed and is not tried again.
 	Fail
-	// FailBusy: it has failed for good, and GitHub says that it has a job, which nobody has reported.
+	// FailBusy: it has failed and is not tried again, and GitHub says that it has a job, which nobody has reported.
 	FailBusy
 	// Outdate: GitHub refuses its version.
 	Outdate
@@ -64,7 +64,7 @@ const (
 type Decision struct {
 	Step
 	Reason, Message string
-	// Lost is what the runner's job was lost to, zero if it was not.
+	// Lost says by what the runner's job was lost, zero if it was not.
 	Lost podstatus.Ending
 	// Disruption is set if the end to note is not held against the runner. firstInRow is set if it starts a new row:
 	// what was noted before is dropped.
@@ -119,13 +119,13 @@ type World struct {
 	HadPod bool
 	// FailureNoted is set if the pod's failure is in the status; the pod is deleted next.
 	FailureNoted bool
-	// PodDueAt is when the pod must be gone once it has ended, zero if it is not being deleted.
+	// PodDueAt is the time by which the pod must be gone after it has ended, zero if it is not being deleted.
 	PodDueAt time.Time
-	// DeletionDueAt is when the pod should be gone by the API server's clock, and Finalizers are what it waits for.
-	// Both serve only the message.
+	// By DeletionDueAt the pod should be gone by the API server's clock, and it waits for Finalizers. Both serve only
+	// the message.
 	DeletionDueAt time.Time
 	Finalizers    []string
-	// PodEnding is what ended the pod while its job ran, as first seen.
+	// PodEnding says what ended the pod while its job ran, as first seen.
 	PodEnding podstatus.Ending
 	// RunnerID is the runner's id on GitHub, 0 if not known.
 	RunnerID int
@@ -133,9 +133,9 @@ type World struct {
 	Provisioning Progress
 	// Removal is the state of the last call to remove the registration.
 	Removal Progress
-	// EndDueAt is until when the pod of a completed job is expected to end.
+	// EndDueAt is the time until which the pod of a completed job is expected to end.
 	EndDueAt time.Time
-	// DeferredUntil is until when writes that only report something must wait, zero if they need not.
+	// Writes that only report something must wait until DeferredUntil, zero if they need not.
 	DeferredUntil time.Time
 }
 
@@ -158,8 +158,8 @@ func (w *World) deregistered() bool {
 	return !w.Runner.Status.HadJob() && w.Removal.Succeeded()
 }
 
-// Attempt is what was seen of the present attempt to run the runner. All of it is forgotten once the attempt has
-// failed: what remained would be attributed to the next attempt, and a used JIT config could be used again.
+// Attempt has all that was seen of the present attempt to run the runner. All of it is forgotten when the attempt has
+// failed: the rest would be attributed to the next attempt, and a used JIT config could be used again.
 type Attempt struct {
 	StartedAt time.Time // when the runner container was first seen running
 	// when it was first seen to have ended, or to have lost its pod after it had started or got a job
@@ -201,7 +201,7 @@ func (a *Attempt) SeeEnd(status *v1alpha1.EphemeralRunnerStatus, pod Outcome, no
 	switch {
 	case pod.Phase == podstatus.Running:
 		a.EndedAt = time.Time{} // the report of its job was seen before its pod
-	case pod.Over() || pod.Phase == podstatus.Missing && (!a.StartedAt.IsZero() || status.HadJob()):
+	case pod.Over() || (pod.Phase == podstatus.Missing && (!a.StartedAt.IsZero() || status.HadJob())):
 		kube.SetIfZero(&a.EndedAt, now)
 	}
 }
@@ -278,7 +278,7 @@ func planMissing(w *World) Decision {
 	}
 }
 
-// planProvision starts an attempt once the pause after the last one is over.
+// planProvision starts an attempt when the back-off after the last one is over.
 func planProvision(w *World) Decision {
 	if kube.Container(&w.Runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil {
 		return Decision{Step: Fail, Reason: v1alpha1.ReasonInvalidPod, Message: kube.NoRunnerContainer}
@@ -321,16 +321,16 @@ func nextAttemptAt(w *World) time.Time {
 	return last.Add(BackoffAfter(AttemptsNoted(&w.Runner.Status)))
 }
 
-// rewordPeriod is the shortest time between two reports of the same reason with different messages. GitHub's messages
+// rewordInterval is the shortest time between two reports of the same reason with different messages. GitHub's messages
 // contain the id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same
 // thing.
-const rewordPeriod = 5 * time.Minute
+const rewordInterval = 5 * time.Minute
 
 // PlanReport has the status state the cause, unless it already does, and requeues the runner at requeueAt.
 func PlanReport(w *World, cause *Failure, requeueAt time.Time) Decision {
 	status := &w.Runner.Status
 	if status.Reason == cause.Reason && (status.Message == cause.Message ||
-		w.Now.Before(w.PendingReportedAt.Add(rewordPeriod))) {
+		w.Now.Before(w.PendingReportedAt.Add(rewordInterval))) {
 		return Decision{RequeueAt: requeueAt}
 	}
 	return Decision{Step: ReportPending, Reason: cause.Reason, Message: cause.Message, RequeueAt: requeueAt}

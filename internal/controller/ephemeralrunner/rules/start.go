@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// DefaultPendingTimeout is how long a pod may take to run unless the runner says otherwise.
+	// DefaultPendingTimeout limits the start of a pod unless the runner says otherwise.
 	DefaultPendingTimeout = 10 * time.Minute
-	// ExplainAfter is how long a pod may lack a node, or be kept from starting on its node by an unusual reason, before
-	// its runner, and so its set, says why. A node autoscaler takes a minute or more; a scheduler with room takes less
-	// than a second.
-	ExplainAfter = 30 * time.Second
-	// CreateContainerTimeout is how long a kubelet may fail to create the runner container. It waits one second for a
-	// Secret and retries when it sees the pod's sandbox start, a second or two later. The retry after that may take 15
-	// s, longer than another pod would.
+	// A pod may lack a node, or be kept from starting on its node by an unusual reason, for ExplainGrace; then its
+	// runner, and so its set, says why. A node autoscaler takes a minute or more; a scheduler with room takes less than
+	// a second.
+	ExplainGrace = 30 * time.Second
+	// A kubelet may fail to create the runner container for CreateContainerTimeout. It waits one second for a Secret
+	// and retries when it sees the pod's sandbox start, a second or two later. The retry after that may take 15 s,
+	// longer than another pod would.
 	CreateContainerTimeout = 5 * time.Second
-	// readyTimeout is how long a pod whose runner container runs may be unready before the status says so. With
-	// sidecars that start a second later, this saves one write per runner.
-	readyTimeout = 2 * time.Second
+	// A pod whose runner container runs may be unready for readyGrace; then the status says so. With sidecars that
+	// start a second later, this saves one write per runner.
+	readyGrace = 2 * time.Second
 )
 
-// PendingTimeout is how long the runner's pod may take to run.
+// PendingTimeout returns the time within which the runner's pod must run.
 func PendingTimeout(runner *v1alpha1.EphemeralRunner) time.Duration {
 	if runner.Spec.PendingTimeout != nil {
 		return runner.Spec.PendingTimeout.Duration
@@ -61,7 +61,7 @@ func planStarting(w *World, due time.Time) Decision {
 	if podstatus.IsUsual(w.Pod.Reason) {
 		return Decision{RequeueAt: due}
 	}
-	if early := w.StartableAt.Add(ExplainAfter); w.Now.Before(early) {
+	if early := w.StartableAt.Add(ExplainGrace); w.Now.Before(early) {
 		return Decision{RequeueAt: kube.EarlierOf(early, due)}
 	}
 	return PlanReport(w, &Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, due)
@@ -70,7 +70,7 @@ func planStarting(w *World, due time.Time) Decision {
 // planUnbound keeps an unschedulable pod for as long as it takes, because a new pod would make node autoscalers start
 // over. The status soon says why it waits.
 func planUnbound(w *World, due time.Time) Decision {
-	if early := kube.EarlierOf(w.StartableAt.Add(ExplainAfter), due); w.Now.Before(early) {
+	if early := kube.EarlierOf(w.StartableAt.Add(ExplainGrace), due); w.Now.Before(early) {
 		return Decision{RequeueAt: early}
 	}
 	return PlanReport(w, &Failure{Reason: w.Pod.Reason, Message: w.Pod.Message}, time.Time{})
@@ -91,7 +91,7 @@ func planBlocked(w *World) Decision {
 	}
 }
 
-// planDeleteFailedPod deletes a pod whose failure is in the status. If the pod is still there at PodDueAt, somebody's
+// planDeleteFailedPod deletes a pod whose failure is in the status. If the pod still exists at PodDueAt, somebody's
 // finalizer keeps it, and until it is gone the runner can't have another pod. So the runner has failed and another one
 // replaces it; this pod's container has ended, and its registration is unused or removed. Replace would not do: a
 // runner that exists and has not failed counts against maxRunners.
@@ -121,7 +121,7 @@ func planRunning(w *World) Decision {
 	}
 	status := &w.Runner.Status
 	reported := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
-	due := w.StartedAt.Add(readyTimeout)
+	due := w.StartedAt.Add(readyGrace)
 	switch {
 	case w.Pod.Sidecar != "" && !w.SidecarReported:
 		return Decision{Step: ReportSidecar, Reason: "SidecarFailed", Message: w.Pod.Sidecar}

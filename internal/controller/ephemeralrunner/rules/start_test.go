@@ -19,8 +19,8 @@ func TestWhyAPodHasNoNodeIsReportedEarly(t *testing.T) {
 		reported       bool // already
 		want           Decision
 	}{
-		"at once":           {after: time.Second, want: Decision{RequeueAt: created.Add(ExplainAfter)}},
-		"after a while":     {after: ExplainAfter, want: Decision{Step: ReportPending, Reason: "Unschedulable", Message: "no node"}},
+		"at once":           {after: time.Second, want: Decision{RequeueAt: created.Add(ExplainGrace)}},
+		"after a while":     {after: ExplainGrace, want: Decision{Step: ReportPending, Reason: "Unschedulable", Message: "no node"}},
 		"reported":          {after: time.Hour, reported: true},
 		"short timeout":     {timeout: 10 * time.Second, after: time.Second, want: Decision{RequeueAt: created.Add(10 * time.Second)}},
 		"short timeout due": {timeout: 10 * time.Second, after: 10 * time.Second, want: Decision{Step: ReportPending, Reason: "Unschedulable", Message: "no node"}},

@@ -25,22 +25,23 @@ import (
 )
 
 const (
-	// firstCreatePause is the pause after a failed creation. It doubles with every further failure in a row, up to
-	// longestCreatePause, so that whatever refuses (a quota, a webhook) is not asked again at every event of a runner.
-	firstCreatePause   = time.Second
-	longestCreatePause = time.Minute
-	// LongestAwayPause replaces longestCreatePause while the API server gives no answer, or only an error of its own:
-	// its return must be noticed within seconds, because jobs wait.
-	LongestAwayPause = 10 * time.Second
+	// firstCreateBackoff is the pause after a failed creation. It doubles with every further failure in a row, up to
+	// longestCreateBackoff, so that whatever refuses (a quota, a webhook) is not asked again at every event of a
+	// runner.
+	firstCreateBackoff   = time.Second
+	longestCreateBackoff = time.Minute
+	// LongestAwayBackoff replaces longestCreateBackoff while the API server gives no answer, or only an error of its
+	// own: its return must be noticed within seconds, because jobs wait.
+	LongestAwayBackoff = 10 * time.Second
 	// failingThreshold is how many creations in a row must fail before the set says so.
 	failingThreshold = 3
 	// expectationTimeout is how long a runner that was created may stay unseen before the API server is asked about it.
 	// Watches deliver within seconds. A runner unseen for longer was deleted before the watch showed it, or the watch
 	// is broken.
 	expectationTimeout = time.Minute
-	// listPeriod is the shortest time between two such questions, each a list of the set's runners: two a minute. A
+	// listInterval is the shortest time between two such questions, each a list of the set's runners: two a minute. A
 	// scale set whose runners are being replaced has two sets, and so at most four lists a minute.
-	listPeriod = 30 * time.Second
+	listInterval = 30 * time.Second
 )
 
 // Memory has the set's runners that were requested and that the watch has not shown yet. A pass observes them, keeps
@@ -167,7 +168,7 @@ func isOverdue(since, now time.Time) bool { return !now.Before(since.Add(expecta
 // NoteListed notes which runners the API server has, or why it did not say. Overdue runners that exist stay expected;
 // the others are forgotten. An error changes nothing.
 func (c *Memory) NoteListed(overdue []string, existing sets.Set[string], err error, now time.Time) {
-	c.listAt, c.listErr = now.Add(listPeriod), err
+	c.listAt, c.listErr = now.Add(listInterval), err
 	if err != nil {
 		return
 	}
@@ -300,12 +301,12 @@ func (c *Memory) Settle(err error, now time.Time) {
 	case err == nil:
 		c.failures, c.Err = 0, nil
 	default:
-		longest := longestCreatePause
+		longest := longestCreateBackoff
 		if len(c.unanswered) > 0 || !notCreated(err) {
-			longest = LongestAwayPause
+			longest = LongestAwayBackoff
 		}
 		c.failures, c.Err = c.failures+1, err
-		c.retryAt = now.Add(reconcile.Backoff(firstCreatePause, longest, c.failures))
+		c.retryAt = now.Add(reconcile.Backoff(firstCreateBackoff, longest, c.failures))
 	}
 }
 

@@ -83,14 +83,14 @@ func TestPauseAfterFailedCreations(t *testing.T) {
 		creations *Memory
 		longest   time.Duration
 	}{
-		"refused":   {newCreations(), longestCreatePause},
-		"no answer": {newCreations("unanswered"), LongestAwayPause},
+		"refused":   {newCreations(), longestCreateBackoff},
+		"no answer": {newCreations("unanswered"), LongestAwayBackoff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := test.creations
 			for i, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128} {
 				c.Settle(errOverQuota, start)
-				due := start.Add(min(pause*firstCreatePause, test.longest))
+				due := start.Add(min(pause*firstCreateBackoff, test.longest))
 				if got := c.PausedUntil(start); !got.Equal(due) || c.Allowed(start) || !c.Allowed(due) ||
 					!c.PausedUntil(due).IsZero() {
 					t.Errorf("failure %d: paused until %s, want %s", i+1, got, due)
@@ -196,14 +196,14 @@ func TestOverdueRunnersAreExpectedWhileNobodySaysWhetherTheyExist(t *testing.T) 
 	c := newLateCreations(t, "a")
 	c.Observe(nil)
 	c.Keep(0)
-	for after := expectationTimeout; after <= 10*expectationTimeout; after += listPeriod {
+	for after := expectationTimeout; after <= 10*expectationTimeout; after += listInterval {
 		c.wantOverdue(after, "a")
 		c.NoteListed([]string{"a"}, nil, errNoAnswer, c.clock.Now())
 		c.wantUnseen(Unseen{Expected: 1, Uncertain: 1})
-		if due := start.Add(after + listPeriod); !c.HasUnseen() || !c.ListDueAt().Equal(due) {
+		if due := start.Add(after + listInterval); !c.HasUnseen() || !c.ListDueAt().Equal(due) {
 			t.Fatalf("after %s: blind %t, next look at %s, want it at %s", after, c.HasUnseen(), c.ListDueAt(), due)
 		}
-		c.wantOverdue(after + listPeriod - 1)
+		c.wantOverdue(after + listInterval - 1)
 	}
 	if c.wantUnseen(Unseen{}, &roster.Runner{Name: "a"}); c.HasUnseen() || !c.ListDueAt().IsZero() {
 		t.Errorf("blind %t, next look at %s, though it was seen", c.HasUnseen(), c.ListDueAt())

@@ -19,11 +19,11 @@ import (
 // from the start, for a time that doubles with each further one, and most of them are believed when such a job does
 // start.
 const (
-	// figuresSettleAfter is how long fewer jobs must wait than are doubted before that is a move: a start or an end is
+	// figuresSettleGrace is how long fewer jobs must wait than are doubted before that is a move: a start or an end is
 	// in the figures seconds before or after it is reported.
-	figuresSettleAfter = 10 * time.Second
-	// wavePeriod separates waves of waste: the runners of one fall in the figures are removed within so much time.
-	wavePeriod = time.Minute
+	figuresSettleGrace = 10 * time.Second
+	// waveInterval separates waves of waste: the runners of one fall in the figures are removed within so much time.
+	waveInterval = time.Minute
 	// believedAnew is how many disappointments leave the figures believed when they move.
 	believedAnew = 1
 	// memories is for how many times registrationTimeout as many jobs are doubted again after two disappointments: an
@@ -124,7 +124,7 @@ func (d Doubt) Next(seen Evidence, patience time.Duration, now time.Time) (Doubt
 	return d, due
 }
 
-// move ends the doubt, or lessens it, when fewer jobs have waited than are doubted for figuresSettleAfter. It returns
+// move ends the doubt, or lessens it, when fewer jobs have waited than are doubted for figuresSettleGrace. It returns
 // when they will have.
 func (d *Doubt) move(seen Evidence, now time.Time) time.Time {
 	if seen.Waiting >= d.Jobs {
@@ -134,7 +134,7 @@ func (d *Doubt) move(seen Evidence, now time.Time) time.Time {
 	if kube.SetIfZero(&d.moved.since, now) {
 		d.moved.started = seen.Started - seen.Starting
 	}
-	if due := d.moved.since.Add(figuresSettleAfter); now.Before(due) {
+	if due := d.moved.since.Add(figuresSettleGrace); now.Before(due) {
 		return due
 	}
 	started := seen.Started - d.moved.started
@@ -165,10 +165,10 @@ func (d *Doubt) countWaste(seen Evidence, now time.Time) {
 	w.total = seen.Wasted
 	caused := min(wasted, w.caused)
 	w.caused -= caused
-	if wasted -= caused; wasted == 0 || now.Sub(w.limitsAt) < 2*wavePeriod {
+	if wasted -= caused; wasted == 0 || now.Sub(w.limitsAt) < 2*waveInterval {
 		return
 	}
-	if now.Sub(w.lastAt) >= wavePeriod {
+	if now.Sub(w.lastAt) >= waveInterval {
 		w.excused, w.started, w.peak, w.counted = seen.Started-w.started, seen.Started, d.peak, false
 		d.peak = seen.Waiting
 	}
@@ -207,7 +207,7 @@ func (d *Doubt) disbelieve(seen Evidence, patience time.Duration, now time.Time)
 	u, pairs := &d.unmet, min(seen.Idle, seen.Waiting-seen.Starting-d.Jobs)
 	// Figures that fall for moments only keep the runners, so they don't interrupt it, unless jobs start: then these
 	// were real.
-	if u.broken = u.broken || pairs <= 0; u.broken && (seen.Started > u.started || now.Sub(u.lastAt) >= SurplusPatience) {
+	if u.broken = u.broken || pairs <= 0; u.broken && (seen.Started > u.started || now.Sub(u.lastAt) >= SurplusGrace) {
 		*u = unmet{}
 	}
 	if pairs <= 0 {
@@ -250,6 +250,6 @@ func (d *Doubt) KeepsOne(patience time.Duration, now time.Time) bool {
 	return d.Disappointments > believedAnew && d.level > 0 && now.Before(d.disappointedAt.Add(patience))
 }
 
-// SurplusPatience is how long there must be a surplus runner before one is removed. Job assignments and figures take
+// SurplusGrace is how long there must be a surplus runner before one is removed. Job assignments and figures take
 // different routes and disagree for seconds; if a runner is removed too early, a job waits for a new pod.
-const SurplusPatience = 30 * time.Second
+const SurplusGrace = 30 * time.Second

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// jobWaitAfter is how long a job's pod may be unable to run before the set's condition says so, as for runners.
-	jobWaitAfter = 30 * time.Second
+	// jobWaitGrace is how long a job's pod may be unable to run before the set's condition says so, as for runners.
+	jobWaitGrace = 30 * time.Second
 	// jobPodsPerRunner is how many waiting pods of one runner's job are kept: a job has one and, one at a time, those
 	// of its steps, but its workflow may create as many as the namespace allows.
 	jobPodsPerRunner = 10
@@ -113,7 +113,7 @@ func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedNam
 func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due time.Time) {
 	now := j.clock.Now()
 	j.each(namespace, runners, func(_ *roster.Runner, wait Wait) {
-		if told := wait.since.Add(jobWaitAfter); told.After(now) {
+		if told := wait.since.Add(jobWaitGrace); told.After(now) {
 			due = kube.EarlierOf(due, told)
 		} else {
 			waits = append(waits, wait)

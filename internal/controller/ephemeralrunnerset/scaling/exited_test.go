@@ -115,8 +115,8 @@ func TestRunnerWithoutARecordHadAJob(t *testing.T) {
 	}
 }
 
-// While GitHub has not answered, runners that exited are replaced as slowly as if they had failed, and no slower. Yet the set
-// does not count as degraded.
+// While GitHub has not answered, runners that exited are replaced as slowly as if they had failed, and no slower. Yet
+// the set does not count as degraded.
 func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		exited, running int
@@ -175,7 +175,8 @@ func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
 	}
 }
 
-// GitHub's confirmation that the runners had no job changes nothing about what is allowed: they failed when they exited.
+// GitHub's confirmation that the runners had no job changes nothing about what is allowed: they failed when they
+// exited.
 func TestConfirmedFailuresAreDatedToTheExit(t *testing.T) {
 	s := newScenario(10)
 	s.add(3, exited)
@@ -202,7 +203,7 @@ func TestRunnerWithAnUnreportedJobIsNoEvidence(t *testing.T) {
 	}
 	s.answer(r, registrations.Busy)
 	s.pass()
-	if s.later(figuresSettleAfter).pass(); s.doubt.Jobs != 0 {
+	if s.later(figuresSettleGrace).pass(); s.doubt.Jobs != 0 {
 		t.Errorf("%d jobs are doubted", s.doubt.Jobs)
 	}
 }

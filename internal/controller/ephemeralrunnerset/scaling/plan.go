@@ -1,5 +1,6 @@
-// Package scaling decides how many runners a set should have, which of them go and what GitHub is asked about them, and says why. It is
-// pure: it writes nothing and asks nobody. History is what is remembered of a set between passes, Plan what one pass is to do.
+// Package scaling decides how many runners a set should have, which of them go and what GitHub is asked about them, and
+// says why. It is pure: it writes nothing and asks nobody. History is what is remembered of a set between passes, Plan
+// what one pass is to do.
 package scaling
 
 import (
@@ -15,14 +16,15 @@ import (
 )
 
 const (
-	// maxCreatesPerPass is how many runners one pass creates: eight rounds of kube.MaxParallelism requests, a second or two.
-	// The next pass continues. So an absurd minRunners costs no memory here, and can be noticed and corrected while the set
-	// grows.
+	// maxCreatesPerPass is how many runners one pass creates: eight rounds of kube.MaxParallelism requests, a second or
+	// two. The next pass continues. So an absurd minRunners costs no memory here, and can be noticed and corrected
+	// while the set grows.
 	maxCreatesPerPass = 1000
-	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait, unless the set says otherwise.
+	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait, unless the set says
+	// otherwise.
 	defaultRegistrationTimeout = 10 * time.Minute
-	// defaultFailedHistoryLimit is how many runners that failed without a job are kept for inspection, unless the set says
-	// otherwise, and maxFailedHistoryAge is for how long.
+	// defaultFailedHistoryLimit is how many runners that failed without a job are kept for inspection, unless the set
+	// says otherwise, and maxFailedHistoryAge is for how long.
 	defaultFailedHistoryLimit = 3
 	maxFailedHistoryAge       = time.Hour
 )
@@ -76,7 +78,8 @@ const (
 	Deregister
 	// LookUp: ask GitHub whether it is registered.
 	LookUp
-	// MarkFailed: it exited with code 0 without ever having had a job; its own controller is told, and sets its phase to Failed.
+	// MarkFailed: it exited with code 0 without ever having had a job; its own controller is told, and sets its phase
+	// to Failed.
 	MarkFailed
 )
 
@@ -144,7 +147,7 @@ func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
 		p.Repeat = p.allowed(failures, h.now, min(out.Uncertain, missing+out.Uncertain), out.Expected-out.Uncertain)
 	}
 	if p.Repeat < out.Uncertain {
-		p.requeueBy(h.now.Add(creations.LongestAwayPause)) // by then the others have been seen, or are no longer expected
+		p.requeueBy(h.now.Add(creations.LongestAwayBackoff)) // by then the others have been seen, or are no longer expected
 	}
 	p.create = p.allowed(failures, h.now, min(missing, room), out.Expected)
 	if room, more := h.pace.Allowed(want.startsPerMinute, h.now); p.create > room { // repeated ones were counted when they were first tried
@@ -160,8 +163,8 @@ func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
 	p.requeueBy(h.Creations.PausedUntil(h.now))
 }
 
-// allowed returns how many of the wanted runners may be created, given the failures of earlier ones. expected is how many are
-// under way but not seen yet.
+// allowed returns how many of the wanted runners may be created, given the failures of earlier ones. expected is how
+// many are under way but not seen yet.
 func (p *Plan) allowed(failures runnerFailures, now time.Time, wanted, expected int) int {
 	t := &p.Tally
 	unproven := t.Starting + t.justUp + t.justExited
@@ -176,8 +179,8 @@ func (p *Plan) allowed(failures runnerFailures, now time.Time, wanted, expected 
 	return allowed
 }
 
-// planSurplus picks a victim for each surplus clock that has run out. Expected runners that may not exist don't count, or a
-// real one would be removed in their place.
+// planSurplus picks a victim for each surplus clock that has run out. Expected runners that may not exist don't count,
+// or a real one would be removed in their place.
 func (h *History) planSurplus(p *Plan, runners []*roster.Runner, expected int, delay time.Duration) {
 	t := &p.Tally
 	surplus := t.waiting + t.working + expected - p.wanted - len(h.completions)
@@ -188,9 +191,9 @@ func (h *History) planSurplus(p *Plan, runners []*roster.Runner, expected int, d
 	h.pickVictims(p, runners, due-p.kept)
 }
 
-// pickVictims removes as many waiting runners as are due. Runners that are removed for another reason count as well, and so
-// do runners about which GitHub has yet to say whether it removes them. The best victims come first, the oldest first among
-// equals; a runner with a job is never among them.
+// pickVictims removes as many waiting runners as are due. Runners that are removed for another reason count as well,
+// and so do runners about which GitHub has yet to say whether it removes them. The best victims come first, the oldest
+// first among equals; a runner with a job is never among them.
 func (h *History) pickVictims(p *Plan, runners []*roster.Runner, due int) {
 	if due <= 0 {
 		return
@@ -237,8 +240,8 @@ func (h *History) planRemoval(p *Plan, r *roster.Runner) {
 	}
 }
 
-// GiveWay removes a runner to whose claims something is wrong, so that another one takes its place. It returns false if the runner has a
-// job, or has ended: then it stays.
+// GiveWay removes a runner to whose claims something is wrong, so that another one takes its place. It returns false if
+// the runner has a job, or has ended: then it stays.
 func (h *History) GiveWay(p *Plan, r *roster.Runner) bool {
 	waits := h.slotOf(r) == slotWaiting
 	if waits {
@@ -290,8 +293,8 @@ func (h *History) planHeld(p *Plan, r *roster.Runner, past *runnerHistory) {
 	}
 }
 
-// planDeparture removes runners without a job from nodes that are about to go away, so that no job starts there: GitHub is asked first
-// about those that are registered. Others take their places, on other nodes.
+// planDeparture removes runners without a job from nodes that are about to go away, so that no job starts there: GitHub
+// is asked first about those that are registered. Others take their places, on other nodes.
 func (h *History) planDeparture(p *Plan, runners []*roster.Runner) {
 	if len(h.departing) == 0 {
 		return
@@ -323,8 +326,9 @@ func (h *History) Follow(p *Plan) {
 	}
 }
 
-// failuresAtWorst returns the failures as if no unexplained runner had had a job. They limit creations: the slot of such a
-// runner is free at once, and yet a wrong image creates no more pods than it would if GitHub had already answered.
+// failuresAtWorst returns the failures as if no unexplained runner had had a job. They limit creations: the slot of
+// such a runner is free at once, and yet a wrong image creates no more pods than it would if GitHub had already
+// answered.
 func (h *History) failuresAtWorst(p *Plan) runnerFailures {
 	failures := h.failures
 	exited := slices.Concat(p.With(MarkFailed), p.unexplained)

@@ -38,10 +38,11 @@ func simulate(t *testing.T, seed uint64) *simulation {
 	return sim
 }
 
-// There are never more runners than maxRunners. A busy runner is removed only by its own finalization. GitHub is asked about
-// a runner only where it is registered. Nothing is created twice, although the cache is late and answers get lost, and
-// nothing is tried again that nobody wants any more. A repeated pass plans nothing, and nothing becomes due before the
-// requested pass. Runners are moved from cordoned nodes, but not those that came to them later. See pass, check, passAgain and rest.
+// There are never more runners than maxRunners. A busy runner is removed only by its own finalization. GitHub is asked
+// about a runner only where it is registered. Nothing is created twice, although the cache is late and answers get
+// lost, and nothing is tried again that nobody wants any more. A repeated pass plans nothing, and nothing becomes due
+// before the requested pass. Runners are moved from cordoned nodes, but not those that came to them later. See pass,
+// check, passAgain and rest.
 func TestAnyHistoryKeepsTheRules(t *testing.T) {
 	t.Logf("%d histories of %d events, seeds 0 to %d", simulations, length, simulations-1)
 	for seed := range uint64(simulations) {
@@ -49,8 +50,8 @@ func TestAnyHistoryKeepsTheRules(t *testing.T) {
 	}
 }
 
-// If nothing has changed until every pause is over, nothing is left to do. What is wanted then is created in one pass, after
-// which again nothing is left to do.
+// If nothing has changed until every pause is over, nothing is left to do. What is wanted then is created in one pass,
+// after which again nothing is left to do.
 func TestAnyHistoryConvergesOnceTheWorldStandsStill(t *testing.T) {
 	t.Logf("%d histories of %d events, seeds 0 to %d", simulations/5, length, simulations/5-1)
 	for seed := range uint64(simulations / 5) {
@@ -113,7 +114,7 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 func (sim *simulation) standStill() {
 	sim.calm, sim.frozen, sim.minRunners, sim.figures.maxRunners = true, false, 0, max(10, sim.figures.maxRunners)
 	sim.figures.headroom, sim.figures.scaleDownDelay, sim.figures.maxIdleTime, sim.figures.startsPerMinute = demand.Headroom{}, demand.DefaultScaleDownDelay, 0, 0
-	sim.later(firstCreatePause)
+	sim.later(firstCreateBackoff)
 	for len(sim.inFlight) > 0 {
 		sim.answer()
 	}
@@ -154,7 +155,8 @@ func (sim *simulation) pass(t *testing.T) *Plan {
 	return p
 }
 
-// most returns how many runners the numbers ask for at most: with headroom for all assigned jobs, as if all of them ran.
+// most returns how many runners the numbers ask for at most: with headroom for all assigned jobs, as if all of them
+// ran.
 func (sim *simulation) most() int {
 	headroom := sim.seen.headroom
 	idle := (sim.seen.assignedJobs*headroom.Percent + 99) / 100
@@ -164,8 +166,8 @@ func (sim *simulation) most() int {
 	return max(sim.seen.replicas, min(sim.seen.assignedJobs+idle, sim.seen.inForce))
 }
 
-// checkStarts fails the test if more runners were created within a minute than are allowed, as far as this manager can know:
-// it repeats a creation that was not answered, and does not know if its runner is gone by then.
+// checkStarts fails the test if more runners were created within a minute than are allowed, as far as this manager can
+// know: it repeats a creation that was not answered, and does not know if its runner is gone by then.
 func (sim *simulation) checkStarts(t *testing.T) {
 	t.Helper()
 	sim.starts = slices.DeleteFunc(sim.starts, func(s creation) bool { return sim.now().Sub(s.at) >= time.Minute })
@@ -174,8 +176,8 @@ func (sim *simulation) checkStarts(t *testing.T) {
 	}
 }
 
-// checkExpected fails the test if the controller waits for a runner that does not exist, and whose creation nobody refused,
-// without counting it among those that may not exist: it would never be replaced.
+// checkExpected fails the test if the controller waits for a runner that does not exist, and whose creation nobody
+// refused, without counting it among those that may not exist: it would never be replaced.
 func (sim *simulation) checkExpected(t *testing.T) {
 	t.Helper()
 	repeated, shelved := sim.state.Creations.Uncertain()
@@ -223,8 +225,8 @@ func (sim *simulation) passAgain(t *testing.T) {
 	}
 }
 
-// taken counts the slots that runners really have. A runner that got its job while it was being deleted, which the controller
-// could not know, does not count before it is seen.
+// taken counts the slots that runners really have. A runner that got its job while it was being deleted, which the
+// controller could not know, does not count before it is seen.
 func (sim *simulation) taken() int {
 	views := make([]*roster.Runner, 0, len(sim.runners))
 	for _, r := range sim.runners {
@@ -282,7 +284,8 @@ func (sim *simulation) check(t *testing.T, p *Plan) {
 	sim.checkMaximum(t, p)
 }
 
-// checkMovedOnce fails the test if the plan moves a runner that came to its node when the manager had seen that it was cordoned.
+// checkMovedOnce fails the test if the plan moves a runner that came to its node when the manager had seen that it was
+// cordoned.
 func (sim *simulation) checkMovedOnce(t *testing.T, p *Plan) {
 	t.Helper()
 	for _, r := range p.Moved {
@@ -292,9 +295,9 @@ func (sim *simulation) checkMovedOnce(t *testing.T, p *Plan) {
 	}
 }
 
-// checkMoved fails the test if a runner without a job is on a node that was cordoned after the watch had shown the runner: its pod is
-// created later than that. Runners that an earlier process created last,
-// and that this one expects, are exempt.
+// checkMoved fails the test if a runner without a job is on a node that was cordoned after the watch had shown the
+// runner: its pod is created later than that. Runners that an earlier process created last, and that this one expects,
+// are exempt.
 func (sim *simulation) checkMoved(t *testing.T) {
 	t.Helper()
 	for _, view := range sim.cache {
@@ -306,8 +309,8 @@ func (sim *simulation) checkMoved(t *testing.T) {
 	}
 }
 
-// checkMaximum fails the test if the plan goes beyond maxRunners. A plan made before the list is not carried out if the list
-// shows more runners.
+// checkMaximum fails the test if the plan goes beyond maxRunners. A plan made before the list is not carried out if the
+// list shows more runners.
 func (sim *simulation) checkMaximum(t *testing.T, p *Plan) {
 	t.Helper()
 	repeated, _ := sim.state.Creations.Uncertain()

@@ -30,8 +30,8 @@ var (
 // How long things take that other rooms decide, for tests that let the time pass.
 const (
 	surplusPatience    = 30 * time.Second // until a runner that is too many is removed
-	figuresSettleAfter = 10 * time.Second // until lower figures are believed
-	firstCreatePause   = time.Second      // after a failed creation
+	figuresSettleGrace = 10 * time.Second // until lower figures are believed
+	firstCreateBackoff = time.Second      // after a failed creation
 	expectationTimeout = time.Minute      // until the API server is asked about a runner that was created and is not seen
 	retryQuestionAfter = 15 * time.Second // after a question that GitHub did not answer
 )
