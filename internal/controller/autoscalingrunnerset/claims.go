@@ -15,8 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// partFromClaims sees that of a set that is about to go the claims stay that are to be retained, and no others. Usually
-// nothing is left to do: claims that go with the set have it as their owner, from which they were parted as soon as
+// partFromClaims parts the claims that are to be retained from a set that is about to go; the others go with it.
+// Usually nothing is left to do: claims that go with the set have it as their owner, and were parted from it as soon as
 // they were to be retained.
 func (c *Controller) partFromClaims(ctx context.Context, w *world) error {
 	var claims corev1.PersistentVolumeClaimList

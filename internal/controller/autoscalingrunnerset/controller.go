@@ -32,19 +32,19 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// workers is how many scale sets are reconciled at once. A pass makes no request to GitHub, and at most a handful to
-// the API server of 2–10 ms each, so ten workers reconcile 200 sets in about a second after a restart.
+// workers reconcile scale sets at the same time. A pass makes no request to GitHub, and at most a handful to the API
+// server of 2–10 ms each, so ten workers reconcile 200 sets in about a second after a restart.
 const workers = 10
 
 // statusInterval is the shortest time between two writes of a set's status that only move counts. They are a summary of
 // the runner set's, which in a burst change with every runner.
 const statusInterval = 2 * time.Second
 
-// pace is how soon a set's status is written.
+// pace limits the writes of a set's status.
 var pace = report.Pace{Figures: statusInterval}
 
-// takenRetry is after what time names are tried again that other listeners have.
-const takenRetry = time.Minute
+// Names that other listeners have are tried again every takenRetryInterval.
+const takenRetryInterval = time.Minute
 
 // Options of a Controller, beside those of the objects that it keeps. All are required unless they say otherwise.
 type Options struct {
@@ -181,14 +181,14 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Complete(c)
 }
 
-// memory is what is remembered of a set between passes.
+// memory has all that is remembered of a set between passes.
 type memory struct {
 	// written is the last write of the status. A pass that changes nothing doesn't delay the next write. What the
 	// status should say is described, and has been since movedAt.
 	written   report.Written
 	described v1alpha1.AutoscalingRunnerSetStatus
 	movedAt   time.Time
-	// deregistrationStart is when the deregistration began, zero while there is none.
+	// deregistrationStart is the time at which the deregistration began, zero while there is none.
 	deregistrationStart time.Time
 	// lostJobs is the highest count of lost jobs that a runner set had; it may be gone before the count is written.
 	lostJobs int
@@ -196,7 +196,7 @@ type memory struct {
 	size *scaling
 	// numbers works out which numbers of runners are in force.
 	numbers effective.Plan
-	// shown is what the metrics show.
+	// shown has the present values of the metrics.
 	shown conditions.Shown
 	// revision is the spec's word for the content of the credentials that was last read at its bidding, nil before the
 	// first read.
@@ -209,7 +209,7 @@ type memory struct {
 	recordedAs string
 	// kept are the objects that only finalizers of others keep.
 	kept kube.Kept
-	// template is what has become of pods of the present template.
+	// template has the fate of pods of the present template.
 	template podtemplate.Memory
 	// stripped is the last release of the chart whose objects have lost ARC's finalizer.
 	stripped cleanupprotection.Release
@@ -218,7 +218,7 @@ type memory struct {
 // Pass is one pass of one set.
 type Pass = reconcile.Pass[*v1alpha1.AutoscalingRunnerSet, memory]
 
-// world is what a pass has observed, and what its steps have found out for later ones and for the status.
+// world has all that a pass has observed, and that its steps have found out for later ones and for the status.
 type world struct {
 	*Pass
 	conditions.Findings
@@ -338,7 +338,7 @@ func (c *Controller) applyListener(ctx context.Context, w *world) (err error) {
 		return nil
 	}
 	if w.TakenNames, err = c.children.ApplyListener(ctx, w.wanted(), !w.Unconfirmed); len(w.TakenNames) > 0 {
-		w.Requeue.After(takenRetry)
+		w.Requeue.After(takenRetryInterval)
 	}
 	return err
 }

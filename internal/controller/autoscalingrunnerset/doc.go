@@ -1,21 +1,23 @@
 // Package autoscalingrunnerset turns what a user asks for into a scale set on GitHub, an EphemeralRunnerSet and an
 // AutoscalingListener, and removes all three again.
 //
-//	AutoscalingRunnerSet ─▶ scale set on GitHub ─▶ EphemeralRunnerSet + AutoscalingListener ─▶ status of the AutoscalingRunnerSet
+//	AutoscalingRunnerSet ─▶ scale set on GitHub ─▶ EphemeralRunnerSet + AutoscalingListener
+//	                     ─▶ status of the AutoscalingRunnerSet
 //
-// Everything is level-based: each pass observes what is there and does what is missing. Calls to GitHub run in the
-// pool, never in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked if the spec or
-// the credentials have changed, if the listener reports that the scale set is gone, and every few minutes.
+// Everything is level-based: each pass observes the existing objects and does what is missing. Calls to GitHub run in
+// the pool, never in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked if the spec
+// or the credentials have changed, if the listener reports that the scale set is gone, and every few minutes.
 //
 // If a set's chart may be ARC's, ARC's cleanup-protection is removed from the chart's objects at once: see package
 // cleanupprotection.
 //
 // # Rooms
 //
-// The controller is a list of rules, in controller.go: in which situation of a set what is done. It remembers what was
-// asked. What that takes is in packages below it, each of which can be read alone:
+// The controller is a list of rules, in controller.go: in which situation of a set what is done. It remembers its
+// questions to GitHub. The rest is in packages below it, each of which can be read alone:
 //
-//   - ledger: what a set says of its scale sets (those it has, may have, and has left), which addresses are the same, and which of several sets holds a scale set
+//   - ledger: what a set says of its scale sets (those it has, may have, and has left), which addresses are the same,
+//     and which of several sets holds a scale set
 //   - scaleset: the requests to GitHub about a scale set, and what their failures mean
 //   - children: the EphemeralRunnerSet and the AutoscalingListener, made from the spec, kept so and deleted
 //   - podtemplate: whether the API server would admit the runners' pods
@@ -30,12 +32,13 @@
 // the objects:
 //
 //  1. here: the AutoscalingListener is deleted
-//  2. autoscalinglistener: its pod is deleted, and condition Ready becomes False with reason Stopped; Secrets and finalizer
-//     stay while the AutoscalingRunnerSet, itself in deletion, still has status.registration or ARC's annotation with the id
-//  3. here: the EphemeralRunnerSets are deleted; they are gone once the last busy runner has finished
+//  2. autoscalinglistener: its pod is deleted, and condition Ready becomes False with reason Stopped; Secrets and
+//     finalizer stay while the AutoscalingRunnerSet, itself in deletion, still has status.registration or ARC's
+//     annotation with the id
+//  3. here: the EphemeralRunnerSets are deleted; they are gone when the last busy runner has finished
 //  4. here: if the ledger says that a scale set may have been created, GitHub is asked for it by name. The scale set is
-//     deleted on GitHub, then status.registration, the ledger and the annotations are cleared. After DeregisterTimeout they are cleared
-//     in any case, with an Event that says what was left
+//     deleted on GitHub, then status.registration, the ledger and the annotations are cleared. After DeregisterTimeout
+//     they are cleared in any case, with an Event that says what was left
 //  5. autoscalinglistener: Secrets and finalizer are removed
 //  6. here: ARC's cleanup-protection is removed from the chart's objects, and the finalizer from the set
 //

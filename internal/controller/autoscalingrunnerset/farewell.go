@@ -61,7 +61,7 @@ func (c *Controller) leave(ctx context.Context, w *world) error {
 
 // searchResult is the result of a call that looks for a scale set.
 type searchResult struct {
-	// startedAt is when the first of the calls started.
+	// startedAt is the time at which the first of the calls started.
 	startedAt time.Time
 	// found is the scale set that was found, nil if GitHub has none. unsought are names that another may have.
 	found    *v1alpha1.ScaleSetRegistration

@@ -17,12 +17,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// formerCheckInterval is how often to check whether the last runner of a former registration is gone.
+// Every formerCheckInterval it is checked whether the last runner of a former registration is gone.
 const formerCheckInterval = 30 * time.Second
 
-// knownReferences say how GitHub was reached at the addresses at which anything but the status, which can be edited by
-// hand, shows that the set was or is. Listener and runners have the former address until the set is registered at the
-// new one.
+// knownReferences say how GitHub was reached at the addresses of the set that are proved: by anything but the status,
+// which can be edited by hand. Listener and runners have the former address until the set is registered at the new one.
 func (c *Controller) knownReferences(w *world) []credentials.Reference {
 	known := []credentials.Reference{credentials.ForAutoscalingRunnerSet(w.Set)}
 	if listener := w.Listener(); listener != nil {
@@ -50,8 +49,7 @@ func (c *Controller) recordUnproven(ctx context.Context, w *world, registration 
 	}
 }
 
-// mostAsked is how many scale sets a set may have asked for at one address without an answer before the first of them
-// is given up.
+// A set may have asked for mostAsked scale sets at one address without an answer; then the first of them is dropped.
 const mostAsked = 7
 
 // leaveAsked handles what GitHub may have created at an address that the set left before that was recorded: it is to be

@@ -93,7 +93,7 @@ func TestAllListenerNamesTaken(t *testing.T) {
 			v1alpha1.ConditionListenerReady).Message; !strings.Contains(said, names[0]) || !strings.Contains(said, names[1]) {
 			t.Errorf("ListenerReady says %q", said)
 		}
-		if wait := f.reconcile().RequeueAfter; wait > takenRetry {
+		if wait := f.reconcile().RequeueAfter; wait > takenRetryInterval {
 			t.Errorf("the next attempt comes after %s", wait)
 		}
 		other.Finalizers = nil

@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// checkInterval is how often a scale set is checked on GitHub while nothing indicates a change, plus or minus a
-	// tenth, so that sets created together are not checked together. 200 sets make less than one request a second.
+	// A scale set is checked on GitHub every checkInterval while nothing indicates a change, plus or minus a tenth, so
+	// that sets created together are not checked together. 200 sets make less than one request a second.
 	checkInterval = 5 * time.Minute
 	// recheckInterval is the pause between checks while the listener keeps reporting that the scale set is gone.
 	recheckInterval = 5 * time.Second
 	// contestedInterval is the pause between checks while another set has recorded the id under another name: one of
 	// the two scale sets is gone from GitHub, and its listener may be taking the other's jobs.
 	contestedInterval = 30 * time.Second
-	// holdersSeenInterval is after what time a set checks again whether another set has recorded the same scale set:
-	// the cache, which is a fraction of a second old, may not have shown it.
+	// After holdersSeenInterval a set checks again whether another set has recorded the same scale set: the cache,
+	// which is a fraction of a second old, may not have shown it.
 	holdersSeenInterval = 2 * time.Second
-	// holderProvenInterval is after what time a set checks again whether GitHub has confirmed the holder of its scale
-	// set. A holder asks within seconds of the manager's start; one that can't, because its credentials are refused,
-	// must not keep this set busy.
+	// After holderProvenInterval a set checks again whether GitHub has confirmed the holder of its scale set. A holder
+	// asks within seconds of the manager's start; one that can't, because its credentials are refused, must not keep
+	// this set busy.
 	holderProvenInterval = 10 * time.Second
-	// refusedRereadInterval is how often credentials are read while GitHub refuses them, because somebody may be about
-	// to replace them. The listener's controller has the same period, and they share the read.
+	// While GitHub refuses them, credentials are read every refusedRereadInterval, because somebody may be about to
+	// replace them. The listener's controller has the same interval, and they share the read.
 	refusedRereadInterval = 15 * time.Second
 )
 
-// resolve determines what to request from GitHub and with which credentials, or the obstacle to that.
+// resolve determines what to request from GitHub and with which credentials, or the cause that prevents it.
 func (c *Controller) resolve(ctx context.Context, w *world) error {
 	w.Desired, w.Obstacle = scaleset.DesiredOf(w.Set)
 	if w.Obstacle != nil {
@@ -109,7 +109,8 @@ func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 	wanted := w.Desired.Registration()
 	state := w.Records.StateOf(wanted)
 	request.MayExist = state == v1alpha1.RegistrationAsked
-	request.MayCreate = request.MayExist || state == "" && !w.RegisteredHere() || errors.Is(last.Err, scaleset.ErrAbsent)
+	isNew := state == "" && !w.RegisteredHere()
+	request.MayCreate = request.MayExist || isNew || errors.Is(last.Err, scaleset.ErrAbsent)
 	if request.MayCreate && !request.MayExist {
 		if err := c.recordAsked(ctx, w, wanted); err != nil {
 			return err
@@ -277,7 +278,8 @@ func (w *world) isKnownAs(before, now v1alpha1.ScaleSetRegistration) bool {
 // isPresent reports whether a former registration is the present one, perhaps in another spelling of its address. Only
 // what was just created is a second scale set then.
 func (w *world) isPresent(former, present v1alpha1.ScaleSetRegistration) bool {
-	return ledger.SameScaleSet(former, present) || !w.LastSync.Result.Posted && ledger.MayBeOneScaleSet(former, present)
+	spelledAnew := !w.LastSync.Result.Posted && ledger.MayBeOneScaleSet(former, present)
+	return ledger.SameScaleSet(former, present) || spelledAnew
 }
 
 // registrationEvent returns the Event for the change from before to now, nil if nothing changed or it was not this pass

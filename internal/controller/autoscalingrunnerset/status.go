@@ -17,7 +17,7 @@ import (
 )
 
 // writeStatus writes the status when its change is due, and publishes the metrics. A new registration is written at
-// once: otherwise the next pass would treat the former address as the present one, and move once more.
+// once: otherwise the next pass would treat the former address as the present one, and move another time.
 func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	if w.released {
 		return nil
@@ -83,8 +83,8 @@ func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1a
 	}
 }
 
-// scalingEventInterval is the shortest time between two Events about scaling. An Event is kept for an hour, so there
-// are at most 60 per set, however its jobs come and go. One Event at the end of the period covers all changes in it.
+// One Event about scaling is recorded every scalingEventInterval at most, and covers all changes in it. An Event is
+// kept for an hour, so there are at most 60 per set, however its jobs come and go.
 const scalingEventInterval = time.Minute
 
 // scaling is a set's size as last recorded: by an Event at recordedAt, or, without an Event, as the manager found it

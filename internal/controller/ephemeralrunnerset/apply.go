@@ -210,8 +210,8 @@ func templateHash(set *v1alpha1.EphemeralRunnerSet) string {
 	return kube.Hash(set.Spec.EphemeralRunnerSpec)
 }
 
-// proxyReapplyInterval is how long the proxy Secret is assumed to be unchanged after it was written. Secrets aren't
-// watched: if somebody deletes it, no pod can start until it is written again after this time.
+// The proxy Secret is written again proxyReapplyInterval after it was last written. Secrets aren't watched: if somebody
+// deletes it, no pod can start until then.
 const proxyReapplyInterval = time.Minute
 
 // ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty if the set
@@ -251,9 +251,9 @@ func (c *Controller) ensureProxySecret(ctx context.Context, w *world) (string, e
 // noProxySecret replaces proxyHash when the Secret has been deleted.
 const noProxySecret = "none"
 
-// dropProxySecret deletes, once, the Secret of a proxy that is no longer in the spec, unless a runner that may still
-// get a pod needs it. It does not check first whether the Secret exists, so that a manager that has just started sends
-// one request per set.
+// dropProxySecret deletes, a single time, the Secret of a proxy that is no longer in the spec, unless a runner that may
+// still get a pod needs it. It does not check first whether the Secret exists, so that a manager that has just started
+// sends one request per set.
 func (c *Controller) dropProxySecret(ctx context.Context, w *world) error {
 	set, m, now := w.Object, w.Memory, w.Now
 	if set.Spec.EphemeralRunnerSpec.Proxy != nil || m.proxyHash == noProxySecret {

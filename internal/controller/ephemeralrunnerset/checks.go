@@ -32,33 +32,32 @@ var checksTold = setmetrics.Counter("checks_told_total",
 const (
 	// checkInterval is the shortest time between two updates of a check run.
 	checkInterval = time.Minute
-	// causeHolds is how long another cause must hold before check runs turn to it: each turn ends check runs and makes
-	// others.
-	causeHolds = time.Minute
+	// Check runs turn to another cause after it has held for causeGrace: each turn ends check runs and makes others.
+	causeGrace = time.Minute
 )
 
-// checkMemory is what is remembered of a set's check runs. After a restart they are looked up on GitHub.
+// checkMemory is the memory of a set's check runs. After a restart they are looked up on GitHub.
 type checkMemory struct {
 	// last is the call under way, about the check run with the key current: one at a time, each of which is a few
 	// requests.
 	last    pool.Last[feedback.Told]
 	current feedback.Key
 	told    map[feedback.Key]*toldCheck
-	// pausedUntil is when any check run may be written again.
+	// At pausedUntil any check run may be written again.
 	pausedUntil time.Time
-	// cause is what the check runs say that jobs wait for. nextCause is what they seem to wait for since, and turnsAt
-	// when the check runs turn to that, zero if it is the same.
+	// cause is the reason that the check runs give for the wait of jobs. nextCause is the reason that jobs seem to have
+	// since, and the check runs turn to it at turnsAt, zero if it is the same.
 	cause, nextCause string
 	turnsAt          time.Time
 	permissions      feedback.Permissions
 }
 
-// toldCheck is what is remembered of one check run.
+// toldCheck is the memory of one check run.
 type toldCheck struct {
 	feedback.Told
-	// triedAt is when GitHub last answered, or did not.
+	// At triedAt GitHub last answered, or did not.
 	triedAt time.Time
-	// failures counts failed attempts in a row, retryAt is when to make the next. dropped is set if there is none.
+	// failures counts failed attempts in a row; the next is made at retryAt. dropped is set if there is none.
 	failures int
 	retryAt  time.Time
 	dropped  bool
@@ -110,7 +109,7 @@ func (c *Controller) tellAuthors(ctx context.Context, w *world) error {
 	return nil
 }
 
-// recordOf returns what the status is to say of a check run: its last word is recorded once it is said.
+// recordOf returns the status' record of a check run: its last word is recorded after it is said.
 func recordOf(check *feedback.Check, before *v1alpha1.CheckRecord, said bool) v1alpha1.CheckRecord {
 	record := check.CheckRecord
 	switch record.Over = record.Over && said; {
@@ -125,7 +124,7 @@ func recordOf(check *feedback.Check, before *v1alpha1.CheckRecord, said bool) v1
 // said reports whether GitHub knows what a check run is to say, or will never. What was told before a restart is known
 // by its record.
 func (of *toldCheck) said(check *feedback.Check, record *v1alpha1.CheckRecord) bool {
-	known := record != nil && of.At.IsZero() && (record.Over && check.Over || record.Told == check.Digest())
+	known := record != nil && of.At.IsZero() && ((record.Over && check.Over) || record.Told == check.Digest())
 	return of.dropped || of.Says(check) || known
 }
 
@@ -266,7 +265,7 @@ func (w *world) settledCause(seen string) string {
 	case seen == m.cause:
 		m.turnsAt = time.Time{}
 	case m.turnsAt.IsZero() || seen != m.nextCause:
-		m.nextCause, m.turnsAt = seen, w.Now.Add(causeHolds)
+		m.nextCause, m.turnsAt = seen, w.Now.Add(causeGrace)
 	case !w.Now.Before(m.turnsAt):
 		m.cause, m.turnsAt = seen, time.Time{}
 	}
@@ -328,13 +327,13 @@ func (c *Controller) noteTold(ctx context.Context, w *world, m *checkMemory) {
 	checksTold.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, result).Inc()
 }
 
-// lastWordsTimeout is how long after its deletion a set without runners waits until its check runs are brought to their
-// end: for the minute after the last update of one, and less than the uninstallation of a controller waits for its
-// scale sets (90 s).
+// A deleted set without runners waits at most lastWordsTimeout after its deletion until its check runs are brought to
+// their end: for the minute after the last update of one, and less than the uninstallation of a controller waits for
+// its scale sets (90 s).
 const lastWordsTimeout = 70 * time.Second
 
-// hasLastWords reports whether a set that is being deleted has check runs that are to be brought to their end, and time
-// for that.
+// hasLastWords reports whether a set that is being deleted still has check runs to bring to their end, and time for
+// that.
 func (w *world) hasLastWords() bool {
 	if !w.deleting() || !slices.ContainsFunc(w.Object.Status.Checks,
 		func(r v1alpha1.CheckRecord) bool { return !r.Over }) {

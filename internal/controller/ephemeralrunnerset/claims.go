@@ -27,13 +27,13 @@ import (
 )
 
 const (
-	// claimsTakenInterval is when to try again if another runner set of the scale set is deciding about its claims at
-	// this very moment.
+	// If another runner set of the scale set is deciding about its claims at this very moment, it is tried again after
+	// claimsTakenInterval.
 	claimsTakenInterval = time.Second
 	// claimsListInterval is the shortest time between two lists of a scale set's claims: two a minute.
 	claimsListInterval = 30 * time.Second
-	// slowStartGrace is how long a pod with claims may have a node without starting before it is found out whether the
-	// node can mount them, and mountEventsInterval how often that is asked.
+	// A pod with claims may have a node without starting for slowStartGrace. Then it is found out whether the node can
+	// mount them, every mountEventsInterval.
 	slowStartGrace      = 20 * time.Second
 	mountEventsInterval = 20 * time.Second
 	// maxMountEvents bounds how many Events of one sort are read.
@@ -295,8 +295,8 @@ func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 }
 
 const (
-	// shortestForbiddenBackoff and longestForbiddenBackoff are for how long no claim is changed after the API server
-	// has forbidden it, and claimsForbiddenFor is for how long after that it is told.
+	// After the API server has forbidden it no claim is changed for shortestForbiddenBackoff, doubling up to
+	// longestForbiddenBackoff. For claimsForbiddenFor after that it is told.
 	shortestForbiddenBackoff = time.Minute
 	longestForbiddenBackoff  = time.Hour
 	claimsForbiddenFor       = 2 * time.Minute

@@ -39,7 +39,7 @@ import (
 // GitHub is the part of the Actions service that this controller uses.
 type GitHub = registrations.GitHub
 
-// Options are what the controller needs from outside.
+// Options has all that the controller needs from outside.
 type Options struct {
 	// Client reads from the manager's cache and writes to the API server.
 	Client client.Client
@@ -60,7 +60,7 @@ type Options struct {
 	Verdicts *registrations.Verdicts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Workers is the number of sets reconciled at once.
+	// Workers is the number of sets reconciled at the same time.
 	Workers int
 	// MaxRunnersPerSet limits the runners of each set, whatever its spec says; 0 means no limit.
 	MaxRunnersPerSet int
@@ -148,16 +148,16 @@ type memory struct {
 	numbers effective.Plan
 	// kept are the runners that only finalizers of others keep.
 	kept kube.Kept
-	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
+	// At toldJobsAt the last job ended that an Event has told to have run on an unknown runner.
 	toldJobsAt time.Time
-	// lostCountedAt is when lost jobs were last counted.
+	// At lostCountedAt lost jobs were last counted.
 	lostCountedAt time.Time
 	visits        visits
 	checks        checkMemory
 	// toldMoved has, by node, the departures that an Event has told.
 	toldMoved map[string]int
-	// placing is what capacity.mode Placement needs, nil in the other mode; followsPods is whether it is set, for the
-	// watch of pods.
+	// placing is the memory of capacity.mode Placement, nil in the other mode; followsPods says to the watch of pods
+	// whether it is set.
 	placing     *placing.Set
 	followsPods atomic.Bool
 	// published and publishedClaims hold the states that have series, labels are those of the series that count runners
@@ -165,18 +165,18 @@ type memory struct {
 	published       map[roster.State]int
 	publishedClaims map[claimState]int
 	labels          seriesLabels
-	// differsSince is when the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
+	// At differsSince the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
 	differsSince time.Time
 	// reported is the last write of the status, and changedAt since when the status should say something else, zero
 	// while it shouldn't. What it should say is described, and has been since movedAt.
 	reported           report.Written
 	described          v1alpha1.EphemeralRunnerSetStatus
 	changedAt, movedAt time.Time
-	// proxyHash identifies the proxy Secret that was last applied, at proxyAppliedAt. proxyDropAt is when to retry its
-	// deletion after a failure.
+	// proxyHash identifies the proxy Secret that was last applied, at proxyAppliedAt. After a failure its deletion is
+	// tried again at proxyDropAt.
 	proxyHash                   string
 	proxyAppliedAt, proxyDropAt time.Time
-	// claimsForbidden is why the manager might not change a claim. It tries again at claimsAllowedAt, after
+	// claimsForbidden says why the manager might not change a claim. It tries again at claimsAllowedAt, after
 	// claimsBackoff.
 	claimsForbidden string
 	claimsAllowedAt time.Time
@@ -213,20 +213,20 @@ func (c *Controller) forget(set types.NamespacedName, m *memory) {
 // isReplaced reports whether another set than the one remembered serves its scale set.
 func (c *Controller) isReplaced(m *memory) (replaced bool) {
 	c.EachMemory(func(_ types.NamespacedName, other *memory) {
-		replaced = replaced || other != m && other.scaleSet == m.scaleSet
+		replaced = replaced || (other != m && other.scaleSet == m.scaleSet)
 	})
 	return replaced
 }
 
-// world is what a pass sees of a set, and what it has decided.
+// world has all that a pass sees of a set, and that it has decided.
 type world struct {
 	*reconcile.Pass[*v1alpha1.EphemeralRunnerSet, memory]
 	// origin is the AutoscalingRunnerSet that controls the set, nil if there is none. A set that is being deleted goes
 	// on if it can't be read: originErr says why.
 	origin    *v1alpha1.AutoscalingRunnerSet
 	originErr error
-	// abandoned says why no AutoscalingRunnerSet will take a set back that has none, "" if one may; abandonedErr is why
-	// that is not known.
+	// abandoned says why no AutoscalingRunnerSet will take a set back that has none, "" if one may; abandonedErr says
+	// why that is not known.
 	abandoned    string
 	abandonedErr error
 	// difference says why the set is not what its AutoscalingRunnerSet gives it, "" if it is.
@@ -235,22 +235,22 @@ type world struct {
 	views []*roster.Runner
 	// departing has the runners on nodes that are about to go away.
 	departing map[types.UID]departures.Departure
-	// unseen counts the set's other runners, which exist or may exist. listErr is why the API server did not say which
-	// do; a plan can be made even so.
+	// unseen counts the set's other runners, which exist or may exist. listErr says why the API server did not list
+	// them; a plan can be made even so.
 	unseen  creations.Unseen
 	listErr error
 	// specHash identifies the template from which runners are created.
 	specHash string
 	plan     *scaling.Plan
-	// create is how many of the planned runners this pass creates.
+	// create is the number of planned runners that this pass creates.
 	create int
-	// leasing is what is remembered of the scale set's claims, nil if it has none or another runner set's pass has it;
-	// claims is what was decided about them, nil if nothing was.
+	// leasing is the memory of the scale set's claims, nil if it has none or another runner set's pass has it; claims
+	// is the decision about them, nil if there was none.
 	leasing *leases.Set
 	claims  *volumeclaims.Decision
-	// room is what capacity.mode Placement has decided, nil in the other mode.
+	// room is the decision of capacity.mode Placement, nil in the other mode.
 	room *placing.Outcome
-	// most is how many runners the set may have, and checks is what its status is to say of check runs.
+	// The set may have most runners, and its status is to say checks of check runs.
 	most   int
 	checks []v1alpha1.CheckRecord
 }
@@ -302,7 +302,7 @@ func (c *Controller) observe(
 		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec), Departing: w.departing, JobWaits: jobWaits,
 	})
 	if failed, cause := m.NoteAnswers(w.views); cause != nil {
-		// logged once for all runners: it seldom concerns a single one
+		// logged a single time for all runners: it seldom concerns only one
 		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
 	}
 	c.countUnseen(ctx, w)
@@ -323,7 +323,7 @@ func (c *Controller) release(ctx context.Context, w *world) error {
 		v1alpha1.FinalizerFormerRunnerSet)
 }
 
-// unseenInterval is how long to wait for an event of the runners created last before looking again without one.
+// The runners created last are looked for again after unseenInterval if no event has shown them.
 const unseenInterval = time.Second
 
 // drain deletes the runners of a set that is being deleted. That includes runners that were created last and are not

@@ -35,8 +35,8 @@ import (
 // conditional on the resourceVersion that was seen, raises lostJobs and adds the runners to lostRunners. A runner's
 // object doesn't go before that, so neither a restart nor a stale cache makes a job count twice or never.
 
-// lostEventsAtOnce is how many lost jobs have an Event of their own if many are lost together, as with a zone; another
-// Event has the number of the others.
+// If many jobs are lost together, as with a zone, lostEventsAtOnce of them have an Event of their own; another Event
+// has the number of the others.
 const lostEventsAtOnce = 10
 
 // reasonJobLost is the reason of the Event about a lost job.
@@ -93,8 +93,8 @@ func (c *Controller) countLost(ctx context.Context, w *world) error {
 	return nil
 }
 
-// recordLost tells about lost jobs that have just been counted, on the AutoscalingRunnerSet, because that is where a
-// user looks.
+// recordLost tells about lost jobs that have just been counted. It does so on the AutoscalingRunnerSet, because a user
+// looks there.
 func (c *Controller) recordLost(ctx context.Context, w *world, lost []*roster.Runner) {
 	var about runtime.Object = w.Object
 	if w.origin != nil {
@@ -131,7 +131,7 @@ func lostNote(runner *v1alpha1.EphemeralRunner, cause v1alpha1.LostCause) string
 		report.Truncate(status.Message, 240), runPage(runner))
 }
 
-// repositoryName is what GitHub allows in OWNER/REPO.
+// repositoryName matches every OWNER/REPO that GitHub allows.
 var repositoryName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$`)
 
 // runPage returns the address of the job's workflow run, or where to look for it.
@@ -151,11 +151,10 @@ const reasonJobRerun = "JobRerun"
 var jobsRerun = setmetrics.Counter("jobs_rerun_total",
 	"Lost jobs of scale sets with feedback.rerunLostJobs, by result: run again (Done), or not (GivenUp).", "result")
 
-// errRunnerDeleted is why a lost job is not run again of which nothing is known any more.
+// errRunnerDeleted says that nothing is known any more of a lost job, which therefore is not run again.
 var errRunnerDeleted = errors.New("its runner's object was deleted")
 
-// visits are what is remembered of the workflow runs with lost jobs. After a restart each is visited again, which does
-// no harm.
+// visits has the memory of each workflow run with lost jobs. After a restart each is visited again, which does no harm.
 type visits map[feedback.Run]*visit
 
 type visit struct {

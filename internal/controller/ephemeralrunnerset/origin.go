@@ -27,11 +27,11 @@ import (
 // So what the object says of its runners counts only as far as the AutoscalingRunnerSet says the same.
 
 const (
-	// differsGrace is how long a runner set may differ from its AutoscalingRunnerSet before its conditions say so.
-	// After a change of the AutoscalingRunnerSet it does for milliseconds.
+	// A runner set may differ from its AutoscalingRunnerSet for differsGrace; then its conditions say so. After a
+	// change of the AutoscalingRunnerSet it does for milliseconds.
 	differsGrace = 10 * time.Second
-	// differsRecheck is after what time a runner set that differs is looked at again without an event.
-	differsRecheck = 10 * time.Second
+	// A runner set that differs is looked at again every differsInterval without an event.
+	differsInterval = 10 * time.Second
 )
 
 // isAsGiven reports whether a runner set differs in nothing that decides who runs what from what its
@@ -89,7 +89,7 @@ func (c *Controller) hold(ctx context.Context, w *world) error {
 		w.RequeueAt(reportAt)
 		return nil
 	}
-	w.RequeueAt(w.Now.Add(differsRecheck))
+	w.RequeueAt(w.Now.Add(differsInterval))
 	before := set.DeepCopy()
 	message := fmt.Sprintf("EphemeralRunnerSet %s is not what the manager wrote: %s; no runner is created until the "+
 		"manager has restored it. If it stays so, the conditions of the AutoscalingRunnerSet say why it can't",
@@ -125,7 +125,7 @@ func (c *Controller) abandon(ctx context.Context, w *world) error {
 		w.RequeueAt(due)
 		return nil
 	}
-	w.RequeueAt(w.Now.Add(differsRecheck))
+	w.RequeueAt(w.Now.Add(differsInterval))
 	unchanged := kube.UnchangedPrecondition(w.Object) // somebody may be giving it an owner
 	err := c.options.Client.Delete(ctx, w.Object.DeepCopy(), unchanged,
 		client.PropagationPolicy(metav1.DeletePropagationBackground))

@@ -121,14 +121,14 @@ func TestRunnersBesideTheSetCount(t *testing.T) {
 					want = 2
 				}
 				f.wantRunners(want)
-				if test.counts && result.RequeueAfter > besideRecheck {
+				if test.counts && result.RequeueAfter > besideInterval {
 					t.Errorf("looked at again after %s", result.RequeueAfter)
 				}
 				gone := test.runner.DeepCopy()
 				if err := f.api.Delete(t.Context(), gone); err != nil {
 					t.Fatal(err)
 				}
-				controllertest.Elapse(besideRecheck)
+				controllertest.Elapse(besideInterval)
 				f.reconcile()
 				f.wantRunners(2)
 			}, set, origin, former.DeepCopy(), restored.DeepCopy(), test.runner.DeepCopy())

@@ -29,12 +29,12 @@ import (
 // a thousand times.
 const reportInterval = time.Second
 
-// pace is how soon a set's status is written. The listener's publications make a new generation each, of which nobody
+// pace limits the writes of a set's status. The listener's publications make a new generation each, of which nobody
 // waits to be told.
 var pace = report.Pace{Figures: reportInterval, Echo: 5 * time.Second}
 
 const (
-	// unknownJobsAge is how long after a job's end it is news. A manager that has just started tells nothing older.
+	// A job's end is no news any more after unknownJobsAge. A manager that has just started tells nothing older.
 	unknownJobsAge = 10 * time.Minute
 )
 
@@ -136,7 +136,8 @@ func changeOf(before, after *v1alpha1.EphemeralRunnerSetStatus) report.Change {
 	return report.ChangeFigures
 }
 
-// tellMoved records an Event about each node from which the set's runners are moved, once for each of its signs.
+// tellMoved records an Event about each node from which the set's runners are moved, a single time for each of its
+// signs.
 func (c *Controller) tellMoved(ctx context.Context, w *world) error {
 	counts := map[departures.Departure]int{}
 	for _, r := range w.plan.Moved {

@@ -53,9 +53,9 @@ func (c *Controller) existing(ctx context.Context, w *world) (sets.Set[string], 
 	return names, nil
 }
 
-// besideRecheck is how often runners beside the set are counted again. They are removed within seconds, unless they
-// have a job.
-const besideRecheck = 5 * time.Second
+// Runners beside the set are counted again every besideInterval. They are removed within seconds, unless they have a
+// job.
+const besideInterval = 5 * time.Second
 
 // countBeside counts the runners that may run with the scale set's labels and that none of its runner sets has: those
 // without an owner, and those of a runner set without one. They are removed, and until then maxRunners counts them.
@@ -81,7 +81,7 @@ func (c *Controller) countBeside(ctx context.Context, w *world) error {
 		}
 	}
 	if w.unseen.Beside > 0 {
-		w.RequeueAt(c.options.Clock.Now().Add(besideRecheck))
+		w.RequeueAt(c.options.Clock.Now().Add(besideInterval))
 	}
 	return nil
 }

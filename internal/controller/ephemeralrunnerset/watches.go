@@ -46,9 +46,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return b.Complete(c)
 }
 
-// gatherInterval is how long the events of a set's runners are gathered for one pass. A runner has ten events in its
-// life, a pass looks at all runners of its set, and ten passes a second are enough. What follows from a runner's event
-// is not urgent; a change of the set itself is, and isn't delayed.
+// The events of a set's runners are gathered for gatherInterval for one pass. A runner has ten events in its life, a
+// pass looks at all runners of its set, and ten passes a second are enough. What follows from a runner's event is not
+// urgent; a change of the set itself is, and isn't delayed.
 const gatherInterval = 100 * time.Millisecond
 
 // RunnerEvents returns the handler for the watch of runners. It keeps the roster up to date, and enqueues a set when

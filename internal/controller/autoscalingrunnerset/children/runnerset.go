@@ -18,12 +18,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
-// Wanted is what the objects of a set are made from.
+// Wanted has all that the objects of a set are made from.
 type Wanted struct {
 	Set *v1alpha1.AutoscalingRunnerSet
-	// Registration is where the scale set is on GitHub, at the address in the spec.
+	// Registration is the scale set on GitHub, at the address in the spec.
 	Registration v1alpha1.ScaleSetRegistration
-	// Accepted is what the policy lets through of what the spec says about the listener.
+	// Accepted is the part of the spec's wishes for the listener that the policy lets through.
 	Accepted listenertemplate.Accepted
 	// Numbers are those in force.
 	Numbers effective.Numbers
@@ -36,7 +36,7 @@ var listenerFields = [][]string{{"spec", "replicas"}, {"spec", "patchID"}, {"spe
 
 // ApplyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 created a new one for every change: the
 // newest is adopted under its name, and the others are deleted, which lets busy runners finish. It returns the hash of
-// the runner spec that the one has to have, "" if it did not get that far, whether it fails after that or not.
+// the runner spec that the one has to have, whether it fails after that or not, and "" if it did not get that far.
 func (k *Keeper) ApplyRunnerSet(ctx context.Context, w Wanted) (specHash string, err error) {
 	for i := range w.Found.RunnerSets {
 		old := &w.Found.RunnerSets[i]
@@ -152,10 +152,10 @@ func (k *Keeper) prune(ctx context.Context, pruned, live, wanted client.Object, 
 	return kube.DropInherited(ctx, k.options.Client, pruned, wanted, unwanted)
 }
 
-// reclaimRunnerSet gives the set its EphemeralRunnerSet back from which somebody has taken the owner, which a listener
-// may do as it may patch the object. Server-side apply can't: it adds an owner to the others, and the API server allows
-// one controller only. Ours is what has the set's labels and either the name of a new one or, as ARC gave it another,
-// the manager's finalizer and annotation.
+// reclaimRunnerSet gives the set its EphemeralRunnerSet back if somebody has taken the owner from it, as a listener may
+// do: it may patch the object. Server-side apply can't: it adds an owner to the others, and the API server allows one
+// controller only. An EphemeralRunnerSet is ours if it has the set's labels and either the name of a new one or, as ARC
+// gave it another, the manager's finalizer and annotation.
 func (k *Keeper) reclaimRunnerSet(
 	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, name string,
 ) (reclaimed bool, err error) {
@@ -169,7 +169,7 @@ func (k *Keeper) reclaimRunnerSet(
 		lost := &labelled.Items[i]
 		served := slices.ContainsFunc(lost.Finalizers, kube.IsOurFinalizer) &&
 			lost.Annotations[v1alpha1.AnnotationIntegrityHash] != ""
-		if lost.DeletionTimestamp != nil || lost.Name != name && !served {
+		if lost.DeletionTimestamp != nil || (lost.Name != name && !served) {
 			continue
 		}
 		// Labels alone may be somebody else's, or edited: what belongs to an AutoscalingRunnerSet that lives is left to

@@ -1,6 +1,6 @@
 // Package cleanupprotection removes the finalizer with which ARC's chart protects its objects until its own controller
-// removes it. It does so when ARC's controller no longer runs: at each release of a chart that may be ARC's, and once
-// more when the set is deleted.
+// removes it. It does so when ARC's controller no longer runs: at each release of a chart that may be ARC's, and again
+// when the set is deleted.
 package cleanupprotection
 
 import (
@@ -44,12 +44,12 @@ type Release struct {
 }
 
 // Strip removes ARC's cleanup-protection from the objects of a chart that may be ARC's, because its version is not the
-// manager's. It does so once for each release of the chart, without waiting for the set's deletion: an upgrade can drop
-// an object together with the annotation that names it, and then nobody would know whose finalizer to remove. The
-// objects that the previous release named are stripped again, because ARC's chart may have put the finalizer back.
-// Whatever its version, what an upgrade may have dropped before this manager saw the annotations is looked for. The set
-// works without any of this. last is the last release that was stripped, and Strip replaces it unless it fails: then
-// the release is tried again.
+// manager's. It does so a single time for each release of the chart, without waiting for the set's deletion: an upgrade
+// can drop an object together with the annotation that names it, and then nobody would know whose finalizer to remove.
+// The objects that the previous release named are stripped again, because ARC's chart may have put the finalizer back.
+// Whatever its version, objects are looked for that an upgrade may have dropped before this manager saw the
+// annotations. The set works without any of this. last is the last release that was stripped, and Strip replaces it
+// unless it fails: then the release is tried again.
 func (r *Remover) Strip(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, last *Release) error {
 	version := set.Labels[v1alpha1.LabelVersion]
 	now := Release{name: string(set.UID) + " " + version + " " + set.Annotations[v1alpha1.AnnotationValuesHash]}
@@ -100,7 +100,7 @@ func (r *Remover) LeftEvent(left []client.Object) report.Event {
 }
 
 // leftByARC returns the objects of a set's chart that have ARC's finalizer according to the cache: if both charts are
-// upgraded at once, this manager never sees the annotations of ARC's. The cache has no Secrets; ARC's chart has one of
+// upgraded together, this manager never sees the annotations of ARC's. The cache has no Secrets; ARC's chart has one of
 // another name where it has more than the 63 characters that ours takes.
 func (r *Remover) leftByARC(
 	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet,

@@ -1,6 +1,6 @@
 // Package disruptionbudgets finds out whether the runners of a set are protected by their PodDisruptionBudget, about
-// once a minute for all sets of a namespace, and says so in the condition RunnersUnprotected. Nothing but that
-// condition depends on it.
+// every minute for all sets of a namespace, and says so in the condition RunnersUnprotected. Nothing but that condition
+// depends on it.
 package disruptionbudgets
 
 import (
@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// readInterval is how long the PodDisruptionBudgets of a namespace are taken for what they were, for all sets in
-	// it.
+	// The PodDisruptionBudgets of a namespace are read every readInterval, for all sets in it.
 	readInterval = time.Minute
 	// forbiddenBackoff replaces it if they may not be read, as with an older chart: each refusal is in somebody's audit
 	// log.
@@ -33,11 +32,10 @@ const (
 	perPage, mostPages, maxSize = 50, 4, 16 << 10
 	// readTimeout bounds the read.
 	readTimeout = 5 * time.Second
-	// newSetGrace is how long a new set may be without its budget: whoever installs it may create the budget after the
-	// set.
+	// A new set may be without its budget for newSetGrace: whoever installs it may create the budget after the set.
 	newSetGrace = 30 * time.Second
-	// recentRead is how old a read may be for a set without its budget to be told: another set of the namespace may
-	// have asked for it before the budget was there.
+	// A set without its budget is told so only from a read that is younger than recentRead: another set of the
+	// namespace may have asked for it before the budget existed.
 	recentRead = time.Second
 )
 
@@ -46,7 +44,7 @@ type Budgets struct {
 	items []policyv1.PodDisruptionBudget
 	// partial is set if there are more, so that one that is missing may be among them.
 	partial bool
-	// err is why they could not be read.
+	// err says why they could not be read.
 	err    error
 	readAt time.Time
 }
@@ -71,9 +69,9 @@ func NewReader(api client.Reader) *Reader {
 	return &Reader{api: api, namespaces: map[string]Budgets{}}
 }
 
-// Read returns the PodDisruptionBudgets of the set's namespace, which it reads about once a minute for all of its sets,
-// and how long they are taken for what they were. It returns nil for a set that wants no protection. No failure of it
-// holds anything else up.
+// Read returns the PodDisruptionBudgets of the set's namespace, which it reads about every minute for all of its sets,
+// and the time until the next read. It returns nil for a set that wants no protection. No failure of it holds anything
+// else up.
 func (r *Reader) Read(
 	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, now time.Time,
 ) (read *Budgets, freshFor time.Duration) {

@@ -1,5 +1,5 @@
 // Package ledger reads and writes what an AutoscalingRunnerSet itself says of its scale sets on GitHub: the one that is
-// registered, those that GitHub may have been asked to create, those that the set has left, and that all of them are
+// registered, those that GitHub may have been asked to create, those that the set has left, and whether all of them are
 // gone. It says which addresses are the same, and which of several sets holds a scale set. Nothing here makes a
 // request; the controller reads and patches the sets, and asks GitHub.
 //

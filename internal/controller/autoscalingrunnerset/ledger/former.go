@@ -19,7 +19,7 @@ type former struct {
 	v1alpha1.ScaleSetRegistration
 	// Credentials has names, not values. It is nil if an earlier version wrote the annotation.
 	Credentials *credentials.Reference `json:"credentials,omitempty"`
-	// Secret is what an earlier version wrote instead: the former spec.githubConfigSecret, empty if it was not known.
+	// Secret was written by an earlier version instead: the former spec.githubConfigSecret, empty if it was not known.
 	Secret string `json:"githubConfigSecret,omitempty"`
 	// UID is the set's, empty if an earlier version wrote the annotation. A copy of the set has another UID, and must
 	// not delete what the annotation lists.

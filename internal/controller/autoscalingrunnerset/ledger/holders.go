@@ -15,7 +15,7 @@ import (
 // Holder is an AutoscalingRunnerSet that holds or wants scale sets at an address.
 type Holder struct {
 	Key types.NamespacedName
-	// Registration is what the set has recorded there, zero if nothing.
+	// Registration is the scale set that the set has recorded there, zero if none.
 	Registration v1alpha1.ScaleSetRegistration
 	// Respelt is set if that address only may be the same: then the name counts, too.
 	Respelt bool
@@ -55,18 +55,18 @@ func (h Holders) HoldOtherwise(id int, name string) bool {
 // HoldOrWant reports whether a scale set of that name belongs to one of them, or will.
 func (h Holders) HoldOrWant(name string) bool {
 	return slices.ContainsFunc(h, func(other Holder) bool {
-		return !other.Respelt && strings.EqualFold(other.Registration.Name, name) || strings.EqualFold(other.Wanted, name)
+		return (!other.Respelt && strings.EqualFold(other.Registration.Name, name)) || strings.EqualFold(other.Wanted, name)
 	})
 }
 
 func (h Holder) isNamed(name string) bool {
-	return strings.EqualFold(h.Registration.Name, name) || !h.Respelt && MayBeOneName(h.Registration.Name, name)
+	return strings.EqualFold(h.Registration.Name, name) || (!h.Respelt && MayBeOneName(h.Registration.Name, name))
 }
 
 // MayBeOneName reports whether two recorded names are equal, or may be: not every version recorded the name.
 func MayBeOneName(a, b string) bool { return a == "" || b == "" || strings.EqualFold(a, b) }
 
-// Position is where a set stands towards the others at its address.
+// Position says where a set stands towards the others at its address.
 type Position struct {
 	Set *v1alpha1.AutoscalingRunnerSet
 	// Address is the one that the spec asks for.
@@ -106,7 +106,7 @@ func (p Position) keeps(theirs v1alpha1.ScaleSetRegistration, other *v1alpha1.Au
 	if p.Registered == nil || p.Registered.ID != theirs.ID || !MayBeOneName(p.Registered.Name, theirs.Name) {
 		return false
 	}
-	return !precedes(other, p.Set) || !p.Unconfirmed && other.Status.Registration == nil
+	return !precedes(other, p.Set) || (!p.Unconfirmed && other.Status.Registration == nil)
 }
 
 // WantedName returns the name that the spec asks for on GitHub.
@@ -121,7 +121,7 @@ func HeldByAny(
 ) bool {
 	return slices.ContainsFunc(others, func(other v1alpha1.AutoscalingRunnerSet) bool {
 		held := RegistrationOf(&other)
-		if held != nil && (SameScaleSet(*held, r) || MayBeOneScaleSet(*held, r) && strings.EqualFold(held.Name, r.Name)) {
+		if held != nil && (SameScaleSet(*held, r) || (MayBeOneScaleSet(*held, r) && strings.EqualFold(held.Name, r.Name))) {
 			return other.DeletionTimestamp == nil || set.DeletionTimestamp == nil || precedes(&other, set)
 		}
 		return precedes(&other, set) && RecordsOf(&other).IsLeaving(r)

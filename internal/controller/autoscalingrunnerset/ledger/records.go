@@ -32,10 +32,10 @@ type Record = v1alpha1.RegistrationRecord
 // Methods leave the receiver as it is.
 type Records []Record
 
-// RecordsOf returns the ledger of a set, nothing once the deregistration is over. A record of another UID proves
-// nothing, and neither does one to be deleted that nothing but the status shows. As long as annotationFormer is
-// written, it has to list that, too: an earlier release, to which the set went back meanwhile, takes out what it has
-// deleted, and GitHub may have given the id to somebody else since.
+// RecordsOf returns the ledger of a set, nothing after the deregistration is over. A record of another UID proves
+// nothing, and neither does a record of a scale set to be deleted that nothing but the status shows. As long as
+// annotationFormer is written, it has to list that scale set, too: an earlier release, to which the set went back
+// meanwhile, takes out those that it has deleted, and GitHub may have given the id to somebody else since.
 func RecordsOf(set *v1alpha1.AutoscalingRunnerSet) (records Records) {
 	if IsDeregistered(set) {
 		return nil
@@ -94,8 +94,8 @@ func (rs Records) WithPresent(
 		if !r.Since.IsZero() {
 			continue
 		}
-		// The time is when the status first said so: neither the annotation of an earlier release nor that of the
-		// present one has one.
+		// The status gives the time at which it first said so: neither the annotation of an earlier release nor that of
+		// the present one has a time.
 		r.Since = metav1.NewTime(now.Truncate(time.Second))
 		for _, before := range set.Status.Registrations {
 			if before.UID == r.UID && before.State == r.State &&

@@ -8,12 +8,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationDeregistered holds the set's UID once the deregistration is over: a scale set that is found by the set's
-// name after that is not ours, or was given up. A copy of the set has another UID.
+// annotationDeregistered holds the set's UID after the deregistration is over: a scale set that is found by the set's
+// name after that is not ours, or was released. A copy of the set has another UID.
 const annotationDeregistered = "actions.github.com/deregistered"
 
-// RegistrationOf returns where the set is registered. It is nil once the deregistration is over, which an annotation
-// says before the status does.
+// RegistrationOf returns the scale set as which the set is registered. It is nil after the deregistration is over,
+// which an annotation says before the status does.
 func RegistrationOf(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistration {
 	if IsDeregistered(set) {
 		return nil

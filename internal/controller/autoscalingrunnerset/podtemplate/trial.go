@@ -27,18 +27,18 @@ import (
 )
 
 const (
-	// refusedFor is how long pods must be refused before the set is stalled, which a tool such as Flux takes for a
-	// failure. An API server that has just started forbids for seconds what it allows later, and a ServiceAccount may
-	// be created after the set.
-	refusedFor = time.Minute
+	// A set is stalled, which a tool such as Flux takes for a failure, after its pods have been refused for
+	// refusedGrace. An API server that has just started forbids for seconds what it allows later, and a ServiceAccount
+	// may be created after the set.
+	refusedGrace = time.Minute
 	// trialBasePause and trialLongestBackoff are the shortest and the longest pause before a dry run that failed is
 	// repeated.
 	trialBasePause, trialLongestBackoff = time.Minute, 5 * time.Minute
 	// trialTimeout bounds a dry run: a webhook may take 30 s.
 	trialTimeout = 30 * time.Second
-	// holdStatus is how long the status stays as it was for the former template, so that Ready doesn't flicker. A dry
-	// run takes milliseconds unless a webhook is slow.
-	holdStatus = 5 * time.Second
+	// The status stays as it was for the former template for holdTimeout, so that Ready doesn't flicker. A dry run
+	// takes milliseconds unless a webhook is slow.
+	holdTimeout = 5 * time.Second
 )
 
 // ReasonChecking is the reason of Ready until the first dry run of a template has been answered.
@@ -47,30 +47,30 @@ const ReasonChecking = "CheckingPodTemplate"
 // errNoRunnerContainer is the outcome of a trial that needs no request.
 var errNoRunnerContainer = errors.New(kube.NoRunnerContainer)
 
-// Memory is what is remembered of pods of one template of a set. The zero value knows nothing.
+// Memory has all that is remembered of pods of one template of a set. The zero value knows nothing.
 type Memory struct {
 	// tried is the hash of the pod that was tried last.
 	tried string
-	// settled is set once a dry run of it has been answered, or if the status was about it when the manager started.
+	// settled is set when a dry run of it has been answered, or if the status was about it when the manager started.
 	settled bool
-	// newest is when the newest real pod was created, by the API server's clock; admittedAt is when a newer one was
-	// first seen.
+	// newest is the time at which the newest real pod was created, by the API server's clock; at admittedAt a newer one
+	// was first seen.
 	newest     metav1.Time
 	admittedAt time.Time
-	// refusedSince is since when runners have seen their pods forbidden and none was admitted, zero while there are
-	// none such. seenRefusedAt is when that was last seen. refusal is what the oldest of them reports.
+	// Since refusedSince runners have seen their pods forbidden and none was admitted, zero while there are none such.
+	// At seenRefusedAt that was last seen. refusal is the report of the oldest of them.
 	refusedSince, seenRefusedAt time.Time
 	refusal                     string
 }
 
-// Verdict is what is known of a template.
+// Verdict says whether a template's pods are admitted, as far as that is known.
 type Verdict struct {
 	// Reached is set if it was judged at all.
 	Reached bool
 	// Condition is PodTemplateRefused, nil if it stays as it was. Lasting is set if the refusal won't pass by itself.
 	Condition *metav1.Condition
 	Lasting   bool
-	// Awaited is set until the first answer, and HeldFor is for how long the status waits for it.
+	// Awaited is set until the first answer, and the status waits for it for HeldFor.
 	Awaited bool
 	HeldFor time.Duration
 }
@@ -233,7 +233,7 @@ func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *r
 		m.newest = metav1.Unix(1, 0) // there are none: the first one counts
 	}
 	m.noteRefused(runners.Items, template, q.Now)
-	if wait := m.refusedSince.Add(refusedFor).Sub(q.Now); wait > 0 {
+	if wait := m.refusedSince.Add(refusedGrace).Sub(q.Now); wait > 0 {
 		again.After(wait) // from then on the next dry run brings a pass, and so does the runner set, which counts its runners
 	}
 	return nil
@@ -274,19 +274,19 @@ func (m *Memory) judge(last pool.Call[struct{}], set *v1alpha1.AutoscalingRunner
 	const conditionType = v1alpha1.ConditionPodTemplateRefused
 	reason, refused := refusesTemplate(last.Err)
 	switch {
-	case !m.refusedSince.IsZero() && now.Sub(m.refusedSince) >= refusedFor:
+	case !m.refusedSince.IsZero() && now.Sub(m.refusedSince) >= refusedGrace:
 		message := "for a minute or longer no runner has got a pod: " + report.Abridged(m.refusal)
 		return Verdict{Condition: new(report.True(conditionType, v1alpha1.ReasonPodForbidden, message)), Lasting: true}
 	case last.Running() && !m.settled:
-		return Verdict{Awaited: true, HeldFor: last.Started.Add(holdStatus).Sub(now)}
+		return Verdict{Awaited: true, HeldFor: last.Started.Add(holdTimeout).Sub(now)}
 	case last.Running():
 		return Verdict{}
 	case refused && last.Finished.After(m.admittedAt):
 		before := wasRefused(set)
-		// The condition was written up to two seconds after the first refusal, as the status is written once a second
-		// at most, and times of the API have whole seconds.
+		// The condition was written up to two seconds after the first refusal: the status is written every second at
+		// most, and times of the API have whole seconds.
 		lasting := IsStalled(set, reason) ||
-			before != nil && last.Finished.Sub(before.LastTransitionTime.Time) >= refusedFor-2*time.Second
+			before != nil && last.Finished.Sub(before.LastTransitionTime.Time) >= refusedGrace-2*time.Second
 		return Verdict{
 			Condition: new(report.True(conditionType, reason, refusedMessage(last.Err, set.Namespace))),
 			Lasting:   lasting,

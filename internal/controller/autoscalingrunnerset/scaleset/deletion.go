@@ -14,10 +14,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// DeregisterTimeout is how long the deletion of a scale set on GitHub is retried. After that the scale set is left
-// there, an Event says so, and the finalizer is removed. The timeout outlasts a restart of GitHub Enterprise Server's
-// services and most incidents, and still lets a `kubectl delete namespace` end while somebody watches. GitHub itself
-// deletes scale sets that are unused for days.
+// The deletion of a scale set on GitHub is retried until DeregisterTimeout. After that the scale set is left there, an
+// Event says so, and the finalizer is removed. The timeout outlasts a restart of GitHub Enterprise Server's services
+// and most incidents, and still lets a `kubectl delete namespace` end while somebody watches. GitHub itself deletes
+// scale sets that are unused for days.
 const DeregisterTimeout = 5 * time.Minute
 
 // Target is a scale set to be deleted.
@@ -77,7 +77,7 @@ func (d Deletion) Covers(registrations []v1alpha1.ScaleSetRegistration) bool {
 		func(r v1alpha1.ScaleSetRegistration) bool { return !slices.Contains(d.asked, r) })
 }
 
-// Progress is how far the deletion of scale sets is.
+// Progress says how far the deletion of scale sets is.
 type Progress struct {
 	// Over is set when nothing more will be tried. Left are the scale sets that GitHub may still have then. Cause is
 	// why the last call failed, nil if there was none or it did not fail.
@@ -85,7 +85,7 @@ type Progress struct {
 	Deleted []v1alpha1.ScaleSetRegistration
 	Left    []v1alpha1.ScaleSetRegistration
 	Cause   error
-	// RetryAfter is when to try again, zero at once or if a call runs, whose end brings the next pass.
+	// After RetryAfter it is tried again, zero at once or if a call runs, whose end brings the next pass.
 	RetryAfter time.Duration
 }
 
@@ -106,7 +106,7 @@ func ProgressOf(
 	hopeful := slices.ContainsFunc(left, func(r v1alpha1.ScaleSetRegistration) bool {
 		failure := failures[r]
 		hopeless := credentials.Gone(failure) ||
-			deleting && (credentials.Unusable(failure) || errors.Is(failure, errNoCredentials))
+			(deleting && (credentials.Unusable(failure) || errors.Is(failure, errNoCredentials)))
 		return !hopeless || apiaccess.MayPass(failure, startedAt, now)
 	})
 	if !hopeful || !now.Before(deadline) {

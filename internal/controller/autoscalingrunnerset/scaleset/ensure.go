@@ -22,7 +22,8 @@ type Request struct {
 	Reference credentials.Reference
 	// Hash identifies the request with its credentials. The result has it, too.
 	Hash string
-	// Registered is what is recorded, nil if nothing is. Unconfirmed is set while only ARC's annotation names it.
+	// Registered is the recorded scale set, nil if there is none. Unconfirmed is set while only ARC's annotation names
+	// it.
 	Registered  *v1alpha1.ScaleSetRegistration
 	Unconfirmed bool
 	// MayCreate is set if the set's ledger says that GitHub may be asked to create the scale set, and MayExist if an
@@ -133,14 +134,13 @@ type Unrecorded struct {
 	Listener client.ObjectKey
 	// MayBeNamed are other names that it may have; see Request.
 	MayBeNamed []Name
-	// Annotated is what ARC's annotations say, nil if they say nothing.
+	// Annotated is the scale set of ARC's annotations, nil if they name none.
 	Annotated *v1alpha1.ScaleSetRegistration
-	// CreatedAt is when the AutoscalingRunnerSet was created.
+	// CreatedAt is the time at which the AutoscalingRunnerSet was created.
 	CreatedAt time.Time
 }
 
-// maxClockSkew is how far the API server's clock, which dates the set, may be ahead of GitHub's, which dates the scale
-// set.
+// The API server's clock, which dates the set, may be ahead of GitHub's, which dates the scale set, by maxClockSkew.
 const maxClockSkew = time.Minute
 
 // Search looks for the id in ARC's annotation or, if there is none, for group and name, as Ensure does after an answer

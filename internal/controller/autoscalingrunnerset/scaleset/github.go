@@ -84,7 +84,7 @@ func withAnyCredentials(
 	if err == nil {
 		err = ask(github)
 	}
-	if err == nil || listener.Name == "" || !credentials.Unusable(err) && !errors.Is(err, actions.ErrUnauthorized) {
+	if err == nil || listener.Name == "" || (!credentials.Unusable(err) && !errors.Is(err, actions.ErrUnauthorized)) {
 		return err
 	}
 	if github, err = connections.GitHubOfListener(ctx, at, listener, err); err != nil {

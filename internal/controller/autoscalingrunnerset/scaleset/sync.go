@@ -68,7 +68,7 @@ type sync struct {
 
 	// groupID is the desired runner group's, 0 until it has been looked up.
 	groupID int
-	// posted is set once GitHub was asked to create a scale set, created once it has answered that it did, and
+	// posted is set when GitHub was asked to create a scale set, created when it has answered that it did, and
 	// uncertain if it may have done so without an answer.
 	posted, created, uncertain bool
 }
@@ -101,7 +101,7 @@ func (s *sync) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
 		s.unsought = slices.DeleteFunc(slices.Clone(s.unsought), func(asked Name) bool {
 			sameGroup := current.RunnerGroupName == "" ||
 				strings.EqualFold(cmp.Or(asked.Group, defaultGroupName), current.RunnerGroupName)
-			return sameGroup && strings.EqualFold(asked.Name, current.Name) || asked == Name{s.desired.Group, s.desired.Name}
+			return (sameGroup && strings.EqualFold(asked.Name, current.Name)) || asked == Name{s.desired.Group, s.desired.Name}
 		})
 	}
 	return current, err
@@ -112,7 +112,7 @@ func (s *sync) findAny(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	if s.id > 0 {
 		current, err := s.findByID(ctx)
 		switch {
-		case errors.Is(err, actions.ErrScaleSetNotFound) || err == nil && s.isForeign(current.Name):
+		case errors.Is(err, actions.ErrScaleSetNotFound) || (err == nil && s.isForeign(current.Name)):
 		case err != nil || s.named == nil || strings.EqualFold(current.Name, *s.named):
 			return current, err
 		}
@@ -146,7 +146,7 @@ func (s *sync) findUnanswered(ctx context.Context, notFound error) (*actions.Run
 		current, err := s.findByName(ctx, asked)
 		switch {
 		case errors.Is(err, actions.ErrScaleSetNotFound) || errors.Is(err, actions.ErrRunnerGroupNotFound):
-		case err != nil || !s.holders.Hold(current.ID, current.Name) && !s.holders.HoldOrWant(current.Name):
+		case err != nil || (!s.holders.Hold(current.ID, current.Name) && !s.holders.HoldOrWant(current.Name)):
 			return current, err
 		}
 	}
@@ -235,7 +235,7 @@ func (s *sync) inGroup(current *actions.RunnerScaleSet) bool {
 	return strings.EqualFold(current.RunnerGroupName, s.desired.Group)
 }
 
-// group returns the id of the desired group, which is looked up at most once per run.
+// group returns the id of the desired group, which is looked up at most a single time per run.
 func (s *sync) group(ctx context.Context) (int, error) {
 	switch {
 	case s.groupID != 0:

@@ -33,11 +33,11 @@ const (
 	// LongestAwayBackoff replaces longestCreateBackoff while the API server gives no answer, or only an error of its
 	// own: its return must be noticed within seconds, because jobs wait.
 	LongestAwayBackoff = 10 * time.Second
-	// failingThreshold is how many creations in a row must fail before the set says so.
+	// After failingThreshold failed creations in a row the set says so.
 	failingThreshold = 3
-	// expectationTimeout is how long a runner that was created may stay unseen before the API server is asked about it.
-	// Watches deliver within seconds. A runner unseen for longer was deleted before the watch showed it, or the watch
-	// is broken.
+	// A runner that was created may stay unseen for expectationTimeout; then the API server is asked about it. Watches
+	// deliver within seconds. A runner unseen for longer was deleted before the watch showed it, or the watch is
+	// broken.
 	expectationTimeout = time.Minute
 	// listInterval is the shortest time between two such questions, each a list of the set's runners: two a minute. A
 	// scale set whose runners are being replaced has two sets, and so at most four lists a minute.
@@ -55,19 +55,18 @@ type Memory struct {
 	// unanswered are the names of runners whose creation got no answer; they are tried again. shelved are names that
 	// nobody wants at present: their runners may exist, so they are expected for a while, but not tried again.
 	unanswered, shelved []string
-	// failures counts the failed rounds of creations in a row, Err is the error of the last one, and retryAt is when
-	// the next one may start.
+	// failures counts the failed rounds of creations in a row, Err is the error of the last one, and the next one may
+	// start at retryAt.
 	failures int
 	Err      error
 	retryAt  time.Time
-	// unlisted is set until the API server has listed the set's runners for this process once: the watch of a process
-	// that has just taken over may not show yet what its predecessor created last.
+	// unlisted is set until the API server has listed the set's runners for this process: the watch of a process that
+	// has just taken over may not show yet what its predecessor created last.
 	unlisted bool
 	// Closed is set if the namespace is being deleted, so that nothing can be created in it any more.
 	Closed bool
-	// listAt is when the API server may be asked again about overdue runners, and listErr is the error of the last
-	// time, kept while any runner is overdue. late are the names of runners that exist although the watch does not show
-	// them.
+	// At listAt the API server may be asked again about overdue runners. listErr is the error of the last time, kept
+	// while any runner is overdue. late are the names of runners that exist although the watch does not show them.
 	listAt  time.Time
 	listErr error
 	late    []string
@@ -76,9 +75,9 @@ type Memory struct {
 // Unseen counts the set's runners that were created, or may have been, and are not among those of a plan.
 type Unseen struct {
 	Expected int
-	// Uncertain is how many of the expected runners may not exist, because their creation got no answer.
+	// Uncertain counts the expected runners that may not exist, because their creation got no answer.
 	Uncertain int
-	// Beside is how many runners may run with the scale set's labels that none of its runner sets has.
+	// Beside counts the runners that may run with the scale set's labels and that none of its runner sets has.
 	Beside int
 }
 
@@ -107,7 +106,7 @@ func (c *Memory) Expect(names ...string) {
 	}
 }
 
-// Met drops a name: the watch has shown the runner or its deletion, or the server has refused it for good.
+// Met drops a name: the watch has shown the runner or its deletion, or the server has refused it and will not take it.
 func (c *Memory) Met(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,12 +37,12 @@ type Departures struct {
 type Departure struct {
 	Node  string
 	Signs nodes.Signs
-	// Arrivals is how many runners had come when the latest sign was seen. A runner is seen before its pod is created,
-	// so a pod that was there before the sign belongs to one of them, or to a runner of an earlier process.
+	// Arrivals counts the runners that had come when the latest sign was seen. A runner is seen before its pod is
+	// created, so a pod that existed before the sign belongs to one of them, or to a runner of an earlier process.
 	Arrivals int
 }
 
-// placement is where the pod of a runner is.
+// placement says on which node the pod of a runner is.
 type placement struct {
 	runner types.UID
 	node   string
@@ -64,7 +64,7 @@ func (d *Departures) Arrive() int {
 	return d.arrivals
 }
 
-// Note notes the signs of a node, 0 if it has none or is gone. It returns the runners there if a sign is new.
+// Note remembers the signs of a node, 0 if it has none or is gone. It returns the runners there if a sign is new.
 func (d *Departures) Note(node string, signs nodes.Signs) []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()

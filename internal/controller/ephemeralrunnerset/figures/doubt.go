@@ -15,29 +15,29 @@ import (
 // believed as before, and at least one runner is kept idle, so a job that is real after all starts at once, and its
 // start moves the figures.
 //
-// Whatever the figures do, they are believed anew only once: after two disappointments as many waiting jobs are doubted
-// from the start, for a time that doubles with each further one, and most of them are believed when such a job does
-// start.
+// Whatever the figures do, they are believed anew a single time: after two disappointments as many waiting jobs are
+// doubted from the start, for a time that doubles with each further one, and most of them are believed when such a job
+// does start.
 const (
-	// figuresSettleGrace is how long fewer jobs must wait than are doubted before that is a move: a start or an end is
-	// in the figures seconds before or after it is reported.
+	// If fewer jobs wait than are doubted for figuresSettleGrace, that is a move: a start or an end is in the figures
+	// seconds before or after it is reported.
 	figuresSettleGrace = 10 * time.Second
 	// waveInterval separates waves of waste: the runners of one fall in the figures are removed within so much time.
 	waveInterval = time.Minute
-	// believedAnew is how many disappointments leave the figures believed when they move.
+	// After at most believedAnew disappointments the figures are believed when they move.
 	believedAnew = 1
-	// memories is for how many times registrationTimeout as many jobs are doubted again after two disappointments: an
-	// hour, unless the set says otherwise.
+	// After two disappointments as many jobs are doubted again for memories times registrationTimeout: an hour, unless
+	// the set says otherwise.
 	memories = 6
-	// longestMemory is how long disappointments are remembered at most. doublings bounds the doublings up to it.
+	// Disappointments are remembered for longestMemory at most. doublings bounds the doublings up to it.
 	longestMemory = 24 * time.Hour
 	doublings     = 10
 )
 
-// Doubt is how far GitHub's figures are disbelieved. The zero value believes everything; so does a manager that has
+// Doubt says how far GitHub's figures are disbelieved. The zero value believes everything; so does a manager that has
 // just started.
 type Doubt struct {
-	// Jobs is how many waiting jobs are believed not to exist.
+	// Jobs counts the waiting jobs that are believed not to exist.
 	Jobs int
 	// moved is the present time in which fewer jobs wait than are doubted: since when, and how many had started before.
 	moved struct {
@@ -45,8 +45,8 @@ type Doubt struct {
 		started int
 	}
 	unmet unmet
-	// ProbeSince is how new one of the idle runners must be: if all are older, one is replaced. probes counts how often
-	// that was changed in this doubt.
+	// One of the idle runners must be newer than ProbeSince: if all are older, one is replaced. probes counts the
+	// changes of that in this doubt.
 	ProbeSince time.Time
 	probes     int
 	// fruitless counts how often in a row further jobs were doubted although none had started since the last time, when
@@ -66,7 +66,7 @@ type unmet struct {
 	// pairs is the smallest number, at any moment, of pairs of a waiting job and an idle runner; waiting is that of
 	// waiting jobs.
 	pairs, waiting int
-	// started is how many jobs had started before.
+	// started is the number of jobs that had started before.
 	started int
 	// lastAt is the last moment with such a pair, and broken says that there were moments without.
 	lastAt time.Time
@@ -79,23 +79,23 @@ type waste struct {
 	// lastAt.
 	total, started int
 	lastAt         time.Time
-	// excused is how many runners the wave may have, because as many jobs have started since the last one. counted says
-	// that it had more, which is a disappointment. peak is how many jobs waited at most before.
+	// The wave may have excused runners, because as many jobs have started since the last one. counted says that it had
+	// more, which is a disappointment. peak is the highest number of jobs that waited before.
 	excused, peak int
 	counted       bool
-	// caused is how many runners are surplus because of the doubt, which is no further disappointment. Neither are
+	// caused counts the runners that are surplus because of the doubt, which is no further disappointment. Neither are
 	// those after a change of the set's limits, which are nil before the first pass, and changed at limitsAt.
 	caused   int
 	limits   *Limits
 	limitsAt time.Time
 }
 
-// Evidence is what doubt follows from.
+// Evidence has the facts from which doubt follows.
 type Evidence struct {
-	// Waiting is how many assigned jobs neither run nor may just have ended, and starting how many jobs have been seen
-	// to start within the last completionWindow: so many more may have started.
+	// Waiting counts the assigned jobs that neither run nor may just have ended. Starting counts those that have been
+	// seen to start within the last completionWindow: so many more may have started.
 	Waiting, Starting int
-	// Idle is how many runners have been up and without a job for idlePatience.
+	// Idle counts the runners that have been up and without a job for idleGrace.
 	Idle int
 	// Started counts the jobs that have started, and wasted the runners that were surplus before they had a job, since
 	// the manager has known the set.
@@ -107,19 +107,19 @@ type Evidence struct {
 // Limits are those that a user sets.
 type Limits struct{ MinRunners, MaxRunners int }
 
-// Next returns the doubt that follows from new figures, with patience, the time for which a job must wait beside an
-// idle runner to be doubted. It also returns when the doubt changes if nothing else does; zero is never.
-func (d Doubt) Next(seen Evidence, patience time.Duration, now time.Time) (Doubt, time.Time) {
+// Next returns the doubt that follows from new figures. A job must wait beside an idle runner for grace to be doubted.
+// Next also returns when the doubt changes if nothing else does; zero means never.
+func (d Doubt) Next(seen Evidence, grace time.Duration, now time.Time) (Doubt, time.Time) {
 	due := d.move(seen, now)
 	d.countWaste(seen, now)
-	d.remember(seen, patience, now)
-	due = kube.EarlierOf(due, d.disbelieve(seen, patience, now))
+	d.remember(seen, grace, now)
+	due = kube.EarlierOf(due, d.disbelieve(seen, grace, now))
 	d.peak = max(d.peak, seen.Waiting)
 	switch {
 	case d.Jobs > 0:
 		d.disappointedAt = now // the time of the memory begins after the doubt
-	case d.KeepsOne(patience, now):
-		due = kube.EarlierOf(due, d.disappointedAt.Add(patience))
+	case d.KeepsOne(grace, now):
+		due = kube.EarlierOf(due, d.disappointedAt.Add(grace))
 	}
 	return d, due
 }
@@ -185,11 +185,11 @@ func (d *Doubt) disappoint(jobs int, now time.Time) {
 }
 
 // remember doubts jobs as soon as they wait if as many came to nothing more than once, for some time.
-func (d *Doubt) remember(seen Evidence, patience time.Duration, now time.Time) {
+func (d *Doubt) remember(seen Evidence, grace time.Duration, now time.Time) {
 	if d.Disappointments <= believedAnew && now.Before(d.disappointedAt.Add(longestMemory)) {
 		return
 	}
-	memory := reconcile.Backoff(min(memories*patience, longestMemory), longestMemory,
+	memory := reconcile.Backoff(min(memories*grace, longestMemory), longestMemory,
 		min(d.Disappointments-believedAnew, doublings))
 	if d.Jobs == 0 && !now.Before(d.disappointedAt.Add(memory)) {
 		d.level = 0
@@ -200,10 +200,10 @@ func (d *Doubt) remember(seen Evidence, patience time.Duration, now time.Time) {
 	d.Jobs = max(d.Jobs, min(seen.Waiting, d.level))
 }
 
-// disbelieve doubts jobs that have waited beside idle runners for as long as patience. If no job has started meanwhile,
+// disbelieve doubts jobs that have waited beside idle runners for as long as grace. If no job has started meanwhile,
 // all of them are. Otherwise some may be real, because a runner that is idle may be one that hangs: then one for each
 // idle runner is doubted, and twice as many every time. It returns when the next jobs will have waited for so long.
-func (d *Doubt) disbelieve(seen Evidence, patience time.Duration, now time.Time) time.Time {
+func (d *Doubt) disbelieve(seen Evidence, grace time.Duration, now time.Time) time.Time {
 	u, pairs := &d.unmet, min(seen.Idle, seen.Waiting-seen.Starting-d.Jobs)
 	// Figures that fall for moments only keep the runners, so they don't interrupt it, unless jobs start: then these
 	// were real.
@@ -217,7 +217,7 @@ func (d *Doubt) disbelieve(seen Evidence, patience time.Duration, now time.Time)
 		*u = unmet{since: now, pairs: pairs, waiting: seen.Waiting, started: seen.Started}
 	}
 	u.pairs, u.waiting, u.lastAt = min(u.pairs, pairs), min(u.waiting, seen.Waiting), now
-	if due := u.since.Add(patience); now.Before(due) {
+	if due := u.since.Add(grace); now.Before(due) {
 		return due
 	}
 	doubted := u.waiting
@@ -227,7 +227,7 @@ func (d *Doubt) disbelieve(seen Evidence, patience time.Duration, now time.Time)
 	if d.Jobs == 0 {
 		d.disappoint(doubted, now)
 	}
-	if !now.Before(d.ProbeSince.Add(reconcile.Backoff(min(patience, longestMemory), longestMemory,
+	if !now.Before(d.ProbeSince.Add(reconcile.Backoff(min(grace, longestMemory), longestMemory,
 		min(d.probes, doublings)))) {
 		d.ProbeSince, d.probes = now, d.probes+1
 	}
@@ -246,10 +246,10 @@ func (d *Doubt) Again(started int) bool { return d.fruitless > believedAnew && d
 
 // KeepsOne reports whether an idle runner is kept, although nothing is doubted, because figures that go up and down
 // would otherwise create and remove one each time.
-func (d *Doubt) KeepsOne(patience time.Duration, now time.Time) bool {
-	return d.Disappointments > believedAnew && d.level > 0 && now.Before(d.disappointedAt.Add(patience))
+func (d *Doubt) KeepsOne(grace time.Duration, now time.Time) bool {
+	return d.Disappointments > believedAnew && d.level > 0 && now.Before(d.disappointedAt.Add(grace))
 }
 
-// SurplusGrace is how long there must be a surplus runner before one is removed. Job assignments and figures take
-// different routes and disagree for seconds; if a runner is removed too early, a job waits for a new pod.
+// A runner is removed after there has been a surplus for SurplusGrace. Job assignments and figures take different
+// routes and disagree for seconds; if a runner is removed too early, a job waits for a new pod.
 const SurplusGrace = 30 * time.Second

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-const patience = 10 * time.Minute
+const grace = 10 * time.Minute
 
 // figures that are seen one after the other, a minute apart.
 type history struct {
@@ -15,7 +15,7 @@ type history struct {
 
 func (h *history) see(seen Evidence) *history {
 	h.now = h.now.Add(time.Minute)
-	h.doubt, _ = h.doubt.Next(seen, patience, h.now)
+	h.doubt, _ = h.doubt.Next(seen, grace, h.now)
 	return h
 }
 
@@ -31,15 +31,15 @@ func TestJobsThatWaitBesideIdleRunnersAreDoubted(t *testing.T) {
 		then func(*history)
 		want int
 	}{
-		"for less than the patience": {func(h *history) { h.seeFor(patience, Evidence{Waiting: 3, Idle: 2}) }, 0},
-		"for so long":                {func(h *history) { h.seeFor(patience+time.Minute, Evidence{Waiting: 3, Idle: 2}) }, 3},
-		"beside no idle runner":      {func(h *history) { h.seeFor(24*time.Hour, Evidence{Waiting: 3}) }, 0},
+		"for less than the grace": {func(h *history) { h.seeFor(grace, Evidence{Waiting: 3, Idle: 2}) }, 0},
+		"for so long":             {func(h *history) { h.seeFor(grace+time.Minute, Evidence{Waiting: 3, Idle: 2}) }, 3},
+		"beside no idle runner":   {func(h *history) { h.seeFor(24*time.Hour, Evidence{Waiting: 3}) }, 0},
 		"until the figures move": {func(h *history) {
-			h.seeFor(patience+time.Minute, Evidence{Waiting: 3, Idle: 2}).seeFor(2*time.Minute, Evidence{Waiting: 1, Idle: 2})
+			h.seeFor(grace+time.Minute, Evidence{Waiting: 3, Idle: 2}).seeFor(2*time.Minute, Evidence{Waiting: 1, Idle: 2})
 		}, 0},
 		"and jobs start": {func(h *history) {
 			// one for each idle runner is doubted: the others may only have runners that hang
-			h.see(Evidence{Waiting: 5, Idle: 2}).seeFor(patience, Evidence{Waiting: 5, Idle: 2, Started: 1})
+			h.see(Evidence{Waiting: 5, Idle: 2}).seeFor(grace, Evidence{Waiting: 5, Idle: 2, Started: 1})
 		}, 2},
 	} {
 		h := &history{now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}

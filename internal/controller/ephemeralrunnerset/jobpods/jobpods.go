@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// jobWaitGrace is how long a job's pod may be unable to run before the set's condition says so, as for runners.
+	// A job's pod may be unable to run for jobWaitGrace; then the set's condition says so, as for runners.
 	jobWaitGrace = 30 * time.Second
-	// jobPodsPerRunner is how many waiting pods of one runner's job are kept: a job has one and, one at a time, those
-	// of its steps, but its workflow may create as many as the namespace allows.
+	// Of one runner's job at most jobPodsPerRunner waiting pods are kept: a job has one and, one at a time, those of
+	// its steps, but its workflow may create as many as the namespace allows.
 	jobPodsPerRunner = 10
-	// stepRunnerLength is how much of the runner's name begins that of a step's pod.
+	// The name of a step's pod begins with at most stepRunnerLength characters of the runner's name.
 	stepRunnerLength = 49
 )
 
@@ -44,7 +44,7 @@ type Pods struct {
 // Wait is a job's pod that can't run, and why.
 type Wait struct {
 	Pod, Reason, Message string
-	// UnplacedSince is when a pod without a node was created, zero if it has one.
+	// UnplacedSince is the time at which a pod without a node was created, zero if it has one.
 	UnplacedSince time.Time
 	since         time.Time // when it was first seen
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// heldUnseen is how long a runner holds claims that no watch has shown: it may be gone already.
-const heldUnseen = time.Minute
+// A runner holds claims that no watch has shown for heldUnseenTimeout: it may be gone already.
+const heldUnseenTimeout = time.Minute
 
 // Leases knows who uses the claims of scale sets. The watches' handlers keep it up to date, at a cost that doesn't
 // depend on the number of runners or claims. Runners and pods without claims are not kept.
@@ -207,7 +207,7 @@ func (l *Leases) heldByAnother(claim types.NamespacedName, uid types.UID, now ti
 			return true
 		}
 	}
-	return now.Before(other.since.Add(heldUnseen))
+	return now.Before(other.since.Add(heldUnseenTimeout))
 }
 
 // World returns what is seen of a set's claims and of who uses them. Of claims that others have made with its labels

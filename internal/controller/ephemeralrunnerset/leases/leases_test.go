@@ -98,7 +98,7 @@ func TestOneRunnerHoldsAClaim(t *testing.T) {
 		}, true},
 		"the first loses its labels":              {func(l *Leases) { l.Put(newRunner("first", func(r *v1alpha1.EphemeralRunner) { r.Labels = nil })) }, false},
 		"finalizers of others keep the first":     {func(l *Leases) { l.Put(newRunner("first", kept)); l.Remove(client.ObjectKeyFromObject(first)) }, false},
-		"the same, after a while":                 {func(l *Leases) { l.Put(newRunner("first", kept)); <-time.After(heldUnseen) }, true},
+		"the same, after a while":                 {func(l *Leases) { l.Put(newRunner("first", kept)); <-time.After(heldUnseenTimeout) }, true},
 		"the second has a pod that has not ended": {func(l *Leases) { l.notePod(podOf(second), false); l.Remove(client.ObjectKeyFromObject(first)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {

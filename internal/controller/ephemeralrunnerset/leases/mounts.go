@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// MountReasons are the reasons of the Events by which a node and the controller that attaches volumes say that they
+// MountReasons lists the reasons of the Events by which a node and the controller that attaches volumes say that they
 // can't.
 var MountReasons = []string{"FailedMount", "FailedAttachVolume"}
 

@@ -25,10 +25,9 @@ type pod struct {
 	volumes    map[string]string // the claims by the names of its volumes
 	placedAt   time.Time         // when it was first seen to have a node
 	unplacedAt time.Time         // when the scheduler was first seen to find none for it
-	// mounted is set once all its volumes have been, and up once its runner container has started.
+	// mounted is set when all its volumes have been mounted, and up when its runner container has started.
 	mounted, up bool
-	// unmountedAt is since when its node has been unable to attach or mount one of its claims, zero if it is not known
-	// to be.
+	// Since unmountedAt its node has been unable to attach or mount one of its claims, zero if it is not known to be.
 	unmountedAt time.Time
 }
 

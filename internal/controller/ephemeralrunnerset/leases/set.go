@@ -40,19 +40,19 @@ func (l *Leases) Forget(scaleSet types.NamespacedName) {
 	delete(l.sets, scaleSet)
 }
 
-// Set is what is remembered of one scale set's claims between passes.
+// Set is the memory of one scale set's claims between passes.
 type Set struct {
 	*volumeclaims.Memory
 	// End ends the use by a pass.
 	End   func()
 	taken bool
 
-	// ListAt is when the API server may be asked again which claims there are, and EventsAt the same for what nodes say
-	// about mounting them.
+	// At ListAt the API server may be asked again which claims there are, and at EventsAt what nodes say about mounting
+	// them.
 	ListAt, EventsAt time.Time
 	// Told are the runners about which an Event has told that they give way.
 	Told sets.Set[string]
-	// listed is set once the API server has said which runners and claims there are; awaited are the runners that no
+	// listed is set when the API server has said which runners and claims there are; awaited are the runners that no
 	// watch had shown then.
 	listed  bool
 	awaited sets.Set[string]

@@ -42,7 +42,7 @@ type member struct {
 	set  Owner
 	view *Runner
 	gone bool
-	// admitted is set once the runner may be registered; see admit.
+	// admitted is set when the runner may be registered; see admit.
 	admitted bool
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// Runner is what decisions need to know of one EphemeralRunner: some 250 bytes, without the pod template. A view never
-// changes; a runner that changes gets a new one.
+// Runner has the facts about one EphemeralRunner on which decisions depend: some 250 bytes, without the pod template. A
+// view never changes; a runner that changes gets a new one.
 type Runner struct {
 	Name            string
 	UID             types.UID
@@ -37,7 +37,7 @@ type Runner struct {
 	Completed  bool
 	proxied    bool // its pod takes the proxy from the set's Secret
 	JobPatchID int
-	FailedAt   time.Time      // when it failed for good, zero if that is not known
+	FailedAt   time.Time      // the time of its failure, after which it is not tried again, zero if it is not known
 	LostJob    *feedback.Lost // nil if no job was lost
 
 	Template        string // hash of the spec that it was created from, empty if not known
@@ -67,7 +67,7 @@ func ConfigURLOf(spec *v1alpha1.EphemeralRunnerSpec) ConfigURL {
 // keep has no pod any more, whatever its status says: it is finalized.
 func (r *Runner) Alive() bool { return !r.Ended() && r.Keepers == "" }
 
-// Ended reports whether the runner's container has ended for good.
+// Ended reports whether the runner's container has ended and will not start again.
 func (r *Runner) Ended() bool {
 	switch r.Phase {
 	case v1alpha1.EphemeralRunnerPhaseSucceeded, v1alpha1.EphemeralRunnerPhaseFailed,
@@ -182,7 +182,7 @@ const (
 	Lost = "lost"
 )
 
-// State is what a runner does and, of one that waits or has failed, the reason.
+// State has the activity of a runner and, of one that waits or has failed, the reason.
 type State struct{ Name, Reason string }
 
 // StateOf returns the state that metrics and counts show of a runner. Its reason is a known one, or Other.
@@ -192,7 +192,7 @@ func StateOf(r *Runner) State {
 		return State{Lost, string(r.LostJob.Cause)}
 	case r.Phase == v1alpha1.EphemeralRunnerPhaseFailed || r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		return State{Failed, report.KnownReason(r.Reason)}
-	case r.Ended() || r.Completed || r.Deleting && !r.Draining:
+	case r.Ended() || r.Completed || (r.Deleting && !r.Draining):
 		return State{Name: Finishing}
 	case r.HadJob || r.Draining:
 		return State{Name: Busy}
