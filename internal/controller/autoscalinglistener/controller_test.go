@@ -167,7 +167,7 @@ func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 }
 
 // It is the listener that gets a 401. It reports it, the set's status has it, and then the credentials are read more
-// often than once a minute.
+// often than every minute.
 func TestRefusedListenerGetsNewCredentials(t *testing.T) {
 	f := started(t)
 	f.credentials.next = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}}

@@ -112,8 +112,8 @@ func (f *fixture) holding(object client.Object, namespace, name string) {
 }
 
 // An object that somebody's finalizer keeps doesn't keep the listener, but is told: nobody looks at it any more. The
-// Event about the listener is where one can be created even if the set's namespace is being deleted. A finalizer that
-// somebody serves in time is no news.
+// Event is recorded about the listener, because there it can be created even if the set's namespace is being deleted. A
+// finalizer that somebody serves in time is no news.
 func TestListenerTellsWhatItLeaves(t *testing.T) {
 	for kind, where := range map[string]struct {
 		object    client.Object

@@ -58,9 +58,10 @@ type fixture struct {
 type fakeCredentials struct {
 	resolved *credentials.Resolved
 	err      error
-	// next is what is resolved after Invalidate.
+	// next has the credentials that are resolved after Invalidate.
 	next *credentials.Resolved
-	// kept is what the listener's Secrets have for a process that has not written them; nil means that there are none.
+	// kept has the content of the listener's Secrets for a process that has not written them; nil means that there are
+	// none.
 	kept *credentials.Resolved
 }
 

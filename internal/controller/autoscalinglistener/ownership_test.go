@@ -76,8 +76,8 @@ func (f *fixture) live(object client.Object) client.Object {
 	return now
 }
 
-// What somebody else has created under the name of one of the listener's objects is not changed, adopted or deleted,
-// whatever it looks like. The listener says what is in its way, once, and goes on when it is gone.
+// An object that somebody else has created under the name of one of the listener's objects is not changed, adopted or
+// deleted, whatever it looks like. The listener says a single time what is in its way, and goes on when it is gone.
 func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	for kind := range needed() {
 		for mark := range marks() {
@@ -188,7 +188,7 @@ func restoredLabels() map[string]string {
 	return ownership.Labels(newListener())
 }
 
-// What a backup has brought back without its owner makes room, once it has all labels of what is a listener's. Role and
+// An object that a backup has brought back without its owner makes room if it has all labels of a listener's. Role and
 // RoleBinding are taken over as they are.
 func TestObjectsThatABackupHasBroughtBackMakeRoom(t *testing.T) {
 	f := newFixture(t)

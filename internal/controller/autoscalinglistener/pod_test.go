@@ -209,7 +209,7 @@ func TestOwnPodThatIsNotSeenYetIsAwaited(t *testing.T) {
 	}
 }
 
-// Without its labels the cache drops the pod, though it runs well. They are put back, once.
+// Without its labels the cache drops the pod, though it runs well. They are put back a single time.
 func TestLabelsTakenOffThePodArePutBack(t *testing.T) {
 	f := started(t)
 	f.unlabel()

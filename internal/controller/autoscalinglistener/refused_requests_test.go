@@ -79,7 +79,7 @@ func TestFailureBesideARunningListenerIsSaid(t *testing.T) {
 	}
 }
 
-// A pod that ended has no successor while its account is refused, and that is what Ready says.
+// A pod that ended has no successor while its account is refused, and Ready says that.
 func TestEndedListenerSaysWhyItHasNoSuccessor(t *testing.T) {
 	for name, answer := range map[string]error{"refused": refusals["forbidden"], "failed": errTimeout} {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// budgetsPeriod is how long what was read of a namespace's budgets holds, and budgetsGrace how long a new set may be
-// without one.
+// The read budgets of a namespace hold for budgetsPeriod, and a new set may be without one for budgetsGrace.
 const budgetsPeriod, budgetsGrace = time.Minute, 30 * time.Second
 
 // budgetOf returns a PodDisruptionBudget of that name that allows no eviction of the pods with the labels.

@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// answered is how long it takes at most until a pass's calls are answered.
+// A pass's calls are answered within answered.
 const answered = controllertest.Answered
 
 // fakeGitHub is both the Connections and the GitHub that they connect to.
@@ -27,7 +27,7 @@ type fakeGitHub struct {
 	unresolved       error
 	listenerResolved bool
 	token            string
-	// rereads is how often credentials were read without memory.
+	// rereads counts the reads of credentials without memory.
 	rereads int
 }
 

@@ -52,7 +52,7 @@ func (f *fixture) deletable(change ...func(*v1alpha1.AutoscalingRunnerSet)) {
 	}
 }
 
-// stopListener changes the listener's status as its controller does once the pod is gone.
+// stopListener changes the listener's status as its controller does after the pod is gone.
 func (f *fixture) stopListener() {
 	f.Helper()
 	listener := f.listeners()[0]
@@ -160,8 +160,8 @@ func TestDeregistrationFromUnreachableGitHubHasADeadline(t *testing.T) {
 	})
 }
 
-// GitHub's rate limit holds during a deletion too: it is asked once before the time that it has named, and once
-// afterwards.
+// GitHub's rate limit holds during a deletion too: it is asked a single time before the time that it has named, and a
+// single time afterwards.
 func TestFarewellHeedsRateLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*fixture)
@@ -271,7 +271,7 @@ func TestReleaseStripsCleanupProtection(t *testing.T) {
 	})
 }
 
-// An API server that has just started refuses for a moment what it will allow once it has read the Roles.
+// An API server that has just started refuses for a moment what it will allow after it has read the Roles.
 func TestDeregistrationOutlastsAMomentsRefusal(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
@@ -333,8 +333,8 @@ func wantEventTwice(t *testing.T, told []string, reason string) {
 	}
 }
 
-// TestDeletionSurvivesRestarts: a manager that restarts after every second pass, which is when an answer of GitHub has
-// been read, gets as far as one that doesn't.
+// TestDeletionSurvivesRestarts: a manager that restarts after every second pass, each time after it has read an answer
+// of GitHub, gets as far as one that doesn't.
 func TestDeletionSurvivesRestarts(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()

@@ -136,7 +136,7 @@ func TestRecordingLooksAgainSoon(t *testing.T) {
 	})
 }
 
-// TestRenamedTwinsEndWithAScaleSetEach: renaming is what the condition tells the user to do.
+// TestRenamedTwinsEndWithAScaleSetEach: the condition tells the user to rename one.
 func TestRenamedTwinsEndWithAScaleSetEach(t *testing.T) {
 	for renamed, key := range map[string]types.NamespacedName{"the twin": twinKey, "the owner": setKey} {
 		for state, separated := range map[string]bool{"while they share": false, "once one stood back": true} {

@@ -160,8 +160,8 @@ func TestWhatAListenerChangesInItsRunnerSetIsRestored(t *testing.T) {
 	}
 }
 
-// actingAs returns a client with the rights of a listener, once they are in effect: the API server learns of Roles by
-// watches of its own, perhaps later than a client sees the pod that was created after them.
+// actingAs returns a client with the rights of a listener, after they have come into effect: the API server learns of
+// Roles by watches of its own, perhaps later than a client sees the pod that was created after them.
 func (w *world) actingAs(account string) client.Client {
 	w.Helper()
 	w.Eventually(func() (bool, error) {

@@ -33,8 +33,8 @@ func (f *fixture) keep(object client.Object) {
 }
 
 // Whatever keeps a set that is deleted, the set says within a minute which object it is, whose finalizer, and what to
-// type; an Event says it once, for the listener too, as long as there is one: in a namespace that is being deleted no
-// Event can be created.
+// type. A single Event says it, for the listener too, as long as one can be created: in a namespace that is being
+// deleted none can.
 func TestDeletionSaysWhatKeepsIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		keep   func(f *fixture)

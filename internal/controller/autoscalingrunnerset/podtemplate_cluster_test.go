@@ -91,7 +91,7 @@ var sites = map[string]site{
 	"missing-right": {mayNotCreate: true},
 }
 
-// What a real API server refuses for good is told before the first job, in its own words; what passes by itself, or
+// A lasting refusal of a real API server is told before the first job, in its own words. One that passes by itself, or
 // says nothing about the template, isn't.
 func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 	w := newWorld(t)
@@ -127,7 +127,7 @@ func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 	}
 }
 
-// build creates a namespace with a scale set, once whatever decides about its pods is in force.
+// build creates a namespace with a scale set, after everything that decides about its pods is in force.
 func (w *world) build(s site) (namespace string) {
 	w.Helper()
 	namespace = w.cluster.NewNamespace(w.T)

@@ -61,7 +61,7 @@ func (f *fixture) admit(a *admission) *admission {
 	return a
 }
 
-// runFor reconciles once in ten seconds.
+// runFor reconciles every ten seconds.
 func (f *fixture) runFor(d time.Duration) {
 	f.Helper()
 	for range d / (10 * time.Second) {
@@ -124,7 +124,8 @@ func TestAPodThatWouldBeRefusedMakesTheSetUnready(t *testing.T) {
 	})
 }
 
-// A template is tried once. What passes by itself, and what says nothing about the template, leaves Ready as it is.
+// A template is tried a single time. A refusal that passes by itself, or says nothing about the template, leaves Ready
+// as it is.
 func TestWhatPassesLeavesReadyAsItIs(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer error

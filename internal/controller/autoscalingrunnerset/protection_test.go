@@ -32,7 +32,7 @@ func protectedByARC(set *v1alpha1.AutoscalingRunnerSet) {
 	}
 }
 
-// protectedObjects are what the annotations of protectedByARC name, as far as it is there.
+// protectedObjects are the objects that the annotations of protectedByARC name, as far as they exist.
 func protectedObjects() []client.Object {
 	meta := metav1.ObjectMeta{Namespace: setNamespace, Name: "kept",
 		Finalizers: []string{v1alpha1.FinalizerCleanupProtection, "example.com/other"}}
@@ -174,9 +174,9 @@ func TestObjectThatTheUpgradeDropsIsStrippedThoughARCProtectedItAgain(t *testing
 	})
 }
 
-// Both charts are upgraded at once, so no annotation that the manager sees names what the upgrade drops: the Role and
-// the account of another container mode, and a Secret whose name our chart makes shorter. Each is dropped, and what
-// isn't the set's is left.
+// Both charts are upgraded together, so no annotation that the manager sees names the objects that the upgrade drops:
+// the Role and the account of another container mode, and a Secret whose name our chart makes shorter. Each is
+// stripped, and objects that aren't the set's are left.
 func TestWhatAnUpgradeOfBothChartsDropsIsStripped(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		long := strings.Repeat("n", 43)

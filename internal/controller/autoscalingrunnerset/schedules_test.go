@@ -51,7 +51,7 @@ func (f *fixture) toEdge() {
 }
 
 // Numbers follow a window from edge to edge, and no spec is changed; a manager that starts within a window tells of it
-// once.
+// a single time.
 func TestWindowsOpenAndClose(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {

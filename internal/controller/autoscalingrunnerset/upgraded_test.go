@@ -18,7 +18,7 @@ import (
 
 const formerAnnotation = "actions.github.com/former-registrations"
 
-// listedAsFormer is what an earlier release wrote of a scale set at an address that was reached with the Secret old.
+// listedAsFormer returns the text of an earlier release about a scale set at an address reached with the Secret old.
 func listedAsFormer(address string, noProxy ...string) string {
 	reached := map[string]any{"githubConfigSecret": "old"}
 	if len(noProxy) > 0 {

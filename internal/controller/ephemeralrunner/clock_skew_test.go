@@ -22,7 +22,7 @@ type askewClock struct {
 func (c *askewClock) Now() time.Time                  { return c.RealClock.Now().Add(c.ahead) }
 func (c *askewClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// beginning is when every bubble begins.
+// beginning is the time at which every bubble begins.
 var beginning = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // useClock gives a new controller another clock.

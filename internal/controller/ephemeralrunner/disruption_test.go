@@ -21,7 +21,7 @@ type end struct {
 	name string
 	// runs is set if the container has started before.
 	runs bool
-	// befalls is what happens to the pod; what is left of it afterwards is removed.
+	// befalls changes the pod; the rest of it is removed afterwards.
 	befalls happening
 	// held is set if the end is held against the runner.
 	held bool

@@ -57,7 +57,7 @@ type (
 	shownClock  struct{ clock.PassiveClock }
 )
 
-// inBubble runs a test with a fixture whose controller gets the objects once it has taken over.
+// inBubble runs a test with a fixture whose controller gets the objects after it has taken over.
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
@@ -240,9 +240,9 @@ type recordingAPI struct {
 	// unanswered is the error of writes of the status that take effect.
 	unanswered error
 	grace      *int64 // of the last deletion of a pod
-	// latency is how long each patch takes.
+	// Each patch takes latency.
 	latency time.Duration
-	// propagation is what becomes of what the Job deleted last owns.
+	// propagation says what is to happen to the objects that the Job deleted last owns.
 	propagation *metav1.DeletionPropagation
 }
 

@@ -291,8 +291,8 @@ func deniedBy(webhook string, code int32) error {
 		Status: metav1.StatusFailure, Code: code, Message: fmt.Sprintf("admission webhook %q denied the request", webhook)}}
 }
 
-// Without the chart's Role, or with a policy that keeps pods as they are, jobs run as usual. The lack is recorded once
-// per namespace, in the words of whoever refuses.
+// Without the chart's Role, or with a policy that keeps pods as they are, jobs run as usual. The lack is recorded a
+// single time per namespace, in the words of whoever refuses.
 func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 	const policy = "validate.kyverno.svc"
 	for title, refusal := range map[string]error{

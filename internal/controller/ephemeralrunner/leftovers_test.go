@@ -71,7 +71,8 @@ func (f *fixture) finishedWithHooks() {
 	f.setPod(exits(0))
 }
 
-// hookObjects are what hooks leave behind: the job's pod and Secret, a step's Job, and another runner's pod.
+// hookObjects are the objects that hooks leave behind: the job's pod and Secret, a step's Job, and another runner's
+// pod.
 func hookObjects() []client.Object {
 	labelled := func(objectName, runnerPod string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: objectName,

@@ -339,7 +339,7 @@ func TestRunnerThatWasSeenUpGetsANewRegistration(t *testing.T) {
 	}, newRunner())
 }
 
-// A container that has died next to the runner changes nothing, and is reported once.
+// A container that has died next to the runner changes nothing, and is reported a single time.
 func TestDeadSidecarIsReportedOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -356,7 +356,7 @@ func TestDeadSidecarIsReportedOnce(t *testing.T) {
 	}, newRunner())
 }
 
-// A node autoscaler may add a node: the pod stays, and the scheduler's message is reported once.
+// A node autoscaler may add a node: the pod stays, and the scheduler's message is reported a single time.
 func TestUnschedulablePodStaysAndSaysWhy(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -92,7 +92,7 @@ func TestPodThatIsGoneMayHaveStarted(t *testing.T) {
 	}, newRunner())
 }
 
-// A pod that never started is read once, when that is noted.
+// A pod that never started is read a single time, when that is noticed.
 func TestPodThatNeverStartedIsReadOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -43,8 +43,7 @@ func podDisrupted(reason string) happening {
 	})
 }
 
-// lostContact is how long GitHub waits for a runner of which it does not hear any more. It says then that its job has
-// failed.
+// GitHub waits for a runner of which it does not hear any more for lostContact. It says then that its job has failed.
 const lostContact = 10 * time.Minute
 
 func evicted(p *corev1.Pod) { p.Status.Reason = "Evicted" }
@@ -53,7 +52,7 @@ func killedForMemory(p *corev1.Pod) {
 	p.Status.ContainerStatuses[0].State.Terminated.Reason = "OOMKilled"
 }
 
-// reports is what the listener writes at the end of a job.
+// reports writes the report of the listener at the end of a job.
 func reports(result string) happening {
 	return func(f *fixture) {
 		if f.runner() == nil {
@@ -77,7 +76,7 @@ func away(all ...happening) happening {
 	}
 }
 
-// secretGone is what a manager leaves that is killed before it deletes the pod, too.
+// secretGone leaves the state of a manager that is killed before it deletes the pod, too.
 func secretGone(f *fixture) {
 	f.Helper()
 	if err := f.api.WithWatch.Delete(f.Context(), f.secret()); err != nil {
@@ -129,7 +128,7 @@ func (f *fixture) wantLost(cause v1alpha1.LostCause) {
 	}
 }
 
-// losses are what happens to runners whose jobs run, and what the jobs are lost to.
+// losses has the events that befall runners whose jobs run, and the causes by which the jobs are lost.
 type losses map[string]struct {
 	happens []happening
 	want    v1alpha1.LostCause

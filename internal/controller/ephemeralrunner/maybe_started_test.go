@@ -54,7 +54,7 @@ func TestDeletedJITSecretIsReplaced(t *testing.T) {
 	}, newRunner())
 }
 
-// A pod that was rejected for good keeps its registration, unless its Secret can't be used.
+// A pod that was rejected and will not run keeps its registration, unless its Secret can't be used.
 func TestCorruptedJITSecretIsReplaced(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -85,7 +85,7 @@ func nobodysSet() *v1alpha1.EphemeralRunnerSet {
 	return set
 }
 
-// registered is what GitHub may have when a runner comes back whose status names registration 37.
+// registered has GitHub's possible states when a runner comes back whose status names registration 37.
 var registered = map[string]actions.RunnerReference{
 	"of its name and id":          {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet},
 	"offline for the moment":      {ID: 37, Name: runnerKey.Name, RunnerScaleSetID: scaleSet, Status: "offline"},

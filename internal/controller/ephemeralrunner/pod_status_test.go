@@ -40,7 +40,7 @@ func restarted(state corev1.ContainerState, code int32) func(*corev1.Pod) {
 	}
 }
 
-// initAgain writes that init containers run once more, as after the loss of the pod's sandbox.
+// initAgain writes that init containers run another time, as after the loss of the pod's sandbox.
 func initAgain(p *corev1.Pod) {
 	statusOf(corev1.PodPending, waitingFor("PodInitializing"))(p)
 	p.Status.InitContainerStatuses = []corev1.ContainerStatus{

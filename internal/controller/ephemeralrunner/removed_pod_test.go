@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What happens once the API server has removed a pod at once, or was about to, while the cache still shows it.
+// The API server has removed a pod, or was about to, while the cache still shows it.
 
 // The event of the pod's deletionTimestamp comes before the one of its end. A runner that is deleted with its
 // finalizers is written twice.

@@ -83,7 +83,7 @@ func TestRegistrationThatWasKeptServesOneStart(t *testing.T) {
 	}, newRunner())
 }
 
-// Once there is a Secret, the JIT config is nowhere else: without the Secret the registration is void.
+// After there is a Secret, the JIT config is nowhere else: without the Secret the registration is void.
 func TestRegistrationIsNotKeptBesideItsSecret(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}

@@ -56,7 +56,7 @@ type simulation struct {
 	setRemoved bool // the set has had GitHub remove the registration
 }
 
-// node is what a kubelet knows of the pod's runner container.
+// node has all that a kubelet knows of the pod's runner container.
 type node struct {
 	lost     bool
 	running  bool
@@ -85,7 +85,7 @@ func (s *simulation) wrong(what string, values ...any) {
 
 func (s *simulation) chance(n int) bool { return s.random.IntN(n) == 0 }
 
-// fault reports whether something goes wrong now, which happens once in n times.
+// fault reports whether something goes wrong now, which happens in one of n cases.
 func (s *simulation) fault(n int) bool { return !s.calm && s.chance(n) }
 
 // restart replaces the manager: its memory is lost, and its cache is complete, except perhaps for pods.

@@ -305,7 +305,7 @@ func (s *simulation) end() {
 	}
 }
 
-// atRest reports whether the runner has ended, waits for a job, or waits for its set, which deletes it once its job is
+// atRest reports whether the runner has ended, waits for a job, or waits for its set, which deletes it after its job is
 // reported completed.
 func (s *simulation) atRest() bool {
 	waits := s.node.running && (s.busy || s.runnerID != 0)

@@ -25,7 +25,7 @@ type turns struct {
 const (
 	// errorPause is the pause after a pass that failed.
 	errorPause = time.Second
-	// mostPassesAtOnce is how many passes may follow each other without time passing.
+	// At most mostPassesAtOnce passes may follow each other without time passing.
 	mostPassesAtOnce = 50
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// A status that could not be written is written again; its Event is recorded once.
+// A status that could not be written is written again; its Event is recorded a single time.
 func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -130,7 +130,7 @@ func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 	}, newRunner())
 }
 
-// Five hundred jobs start at once, when a thousand reports about other runners are overdue, which alone take 2.5 s:
+// Five hundred jobs start together, when a thousand reports about other runners are overdue, which alone take 2.5 s:
 // each write takes the API server 60 ms. The PodDisruptionBudget covers every one of the jobs 2 s later.
 func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 	const burst, others, latency, atMost = 500, 1000, 60 * time.Millisecond, 2 * time.Second

@@ -15,8 +15,7 @@ import (
 )
 
 // A job came and ended under a manager that could not write anything about it, and its report is late. The next manager
-// finds no trace of a pod, so it registers the runner once more. When the report comes, it is not about that
-// registration.
+// finds no trace of a pod, so it registers the runner again. When the report comes, it is not about that registration.
 func TestALateReportIsNotAboutTheNextManagersRegistration(t *testing.T) {
 	for name, test := range map[string]struct {
 		again bool
@@ -136,7 +135,7 @@ func TestALateReportKeepsNoPodForeverWhenGitHubIsSilent(t *testing.T) {
 	}, newRunner())
 }
 
-// A runner whose pod the next manager finds has been registered only once, by the former manager.
+// A runner whose pod the next manager finds has been registered a single time, by the former manager.
 func TestReportAboutAFormerManagersPodNeedsNoGitHub(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()

@@ -43,7 +43,7 @@ func (f *fixture) losesAnswer(podGoes bool) {
 	f.settle()
 }
 
-// The next attempt starts after its pause, and a failure counts and is reported once.
+// The next attempt starts after its back-off, and a failure counts and is reported a single time.
 func TestAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
 	for title, podGoes := range map[string]bool{"the pod is there": false, "the pod is gone by then": true} {
 		t.Run(title, func(t *testing.T) {

@@ -35,7 +35,7 @@ type checkedCommit struct {
 	// answer to reruns.
 	ended        bool
 	refuseReruns error
-	// lose is how many answers to creations are lost.
+	// lose is the number of answers to creations that are lost.
 	lose int
 }
 
@@ -139,7 +139,7 @@ func (g *checkedCommit) said() string {
 	return strings.Join(all, "\n")
 }
 
-// written is how often check runs were written.
+// written returns the number of times that check runs were written.
 func (g *checkedCommit) written() (count int) {
 	for _, writes := range g.writes {
 		count += len(writes)
@@ -227,7 +227,7 @@ func TestJobsThatWaitAreToldOnTheirCommitUntilTheyDoNot(t *testing.T) {
 	}
 }
 
-// A job that GitHub takes away and assigns again, and a reason that comes and goes, change the check run once a minute.
+// A job that GitHub takes away and assigns again, and a reason that comes and goes, change the check run every minute.
 func TestACheckIsUpdatedOnceAMinute(t *testing.T) {
 	checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {
 		for range 20 {
@@ -345,7 +345,7 @@ func TestRunnersThatComeAndGoTurnNoCheck(t *testing.T) {
 	})
 }
 
-// What keeps jobs waiting turns the check run once it has held for a minute.
+// A cause for which jobs wait turns the check run after it has held for a minute.
 func TestACauseTurnsOnceItHasHeld(t *testing.T) {
 	checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {
 		g.wait(41)

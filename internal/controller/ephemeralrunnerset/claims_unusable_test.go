@@ -15,8 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// givesWayAfter is how long a runner is waited for whose claims can't be used, and lostNodeAfter the same if there are
-// no other claims. After unseenAfter it is certain that a claim that may have been created again has not been.
+// A runner whose claims can't be used is waited for until givesWayAfter, or lostNodeAfter if there are no other claims.
+// After unseenAfter it is certain that a claim that may have been created again has not been.
 const (
 	givesWayAfter = time.Minute
 	lostNodeAfter = 5 * time.Minute

@@ -72,7 +72,7 @@ func TestCreatesRunnersUnderChosenNames(t *testing.T) {
 	}, set)
 }
 
-// What is tried before the first job is what a job gets.
+// Before the first job a pod is tried that is the same as a job's.
 func TestASampleIsARunnerAsTheSetCreatesIt(t *testing.T) {
 	set := newSet(1, func(s *v1alpha1.EphemeralRunnerSet) {
 		s.Spec.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"team": "build"},
@@ -249,8 +249,8 @@ func TestBusyRunnerIsNotAVictim(t *testing.T) {
 	}, newSet(1))
 }
 
-// As long as GitHub does not answer, no runner is deleted. The cause is logged once for all runners, and GitHub is
-// asked again.
+// As long as GitHub does not answer, no runner is deleted. The cause is logged a single time for all runners, and
+// GitHub is asked again.
 func TestRunnersStayWhileGitHubDoesNotAnswer(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		var logged []string
@@ -338,7 +338,7 @@ func TestExitedRunnerWithoutAJobCountsAsFailed(t *testing.T) {
 	}, newSet(1))
 }
 
-// Jobs that idle runners are not given are doubted, which the status says with the figures, and so does an Event, once.
+// Jobs that idle runners are not given are doubted. The status says so with the figures, and so does a single Event.
 func TestDoubtedJobsAreTold(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
@@ -377,8 +377,8 @@ func TestDoubtedJobsAreTold(t *testing.T) {
 	}, newSet(4))
 }
 
-// While the API server is slow, passes take longer than a period. The next one begins at once, and what it sees is news
-// of a moment.
+// While the API server is slow, passes take longer than an interval. The next one begins at once, and it sees news of a
+// moment ago.
 func TestAStatusIsWrittenAtMostOnceAPeriodWhilePassesAreSlow(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		const patch = "patch status *v1alpha1.EphemeralRunnerSet"

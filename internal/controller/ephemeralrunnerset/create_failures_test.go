@@ -35,8 +35,8 @@ func (f *fixture) heal() {
 	f.reconcile()
 }
 
-// What the API server rejects, for instance an invalid label, is in a condition and in one Event, not only in the log.
-// So is what keeps it from answering.
+// A rejection by the API server, for instance of an invalid label, is in a condition and in one Event, not only in the
+// log. So is the cause for which it doesn't answer.
 func TestRunnersThatCannotBeCreatedAreReportedInACondition(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusal error

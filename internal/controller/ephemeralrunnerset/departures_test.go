@@ -108,7 +108,7 @@ func TestWhereRunnersAre(t *testing.T) {
 	}
 }
 
-// A replacement that comes to the same node although it is cordoned stays; one more sign moves it once more.
+// A replacement that comes to the same node although it is cordoned stays; one more sign moves it again.
 func TestReplacementOnTheSameNodeStays(t *testing.T) {
 	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
 	place := func(r *v1alpha1.EphemeralRunner) {
@@ -132,7 +132,7 @@ func TestReplacementOnTheSameNodeStays(t *testing.T) {
 	}
 }
 
-// A cordoned node with a hundred idle runners: GitHub is asked about all of them at once, one Event tells it, and
+// A cordoned node with a hundred idle runners: GitHub is asked about all of them together, one Event tells it, and
 // others take their places.
 func TestCordonedNodeIsLeftAtOnce(t *testing.T) {
 	const there = 100

@@ -31,7 +31,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// start is when runners were created that a test makes by hand.
+// start is the creation time of the runners that a test makes by hand.
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
@@ -87,7 +87,7 @@ type fixture struct {
 	refuse   error
 	made     bool
 	refusals int
-	// slow is how long a creation takes.
+	// A creation takes slow.
 	slow time.Duration
 	// refuseDrop is the error of deleting a Secret.
 	refuseDrop error
@@ -98,13 +98,13 @@ type fixture struct {
 	ownOrigin bool
 	// late is set while the watch does not show changes of runners yet.
 	late bool
-	// remove is GitHub's answer to the removal of a runner, asked is how often it was asked.
+	// remove is GitHub's answer to the removal of a runner, asked counts the questions.
 	remove error
 	asked  int
-	// missing is GitHub's answer if it knows no runner, lookedUp is how often it was asked whether it knows one.
+	// missing is GitHub's answer if it knows no runner, lookedUp counts the questions whether it knows one.
 	missing  error
 	lookedUp int
-	// failed is how many runners have failed because they exited without a job.
+	// failed counts the runners that have failed because they exited without a job.
 	failed int
 	// another is the name of the runner that GitHub has under every id, empty if it is that of the runner here.
 	another string
@@ -139,7 +139,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	})
 }
 
-// shownCache is what the manager reads from. It may show another state of the set, or none.
+// shownCache is the cache that the manager reads from. It may show another state of the set, or none.
 type shownCache struct {
 	client.WithWatch
 	set  *v1alpha1.EphemeralRunnerSet

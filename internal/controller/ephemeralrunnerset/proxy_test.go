@@ -85,7 +85,7 @@ func (f *fixture) passes(n, wantDrops int) {
 }
 
 // The Secret has a password in it. It stays as long as a runner that may still get a pod needs it, seen or not, and is
-// deleted once.
+// deleted a single time.
 func TestSecretOfARemovedProxyIsDeletedAfterItsLastRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.late = true
@@ -110,8 +110,8 @@ func TestSecretOfARemovedProxyIsDeletedAfterItsLastRunner(t *testing.T) {
 	}, newSet(1, withProxy))
 }
 
-// After a restart nothing is known about a Secret: it is deleted once, and so is the Secret of a proxy that came back
-// and was removed again.
+// After a restart nothing is known about a Secret: it is deleted a single time, and so is the Secret of a proxy that
+// came back and was removed again.
 func TestSecretOfARemovedProxyIsDeletedAfterARestart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.passes(3, 1)

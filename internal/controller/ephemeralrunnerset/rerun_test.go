@@ -30,7 +30,7 @@ import (
 type endedRun struct {
 	*fixture
 	runner string
-	// again is set once the job runs again, asked counts the calls that asked for it, and looked all others.
+	// again is set when the job runs again, asked counts the calls that asked for it, and looked all others.
 	again         bool
 	asked, looked int
 	refuse        error

@@ -250,7 +250,7 @@ func TestStraysOfASetThatIsGoneAreForgotten(t *testing.T) {
 	})
 }
 
-// Each report of the listener is told once, and none by a manager that starts long after it.
+// Each report of the listener is told a single time, and none by a manager that starts long after it.
 func TestJobsOfUnknownRunnersAreTold(t *testing.T) {
 	withStrays(t, func(f *fixture, _ *registry) {
 		tell := func(count int, at time.Time) []string {

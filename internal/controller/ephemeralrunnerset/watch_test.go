@@ -96,7 +96,7 @@ func TestNamesakeHasNoneOfTheFormerSetsRunners(t *testing.T) {
 	}
 }
 
-// A runner is seen between the moments at which a pass reads the roster and the expectations: it must count once.
+// A runner is seen between the moments at which a pass reads the roster and the expectations: it must count as one.
 func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
 	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
 	s := c.MemoryOf(set)

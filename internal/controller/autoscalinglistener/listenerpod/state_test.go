@@ -13,7 +13,7 @@ import (
 
 var (
 	noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	// accountMade is when the pod's ServiceAccount was created.
+	// accountMade is the time at which the pod's ServiceAccount was created.
 	accountMade = noon.Add(-2 * time.Hour)
 )
 

@@ -103,7 +103,7 @@ type admission struct {
 	warnings     warnings
 }
 
-// warnings collects what the API server warns of, which for Pod Security is what it would refuse.
+// warnings collects the warnings of the API server, which for Pod Security name what it would refuse.
 type warnings struct {
 	mu   sync.Mutex
 	said []string
@@ -201,7 +201,7 @@ func describeFragments(chosen []int) string {
 	return text.String()
 }
 
-// findings are what a scale set may not have in a pod of the manager's namespace.
+// findings lists what a scale set may not have in a pod of the manager's namespace.
 type findings []string
 
 func (f *findings) add(is bool, what string) {
@@ -276,8 +276,8 @@ func (f *findings) variable(variable *corev1.EnvVar, ofListener bool) {
 		variable.Name == "https_proxy" && !ofProxy, "variable "+variable.Name)
 }
 
-// The fragments are what the API server takes, so that the test above is about the Policy: without it, and where
-// anything may run, each makes a pod.
+// The API server takes the fragments, so the test above is about the Policy: without it, and where anything may run,
+// each makes a pod.
 func TestFragmentsAreValidInThemselves(t *testing.T) {
 	a := newAdmission(t)
 	for i := range fragments {

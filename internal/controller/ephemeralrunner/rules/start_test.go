@@ -43,7 +43,7 @@ func TestWhyAPodHasNoNodeIsReportedEarly(t *testing.T) {
 	}
 }
 
-// While others wait to be created, the report that a runner runs is deferred. Once its job has ended, so will its pod.
+// While others wait to be created, the report that a runner runs is deferred. Soon after its job its pod will end, too.
 const resultAfter = 5 * time.Second // how long a pod is expected to outlive its job
 
 func TestRunningIsReportedLateWhileOthersWait(t *testing.T) {

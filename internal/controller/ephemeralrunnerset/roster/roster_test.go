@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
-// start is when the oldest runner was created.
+// start is the time at which the oldest runner was created.
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func runnerKey(name string) types.NamespacedName {
