@@ -276,3 +276,31 @@ func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scal
 		fmt.Sprintf("Left on GitHub: scale set %s; delete it there. It could not be deleted: %v", strings.Join(names, ", "),
 			progress.Cause)))
 }
+
+// otherSets returns the AutoscalingRunnerSets, but the pass's own, that hold or want a scale set at an address, or at
+// what may be the same. They are the cache's, so they must not be changed. A pass costs nothing for the sets elsewhere,
+// of which there may be thousands.
+func (c *Controller) otherSets(ctx context.Context, w *world, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
+	var sets v1alpha1.AutoscalingRunnerSetList
+	there := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(address)}
+	if err := c.options.Client.List(ctx, &sets, there, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+	}
+	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID }), nil
+}
+
+// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet also holds, and so still needs.
+func (c *Controller) heldByNobodyElse(
+	ctx context.Context, w *world, registrations []v1alpha1.ScaleSetRegistration,
+) (free []v1alpha1.ScaleSetRegistration, err error) {
+	for _, r := range registrations {
+		others, err := c.otherSets(ctx, w, r.URL)
+		if err != nil {
+			return nil, err
+		}
+		if !ledger.HeldByAny(others, w.Set, r) {
+			free = append(free, r)
+		}
+	}
+	return free, nil
+}

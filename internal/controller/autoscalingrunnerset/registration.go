@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
@@ -17,6 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
@@ -307,4 +310,72 @@ func registrationEvent(
 			fmt.Sprintf("Scale set %d is now called %q in runner group %q", now.ID, now.Name, now.Group)))
 	}
 	return nil
+}
+
+// releaseIfHeld finds out whether another set holds the scale set that this set has registered or received in the last
+// answer. A set that registered it at the same time as its holder releases it, together with its listener and runners,
+// because GitHub grants a scale set a single session. Busy runners finish their jobs.
+func (c *Controller) releaseIfHeld(ctx context.Context, w *world) (err error) {
+	last, _ := c.syncs.Last(w.Key)
+	var ids []int // in question
+	if w.Registration != nil {
+		ids = append(ids, w.Registration.ID)
+	}
+	if last.Result.Set != nil {
+		ids = append(ids, last.Result.Set.ID)
+	}
+	if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused {
+		w.Requeue.After(holderProvenInterval) // nothing else brings a pass once the holder is gone
+		ids = append(ids, inUse.ID)
+	}
+	if !w.HasValidURL() || len(ids) == 0 {
+		return nil
+	}
+	if w.holders, err = c.holders(ctx, w, ids...); err != nil || w.Unconfirmed || !w.RegisteredHere() ||
+		last.Result.Replaces(*w.Registration) {
+		return err
+	}
+	holder, held := w.holders.HolderOf(w.Registration.ID, w.Registration.Name)
+	if !held {
+		return nil
+	}
+	if !c.isProvenHolder(w, holder) {
+		w.Requeue.After(holderProvenInterval)
+		return nil
+	}
+	if err := reconcile.InOrder(c.stopListeners, c.drainRunnerSets)(ctx, w); err != nil {
+		return err
+	}
+	before := w.Set.DeepCopy()
+	ledger.Release(w.Set)
+	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
+		return fmt.Errorf("give up the registration: %w", err)
+	}
+	w.Registration = nil
+	return nil
+}
+
+// isProvenHolder reports whether GitHub has confirmed to this process that the registered scale set is the holder's. A
+// status alone proves nothing: anybody who may write it could cause the deletion of another set's listener and runners.
+func (c *Controller) isProvenHolder(w *world, holder types.NamespacedName) bool {
+	last, _ := c.syncs.Last(holder)
+	if last.Result.Set == nil {
+		return false
+	}
+	answered := last.Result.Registration()
+	return ledger.MayBeOneScaleSet(*answered, *w.Registration) && ledger.MayBeOneName(answered.Name, w.Registration.Name)
+}
+
+// holders returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. With ids it
+// returns only the holders of these, which is cheap enough for every pass.
+func (c *Controller) holders(ctx context.Context, w *world, ids ...int) (ledger.Holders, error) {
+	others, err := c.otherSets(ctx, w, w.Desired.URL)
+	if err != nil {
+		return nil, err
+	}
+	position := ledger.Position{Set: w.Set, Address: w.Desired.URL, Unconfirmed: w.Unconfirmed}
+	if w.RegisteredHere() {
+		position.Registered = w.Registration
+	}
+	return position.Holders(others, ids...), nil
 }

@@ -79,14 +79,11 @@ type Controller struct {
 func NewController(options Options) *Controller {
 	c := &Controller{options: options, reports: mark.NewGate(options.Pool)}
 	c.marker = mark.New(mark.Options{Client: options.Client, Recorder: options.Recorder, Clock: options.Clock,
-		Gate:        c.reports,
-		JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
+		Gate: c.reports, JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
 	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub,
-		Pool:  options.Pool,
-		Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Counted: c.isCounted})
+		Pool: options.Pool, Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Counted: c.isCounted})
 	c.remains = remains.New(remains.Options{Client: options.Client, Reader: options.Reader,
-		DeleteSecret: c.launcher.DeleteAbandonedSecret,
-		Recorder:     options.Recorder, Clock: options.Clock})
+		DeleteSecret: c.launcher.DeleteAbandonedSecret, Recorder: options.Recorder, Clock: options.Clock})
 	c.reconciler = reconcile.For(reconcile.Kind[*v1alpha1.EphemeralRunner, memory, *world]{
 		Name: "EphemeralRunner", New: func() *v1alpha1.EphemeralRunner { return &v1alpha1.EphemeralRunner{} },
 		Client: options.Client, Clock: options.Clock,
@@ -310,6 +307,83 @@ func (c *Controller) apply(ctx context.Context, w *world, d rules.Decision) erro
 	case rules.Wait:
 	}
 	return nil
+}
+
+// A runner that its set doesn't count, or has no room for, is looked at again every uncountedInterval. A set that
+// doesn't count is restored in a second, or deleted with its runners in half a minute.
+const uncountedInterval = 5 * time.Second
+
+// Why a runner waits that its set doesn't count.
+var (
+	errSetOwnerless = &rules.Failure{Reason: v1alpha1.ReasonOwnerless, Message: "its EphemeralRunnerSet belongs to " +
+		"no AutoscalingRunnerSet; the manager takes the set back, or removes it"}
+	errNoRoom = &rules.Failure{Reason: v1alpha1.ReasonMaxRunnersReached, Message: "its EphemeralRunnerSet has as " +
+		"many runners as maxRunners allows, without this one; those that nobody needs are removed"}
+	errClaimsHeld = &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimShared,
+		Message: "another runner has its claims; one of the two is replaced"}
+)
+
+// launchCounted starts an attempt of a runner that its set counts: the set belongs to an AutoscalingRunnerSet, which
+// decides how many runners there are, and has room for this one. A set creates no more than it has room for; others
+// may. Any other runner waits, and says so.
+func (c *Controller) launchCounted(ctx context.Context, w *world) error {
+	origin, err := c.origin(ctx, w.set)
+	if err != nil {
+		return err
+	}
+	why := errSetOwnerless
+	if origin != nil {
+		switch {
+		case c.options.Admit != nil && !c.options.Admit(origin, w.set, w.Key):
+			why = errNoRoom
+		case len(w.Spec.VolumeClaims) > 0 && c.options.Hold != nil && !c.options.Hold(w.EphemeralRunner):
+			why = errClaimsHeld
+		default:
+			// No copy of the runner: a pass that launches writes no status.
+			c.launcher.Launch(origin, w.EphemeralRunner, w.Memory.runnerID, &w.Memory.launch)
+			return nil
+		}
+	}
+	world := &rules.World{Runner: w.EphemeralRunner, Now: w.Now, Attempt: w.Memory.Attempt}
+	return c.apply(ctx, w, rules.PlanReport(world, why, w.Now.Add(uncountedInterval)))
+}
+
+// isCounted reports whether a runner belongs to a set that an AutoscalingRunnerSet owns.
+func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRunner) (bool, error) {
+	set, err := c.runnerSet(ctx, runner)
+	if err != nil || set == nil {
+		return false, err
+	}
+	origin, err := c.origin(ctx, set)
+	return origin != nil, err
+}
+
+// runnerSet returns the set that controls a runner, nil if none that lives does. What the cache lacks may just be late,
+// so the API server is asked before a runner is called abandoned.
+func (c *Controller) runnerSet(
+	ctx context.Context, runner *v1alpha1.EphemeralRunner,
+) (*v1alpha1.EphemeralRunnerSet, error) {
+	for _, reader := range []client.Reader{c.options.Client, c.options.Reader} {
+		set := &v1alpha1.EphemeralRunnerSet{}
+		if found, err := kube.ReadController(ctx, reader, runner, "EphemeralRunnerSet", set,
+			client.UnsafeDisableDeepCopy); err != nil || found {
+			return set, err
+		}
+	}
+	return nil, nil
+}
+
+// origin returns the AutoscalingRunnerSet that a set belongs to, nil if none that lives.
+func (c *Controller) origin(
+	ctx context.Context, set *v1alpha1.EphemeralRunnerSet,
+) (*v1alpha1.AutoscalingRunnerSet, error) {
+	origin := &v1alpha1.AutoscalingRunnerSet{}
+	shared := client.UnsafeDisableDeepCopy
+	found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin, shared)
+	if err != nil || !found {
+		return nil, err
+	}
+	return origin, nil
 }
 
 // podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.

@@ -19,10 +19,31 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
+
+// makePlan plans the pass, with the numbers that are in force, and remembers what follows from the plan alone.
+func (c *Controller) makePlan(_ context.Context, w *world) error {
+	m := w.Memory
+	numbers := m.numbers.At(w.origin, c.options.MaxRunnersPerSet, w.Now)
+	w.RequeueAt(numbers.Until)
+	w.most = numbers.Max
+	want := scaling.DemandOf(&w.Object.Spec).Within(numbers, &w.origin.Spec.PlannedCapacity)
+	if !kube.HasServer(w.Object) {
+		want = want.Unserved()
+	}
+	if feedback.PolicyOf(&w.origin.Spec) != nil {
+		want = want.RerunsLost()
+	}
+	w.plan = m.Plan(w.views, want, w.unseen)
+	m.Follow(w.plan)
+	m.Creations.Keep(w.plan.Repeat)
+	w.RequeueAt(w.plan.RequeueAt)
+	return nil
+}
 
 // apply carries out the plan: first questions to GitHub, which are only queued, then writes to the API server, in
 // parallel.

@@ -326,18 +326,3 @@ func (c *Controller) noteTold(ctx context.Context, w *world, m *checkMemory) {
 	}
 	checksTold.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, result).Inc()
 }
-
-// A deleted set without runners waits at most lastWordsTimeout after its deletion until its check runs are brought to
-// their end: for the minute after the last update of one, and less than the uninstallation of a controller waits for
-// its scale sets (90 s).
-const lastWordsTimeout = 70 * time.Second
-
-// hasLastWords reports whether a set that is being deleted still has check runs to bring to their end, and time for
-// that.
-func (w *world) hasLastWords() bool {
-	if !w.deleting() || !slices.ContainsFunc(w.Object.Status.Checks,
-		func(r v1alpha1.CheckRecord) bool { return !r.Over }) {
-		return false
-	}
-	return w.Now.Before(w.Object.DeletionTimestamp.Add(lastWordsTimeout))
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +37,11 @@ const (
 	mountEventsInterval = 20 * time.Second
 	// maxMountEvents bounds how many Events of one sort are read.
 	maxMountEvents = 500
+	// After the API server has forbidden it no claim is changed for shortestForbiddenBackoff, doubling up to
+	// longestForbiddenBackoff. For claimsForbiddenFor after that it is told.
+	shortestForbiddenBackoff = time.Minute
+	longestForbiddenBackoff  = time.Hour
+	claimsForbiddenFor       = 2 * time.Minute
 	// reasonClaimDiscarded is the reason of the Event about a claim that no pod could use.
 	reasonClaimDiscarded = "VolumeClaimDiscarded"
 	actionLease          = "LeaseClaims"
@@ -149,8 +153,8 @@ func (c *Controller) listForLeases(ctx context.Context, w *world) error {
 	names := sets.New[string]()
 	for i := range existing {
 		names.Insert(existing[i].Name)
-		if claim, is := volumeclaims.ClaimOf(w.origin,
-			&corev1.PersistentVolumeClaim{ObjectMeta: existing[i].ObjectMeta}); is {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: existing[i].ObjectMeta}
+		if claim, is := volumeclaims.ClaimOf(w.origin, claim); is {
 			claims = append(claims, claim)
 		}
 	}
@@ -294,14 +298,6 @@ func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 	return lease
 }
 
-const (
-	// After the API server has forbidden it no claim is changed for shortestForbiddenBackoff, doubling up to
-	// longestForbiddenBackoff. For claimsForbiddenFor after that it is told.
-	shortestForbiddenBackoff = time.Minute
-	longestForbiddenBackoff  = time.Hour
-	claimsForbiddenFor       = 2 * time.Minute
-)
-
 // describeClaims writes into the status how many claims there are, and what runners wait for.
 func (w *world) describeClaims() {
 	status, m := &w.Object.Status, w.Memory
@@ -320,8 +316,9 @@ func (w *world) describeClaims() {
 	m.publishClaims(w.Object, w.claims.Counts)
 	counts := v1alpha1.VolumeClaimCounts{}
 	for _, template := range w.claims.Counts {
-		counts.Total, counts.Leased, counts.Free = counts.Total+template.Total, counts.Leased+template.Leased,
-			counts.Free+template.Free
+		counts.Total += template.Total
+		counts.Leased += template.Leased
+		counts.Free += template.Free
 	}
 	status.VolumeClaims = &counts
 	condition := report.True(conditionType, "ClaimsReady", "runners get their claims")
@@ -341,8 +338,8 @@ func (w *world) describeClaims() {
 		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused, fmt.Sprintf(
 			"the manager may not change the scale set's claims: %s; the chart of the scale set gives it the right while its "+
 				"values have volumeClaimTemplates or volumeClaimPool; claims that nobody needs any more: kubectl delete "+
-				"persistentvolumeclaims -n %s -l %s=%s", m.claimsForbidden,
-			w.origin.Namespace, v1alpha1.LabelScaleSetName, w.origin.Name))
+				"persistentvolumeclaims -n %s -l %s=%s",
+			m.claimsForbidden, w.origin.Namespace, v1alpha1.LabelScaleSetName, w.origin.Name))
 	case w.claims.Wait == volumeclaims.WaitForList:
 		return // in a second
 	}
@@ -362,12 +359,12 @@ func (w *world) refusedRunner() *roster.Runner {
 // spoiledRunner returns the oldest runner that stays because the manager may not delete its claims, nil if there is
 // none.
 func (w *world) spoiledRunner() *roster.Runner {
-	at := slices.IndexFunc(w.views,
-		func(r *roster.Runner) bool { return r.Reason == v1alpha1.ReasonVolumeClaimNotDeleted && r.Deleting })
-	if at < 0 {
-		return nil
+	for _, r := range w.views {
+		if r.Reason == v1alpha1.ReasonVolumeClaimNotDeleted && r.Deleting {
+			return r
+		}
 	}
-	return w.views[at]
+	return nil
 }
 
 // Hold reports whether a runner may mount the claims that it names; see leases.Hold.

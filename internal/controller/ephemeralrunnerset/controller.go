@@ -262,6 +262,21 @@ func (w *world) drains() bool { return w.deleting() && len(w.views)+w.unseen.Exp
 // drained reports whether the set is to take no more jobs.
 func (w *world) drained() bool { return w.origin != nil && w.origin.Drained() }
 
+// A deleted set without runners waits at most lastWordsTimeout after its deletion until its check runs are brought to
+// their end: for the minute after the last update of one, and less than the uninstallation of a controller waits for
+// its scale sets (90 s).
+const lastWordsTimeout = 70 * time.Second
+
+// hasLastWords reports whether a set that is being deleted still has check runs to bring to their end, and time for
+// that.
+func (w *world) hasLastWords() bool {
+	if !w.deleting() || !slices.ContainsFunc(w.Object.Status.Checks,
+		func(r v1alpha1.CheckRecord) bool { return !r.Over }) {
+		return false
+	}
+	return w.Now.Before(w.Object.DeletionTimestamp.Add(lastWordsTimeout))
+}
+
 func (w *world) isAbandoned() bool { return w.abandoned != "" }
 
 func (w *world) differs() bool { return w.difference != "" }
@@ -335,26 +350,6 @@ func (c *Controller) drain(ctx context.Context, w *world) error {
 	w.RequeueAt(w.Memory.Creations.ListDueAt())
 	remaining := slices.DeleteFunc(slices.Clone(w.views), func(r *roster.Runner) bool { return r.Deleting })
 	return c.deleteRunners(ctx, w, remaining, false)
-}
-
-// makePlan plans the pass, with the numbers that are in force, and remembers what follows from the plan alone.
-func (c *Controller) makePlan(_ context.Context, w *world) error {
-	m := w.Memory
-	numbers := m.numbers.At(w.origin, c.options.MaxRunnersPerSet, w.Now)
-	w.RequeueAt(numbers.Until)
-	w.most = numbers.Max
-	want := scaling.DemandOf(&w.Object.Spec).Within(numbers, &w.origin.Spec.PlannedCapacity)
-	if !kube.HasServer(w.Object) {
-		want = want.Unserved()
-	}
-	if feedback.PolicyOf(&w.origin.Spec) != nil {
-		want = want.RerunsLost()
-	}
-	w.plan = m.Plan(w.views, want, w.unseen)
-	m.Follow(w.plan)
-	m.Creations.Keep(w.plan.Repeat)
-	w.RequeueAt(w.plan.RequeueAt)
-	return nil
 }
 
 // announce decides for how many jobs GitHub is told that there is room, if the set announces what its cluster places.
