@@ -14,7 +14,7 @@ LDFLAGS       := -s -w -X $(BUILD_PACKAGE).Version=$(VERSION) -X $(BUILD_PACKAGE
 # Packages whose tests need root and a machine of their own.
 ROOT_TESTS := ./test/e2e/...
 # The slowest come first, so that they don't run alone at the end: they wait more than they compute.
-TESTS       = ./test/integration ./test/churn ./test/rbac ./test/tenant $(shell go list ./... | grep -v /test/e2e)
+TESTS       = ./test/integration ./test/churn ./test/clusters ./test/rbac ./test/tenant $(shell go list ./... | grep -v /test/e2e)
 
 # Needs a Go as new as go.mod says.
 GOVULNCHECK := v1.9.0

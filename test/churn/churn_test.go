@@ -1,14 +1,12 @@
 package churn
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +36,7 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 	vanish := func() {
 		for _, pod := range r.RunnerPods() {
 			lost[pod.UID] = true
-			loseNodeOf(t, r, &pod)
+			r.LoseNodeOf(&pod)
 		}
 	}
 	g.Eventually(func() bool { vanish(); return time.Now().After(until) }, 2*churnPeriod, 500*time.Millisecond).Should(gomega.BeTrue())
@@ -67,27 +65,5 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 	t.Logf("%d pods vanished; all jobs were done %s after the last", len(lost), took)
 	if took > longestPause+startSlack {
 		t.Errorf("all jobs were done %s after the nodes had stopped to vanish, want %s at most", took, longestPause+startSlack)
-	}
-}
-
-// loseNodeOf does to a pod what the pod garbage collector does when the pod's node is gone.
-func loseNodeOf(t *testing.T, r *rig.Rig, pod *corev1.Pod) {
-	t.Helper()
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{
-		"phase": corev1.PodFailed,
-		"conditions": []corev1.PodCondition{{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists",
-			LastTransitionTime: metav1.Now(),
-		}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := r.Cluster.Client()
-	if err := api.Status().Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-		t.Error(err)
-	}
-	if err := api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
-		t.Error(err)
 	}
 }

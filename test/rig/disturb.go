@@ -2,11 +2,14 @@ package rig
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -83,6 +86,28 @@ func (r *Rig) KillListener() {
 		r.t.Fatal("there is no listener pod to kill")
 	}
 	r.kill(pod, v1alpha1.ListenerContainerName)
+}
+
+// LoseNodeOf does to a pod what the pod garbage collector does when the pod's node is gone.
+func (r *Rig) LoseNodeOf(pod *corev1.Pod) {
+	r.t.Helper()
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{
+		"phase": corev1.PodFailed,
+		"conditions": []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists",
+			LastTransitionTime: metav1.Now(),
+		}},
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	api := r.Cluster.Client()
+	if err := api.Status().Patch(r.t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		r.t.Error(err)
+	}
+	if err := api.Delete(r.t.Context(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		r.t.Error(err)
+	}
 }
 
 // ListenerPod returns the default set's listener pod, nil if there is none or it is being deleted.

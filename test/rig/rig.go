@@ -63,8 +63,8 @@ type Options struct {
 	AsShipped bool
 	// RunnerNamespace is an existing namespace for the scale sets. Empty means a new one.
 	RunnerNamespace string
-	// Beside is a rig whose GitHub this one has, as that of a second cluster; nil means one of its own. No scale set is installed then. Both
-	// need SingleNamespace, because they share an API server.
+	// Beside is a rig whose GitHub this one has, as that of a second cluster; nil means one of its own. No scale set is installed then. If
+	// they share an API server, both need SingleNamespace.
 	Beside *Rig
 	// FurtherNamespaces are those whose pods the node plays as well, for tests with several tenants.
 	FurtherNamespaces []string

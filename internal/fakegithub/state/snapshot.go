@@ -75,6 +75,7 @@ type JobView struct {
 	Result     string   `json:"result,omitempty"`
 	Attempts   int      `json:"attempts"`
 	ScaleSet   string   `json:"scaleSet,omitempty"`
+	ScaleSetID int      `json:"scaleSetId,omitempty"` // sets in several groups may have one name
 	RunnerID   int      `json:"runnerId,omitempty"`
 	Runner     string   `json:"runner,omitempty"`
 	Steps      []Step   `json:"steps,omitempty"`
@@ -102,7 +103,7 @@ func (j *Job) View() JobView {
 	v.Steps = slices.Clone(j.Steps)
 	v.BarredFrom = slices.Sorted(maps.Keys(j.barred))
 	if j.set != nil {
-		v.ScaleSet = j.set.Name
+		v.ScaleSet, v.ScaleSetID = j.set.Name, j.set.ID
 	}
 	if r := j.runner; r != nil {
 		v.RunnerID, v.Runner = r.ID, r.Name
