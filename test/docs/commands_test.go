@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,13 +74,24 @@ func newReader(t *testing.T) *reader {
 	if err := os.Symlink(charts, filepath.Join(r.directory, "charts")); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range files {
+	shown := maps.Clone(files)
+	for _, p := range pages(t) {
+		for _, b := range p.blocks() {
+			if named := fileName.FindStringSubmatch(b.text); named != nil {
+				shown[named[1]] = b.text
+			}
+		}
+	}
+	for name, content := range shown {
 		if err := os.WriteFile(filepath.Join(r.directory, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return r
 }
+
+// fileName is the first line of a block that a reader is to save for the commands that follow.
+var fileName = regexp.MustCompile(`^# ([a-z-]+\.yaml)\n`)
 
 // follow checks each command of a script.
 func (r *reader) follow(t *testing.T, shell shell, place, script string) {
