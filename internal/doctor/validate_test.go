@@ -27,7 +27,7 @@ func TestValidateManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"CredentialsMissing", "InvalidConfigURL", "InvalidLimits", "NoRunnerContainer"}; !slices.Equal(reasons(findings), want) {
+	if want := []string{"CredentialsMissing", "InvalidConfigURL", "InvalidManifest", "NoRunnerContainer"}; !slices.Equal(reasons(findings), want) {
 		t.Errorf("found %v, want %v", reasons(findings), want)
 	}
 }
@@ -88,9 +88,9 @@ func TestValidateValues(t *testing.T) {
 			"proxy: {http: {url: '127.0.0.1:1'}}, template: {spec: {containers: [{name: runner, image: i, command: [c]}]}}}": {"AddressNotAllowed"},
 		"kind: AutoscalingRunnerSet\napiVersion: actions.github.com/v1alpha1\nspec: {githubConfigUrl: 'https://github.com/acme', githubConfigSecret: s, " +
 			"template: {spec: {containers: [{name: runner, image: i, command: [c]}]}}}": {"InvalidManifest"}, // it has no name
-		"githubConfigUrl: https://github.com/acme?tab=members\ngithubConfigSecret: gh": {"InvalidConfigURL"},
+		"githubConfigUrl: https://github.com/acme?tab=members\ngithubConfigSecret: gh": {"InvalidValues"},
 		"githubConfigUrl: https://github.com/orgs//acme\ngithubConfigSecret: gh":       {"InvalidConfigURL"},
-		"githubConfigUrl: https://github.com//acme\ngithubConfigSecret: gh":            {"InvalidConfigURL"},
+		"githubConfigUrl: https://github.com//acme\ngithubConfigSecret: gh":            {"InvalidValues"},
 		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: My_Secret":      {"CredentialsMissing"},
 		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: My_Secret\n" +
 			"keyVault: {type: azure_key_vault, azureKeyVault: {url: a, tenantId: b, clientId: c, certificatePath: d}}": {},
@@ -123,6 +123,19 @@ func TestValidateValues(t *testing.T) {
 	}
 	if _, err := Validate([]byte("a: [")); err == nil {
 		t.Error("input that is not YAML passes as valid")
+	}
+}
+
+// What the templates stop at doesn't hide what is wrong elsewhere, if that is the address.
+func TestValidateValuesBehindAnAddress(t *testing.T) {
+	findings, err := Validate([]byte("githubConfigUrl: https://github.com//acme\ngithubConfigSecret: gh\ntemplate: {spec: {dnsPolicy: never}}"))
+	if err != nil || len(findings) != 2 {
+		t.Fatalf("found %+v, %v; want two", findings, err)
+	}
+	for i, want := range []string{"is not the address at which runners register", "template.spec.dnsPolicy: Unsupported value"} {
+		if !strings.Contains(findings[i].Message, want) {
+			t.Errorf("says %q, want %q", findings[i].Message, want)
+		}
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // What the API server refuses in a pod beyond the types of its fields, in its words: a set with such a template is accepted, and none of its
@@ -24,8 +26,8 @@ type podSpec struct {
 	corev1.PodSpec
 	// partial: it is merged into another one, which may have the images and the volumes that this one lacks.
 	partial bool
-	// claims are the volumes that the set's volumeClaimTemplates add.
-	claims []string
+	// claims are the set's volumeClaimTemplates, which add volumes.
+	claims []v1alpha1.VolumeClaimTemplate
 }
 
 // podRules are the rules by what they are about.

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // The part of the rules for pods that is about volumes and their mounts.
@@ -23,6 +25,10 @@ func (t podSpec) checkVolumes(at *field.Path) (refused field.ErrorList) {
 		}
 		names[volume.Name] = true
 		refused = append(refused, checkSource(&volume.VolumeSource, at)...)
+	}
+	for i := range t.claims { // which the set makes for its runners
+		claim := &corev1.PersistentVolumeClaimTemplate{Spec: t.claims[i].Spec}
+		refused = append(refused, checkClaim(claim, field.NewPath("spec", "volumeClaimTemplates").Index(i))...)
 	}
 	return refused
 }
@@ -59,7 +65,7 @@ func checkSource(source *corev1.VolumeSource, at *field.Path) (refused field.Err
 		refused = append(refused, required(claim.ClaimName, at.Child("persistentVolumeClaim", "claimName"))...)
 	}
 	if claim := source.Ephemeral; claim != nil {
-		refused = append(refused, checkClaim(claim, at.Child("ephemeral", "volumeClaimTemplate"))...)
+		refused = append(refused, checkClaim(claim.VolumeClaimTemplate, at.Child("ephemeral", "volumeClaimTemplate"))...)
 	}
 	if server := source.NFS; server != nil {
 		refused = append(refused, required(server.Server, at.Child("nfs", "server"))...)
@@ -98,23 +104,23 @@ func checkProjected(sources []corev1.VolumeProjection, at *field.Path) (refused 
 }
 
 // checkClaim checks words of a claim; doctor says what is missing in one.
-func checkClaim(claim *corev1.EphemeralVolumeSource, at *field.Path) (refused field.ErrorList) {
-	if claim.VolumeClaimTemplate == nil {
+func checkClaim(template *corev1.PersistentVolumeClaimTemplate, at *field.Path) (refused field.ErrorList) {
+	if template == nil {
 		return field.ErrorList{field.Required(at, "")}
 	}
-	spec := &claim.VolumeClaimTemplate.Spec
+	spec, at := &template.Spec, at.Child("spec")
 	for i, mode := range spec.AccessModes {
-		refused = append(refused, oneOf(at.Child("spec", "accessModes").Index(i), mode,
+		refused = append(refused, oneOf(at.Child("accessModes").Index(i), mode,
 			corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod)...)
 	}
 	if class := spec.StorageClassName; class != nil && *class != "" {
-		refused = append(refused, invalid(at.Child("spec", "storageClassName"), *class, validation.IsDNS1123Subdomain(*class))...)
+		refused = append(refused, invalid(at.Child("storageClassName"), *class, validation.IsDNS1123Subdomain(*class))...)
 	}
 	if spec.VolumeMode != nil {
-		refused = append(refused, oneOf(at.Child("spec", "volumeMode"), *spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+		refused = append(refused, oneOf(at.Child("volumeMode"), *spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
 	}
 	if storage, sized := spec.Resources.Requests[corev1.ResourceStorage]; sized && storage.Sign() <= 0 {
-		refused = append(refused, field.Invalid(at.Child("spec", "resources", "requests", "storage"), storage.String(), "must be greater than zero"))
+		refused = append(refused, field.Invalid(at.Child("resources", "requests", "storage"), storage.String(), "must be greater than zero"))
 	}
 	return refused
 }
@@ -149,7 +155,8 @@ func required(given string, at *field.Path) field.ErrorList {
 
 func (t podSpec) checkMounts(container *corev1.Container, at *field.Path) (refused field.ErrorList) {
 	has := func(name string) bool {
-		return slices.Contains(t.claims, name) || slices.ContainsFunc(t.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
+		return slices.ContainsFunc(t.claims, func(claim v1alpha1.VolumeClaimTemplate) bool { return claim.Metadata.Name == name }) ||
+			slices.ContainsFunc(t.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
 	}
 	paths := map[string]bool{}
 	for i, mount := range container.VolumeMounts {

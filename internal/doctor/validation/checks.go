@@ -6,11 +6,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -26,7 +24,9 @@ import (
 type checks struct {
 	object string
 	controller
-	findings []finding.Finding
+	// urlRefused: the manager's reason to refuse githubConfigUrl has been said.
+	urlRefused bool
+	findings   []finding.Finding
 	// notes say what is right, where somebody has asked, and what isn't used.
 	notes []string
 }
@@ -53,54 +53,57 @@ func (c *checks) manifest(document []byte) error {
 		c.add("InvalidManifest", err.Error(), "correct the manifest")
 		return nil
 	}
-	faults, err := dryrun.CheckObject(fields)
+	fields["kind"] = setKind // which items of a list may leave out
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	unread := yaml.Unmarshal(document, set)
+	if unread == nil {
+		c.url(set.Spec.GitHubConfigUrl)
+	}
+	faults, err := c.faultsOf(fields)
 	if err != nil {
 		return err
 	}
 	for _, fault := range faults {
 		c.fault("", fault)
 	}
-	set := &v1alpha1.AutoscalingRunnerSet{}
-	if err := yaml.Unmarshal(document, set); err != nil {
+	if unread != nil {
 		if len(faults) == 0 {
-			c.add("InvalidManifest", err.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists the fields")
+			c.add("InvalidManifest", unread.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists the fields")
 		}
 		return nil
 	}
-	c.url(set.Spec.GitHubConfigUrl)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
 	c.secretName(set.Spec.GitHubConfigSecret, set.Spec.VaultConfig != nil && set.Spec.VaultConfig.Type != "")
-	c.set(set, "InvalidManifest")
+	c.set(set, faults)
 	return nil
 }
 
-// set checks what chart and schema let through, and the API server, the manager or the kubelet wouldn't. invalid is the reason of what the kind's
-// own rules refuse.
-func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, invalid string) {
-	c.rules(&set.Spec, invalid)
+// faultsOf returns what the API server would say of an object. What the manager has said of its address isn't said twice.
+func (c *checks) faultsOf(fields map[string]any) ([]dryrun.Fault, error) {
+	faults, err := dryrun.CheckObject(fields)
+	return slices.DeleteFunc(faults, func(fault dryrun.Fault) bool { return c.urlRefused && fault.Path == "spec.githubConfigUrl" }), err
+}
+
+// set checks what the chart and the API server let through, and the manager or the kubelet wouldn't. faults are what the API server doesn't.
+func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, faults []dryrun.Fault) {
 	c.proxies("proxy", set.Spec.Proxy)
 	if set.Spec.VaultConfig != nil {
 		c.proxies("keyVault.proxy", set.Spec.VaultConfig.Proxy)
 	}
-	c.volumeClaims(&set.Spec.Template.Spec)
+	c.volumeClaims(&set.Spec)
 	if runner := kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName); runner != nil {
 		c.runner(runner)
 	} else {
 		c.add("NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
 	}
 	c.listener(&set.Spec)
-	c.admit(tenants.Set{Namespace: set.Namespace, URL: set.Spec.GitHubConfigUrl, Group: set.Spec.RunnerGroup, MaxRunners: c.capacity(&set.Spec)})
+	c.admit(tenants.Set{Namespace: set.Namespace, URL: set.Spec.GitHubConfigUrl, Group: set.Spec.RunnerGroup, MaxRunners: c.capacity(&set.Spec, faults)})
 }
 
-// acceptedURL is how the kind takes an address: with one or two names, and with nothing else but slashes at its ends.
-var acceptedURL = regexp.MustCompile(`^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$`)
-
 func (c *checks) url(url string) {
-	if parsed, err := actions.ParseConfigURL(url); err != nil {
+	if _, err := actions.ParseConfigURL(url); err != nil {
+		c.urlRefused = true
 		c.add(v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl")
-	} else if !acceptedURL.MatchString(url) {
-		c.add(v1alpha1.ReasonInvalidConfigURL, "the API server refuses githubConfigUrl: it is more than an address",
-			"write it as "+parsed.URL.Scheme+"://"+parsed.URL.Host+"/"+strings.Trim(parsed.URL.Path, "/"))
 	}
 	c.address(c.addresses.CheckGitHub("githubConfigUrl", url))
 }
@@ -111,44 +114,6 @@ func (c *checks) secretName(name string, inVault bool) {
 	if wrong := apivalidation.NameIsDNSSubdomain(name, false); name != "" && !inVault && len(wrong) > 0 {
 		c.add(v1alpha1.ReasonCredentialsMissing, "no Secret can have the name that githubConfigSecret is (not shown here, as it may be a credential): "+wrong[0],
 			"name a Secret as kubectl get secrets lists it; a token belongs into the Secret, under github_token")
-	}
-}
-
-// maxTimeout is the longest that the kind allows.
-const maxTimeout = 8760 * time.Hour
-
-// rules are those that the kind's schema has in CEL, which the check of the schema leaves out.
-func (c *checks) rules(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) {
-	least, most := spec.MinRunners, spec.MaxRunners
-	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
-	c.durations(spec, invalid)
-	wait, err := time.ParseDuration(spec.JobProtection)
-	c.require(slices.Contains([]string{"", "true", "false"}, spec.JobProtection) || err == nil && wait > 0, invalid,
-		fmt.Sprintf("jobProtection is %q", spec.JobProtection), "use true, false, or a duration with a unit, such as 6h")
-	vault := cmp.Or(spec.VaultConfig, &v1alpha1.VaultConfig{})
-	c.require(vault.Type == "" || vault.Type == v1alpha1.VaultTypeAzureKeyVault, v1alpha1.ReasonVaultUnsupported,
-		"vaultConfig.type is "+string(vault.Type), "use "+string(v1alpha1.VaultTypeAzureKeyVault)+", or leave vaultConfig out")
-	c.require(vault.Type != v1alpha1.VaultTypeAzureKeyVault || vault.AzureKeyVault != nil, "IncompleteVault", "vaultConfig lacks azureKeyVault", "add it")
-	c.claims(&spec.RunnerVolumeClaims, invalid)
-}
-
-// durations are the rules about times.
-func (c *checks) durations(spec *v1alpha1.AutoscalingRunnerSetSpec, invalid string) {
-	for name, wait := range map[string]*metav1.Duration{
-		"pendingTimeout": spec.PendingTimeout, "registrationTimeout": spec.RegistrationTimeout,
-		"scaleDownDelay": spec.ScaleDownDelay, "maxIdleTime": spec.MaxIdleTime,
-	} {
-		c.require(wait == nil || wait.Duration <= maxTimeout, invalid, name+" is too long", "use at most a year, 8760h")
-	}
-	if most := spec.MaxIdleTime; most != nil {
-		c.require(most.Duration == 0 || most.Duration >= time.Minute, invalid, "maxIdleTime is "+most.Duration.String(), "use 0s for any time, or at least 1m")
-	}
-	if spec.Capacity != nil && spec.Capacity.PlacementTimeout != nil {
-		timeout := spec.Capacity.PlacementTimeout.Duration
-		c.require(timeout > 0 && timeout <= maxTimeout, invalid, "capacity.placementTimeout is "+timeout.String(), "use more than 0s, and at most a year, 8760h")
-	}
-	if feedback := spec.Feedback; feedback != nil && feedback.CheckAfter != nil {
-		c.require(feedback.CheckAfter.Duration <= 24*time.Hour, invalid, "feedback.checkAfter is "+feedback.CheckAfter.Duration.String(), "use at most 24h, after which GitHub cancels a job that waits")
 	}
 }
 
@@ -197,16 +162,21 @@ func (c *checks) runner(container *corev1.Container) {
 	})
 }
 
-// volumeClaims checks the claims of ephemeral volumes.
-func (c *checks) volumeClaims(spec *corev1.PodSpec) {
-	for i := range spec.Volumes {
-		if volume := &spec.Volumes[i]; volume.Ephemeral != nil {
+// volumeClaims checks the claims of ephemeral volumes, and those that outlive a runner.
+func (c *checks) volumeClaims(spec *v1alpha1.AutoscalingRunnerSetSpec) {
+	for i := range spec.Template.Spec.Volumes {
+		if volume := &spec.Template.Spec.Volumes[i]; volume.Ephemeral != nil {
 			claim := corev1.PersistentVolumeClaimSpec{}
 			if given := volume.Ephemeral.VolumeClaimTemplate; given != nil {
 				claim = given.Spec
 			}
 			c.claim("volumeClaimTemplate of volume "+volume.Name, &claim)
 		}
+	}
+	for i := range spec.VolumeClaimTemplates {
+		mode := spec.VolumeClaimTemplates[i].Spec.VolumeMode
+		c.require(mode == nil || *mode != corev1.PersistentVolumeBlock, "InvalidVolumeClaim",
+			fmt.Sprintf("volumeClaimTemplates[%d] has a volumeMode that containers can't mount", i), "leave it out")
 	}
 }
 

@@ -43,12 +43,14 @@ func (c *checks) valuesOf(from *source) error {
 	}
 	ofAccess := c.findings
 	rendered, faults, err := dryrun.Render(from.chart, from.values, from.release)
-	if stops := slices.ContainsFunc(faults, func(f dryrun.Fault) bool { return !f.Warning && f.Path == "" }); stops && len(c.findings) > 0 {
+	if stops(faults) && len(ofAccess) > 0 {
 		// The templates stop at the first thing. If that has been said, with a reason of its own, there may be more behind it.
-		rendered, faults, err = dryrun.Render(from.chart, withAccess(from.values, urlRefused), from.release)
-		if urlRefused {
-			c.tenants = nil // which address is meant isn't known
-		}
+		rendered, faults, err = c.renderWithAccess(from, urlRefused)
+	}
+	if stops(faults) && from.chart == charts.ScaleSet && !urlRefused && err == nil { // as at an address that only the chart refuses
+		var more []dryrun.Fault
+		rendered, more, err = c.renderWithAccess(from, true)
+		faults = append(faults, slices.DeleteFunc(more, func(fault dryrun.Fault) bool { return slices.Contains(faults, fault) })...)
 	}
 	if err != nil {
 		return err
@@ -70,13 +72,19 @@ func (c *checks) valuesOf(from *source) error {
 	return nil
 }
 
-// withAccess returns values with a Secret that no chart refuses, and with such an address if theirs is refused.
-func withAccess(values map[string]any, urlRefused bool) map[string]any {
+// stops reports whether faults of a chart are those at which its templates stop.
+func stops(faults []dryrun.Fault) bool {
+	return slices.ContainsFunc(faults, func(fault dryrun.Fault) bool { return !fault.Warning && fault.Path == "" })
+}
+
+// renderWithAccess renders values with a Secret that no chart refuses, and if asked to with such an address.
+func (c *checks) renderWithAccess(from *source, withURL bool) (*dryrun.Rendered, []dryrun.Fault, error) {
 	accepted := map[string]any{"githubConfigSecret": "example"}
-	if urlRefused {
+	if withURL {
 		accepted["githubConfigUrl"] = "https://github.com/example"
+		c.tenants = nil // which address is meant isn't known
 	}
-	return loader.MergeMaps(values, accepted)
+	return dryrun.Render(from.chart, loader.MergeMaps(from.values, accepted), from.release)
 }
 
 // discount makes warnings of problems that may be none: values of another place may solve them, or the values may be another chart's. An
@@ -116,7 +124,7 @@ func (c *checks) fault(chart string, fault dryrun.Fault) {
 
 // rendered checks an object that a chart has made of values.
 func (c *checks) rendered(from *source, object map[string]any) error {
-	faults, err := dryrun.CheckObject(object)
+	faults, err := c.faultsOf(object)
 	if err != nil {
 		return err
 	}
@@ -152,7 +160,7 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 		}
 		return nil
 	}
-	c.set(set, "InvalidValues")
+	c.set(set, faults)
 	return nil
 }
 
