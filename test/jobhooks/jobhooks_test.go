@@ -3,6 +3,7 @@
 package jobhooks
 
 import (
+	"bufio"
 	"bytes"
 	"io/fs"
 	"os"
@@ -99,11 +100,17 @@ func (h *hooks) read(file string) string {
 	return string(content)
 }
 
+// command is the call of a script by the runner.
+func (h *hooks) command(script string, env ...string) *exec.Cmd {
+	command := exec.CommandContext(h.Context(), h.shell[0], append(slices.Clone(h.shell[1:]), filepath.Join(h.directory, script))...)
+	command.Env = append(slices.Clone(h.env), env...)
+	return command
+}
+
 // run calls a script as the runner does and returns what it prints. A hook that fails would fail the job.
 func (h *hooks) run(script string, env ...string) string {
 	h.Helper()
-	command := exec.CommandContext(h.Context(), h.shell[0], append(slices.Clone(h.shell[1:]), filepath.Join(h.directory, script))...)
-	command.Env = append(slices.Clone(h.env), env...)
+	command := h.command(script, env...)
 	var printed bytes.Buffer
 	command.Stdout, command.Stderr = &printed, &printed
 	if err := command.Run(); err != nil {
@@ -273,6 +280,34 @@ func TestOnlyAnAttemptThatAPersonBeganWithDebugLoggingIsHeld(t *testing.T) {
 		got := h.run("completed.sh", "RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=2", "GITHUB_TRIGGERING_ACTOR=octocat")
 		if want := "kubectl exec -it --namespace arc-runners set-abc-runner-x7k2p -c runner -- sh"; !strings.Contains(got, want) {
 			t.Errorf("printed\n%s\nwant %s", got, want)
+		}
+	})
+}
+
+// A run that is canceled ends the hold of its job: the runner sends SIGINT.
+func TestCancellationEndsTheHold(t *testing.T) {
+	inEachShell(t, func(t *testing.T, h *hooks) {
+		h.write("job-log", "false")
+		h.write("debug-hold", "3600")
+		command := h.command("completed.sh", "RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=2")
+		output, err := command.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		canceled := false
+		for lines := bufio.NewScanner(output); lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), "To end it earlier: ") {
+				canceled = true
+				if err := command.Process.Signal(syscall.SIGINT); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := command.Wait(); err != nil || !canceled {
+			t.Errorf("the hook has ended with %v, canceled %t", err, canceled)
 		}
 	})
 }

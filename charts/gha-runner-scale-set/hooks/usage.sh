@@ -241,10 +241,10 @@ hold() {
   [ "$seconds" -le 3600 ] || seconds=3600
   read_facts
   end=${RUNNER_TEMP:-/tmp}/end-hold
+  trap 'exit 0' INT TERM # the run is canceled, or the pod is asked to end
   echo "This job was run again with debug logging: its end is held for $seconds s, so that you can look around in its pod:"
   echo "  kubectl exec -it --namespace $namespace $pod -c runner -- sh"
   echo "To end it earlier: touch $end (in that shell), or cancel the run."
-  trap 'exit 0' INT TERM
   until_then=$(($(date +%s) + seconds))
   while [ ! -e "$end" ] && [ "$(date +%s)" -lt "$until_then" ]; do
     sleep 2
