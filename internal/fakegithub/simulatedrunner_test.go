@@ -3,6 +3,7 @@ package fakegithub_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -289,8 +290,8 @@ func TestGitHubIsWrong(t *testing.T) {
 
 // A runner's own steps: the job ends after the last one only, has what they print, fails if one fails, and asks one to end if it is canceled.
 func TestRunnerHasStepsOfItsOwn(t *testing.T) {
-	for name, cancels := range map[string]bool{"reported": false, "canceled": true} {
-		t.Run(name, func(t *testing.T) {
+	for want, cancels := range map[string]bool{"failed": false, "canceled": true} {
+		t.Run(want, func(t *testing.T) {
 			c := newClient(t, fakegithub.Options{})
 			set := c.createSet("linux")
 			s := c.openSession(set.ID)
@@ -303,36 +304,31 @@ func TestRunnerHasStepsOfItsOwn(t *testing.T) {
 				},
 				Completed: func(ctx context.Context, environment map[string]string) fakegithub.Step {
 					atEnd <- environment
-					if cancels {
-						<-ctx.Done()
-					} else {
-						<-goOn
+					select {
+					case <-ctx.Done():
+					case <-goOn:
 					}
 					return fakegithub.Step{Name: "last", Log: "b", Summary: "c", Failed: true}
 				},
 			})
 			m = s.next(m.MessageID, 1)
-			if environment := <-atEnd; environment["GITHUB_RUN_ATTEMPT"] != "1" || environment["GITHUB_TRIGGERING_ACTOR"] != "octocat" ||
-				environment["RUNNER_DEBUG"] != "" {
-				t.Errorf("environment %v", environment)
+			told := <-atEnd
+			if got := []string{told["GITHUB_RUN_ATTEMPT"], told["GITHUB_TRIGGERING_ACTOR"], told["RUNNER_DEBUG"]}; !slices.Equal(got, []string{"1", "octocat", ""}) {
+				t.Errorf("attempt, actor and debug logging are %q", got)
 			}
 			if jobs := c.server.Jobs("running"); len(jobs) != 1 || len(jobs[0].Steps) != 1 || jobs[0].Steps[0].Log != "a" {
 				t.Errorf("while the last step is at work: %+v", jobs)
 			}
-			want := "failed"
-			if cancels {
-				want = "canceled"
-				if err := c.server.CancelJob(id); err != nil {
-					t.Fatal(err)
-				}
+			if !cancels {
+				close(goOn)
+			} else if err := c.server.CancelJob(id); err != nil {
+				t.Fatal(err)
 			}
-			close(goOn)
 			if got := <-done; got.code != fakegithub.ExitDone || got.err != nil {
 				t.Fatalf("exit %+v", got)
 			}
 			s.next(m.MessageID, 1)
-			job := c.server.Jobs("completed")[0]
-			if job.Result != want || len(job.Steps) != 2 || job.Steps[1].Summary != "c" {
+			if job := c.server.Jobs("completed")[0]; job.Result != want || len(job.Steps) != 2 || job.Steps[1].Summary != "c" {
 				t.Errorf("job %+v", job)
 			}
 			c.noAnomalies()

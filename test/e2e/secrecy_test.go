@@ -28,15 +28,22 @@ func TestTokenReachesNoRunner(t *testing.T) {
 
 func TestAppKeyReachesNoRunner(t *testing.T) {
 	t.Parallel()
+	app, credentials := newApp(t)
+	options := fakegithub.Options{PATs: []string{privateToken}, Apps: []fakegithub.App{app}}
+	// One line of the key is enough to find, however its line ends are written.
+	testSecrecy(t, "app", options, credentials, strings.Split(credentials["github_app_private_key"].(string), "\n")[5])
+}
+
+// newApp returns a GitHub App, and the credentials of an installation of it.
+func newApp(t *testing.T) (fakegithub.App, site.Values) {
+	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
-	credentials := site.Values{"github_app_id": "4711", "github_app_installation_id": "4712", "github_app_private_key": text}
-	options := fakegithub.Options{PATs: []string{privateToken}, Apps: []fakegithub.App{{ID: "4711", PublicKey: &key.PublicKey}}}
-	// One line of the key is enough to find, however its line ends are written.
-	testSecrecy(t, "app", options, credentials, strings.Split(text, "\n")[5])
+	return fakegithub.App{ID: "4711", PublicKey: &key.PublicKey},
+		site.Values{"github_app_id": "4711", "github_app_installation_id": "4712", "github_app_private_key": text}
 }
 
 // testSecrecy runs jobs with the credentials and looks for the secret in everything but the places it belongs to.
