@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -67,10 +68,14 @@ var types = map[string]func() any{
 	"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding": func() any {
 		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 	},
-	"apps/v1 DaemonSet":                                func() any { return &appsv1.DaemonSet{} },
-	"apps/v1 Deployment":                               func() any { return &appsv1.Deployment{} },
-	"batch/v1 Job":                                     func() any { return &batchv1.Job{} },
-	"policy/v1 PodDisruptionBudget":                    func() any { return &policyv1.PodDisruptionBudget{} },
+	"apps/v1 DaemonSet":                          func() any { return &appsv1.DaemonSet{} },
+	"apps/v1 Deployment":                         func() any { return &appsv1.Deployment{} },
+	"batch/v1 Job":                               func() any { return &batchv1.Job{} },
+	"policy/v1 PodDisruptionBudget":              func() any { return &policyv1.PodDisruptionBudget{} },
+	"flowcontrol.apiserver.k8s.io/v1 FlowSchema": func() any { return &flowcontrolv1.FlowSchema{} },
+	"flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration": func() any {
+		return &flowcontrolv1.PriorityLevelConfiguration{}
+	},
 	"networking.k8s.io/v1 NetworkPolicy":               func() any { return &networkingv1.NetworkPolicy{} },
 	"rbac.authorization.k8s.io/v1 ClusterRole":         func() any { return &rbacv1.ClusterRole{} },
 	"rbac.authorization.k8s.io/v1 ClusterRoleBinding":  func() any { return &rbacv1.ClusterRoleBinding{} },
