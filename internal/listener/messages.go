@@ -119,7 +119,7 @@ func (l *loop) deleted(inSession bool, m *queue.Message, err error) {
 	}
 	now := l.clock.Now()
 	if inSession {
-		l.messages.DeletionsAllowedAt = latest(l.messages.DeletionsAllowedAt, now.Add(failure.AskedPause(err, now)))
+		l.messages.DeletionsAllowedAt = latest(l.messages.DeletionsAllowedAt, m.AllowedAt(err, now))
 		if _ = m.Fail(err, now); m.Failure.Reason == failure.ReasonSessionLost {
 			l.sessionLost(now)
 		}

@@ -196,6 +196,32 @@ func TestCapacityFollowsTheSetWhileItCannotRunJobs(t *testing.T) {
 	})
 }
 
+// While all that is announced is assigned, a listener reads its set twelve times a minute more than otherwise at most, whatever the set says
+// meanwhile, and four times once that doesn't change any more.
+func TestReadsOfAFullSetAreBounded(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.file.PlacesJobs, s.file.MaxRunners = true, 1000
+		s.cluster.Set.Capacity, s.github.statistics = new(20), statistics(2000)
+		s.start()
+		for minute := range 10 {
+			reads := s.cluster.Reads()
+			for range 6 {
+				s.cluster.Set.Capacity = new(20 + 10*minute)
+				s.pass(10 * time.Second)
+			}
+			if got := s.cluster.Reads() - reads; got == 0 || got > 12 {
+				t.Errorf("minute %d, in which there is more room: %d reads, want 1 to 12", minute, got)
+			}
+		}
+		s.pass(time.Minute)
+		reads := s.cluster.Reads()
+		s.pass(10 * time.Minute)
+		if got := s.cluster.Reads() - reads; got == 0 || got > 4*10 {
+			t.Errorf("%d reads in ten minutes without a change, want 4 a minute at most", got)
+		}
+	})
+}
+
 // A set that announces what its cluster places is asked before the first poll, and while GitHub has assigned all that it was told of.
 func TestRoomIsReadOfASetThatPlacesJobs(t *testing.T) {
 	inBubble(t, func(s *scenario) {

@@ -261,7 +261,7 @@ func TestARateLimitIsKept(t *testing.T) {
 			t.Errorf("%d polls before the limit's end, want 1", got)
 		}
 		s.github.onPoll = nil
-		s.pass(2 * time.Second)
+		s.pass(spread + 2*time.Second)
 		if got := len(s.github.pollTimes()); got != 2 {
 			t.Errorf("%d polls after the limit's end, want 2", got)
 		}

@@ -112,17 +112,21 @@ func worthRepeatingError(ctx context.Context, err error) bool {
 	return repeat
 }
 
-// pauseAfter returns the pause that GitHub asked for, or else an exponential one. The latter varies by ±20 %: the calls of a
-// burst that failed together must not be repeated together.
+// pauseAfter returns the pause that GitHub asked for and up to 20 % more, or else an exponential one that varies by ±20 %: calls that
+// failed together, of this process or of others, must not be repeated together.
 func (a *attempts) pauseAfter(answer *http.Response) time.Duration {
 	now := a.caller.Clock.Now()
 	if answer != nil {
 		if until, limited := failure.LimitedUntil(answer.StatusCode, answer.Header, now); limited && until.After(now) {
-			return until.Sub(now)
+			return varied(until.Sub(now), 1, 1.2)
 		}
 	}
-	pause := firstPause << (a.attempt - 1)
-	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // pauses need no secrecy
+	return varied(firstPause<<(a.attempt-1), 0.8, 1.2)
+}
+
+// varied returns a pause between least and most times the given one.
+func varied(pause time.Duration, least, most float64) time.Duration {
+	return time.Duration(float64(pause) * (least + (most-least)*rand.Float64())) //nolint:gosec // pauses need no secrecy
 }
 
 // wait pauses. The retry layer calls it before each repetition.

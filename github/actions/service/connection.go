@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"time"
@@ -16,9 +17,13 @@ import (
 )
 
 const (
-	// renewBefore is how long before its expiry a token is renewed, as in GitHub's own client. It is longer than any attempt. A token
-	// with a lifetime of less than twice that is renewed after half of it; otherwise each call would renew it.
+	// renewBefore is how long before its expiry a token is renewed at the latest, as in GitHub's own client. It is longer than any
+	// attempt. A token with a lifetime of less than twice that is renewed after half of it; otherwise each call would renew it.
 	renewBefore = time.Minute
+	// renewSpread is the part of its lifetime by which a token is renewed earlier than that, at most. Processes that got their tokens in
+	// the same minute, as 200 listeners do after an upgrade, renew them within six minutes of an hour. A renewal takes two or three
+	// calls, which GitHub counts as five points each, of 900 a minute.
+	renewSpread = 10
 	// unknownLifetime is the assumed lifetime of an admin token that does not state its own. GitHub.com's tokens last about an
 	// hour. A wrong guess costs one renewal too many, or one 401, which also leads to a renewal.
 	unknownLifetime = 5 * time.Minute
@@ -33,14 +38,17 @@ const (
 type connection struct {
 	serviceURL *url.URL
 	token      string
-	// since is when GitHub gave address and token.
-	since   time.Time
-	expires time.Time
+	lifetime
 }
 
-// renewAt returns when the admin token should be renewed.
-func (c *connection) renewAt() time.Time {
-	return c.expires.Add(-min(renewBefore, c.expires.Sub(c.since)/2))
+// lifetime is when a token was given, when it should be renewed, and when it ends.
+type lifetime struct{ since, renewAt, expires time.Time }
+
+// lifetimeOf returns the lifetime of a token that is given now.
+func lifetimeOf(now, expires time.Time) lifetime {
+	length := max(0, expires.Sub(now))
+	early := renewBefore + rand.N(length/renewSpread+1) //nolint:gosec // when a token is renewed is no secret
+	return lifetime{since: now, renewAt: expires.Add(-min(early, length/2)), expires: expires}
 }
 
 // currentConnection returns a connection whose token is good for another minute, or for half of its lifetime. If the renewal fails,
@@ -50,7 +58,7 @@ func (s *Service) currentConnection(ctx context.Context) (*connection, error) {
 	switch {
 	case current == nil || !now.Before(current.expires):
 		return s.connection.Replace(ctx, current)
-	case !now.After(current.renewAt()) || now.UnixNano() < s.renewFrom.Load():
+	case !now.After(current.renewAt) || now.UnixNano() < s.renewFrom.Load():
 		return current, nil
 	}
 	// The wait for a renewal that hangs leaves half of the call's time for the call itself. The renewal goes on for others.
@@ -138,7 +146,7 @@ func (s *Service) register(ctx context.Context, registrationToken string) (*conn
 		return nil, err
 	}
 	now := s.Clock.Now()
-	return &connection{serviceURL: service, token: answer.Token, since: now, expires: expiry(answer.Token, given.Header, now)}, nil
+	return &connection{serviceURL: service, token: answer.Token, lifetime: lifetimeOf(now, expiry(answer.Token, given.Header, now))}, nil
 }
 
 func restHeader(authorization, contentType string) http.Header {

@@ -17,13 +17,7 @@ import (
 // installationToken is what a GitHub App uses in GitHub's REST API. GitHub lets it live for an hour.
 type installationToken struct {
 	token string
-	// since is when GitHub gave it, expires when it ends.
-	since, expires time.Time
-}
-
-// renewAt returns when the token should be renewed, as an admin token is.
-func (t *installationToken) renewAt() time.Time {
-	return t.expires.Add(-min(renewBefore, t.expires.Sub(t.since)/2))
+	lifetime
 }
 
 // CallREST makes one call to GitHub's REST API with the personal access token, or with the App's installation token, which all calls
@@ -70,7 +64,7 @@ func isForbidden(err error) bool {
 // currentInstallationToken returns a token that is good for another minute.
 func (s *Service) currentInstallationToken(ctx context.Context) (*installationToken, error) {
 	current := s.installation.Get()
-	if current != nil && s.Clock.Now().Before(current.renewAt()) {
+	if current != nil && s.Clock.Now().Before(current.renewAt) {
 		return current, nil
 	}
 	return s.installation.Replace(ctx, current)
@@ -108,7 +102,7 @@ func (s *Service) createInstallationToken(ctx context.Context, _ *installationTo
 	if latest := now.Add(longestLifetime); expires.After(latest) {
 		expires = latest
 	}
-	return &installationToken{token: given.Token, since: now, expires: expires}, nil
+	return &installationToken{token: given.Token, lifetime: lifetimeOf(now, expires)}, nil
 }
 
 // createdToken is the answer to a call that creates a token.

@@ -40,6 +40,30 @@ func TestTimesOfTheServerAreReckonedByOurClock(t *testing.T) {
 	}
 }
 
+// Many processes that got their tokens together don't renew them together, and none renews one at once or in the last minute.
+func TestRenewalsAreSpread(t *testing.T) {
+	now := time.Now()
+	for _, test := range []struct{ life, least, most time.Duration }{
+		{time.Hour, 53 * time.Minute, 59 * time.Minute},
+		{5 * time.Minute, 3*time.Minute + 30*time.Second, 4 * time.Minute},
+		{time.Minute, 30 * time.Second, 30 * time.Second},
+		{0, 0, 0},
+		{-time.Minute, -time.Minute, -time.Minute},
+	} {
+		moments := map[time.Time]bool{}
+		for range 200 {
+			got := lifetimeOf(now, now.Add(test.life)).renewAt
+			if got.Before(now.Add(test.least)) || got.After(now.Add(test.most)) {
+				t.Errorf("a token that lives for %s is renewed after %s, want %s to %s", test.life, got.Sub(now), test.least, test.most)
+			}
+			moments[got] = true
+		}
+		if test.least < test.most && len(moments) < 190 {
+			t.Errorf("200 tokens that live for %s are renewed at %d moments", test.life, len(moments))
+		}
+	}
+}
+
 // A value fetched after the caller got its own counts as the renewal that the caller wants.
 func TestReplaceTakesAValueThatIsNewerThanTheCallers(t *testing.T) {
 	var fetches atomic.Int32

@@ -19,6 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ignored"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/turns"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listener/config"
@@ -71,6 +72,7 @@ type Options struct {
 type Controller struct {
 	options Options
 	ignored *ignored.Reporter
+	turns   turns.Turns
 	passes  *reconcile.Reconciler[*v1alpha1.AutoscalingListener, memory, *world]
 }
 
@@ -177,6 +179,7 @@ func (c *Controller) kind() reconcile.Kind[*v1alpha1.AutoscalingListener, memory
 		},
 		Gone: func(ctx context.Context, listener types.NamespacedName, _ *memory) (ctrl.Result, error) {
 			unpublish(listener)
+			c.turns.Return(listener)
 			return ctrl.Result{}, c.deleteAbandonedPod(ctx, listener)
 		},
 		Log: func(ctx context.Context, listener *v1alpha1.AutoscalingListener) context.Context {

@@ -78,11 +78,26 @@ func (c *Controller) applyPod(ctx context.Context, w *world) error {
 	}
 	if w.state.Ready {
 		w.Memory.ended = attempts{}
+		c.turns.Return(w.Key)
 	}
+	c.awaitTurn(w)
 	if w.state.Action == listenerpod.Keep {
 		return c.announce(ctx, w)
 	}
 	return c.applyAction(ctx, w, w.pod, w.state)
+}
+
+// awaitTurn leaves a pod that works as it is until it is its turn to be replaced. One that doesn't work is replaced at once.
+func (c *Controller) awaitTurn(w *world) {
+	asIs := listenerpod.Describe(w.pod)
+	if w.state.Action != listenerpod.Replace || !asIs.Ready {
+		return
+	}
+	if askAgain, taken := c.turns.Take(w.Key, w.Now); !taken {
+		asIs.Message = "other listeners are replaced first: " + w.state.Message
+		asIs.RequeueAfter = askAgain
+		w.state = asIs
+	}
 }
 
 // announce writes the revision of the configuration to an annotation of the pod if it has changed. The annotation means

@@ -1,6 +1,7 @@
 package autoscalinglistener
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -27,6 +28,35 @@ func TestOldPodIsGoneBeforeTheNewOneStarts(t *testing.T) {
 	f.settle()
 	if pod := f.pod(); pod == nil || pod.Spec.Containers[0].Image != "controller:2" {
 		t.Errorf("new pod: %+v", pod)
+	}
+}
+
+// A listener that works goes on until it is its turn to be replaced. One that doesn't work has nothing to lose.
+func TestWorkingListenersAreReplacedInTurns(t *testing.T) {
+	f := started(t)
+	other := func(i int) types.NamespacedName { return types.NamespacedName{Namespace: managerNamespace, Name: fmt.Sprint("other-", i)} }
+	for i := range 5 {
+		f.controller.turns.Take(other(i), f.clock.Now())
+	}
+	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.Image = "controller:2" })
+	f.settle()
+	if got := f.pod().Spec.Containers[0].Image; got != "controller:1" {
+		t.Errorf("the pod has %s while five others are being replaced", got)
+	}
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
+	if after := f.reconcile().RequeueAfter; after != 2*time.Second {
+		t.Errorf("it asks again after %s, want 2 s", after)
+	}
+	f.controller.turns.Return(other(0))
+	f.settle()
+	if got := f.pod().Spec.Containers[0].Image; got != "controller:2" {
+		t.Errorf("the pod has %s though it is its turn", got)
+	}
+	f.controller.turns.Take(other(0), f.clock.Now())
+	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.Image = "controller:3" })
+	f.settle() // the pod isn't ready yet
+	if got := f.pod().Spec.Containers[0].Image; got != "controller:3" {
+		t.Errorf("a pod that doesn't work waits with %s", got)
 	}
 }
 

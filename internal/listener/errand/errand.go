@@ -23,10 +23,18 @@ type Errand struct {
 	first, longest time.Duration
 	// failures counts failures in a row.
 	failures int
+	// random returns a part of a pause. Pauses need no secrecy.
+	random func(most time.Duration) time.Duration
 }
 
+// longestSpread bounds how much later than asked the next attempt begins. 200 listeners of one GitHub App are limited at the same moment
+// and told the same end: within 30 s they come back 7 a second.
+const longestSpread = 30 * time.Second
+
 // New returns an errand whose pause after the first failure is at most first, and at most longest after many.
-func New(first, longest time.Duration) Errand { return Errand{first: first, longest: longest} }
+func New(first, longest time.Duration) Errand {
+	return Errand{first: first, longest: longest, random: func(most time.Duration) time.Duration { return rand.N(most + 1) }} //nolint:gosec // see random
+}
 
 // Begin notes that an attempt has begun.
 func (e *Errand) Begin() { e.UnderWay = true }
@@ -45,10 +53,17 @@ func (e *Errand) Succeed() {
 func (e *Errand) Fail(err error, now time.Time) error {
 	explained := e.Note(err, now)
 	e.Pause(now)
-	if at := now.Add(failure.AskedPause(err, now)); at.After(e.NotBefore) {
+	if at := e.AllowedAt(err, now); at.After(e.NotBefore) {
 		e.NotBefore = at
 	}
 	return explained
+}
+
+// AllowedAt returns when GitHub, or a gateway in front of it, allows the next attempt by what it answered, now if it named no time. The
+// moment is up to half a minute later than asked for, but at most twice as late: other listeners were told the same.
+func (e *Errand) AllowedAt(err error, now time.Time) time.Time {
+	asked := failure.AskedPause(err, now)
+	return now.Add(asked + e.random(min(asked, longestSpread)))
 }
 
 // Note remembers why an attempt failed, without a pause. It returns the same as Fail.
@@ -69,7 +84,7 @@ func (e *Errand) Pause(now time.Time) {
 	const doublings = 20 // keeps the shift from overflowing: 1 ms becomes 17 min, more than any longest pause
 	pause := min(e.first<<min(e.failures, doublings), e.longest)
 	e.failures++
-	e.NotBefore = now.Add(pause/2 + rand.N(pause/2+1)) //nolint:gosec // pauses need no secrecy
+	e.NotBefore = now.Add(pause/2 + e.random(pause/2))
 }
 
 // ResetPauses makes the next pause a first one again.

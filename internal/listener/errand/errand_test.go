@@ -2,6 +2,7 @@ package errand
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -61,7 +62,8 @@ func TestAFailureWaitsAsLongAsGitHubAsks(t *testing.T) {
 		least, most time.Duration
 	}{
 		"an error":                  {errors.New("broken"), 500 * time.Millisecond, time.Second},
-		"a limit with an end":       {&actions.RateLimitedError{Until: now.Add(time.Hour), Err: errors.New("slow down")}, time.Hour, time.Hour},
+		"a long limit":              {&actions.RateLimitedError{Until: now.Add(time.Hour), Err: errors.New("slow down")}, time.Hour, time.Hour + longestSpread},
+		"a short limit":             {&actions.RateLimitedError{Until: now.Add(2 * time.Second), Err: errors.New("slow down")}, 2 * time.Second, 4 * time.Second},
 		"a limit that ends at once": {&actions.RateLimitedError{Until: now.Add(time.Millisecond), Err: errors.New("slow down")}, 500 * time.Millisecond, time.Second},
 		"a limit without an end": {
 			&actions.RateLimitedError{Assumed: true, Until: now.Add(time.Hour), Err: errors.New("slow down")}, 500 * time.Millisecond, time.Second},
@@ -82,5 +84,23 @@ func TestAFailureWaitsAsLongAsGitHubAsks(t *testing.T) {
 				t.Error("it still fails after a success")
 			}
 		})
+	}
+}
+
+// 200 listeners that share a GitHub App are limited together and are told the same end. Each waits for it, and they come back one by one.
+func TestListenersDoNotReturnTogether(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	limit := &actions.RateLimitedError{Until: now.Add(time.Minute), Err: errors.New("slow down")}
+	inSecond := map[time.Duration]int{}
+	for range 200 {
+		e := New(time.Second, time.Minute)
+		e.random = func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most) + 1)) }
+		_ = e.Fail(limit, now)
+		inSecond[e.NotBefore.Sub(limit.Until).Truncate(time.Second)]++
+	}
+	for second, count := range inSecond {
+		if second < 0 || second >= longestSpread || count > 20 {
+			t.Errorf("%d of 200 listeners return %s after the limit's end; want 7 a second for %s", count, second, longestSpread)
+		}
 	}
 }

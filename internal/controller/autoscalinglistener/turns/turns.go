@@ -1,0 +1,67 @@
+// Package turns bounds how many listeners that work are replaced at a time. An upgrade of the controller replaces all of them: together they
+// would all be deaf at the same time, and ask GitHub for more tokens than it gives in a minute. What it knows is lost with the process, and
+// then counted anew.
+package turns
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// most is how many turns there are. A new listener needs three calls for its tokens (an installation's, a registration token, and the
+	// registration), which GitHub counts as five points each; it allows an App 900 a minute. A listener that is replaced in 8 s makes five
+	// turns 37 a minute, which are 560 points. Of 20 sets five are deaf for some seconds, of 200 as many.
+	most = 5
+	// turnTimeout ends the turn of a listener that has not come back, so that it holds up nobody for longer.
+	turnTimeout = 2 * time.Minute
+	// askInterval and longestAskInterval bound the pauses after which who waits may ask again. They grow with the number of those who wait,
+	// so that five ask every two seconds, and a turn isn't free for longer, until there are 300.
+	askInterval, longestAskInterval = 2 * time.Second, 2 * time.Minute
+)
+
+// Turns are taken by listeners, which are named by their objects. The zero value has all turns. Safe for concurrent use.
+type Turns struct {
+	mu sync.Mutex
+	// taken has when each turn began, and waiting when each of the others asked last.
+	taken, waiting map[types.NamespacedName]time.Time
+}
+
+// Take takes a turn for a listener, or says after what time to ask again. Who has one keeps it.
+func (t *Turns) Take(listener types.NamespacedName, now time.Time) (askAgain time.Duration, taken bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taken == nil {
+		t.taken, t.waiting = map[types.NamespacedName]time.Time{}, map[types.NamespacedName]time.Time{}
+	}
+	forget(t.taken, now.Add(-turnTimeout))
+	forget(t.waiting, now.Add(-2*longestAskInterval)) // they no longer want one
+	if _, has := t.taken[listener]; has || len(t.taken) < most {
+		if !has {
+			t.taken[listener] = now
+		}
+		delete(t.waiting, listener)
+		return 0, true
+	}
+	t.waiting[listener] = now
+	return min(askInterval*time.Duration(1+len(t.waiting)/most), longestAskInterval), false
+}
+
+// Return gives a listener's turn back, if it has one: it works again, or is gone.
+func (t *Turns) Return(listener types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.taken, listener)
+	delete(t.waiting, listener)
+}
+
+// forget drops what is older.
+func forget(moments map[types.NamespacedName]time.Time, oldest time.Time) {
+	for listener, moment := range moments {
+		if moment.Before(oldest) {
+			delete(moments, listener)
+		}
+	}
+}
