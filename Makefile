@@ -105,13 +105,14 @@ mutation: preflight ## Change decisions of the packages MUTATE one by one and na
 	go run ./hack/mutation $(MUTATE)
 
 .PHONY: nightly
-nightly: ## What is too long for the gate: the oldest Kubernetes (root, Debian), attacks on every path, a restore, an hour of new chaos seeds, the soak, three hours of fuzzing (7 h)
+nightly: ## What is too long for the gate: the oldest Kubernetes (root, Debian), attacks on every path, a restore, an hour of new chaos seeds, the soak, a large fleet, three hours of fuzzing (8 h)
 	$(MAKE) test KUBERNETES=oldest
 	$(MAKE) e2e-short KUBERNETES=oldest
 	$(MAKE) tenant-nightly
 	$(MAKE) restore
 	$(MAKE) chaos HOURS=1
 	$(MAKE) soak
+	$(MAKE) fleet
 	$(MAKE) fuzz FUZZTIME=10m
 
 .PHONY: soak
@@ -143,6 +144,14 @@ load: preflight ## Measure under load: SCENARIO=burst|latency|churn|sets|hang|li
 .PHONY: load-check
 load-check: preflight ## A burst of 100 jobs against the budgets that hold on every machine (part of make test)
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -timeout 5m -v -run '^TestLoad$$' ./test/load
+
+# 200 listeners are processes of 25 MiB. On two cores an installation of that size takes 20 min.
+RUNNERS ?= 5000
+
+.PHONY: fleet
+fleet: preflight ## Measure an installation of many sets: SETS=200 RUNNERS=5000, each listener a process (6 GiB of memory; a small one is part of make test)
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -timeout 3h -v -run '^TestFleet$$' ./test/fleet \
+		-fleet.sets $(or $(SETS),200) -fleet.runners $(RUNNERS) -fleet.rest 2m
 
 .PHONY: docs
 docs: ## Build the documentation as a site into dist/docs (apt-get install mkdocs)

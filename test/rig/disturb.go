@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/onsi/gomega"
@@ -61,9 +62,14 @@ func (r *Rig) ScaleManagers(ctx context.Context, replicas int) error {
 }
 
 // UpgradeManagers changes the controller chart's replicaCount with helm upgrade. It does not wait for the pods.
-func (r *Rig) UpgradeManagers(_ context.Context, replicas int) error {
+func (r *Rig) UpgradeManagers(ctx context.Context, replicas int) error {
+	return r.UpgradeController(ctx, Values{"replicaCount": replicas})
+}
+
+// UpgradeController replaces values of the controller's chart, by their top-level keys, with helm upgrade. It does not wait for the pods.
+func (r *Rig) UpgradeController(_ context.Context, more Values) error {
 	values := r.controllerValues()
-	values["replicaCount"] = replicas
+	maps.Copy(values, more)
 	_, err := r.tools.HelmWith(context.Background(), values, "upgrade", controllerRelease, r.options.Product.Controller, "--namespace", r.SystemNamespace)
 	return err
 }

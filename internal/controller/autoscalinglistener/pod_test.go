@@ -34,7 +34,9 @@ func TestOldPodIsGoneBeforeTheNewOneStarts(t *testing.T) {
 // A listener that works goes on until it is its turn to be replaced. One that doesn't work has nothing to lose.
 func TestWorkingListenersAreReplacedInTurns(t *testing.T) {
 	f := started(t)
-	other := func(i int) types.NamespacedName { return types.NamespacedName{Namespace: managerNamespace, Name: fmt.Sprint("other-", i)} }
+	other := func(i int) types.NamespacedName {
+		return types.NamespacedName{Namespace: managerNamespace, Name: fmt.Sprint("other-", i)}
+	}
 	for i := range 5 {
 		f.controller.turns.Take(other(i), f.clock.Now())
 	}

@@ -23,17 +23,18 @@ type Errand struct {
 	first, longest time.Duration
 	// failures counts failures in a row.
 	failures int
-	// random returns a part of a pause. Pauses need no secrecy.
+	// random returns a part of a pause.
 	random func(most time.Duration) time.Duration
 }
 
-// longestSpread bounds how much later than asked the next attempt begins. 200 listeners of one GitHub App are limited at the same moment
-// and told the same end: within 30 s they come back 7 a second.
+// longestSpread bounds how much later than asked the next attempt begins. 200 listeners of one GitHub App are limited at the
+// same moment and told the same end: within 30 s they come back 7 a second.
 const longestSpread = 30 * time.Second
 
 // New returns an errand whose pause after the first failure is at most first, and at most longest after many.
 func New(first, longest time.Duration) Errand {
-	return Errand{first: first, longest: longest, random: func(most time.Duration) time.Duration { return rand.N(most + 1) }} //nolint:gosec // see random
+	random := func(most time.Duration) time.Duration { return rand.N(most + 1) } //nolint:gosec // needs no secrecy
+	return Errand{first: first, longest: longest, random: random}
 }
 
 // Begin notes that an attempt has begun.

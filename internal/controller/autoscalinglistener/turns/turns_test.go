@@ -14,8 +14,8 @@ func named(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "n", Name: fmt.Sprint(i)}
 }
 
-// 200 listeners, each of which is away for eight seconds, are replaced one after the other: never more than five are away, none waits for long
-// after a turn is free, and together they ask a few times a second.
+// 200 listeners, each of which is away for eight seconds, are replaced one after the other: never more than five are away,
+// no turn is free for long, and together they ask a few times a second.
 func TestFiveOf200AreReplacedAtATime(t *testing.T) {
 	const listeners, away = 200, 8 * time.Second
 	var all turns.Turns
@@ -66,9 +66,11 @@ func TestTurnsEnd(t *testing.T) {
 		_, taken := all.Take(named(i), now)
 		return taken
 	}
-	for i := range 5 {
-		if !take(i) || !take(i) {
-			t.Fatalf("listener %d has no turn", i)
+	for range 2 { // who has one keeps it
+		for i := range 5 {
+			if !take(i) {
+				t.Fatalf("listener %d has no turn", i)
+			}
 		}
 	}
 	if take(5) {
