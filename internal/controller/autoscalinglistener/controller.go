@@ -105,9 +105,9 @@ type world struct {
 	pod    *corev1.Pod
 	strays []*corev1.Pod
 
-	// resolved has all that the listener needs to reach GitHub, nil if it can't be resolved because of obstacle.
+	// resolved has all that the listener needs to reach GitHub, nil if it can't be resolved because of cause.
 	resolved *credentials.Resolved
-	obstacle error
+	cause    error
 	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the revision of
 	// the Secret that a running listener reads again when it changes, proxy that of the other, empty if there is no
 	// proxy.
@@ -151,10 +151,10 @@ type memory struct {
 	// news is the revision of a configuration that is still to be announced, first seen at newsAt.
 	news   string
 	newsAt time.Time
-	// obstruction says why the pod can't be created, without a reason if it can. obstructed counts the attempts in a
-	// row that met it.
-	obstruction listenerpod.State
-	obstructed  attempts
+	// createCause says why the pod can't be created, without a reason if it can. createFailures counts the attempts in
+	// a row that met it.
+	createCause    listenerpod.State
+	createFailures attempts
 	// phrasedAt is the time at which the text of an error was last copied to the status.
 	phrasedAt time.Time
 	// publishedAddress is the GitHub address in the labels of the listener's series.

@@ -46,7 +46,7 @@ const annotationConfiguration = "actions.github.com/listener-config-hash"
 
 // applyPod keeps one pod as the spec wants it.
 func (c *Controller) applyPod(ctx context.Context, w *world) error {
-	if credentials.IsVaultNotAllowed(w.obstacle) {
+	if credentials.IsVaultNotAllowed(w.cause) {
 		return nil // withdraw has said what becomes of the pod
 	}
 	if !w.secretsReady {
@@ -247,9 +247,9 @@ func (c *Controller) start(ctx context.Context, w *world, builder listenerpod.Bu
 		}
 		return nil
 	}
-	if wait := w.Memory.obstructed.wait(w.Now); wait > 0 {
+	if wait := w.Memory.createFailures.wait(w.Now); wait > 0 {
 		w.Requeue.After(wait)
-		w.state = w.Memory.obstruction
+		w.state = w.Memory.createCause
 		return nil
 	}
 	w.state = listenerpod.State{Reason: listenerpod.ReasonStarting, Message: "the pod is being created"}
@@ -264,7 +264,7 @@ func (c *Controller) start(ctx context.Context, w *world, builder listenerpod.Bu
 	} else if err != nil {
 		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
-	w.Memory.obstruction, w.Memory.obstructed = listenerpod.State{}, attempts{}
+	w.Memory.createCause, w.Memory.createFailures = listenerpod.State{}, attempts{}
 	ctrl.LoggerFrom(ctx).Info("Created the listener pod", "image", w.Object.Spec.Image, "scaleSetID",
 		w.Object.Spec.RunnerScaleSetID)
 	return nil
@@ -330,12 +330,12 @@ func (c *Controller) replaceUnseen(ctx context.Context, w *world, own *corev1.Po
 // postpone tries the pod's name again after a growing pause, and reports whether the state that is the cause is new.
 func (c *Controller) postpone(w *world, state listenerpod.State) (first bool) {
 	w.state = state
-	if first = w.Memory.obstruction.Reason != state.Reason; first {
-		w.Memory.obstructed = attempts{}
+	if first = w.Memory.createCause.Reason != state.Reason; first {
+		w.Memory.createFailures = attempts{}
 	}
-	w.Memory.obstruction = state
-	w.Memory.obstructed.add(w.Now)
-	w.Requeue.After(w.Memory.obstructed.wait(w.Now))
+	w.Memory.createCause = state
+	w.Memory.createFailures.add(w.Now)
+	w.Requeue.After(w.Memory.createFailures.wait(w.Now))
 	return first
 }
 

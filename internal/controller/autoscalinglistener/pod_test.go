@@ -229,7 +229,7 @@ func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, listenerpod.ReasonStarting)
 }
 
-// A pod that the cache has not seen yet is not an obstacle.
+// A pod that the cache has not seen yet is no cause.
 func TestOwnPodThatIsNotSeenYetIsAwaited(t *testing.T) {
 	f := started(t)
 	f.behind = true

@@ -42,11 +42,11 @@ func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 	}
 	resolved, err := c.options.Credentials.Resolve(ctx, reference)
 	if credentials.IsVaultNotAllowed(err) {
-		w.obstacle = err
+		w.cause = err
 		return c.withdraw(ctx, w)
 	}
 	if err != nil {
-		return w.obstruct(err, fmt.Errorf("read the credentials: %w", err))
+		return w.blame(err, fmt.Errorf("read the credentials: %w", err))
 	}
 	resolved, err = c.trusted(ctx, w, resolved)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 	w.resolved = resolved
 	content, err := c.configuration(w.Object, resolved).Encode()
 	if err != nil {
-		return w.obstruct(err, err)
+		return w.blame(err, err)
 	}
 	w.configuration, err = c.applySecret(ctx, w, credentials.ListenerConfigSuffix, w.Object.Spec.ConfigSecretMetadata,
 		map[string][]byte{config.FileName: content})
@@ -100,10 +100,10 @@ func (w *world) refused() bool {
 	return ready != nil && ready.Status == metav1.ConditionFalse && actions.RefusalClass(ready.Reason).IsKnown()
 }
 
-// obstruct remembers the cause if only a user can remove it. Otherwise it returns failure.
-func (w *world) obstruct(cause, failure error) error {
+// blame remembers the cause if only a user can remove it. Otherwise it returns failure.
+func (w *world) blame(cause, failure error) error {
 	if _, invalid := errors.AsType[*config.InvalidError](cause); invalid || credentials.IsUserError(cause) {
-		w.obstacle = cause
+		w.cause = cause
 		return nil
 	}
 	return failure
@@ -241,7 +241,7 @@ func (c *Controller) withdraw(ctx context.Context, w *world) error {
 		return err
 	}
 	if state.Reason != v1alpha1.ReasonPodTerminating {
-		state.Reason, state.Message = v1alpha1.ReasonVaultNotAllowed, w.obstacle.Error()
+		state.Reason, state.Message = v1alpha1.ReasonVaultNotAllowed, w.cause.Error()
 	}
 	w.state = state
 	return c.applyAction(ctx, w, w.pod, state)

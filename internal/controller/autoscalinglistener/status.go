@@ -101,9 +101,9 @@ func keepTexts(conditions, reported []metav1.Condition) {
 func conditionsOf(w *world) []metav1.Condition {
 	// no reason: the pass didn't come as far as the pod
 	reason, message := cmp.Or(w.state.Reason, listenerpod.ReasonStarting), w.state.Message
-	trouble, why, stalled := w.trouble()
-	if w.obstacle != nil {
-		reason, message = trouble, why
+	unmet, why, stalled := w.unmet()
+	if w.cause != nil {
+		reason, message = unmet, why
 	}
 	ready := metav1.Condition{
 		Type:    v1alpha1.ConditionReady,
@@ -111,7 +111,7 @@ func conditionsOf(w *world) []metav1.Condition {
 		Reason:  reason,
 		Message: message,
 	}
-	cause := cmp.Or(trouble, reason)
+	cause := cmp.Or(unmet, reason)
 	progressing := metav1.Condition{
 		Type:   v1alpha1.ConditionProgressing,
 		Status: status(!w.state.Ready && !stalled),
@@ -137,20 +137,20 @@ func conditionsOf(w *world) []metav1.Condition {
 	switch {
 	case w.resolved != nil:
 		conditions = append(conditions, report.True(v1alpha1.ConditionCredentialsValid, "Complete", ""))
-	case w.obstacle != nil:
+	case w.cause != nil:
 		conditions = append(conditions, report.False(v1alpha1.ConditionCredentialsValid, reason, message))
 	}
 	return conditions
 }
 
-// trouble returns why the pass could not do everything that the spec asks for, and whether that is so until somebody
+// unmet returns why the pass could not do everything that the spec asks for, and whether that is so until somebody
 // changes something. The reason is empty if the pass could.
-func (w *world) trouble() (reason, message string, stalled bool) {
+func (w *world) unmet() (reason, message string, stalled bool) {
 	if w.taken != nil {
 		return v1alpha1.ReasonListenerNameTaken, w.taken.Error(), true
 	}
-	if w.obstacle != nil {
-		return causes.Of(w.obstacle).Reason, w.obstacle.Error(), true
+	if w.cause != nil {
+		return causes.Of(w.cause).Reason, w.cause.Error(), true
 	}
 	// The condition Stalled reports refusals of the API server that last, and has no message while it is False.
 	stalledBefore := meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionStalled)

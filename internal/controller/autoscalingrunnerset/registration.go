@@ -45,8 +45,8 @@ const (
 
 // resolve determines what to request from GitHub and with which credentials, or the cause that prevents it.
 func (c *Controller) resolve(ctx context.Context, w *world) error {
-	w.Desired, w.Obstacle = scaleset.DesiredOf(w.Set)
-	if w.Obstacle != nil {
+	w.Desired, w.Cause = scaleset.DesiredOf(w.Set)
+	if w.Cause != nil {
 		return nil
 	}
 	resolved, err := c.options.Connections.Resolve(ctx, credentials.ForAutoscalingRunnerSet(w.Set), w.mustReread())
@@ -65,7 +65,7 @@ func (c *Controller) resolve(ctx context.Context, w *world) error {
 			Resolved *credentials.Resolved
 		}{w.Desired.URL, resolved})
 	case credentials.IsUserError(err):
-		w.Obstacle = err
+		w.Cause = err
 	default:
 		return fmt.Errorf("read the credentials: %w", err)
 	}
@@ -89,7 +89,7 @@ func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	if w.Obstacle != nil {
+	if w.Cause != nil {
 		return nil
 	}
 	if deletion, _ := c.deletions.Last(w.Key); deletion.Running() && w.hasReturned() {
@@ -205,14 +205,14 @@ func (w *world) lostSince(looked time.Time) bool {
 // readSync reads the state of the last call: its result, or that it is still running. What GitHub has accepted is
 // remembered, so that a change of something else doesn't put it in question.
 func (c *Controller) readSync(_ context.Context, w *world) error {
-	if w.Obstacle != nil {
+	if w.Cause != nil {
 		return nil
 	}
 	w.LastSync, w.Asked = c.syncs.Last(w.Key)
 	w.Asked = w.Asked && (w.LastSync.Running() ||
 		w.LastSync.Result.RequestHash == w.RequestHash && !errors.Is(w.LastSync.Err, scaleset.ErrAbsent))
 	if w.Asked && w.LastSync.Running() && w.Registration == nil {
-		w.Requeue.After(max(conditions.SilentAfter-w.Now.Sub(w.LastSync.Started), statusInterval))
+		w.Requeue.After(max(conditions.SilentTimeout-w.Now.Sub(w.LastSync.Started), statusInterval))
 	}
 	m, err := w.Memory, w.LastSync.Err
 	switch {

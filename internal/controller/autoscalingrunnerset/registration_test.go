@@ -135,10 +135,10 @@ func TestSilenceIsToldBeforeTheCallEnds(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, reasonRegistering)
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > conditions.SilentAfter {
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > conditions.SilentTimeout {
 			t.Errorf("next look after %s", requeueAfter)
 		}
-		controllertest.Elapse(conditions.SilentAfter)
+		controllertest.Elapse(conditions.SilentTimeout)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
 		controllertest.Elapse(2 * time.Minute)

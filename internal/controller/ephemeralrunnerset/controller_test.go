@@ -327,7 +327,7 @@ func TestExitedRunnerWithoutAJobCountsAsFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.reconcile()
-		controllertest.Elapse(settleAfterEnd)
+		controllertest.Elapse(settleGrace)
 		f.publish(1)
 		f.reconcile()
 		f.wantRunners(1) // it is not replaced before it counts as a failure

@@ -16,7 +16,7 @@ func (f *fixture) exitRunner() {
 	f.bringUp()
 	f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) { status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded })
 	f.reconcile()
-	controllertest.Elapse(settleAfterEnd)
+	controllertest.Elapse(settleGrace)
 	f.publish(0)
 	f.reconcile()
 }
@@ -69,7 +69,7 @@ func TestExitedRunnerIsMissingTwiceWhereGitHubDoesNotSaySoItself(t *testing.T) {
 		if f.requests["delete"] != 0 {
 			t.Error("deleted after one answer that may be a gateway's")
 		}
-		controllertest.Elapse(askExitedAgainAfter)
+		controllertest.Elapse(askExitedInterval)
 		f.reconcile()
 		f.reconcile()
 		f.wantQuestions(2)
@@ -82,12 +82,12 @@ func TestExitedRunnerIsMissingTwiceWhereGitHubDoesNotSaySoItself(t *testing.T) {
 func TestExitedRunnerWhoseRecordStaysHasFailed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.exitRunner()
-		for range removalLag / askExitedAgainAfter {
+		for range removalLag / askExitedInterval {
 			if phase := f.runners()[0].Status.Phase; phase != v1alpha1.EphemeralRunnerPhaseSucceeded {
 				t.Fatalf("phase %s while its record may yet be removed", phase)
 			}
 			f.reconcile()
-			controllertest.Elapse(askExitedAgainAfter)
+			controllertest.Elapse(askExitedInterval)
 			f.reconcile()
 		}
 		f.reconcile()
@@ -105,7 +105,7 @@ func TestExitedRunnerWhoseReportIsLateIsFinished(t *testing.T) {
 		f.exitRunner()
 		f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) { status.JobID = "1" })
 		f.reconcile()
-		controllertest.Elapse(askExitedAgainAfter)
+		controllertest.Elapse(askExitedInterval)
 		f.reconcile()
 		f.wantQuestions(1)
 		if f.requests["delete"] != 1 || f.failed != 0 {
@@ -126,7 +126,7 @@ func TestDegradedNamesTheMissingCommand(t *testing.T) {
 			}
 		}
 		f.reconcile()
-		controllertest.Elapse(settleAfterEnd)
+		controllertest.Elapse(settleGrace)
 		f.publish(degradedThreshold)
 		f.reconcile()
 		f.reconcile()
@@ -173,7 +173,7 @@ func TestWorkingRunnerOutlivesAGatewaysNotFound(t *testing.T) {
 				})
 				f.reconcile()
 				for range 3 {
-					controllertest.Elapse(askWorkingPeriod)
+					controllertest.Elapse(askWorkingInterval)
 					f.reconcile()
 					f.reconcile()
 				}
@@ -200,7 +200,7 @@ func TestACopiedStatusTakesNoRegistrationAway(t *testing.T) {
 					})
 					for range 3 {
 						f.reconcile()
-						controllertest.Elapse(askAgainAfter)
+						controllertest.Elapse(askAgainInterval)
 						f.reconcile()
 					}
 					if f.asked > 0 {

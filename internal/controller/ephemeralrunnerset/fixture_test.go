@@ -39,13 +39,13 @@ var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 // How long things take that other rooms decide, for tests that let the time pass.
 const (
 	// for which a slot is held
-	settleAfterEnd, heldTimeout = 3 * time.Second, 15 * time.Minute
+	settleGrace, heldTimeout = 3 * time.Second, 15 * time.Minute
 	// of evidence
 	maxFailedHistoryAge, lostHistoryLimit = time.Hour, 100
 	// failures in a row that make a set Degraded
 	degradedThreshold = 3
 	// of questions to GitHub
-	removalLag, askExitedAgainAfter, askAgainAfter, askWorkingPeriod = time.Minute, 30 * time.Second, time.Minute,
+	removalLag, askExitedInterval, askAgainInterval, askWorkingInterval = time.Minute, 30 * time.Second, time.Minute,
 		10 * time.Minute
 	// until a deletion is repeated
 	deletionSeenTimeout = 30 * time.Second

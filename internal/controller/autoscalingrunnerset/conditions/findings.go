@@ -1,6 +1,6 @@
-// Package conditions turns what a pass has found out about a set into the set's status: its conditions, their summary for kstatus, the Events
-// about their changes, and the metrics of them. It reads nothing and writes nothing but metrics: the controller fills in the Findings, and
-// writes what becomes of them.
+// Package conditions turns what a pass has found out about a set into the set's status: its conditions, their summary
+// for kstatus, the Events about their changes, and the metrics of them. It reads nothing and writes nothing but
+// metrics: the controller fills in the Findings, and writes what becomes of them.
 //
 // A new condition is a function in registration.go or objects.go, a line in conditions, and one in announcements.
 package conditions
@@ -45,55 +45,58 @@ const (
 	reasonNoVersion            = "NoVersionLabel"
 )
 
-// Findings are what a pass has found out about a set. What is zero was not found out, or not yet.
+// Findings has all that a pass has found out about a set. A zero field was not found out, or not yet.
 type Findings struct {
 	Set *v1alpha1.AutoscalingRunnerSet
-	// ObservedAt is when the pass began.
+	// ObservedAt is the time at which the pass began.
 	ObservedAt time.Time
 	// Numbers are those in force.
 	Numbers effective.Numbers
 	// Found are the set's objects in the cluster.
 	children.Found
-	// Awaited says which object is kept by finalizers that the manager doesn't serve, and what to do about it, "" if none is. Blocked says
-	// the same once that has lasted.
+	// Awaited says which object is kept by finalizers that the manager doesn't serve, and what to do about it, "" if
+	// none is. Blocked says the same after that has lasted.
 	Awaited, Blocked string
-	// Accepted is what the policy lets through of what the spec says about the listener.
+	// Accepted is the part of the spec's wishes for the listener that the policy lets through.
 	Accepted listenertemplate.Accepted
 	// TakenNames are the names that a new listener could have, if other listeners have all of them.
 	TakenNames []string
 
-	// Registration is where the scale set is on GitHub, nil while it is not known to be registered.
+	// Registration is the scale set on GitHub, nil while it is not known to be registered.
 	Registration *v1alpha1.ScaleSetRegistration
 	// Unconfirmed is set while only ARC's annotation names the registration and GitHub has not been asked about it.
 	Unconfirmed bool
 	// Records are the rest of the set's ledger.
 	Records ledger.Records
-	// Unanswered is why GitHub has not deleted the scale set of a set that is being deleted, nil until it has been asked.
+	// Unanswered says why GitHub has not deleted the scale set of a set that is being deleted, nil until it has been
+	// asked.
 	Unanswered error
 	// Searching is set while the deletion waits for GitHub to say whether it has a scale set that was never recorded.
 	Searching bool
 	// Creating is set while the deletion waits for the answer to a call that may create the scale set.
 	Creating bool
 	Desired  scaleset.Desired
-	// Obstacle is why GitHub can't be asked at all: an invalid address or invalid credentials. Only a user can remove it.
-	Obstacle error
-	// RequestHash identifies the request to GitHub. It is empty if there is an obstacle.
+	// Cause says why GitHub can't be asked at all: an invalid address or invalid credentials. Only a user can remove
+	// it.
+	Cause error
+	// RequestHash identifies the request to GitHub. It is empty if there is a Cause.
 	RequestHash string
-	// CredentialsKnown is set if these are the credentials that GitHub accepted last, and ScaleSetKnown if Desired is the scale set
-	// that it agreed to last.
+	// CredentialsKnown is set if these are the credentials that GitHub accepted last, and ScaleSetKnown if Desired is
+	// the scale set that it agreed to last.
 	CredentialsKnown, ScaleSetKnown bool
 	// LastSync is the last call to GitHub. Asked is set if it is still running or was for the present request.
 	LastSync pool.Call[scaleset.Result]
 	Asked    bool
 
-	// RunnerSpecHash identifies the runner spec that the EphemeralRunnerSet has to have, empty if the pass did not get that far.
+	// RunnerSpecHash identifies the runner spec that the EphemeralRunnerSet has to have, empty if the pass did not get
+	// that far.
 	RunnerSpecHash string
-	// Template is what is known of whether a runner's pod would be admitted.
+	// Template says, as far as that is known, whether a runner's pod would be admitted.
 	Template podtemplate.Verdict
 	// Budgets are the PodDisruptionBudgets of the set's namespace, nil if the pass did not look.
 	Budgets *disruptionbudgets.Budgets
-	// Failure is the error of the step that failed. CutShort is set when steps were skipped, even if only because the cache was
-	// behind.
+	// Failure is the error of the step that failed. CutShort is set when steps were skipped, even if only because the
+	// cache was behind.
 	Failure  error
 	CutShort bool
 }
@@ -109,12 +112,13 @@ func withStatus(conditions []metav1.Condition, conditionType string, status meta
 // Deleting reports whether the set is being deleted.
 func (f *Findings) Deleting() bool { return f.Set.DeletionTimestamp != nil }
 
-// HasValidURL reports whether the address is valid. With invalid credentials the objects are still kept as the spec wants them; with
-// an invalid address they can't be.
+// HasValidURL reports whether the address is valid. With invalid credentials the objects are still kept as the spec
+// wants them; with an invalid address they can't be.
 func (f *Findings) HasValidURL() bool { return f.Desired.URL != "" }
 
-// RegisteredHere reports whether GitHub has answered us or ARC at the address in the spec. Until then runners and listener have no
-// scale set, and after a change of the address the present ones continue until the new address has proven itself.
+// RegisteredHere reports whether GitHub has answered us or ARC at the address in the spec. Until then runners and
+// listener have no scale set, and after a change of the address the present ones continue until the new address has
+// proven itself.
 func (f *Findings) RegisteredHere() bool {
 	return f.Registration != nil && f.HasValidURL() && ledger.SameURL(f.Registration.URL, f.Set.Spec.GitHubConfigUrl)
 }
@@ -154,7 +158,8 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	}
 	status.ObservedGeneration = f.Set.Generation
 	status.CurrentRunners = currentRunners(f.RunnerSets)
-	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
+	status.PendingEphemeralRunners, status.RunningEphemeralRunners = 0, 0
+	status.FailedEphemeralRunners, status.BusyRunners = 0, 0
 	status.AssignedJobs, status.DesiredRunners = 0, f.DesiredRunners()
 	if current := f.RunnerSet(); current != nil {
 		status.AssignedJobs = current.Spec.AssignedJobs
@@ -184,8 +189,8 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	return status
 }
 
-// DesiredRunners returns how many runners there are to be. The runner set works it out from the same figures; it isn't asked, so that the number
-// changes with the jobs, in one write.
+// DesiredRunners returns how many runners there are to be. The runner set works it out from the same figures; it isn't
+// asked, so that the number changes with the jobs, in one write.
 func (f *Findings) DesiredRunners() int {
 	current := f.RunnerSet()
 	if current == nil {
@@ -201,17 +206,22 @@ func (f *Findings) DesiredRunners() int {
 // inForce returns the numbers as the status has them.
 func (f *Findings) inForce() v1alpha1.EffectiveCapacity {
 	n := &f.Numbers
-	capacity := v1alpha1.EffectiveCapacity{EffectiveMinRunners: n.Min, EffectiveMaxRunners: n.Limit(), ActiveSchedules: slices.Clone(n.Open)}
+	capacity := v1alpha1.EffectiveCapacity{
+		EffectiveMinRunners: n.Min,
+		EffectiveMaxRunners: n.Limit(),
+		ActiveSchedules:     slices.Clone(n.Open),
+	}
 	if !n.Until.IsZero() {
 		capacity.EffectiveUntil = &metav1.Time{Time: n.Until}
 	}
 	return capacity
 }
 
-// conditions returns the conditions whose status the pass knows. The others keep their status, so that the check on GitHub every
-// few minutes, or a failure of it, doesn't make them flicker.
+// conditions returns the conditions whose status the pass knows. The others keep their status, so that the check on
+// GitHub every few minutes, or a failure of it, doesn't make them flicker.
 func (f *Findings) conditions(version string) []metav1.Condition {
-	known := []metav1.Condition{versionCondition(f.Set.Labels, version), templateCondition(f.Accepted.Refused), listenerCondition(f)}
+	known := []metav1.Condition{versionCondition(f.Set.Labels, version), templateCondition(f.Accepted.Refused),
+		listenerCondition(f)}
 	for _, optional := range []*metav1.Condition{
 		credentialsCondition(f), registeredCondition(f), labelsCondition(f),
 		runnersCondition(f, v1alpha1.ConditionDegraded), runnersCondition(f, v1alpha1.ConditionRunnerOutdated),
@@ -241,7 +251,8 @@ func blockedCondition(f *Findings) *metav1.Condition {
 	return nil
 }
 
-// describeRoom says for how many jobs GitHub is told that there is room, and keeps what is known of the cluster for the next runner set.
+// describeRoom says for how many jobs GitHub is told that there is room, and keeps what is known of the cluster for the
+// next runner set.
 func (f *Findings) describeRoom(status *v1alpha1.AutoscalingRunnerSetStatus) {
 	status.AdvertisedCapacity = nil
 	if !f.Set.Spec.PlacesJobs() {

@@ -42,7 +42,7 @@ func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
 	}
 	set.Name += "a"
 	_, err := scaleset.DesiredOf(set)
-	condition := registeredCondition(&Findings{Set: set, Obstacle: err})
+	condition := registeredCondition(&Findings{Set: set, Cause: err})
 	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNameTooLong || !needsUser(condition.Reason) {
 		t.Fatalf("a name of 64 characters: %v, %+v", err, condition)
 	}
@@ -121,8 +121,8 @@ func TestAListenerWithoutASessionIsReadyWhileMaxRunnersIsZero(t *testing.T) {
 	}
 }
 
-// What is said to come from the listener may be from anybody who may write the status of the runner set: its words are ours or Other, its
-// text is cut.
+// What is said to come from the listener may be from anybody who may write the status of the runner set: its words are
+// ours or Other, its text is cut.
 func TestForgedReportsOfAListenerAreBounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		said v1alpha1.ListenerStatus
@@ -166,7 +166,8 @@ func TestVersionSupported(t *testing.T) {
 	}
 }
 
-// The set says for how many jobs GitHub is told that there is room, and keeps what is known of the cluster beyond its runner set.
+// The set says for how many jobs GitHub is told that there is room, and keeps what is known of the cluster beyond its
+// runner set.
 func TestStatusSaysForHowManyJobsThereIsRoom(t *testing.T) {
 	known, former := &v1alpha1.PlacementStatus{Mark: 7, Window: 10}, &v1alpha1.PlacementStatus{Mark: 3, Window: 10}
 	for name, test := range map[string]struct {

@@ -33,15 +33,16 @@ func (f *Findings) whyNoJobs() (reason, message string) {
 	return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0"
 }
 
-// drainedCondition says what is left of a set that is to take no more jobs, nil for one of which that was never asked. A listener that still
-// has its session, or has not said, may bring jobs.
+// drainedCondition says what is left of a set that is to take no more jobs, nil for a set that was never told to take
+// none. A listener that still has its session, or has not said, may bring jobs.
 func drainedCondition(f *Findings) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionDrained
 	if !f.Numbers.Drained {
 		if meta.FindStatusCondition(f.Set.Status.Conditions, conditionType) == nil {
 			return nil
 		}
-		return new(report.False(conditionType, v1alpha1.ReasonTakesJobs, "the annotation "+v1alpha1.AnnotationDrained+" is not on the set"))
+		return new(report.False(conditionType, v1alpha1.ReasonTakesJobs, "the annotation "+v1alpha1.AnnotationDrained+
+			" is not on the set"))
 	}
 	runners, jobs, closed := 0, 0, true
 	for _, runnerSet := range f.RunnerSets {
@@ -54,9 +55,11 @@ func drainedCondition(f *Findings) *metav1.Condition {
 	again := "; to take jobs again, remove the annotation " + v1alpha1.AnnotationDrained
 	switch {
 	case !closed:
-		return new(report.False(conditionType, reasonDraining, "the listener has not closed its session with GitHub yet"+again))
+		return new(report.False(conditionType, reasonDraining, "the listener has not closed its session with GitHub yet"+
+			again))
 	case jobs+runners > 0:
-		return new(report.False(conditionType, reasonDraining, fmt.Sprintf("assigned jobs: %d, runners: %d; they finish%s", jobs, runners, again)))
+		return new(report.False(conditionType, reasonDraining,
+			fmt.Sprintf("assigned jobs: %d, runners: %d; they finish%s", jobs, runners, again)))
 	}
 	return new(report.True(conditionType, v1alpha1.ReasonDrained, "no jobs and no runners are left"+again))
 }
@@ -65,7 +68,8 @@ func drainedCondition(f *Findings) *metav1.Condition {
 const reasonDraining = "DrainingRunners"
 
 // whoseCeiling says who decides the limit for each set.
-const whoseCeiling = "the controller's limit for each scale set (flags.maxRunnersPerSet of its chart, which the cluster's administrator decides)"
+const whoseCeiling = "the controller's limit for each scale set (flags.maxRunnersPerSet of its chart, which the " +
+	"cluster's administrator decides)"
 
 // mostRunners names the limit on the set's runners, and whose it is.
 func (f *Findings) mostRunners() string {
@@ -90,11 +94,11 @@ func until(n *effective.Numbers) string {
 	return " until " + n.Until.UTC().Format(time.RFC3339)
 }
 
-// maxRefusalsTold is how many refused schedules a message quotes.
+// maxRefusalsTold limits the refused schedules that a message quotes.
 const maxRefusalsTold = 3
 
-// schedulesCondition says which schedules can't be followed and, if all can, which are open until when. It returns nil for a set that has
-// never had any.
+// schedulesCondition says which schedules can't be followed and, if all can, which are open until when. It returns nil
+// for a set that has never had any.
 func schedulesCondition(f *Findings) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionSchedulesAccepted
 	n := &f.Numbers
@@ -135,14 +139,15 @@ func windows(n *effective.Numbers) string {
 	return fmt.Sprintf("schedules %s are open; %s", strings.Join(n.Open, ", "), numbers)
 }
 
-// Edges returns the Events about windows that have opened and closed since the status was written that way: a manager that was away
-// meanwhile tells of them when it is back.
+// Edges returns the Events about windows that have opened and closed since the status was written that way: a manager
+// that was away meanwhile tells of them when it is back.
 func (f *Findings) Edges(before, after []string) []report.Event {
 	var told []report.Event
 	tell := func(reason, did string, these, those []string) {
 		for _, name := range these {
 			if !slices.Contains(those, name) {
-				told = append(told, report.Normal(reason, "Scale", fmt.Sprintf("Schedule %s has %s: %s", name, did, windows(&f.Numbers))))
+				told = append(told, report.Normal(reason, "Scale",
+					fmt.Sprintf("Schedule %s has %s: %s", name, did, windows(&f.Numbers))))
 			}
 		}
 	}
@@ -152,14 +157,20 @@ func (f *Findings) Edges(before, after []string) []report.Event {
 }
 
 var (
-	effectiveMin = numberGauge("effective_min_runners", "Idle runners that are kept: minRunners of the spec or of an open schedule, within limits.")
-	effectiveMax = numberGauge("effective_max_runners", "Most runners of the scale set: maxRunners of the spec or of an open schedule, within limits; 2147483647 if there is no limit.")
-	untilSeconds = numberGauge("effective_until_timestamp_seconds", "When a schedule may change these numbers next, as Unix time; no series if none will.")
-	scheduleOpen = numberGauge("schedule_open", "1 while the window of a schedule is open, 0 while it is closed.", "schedule")
+	effectiveMin = numberGauge("effective_min_runners",
+		"Idle runners that are kept: minRunners of the spec or of an open schedule, within limits.")
+	effectiveMax = numberGauge("effective_max_runners",
+		"Most runners of the scale set: maxRunners of the spec or of an open schedule, within limits; 2147483647 if there "+
+			"is no limit.")
+	untilSeconds = numberGauge("effective_until_timestamp_seconds",
+		"When a schedule may change these numbers next, as Unix time; no series if none will.")
+	scheduleOpen = numberGauge("schedule_open", "1 while the window of a schedule is open, 0 while it is closed.",
+		"schedule")
 )
 
 func numberGauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "gha_controller", Name: name, Help: help}, append([]string{"name", "namespace"}, labels...))
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "gha_controller", Name: name, Help: help},
+		append([]string{"name", "namespace"}, labels...))
 	metrics.Registry.MustRegister(gauge)
 	return gauge
 }

@@ -22,7 +22,8 @@ func templateCondition(refused listenertemplate.Refusals) metav1.Condition {
 		return report.True(conditionType, reasonAccepted, "")
 	}
 	message := fmt.Sprintf("the policy for listeners leaves out %s; the listener runs without them: remove them, "+
-		"or ask the controller's operator to change flags.listenerTemplatePolicy or flags.listenerSidecarImages of its chart", refused.List(report.MaxQuoted))
+		"or ask the controller's operator to change flags.listenerTemplatePolicy or flags.listenerSidecarImages of its chart",
+		refused.List(report.MaxQuoted))
 	for _, refusal := range refused.First {
 		if refusal.Reason == listenertemplate.ReasonARCImage { // no policy allows it
 			message += fmt.Sprintf(". Of %s: %s", refusal.Path, refusal.Reason)
@@ -37,12 +38,14 @@ func listenerCondition(f *Findings) metav1.Condition {
 	listener, runnerSet := f.Listener(), f.RunnerSet()
 	if len(f.TakenNames) > 0 {
 		return report.False(conditionType, v1alpha1.ReasonListenerNameTaken, fmt.Sprintf(
-			"the AutoscalingListeners %s in the manager's namespace have the names that this set's listener could get, and belong to others; "+
-				"whoever administers the manager finds out who created them, and deletes one: it is tried again every minute",
+			"the AutoscalingListeners %s in the manager's namespace have the names that this set's listener could get, and "+
+				"belong to others; whoever administers the manager finds out who created them, and deletes one: it is tried again "+
+				"every minute",
 			strings.Join(f.TakenNames, " and ")))
 	}
 	if listener == nil || runnerSet == nil {
-		return report.False(conditionType, reasonWaitingForScaleSet, "there is no listener until the scale set is registered on GitHub; see ScaleSetRegistered")
+		return report.False(conditionType, reasonWaitingForScaleSet,
+			"there is no listener until the scale set is registered on GitHub; see ScaleSetRegistered")
 	}
 	pod := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
 	said := runnerSet.Status.Listener
@@ -58,17 +61,20 @@ func listenerCondition(f *Findings) metav1.Condition {
 	case said.State == v1alpha1.ListenerStateListening:
 		return report.True(conditionType, reasonListening, said.Message)
 	case said.State == v1alpha1.ListenerStateClosed && f.takesJobs():
-		return report.Unknown(conditionType, reasonListenerStarting, "jobs are accepted again; the listener opens its session within seconds, when its configuration has reached it")
+		return report.Unknown(conditionType, reasonListenerStarting,
+			"jobs are accepted again; the listener opens its session within seconds, when its configuration has reached it")
 	case said.State == v1alpha1.ListenerStateClosed:
 		reason, message := f.whyNoJobs()
-		return report.True(conditionType, reason, "the message session is closed because "+message+"; it is opened again when that changes")
+		return report.True(conditionType, reason, "the message session is closed because "+message+
+			"; it is opened again when that changes")
 	}
 	reason := report.KnownReason(cmp.Or(said.Reason, string(said.State))) // a listener's reasons are all ours
 	return report.False(conditionType, reason, said.Message)
 }
 
 // untroubled are the states that say nothing about why a listener's pod isn't ready.
-var untroubled = []v1alpha1.ListenerState{v1alpha1.ListenerStateListening, v1alpha1.ListenerStateClosed, v1alpha1.ListenerStateStopped}
+var untroubled = []v1alpha1.ListenerState{v1alpha1.ListenerStateListening, v1alpha1.ListenerStateClosed,
+	v1alpha1.ListenerStateStopped}
 
 // runnersCondition returns a condition of the EphemeralRunnerSet, nil if there is none.
 func runnersCondition(f *Findings, conditionType string) *metav1.Condition {
@@ -91,8 +97,8 @@ func (f *Findings) PodsForbidden() bool {
 
 var releaseVersion = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(\.(0|[1-9]\d*))?$`)
 
-// versionCondition compares the version of the chart that created the object with the manager's. A difference has no other effect:
-// the set keeps working, and the next `helm upgrade` of it removes the difference.
+// versionCondition compares the version of the chart that created the object with the manager's. A difference has no
+// other effect: the set keeps working, and the next `helm upgrade` of it removes the difference.
 func versionCondition(labels map[string]string, manager string) metav1.Condition {
 	chart := labels[v1alpha1.LabelVersion]
 	switch {
@@ -102,11 +108,12 @@ func versionCondition(labels map[string]string, manager string) metav1.Condition
 		return report.True(v1alpha1.ConditionVersionSupported, reasonVersionMatches, "")
 	}
 	return report.False(v1alpha1.ConditionVersionSupported, reasonVersionForeign, fmt.Sprintf(
-		"created by a chart of version %s, but the manager is %s; the scale set keeps working. Upgrade its chart to the manager's version", chart, manager))
+		"created by a chart of version %s, but the manager is %s; the scale set keeps working. Upgrade its chart to the "+
+			"manager's version", chart, manager))
 }
 
-// versionSupported reports whether the manager is a development build, or both are the same version or releases of the same
-// minor version.
+// versionSupported reports whether the manager is a development build, or both are the same version or releases of the
+// same minor version.
 func versionSupported(chart, manager string) bool {
 	if manager == "dev" || manager == "NA" || strings.HasPrefix(manager, "canary-") || chart == manager {
 		return true

@@ -45,7 +45,7 @@ func healthyUnder(ceiling int, change func(*Findings)) *Findings {
 			Listener: &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening},
 		}}}, Listeners: []v1alpha1.AutoscalingListener{{Status: v1alpha1.AutoscalingListenerStatus{Conditions: condition(v1alpha1.ConditionReady)}}}},
 	}
-	f.Desired, f.Obstacle = scaleset.DesiredOf(set)
+	f.Desired, f.Cause = scaleset.DesiredOf(set)
 	change(f)
 	f.Numbers = (&effective.Plan{}).At(f.Set, ceiling, f.ObservedAt)
 	return f
@@ -108,8 +108,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// If the API server refuses an object that the listener needs, the set isn't ready, even though the listener keeps running. A failure
-// that may pass by itself is reported only if the listener doesn't work.
+// If the API server refuses an object that the listener needs, the set isn't ready, even though the listener keeps
+// running. A failure that may pass by itself is reported only if the listener doesn't work.
 func TestListenersFailureIsSaid(t *testing.T) {
 	failing := func(conditionType string, status metav1.ConditionStatus) func(*Findings) {
 		return func(f *Findings) {

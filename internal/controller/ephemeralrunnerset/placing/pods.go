@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// Pods holds which runners' pods have a node, and which wait for one. The watch's handler keeps it up to date, at a cost that depends on
-// neither the set nor the namespace.
+// Pods holds which runners' pods have a node, and which wait for one. The watch's handler keeps it up to date, at a
+// cost that depends on neither the set nor the namespace.
 type Pods struct {
 	mu   sync.Mutex
 	pods map[types.NamespacedName]runnerPod
@@ -33,7 +33,8 @@ type runnerPod struct {
 // NewPods returns Pods that hold nothing yet.
 func NewPods() *Pods { return &Pods{pods: map[types.NamespacedName]runnerPod{}} }
 
-// Events returns the handler for the watch of pods. changed is called with each runner whose pod has come, got a node or gone.
+// Events returns the handler for the watch of pods. changed is called with each runner whose pod has come, got a node
+// or gone.
 func (p *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
 	note := func(object client.Object, q reconcile.Queue, gone bool) {
 		pod, is := object.(*corev1.Pod)
@@ -48,15 +49,18 @@ func (p *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedNam
 	}
 }
 
-// put stores a pod as it is now, gone if it is no more, and reports whether that is news. A pod that is being deleted waits for no node any
-// more, whoever keeps it; if it has one, it takes its room until it has ended.
+// put stores a pod as it is now, gone if it is no more, and reports whether that is news. A pod that is being deleted
+// waits for no node any more, whoever keeps it; if it has one, it takes its room until it has ended.
 func (p *Pods) put(pod *corev1.Pod, gone bool) (news bool) {
 	key, now := client.ObjectKeyFromObject(pod), runnerPod{}
 	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {
 	case gone || owner == nil || owner.Kind != "EphemeralRunner" || podstatus.IsFinished(pod):
 	case pod.Spec.NodeName != "":
-		now = runnerPod{owner.UID, placement.Pod{CreatedAt: pod.CreationTimestamp.Time, PlacedAt: podstatus.StartableSince(pod)}}
+		now = runnerPod{owner.UID, placement.Pod{
+			CreatedAt: pod.CreationTimestamp.Time,
+			PlacedAt:  podstatus.StartableSince(pod),
+		}}
 	case pod.DeletionTimestamp == nil:
 		now = runnerPod{owner.UID, placement.Pod{CreatedAt: pod.CreationTimestamp.Time}}
 	}

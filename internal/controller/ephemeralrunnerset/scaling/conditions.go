@@ -35,13 +35,16 @@ func (h *History) Describe(
 	status.Capacity = h.capacity(p)
 	status.DoubtedJobs = h.doubt.Jobs
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...), h.doubtConditions(status.Conditions, set)...)
+	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...),
+		h.doubtConditions(status.Conditions, set)...)
 	informational = append(informational, startConditions(status.Conditions, p)...)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
 }
 
 // DescribeLeft fills the status of a set that is being deleted with what is left of it.
-func (h *History) DescribeLeft(status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, now time.Time) {
+func (h *History) DescribeLeft(
+	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, now time.Time,
+) {
 	countWithDeleting(status, runners)
 	status.Capacity = new(status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
 	report.SetConditions(&status.Conditions, set.Generation, now, h.Creations.UnseenWhileDeleted(set)...)
@@ -64,24 +67,29 @@ func (h *History) degradedCondition(set *v1alpha1.EphemeralRunnerSet, p *Plan) m
 	switch {
 	case !f.isDegraded() && h.cannotCreate(p):
 		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
-			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
+			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the "+
+				"AutoscalingRunnerSet, or what rejects it in namespace %s",
 			strings.ReplaceAll(h.Creations.Err.Error(), "\n", "; "), set.Namespace))
 	case !f.isDegraded() && h.Creations.HasUnseen():
 		return h.Creations.UnseenCondition(set.Namespace)
 	case !f.isDegraded():
-		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
+		return report.False(v1alpha1.ConditionDegraded, "RunnersWork",
+			"no runner has failed without a job since the last one that worked")
 	}
 	return report.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, v1alpha1.ReasonRunnersFail), fmt.Sprintf(
-		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
+		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time "+
+			"until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
 		f.count, cmp.Or(f.message, f.reason), set.Namespace))
 }
 
 func (h *History) outdatedCondition(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
 	if !h.failures.isOutdated() {
-		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
+		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted",
+			"GitHub has not refused any runner of this template")
 	}
 	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
-		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, in case the image behind the tag has been updated",
+		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried "+
+			"now and then, in case the image behind the tag has been updated",
 		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
 }
 
@@ -94,11 +102,13 @@ func (h *History) doubtConditions(before []metav1.Condition, set *v1alpha1.Ephem
 	switch {
 	case h.doubt.Jobs > 0:
 		return []metav1.Condition{report.True(conditionType, v1alpha1.ReasonJobsNotTaken, fmt.Sprintf(
-			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no runners are created for these until GitHub's figures change, "+
-				"and jobs that do exist still run; look on GitHub for queued jobs of %s and cancel those that never start; if there are none, only GitHub can correct its figures "+
+			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no runners "+
+				"are created for these until GitHub's figures change, and jobs that do exist still run; look on GitHub for queued "+
+				"jobs of %s and cancel those that never start; if there are none, only GitHub can correct its figures "+
 				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.Jobs, kube.ScaleSetOf(set).Name))}
 	case meta.FindStatusCondition(before, conditionType) != nil:
-		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved", "all jobs that GitHub counts are believed to exist")}
+		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved",
+			"all jobs that GitHub counts are believed to exist")}
 	}
 	return nil
 }
@@ -116,10 +126,10 @@ func startConditions(before []metav1.Condition, p *Plan) []metav1.Condition {
 	return nil
 }
 
-// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit. While its runners fail or are outdated,
-// that is one more than there are working runners: without a job there is no demand to try a runner for, and GitHub was seen never to
-// offer again what was queued while a set announced 0. While the API server rejects runners, the waiting ones count, too. GitHub gives
-// the other jobs to sets that can run them.
+// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit. While its runners fail or
+// are outdated, that is one more than there are working runners: without a job there is no demand to try a runner for,
+// and GitHub was seen never to offer again what was queued while a set announced 0. While the API server rejects
+// runners, the waiting ones count, too. GitHub gives the other jobs to sets that can run them.
 func (h *History) capacity(p *Plan) *int {
 	t := &p.Tally
 	switch f := &h.failures; {
@@ -146,14 +156,17 @@ func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runn
 	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting })
 }
 
-// countWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
-// runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
+// countWithDeleting sets the runner counts including the runners that are being deleted and have not ended. After such
+// a runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
 func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner) {
 	countUnless(status, runners, func(r *roster.Runner) bool { return r.Deleting && !r.Alive() })
 }
 
-func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner, leftOut func(*roster.Runner) bool) {
-	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
+func countUnless(
+	status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Runner, leftOut func(*roster.Runner) bool,
+) {
+	status.PendingEphemeralRunners, status.RunningEphemeralRunners = 0, 0
+	status.FailedEphemeralRunners, status.BusyRunners = 0, 0
 	for _, r := range runners {
 		switch {
 		case leftOut(r):
@@ -169,7 +182,8 @@ func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*roster.Ru
 			status.PendingEphemeralRunners++
 		}
 	}
-	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
+	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners +
+		status.FailedEphemeralRunners
 }
 
 // mostFrequent returns an example of the reason that most of the pods have, and how many have it.
@@ -202,21 +216,24 @@ func waitsOf(runners []*roster.Runner) (quota, other wait) {
 		switch {
 		case reason == v1alpha1.ReasonQuotaExceeded:
 			quota = *w
-		case w.runners > other.runners || w.runners == other.runners && reason < other.reason:
+		case w.runners > other.runners || (w.runners == other.runners && reason < other.reason):
 			other = *w
 		}
 	}
 	return quota, other
 }
 
-// waitConditions returns conditions that say what runners wait for; if none waits, why the last ones were given up; and if none was, what
-// the pods of their jobs wait for. Conditions that were never true are left out.
-func waitConditions(before []metav1.Condition, runners []*roster.Runner, givenUp wait, jobs ...jobpods.Wait) []metav1.Condition {
+// waitConditions returns conditions that say what runners wait for; if none waits, why the last ones were given up; and
+// if none was, what the pods of their jobs wait for. Conditions that were never true are left out.
+func waitConditions(
+	before []metav1.Condition, runners []*roster.Runner, givenUp wait, jobs ...jobpods.Wait,
+) []metav1.Condition {
 	quota, other := waitsOf(runners)
 	refused := report.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
 		refused = report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodsForbidden, fmt.Sprintf(
-			"%s because a ResourceQuota refuses their pods or Secrets; raise the quota or lower maxRunners; the refusal of %s: %s",
+			"%s because a ResourceQuota refuses their pods or Secrets; raise the quota or lower maxRunners; the refusal of "+
+				"%s: %s",
 			waiting(quota.runners, "runner"), quota.example, quota.message))
 	}
 	pending := report.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner reports that it is waiting")
@@ -227,8 +244,9 @@ func waitConditions(before []metav1.Condition, runners []*roster.Runner, givenUp
 			"%s: %s; see kubectl describe ephemeralrunner %s", waiting(other.runners, "runner"), other.message, other.example))
 	case givenUp.runners > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, givenUp.reason, fmt.Sprintf(
-			"%d runners in a row were given up before they got a job, by no fault of their template; others follow after pauses of up to %s: %s; see kubectl describe ephemeralrunner %s",
-			givenUp.runners, longestPause, givenUp.message, givenUp.example))
+			"%d runners in a row were given up before they got a job, by no fault of their template; others follow after "+
+				"pauses of up to %s: %s; see kubectl describe ephemeralrunner %s",
+			givenUp.runners, longestBackoff, givenUp.message, givenUp.example))
 	case pods > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, example.Reason, fmt.Sprintf(
 			"%s: %s; see kubectl describe pod %s", waiting(pods, "job pod"), example.Message, example.Pod))
@@ -250,8 +268,8 @@ func waiting(n int, what string) string {
 	return fmt.Sprintf("%d %ss wait", n, what)
 }
 
-// givenUp returns the runners that failed by no fault of the template since the last one that worked, none once another one is up, or while
-// none is wanted.
+// givenUp returns the runners that failed by no fault of the template since the last one that worked. It returns none
+// when another one is up, or while none is wanted.
 func (h *History) givenUp(p *Plan) wait {
 	if p.wanted == 0 || p.Tally.waiting > p.Tally.Starting {
 		return wait{}

@@ -8,8 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
-// The runners are being deleted, and somebody's finalizer keeps their pods, which have ended; their own controller reports
-// that after some minutes. Others replace them, and they don't count as failures of the template.
+// The runners are being deleted, and somebody's finalizer keeps their pods, which have ended; their own controller
+// reports that after some minutes. Others replace them, and they don't count as failures of the template.
 func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 	const succeeded, failed = v1alpha1.EphemeralRunnerPhaseSucceeded, v1alpha1.EphemeralRunnerPhaseFailed
 	calledBusy := idle
@@ -21,10 +21,10 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 	}{
 		"job completed":                     {lingering, succeeded, 0},
 		"job completed, failed":             {lingering, failed, 0},
-		"no report of the job":              {busyOne, succeeded, settleAfterEnd},
+		"no report of the job":              {busyOne, succeeded, settleGrace},
 		"no report of the job, failed":      {busyOne, failed, heldTimeout},
 		"GitHub called it busy, failed":     {calledBusy, failed, heldTimeout},
-		"without a job":                     {idle, succeeded, settleAfterEnd},
+		"without a job":                     {idle, succeeded, settleGrace},
 		"without a job, failed":             {idle, failed, 0},
 		"it had not started when it failed": {starting, failed, 0},
 	} {
@@ -66,7 +66,8 @@ func TestEndedRunnersOfADeletedSetAreNotCounted(t *testing.T) {
 	}
 }
 
-// Whoever keeps the objects of runners that are gone must not stop the set: they neither count against maxRunners nor have a job.
+// Whoever keeps the objects of runners that are gone must not stop the set: they neither count against maxRunners nor
+// have a job.
 func TestKeptRunnersTakeNoRoom(t *testing.T) {
 	for name, shape := range map[string]roster.Runner{"idle": idle, "busy": busyOne, "done": with(lingering, func(r *roster.Runner) { r.JobPatchID = 9 })} {
 		s := newScenario(2)

@@ -16,7 +16,7 @@ type outcome struct {
 
 // outcomeOf plans every 15 s for the length of the longest pause, and publishes a figure each time.
 func (s *scenario) outcomeOf() outcome {
-	for began := s.now; s.now.Sub(began) <= askWorkingPeriod+heldTimeout; s.later(15 * time.Second).publish(s.want.replicas) {
+	for began := s.now; s.now.Sub(began) <= askWorkingInterval+heldTimeout; s.later(15 * time.Second).publish(s.want.replicas) {
 		p := s.pass()
 		for what, list := range map[string][]*roster.Runner{
 			"delete": p.With(Delete), "delete unregistered": p.With(DeleteUnregistered), "deregister": p.With(Deregister), "look up": p.With(LookUp),
@@ -42,9 +42,9 @@ func TestRunnerOfAFormerAddress(t *testing.T) {
 		"not registered":  {shaped(starting, 0, "former"), outcome{what: "delete unregistered"}, outcome{what: "delete unregistered"}},
 		"registered":      {shaped(starting, 7, "former"), outcome{what: "delete"}, outcome{what: "deregister"}},
 		"idle":            {shaped(idle, 7, "former"), outcome{what: "delete"}, outcome{what: "deregister"}},
-		"idle, ARC's":     {shaped(idle, 7, ""), outcome{what: "delete"}, outcome{idlePatience, "look up"}},
-		"busy":            {shaped(busyOne, 7, "former"), outcome{askWorkingPeriod, "delete"}, outcome{askWorkingPeriod, "look up"}},
-		"completed":       {shaped(lingering, 7, "former"), outcome{lingerPatience, "delete"}, outcome{lingerPatience, "deregister"}},
+		"idle, ARC's":     {shaped(idle, 7, ""), outcome{what: "delete"}, outcome{idleGrace, "look up"}},
+		"busy":            {shaped(busyOne, 7, "former"), outcome{askWorkingInterval, "delete"}, outcome{askWorkingInterval, "look up"}},
+		"completed":       {shaped(lingering, 7, "former"), outcome{lingerGrace, "delete"}, outcome{lingerGrace, "deregister"}},
 		"failed in a job": {shaped(failedJob, 7, "former"), outcome{what: "delete"}, outcome{what: "deregister"}},
 	} {
 		t.Run(name, func(t *testing.T) {

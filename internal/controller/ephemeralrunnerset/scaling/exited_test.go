@@ -17,14 +17,14 @@ var exited = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseSucceeded, Regist
 func (s *scenario) exitOne() *roster.Runner {
 	r := s.add(1, exited)
 	s.pass()
-	s.later(settleAfterEnd).publish(s.want.replicas)
+	s.later(settleGrace).publish(s.want.replicas)
 	return r
 }
 
 func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, exited)
-	if p := s.later(settleAfterEnd).pass(); len(p.With(MarkFailed))+len(p.unexplained)+len(p.With(LookUp))+len(p.With(Delete))+p.create != 0 {
+	if p := s.later(settleGrace).pass(); len(p.With(MarkFailed))+len(p.unexplained)+len(p.With(LookUp))+len(p.With(Delete))+p.create != 0 {
 		t.Errorf("before a newer figure: %+v", p)
 	}
 }
@@ -62,7 +62,7 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 			p := s.pass()
 			for i, call := range test.answers {
 				if i > 0 {
-					p = s.later(max(askExitedAgainAfter, s.historyOf(r).RetryAt.Sub(s.now))).pass()
+					p = s.later(max(askExitedInterval, s.historyOf(r).RetryAt.Sub(s.now))).pass()
 				}
 				if len(p.With(LookUp)) != 1 {
 					t.Fatalf("question %d is not asked", i+1)
@@ -124,16 +124,16 @@ func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
 		want            int
 	}{
 		"one, at once":                      {exited: 1},
-		"one, after the pause":              {exited: 1, later: firstPause, want: 10},
+		"one, after the pause":              {exited: 1, later: firstBackoff, want: 10},
 		"three, at once":                    {exited: 3},
-		"three: one is tried":               {exited: 3, later: firstPause, want: 1},
-		"three, while the try is under way": {exited: 3, running: 1, later: firstPause},
+		"three: one is tried":               {exited: 3, later: firstBackoff, want: 1},
+		"three, while the try is under way": {exited: 3, running: 1, later: firstBackoff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(10)
 			s.add(test.exited, exited)
 			s.pass()
-			s.later(settleAfterEnd).publish(10).pass()
+			s.later(settleGrace).publish(10).pass()
 			s.add(test.running, starting)
 			if p := s.later(test.later).pass(); p.create != test.want || s.failures.isDegraded() {
 				t.Errorf("create %d, degraded: %t; want %d and not degraded", p.create, s.failures.isDegraded(), test.want)
@@ -147,15 +147,15 @@ func TestARunnerThatHasJustExitedIsATryThatIsUnderWay(t *testing.T) {
 	s := newScenario(10)
 	s.add(3, exited)
 	s.pass()
-	s.later(settleAfterEnd).publish(10).pass()
-	if p := s.later(firstPause).pass(); p.create != 1 {
+	s.later(settleGrace).publish(10).pass()
+	if p := s.later(firstBackoff).pass(); p.create != 1 {
 		t.Fatalf("create %d, want one tried", p.create)
 	}
 	s.add(1, exited)
 	if p := s.pass(); p.create != 0 {
 		t.Errorf("create %d at once, want none except the one that has just exited", p.create)
 	}
-	if p := s.later(settleAfterEnd).publish(10).pass(); p.create != 0 {
+	if p := s.later(settleGrace).publish(10).pass(); p.create != 0 {
 		t.Errorf("create %d, want none within the pause after the fourth", p.create)
 	}
 }
@@ -165,12 +165,12 @@ func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
 	s := newScenario(10)
 	s.add(3, exited)
 	s.pass()
-	s.later(settleAfterEnd).publish(10).pass()
-	s.later(firstPause).add(1, idle)
-	if p := s.pass(); p.create != 0 || p.RequeueAt.Sub(s.now) != provenAfter {
+	s.later(settleGrace).publish(10).pass()
+	s.later(firstBackoff).add(1, idle)
+	if p := s.pass(); p.create != 0 || p.RequeueAt.Sub(s.now) != provenGrace {
 		t.Errorf("create %d, again in %s; want none until it is proven", p.create, p.RequeueAt.Sub(s.now))
 	}
-	if p := s.later(provenAfter).pass(); p.create != 1 {
+	if p := s.later(provenGrace).pass(); p.create != 1 {
 		t.Errorf("create %d, want the next tried", p.create)
 	}
 }
@@ -181,7 +181,7 @@ func TestConfirmedFailuresAreDatedToTheExit(t *testing.T) {
 	s := newScenario(10)
 	s.add(3, exited)
 	s.pass()
-	worst := s.failuresAtWorst(s.later(settleAfterEnd).publish(10).pass())
+	worst := s.failuresAtWorst(s.later(settleGrace).publish(10).pass())
 	for _, r := range s.runners {
 		r.Phase, r.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
 	}
@@ -197,7 +197,7 @@ func TestRunnerWithAnUnreportedJobIsNoEvidence(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.later(idlePatience).pass()
+	s.later(idleGrace).pass()
 	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
 		t.Fatal("want GitHub asked to remove it")
 	}

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// degradedThreshold is how many runners in a row must fail without a job before the set is degraded. From then on one
-	// runner at a time is tried, so that a wrong image costs one pod at a time and not maxRunners.
+	// After degradedThreshold runners in a row have failed without a job the set is degraded. From then on one runner
+	// at a time is tried, so that a wrong image costs one pod at a time and not maxRunners.
 	degradedThreshold = 3
-	// firstPause is the pause after a round of failures. It doubles with every further round, up to longestPause. A runner
-	// itself tries for up to 155 s (5+10+20+40+80) before it fails, so the first pause can be short.
-	firstPause   = 5 * time.Second
-	longestPause = 5 * time.Minute
+	// firstBackoff is the pause after a round of failures. It doubles with every further round, up to longestBackoff. A
+	// runner itself tries for up to 155 s (5+10+20+40+80) before it fails, so the first pause can be short.
+	firstBackoff   = 5 * time.Second
+	longestBackoff = 5 * time.Minute
 )
 
-// outdatedPauses are the pauses before another runner is tried after GitHub refused one's version: the image may have been
-// updated under the same tag. The last pause applies to all further tries.
-var outdatedPauses = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
+// outdatedBackoffs are the pauses before another runner is tried after GitHub refused one's version: the image may have
+// been updated under the same tag. The last pause applies to all further tries.
+var outdatedBackoffs = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
 
 // runnerFailures records the runners that could not work since the last one that could. It limits how many are created.
 type runnerFailures struct {
@@ -38,12 +38,13 @@ type runnerFailures struct {
 	refusals      int // tries refused as outdated; runners that were created together are one
 	lastRefusalAt time.Time
 
-	// lastWorkerCreatedAt is the creation time of the newest runner that took a job. Failures of older runners don't count.
+	// lastWorkerCreatedAt is the creation time of the newest runner that took a job. Failures of older runners don't
+	// count.
 	lastWorkerCreatedAt time.Time
 }
 
-// failed notes that the runner failed without a job at the given time, or that GitHub refused its version. That may be before the last
-// failure: it takes a minute to know whether an exit with code 0 was a failure.
+// failed notes that the runner failed without a job at the given time, or that GitHub refused its version. That may be
+// before the last failure: it takes a minute to know whether an exit with code 0 was a failure.
 func (f *runnerFailures) failed(r *roster.Runner, at time.Time) {
 	if r.CreatedAt.Before(f.lastWorkerCreatedAt) {
 		return
@@ -73,21 +74,22 @@ func (f *runnerFailures) isDegraded() bool { return f.count >= degradedThreshold
 
 // pause returns how long to wait after the last failure.
 func (f *runnerFailures) pause() time.Duration {
-	return reconcile.Backoff(firstPause, longestPause, f.rounds)
+	return reconcile.Backoff(firstBackoff, longestBackoff, f.rounds)
 }
 
 // nextTryAt returns when the next runner may be tried.
 func (f *runnerFailures) nextTryAt() time.Time {
 	if f.isOutdated() {
-		return f.lastRefusalAt.Add(outdatedPauses[min(f.refusals, len(outdatedPauses))-1])
+		return f.lastRefusalAt.Add(outdatedBackoffs[min(f.refusals, len(outdatedBackoffs))-1])
 	}
 	return f.lastFailureAt.Add(f.pause())
 }
 
-// allows returns how many of the wanted runners may be created now. If that is none because of a pause, it also returns when
-// the pause is over. unproven is how many of the set's runners are under way and have not yet shown that they can work.
+// allows returns the number of wanted runners that may be created now. If that is none because of a back-off, it also
+// returns the end of the back-off. unproven counts the set's runners that are under way and have not yet shown that
+// they can work.
 func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.Time) {
-	if wanted == 0 || f.rounds == 0 && f.refusals == 0 {
+	if wanted == 0 || (f.rounds == 0 && f.refusals == 0) {
 		return wanted, time.Time{}
 	}
 	due := f.nextTryAt()
@@ -103,6 +105,6 @@ func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.
 // wait is a reason why runners don't run yet, and how many have it.
 type wait struct {
 	runners int
-	// example is the name of the oldest of these runners, message is what it reports.
+	// example is the name of the oldest of these runners, message is its report.
 	example, reason, message string
 }

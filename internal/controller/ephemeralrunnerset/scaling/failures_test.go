@@ -30,8 +30,8 @@ func TestFailuresAreReplacedWithGrowingPauses(t *testing.T) {
 
 func TestPauseIsBounded(t *testing.T) {
 	failures := runnerFailures{rounds: 500}
-	if got := failures.pause(); got != longestPause {
-		t.Errorf("pause %s, want %s", got, longestPause)
+	if got := failures.pause(); got != longestBackoff {
+		t.Errorf("pause %s, want %s", got, longestBackoff)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestDegradedSetTriesOneAtATime(t *testing.T) {
 	s := newScenario(100)
 	s.add(100, failedOne)
 	s.pass()
-	if p := s.later(firstPause).pass(); p.create != 1 {
+	if p := s.later(firstBackoff).pass(); p.create != 1 {
 		t.Fatalf("create %d, want one try", p.create)
 	}
 	s.add(1, starting)
@@ -127,8 +127,8 @@ func TestCapacityWhileDegraded(t *testing.T) {
 	}
 }
 
-// Kubelets that refuse every pod, and pods that somebody keeps, are told by their reason, and cost pauses. They don't make a set Degraded,
-// and don't reduce what it takes.
+// Kubelets that refuse every pod, and pods that somebody keeps, are told by their reason, and cost pauses. They don't
+// make a set Degraded, and don't reduce what it takes.
 func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 	for reason, degraded := range map[string]bool{
 		"OutOfcpu": false, "OutOfnvidia.com/gpu": false, "UnexpectedAdmissionError": false, "NodeAffinity": false,
@@ -138,8 +138,8 @@ func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 		s := newScenario(10)
 		s.add(2*degradedThreshold, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: reason, Message: "why"})
 		p := s.pass()
-		if p.create != 0 || p.RequeueAt.Sub(s.now) != firstPause {
-			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create, p.RequeueAt.Sub(s.now), firstPause)
+		if p.create != 0 || p.RequeueAt.Sub(s.now) != firstBackoff {
+			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create, p.RequeueAt.Sub(s.now), firstBackoff)
 		}
 		var status v1alpha1.EphemeralRunnerSetStatus
 		s.Describe(&status, newSet(10), s.runners, p)
@@ -154,13 +154,14 @@ func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 		if degraded {
 			want = 1
 		}
-		if p = s.later(firstPause).pass(); p.create != want {
+		if p = s.later(firstBackoff).pass(); p.create != want {
 			t.Errorf("%s: create %d after the pause, want %d", reason, p.create, want)
 		}
 	}
 }
 
-// What is told about runners that were given up ends when another one is up, or the template changes; nobody need take a job.
+// What is told about runners that were given up ends when another one is up, or the template changes; nobody need take
+// a job.
 func TestGivenUpRunnersAreToldUntilOneIsUp(t *testing.T) {
 	refused := roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "OutOfpods", Message: "full"}
 	told := func(s *scenario) bool {
@@ -186,8 +187,9 @@ func TestGivenUpRunnersAreToldUntilOneIsUp(t *testing.T) {
 	}
 }
 
-// In any history of failed runners the set is Degraded from the third on that failed by a fault of its template, and its pauses grow
-// whoever's fault it was. The oracle is a list of reasons, with the verdict that an operator would give.
+// In any history of failed runners the set is Degraded from the third on that failed by a fault of its template, and
+// its pauses grow whoever's fault it was. The oracle is a list of reasons, with the verdict that an operator would
+// give.
 func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 	verdicts := []struct {
 		reason   string
@@ -207,7 +209,7 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 			}
 			s.add(1, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: v.reason})
 			p := s.pass()
-			want := min(firstPause<<i, longestPause)
+			want := min(firstBackoff<<i, longestBackoff)
 			if p.create != 0 || p.RequeueAt.Sub(s.now) != want {
 				t.Fatalf("seed %d: create %d, again in %s after %d failures, want %s", seed, p.create, p.RequeueAt.Sub(s.now), i+1, want)
 			}
@@ -219,7 +221,8 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 	}
 }
 
-// Anybody with rights in the namespace may write a cause: a runner that has ended well doesn't stay for ever because of it.
+// Anybody with rights in the namespace may write a cause: a runner that has ended well doesn't stay for ever because of
+// it.
 func TestCauseOfARunnerThatEndedWell(t *testing.T) {
 	s := newScenario(0)
 	r := s.add(1, with(succeeded, func(r *roster.Runner) { r.LostJob = &feedback.Lost{Cause: "Evicted"} }))

@@ -22,23 +22,24 @@ import (
 )
 
 const (
-	// completionWindow is how long after its report a completion may still be in the figures twice.
+	// Within completionWindow after its report a completion may still be in the figures twice.
 	completionWindow = 10 * time.Second
-	// removalLag is how long GitHub may take to remove the record of a runner that had a job; usually it takes tens of
-	// seconds. A record that still exists then belongs to a runner that never got a job.
+	// GitHub may take removalLag to remove the record of a runner that had a job; usually it takes tens of seconds. A
+	// record that still exists then belongs to a runner that never got a job.
 	removalLag = time.Minute
-	// deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
+	// The cache may take deletionSeenTimeout to show that a runner was deleted.
 	deletionSeenTimeout = 30 * time.Second
 )
 
-// History is what one set's plan needs to know of the past and no object records: when things were first seen, and what
-// GitHub answered. Only the set's own reconcile uses it, one pass at a time.
+// History has the facts of the past that one set's plan needs and no object records: when things were first seen, and
+// GitHub's answers. Only the set's own reconcile uses it, one pass at a time.
 type History struct {
 	// now is the time of the pass, and passes is its number.
 	now    time.Time
 	passes int
 
-	// configURL, patchID, departing and jobWaits are those of the latest pass; patchSeenAt is when the patchID was first seen.
+	// configURL, patchID, departing and jobWaits are those of the latest pass; at patchSeenAt the patchID was first
+	// seen.
 	configURL   roster.ConfigURL
 	patchID     int
 	patchSeenAt time.Time
@@ -49,20 +50,20 @@ type History struct {
 	// deleted holds the deletion times of runners that a stale cache may still show as live.
 	deleted map[types.UID]time.Time
 
-	// surplus[i] is when there began to be more than i surplus runners.
+	// Since surplus[i] there have been more than i surplus runners.
 	surplus demand.Surplus
 	// pace counts the runners that were started of late.
 	pace demand.Pace
-	// jobsWaitSince is since when there have been more assigned jobs than runners with a job, zero if there are not.
+	// Since jobsWaitSince there have been more assigned jobs than runners with a job, zero if there are not.
 	jobsWaitSince time.Time
 	// completions are the times within the last completionWindow at which a completion was first seen.
 	completions []time.Time
-	// starts are the times within it at which a job was first seen to run. started counts all of them, and wasted the runners that
-	// were surplus before they had a job.
+	// starts are the times within it at which a job was first seen to run. started counts all of them, and wasted the
+	// runners that were surplus before they had a job.
 	starts          []time.Time
 	started, wasted int
 	doubt           figures.Doubt
-	// limitedUntil is until when GitHub limits how often it is asked.
+	// Until limitedUntil GitHub limits the questions.
 	limitedUntil time.Time
 
 	failures runnerFailures
@@ -70,7 +71,7 @@ type History struct {
 	Creations *creations.Memory
 }
 
-// Seen is what a pass sees of a set.
+// Seen has all that a pass sees of a set.
 type Seen struct {
 	Now time.Time
 	// Runners are those that the watch shows, oldest first.
@@ -78,7 +79,8 @@ type Seen struct {
 	PatchID int
 	// Template is the hash of the template from which runners are created.
 	Template string
-	// ConfigURL is where the set registers runners. Runners created before it changed are registered elsewhere.
+	// ConfigURL is the address at which the set registers runners. Runners created before it changed are registered
+	// elsewhere.
 	ConfigURL roster.ConfigURL
 	// Departing has the runners on nodes that are about to go away.
 	Departing map[types.UID]departures.Departure
@@ -86,7 +88,7 @@ type Seen struct {
 	JobWaits []jobpods.Wait
 }
 
-// runnerHistory is what the controller remembers of one runner.
+// runnerHistory is the memory of one runner.
 type runnerHistory struct {
 	upAt        time.Time // first seen running in its present pod
 	upBefore    time.Time // its creation, if it was up when it was first seen
@@ -94,7 +96,7 @@ type runnerHistory struct {
 	exitedAt    time.Time // first seen exited with code 0 without a known job, and with its slot free
 	startedAt   time.Time // its job first seen reported as started or completed
 	completedAt time.Time // its job first seen reported as completed
-	// registeredSince is when its present registration was first seen or, if the runner had one when it was first seen, when the
+	// At registeredSince its present registration was first seen or, if the runner had one when it was first seen, the
 	// runner was created.
 	registeredSince time.Time
 
@@ -122,8 +124,8 @@ func (h *History) historyOf(r *roster.Runner) *runnerHistory {
 	return &runnerHistory{}
 }
 
-// recordKept reports whether GitHub still had the runner's record so long after its exit that the runner can't have had a
-// job.
+// recordKept reports whether GitHub still had the runner's record so long after its exit that the runner can't have had
+// a job.
 func (past *runnerHistory) recordKept() bool {
 	return !past.RegisteredAt.Before(past.exitedAt.Add(removalLag))
 }
@@ -150,7 +152,11 @@ func (h *History) Note(s Seen) {
 	for _, r := range runners {
 		past, known := h.runners[r.UID]
 		if !known {
-			past = &runnerHistory{registrationID: r.RegistrationID, registeredSince: r.CreatedAt, question: &pool.Last[registrations.Answer]{}}
+			past = &runnerHistory{
+				registrationID:  r.RegistrationID,
+				registeredSince: r.CreatedAt,
+				question:        &pool.Last[registrations.Answer]{},
+			}
 			if r.FailedAt.Before(now) {
 				past.endedAt = r.FailedAt // before this manager began; one that is kept as evidence must not hold a slot again
 			}
@@ -202,8 +208,8 @@ func (h *History) noteRunner(r *roster.Runner, past *runnerHistory) {
 	h.noteOutcome(r, past)
 }
 
-// NoteAnswers records what GitHub has answered since the last pass. It returns how many questions got no answer, and why the last one did
-// not.
+// NoteAnswers records what GitHub has answered since the last pass. It returns how many questions got no answer, and
+// why the last one did not.
 func (h *History) NoteAnswers(runners []*roster.Runner) (failed int, cause error) {
 	for _, r := range runners {
 		past := h.historyOf(r)
@@ -232,8 +238,9 @@ func (h *History) noteAnswer(r *roster.Runner, call pool.Call[registrations.Answ
 	h.noteOutcome(r, past)
 }
 
-// noteOutcome counts, once for each runner, that it failed without a job, is outdated, or got a job. A failure of a runner
-// that is already being deleted does not count: it was not wanted, and says nothing about the runners that replace it.
+// noteOutcome counts, a single time for each runner, that it failed without a job, is outdated, or got a job. A failure
+// of a runner that is already being deleted does not count: it was not wanted, and says nothing about the runners that
+// replace it.
 func (h *History) noteOutcome(r *roster.Runner, past *runnerHistory) {
 	switch {
 	case past.worked || h.oldTemplate(r):
@@ -248,19 +255,19 @@ func (h *History) noteOutcome(r *roster.Runner, past *runnerHistory) {
 	}
 }
 
-// oldTemplate reports whether the runner was created from another template than the present one. A runner that ARC created
-// does not show its template and counts as current, unless it is registered elsewhere: taking over from ARC removes no
-// runner.
+// oldTemplate reports whether the runner was created from another template than the present one. A runner that ARC
+// created does not show its template and counts as current, unless it is registered elsewhere: taking over from ARC
+// removes no runner.
 func (h *History) oldTemplate(r *roster.Runner) bool {
-	return h.registeredElsewhere(r) || r.Template != "" && r.Template != h.failures.template
+	return h.registeredElsewhere(r) || (r.Template != "" && r.Template != h.failures.template)
 }
 
-// registeredElsewhere reports whether the set's GitHub does not know the runner, because the set's address has changed since
-// it was created.
+// registeredElsewhere reports whether the set's GitHub does not know the runner, because the set's address has changed
+// since it was created.
 func (h *History) registeredElsewhere(r *roster.Runner) bool { return r.ConfigURL != h.configURL }
 
-// superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner took a
-// job.
+// superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner
+// took a job.
 func (h *History) superseded(r *roster.Runner) bool {
 	return h.oldTemplate(r) || r.CreatedAt.Before(h.failures.lastWorkerCreatedAt)
 }

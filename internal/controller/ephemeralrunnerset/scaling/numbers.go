@@ -8,10 +8,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
 )
 
-// Demand is what the set's spec asks for.
+// Demand has the numbers of the set's spec.
 type Demand struct {
 	replicas, assignedJobs, minRunners int
-	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner sets have some.
+	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner
+	// sets have some.
 	inForce, maxRunners int
 	// unserved: no listener of ours brings jobs; drained: the set is to take none.
 	unserved, drained   bool
@@ -19,19 +20,20 @@ type Demand struct {
 	failedHistoryLimit  int
 	registrationTimeout time.Duration
 	headroom            demand.Headroom
-	// scaleDownDelay is how long a surplus runner is kept, and maxIdleTime how old an idle one may get; 0 is any age.
+	// A surplus runner is kept for scaleDownDelay, and an idle one may get as old as maxIdleTime; 0 is any age.
 	scaleDownDelay, maxIdleTime time.Duration
 	// startsPerMinute limits new runners; 0 doesn't.
 	startsPerMinute int
 }
 
-// DemandOf returns what the spec asks for. The numbers are the listener's, but anybody with rights in the namespace may write them: out of
-// range, a sum of them would overflow, and a negative count would be a surplus of as many runners.
+// DemandOf returns what the spec asks for. The numbers are the listener's, but anybody with rights in the namespace may
+// write them: out of range, a sum of them would overflow, and a negative count would be a surplus of as many runners.
 func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
 	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
 	d := Demand{
 		replicas: inRange(spec.Replicas), assignedJobs: inRange(spec.AssignedJobs),
-		inForce: v1alpha1.MaxRunnersUnlimited, maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
+		inForce: v1alpha1.MaxRunnersUnlimited, maxRunners: v1alpha1.MaxRunnersUnlimited,
+		failedHistoryLimit:  defaultFailedHistoryLimit,
 		registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay,
 	}
 	if timeout := spec.EphemeralRunnerSpec.RegistrationTimeout; timeout != nil {
@@ -46,16 +48,17 @@ func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
 	return d
 }
 
-// shortestDelay is how long a surplus runner is kept at least: by then the figures that it follows from have been confirmed.
-const shortestDelay = time.Second
+// A surplus runner is kept for shortestScaleDownDelay at least: by then the figures from which it follows have been
+// confirmed.
+const shortestScaleDownDelay = time.Second
 
-// Within returns the demand with the numbers that are in force for the AutoscalingRunnerSet, and what it plans: the runner set's own limit may
-// be from before a change, or from somebody else.
+// Within returns the demand with the numbers that are in force for the AutoscalingRunnerSet, and what it plans: the
+// runner set's own limit may be from before a change, or from somebody else.
 func (want Demand) Within(n effective.Numbers, planned *v1alpha1.PlannedCapacity) Demand {
 	want.minRunners, want.inForce, want.maxRunners, want.drained = n.Min, n.Max, min(want.maxRunners, n.Max), n.Drained
 	want.headroom = effective.Headroom(planned)
 	if delay := planned.ScaleDownDelay; delay != nil {
-		want.scaleDownDelay = max(shortestDelay, delay.Duration)
+		want.scaleDownDelay = max(shortestScaleDownDelay, delay.Duration)
 	}
 	if n.Drained { // nobody waits for the next job
 		want.scaleDownDelay = min(want.scaleDownDelay, demand.DefaultScaleDownDelay)
@@ -67,8 +70,8 @@ func (want Demand) Within(n effective.Numbers, planned *v1alpha1.PlannedCapacity
 	return want
 }
 
-// Unserved returns the demand on a set that no listener of ours serves: its own has not got a session yet, because that of another cluster has
-// it, or it is ARC's.
+// Unserved returns the demand on a set that no listener of ours serves: its own has not got a session yet, because that
+// of another cluster has it, or it is ARC's.
 func (want Demand) Unserved() Demand {
 	want.unserved = true
 	return want

@@ -1,6 +1,6 @@
 // Package scaling decides how many runners a set should have, which of them go and what GitHub is asked about them, and
-// says why. It is pure: it writes nothing and asks nobody. History is what is remembered of a set between passes, Plan
-// what one pass is to do.
+// says why. It is pure: it writes nothing and asks nobody. History is the memory of a set between passes, Plan the
+// decisions of one pass.
 package scaling
 
 import (
@@ -16,25 +16,24 @@ import (
 )
 
 const (
-	// maxCreatesPerPass is how many runners one pass creates: eight rounds of kube.MaxParallelism requests, a second or
+	// One pass creates at most maxCreatesPerPass runners: eight rounds of kube.MaxParallelism requests, a second or
 	// two. The next pass continues. So an absurd minRunners costs no memory here, and can be noticed and corrected
 	// while the set grows.
 	maxCreatesPerPass = 1000
-	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait, unless the set says
-	// otherwise.
+	// A runner may be up without a job while jobs wait for defaultRegistrationTimeout, unless the set says otherwise.
 	defaultRegistrationTimeout = 10 * time.Minute
-	// defaultFailedHistoryLimit is how many runners that failed without a job are kept for inspection, unless the set
-	// says otherwise, and maxFailedHistoryAge is for how long.
+	// The last defaultFailedHistoryLimit runners that failed without a job are kept for inspection, unless the set says
+	// otherwise, for maxFailedHistoryAge at most.
 	defaultFailedHistoryLimit = 3
 	maxFailedHistoryAge       = time.Hour
 )
 
-// Plan is what one pass has decided to do.
+// Plan has the decisions of one pass.
 type Plan struct {
-	// Tally counts what the set has, and asked is what its spec asks for.
+	// Tally counts the set's runners, and asked has the numbers of its spec.
 	Tally tally
 	asked Demand
-	// Repeat is how many of the unanswered creations to try again, create is how many more runners to create.
+	// Repeat counts the unanswered creations to try again, create the other runners to create.
 	Repeat, create int
 	// surplus is the new history.surplus: one clock for each surplus runner.
 	surplus demand.Surplus
@@ -43,7 +42,7 @@ type Plan struct {
 	// jobsWaitSince is the new history.jobsWaitSince, doubt the new history.doubt.
 	jobsWaitSince time.Time
 	doubt         figures.Doubt
-	// wanted is how many runners there are to be, without the surplus ones that are kept because of the doubt.
+	// wanted is the number of runners that there are to be, without the kept ones, which stay because of the doubt.
 	wanted, kept int
 	// decided holds what to do about runners, and order lists these runners in the order of the decisions.
 	decided map[*roster.Runner]Action
@@ -54,17 +53,17 @@ type Plan struct {
 	paced int
 	// Moved are the runners that leave a node which is about to go away.
 	Moved []*roster.Runner
-	// RequeueAt is when to plan again even if nothing changes; zero is never.
+	// At RequeueAt the set is planned again even if nothing changes; zero means never.
 	RequeueAt time.Time
 }
 
-// requeueBy has the set planned again at t at the latest; zero is never.
+// requeueBy has the set planned again at t at the latest; zero means never.
 func (p *Plan) requeueBy(t time.Time) { p.RequeueAt = kube.EarlierOf(p.RequeueAt, t) }
 
 // wantsRunners reports whether there are runners to create, now or when the pause after a failure is over.
 func (p *Plan) wantsRunners() bool { return p.Repeat+p.create > 0 }
 
-// Action is what to do about a runner.
+// Action says what to do about a runner.
 type Action int
 
 const (
@@ -74,7 +73,7 @@ const (
 	Delete
 	// DeleteUnregistered: it was not registered when last seen; delete it only if nobody has written to it since.
 	DeleteUnregistered
-	// Deregister: ask GitHub to remove it; it is deleted once GitHub has agreed.
+	// Deregister: ask GitHub to remove it; it is deleted after GitHub has agreed.
 	Deregister
 	// LookUp: ask GitHub whether it is registered.
 	LookUp
@@ -117,8 +116,9 @@ func (p *Plan) With(what Action) (runners []*roster.Runner) {
 func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unseen) *Plan {
 	p := &Plan{Tally: h.tally(runners)}
 	asked := demand.Asked{ // from the jobs, because the listener may not know yet which numbers are in force
-		Assigned: want.assignedJobs, Running: p.Tally.working, Min: want.minRunners, Max: want.inForce, Headroom: want.headroom,
-		Drained: want.drained, Unserved: want.unserved, Replicas: want.replicas,
+		Assigned: want.assignedJobs, Running: p.Tally.working, Min: want.minRunners, Max: want.inForce,
+		Headroom: want.headroom,
+		Drained:  want.drained, Unserved: want.unserved, Replicas: want.replicas,
 	}
 	want.replicas, want.minRunners = asked.Wanted(), asked.Idle()
 	p.asked = want
@@ -150,7 +150,8 @@ func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
 		p.requeueBy(h.now.Add(creations.LongestAwayBackoff)) // by then the others have been seen, or are no longer expected
 	}
 	p.create = p.allowed(failures, h.now, min(missing, room), out.Expected)
-	if room, more := h.pace.Allowed(want.startsPerMinute, h.now); p.create > room { // repeated ones were counted when they were first tried
+	if room, more := h.pace.Allowed(want.startsPerMinute, h.now); p.create > room {
+		// repeated ones were counted when they were first tried
 		p.create, p.paced = room, want.startsPerMinute
 		p.requeueBy(more)
 	}
@@ -163,8 +164,8 @@ func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
 	p.requeueBy(h.Creations.PausedUntil(h.now))
 }
 
-// allowed returns how many of the wanted runners may be created, given the failures of earlier ones. expected is how
-// many are under way but not seen yet.
+// allowed returns the number of wanted runners that may be created, with the failures of earlier ones. expected counts
+// those that are under way but not seen yet.
 func (p *Plan) allowed(failures runnerFailures, now time.Time, wanted, expected int) int {
 	t := &p.Tally
 	unproven := t.Starting + t.justUp + t.justExited
@@ -280,7 +281,7 @@ func (h *History) planRelease(p *Plan, runners []*roster.Runner) {
 	}
 }
 
-// planHeld asks GitHub to remove a runner that failed: it agrees once it has given up the runner's job.
+// planHeld asks GitHub to remove a runner that failed: it agrees when it has given up the runner's job.
 func (h *History) planHeld(p *Plan, r *roster.Runner, past *runnerHistory) {
 	if r.Completed || r.Phase == v1alpha1.EphemeralRunnerPhaseFailed {
 		p.requeueBy(past.endedAt.Add(heldTimeout))
@@ -289,7 +290,7 @@ func (h *History) planHeld(p *Plan, r *roster.Runner, past *runnerHistory) {
 		return // a later patchID releases it
 	}
 	if past.RemovedAt.IsZero() && h.askable(r) {
-		h.ask(p, r, Deregister, past.AskedAt, askAgainAfter)
+		h.ask(p, r, Deregister, past.AskedAt, askAgainInterval)
 	}
 }
 
@@ -332,7 +333,9 @@ func (h *History) Follow(p *Plan) {
 func (h *History) failuresAtWorst(p *Plan) runnerFailures {
 	failures := h.failures
 	exited := slices.Concat(p.With(MarkFailed), p.unexplained)
-	slices.SortStableFunc(exited, func(a, b *roster.Runner) int { return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt) })
+	slices.SortStableFunc(exited, func(a, b *roster.Runner) int {
+		return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt)
+	})
 	for _, r := range exited {
 		failures.failed(r, h.historyOf(r).exitedAt)
 	}

@@ -186,9 +186,9 @@ func TestOneThingIsDoneAboutARunner(t *testing.T) {
 	r := s.add(1, old)
 
 	s.Note(s.seen())
-	s.historyOf(r).RetryAt = s.now.Add(idlePatience)
+	s.historyOf(r).RetryAt = s.now.Add(idleGrace)
 	s.pass()
-	if p := s.later(idlePatience).pass(); len(p.order) != 1 || p.decided[r] != Deregister {
+	if p := s.later(idleGrace).pass(); len(p.order) != 1 || p.decided[r] != Deregister {
 		t.Errorf("decided %v about %v, want it removed and nothing else", p.decided[r], names(p.order))
 	}
 }
@@ -203,8 +203,8 @@ func TestRemovedRunnersAreDeleted(t *testing.T) {
 	}
 }
 
-// Whoever may write an EphemeralRunnerSet, such as its listener, gets no more runners than the manager's limit, and no overflow: neither a
-// negative number, which would be a surplus of as many runners, nor one that a sum exceeds.
+// Whoever may write an EphemeralRunnerSet, such as its listener, gets no more runners than the manager's limit, and no
+// overflow: neither a negative number, which would be a surplus of as many runners, nor one that a sum exceeds.
 func TestForgedFiguresStayInRange(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec    v1alpha1.EphemeralRunnerSetSpec
@@ -260,7 +260,7 @@ func TestRepetitions(t *testing.T) {
 			}
 			s.pass()
 			s.out = test.out
-			if p := s.later(longestPause).pass(); p.Repeat != test.wantRepeat || p.create != test.wantMade {
+			if p := s.later(longestBackoff).pass(); p.Repeat != test.wantRepeat || p.create != test.wantMade {
 				t.Errorf("repeat %d, create %d; want %d and %d", p.Repeat, p.create, test.wantRepeat, test.wantMade)
 			}
 		})

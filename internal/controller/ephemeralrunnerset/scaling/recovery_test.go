@@ -8,8 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
-// Without a job there is no demand, and without capacity there is no job: a set whose jobs were cancelled while its runners
-// failed must be given one, and at no moment may 0 be announced.
+// Without a job there is no demand, and without capacity there is no job: a set whose jobs were cancelled while its
+// runners failed must be given one, and at no moment may 0 be announced.
 func TestFailingSetWithoutDemandIsGivenAJob(t *testing.T) {
 	for name, shape := range map[string]roster.Runner{"degraded": failedOne, "outdated": outdated} {
 		t.Run(name, func(t *testing.T) {
@@ -17,7 +17,7 @@ func TestFailingSetWithoutDemandIsGivenAJob(t *testing.T) {
 			s.add(3, shape)
 			s.pass()
 			s.publish(0)
-			for _, later := range []time.Duration{0, time.Second, longestPause, time.Hour} {
+			for _, later := range []time.Duration{0, time.Second, longestBackoff, time.Hour} {
 				if got := s.capacity(s.later(later).pass()); got == nil || *got != 1 {
 					t.Errorf("capacity %v, want 1", got)
 				}
@@ -51,7 +51,7 @@ func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
 	ended.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
 	s.runners[0] = &ended
 	s.later(time.Second).pass()
-	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.With(MarkFailed)) != 0 || len(p.With(Delete)) != 1 {
+	if p := s.later(settleGrace).publish(1).pass(); len(p.With(MarkFailed)) != 0 || len(p.With(Delete)) != 1 {
 		t.Errorf("treated as idle: %v, deleted: %v; want it deleted", names(p.With(MarkFailed)), names(p.With(Delete)))
 	}
 }
@@ -59,8 +59,8 @@ func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
 func TestRunnersRefusedTogetherAreOneTry(t *testing.T) {
 	s := newScenario(10)
 	s.add(10, outdated)
-	if p := s.pass(); p.RequeueAt.Sub(s.now) != outdatedPauses[0] {
-		t.Errorf("a probe in %s, want %s", p.RequeueAt.Sub(s.now), outdatedPauses[0])
+	if p := s.pass(); p.RequeueAt.Sub(s.now) != outdatedBackoffs[0] {
+		t.Errorf("a probe in %s, want %s", p.RequeueAt.Sub(s.now), outdatedBackoffs[0])
 	}
 }
 
@@ -69,7 +69,7 @@ func TestProbeThatIsUpIsStillTheProbe(t *testing.T) {
 	s := newScenario(10)
 	s.add(1, outdated)
 	s.pass()
-	if p := s.later(outdatedPauses[0]).pass(); p.create != 1 {
+	if p := s.later(outdatedBackoffs[0]).pass(); p.create != 1 {
 		t.Fatalf("create %d when a probe is due, want 1", p.create)
 	}
 	s.add(1, idle)

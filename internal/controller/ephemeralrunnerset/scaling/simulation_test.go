@@ -20,8 +20,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// simulation is everything around a set's controller: GitHub, API server, kubelets and listener as they are, a cache that
-// shows them as they were some moments ago, and a state that is lost in a restart. Everything in it follows from the seed.
+// simulation is everything around a set's controller: GitHub, API server, kubelets and listener as they are, a cache
+// that shows them as they were some moments ago, and a state that is lost in a restart. Everything in it follows from
+// the seed.
 type simulation struct {
 	random *rand.Rand
 	clock  *clocktesting.FakePassiveClock
@@ -39,7 +40,8 @@ type simulation struct {
 	decided    map[string]bool // names under which a runner was created, or a creation refused
 	away       bool            // the API server seldom answers a creation
 	calm       bool            // nothing goes wrong
-	// signed has, by node, when it was last cordoned, 0 if it isn't; restarted is when the manager was. Both count in made.
+	// signed has, by node, when it was last cordoned, 0 if it isn't; restarted is when the manager was. Both count in
+	// made.
 	signed    [simulatedNodes]int
 	restarted int
 
@@ -108,7 +110,7 @@ func (sim *simulation) plan(random *rand.Rand) {
 	}
 	planned := &sim.figures.Demand
 	planned.headroom = demand.Headroom{Percent: random.IntN(100), Max: random.IntN(10)}
-	planned.scaleDownDelay = []time.Duration{shortestDelay, demand.DefaultScaleDownDelay, 5 * time.Minute}[random.IntN(3)]
+	planned.scaleDownDelay = []time.Duration{shortestScaleDownDelay, demand.DefaultScaleDownDelay, 5 * time.Minute}[random.IntN(3)]
 	planned.maxIdleTime = []time.Duration{0, time.Minute}[random.IntN(2)]
 	planned.startsPerMinute = []int{0, 3, 30}[random.IntN(3)]
 }
@@ -149,8 +151,8 @@ func (sim *simulation) cordon() {
 	sim.departures.Note(nodeName(n+1), signs)
 }
 
-// schedule gives a pod a node, if there is one. The manager has created the pod, and so has seen the runner. The scheduler may not have
-// seen yet that a node is cordoned.
+// schedule gives a pod a node, if there is one. The manager has created the pod, and so has seen the runner. The
+// scheduler may not have seen yet that a node is cordoned.
 func (sim *simulation) schedule(r *simulatedRunner) {
 	n, seen := sim.random.IntN(simulatedNodes), sim.roster.SetOf(runnerKey(r.Name)) != roster.Owner{}
 	if seen && (sim.signed[n] == 0 || sim.chance(10)) {
@@ -229,7 +231,8 @@ func (sim *simulation) deleteByHand() {
 	}
 }
 
-// passTime lets some seconds pass. Sometimes, while the watch is frozen, so many pass that runners should have been seen.
+// passTime lets some seconds pass. Sometimes, while the watch is frozen, so many pass that runners should have been
+// seen.
 func (sim *simulation) passTime() {
 	sim.later(time.Duration(sim.random.IntN(6)) * time.Second)
 	if sim.frozen && sim.chance(10) {

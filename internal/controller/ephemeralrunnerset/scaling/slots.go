@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// slot is how a runner counts towards the number of runners that there should be.
+// slot says how a runner counts towards the number of runners that there should be.
 type slot int
 
 const (
@@ -27,14 +27,14 @@ const (
 )
 
 const (
-	// settleAfterEnd is how long GitHub may take to stop counting the job of a runner that has exited. A patchID seen later
-	// than that reflects the end even if its report was lost.
-	settleAfterEnd = 3 * time.Second
-	// heldTimeout is how long the job of a runner that has failed, or was reported completed, is assumed to be still assigned:
+	// GitHub may take settleGrace to stop counting the job of a runner that has exited. A patchID seen later than that
+	// reflects the end even if its report was lost.
+	settleGrace = 3 * time.Second
+	// The job of a runner that has failed, or was reported completed, is assumed to be still assigned for heldTimeout:
 	// GitHub gives up a job that has lost its runner after ten minutes without a sign of life.
 	heldTimeout = 15 * time.Minute
-	// provenAfter is how long a runner must be up, in a set whose runners fail, before another one is tried.
-	provenAfter = 10 * time.Second
+	// In a set whose runners fail, another runner is tried after one has been up for provenGrace.
+	provenGrace = 10 * time.Second
 )
 
 // slotOf returns the slot of a runner, according to the table in docs/decisions/0007-a-slot-follows-the-job.md.
@@ -45,9 +45,10 @@ func (h *History) slotOf(r *roster.Runner) slot {
 	case r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated, r.FailedIdle():
 		return slotFree
 	case r.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
-		return heldUnless(h.registeredElsewhere(r) || h.jobGivenUp(h.historyOf(r))) // no figure of the set's GitHub counts a job elsewhere
+		// no figure of the set's GitHub counts a job elsewhere
+		return heldUnless(h.registeredElsewhere(r) || h.jobGivenUp(h.historyOf(r)))
 	case r.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
-		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleAfterEnd)))
+		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleGrace)))
 	case !r.Alive():
 		return slotFree
 	case r.HadJob || r.Draining || h.historyOf(r).Busy:
@@ -59,10 +60,10 @@ func (h *History) slotOf(r *roster.Runner) slot {
 	}
 }
 
-// completedSlot returns the slot of a runner whose job is reported completed. The listener first publishes replicas and then
-// reports the completion, with the patchID whose replicas no longer count the job. The two arrive on separate watches, so the
-// report may be seen first. After a restore of the cluster from a backup, a new listener counts from a patchID that the last one
-// has passed long ago, so nothing is held for longer than heldTimeout.
+// completedSlot returns the slot of a runner whose job is reported completed. The listener first publishes replicas and
+// then reports the completion, with the patchID whose replicas no longer count the job. The two arrive on separate
+// watches, so the report may be seen first. After a restore of the cluster from a backup, a new listener counts from a
+// patchID that the last one has passed long ago, so nothing is held for longer than heldTimeout.
 func (h *History) completedSlot(r *roster.Runner) slot {
 	switch {
 	case h.patchID >= r.JobPatchID:
@@ -76,8 +77,8 @@ func (h *History) completedSlot(r *roster.Runner) slot {
 	}
 }
 
-// jobGivenUp reports whether GitHub has given up the job of a runner that failed: it has agreed to remove the runner and
-// replicas has been evaluated since, or so much time has passed that it must have.
+// jobGivenUp reports whether GitHub has given up the job of a runner that failed: it has agreed to remove the runner
+// and replicas has been evaluated since, or so much time has passed that it must have.
 func (h *History) jobGivenUp(past *runnerHistory) bool {
 	agreed := !past.RemovedAt.IsZero() && h.patchSeenAt.After(past.RemovedAt)
 	return agreed || h.now.Sub(past.endedAt) >= heldTimeout
@@ -95,9 +96,9 @@ type tally struct {
 	waiting, working, held int
 	// Starting counts the waiting runners whose pod is not up: nothing shows yet that they can work.
 	Starting int
-	// justUp counts the waiting runners that have been up for less than provenAfter. justExited counts the held runners that,
-	// as far as is known, had no job: a wrong command exits within seconds, and that is seen seconds later. provenAt is when
-	// the first of justUp is proven.
+	// justUp counts the waiting runners that have been up for less than provenGrace. justExited counts the held runners
+	// that, as far as is known, had no job: a wrong command exits within seconds, and that is seen seconds later. At
+	// provenAt the first of justUp is proven.
 	justUp, justExited int
 	provenAt           time.Time
 	// notEnded counts the runners that may still run, whatever their slot: maxRunners limits them.
@@ -112,7 +113,7 @@ func (h *History) tally(runners []*roster.Runner) tally {
 			t.waiting++
 			if !r.Up() {
 				t.Starting++
-			} else if proven := h.historyOf(r).upAt.Add(provenAfter); h.now.Before(proven) {
+			} else if proven := h.historyOf(r).upAt.Add(provenGrace); h.now.Before(proven) {
 				t.justUp++
 				t.provenAt = kube.EarlierOf(t.provenAt, proven)
 			}
@@ -135,14 +136,14 @@ func (h *History) tally(runners []*roster.Runner) tally {
 // lostHistoryLimit and maxFailedHistoryAge limit the runners with a lost job that are kept as evidence.
 const lostHistoryLimit = 100
 
-// planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too old.
-// It also keeps the newest outdated runner, which shows after a restart that the set is outdated.
+// planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are
+// too old. It also keeps the newest outdated runner, which shows after a restart that the set is outdated.
 func (h *History) planFailedHistory(p *Plan, runners []*roster.Runner, limit int) {
 	room := map[v1alpha1.EphemeralRunnerPhase]int{
 		v1alpha1.EphemeralRunnerPhaseFailed: limit, v1alpha1.EphemeralRunnerPhaseOutdated: 1,
 	}
 	for _, r := range slices.Backward(runners) {
-		if r.Deleting || !r.FailedIdle() && r.Phase != v1alpha1.EphemeralRunnerPhaseOutdated {
+		if r.Deleting || (!r.FailedIdle() && r.Phase != v1alpha1.EphemeralRunnerPhaseOutdated) {
 			continue
 		}
 		if room[r.Phase] == 0 || h.obsolete(p, r) {
@@ -169,9 +170,10 @@ func (h *History) obsolete(p *Plan, r *roster.Runner) bool {
 	return false
 }
 
-// planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
-// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't, and with reruns those of workflow runs with a
-// job about which that is undecided. planFailedHistory decides about outdated ones.
+// planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long
+// as those that failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. With reruns
+// those of a workflow run stay while it is undecided about one of its jobs. planFailedHistory decides about outdated
+// ones.
 func (h *History) planLostHistory(p *Plan, runners []*roster.Runner, reruns bool) {
 	undecided := sets.New[feedback.Run]()
 	for _, r := range runners {

@@ -17,30 +17,33 @@ import (
 )
 
 const (
-	// idlePatience is how long a runner may be up without a job while the listener's figure says that jobs are waiting.
-	idlePatience = 30 * time.Second
-	// askAgainAfter is the shortest pause between two questions about the same runner, but for registrations.AskMissingAgainAfter.
-	askAgainAfter = time.Minute
-	// askWorkingPeriod is how often to ask about a runner with a job, in case it has ended and the report was lost.
-	askWorkingPeriod = 10 * time.Minute
-	// askIdlePeriod is how often to ask about a runner without one, in case its registration is gone: 50 times a minute for 500
-	// idle runners.
-	askIdlePeriod = 10 * time.Minute
+	// A runner may be up without a job for idleGrace while the listener's figure says that jobs are waiting.
+	idleGrace = 30 * time.Second
+	// askAgainInterval is the shortest pause between two questions about the same runner, but for
+	// registrations.AskMissingAgainAfter.
+	askAgainInterval = time.Minute
+	// A runner with a job is asked about every askWorkingInterval, in case it has ended and the report was lost.
+	askWorkingInterval = 10 * time.Minute
+	// A runner without a job is asked about every askIdleInterval, in case its registration is gone: 50 times a minute
+	// for 500 idle runners.
+	askIdleInterval = 10 * time.Minute
 	// newRegistrationAge is the age up to which a registration needs no question.
 	newRegistrationAge = time.Minute
-	// lingerPatience is how long a pod may live on after its job was reported completed.
-	lingerPatience = time.Minute
-	// askExitedAgainAfter is the pause between two questions about a runner that exited without a known job: the third one decides.
-	askExitedAgainAfter = removalLag / 2
-	// explanationTimeout is how long to wait for GitHub's answer before the runner counts as one without a job. A set with a
-	// wrong image must say so even if GitHub can never be asked about a runner.
+	// A pod may live on for lingerGrace after its job was reported completed.
+	lingerGrace = time.Minute
+	// askExitedInterval is the pause between two questions about a runner that exited without a known job: the third
+	// one decides.
+	askExitedInterval = removalLag / 2
+	// If GitHub has not answered within explanationTimeout, the runner counts as one without a job. A set with a wrong
+	// image must say so even if GitHub can never be asked about a runner.
 	explanationTimeout = 15 * time.Minute
 )
 
-// planVerification plans questions to GitHub about runners whose reports, which can get lost, contradict or may contradict
-// what is seen.
+// planVerification plans questions to GitHub about runners whose reports, which can get lost, contradict or may
+// contradict what is seen.
 func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Demand) {
-	// The listener's figure, without doubted jobs, has more assigned jobs than runners are known to have one, by a report or GitHub's answer.
+	// The listener's figure, without doubted jobs, has more assigned jobs than runners are known to have one, by a
+	// report or GitHub's answer.
 	if want.assignedJobs-p.doubt.Jobs > p.Tally.working {
 		p.jobsWaitSince = cmp.Or(h.jobsWaitSince, h.now)
 	}
@@ -53,9 +56,9 @@ func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Deman
 		case !h.askable(r):
 			h.removeUnaskable(p, r)
 		case r.Completed:
-			h.ask(p, r, Deregister, kube.LaterOf(past.completedAt, past.AskedAt), lingerPatience)
+			h.ask(p, r, Deregister, kube.LaterOf(past.completedAt, past.AskedAt), lingerGrace)
 		case h.slotOf(r) == slotWorking:
-			pause := askWorkingPeriod
+			pause := askWorkingInterval
 			if !past.MissingSince.IsZero() {
 				pause = registrations.AskMissingAgainAfter
 			}
@@ -86,21 +89,21 @@ func (h *History) askable(r *roster.Runner) bool {
 	return r.RegistrationID != 0 && !h.registeredElsewhere(r)
 }
 
-// removeUnaskable deletes a runner whose pod lives on after its job was reported completed, or one that has worked for long
-// at another address, from which reports no longer come. Its own finalization asks at the right address, and waits if the
-// runner does have a job.
+// removeUnaskable deletes a runner whose pod lives on after its job was reported completed. It also deletes one that
+// has worked for long at another address, from which reports no longer come. Its own finalization asks at the right
+// address, and waits if the runner does have a job.
 func (h *History) removeUnaskable(p *Plan, r *roster.Runner) {
 	switch past := h.historyOf(r); {
 	case r.Completed:
-		h.decideAt(p, r, Delete, past.completedAt.Add(lingerPatience))
+		h.decideAt(p, r, Delete, past.completedAt.Add(lingerGrace))
 	case h.registeredElsewhere(r) && h.slotOf(r) == slotWorking:
-		h.decideAt(p, r, Delete, past.upAt.Add(askWorkingPeriod))
+		h.decideAt(p, r, Delete, past.upAt.Add(askWorkingInterval))
 	}
 }
 
-// verifyIdle asks about a runner that is up without a job: in its turn, or while jobs wait after idlePatience and then in pauses that
-// double. What counts is how long both have been true: a minRunners runner that was idle for hours gets the first job that comes,
-// and must not be asked about because of its age.
+// verifyIdle asks about a runner that is up without a job: in its turn, or while jobs wait after idleGrace and then in
+// intervals that double. The time counts for which both have been true: a minRunners runner that was idle for hours
+// gets the first job that comes, and must not be asked about because of its age.
 func (h *History) verifyIdle(p *Plan, r *roster.Runner) {
 	past := h.historyOf(r)
 	if !past.MissingSince.IsZero() {
@@ -110,18 +113,18 @@ func (h *History) verifyIdle(p *Plan, r *roster.Runner) {
 	due := h.idleTurn(r)
 	if !p.jobsWaitSince.IsZero() {
 		passedOverSince := kube.LaterOf(past.upAt, p.jobsWaitSince)
-		pause := min(max(past.AskedAt.Sub(passedOverSince), askAgainAfter), askIdlePeriod)
-		due = kube.EarlierOf(due, kube.LaterOf(passedOverSince.Add(idlePatience), past.AskedAt.Add(pause)))
+		pause := min(max(past.AskedAt.Sub(passedOverSince), askAgainInterval), askIdleInterval)
+		due = kube.EarlierOf(due, kube.LaterOf(passedOverSince.Add(idleGrace), past.AskedAt.Add(pause)))
 	}
 	h.ask(p, r, LookUp, due, 0)
 }
 
-// idleTurn returns when to ask about an idle runner although no job waits: one askIdlePeriod after the last question, or at the
-// runner's own moment within that period. These moments are spread evenly, whenever runners came up or the manager was restarted.
-// Questions that GitHub's limit holds up are not all asked when it ends.
+// idleTurn returns when to ask about an idle runner although no job waits: one askIdleInterval after the last question,
+// or at the runner's own moment within that period. These moments are spread evenly, whenever runners came up or the
+// manager was restarted. Questions that GitHub's limit holds up are not all asked when it ends.
 func (h *History) idleTurn(r *roster.Runner) time.Time {
 	past := h.historyOf(r)
-	due := past.AskedAt.Add(askIdlePeriod)
+	due := past.AskedAt.Add(askIdleInterval)
 	if past.AskedAt.IsZero() {
 		due = nextTurn(r.UID, kube.LaterOf(past.upAt, past.registeredSince.Add(newRegistrationAge)))
 	}
@@ -135,20 +138,20 @@ func (h *History) idleTurn(r *roster.Runner) time.Time {
 func nextTurn(uid types.UID, t time.Time) time.Time {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(uid))
-	turn := t.Truncate(askIdlePeriod).Add(time.Duration(hash.Sum64() % uint64(askIdlePeriod)))
+	turn := t.Truncate(askIdleInterval).Add(time.Duration(hash.Sum64() % uint64(askIdleInterval)))
 	if !turn.After(t) {
-		turn = turn.Add(askIdlePeriod)
+		turn = turn.Add(askIdleInterval)
 	}
 	return turn
 }
 
-// ask decides on a question once the pause since the last one is over, and the pause that GitHub asked for.
+// ask decides on a question when the pause since the last one is over, and the pause that GitHub asked for.
 func (h *History) ask(p *Plan, r *roster.Runner, question Action, last time.Time, pause time.Duration) {
 	h.decideAt(p, r, question, kube.LaterOf(last.Add(pause), h.questionsAllowedAt(r)))
 }
 
-// questionsAllowedAt returns until when nothing may be asked about the runner, because the last question about it got no answer or
-// GitHub limits all of them.
+// questionsAllowedAt returns until when nothing may be asked about the runner, because the last question about it got
+// no answer or GitHub limits all of them.
 func (h *History) questionsAllowedAt(r *roster.Runner) time.Time {
 	return kube.LaterOf(h.historyOf(r).RetryAt, h.limitedUntil)
 }
@@ -162,12 +165,12 @@ func (h *History) decideAt(p *Plan, r *roster.Runner, what Action, due time.Time
 	p.decide(r, what)
 }
 
-// doubtPatience is how long a job must wait beside an idle runner to be doubted.
-func (want Demand) doubtPatience() time.Duration { return max(want.registrationTimeout, idlePatience) }
+// A job is doubted after it has waited beside an idle runner for doubtGrace.
+func (want Demand) doubtGrace() time.Duration { return max(want.registrationTimeout, idleGrace) }
 
 // planDoubt judges the figures, and lowers the demand by the jobs that are doubted.
 func (h *History) planDoubt(p *Plan, runners []*roster.Runner, want Demand) Demand {
-	t, patience := &p.Tally, want.doubtPatience()
+	t, grace := &p.Tally, want.doubtGrace()
 	seen := figures.Evidence{
 		Waiting: max(0, want.assignedJobs-t.working-t.held), Starting: len(h.starts), Started: h.started, Wasted: h.wasted,
 		Limits: figures.Limits{MinRunners: want.minRunners, MaxRunners: want.maxRunners},
@@ -176,27 +179,28 @@ func (h *History) planDoubt(p *Plan, runners []*roster.Runner, want Demand) Dema
 		if !h.waitsHealthily(r) {
 			continue
 		}
-		if proven := h.historyOf(r).upAt.Add(idlePatience); !h.now.Before(proven) {
+		if proven := h.historyOf(r).upAt.Add(idleGrace); !h.now.Before(proven) {
 			seen.Idle++
 		} else if seen.Waiting > 0 {
 			p.requeueBy(proven)
 		}
 	}
 	var due time.Time
-	p.doubt, due = h.doubt.Next(seen, patience, h.now)
+	p.doubt, due = h.doubt.Next(seen, grace, h.now)
 	p.requeueBy(due)
 	if len(h.starts) > 0 && seen.Waiting > 0 {
 		p.requeueBy(h.starts[0].Add(completionWindow))
 	}
-	if known := t.working + t.held; want.minRunners == 0 && known < want.maxRunners && (p.doubt.Jobs > 0 || p.doubt.KeepsOne(patience, h.now)) {
+	if known := t.working + t.held; want.minRunners == 0 && known < want.maxRunners &&
+		(p.doubt.Jobs > 0 || p.doubt.KeepsOne(grace, h.now)) {
 		p.kept = 1
 	}
 	p.wanted = want.replicas
 	if p.doubt.Jobs == 0 {
 		return want
 	}
-	// The jobs that are believed are left to the idle runners of minRunners as far as these suffice. If such jobs have come to
-	// nothing again and again, runners are created for them only when none is idle any more.
+	// The jobs that are believed are left to the idle runners of minRunners as far as these suffice. If such jobs have
+	// come to nothing again and again, runners are created for them only when none is idle any more.
 	known, believed := t.working+t.held, max(0, seen.Waiting-p.doubt.Jobs)
 	if p.doubt.Again(h.started) && seen.Idle > 0 {
 		believed = min(believed, seen.Idle)
@@ -213,15 +217,16 @@ func (h *History) waitsHealthily(r *roster.Runner) bool {
 		past.MissingSince.IsZero() && past.RemovedAt.IsZero() && !past.Gone && !past.Removing
 }
 
-// planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
-// runners hang. GitHub may also answer that a runner has a job, whose report was lost.
+// planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real
+// and the runners hang. GitHub may also answer that a runner has a job, whose report was lost.
 func (h *History) planProbe(p *Plan, runners []*roster.Runner, out creations.Unseen) {
 	if p.doubt.Jobs == 0 || p.wantsRunners() || out.Expected > 0 || len(p.surplus) > p.kept {
 		return
 	}
 	isNew := func(r *roster.Runner) bool {
 		past := h.historyOf(r)
-		return h.slotOf(r) == slotWaiting && (!r.Up() || !past.upAt.Before(p.doubt.ProbeSince) || past.Removing || p.decided[r].removes())
+		return h.slotOf(r) == slotWaiting &&
+			(!r.Up() || !past.upAt.Before(p.doubt.ProbeSince) || past.Removing || p.decided[r].removes())
 	}
 	if slices.ContainsFunc(runners, isNew) {
 		return
@@ -231,9 +236,9 @@ func (h *History) planProbe(p *Plan, runners []*roster.Runner, out creations.Uns
 	}
 }
 
-// planExited finds out whether a runner that exited with code 0 had a job that nobody has reported, because the report is
-// late or GitHub sends only figures. GitHub removes the record of a runner after its job, and keeps the record of a runner
-// that had none.
+// planExited finds out whether a runner that exited with code 0 had a job that nobody has reported, because the report
+// is late or GitHub sends only figures. GitHub removes the record of a runner after its job, and keeps the record of a
+// runner that had none.
 func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 	timeout := past.exitedAt.Add(explanationTimeout)
 	switch {
@@ -248,7 +253,7 @@ func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 		if asked.Before(past.exitedAt) {
 			asked = time.Time{} // not yet about its exit
 		}
-		h.ask(p, r, LookUp, asked, askExitedAgainAfter)
+		h.ask(p, r, LookUp, asked, askExitedInterval)
 	}
 }
 
@@ -260,13 +265,14 @@ func (h *History) ExitedIdleVerdict(r *roster.Runner) registrations.Answer {
 	return registrations.NoKnownJob
 }
 
-// planAge replaces the idle runner that has been idle for longest, if that is too long, with GitHub's consent. Only when nothing else is going
-// on, so that they go one by one.
+// planAge replaces the idle runner that has been idle for longest, if that is too long, with GitHub's consent. Only
+// when nothing else is going on, so that they go one by one.
 func (h *History) planAge(p *Plan, runners []*roster.Runner, out creations.Unseen, most time.Duration) {
 	if most <= 0 {
 		return
 	}
-	settled := !p.wantsRunners() && out.Expected == 0 && len(p.surplus) <= p.kept && p.Tally.Starting == 0 && p.doubt.Jobs == 0
+	settled := !p.wantsRunners() && out.Expected == 0 && len(p.surplus) <= p.kept && p.Tally.Starting == 0 &&
+		p.doubt.Jobs == 0
 	var idle []*roster.Runner
 	var since []time.Time
 	for _, r := range runners {
@@ -284,7 +290,8 @@ func (h *History) planAge(p *Plan, runners []*roster.Runner, out creations.Unsee
 	}
 }
 
-// idleSince returns since when a runner without a job has been up. Of one that was up before this manager began, its creation is known.
+// idleSince returns since when a runner without a job has been up. Of one that was up before this manager began, its
+// creation is known.
 func (h *History) idleSince(r *roster.Runner) time.Time {
 	past := h.historyOf(r)
 	return cmp.Or(past.upBefore, past.upAt)

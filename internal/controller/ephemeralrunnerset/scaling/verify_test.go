@@ -28,10 +28,10 @@ func (s *scenario) answer(r *roster.Runner, result registrations.Answer) {
 func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
-	if p := s.pass(); len(p.With(LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idlePatience {
+	if p := s.pass(); len(p.With(LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idleGrace {
 		t.Fatalf("asked at once about %v, again in %s", names(p.With(LookUp)), p.RequeueAt.Sub(s.now))
 	}
-	if p := s.later(idlePatience).pass(); len(p.With(LookUp)) != 1 {
+	if p := s.later(idleGrace).pass(); len(p.With(LookUp)) != 1 {
 		t.Fatal("want it asked about after 30 s")
 	}
 	s.answer(r, registrations.Missing)
@@ -51,9 +51,9 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.later(idlePatience).pass()
+	s.later(idleGrace).pass()
 	s.answer(r, registrations.Registered)
-	if p := s.later(askAgainAfter - time.Second).pass(); len(p.With(LookUp)) != 0 {
+	if p := s.later(askAgainInterval - time.Second).pass(); len(p.With(LookUp)) != 0 {
 		t.Error("asked again within a minute")
 	}
 	if p := s.later(time.Second).pass(); len(p.With(LookUp)) != 1 {
@@ -61,8 +61,8 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	}
 }
 
-// A registration that is gone must be noticed before a job needs the runner: each is asked about once in ten minutes, at a moment of
-// its own, so that 500 cost 50 questions a minute, evenly, also after a restart of the manager.
+// A registration that is gone must be noticed before a job needs the runner: each is asked about once in ten minutes,
+// at a moment of its own, so that 500 cost 50 questions a minute, evenly, also after a restart of the manager.
 func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 	const runners, minutes = 500, 40
 	for name, restart := range map[string]bool{"all up at once": false, "manager restarted": true} {
@@ -79,7 +79,7 @@ func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 			began, asked, last := s.now, make([]int, minutes), map[*roster.Runner]time.Time{}
 			for second := range minutes * 60 {
 				for _, r := range s.later(time.Second).pass().With(LookUp) {
-					if before, again := last[r]; again && s.now.Sub(before) < askIdlePeriod {
+					if before, again := last[r]; again && s.now.Sub(before) < askIdleInterval {
 						t.Fatalf("%s is asked about again after %s", r.Name, s.now.Sub(before))
 					}
 					last[r] = s.now
@@ -105,7 +105,7 @@ func TestIdleRunnerWithoutRegistrationIsReplacedThoughNoJobWaits(t *testing.T) {
 	r := s.add(1, idle)
 	for {
 		p := s.pass()
-		if s.now.Sub(start) > askIdlePeriod+newRegistrationAge+registrations.AskMissingAgainAfter {
+		if s.now.Sub(start) > askIdleInterval+newRegistrationAge+registrations.AskMissingAgainAfter {
 			t.Fatalf("not deleted after %s", s.now.Sub(start))
 		}
 		if len(p.With(Delete)) == 1 {
@@ -121,8 +121,8 @@ func TestIdleRunnerWithoutRegistrationIsReplacedThoughNoJobWaits(t *testing.T) {
 	}
 }
 
-// While GitHub limits the questions, none is asked about any runner, and those that have become due meanwhile are not all asked when
-// the limit ends.
+// While GitHub limits the questions, none is asked about any runner, and those that have become due meanwhile are not
+// all asked when the limit ends.
 func TestGitHubsLimitHoldsAllQuestionsUp(t *testing.T) {
 	const limit = 30 * time.Minute
 	s := newScenario(100)
@@ -154,10 +154,10 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	}
 	s.later(time.Minute).pass()
 	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.With(LookUp))+len(p.With(Deregister)) != 0 || p.RequeueAt.Sub(s.now) != idlePatience {
+	if p := s.pass(); len(p.With(LookUp))+len(p.With(Deregister)) != 0 || p.RequeueAt.Sub(s.now) != idleGrace {
 		t.Fatalf("the job has just come: asked about %v, removing %v, again in %s", names(p.With(LookUp)), names(p.With(Deregister)), p.RequeueAt.Sub(s.now))
 	}
-	if p := s.later(idlePatience).pass(); len(p.With(LookUp)) != 5 || len(p.With(Deregister)) != 0 {
+	if p := s.later(idleGrace).pass(); len(p.With(LookUp)) != 5 || len(p.With(Deregister)) != 0 {
 		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.With(LookUp)), names(p.With(Deregister)))
 	}
 	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
@@ -169,12 +169,12 @@ func TestIdleRunnersThatWereAskedAboutAreLeftAloneWhenTheNextJobComes(t *testing
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.later(idlePatience).pass()
+	s.later(idleGrace).pass()
 	s.answer(r, registrations.Registered)
 	s.want.assignedJobs = 0
-	s.later(askIdlePeriod - time.Minute).pass()
+	s.later(askIdleInterval - time.Minute).pass()
 	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.With(LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idlePatience {
+	if p := s.pass(); len(p.With(LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idleGrace {
 		t.Errorf("asked about %v, again in %s", names(p.With(LookUp)), p.RequeueAt.Sub(s.now))
 	}
 }
@@ -183,8 +183,8 @@ func TestRegistrationTimeout(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.later(idlePatience).pass()
-	s.historyOf(r).AskedAt = s.now.Add(defaultRegistrationTimeout - askAgainAfter)
+	s.later(idleGrace).pass()
+	s.historyOf(r).AskedAt = s.now.Add(defaultRegistrationTimeout - askAgainInterval)
 	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
 		t.Error("want GitHub asked to remove a runner that got no job for so long")
 	}
@@ -194,7 +194,7 @@ func TestWorkingRunnerIsAskedAboutEveryTenMinutes(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, busyOne)
 	s.pass()
-	if p := s.later(askWorkingPeriod - time.Second).pass(); len(p.With(LookUp)) != 0 {
+	if p := s.later(askWorkingInterval - time.Second).pass(); len(p.With(LookUp)) != 0 {
 		t.Error("asked too early")
 	}
 	if p := s.later(time.Second).pass(); len(p.With(LookUp)) != 1 {
@@ -206,11 +206,11 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	s := newScenario(0)
 	r := s.add(1, lingering)
 	s.pass()
-	if p := s.later(lingerPatience).pass(); len(p.With(Deregister)) != 1 {
+	if p := s.later(lingerGrace).pass(); len(p.With(Deregister)) != 1 {
 		t.Fatal("want GitHub asked after a minute")
 	}
 	s.answer(r, registrations.Busy)
-	if p := s.later(lingerPatience - time.Second).pass(); len(p.With(Deregister)) != 0 {
+	if p := s.later(lingerGrace - time.Second).pass(); len(p.With(Deregister)) != 0 {
 		t.Error("asked again within a minute")
 	}
 	if p := s.later(time.Second).pass(); len(p.With(Deregister)) != 1 {
@@ -218,8 +218,8 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	}
 }
 
-// A late report was about an earlier registration: none is recorded now, so there is no id to ask about. The runner must not
-// count towards maxRunners forever.
+// A late report was about an earlier registration: none is recorded now, so there is no id to ask about. The runner
+// must not count towards maxRunners forever.
 func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 	for name, phase := range map[string]v1alpha1.EphemeralRunnerPhase{
 		"no pod yet": "", "pending": v1alpha1.EphemeralRunnerPhasePending, "running": v1alpha1.EphemeralRunnerPhaseRunning,
@@ -231,7 +231,7 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 			shape.Phase, shape.RegistrationID = phase, 0
 			s.add(1, shape)
 			s.pass()
-			p := s.later(lingerPatience - time.Second).pass()
+			p := s.later(lingerGrace - time.Second).pass()
 			if len(p.going()) != 0 || p.RequeueAt.Sub(s.now) != time.Second {
 				t.Errorf("within the minute: delete %v, again in %s", names(p.With(Delete)), p.RequeueAt.Sub(s.now))
 			}
@@ -244,7 +244,7 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 
 // No question about a runner, of either kind, is asked before the time that GitHub has named.
 func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
-	const wanted = askWorkingPeriod + 2*time.Minute // longer than any pause of ours, and a failed runner is held for longer
+	const wanted = askWorkingInterval + 2*time.Minute // longer than any pause of ours, and a failed runner is held for longer
 	for name, test := range map[string]struct {
 		shape    roster.Runner
 		replicas int
@@ -287,7 +287,7 @@ func TestNoRunnerIsKeptBeyondMaxRunners(t *testing.T) {
 	s := newScenario(3)
 	s.add(3, idle)
 	s.pass()
-	s.later(idlePatience).pass()
+	s.later(idleGrace).pass()
 	if s.later(defaultRegistrationTimeout).pass(); s.doubt.Jobs != 3 {
 		t.Fatalf("%d jobs are doubted", s.doubt.Jobs)
 	}
@@ -325,7 +325,7 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.later(idlePatience).pass()
+	s.later(idleGrace).pass()
 	s.answer(r, registrations.Missing)
 	r.RegistrationID++
 	s.later(registrations.AskMissingAgainAfter).pass()
@@ -346,7 +346,7 @@ func TestWaitForAJobBeginsWithThePod(t *testing.T) {
 	if p := s.pass(); len(p.With(Deregister))+len(p.With(LookUp)) != 0 {
 		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.With(Deregister)), names(p.With(LookUp)))
 	}
-	if p := s.later(idlePatience).pass(); len(p.With(LookUp)) != 1 {
+	if p := s.later(idleGrace).pass(); len(p.With(LookUp)) != 1 {
 		t.Error("want it asked about after 30 s")
 	}
 }
