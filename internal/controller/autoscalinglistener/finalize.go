@@ -93,7 +93,8 @@ func deregistrationPending(set *v1alpha1.AutoscalingRunnerSet) bool {
 		(set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "")
 }
 
-// findKept notes that an object that was to be deleted has finalizers of others. None of ours is ever on these kinds.
+// findKept remembers that an object that was to be deleted has finalizers of others. None of ours is ever on these
+// kinds.
 func (w *world) findKept(named, live client.Object) {
 	keepers := live.GetFinalizers()
 	if len(keepers) == 0 || w.objects.Standing(named, live) == kube.Foreign {

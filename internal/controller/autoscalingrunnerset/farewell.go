@@ -118,8 +118,8 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 	return false, nil
 }
 
-// giveUpSearch drops what can't be looked for, and notes that it was: the rest is still to be deleted, perhaps after a
-// restart.
+// giveUpSearch drops what can't be looked for, and remembers that it was: the rest is still to be deleted, perhaps
+// after a restart.
 func (c *Controller) giveUpSearch(ctx context.Context, w *world, desired v1alpha1.ScaleSetRegistration) error {
 	if w.Unconfirmed {
 		before := w.Set.DeepCopy()

@@ -78,7 +78,7 @@ func (c *Controller) deleteRunner(ctx context.Context, w *world, d rules.Decisio
 			return err
 		}
 	}
-	c.noteBusy(w)
+	c.rememberBusy(w)
 	if c.leaving(w).NothingLeft() {
 		if err := c.finalizeEarly(ctx, w); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (c *Controller) finish(ctx context.Context, w *world, phase v1alpha1.Epheme
 	return errors.Join(c.deletePod(ctx, w), c.deleteSecret(ctx, w))
 }
 
-// retry notes the end of an attempt and deletes its pod, and its Secret if the registration is gone.
+// retry remembers the end of an attempt and deletes its pod, and its Secret if the registration is gone.
 func (c *Controller) retry(ctx context.Context, w *world, d rules.Decision) error {
 	if d.Step == rules.Reregister {
 		if err := c.deleteSecret(ctx, w); err != nil {
@@ -142,7 +142,7 @@ func (c *Controller) retry(ctx context.Context, w *world, d rules.Decision) erro
 	}
 	key := rules.NewKey(&w.Status, seen)
 	w.Memory.failed = &failedAttempt{key: key, Decision: d}
-	rules.Note(&w.Status, key, d, w.Now)
+	rules.Record(&w.Status, key, d, w.Now)
 	w.Status.Phase, w.Status.Ready, w.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, w.Memory.runnerID
 	w.Status.Reason, w.Status.Message = d.Reason, d.Message
 	if err := c.patchStatus(ctx, w, before, attemptEnded(d, &w.Status)); err != nil {
@@ -169,7 +169,7 @@ func attemptEnded(d rules.Decision, status *v1alpha1.EphemeralRunnerStatus) repo
 	if d.Disruption {
 		return report.Warning(d.Reason, actionRun, fmt.Sprintf(
 			"the runner lost its pod before it had a job, which is not held against it; the next pod follows in %s: %s",
-			rules.BackoffAfter(rules.AttemptsNoted(status)), d.Message))
+			rules.BackoffAfter(rules.AttemptsRecorded(status)), d.Message))
 	}
 	return report.Warning(d.Reason, actionRun,
 		fmt.Sprintf("attempt %d of %d failed: %s", len(status.Failures), len(rules.RetryBackoff)+1, d.Message))

@@ -223,7 +223,7 @@ func (c *Controller) forget(_ types.NamespacedName, m *memory) {
 // its pod would be attributed to the next attempt, which would seem to have lost its pod.
 func (c *Controller) live(ctx context.Context, w *world) error {
 	if failed := w.Memory.failed; failed != nil {
-		if _, written := rules.Noted(&w.Status, failed.key); written {
+		if _, written := rules.Recorded(&w.Status, failed.key); written {
 			c.endAttempt(w)
 			c.record(ctx, w, attemptEnded(failed.Decision, &w.Status))
 		}
@@ -245,7 +245,7 @@ func (c *Controller) plannable(w *world) *rules.World {
 		if c.reports.Defers(w.EphemeralRunner, now.Sub(m.StartedAt)) {
 			o.DeferredUntil = mark.RecheckAt(w.EphemeralRunner, now)
 		}
-		o.FailureNoted = rules.FailureNoted(&w.Status, m.pod.uid)
+		o.FailureRecorded = rules.FailureRecorded(&w.Status, m.pod.uid)
 		o.Bound = w.pod.Spec.NodeName != ""
 		o.StartableAt = startableSince(w.pod, o.Provisioning)
 		o.DeletionDueAt, o.Finalizers = terminationOf(w.pod)

@@ -30,7 +30,7 @@ func (f *fixture) blockedWhileAsked() (answer func()) {
 // wantAttempts fails unless so many attempts have ended, whoever's fault it was.
 func (f *fixture) wantAttempts(want int, reason string) {
 	f.Helper()
-	if status := f.runner().Status; rules.AttemptsNoted(&status) != want || status.Reason != reason {
+	if status := f.runner().Status; rules.AttemptsRecorded(&status) != want || status.Reason != reason {
 		f.Errorf("status %+v, want %d attempts that have ended, the last for %s", status, want, reason)
 	}
 }

@@ -232,7 +232,7 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 				f.settle()
 				status := f.runner().Status
 				if failed := status.Phase == v1alpha1.EphemeralRunnerPhaseFailed; failed != test.failed ||
-					test.up && rules.AttemptsNoted(&status) != 1 {
+					test.up && rules.AttemptsRecorded(&status) != 1 {
 					t.Errorf("phase %s, failures %v, disruptions %v", status.Phase, status.Failures, status.Disruptions)
 				}
 			}, newRunner())
@@ -244,7 +244,7 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 func TestNotedDisruptionsAreTheLatest(t *testing.T) {
 	status := &v1alpha1.EphemeralRunnerStatus{Failures: map[string]metav1.Time{"lost-3": metav1.NewTime(noon)}}
 	for i := range 9 {
-		rules.Note(status, fmt.Sprint("pod-", i), rules.Decision{Disruption: true}, noon.Add(time.Duration(i)*time.Minute))
+		rules.Record(status, fmt.Sprint("pod-", i), rules.Decision{Disruption: true}, noon.Add(time.Duration(i)*time.Minute))
 	}
 	var kept []string
 	for attempt := range status.Disruptions {
@@ -255,7 +255,7 @@ func TestNotedDisruptionsAreTheLatest(t *testing.T) {
 		len(status.Failures) != 1 {
 		t.Errorf("noted %v and %v, want %v and the failure", kept, status.Failures, want)
 	}
-	if last := rules.LastNoted(status); !last.Equal(noon.Add(8 * time.Minute)) {
+	if last := rules.LastRecorded(status); !last.Equal(noon.Add(8 * time.Minute)) {
 		t.Errorf("the last one is dated %s", last)
 	}
 }

@@ -32,7 +32,7 @@ func (c *Controller) finalize(ctx context.Context, w *world) error {
 	if w.Memory.finalizersRemoved || w.Memory.mayVanish {
 		return nil
 	}
-	c.noteBusy(w)
+	c.rememberBusy(w)
 	o := c.leaving(w)
 	f := rules.PlanFinalization(o)
 	w.RequeueAt(f.RequeueAt)
@@ -97,7 +97,7 @@ func (c *Controller) leaving(w *world) *rules.Leaving {
 // itself.
 func (m *memory) hadItsJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	alone := !m.inherited || (m.hadPod(status) && !m.launch.WasAsked())
-	return status.JobCompleted() && rules.AttemptsNoted(status) == 0 && alone
+	return status.JobCompleted() && rules.AttemptsRecorded(status) == 0 && alone
 }
 
 // diedSilently reports whether the runner ended without exiting with 0, or lost its pod to somebody else. It then had
@@ -113,9 +113,9 @@ func (m *memory) diedSilently(status *v1alpha1.EphemeralRunnerStatus, pod rules.
 	}
 }
 
-// noteBusy remembers, for MayHaveJob, that GitHub has refused to remove the registration because of a job: the next
+// rememberBusy remembers, for MayHaveJob, that GitHub has refused to remove the registration because of a job: the next
 // call replaces the one that was refused.
-func (c *Controller) noteBusy(w *world) {
+func (c *Controller) rememberBusy(w *world) {
 	w.Memory.busy = w.Memory.busy || w.removal().Busy()
 }
 
@@ -340,7 +340,7 @@ func (w *world) mayHaveRun() bool {
 	status, m := &w.Status, w.Memory
 	switch {
 	case !m.StartedAt.IsZero(), status.HadJob(), status.JobCompleted(), status.Done(),
-		status.Phase == v1alpha1.EphemeralRunnerPhaseRunning, rules.AttemptsNoted(status) > 0:
+		status.Phase == v1alpha1.EphemeralRunnerPhaseRunning, rules.AttemptsRecorded(status) > 0:
 		return true
 	case w.pod != nil:
 		return w.outcome.Phase != podstatus.Pending

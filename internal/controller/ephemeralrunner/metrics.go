@@ -26,10 +26,10 @@ type waiting struct {
 	since           time.Time
 }
 
-// measure notes what the pod waits for now, and updates the metrics if that has changed.
+// measure remembers what the pod waits for now, and updates the metrics if that has changed.
 func (m *memory) measure(w *world) {
 	reason := ""
-	if w.outcome.Phase == podstatus.Pending && !rules.FailureNoted(&w.Status, w.pod.UID) {
+	if w.outcome.Phase == podstatus.Pending && !rules.FailureRecorded(&w.Status, w.pod.UID) {
 		reason = report.KnownReason(w.outcome.Reason)
 	}
 	if m.waiting != nil && m.waiting.reason == reason {

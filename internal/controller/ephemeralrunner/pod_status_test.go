@@ -196,7 +196,7 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 					if job == "completed" && runner != nil || job == "reported" && !runner.Status.Done() {
 						t.Errorf("the runner is still at work: %+v", runner.Status)
 					}
-					if runner != nil && job == "none" && rules.AttemptsNoted(&runner.Status) == 0 && !runner.Status.Done() {
+					if runner != nil && job == "none" && rules.AttemptsRecorded(&runner.Status) == 0 && !runner.Status.Done() {
 						t.Errorf("nothing has come of it: %+v", runner.Status)
 					}
 				}, newRunner(withSidecar))

@@ -133,7 +133,7 @@ var startupSeconds = setmetrics.Histogram("runner_startup_seconds",
 // countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle
 // for days.
 func countStart(w *world, now time.Time) {
-	if rules.AttemptsNoted(&w.Status) > 0 {
+	if rules.AttemptsRecorded(&w.Status) > 0 {
 		return
 	}
 	set := kube.ScaleSetOf(w)

@@ -35,7 +35,7 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 		f.reconcile()
 		f.wantEvent("Evicted")
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending ||
-			rules.AttemptsNoted(&status) != 1 {
+			rules.AttemptsRecorded(&status) != 1 {
 			t.Errorf("status %+v", status)
 		}
 	}, newRunner())

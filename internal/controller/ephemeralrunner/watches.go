@@ -61,7 +61,7 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) {
 			runner, isRunner := e.Object.(*v1alpha1.EphemeralRunner)
 			if isRunner && runner.DeletionTimestamp.IsZero() && informer.IsWhole(runner) { // what can't be read is left alone
-				c.remains.NoteVanished(client.ObjectKeyFromObject(runner))
+				c.remains.RememberVanished(client.ObjectKeyFromObject(runner))
 			}
 			enqueue(q, e.Object, e.Object.GetName(), priorityLow)
 		},

@@ -85,7 +85,7 @@ type lastPod struct {
 	marked mark.Written
 }
 
-// failedAttempt is an attempt that failed: why, and the key in the status under which the failure was to be noted.
+// failedAttempt is an attempt that failed: why, and the key in the status under which the failure was to be recorded.
 type failedAttempt struct {
 	key string
 	rules.Decision
@@ -161,7 +161,7 @@ func (c *Controller) readPod(ctx context.Context, p *pass) (*corev1.Pod, error) 
 // needsLivePod reports whether the cached pod calls for a step that a stale cache must not cause: reusing the JIT
 // config of a pod that never started, or giving up a pod that hangs in its deletion, with its job.
 func needsLivePod(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) bool {
-	if rules.FailureNoted(&runner.Status, pod.UID) || runner.Status.Done() {
+	if rules.FailureRecorded(&runner.Status, pod.UID) || runner.Status.Done() {
 		return false
 	}
 	return podstatus.Stuck(pod, now) || rules.OutcomeOf(pod, now).Phase == podstatus.NeverStarted
@@ -194,11 +194,11 @@ func (c *Controller) missedPod(ctx context.Context, p *pass) (*corev1.Pod, error
 	return nil, nil
 }
 
-// see notes what a pass sees for the first time, and returns the state of the pod, which may be nil. removed is the pod
-// as it was when it was removed, nil if there is a pod or that is not known.
+// see remembers what a pass sees for the first time, and returns the state of the pod, which may be nil. removed is the
+// pod as it was when it was removed, nil if there is a pod or that is not known.
 func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time) rules.Outcome {
 	status := &runner.Status
-	if removed != nil && !rules.FailureNoted(status, removed.UID) {
+	if removed != nil && !rules.FailureRecorded(status, removed.UID) {
 		m.pod.see(removed, now)
 		m.Attempt.SeeEnd(status, rules.OutcomeOf(removed, now), now)
 		m.pod.seeEnding(removed, status, false)
@@ -207,7 +207,7 @@ func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod,
 	m.seeStart(runner, pod, now)
 	serverTime := m.apiServerTime(pod, now)
 	seen := rules.OutcomeOf(pod, serverTime)
-	if pod == nil || !rules.FailureNoted(status, pod.UID) {
+	if pod == nil || !rules.FailureRecorded(status, pod.UID) {
 		m.Attempt.SeeEnd(status, seen, now)
 	}
 	if pod != nil {
@@ -222,10 +222,10 @@ func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod,
 	return seen
 }
 
-// seeStart notes what the pod says about the start of the present attempt, unless the failure of that pod is already
-// noted.
+// seeStart remembers what the pod says about the start of the present attempt, unless the failure of that pod is
+// already recorded.
 func (m *memory) seeStart(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) {
-	if pod == nil || rules.FailureNoted(&runner.Status, pod.UID) || m.isBehind(runner) {
+	if pod == nil || rules.FailureRecorded(&runner.Status, pod.UID) || m.isBehind(runner) {
 		return
 	}
 	// A pod without the annotation is ARC's, which writes the status before it creates the pod.
@@ -238,7 +238,7 @@ func (m *memory) isBehind(runner *v1alpha1.EphemeralRunner) bool {
 	return reconcile.IsStale(runner, m.writtenVersion)
 }
 
-// see notes which pod exists, and since when it is being deleted.
+// see remembers which pod exists, and since when it is being deleted.
 func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
 	if pod != nil && l.uid != pod.UID {
 		*l = lastPod{uid: pod.UID}
@@ -286,7 +286,7 @@ func (l *lastPod) passedOver() bool { return l.left || l.removed }
 
 // hadPod reports whether a pod of the present attempt has been seen.
 func (m *memory) hadPod(status *v1alpha1.EphemeralRunnerStatus) bool {
-	return m.pod.uid != "" && !rules.FailureNoted(status, m.pod.uid)
+	return m.pod.uid != "" && !rules.FailureRecorded(status, m.pod.uid)
 }
 
 // goneUnseen reports whether this manager has found the runner with a canceled job and, if there is none, never with a
@@ -327,16 +327,16 @@ func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 }
 
 // podDueAt returns the deadline, by our clock, for an ended pod to disappear: PendingTimeout after its deletion or
-// after its failure was noted, and no earlier than the end of its grace period plus podstatus.StuckTimeout. It returns
-// zero for a pod that isn't being deleted. By the time a failure is noted, the deletion may have lasted for long, or
-// the cache may still show a pod that was force-deleted a moment ago. A failure dated later than now was noted by
-// another clock and is ignored.
+// after its failure was recorded, and no earlier than the end of its grace period plus podstatus.StuckTimeout. It
+// returns zero for a pod that isn't being deleted. By the time a failure is recorded, the deletion may have lasted for
+// long, or the cache may still show a pod that was force-deleted a moment ago. A failure dated later than now was
+// recorded by another clock and is ignored.
 func (m *memory) podDueAt(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
 	start := m.pod.deletingAt
-	if at, found := rules.Noted(&runner.Status, string(pod.UID)); found && !at.After(now) {
+	if at, found := rules.Recorded(&runner.Status, string(pod.UID)); found && !at.After(now) {
 		start = at.Time
 	}
 	return kube.LaterOf(start.Add(rules.PendingTimeout(runner)),

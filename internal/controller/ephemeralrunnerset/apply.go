@@ -80,13 +80,13 @@ func (c *Controller) ask(w *world) int {
 	set, removals := w.Object.DeepCopy(), 0 // the calls outlast the pass, which goes on to write the set's status
 	for _, r := range deregister {
 		if c.questions.Remove(set, w.Memory.Subject(r)) {
-			w.Memory.NoteAsked(r, true)
+			w.Memory.RememberAsked(r, true)
 			removals++
 		}
 	}
 	for _, r := range lookUp {
 		if c.questions.LookUp(set, w.Memory.Subject(r)) {
-			w.Memory.NoteAsked(r, false)
+			w.Memory.RememberAsked(r, false)
 		}
 	}
 	return removals
@@ -117,7 +117,7 @@ func (c *Controller) create(ctx context.Context, w *world, n int) error {
 // createRunners creates n runners under names chosen here.
 func (c *Controller) createRunners(ctx context.Context, w *world, n int, proxySecret string) error {
 	tries := w.Memory.Creations.Begin(n, w.views, func() string { return kube.RunnerName(w.Object.Name) })
-	w.Memory.NoteStarts(n - w.plan.Repeat)
+	w.Memory.CountStarts(n - w.plan.Repeat)
 	granted := make(map[string]volumeclaims.Lease, len(tries))
 	for _, t := range tries {
 		granted[t.Name] = w.takeLease(t.Name, t.Repeated)
@@ -162,7 +162,7 @@ func (c *Controller) deleteRunners(ctx context.Context, w *world, runners []*ros
 	})
 	close(deleted)
 	for uid := range deleted {
-		w.Memory.NoteDeleted(uid, now)
+		w.Memory.RememberDeleted(uid, now)
 	}
 	return err
 }

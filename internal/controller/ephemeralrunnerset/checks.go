@@ -75,7 +75,7 @@ func (c *Controller) tellAuthors(ctx context.Context, w *world) error {
 	if m.told == nil {
 		w.Memory.begin(checksTold, "Done", "Refused", "Failed")
 	}
-	c.noteTold(ctx, w, m)
+	c.rememberTold(ctx, w, m)
 	recorded := map[feedback.Key]*v1alpha1.CheckRecord{}
 	for i := range story.Told {
 		recorded[feedback.KeyOf(&story.Told[i])] = &story.Told[i]
@@ -289,8 +289,8 @@ func (c *Controller) tell(w *world, m *checkMemory, check *feedback.Check) {
 	}
 }
 
-// noteTold notes how the last call ended.
-func (c *Controller) noteTold(ctx context.Context, w *world, m *checkMemory) {
+// rememberTold remembers how the last call ended.
+func (c *Controller) rememberTold(ctx context.Context, w *world, m *checkMemory) {
 	call, ended := m.last.Take()
 	of := m.told[m.current]
 	if !ended || of == nil {

@@ -190,7 +190,7 @@ func (c *Controller) askAboutMounts(ctx context.Context, w *world, claims []core
 		}
 		said = append(said, list.Items...)
 	}
-	c.leases.NoteMountEvents(scaleSet, said, claims)
+	c.leases.RememberMountEvents(scaleSet, said, claims)
 }
 
 // recordOnClaims writes what the decision has to be remembered for longer than this process lives.

@@ -312,11 +312,11 @@ func (c *Controller) observe(
 	w.departing = c.departures.Of(set.Namespace, w.views)
 	jobWaits, due := c.jobPods.Of(set.Namespace, w.views)
 	w.RequeueAt(due)
-	m.Note(scaling.Seen{
+	m.Remember(scaling.Seen{
 		Now: w.Now, Runners: w.views, PatchID: set.Spec.PatchID, Template: w.specHash,
 		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec), Departing: w.departing, JobWaits: jobWaits,
 	})
-	if failed, cause := m.NoteAnswers(w.views); cause != nil {
+	if failed, cause := m.RememberAnswers(w.views); cause != nil {
 		// logged a single time for all runners: it seldom concerns only one
 		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
 	}

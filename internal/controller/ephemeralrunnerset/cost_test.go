@@ -50,11 +50,11 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 // onePass does everything that a pass does with the runners of a set, except for requests to the API server.
 func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *memory) {
 	views := c.roster.Of(set.UID)
-	s.Note(scaling.Seen{
+	s.Remember(scaling.Seen{
 		Now: start, Runners: views, PatchID: set.Spec.PatchID, Template: "template",
 		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec),
 	})
-	s.NoteAnswers(views)
+	s.RememberAnswers(views)
 	s.Creations.Observe(views)
 	p := s.Plan(views, scaling.DemandOf(&set.Spec), s.Creations.Unseen(start))
 	s.Follow(p)

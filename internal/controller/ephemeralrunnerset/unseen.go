@@ -25,7 +25,7 @@ func (c *Controller) countUnseen(ctx context.Context, w *world) {
 	if overdue := requested.Overdue(c.options.Clock.Now()); len(overdue) > 0 {
 		var existing sets.Set[string]
 		existing, w.listErr = c.existing(ctx, w)
-		requested.NoteListed(overdue, existing, w.listErr, c.options.Clock.Now())
+		requested.RememberListed(overdue, existing, w.listErr, c.options.Clock.Now())
 	}
 	w.unseen = requested.Unseen(c.options.Clock.Now())
 }

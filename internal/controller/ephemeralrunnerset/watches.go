@@ -115,8 +115,8 @@ func (c *Controller) NodeEvents() cache.ResourceEventHandler {
 	return c.departures.NodeEvents(c.wakeSetOf)
 }
 
-// PodEvents returns the handler for the watch of pods, which notes on which nodes they are. It is exported for tests
-// that simulate the watch.
+// PodEvents returns the handler for the watch of pods, which remembers on which nodes they are. It is exported for
+// tests that simulate the watch.
 func (c *Controller) PodEvents() handler.EventHandler { return c.departures.PodEvents(c.wakeSetOf) }
 
 // JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is
@@ -154,8 +154,8 @@ func (c *Controller) claimEvents() handler.EventHandler {
 	}
 }
 
-// PlacedPodEvents returns the handler for the watch of pods that notes which runners' pods have a node. Only a set that
-// announces what its cluster places is enqueued. It is exported for tests that simulate the watch.
+// PlacedPodEvents returns the handler for the watch of pods that remembers which runners' pods have a node. Only a set
+// that announces what its cluster places is enqueued. It is exported for tests that simulate the watch.
 func (c *Controller) PlacedPodEvents() handler.EventHandler {
 	return c.pods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
 		set := c.roster.SetOf(runner)

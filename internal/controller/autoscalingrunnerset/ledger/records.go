@@ -154,8 +154,8 @@ func referenceOf(set *v1alpha1.AutoscalingRunnerSet, r *Record) *credentials.Ref
 	return reference
 }
 
-// Ask notes that GitHub may be asked to create a scale set. Others that the set has wanted at the address prove nothing
-// any more.
+// Ask remembers that GitHub may be asked to create a scale set. Others that the set has wanted at the address prove
+// nothing any more.
 func (rs Records) Ask(set *v1alpha1.AutoscalingRunnerSet, wanted v1alpha1.ScaleSetRegistration, now time.Time) Records {
 	return append(rs.Without(func(r Record) bool {
 		return r.State == v1alpha1.RegistrationWanted && MayBeOneAddress(r.URL, wanted.URL) ||
@@ -163,7 +163,7 @@ func (rs Records) Ask(set *v1alpha1.AutoscalingRunnerSet, wanted v1alpha1.ScaleS
 	}), newRecord(set, wanted, v1alpha1.RegistrationAsked, now))
 }
 
-// NotAsked notes that GitHub was not asked to create a scale set after all.
+// NotAsked remembers that GitHub was not asked to create a scale set after all.
 func (rs Records) NotAsked(wanted v1alpha1.ScaleSetRegistration) Records {
 	after := slices.Clone(rs)
 	for i := range after {

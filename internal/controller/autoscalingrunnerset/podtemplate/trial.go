@@ -206,8 +206,8 @@ func (m *Memory) doubts(last pool.Call[struct{}]) bool {
 	return m.seenRefusedAt.After(kube.LaterOf(last.Finished, m.admittedAt))
 }
 
-// lookAtPods notes which runners of the template have seen their pods forbidden, and whether a pod has been admitted
-// meanwhile. It reads the cache, and only while something looks refused.
+// lookAtPods remembers which runners of the template have seen their pods forbidden, and whether a pod has been
+// admitted meanwhile. It reads the cache, and only while something looks refused.
 func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *reconcile.Earliest) error {
 	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: q.Set.Name, v1alpha1.LabelScaleSetNamespace: q.Set.Namespace}
 	var pods corev1.PodList
@@ -232,15 +232,15 @@ func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *r
 	if first && m.newest.IsZero() {
 		m.newest = metav1.Unix(1, 0) // there are none: the first one counts
 	}
-	m.noteRefused(runners.Items, template, q.Now)
+	m.rememberRefused(runners.Items, template, q.Now)
 	if wait := m.refusedSince.Add(refusedGrace).Sub(q.Now); wait > 0 {
 		again.After(wait) // from then on the next dry run brings a pass, and so does the runner set, which counts its runners
 	}
 	return nil
 }
 
-// noteRefused notes since when runners of the template have been refused without one being admitted.
-func (m *Memory) noteRefused(runners []v1alpha1.EphemeralRunner, template string, now time.Time) {
+// rememberRefused remembers since when runners of the template have been refused without one being admitted.
+func (m *Memory) rememberRefused(runners []v1alpha1.EphemeralRunner, template string, now time.Time) {
 	var oldest *v1alpha1.EphemeralRunner
 	for i := range runners {
 		r := &runners[i]

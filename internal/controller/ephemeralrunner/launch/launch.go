@@ -194,7 +194,7 @@ type Memory struct {
 	unstored *registration // registration for which no Secret could be created, nil if there is none
 }
 
-// Abandon notes that nothing more must be created for the runner: it is being deleted, or gone.
+// Abandon remembers that nothing more must be created for the runner: it is being deleted, or gone.
 func (m *Memory) Abandon() { m.abandoned.Store(true) }
 
 // Resume takes Abandon back: the runner was not deleted after all.

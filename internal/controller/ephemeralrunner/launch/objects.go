@@ -253,7 +253,7 @@ func (l *Launcher) unusedRegistration(
 	if err != nil || stored != id || len(secret.Data[secretKeyJITConfig]) == 0 {
 		return nil, nil
 	}
-	memory.noteSecret(secret.UID)
+	memory.rememberSecret(secret.UID)
 	return &registration{
 		id: id, config: string(secret.Data[secretKeyJITConfig]),
 		stored: true, at: secret.CreationTimestamp.Time,
@@ -282,7 +282,7 @@ func (l *Launcher) createSecret(
 		memory.keepUnstored(registered)
 		return secretFailure(runner, err)
 	}
-	memory.noteSecret(secret.UID)
+	memory.rememberSecret(secret.UID)
 	return nil
 }
 
@@ -347,7 +347,7 @@ func (l *Launcher) DeleteSecret(ctx context.Context, runner *v1alpha1.EphemeralR
 			return err
 		}
 	}
-	memory.noteSecret("")
+	memory.rememberSecret("")
 	return nil
 }
 
@@ -367,8 +367,8 @@ func isAbandonedSecret(secret *corev1.Secret, runner string) bool {
 		string(secret.Data[secretKeyRunnerName]) == runner && len(secret.Data[secretKeyJITConfig]) > 0
 }
 
-// noteSecret remembers the UID of the runner's Secret, empty if it is not known or there is none.
-func (m *Memory) noteSecret(secret types.UID) {
+// rememberSecret remembers the UID of the runner's Secret, empty if it is not known or there is none.
+func (m *Memory) rememberSecret(secret types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.secret, m.unstored = secret, nil

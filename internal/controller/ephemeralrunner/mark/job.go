@@ -258,7 +258,7 @@ func (m *Marker) forbiddenUntil(namespace string) time.Time {
 	return m.forbidden[namespace].until
 }
 
-// permitted notes that a pod of the namespace could be patched.
+// permitted remembers that a pod of the namespace could be patched.
 func (m *Marker) permitted(namespace string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -270,7 +270,7 @@ func (m *Marker) permitted(namespace string) {
 func (m *Marker) recordRefused(ctx context.Context, j *Job, refusal error, now time.Time) {
 	tell := j.DeniedAt.IsZero()
 	if apierrors.IsForbidden(refusal) {
-		tell = m.noteForbidden(j.Runner.Namespace, refusal, now)
+		tell = m.rememberForbidden(j.Runner.Namespace, refusal, now)
 	} else {
 		*j.DeniedAt = now
 	}
@@ -285,9 +285,9 @@ func (m *Marker) recordRefused(ctx context.Context, j *Job, refusal error, now t
 	}
 }
 
-// noteForbidden notes that the API server has forbidden patching a pod of the namespace, and reports whether that has
-// just lasted long enough to be told.
-func (m *Marker) noteForbidden(namespace string, refusal error, now time.Time) (tell bool) {
+// rememberForbidden remembers that the API server has forbidden patching a pod of the namespace, and reports whether
+// that has just lasted long enough to be told.
+func (m *Marker) rememberForbidden(namespace string, refusal error, now time.Time) (tell bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := m.forbidden[namespace]

@@ -93,14 +93,14 @@ func NewGate(pool *pool.Pool) *Gate {
 	return &Gate{pool: pool, ended: sets.New[types.NamespacedName]()}
 }
 
-// PodEnded notes that the runner's pod has ended and must still be deleted.
+// PodEnded remembers that the runner's pod has ended and must still be deleted.
 func (g *Gate) PodEnded(runner types.NamespacedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ended.Insert(runner)
 }
 
-// Handled notes that a pass of the runner has ended.
+// Handled remembers that a pass of the runner has ended.
 func (g *Gate) Handled(runner types.NamespacedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

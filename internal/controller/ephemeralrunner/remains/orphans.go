@@ -122,8 +122,8 @@ func (r *Remover) TakePod(runner types.NamespacedName) *corev1.Pod {
 	return pod
 }
 
-// NoteVanished remembers that a runner is gone without having been deleted first.
-func (r *Remover) NoteVanished(runner types.NamespacedName) {
+// RememberVanished remembers that a runner is gone without having been deleted first.
+func (r *Remover) RememberVanished(runner types.NamespacedName) {
 	r.gone.mu.Lock()
 	defer r.gone.mu.Unlock()
 	if r.gone.runners == nil {

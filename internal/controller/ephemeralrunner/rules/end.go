@@ -142,7 +142,8 @@ func ExitedIdle(spec *corev1.PodSpec, certain bool) Decision {
 	}
 	runner := kube.Container(spec, v1alpha1.RunnerContainerName)
 	if runner != nil && len(runner.Command) == 0 && len(runner.Args) == 0 {
-		advice = `it has no command, and the usual image does not start the runner by itself: add command: ["/home/runner/run.sh"] to the template`
+		advice = "it has no command, and the usual image does not start the runner by itself: " +
+			`add command: ["/home/runner/run.sh"] to the template`
 	} else if unwritable := kube.UnwritableWork(spec, v1alpha1.RunnerContainerName); unwritable != "" {
 		advice += "; " + unwritable
 	}
@@ -153,16 +154,17 @@ func ExitedIdle(spec *corev1.PodSpec, certain bool) Decision {
 // against the runner, and the sixth in a row makes it fail; disruptions are not, of which it has the latest. Both delay
 // the next attempt.
 
-// Noted returns when the end of the attempt with that key was noted in the status, if it was.
-func Noted(status *v1alpha1.EphemeralRunnerStatus, attempt string) (at metav1.Time, found bool) {
+// Recorded returns when the end of the attempt with that key was recorded in the status, if it was.
+func Recorded(status *v1alpha1.EphemeralRunnerStatus, attempt string) (at metav1.Time, found bool) {
 	if at, found = status.Failures[attempt]; !found {
 		at, found = status.Disruptions[attempt]
 	}
 	return at, found
 }
 
-// Note notes the end of an attempt. More disruptions than there are pauses would say nothing more, so the oldest go.
-func Note(status *v1alpha1.EphemeralRunnerStatus, attempt string, d Decision, now time.Time) {
+// Record writes into the status the end of an attempt. More disruptions than there are pauses would say nothing more,
+// so the oldest go.
+func Record(status *v1alpha1.EphemeralRunnerStatus, attempt string, d Decision, now time.Time) {
 	if d.firstInRow {
 		clear(status.Failures)
 		clear(status.Disruptions)
@@ -186,21 +188,21 @@ func Note(status *v1alpha1.EphemeralRunnerStatus, attempt string, d Decision, no
 	status.Disruptions[attempt] = metav1.NewTime(now)
 }
 
-// FailureNoted reports whether the end of the attempt with this pod is in the runner's status.
-func FailureNoted(status *v1alpha1.EphemeralRunnerStatus, pod types.UID) bool {
-	_, found := Noted(status, string(pod))
+// FailureRecorded reports whether the end of the attempt with this pod is in the runner's status.
+func FailureRecorded(status *v1alpha1.EphemeralRunnerStatus, pod types.UID) bool {
+	_, found := Recorded(status, string(pod))
 	return found
 }
 
 // NewKey returns the key of the present attempt's end in the status: the UID of its pod, or a number if no pod was
-// seen. It is the key of no attempt that was noted before, by whomever: the number of entries counts the attempts.
+// seen. It is the key of no attempt that was recorded before, by whomever: the number of entries counts the attempts.
 func NewKey(status *v1alpha1.EphemeralRunnerStatus, pod types.UID) string {
 	if pod != "" {
 		return string(pod)
 	}
-	for n := AttemptsNoted(status) + 1; ; n++ {
+	for n := AttemptsRecorded(status) + 1; ; n++ {
 		key := fmt.Sprintf("lost-%d", n)
-		if _, used := Noted(status, key); !used {
+		if _, used := Recorded(status, key); !used {
 			return key
 		}
 	}

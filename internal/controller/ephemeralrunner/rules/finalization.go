@@ -26,8 +26,8 @@ type Deletion struct {
 	Forced     bool      // its pod was deleted without GitHub's consent, after GitHub had its time to answer
 }
 
-// See notes since when the runner is being deleted, its container does not run, and its pod is gone. A container that
-// was about to start, or a pod that appears late, resets its clock.
+// See remembers since when the runner is being deleted, its container does not run, and its pod is gone. A container
+// that was about to start, or a pod that appears late, resets its clock.
 func (d *Deletion) See(running, gone bool, now time.Time) {
 	kube.SetIfZero(&d.deletingAt, now)
 	d.stoppedAt = since(d.stoppedAt, !running, now)

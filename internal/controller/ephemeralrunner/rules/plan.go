@@ -37,11 +37,11 @@ const (
 	ReportSidecar
 	// DeleteFailedPod: the pod's failure is in the status; delete the pod.
 	DeleteFailedPod
-	// Retry: the attempt failed before the runner started; note the failure and delete the pod.
+	// Retry: the attempt failed before the runner started; record the failure and delete the pod.
 	Retry
 	// Deregister: the attempt failed after the start; ask GitHub to remove the registration.
 	Deregister
-	// Reregister: GitHub has removed the registration; note the failure, delete Pod and Secret, and register again.
+	// Reregister: GitHub has removed the registration; record the failure, delete Pod and Secret, and register again.
 	Reregister
 	// Exited: the runner has exited. Delete its Secret, which nobody needs any more, and its pod, because the pod
 	// occupies a machine. The status waits for the report of the job's end.
@@ -66,8 +66,8 @@ type Decision struct {
 	Reason, Message string
 	// Lost says by what the runner's job was lost, zero if it was not.
 	Lost podstatus.Ending
-	// Disruption is set if the end to note is not held against the runner. firstInRow is set if it starts a new row:
-	// what was noted before is dropped.
+	// Disruption is set if the end to record is not held against the runner. firstInRow is set if it starts a new row:
+	// what was remembered before is dropped.
 	Disruption, firstInRow bool
 	RequeueAt              time.Time
 }
@@ -117,8 +117,8 @@ type World struct {
 	Attempt
 	// HadPod is set if a pod of the present attempt has been seen.
 	HadPod bool
-	// FailureNoted is set if the pod's failure is in the status; the pod is deleted next.
-	FailureNoted bool
+	// FailureRecorded is set if the pod's failure is in the status; the pod is deleted next.
+	FailureRecorded bool
 	// PodDueAt is the time by which the pod must be gone after it has ended, zero if it is not being deleted.
 	PodDueAt time.Time
 	// By DeletionDueAt the pod should be gone by the API server's clock, and it waits for Finalizers. Both serve only
@@ -171,7 +171,7 @@ type Attempt struct {
 	Ending            podstatus.Phase // how the container was seen to have ended, Missing if it was not
 }
 
-// SeeStart notes what the pod of the present attempt says about its start.
+// SeeStart remembers what the pod of the present attempt says about its start.
 func (a *Attempt) SeeStart(pod *corev1.Pod, now time.Time) {
 	if podstatus.Runs(pod, v1alpha1.RunnerContainerName) {
 		kube.SetIfZero(&a.StartedAt, now)
@@ -193,7 +193,7 @@ func since(began time.Time, holds bool, now time.Time) time.Time {
 	}
 }
 
-// SeeEnd notes how and when the present attempt ended. That the runner exited with 0 is never overwritten.
+// SeeEnd remembers how and when the present attempt ended. That the runner exited with 0 is never overwritten.
 func (a *Attempt) SeeEnd(status *v1alpha1.EphemeralRunnerStatus, pod Outcome, now time.Time) {
 	if pod.Over() && a.Ending != podstatus.Succeeded {
 		a.Ending = pod.Phase
@@ -215,7 +215,7 @@ func Plan(w *World) Decision {
 		return Decision{}
 	case w.Runner.Status.JobCompleted() && (w.Pod.Over() || w.Pod.Phase == podstatus.Missing):
 		return w.withLoss(Decision{Step: DeleteRunner})
-	case w.FailureNoted:
+	case w.FailureRecorded:
 		return planDeleteFailedPod(w)
 	case w.Pod.Outdated():
 		return w.withLoss(w.Pod.decide(Outdate))
@@ -314,11 +314,11 @@ func planProvision(w *World) Decision {
 // nextAttemptAt returns when the pause after the last attempt is over. It returns now if the end of that is dated in
 // the future: the clock was set back since, perhaps by hours, and the pause must not become that long.
 func nextAttemptAt(w *World) time.Time {
-	last := LastNoted(&w.Runner.Status)
+	last := LastRecorded(&w.Runner.Status)
 	if last.After(w.Now) {
 		return w.Now
 	}
-	return last.Add(BackoffAfter(AttemptsNoted(&w.Runner.Status)))
+	return last.Add(BackoffAfter(AttemptsRecorded(&w.Runner.Status)))
 }
 
 // rewordInterval is the shortest time between two reports of the same reason with different messages. GitHub's messages
@@ -349,15 +349,15 @@ func BackoffAfter(n int) time.Duration {
 	return RetryBackoff[min(n, len(RetryBackoff))-1]
 }
 
-// AttemptsNoted returns how many attempts the status has.
-func AttemptsNoted(status *v1alpha1.EphemeralRunnerStatus) int {
+// AttemptsRecorded returns how many attempts the status has.
+func AttemptsRecorded(status *v1alpha1.EphemeralRunnerStatus) int {
 	return len(status.Failures) + len(status.Disruptions)
 }
 
-// LastNoted returns when the end of the last attempt was noted, zero if there is none.
-func LastNoted(status *v1alpha1.EphemeralRunnerStatus) (last time.Time) {
-	for _, noted := range []map[string]metav1.Time{status.Failures, status.Disruptions} {
-		for _, at := range noted {
+// LastRecorded returns when the end of the last attempt was recorded, zero if there is none.
+func LastRecorded(status *v1alpha1.EphemeralRunnerStatus) (last time.Time) {
+	for _, recorded := range []map[string]metav1.Time{status.Failures, status.Disruptions} {
+		for _, at := range recorded {
 			if at.After(last) {
 				last = at.Time
 			}

@@ -55,7 +55,7 @@ var (
 	asking               = func(o *World) { o.Removal = Progress{Known: true, Running: true} }
 	provisioning         = func(o *World) { o.Provisioning = Progress{Known: true, Running: true} }
 	provisioned          = func(o *World) { o.Provisioning = Progress{Known: true, FinishedAt: noon} }
-	failureIsNoted       = func(o *World) { o.FailureNoted = true }
+	failureIsNoted       = func(o *World) { o.FailureRecorded = true }
 	hadPod               = func(o *World) { o.HadPod = true }
 	seenUp               = func(o *World) { o.StartedAt = noon.Add(-time.Minute) }
 	notReady             = func(o *World) { o.Pod.Ready = false }

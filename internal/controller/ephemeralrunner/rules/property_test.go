@@ -66,7 +66,7 @@ func destructive(d Step) bool {
 
 // live reports whether, by all that is known, the runner container runs, or may start at any moment, and has a job.
 func live(o *World) bool {
-	if o.FailureNoted || o.Runner.Status.JobCompleted() {
+	if o.FailureRecorded || o.Runner.Status.JobCompleted() {
 		return false // its attempt was over before
 	}
 	return o.Runner.Status.HadJob() && (o.Pod.Phase == podstatus.Running || o.Pod.Phase == podstatus.Pending ||
@@ -203,7 +203,7 @@ func carryOut(o *World, d Decision) bool {
 	case Retry, Reregister:
 		noteFailure(o)
 	case DeleteFailedPod:
-		o.FailureNoted, o.HadPod, o.Pod = false, false, Outcome{}
+		o.FailureRecorded, o.HadPod, o.Pod = false, false, Outcome{}
 	case Exited:
 		o.ExitedAt, o.Pod = o.Now, Outcome{}
 	case Succeed, Fail, FailBusy, Outdate, DeleteRunner, Replace:

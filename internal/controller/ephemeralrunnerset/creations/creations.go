@@ -48,8 +48,8 @@ const (
 // those that its plan repeats, and may then begin, end and settle creations.
 type Memory struct {
 	clock clock.PassiveClock
-	// expected has the requested names, and when each was noted. The watch's handler removes names from it, too, and so
-	// it has a lock.
+	// expected has the requested names, and when each was remembered. The watch's handler removes names from it, too,
+	// and so it has a lock.
 	mu       sync.Mutex
 	expected map[string]time.Time
 	// unanswered are the names of runners whose creation got no answer; they are tried again. shelved are names that
@@ -96,7 +96,7 @@ func New(clk clock.PassiveClock) *Memory {
 	return &Memory{clock: clk, expected: map[string]time.Time{}, unlisted: true}
 }
 
-// Expect notes names before their creation is requested, because the watch may show a runner before the request is
+// Expect remembers names before their creation is requested, because the watch may show a runner before the request is
 // answered.
 func (c *Memory) Expect(names ...string) {
 	c.mu.Lock()
@@ -113,7 +113,7 @@ func (c *Memory) Met(name string) {
 	delete(c.expected, name)
 }
 
-// Pending returns the names that are still expected and when each was noted.
+// Pending returns the names that are still expected and when each was remembered.
 func (c *Memory) Pending() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,9 +164,9 @@ func (c *Memory) Overdue(now time.Time) []string {
 
 func isOverdue(since, now time.Time) bool { return !now.Before(since.Add(expectationTimeout)) }
 
-// NoteListed notes which runners the API server has, or why it did not say. Overdue runners that exist stay expected;
-// the others are forgotten. An error changes nothing.
-func (c *Memory) NoteListed(overdue []string, existing sets.Set[string], err error, now time.Time) {
+// RememberListed remembers which runners the API server has, or why it did not say. Overdue runners that exist stay
+// expected; the others are forgotten. An error changes nothing.
+func (c *Memory) RememberListed(overdue []string, existing sets.Set[string], err error, now time.Time) {
 	c.listAt, c.listErr = now.Add(listInterval), err
 	if err != nil {
 		return
@@ -183,7 +183,7 @@ func (c *Memory) NoteListed(overdue []string, existing sets.Set[string], err err
 	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
 
-// Inherit notes which runners the API server has before this process creates its first one, and returns how many of
+// Inherit remembers which runners the API server has before this process creates its first one, and returns how many of
 // them the watch has yet to show. These are expected as if they had been created here. If one of them appears and is
 // gone while the list is under way, the list that finds out is made after expectationTimeout.
 func (c *Memory) Inherit(existing sets.Set[string], runners []*roster.Runner) int {
@@ -195,8 +195,8 @@ func (c *Memory) Inherit(existing sets.Set[string], runners []*roster.Runner) in
 	return len(existing)
 }
 
-// Unseen counts the runners that are still expected after Observe and NoteListed, and drops what is remembered of the
-// others.
+// Unseen counts the runners that are still expected after Observe and RememberListed, and drops what is remembered of
+// the others.
 func (c *Memory) Unseen(now time.Time) Unseen {
 	pending, overdue := c.Pending(), false
 	for _, since := range pending {
@@ -274,7 +274,7 @@ func (c *Memory) Begin(n int, runners []*roster.Runner, pick func() string) []*T
 	return tries
 }
 
-// End notes what became of the tries, which are all that begin returned. Some may not have been sent, because the
+// End remembers what became of the tries, which are all that begin returned. Some may not have been sent, because the
 // context ended: nothing new is known about a repeated try, and a new one is no longer expected.
 func (c *Memory) End(tries []*Try) {
 	c.unanswered = nil
@@ -291,8 +291,8 @@ func (c *Memory) End(tries []*Try) {
 	}
 }
 
-// Settle notes how the creations of a pass went, after end. After an error the next ones wait, longer after each in a
-// row.
+// Settle remembers how the creations of a pass went, after end. After an error the next ones wait, longer after each in
+// a row.
 func (c *Memory) Settle(err error, now time.Time) {
 	c.Closed = kube.IsNamespaceTerminating(err)
 	switch {

@@ -161,7 +161,7 @@ func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
 	c.Keep(2)
 	c.wantUnseen(Unseen{Expected: 3, Uncertain: 3})
 	c.wantOverdue(expectationTimeout, "c")
-	c.NoteListed([]string{"c"}, sets.New("a"), nil, c.clock.Now())
+	c.RememberListed([]string{"c"}, sets.New("a"), nil, c.clock.Now())
 	c.wantUnseen(Unseen{Expected: 2, Uncertain: 2})
 	c.wantUnseen(Unseen{Expected: 1, Uncertain: 1}, &roster.Runner{Name: "a"})
 	c.Abandon()
@@ -175,14 +175,14 @@ func TestRunnersThatExistStayExpected(t *testing.T) {
 	c.wantUnseen(Unseen{Expected: 2, Uncertain: 2})
 	c.Keep(0)
 	c.wantOverdue(expectationTimeout, "not there", "there")
-	c.NoteListed([]string{"there", "not there"}, sets.New("there", "another"), nil, c.clock.Now())
+	c.RememberListed([]string{"there", "not there"}, sets.New("there", "another"), nil, c.clock.Now())
 	c.wantUnseen(Unseen{Expected: 1})
 	if !c.HasUnseen() || !slices.Equal(c.late, []string{"there"}) {
 		t.Errorf("late are %v", c.late)
 	}
 	c.wantOverdue(2*expectationTimeout - 1)
 	c.wantOverdue(2*expectationTimeout, "there")
-	c.NoteListed([]string{"there"}, sets.New("there"), nil, c.clock.Now())
+	c.RememberListed([]string{"there"}, sets.New("there"), nil, c.clock.Now())
 	if len(c.late) != 1 {
 		t.Errorf("late are %v", c.late)
 	}
@@ -198,7 +198,7 @@ func TestOverdueRunnersAreExpectedWhileNobodySaysWhetherTheyExist(t *testing.T) 
 	c.Keep(0)
 	for after := expectationTimeout; after <= 10*expectationTimeout; after += listInterval {
 		c.wantOverdue(after, "a")
-		c.NoteListed([]string{"a"}, nil, errNoAnswer, c.clock.Now())
+		c.RememberListed([]string{"a"}, nil, errNoAnswer, c.clock.Now())
 		c.wantUnseen(Unseen{Expected: 1, Uncertain: 1})
 		if due := start.Add(after + listInterval); !c.HasUnseen() || !c.ListDueAt().Equal(due) {
 			t.Fatalf("after %s: blind %t, next look at %s, want it at %s", after, c.HasUnseen(), c.ListDueAt(), due)
@@ -217,7 +217,7 @@ func TestRunnerThatIsDeletedDuringTheListIsNotExpected(t *testing.T) {
 	c.Abandon()
 	c.wantOverdue(expectationTimeout, "a")
 	c.Met("a")
-	c.NoteListed([]string{"a"}, sets.New("a"), nil, c.clock.Now())
+	c.RememberListed([]string{"a"}, sets.New("a"), nil, c.clock.Now())
 	if c.wantUnseen(Unseen{}); c.HasUnseen() {
 		t.Errorf("late are %v", c.late)
 	}

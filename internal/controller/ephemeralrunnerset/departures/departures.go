@@ -64,8 +64,8 @@ func (d *Departures) Arrive() int {
 	return d.arrivals
 }
 
-// Note remembers the signs of a node, 0 if it has none or is gone. It returns the runners there if a sign is new.
-func (d *Departures) Note(node string, signs nodes.Signs) []types.NamespacedName {
+// Remember remembers the signs of a node, 0 if it has none or is gone. It returns the runners there if a sign is new.
+func (d *Departures) Remember(node string, signs nodes.Signs) []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if signs == 0 {
@@ -82,8 +82,8 @@ func (d *Departures) Note(node string, signs nodes.Signs) []types.NamespacedName
 	return d.on[node].UnsortedList()
 }
 
-// Place notes on which node the runner's pod is that has not ended; "" means nowhere. It reports whether the pod has
-// come to a node that is about to go away.
+// Place remembers on which node the runner's pod is that has not ended; "" means nowhere. It reports whether the pod
+// has come to a node that is about to go away.
 func (d *Departures) Place(runner types.NamespacedName, uid types.UID, node string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +141,7 @@ func (d Departure) Moves(r *roster.Runner) bool {
 func (d *Departures) NodeEvents(wake func(runner types.NamespacedName)) cache.ResourceEventHandler {
 	changed := func(object any) {
 		if node, is := object.(*corev1.Node); is {
-			for _, runner := range d.Note(node.Name, nodes.SignsOf(node)) {
+			for _, runner := range d.Remember(node.Name, nodes.SignsOf(node)) {
 				wake(runner)
 			}
 		}
@@ -151,7 +151,7 @@ func (d *Departures) NodeEvents(wake func(runner types.NamespacedName)) cache.Re
 		UpdateFunc: func(_, now any) { changed(now) },
 		DeleteFunc: func(object any) {
 			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-				d.Note(name.Name, 0)
+				d.Remember(name.Name, 0)
 			}
 		},
 	}

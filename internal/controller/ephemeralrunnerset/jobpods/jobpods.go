@@ -54,7 +54,7 @@ func New(clock clock.PassiveClock) *Pods {
 	return &Pods{clock: clock, waiting: map[types.NamespacedName]map[string]Wait{}}
 }
 
-// put notes a pod as it is now, gone if it is no more, and returns its runner and whether it waits otherwise than
+// put remembers a pod as it is now, gone if it is no more, and returns its runner and whether it waits otherwise than
 // before.
 func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, news bool) {
 	runner = types.NamespacedName{Namespace: pod.Namespace, Name: kube.RunnerOfJobPod(pod)}
@@ -92,7 +92,7 @@ func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, new
 // Events returns the handler for the watch of pods. changed is called with the runner of each pod that waits otherwise
 // than before.
 func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
-	note := func(object client.Object, q reconcile.Queue, gone bool) {
+	remember := func(object client.Object, q reconcile.Queue, gone bool) {
 		pod, is := object.(*corev1.Pod)
 		if !is || !kube.IsJobPod(pod) {
 			return
@@ -102,9 +102,9 @@ func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedNam
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { note(e.Object, q, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { note(e.ObjectNew, q, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { note(e.Object, q, true) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { remember(e.Object, q, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { remember(e.ObjectNew, q, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { remember(e.Object, q, true) },
 	}
 }
 

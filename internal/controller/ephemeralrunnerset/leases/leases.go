@@ -77,7 +77,7 @@ func New(clk clock.PassiveClock) *Leases {
 	}
 }
 
-// Put notes a runner as it is now.
+// Put remembers a runner as it is now.
 func (l *Leases) Put(object *v1alpha1.EphemeralRunner) {
 	key := client.ObjectKeyFromObject(object)
 	l.mu.Lock()

@@ -83,23 +83,23 @@ func TestOneRunnerHoldsAClaim(t *testing.T) {
 	}{
 		"the first lives":                     {func(*Leases) {}, false},
 		"the first has failed":                {func(l *Leases) { l.Put(newRunner("first", failed)) }, true},
-		"the first has failed, its pod lives": {func(l *Leases) { l.notePod(podOf(first), false); l.Put(newRunner("first", failed)) }, false},
+		"the first has failed, its pod lives": {func(l *Leases) { l.rememberPod(podOf(first), false); l.Put(newRunner("first", failed)) }, false},
 		"the first is gone":                   {func(l *Leases) { l.Remove(client.ObjectKeyFromObject(first)) }, true},
-		"the first is gone, its pod lives":    {func(l *Leases) { l.notePod(podOf(first), false); l.Remove(client.ObjectKeyFromObject(first)) }, false},
+		"the first is gone, its pod lives":    {func(l *Leases) { l.rememberPod(podOf(first), false); l.Remove(client.ObjectKeyFromObject(first)) }, false},
 		"the first is gone, its pod has ended": {func(l *Leases) {
-			l.notePod(podOf(first), false)
-			l.notePod(podOf(first, ended), false)
+			l.rememberPod(podOf(first), false)
+			l.rememberPod(podOf(first, ended), false)
 			l.Remove(client.ObjectKeyFromObject(first))
 		}, true},
 		"the first is gone, its pod is gone": {func(l *Leases) {
-			l.notePod(podOf(first), false)
-			l.notePod(podOf(first), true)
+			l.rememberPod(podOf(first), false)
+			l.rememberPod(podOf(first), true)
 			l.Remove(client.ObjectKeyFromObject(first))
 		}, true},
 		"the first loses its labels":              {func(l *Leases) { l.Put(newRunner("first", func(r *v1alpha1.EphemeralRunner) { r.Labels = nil })) }, false},
 		"finalizers of others keep the first":     {func(l *Leases) { l.Put(newRunner("first", kept)); l.Remove(client.ObjectKeyFromObject(first)) }, false},
 		"the same, after a while":                 {func(l *Leases) { l.Put(newRunner("first", kept)); <-time.After(heldUnseenTimeout) }, true},
-		"the second has a pod that has not ended": {func(l *Leases) { l.notePod(podOf(second), false); l.Remove(client.ObjectKeyFromObject(first)) }, true},
+		"the second has a pod that has not ended": {func(l *Leases) { l.rememberPod(podOf(second), false); l.Remove(client.ObjectKeyFromObject(first)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, l *Leases) {
@@ -126,7 +126,8 @@ func kept(runner *v1alpha1.EphemeralRunner) {
 func TestAForeignPodHoldsAClaim(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *Leases) {
 		l.Put(newRunner("first"))
-		l.notePod(podOf(newRunner("first"), func(pod *corev1.Pod) { pod.Name, pod.OwnerReferences = "debug", nil }), false)
+		l.rememberPod(podOf(newRunner("first"), func(pod *corev1.Pod) { pod.Name, pod.OwnerReferences = "debug", nil }),
+			false)
 		if l.Hold(newRunner("first")) {
 			t.Error("the runner may mount a claim that another pod mounts")
 		}
@@ -162,12 +163,12 @@ func TestWorldHasWhatPodsSay(t *testing.T) {
 				began := time.Now()
 				l.Put(test.runner)
 				for _, pod := range test.pods {
-					l.notePod(pod, false)
+					l.rememberPod(pod, false)
 				}
 				<-time.After(time.Minute)
 				l.Put(test.runner)
 				for _, pod := range test.pods {
-					l.notePod(pod, false)
+					l.rememberPod(pod, false)
 				}
 				world := l.World(newSet(), nil)
 				if len(world.Runners) != 1 {
@@ -197,14 +198,14 @@ func TestAPodInAQueueIsNotWithoutANode(t *testing.T) {
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
 		}
 		l.Put(runner)
-		l.notePod(podOf(runner, gated), false)
+		l.rememberPod(podOf(runner, gated), false)
 		<-time.After(time.Hour)
-		l.notePod(podOf(runner, gated), false)
+		l.rememberPod(podOf(runner, gated), false)
 		if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != "" {
 			t.Errorf("in the queue: %+v", got)
 		}
 		admitted := time.Now()
-		l.notePod(podOf(runner, unplaced), false)
+		l.rememberPod(podOf(runner, unplaced), false)
 		<-time.After(time.Minute)
 		if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != volumeclaims.Unplaced || !got.Since.Equal(admitted) {
 			t.Errorf("admitted at %s: %+v", admitted, got)

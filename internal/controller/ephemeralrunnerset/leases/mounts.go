@@ -36,11 +36,11 @@ func (l *Leases) Slow(scaleSet types.NamespacedName, after time.Duration) (slow 
 	return slow, due
 }
 
-// NoteMountEvents notes which pods of a set's runners have claims that their nodes can't attach or mount, according to
-// Events with MountReasons. claims are the scale set's. A node tries again and again, and says so each time. Only what
-// it still says after volumeclaims.FailureTimeout counts: many a first try fails. Other volumes of a pod, such as its
-// token, say nothing about its claims.
-func (l *Leases) NoteMountEvents(
+// RememberMountEvents remembers which pods of a set's runners have claims that their nodes can't attach or mount,
+// according to Events with MountReasons. claims are the scale set's. A node tries again and again, and says so each
+// time. Only what it still says after volumeclaims.FailureTimeout counts: many a first try fails. Other volumes of a
+// pod, such as its token, say nothing about its claims.
+func (l *Leases) RememberMountEvents(
 	scaleSet types.NamespacedName, said []corev1.Event, claims []corev1.PersistentVolumeClaim,
 ) {
 	volumes := map[types.NamespacedName]string{}

@@ -71,13 +71,13 @@ func TestAClaimThatCantBeMounted(t *testing.T) {
 				runner := newRunner("r")
 				pod := podOf(runner, bound)
 				l.Put(runner)
-				l.notePod(pod, false)
+				l.rememberPod(pod, false)
 				event := said(pod, test.reason, test.message, test.again)
 				<-time.After(2 * time.Minute)
 				claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: claimName}}
 				claim.Spec.VolumeName = "pvc-1"
-				l.NoteMountEvents(scaleSet, []corev1.Event{event}, []corev1.PersistentVolumeClaim{claim})
-				l.notePod(podOf(runner, bound, test.then), false)
+				l.RememberMountEvents(scaleSet, []corev1.Event{event}, []corev1.PersistentVolumeClaim{claim})
+				l.rememberPod(podOf(runner, bound, test.then), false)
 				if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != test.want {
 					t.Errorf("failure %+v, want %q", got, test.want)
 				}
@@ -91,7 +91,7 @@ func TestSlowPodsAreAskedAbout(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *Leases) {
 		runner := newRunner("r")
 		l.Put(runner)
-		l.notePod(podOf(runner, bound), false)
+		l.rememberPod(podOf(runner, bound), false)
 		if slow, due := l.Slow(scaleSet, time.Minute); slow || !due.Equal(time.Now().Add(time.Minute)) {
 			t.Errorf("slow: %t, due %s", slow, due)
 		}
@@ -102,7 +102,7 @@ func TestSlowPodsAreAskedAbout(t *testing.T) {
 		pulls := func(pod *corev1.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
 		}
-		l.notePod(podOf(runner, bound, pulls), false)
+		l.rememberPod(podOf(runner, bound, pulls), false)
 		if slow, _ := l.Slow(scaleSet, time.Minute); slow {
 			t.Error("a pod that has its volumes is slow")
 		}

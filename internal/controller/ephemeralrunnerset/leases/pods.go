@@ -34,20 +34,20 @@ type pod struct {
 // PodEvents returns the handler for the watch of pods. changed is called with the runner of each pod that has become of
 // interest for another one's claims. It is exported for tests that simulate the watch.
 func (l *Leases) PodEvents(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
-	note := func(object client.Object, q reconcile.Queue, gone bool) {
-		if pod, is := object.(*corev1.Pod); is && l.notePod(pod, gone) {
+	remember := func(object client.Object, q reconcile.Queue, gone bool) {
+		if pod, is := object.(*corev1.Pod); is && l.rememberPod(pod, gone) {
 			changed(q, client.ObjectKeyFromObject(pod))
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { note(e.Object, q, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { note(e.ObjectNew, q, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { note(e.Object, q, true) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { remember(e.Object, q, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { remember(e.ObjectNew, q, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { remember(e.Object, q, true) },
 	}
 }
 
-// notePod notes a pod as it is now, and reports whether that changes what a plan knows.
-func (l *Leases) notePod(object *corev1.Pod, gone bool) (news bool) {
+// rememberPod remembers a pod as it is now, and reports whether that changes what a plan knows.
+func (l *Leases) rememberPod(object *corev1.Pod, gone bool) (news bool) {
 	key, claims := client.ObjectKeyFromObject(object), volumeclaims.MountedBy(object)
 	gone = gone || len(claims) == 0
 	l.mu.Lock()

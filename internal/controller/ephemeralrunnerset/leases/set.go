@@ -61,7 +61,7 @@ type Set struct {
 // Listed reports whether the API server has said which runners and claims there are.
 func (s *Set) Listed() bool { return s.listed }
 
-// List notes what the API server has said: the set's claims, and the runners that no watch has shown yet.
+// List remembers what the API server has said: the set's claims, and the runners that no watch has shown yet.
 func (s *Set) List(claims []volumeclaims.Claim, unseen []string, now time.Time) {
 	s.Inherit(claims, now)
 	s.listed, s.awaited = true, sets.New(unseen...)

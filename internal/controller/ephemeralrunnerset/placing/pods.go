@@ -36,16 +36,16 @@ func NewPods() *Pods { return &Pods{pods: map[types.NamespacedName]runnerPod{}} 
 // Events returns the handler for the watch of pods. changed is called with each runner whose pod has come, got a node
 // or gone.
 func (p *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
-	note := func(object client.Object, q reconcile.Queue, gone bool) {
+	remember := func(object client.Object, q reconcile.Queue, gone bool) {
 		pod, is := object.(*corev1.Pod)
 		if is && p.put(pod, gone) {
 			changed(q, client.ObjectKeyFromObject(pod))
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { note(e.Object, q, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { note(e.ObjectNew, q, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { note(e.Object, q, true) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { remember(e.Object, q, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { remember(e.ObjectNew, q, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { remember(e.Object, q, true) },
 	}
 }
 

@@ -152,7 +152,7 @@ func (r *Roster) removeLocked(key types.NamespacedName) Owner {
 	return left.set
 }
 
-// listLocked notes a runner whose job was lost, and unlistLocked what was noted. The caller holds the lock.
+// listLocked remembers a runner whose job was lost, and unlistLocked what was remembered. The caller holds the lock.
 func (r *Roster) listLocked(key types.NamespacedName, m *member) {
 	if !m.view.Lost() {
 		return

@@ -42,7 +42,8 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 		"record there":                   {answers: []pool.Call[registrations.Answer]{answered(registrations.Registered)}, want: "wait"},
 		"record there for half a minute": {answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Registered)}, want: "wait"},
 		"record there for a minute": {
-			answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Registered), answered(registrations.Registered)}, want: "fail",
+			answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Registered),
+				answered(registrations.Registered)}, want: "fail",
 		},
 		"record gone later":      {answers: []pool.Call[registrations.Answer]{answered(registrations.Registered), answered(registrations.Missing)}, want: "delete"},
 		"GitHub is away":         {answers: []pool.Call[registrations.Answer]{none, none, none, none, none}, want: "wait"},
@@ -68,7 +69,7 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 					t.Fatalf("question %d is not asked", i+1)
 				}
 				s.historyOf(r).AskedAt = s.now
-				s.noteAnswer(r, call)
+				s.rememberAnswer(r, call)
 				p = s.pass()
 			}
 			if got := exitOutcome(p); got != test.want {
@@ -109,7 +110,7 @@ func TestRunnerWithoutARecordHadAJob(t *testing.T) {
 	s.add(3, failedOne)
 	r := s.exitOne()
 	s.pass()
-	s.noteAnswer(r, answered(registrations.Missing))
+	s.rememberAnswer(r, answered(registrations.Missing))
 	if p := s.pass(); s.failures.count != 0 || p.create != 5 {
 		t.Errorf("%d failures, create %d; want none, and 5", s.failures.count, p.create)
 	}

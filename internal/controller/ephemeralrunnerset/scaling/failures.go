@@ -43,8 +43,8 @@ type runnerFailures struct {
 	lastWorkerCreatedAt time.Time
 }
 
-// failed notes that the runner failed without a job at the given time, or that GitHub refused its version. That may be
-// before the last failure: it takes a minute to know whether an exit with code 0 was a failure.
+// failed remembers that the runner failed without a job at the given time, or that GitHub refused its version. That may
+// be before the last failure: it takes a minute to know whether an exit with code 0 was a failure.
 func (f *runnerFailures) failed(r *roster.Runner, at time.Time) {
 	if r.CreatedAt.Before(f.lastWorkerCreatedAt) {
 		return

@@ -63,7 +63,7 @@ func TestDegradedCarriesThePodsReasonAndHeals(t *testing.T) {
 	}
 	changed := s.seen()
 	changed.Template = "another template"
-	s.Note(changed)
+	s.Remember(changed)
 	if got := s.degradedCondition(newSet(0), p); got.Status != "False" {
 		t.Errorf("condition %+v after the template changed", got)
 	}
@@ -139,15 +139,18 @@ func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 		s.add(2*degradedThreshold, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: reason, Message: "why"})
 		p := s.pass()
 		if p.create != 0 || p.RequeueAt.Sub(s.now) != firstBackoff {
-			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create, p.RequeueAt.Sub(s.now), firstBackoff)
+			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create, p.RequeueAt.Sub(s.now),
+				firstBackoff)
 		}
 		var status v1alpha1.EphemeralRunnerSetStatus
 		s.Describe(&status, newSet(10), s.runners, p)
-		if got := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded); got != degraded || (status.Capacity != nil) != degraded {
+		if got := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded); got != degraded ||
+			(status.Capacity != nil) != degraded {
 			t.Errorf("%s: Degraded %t, capacity %v, want %t", reason, got, status.Capacity, degraded)
 		}
 		pending := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnersPending)
-		if !degraded && (pending == nil || pending.Status != "True" || !strings.Contains(pending.Message, "why") || !strings.Contains(pending.Message, "no fault of their template")) {
+		if !degraded && (pending == nil || pending.Status != "True" || !strings.Contains(pending.Message, "why") ||
+			!strings.Contains(pending.Message, "no fault of their template")) {
 			t.Errorf("%s: condition %+v, want the reason and whose fault it is", reason, pending)
 		}
 		want := 10
@@ -211,7 +214,8 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 			p := s.pass()
 			want := min(firstBackoff<<i, longestBackoff)
 			if p.create != 0 || p.RequeueAt.Sub(s.now) != want {
-				t.Fatalf("seed %d: create %d, again in %s after %d failures, want %s", seed, p.create, p.RequeueAt.Sub(s.now), i+1, want)
+				t.Fatalf("seed %d: create %d, again in %s after %d failures, want %s", seed, p.create, p.RequeueAt.Sub(s.now), i+1,
+					want)
 			}
 			if got := s.failures.isDegraded(); got != (count >= degradedThreshold) {
 				t.Fatalf("seed %d: degraded %t after %d faults of the template", seed, got, count)

@@ -107,7 +107,7 @@ type runnerHistory struct {
 
 	wasted     bool // it was surplus before it had a job
 	counted    bool // its failure has been counted
-	worked     bool // its job has been noted; the report may come after the runner was counted as a failure
+	worked     bool // its job has been seen; the report may come after the runner was counted as a failure
 	seenInPass int  // number of the last pass that saw it
 }
 
@@ -116,7 +116,7 @@ func New(c *creations.Memory) *History {
 	return &History{runners: map[types.UID]*runnerHistory{}, deleted: map[types.UID]time.Time{}, Creations: c}
 }
 
-// historyOf returns what is remembered of the runner, an empty record if Note has not seen it.
+// historyOf returns what is remembered of the runner, an empty record if Remember has not seen it.
 func (h *History) historyOf(r *roster.Runner) *runnerHistory {
 	if past, known := h.runners[r.UID]; known {
 		return past
@@ -138,8 +138,8 @@ func (past *runnerHistory) failedAt(now time.Time) time.Time {
 	return past.exitedAt
 }
 
-// Note adds what this pass sees for the first time, and forgets the runners that are gone.
-func (h *History) Note(s Seen) {
+// Remember adds what this pass sees for the first time, and forgets the runners that are gone.
+func (h *History) Remember(s Seen) {
 	now, runners := s.Now, s.Runners
 	if h.patchSeenAt.IsZero() || s.PatchID != h.patchID {
 		h.patchSeenAt = now
@@ -173,7 +173,7 @@ func (h *History) Note(s Seen) {
 			past.registrationID, past.registeredSince = r.RegistrationID, now
 			past.question, past.Answers = &pool.Last[registrations.Answer]{}, registrations.Answers{}
 		}
-		h.noteRunner(r, past)
+		h.rememberRunner(r, past)
 	}
 	for uid, past := range h.runners {
 		if len(h.runners) == len(runners) {
@@ -187,7 +187,7 @@ func (h *History) Note(s Seen) {
 	h.completions, h.starts = slices.DeleteFunc(h.completions, old), slices.DeleteFunc(h.starts, old)
 }
 
-func (h *History) noteRunner(r *roster.Runner, past *runnerHistory) {
+func (h *History) rememberRunner(r *roster.Runner, past *runnerHistory) {
 	switch {
 	case r.Up():
 		kube.SetIfZero(&past.upAt, h.now)
@@ -205,12 +205,12 @@ func (h *History) noteRunner(r *roster.Runner, past *runnerHistory) {
 	if r.ExitedIdle() && h.slotOf(r) == slotFree {
 		kube.SetIfZero(&past.exitedAt, h.now)
 	}
-	h.noteOutcome(r, past)
+	h.countOutcome(r, past)
 }
 
-// NoteAnswers records what GitHub has answered since the last pass. It returns how many questions got no answer, and
-// why the last one did not.
-func (h *History) NoteAnswers(runners []*roster.Runner) (failed int, cause error) {
+// RememberAnswers records what GitHub has answered since the last pass. It returns how many questions got no answer,
+// and why the last one did not.
+func (h *History) RememberAnswers(runners []*roster.Runner) (failed int, cause error) {
 	for _, r := range runners {
 		past := h.historyOf(r)
 		if past.AskedAt.IsZero() {
@@ -220,7 +220,7 @@ func (h *History) NoteAnswers(runners []*roster.Runner) (failed int, cause error
 		if !answered {
 			continue
 		}
-		h.noteAnswer(r, call)
+		h.rememberAnswer(r, call)
 		if call.Err != nil {
 			failed, cause = failed+1, call.Err
 		}
@@ -228,20 +228,20 @@ func (h *History) NoteAnswers(runners []*roster.Runner) (failed int, cause error
 	return failed, cause
 }
 
-// noteAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
-func (h *History) noteAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
+// rememberAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
+func (h *History) rememberAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
 	past := h.historyOf(r)
 	past.Note(call, h.now)
 	if limited, is := errors.AsType[*actions.RateLimitedError](call.Err); is {
 		h.limitedUntil = kube.LaterOf(h.limitedUntil, limited.Until)
 	}
-	h.noteOutcome(r, past)
+	h.countOutcome(r, past)
 }
 
-// noteOutcome counts, a single time for each runner, that it failed without a job, is outdated, or got a job. A failure
-// of a runner that is already being deleted does not count: it was not wanted, and says nothing about the runners that
-// replace it.
-func (h *History) noteOutcome(r *roster.Runner, past *runnerHistory) {
+// countOutcome counts, a single time for each runner, that it failed without a job, is outdated, or got a job. A
+// failure of a runner that is already being deleted does not count: it was not wanted, and says nothing about the
+// runners that replace it.
+func (h *History) countOutcome(r *roster.Runner, past *runnerHistory) {
 	switch {
 	case past.worked || h.oldTemplate(r):
 	case r.HadJob, r.ExitedIdle() && past.RecordRemoved():
@@ -272,8 +272,8 @@ func (h *History) superseded(r *roster.Runner) bool {
 	return h.oldTemplate(r) || r.CreatedAt.Before(h.failures.lastWorkerCreatedAt)
 }
 
-// NoteDeleted notes that a runner was deleted just now.
-func (h *History) NoteDeleted(runner types.UID, now time.Time) { h.deleted[runner] = now }
+// RememberDeleted remembers that a runner was deleted just now.
+func (h *History) RememberDeleted(runner types.UID, now time.Time) { h.deleted[runner] = now }
 
 // WithoutRecentlyDeleted leaves out the runners whose deletion the cache may not show yet.
 func (h *History) WithoutRecentlyDeleted(runners []*roster.Runner, now time.Time) []*roster.Runner {
@@ -287,5 +287,5 @@ func (h *History) WithoutRecentlyDeleted(runners []*roster.Runner, now time.Time
 	return remaining
 }
 
-// NoteStarts counts new runners that are being created, beside the repeated ones.
-func (h *History) NoteStarts(n int) { h.pace.Start(max(0, n), h.now, h.now) }
+// CountStarts counts new runners that are being created, beside the repeated ones.
+func (h *History) CountStarts(n int) { h.pace.Start(max(0, n), h.now, h.now) }

@@ -16,7 +16,8 @@ func inForce(least, most int) (n effective.Numbers) {
 	return n
 }
 
-// TestNumbersInForceCount: the listener may have published with other numbers, those from before a window opened or closed.
+// TestNumbersInForceCount: the listener may have published with other numbers, those from before a window opened or
+// closed.
 func TestNumbersInForceCount(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec        v1alpha1.EphemeralRunnerSetSpec
@@ -96,10 +97,12 @@ func TestScaleDownDelay(t *testing.T) {
 	}
 }
 
-// TestADrainedSetRunsWhatItHas: assigned jobs get their runners, and idle ones go after half a minute, however long they are kept otherwise.
+// TestADrainedSetRunsWhatItHas: assigned jobs get their runners, and idle ones go after half a minute, however long
+// they are kept otherwise.
 func TestADrainedSetRunsWhatItHas(t *testing.T) {
 	s := newScenario(0)
-	capacity := &v1alpha1.PlannedCapacity{ScaleDownDelay: &metav1.Duration{Duration: time.Hour}, Headroom: &v1alpha1.Headroom{Percent: 100}}
+	capacity := &v1alpha1.PlannedCapacity{ScaleDownDelay: &metav1.Duration{Duration: time.Hour},
+		Headroom: &v1alpha1.Headroom{Percent: 100}}
 	numbers := inForce(3, 100)
 	numbers.Drained = true
 	s.want = DemandOf(&v1alpha1.EphemeralRunnerSetSpec{}).Within(numbers, capacity)
@@ -117,13 +120,14 @@ func TestADrainedSetRunsWhatItHas(t *testing.T) {
 	}
 }
 
-// TestStartsPerMinute: never more in a minute, whatever becomes of the first, and after a restart those that there are count.
+// TestStartsPerMinute: never more in a minute, whatever becomes of the first, and after a restart those that there are
+// count.
 func TestStartsPerMinute(t *testing.T) {
 	s := newScenario(0)
 	s.want = planned(func(p *v1alpha1.PlannedCapacity) { p.MaxStartsPerMinute = 5 })
 	start := func() int {
 		p := s.pass()
-		s.NoteStarts(p.create)
+		s.CountStarts(p.create)
 		for range p.create {
 			s.add(1, starting).Arrival = 1
 		}

@@ -39,7 +39,7 @@ func TestCreation(t *testing.T) {
 			for _, r := range test.runners {
 				s.add(1, r)
 			}
-			s.Note(s.seen())
+			s.Remember(s.seen())
 			p := s.History.Plan(s.runners, s.want, creations.Unseen{Expected: test.expected})
 			if p.create != test.want {
 				t.Errorf("create %d, want %d", p.create, test.want)
@@ -62,7 +62,8 @@ func TestAbsurdFigureWaitsForTheNextTry(t *testing.T) {
 			s.want.maxRunners = v1alpha1.MaxRunnersUnlimited
 			refuse(s)
 			if p := s.pass(); p.create != maxCreatesPerPass || p.RequeueAt.Equal(s.now) {
-				t.Errorf("create %d, again %s after now; want %d, and not at once", p.create, p.RequeueAt.Sub(s.now), maxCreatesPerPass)
+				t.Errorf("create %d, again %s after now; want %d, and not at once", p.create, p.RequeueAt.Sub(s.now),
+					maxCreatesPerPass)
 			}
 		})
 	}
@@ -105,11 +106,14 @@ func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
 	s.later(time.Second)
 	for _, replicas := range []int{0, 2, 3} {
 		s.publish(replicas)
-		s.Note(s.seen())
+		s.Remember(s.seen())
 		before := slices.Clone(s.surplus)
-		first, second := s.History.Plan(s.runners, s.want, creations.Unseen{}), s.History.Plan(s.runners, s.want, creations.Unseen{})
-		if len(first.surplus) != 3-replicas || !slices.Equal(first.surplus, second.surplus) || !slices.Equal(s.surplus, before) {
-			t.Errorf("%d replicas: clocks %v, then %v; those remembered were %v, are %v", replicas, first.surplus, second.surplus, before, s.surplus)
+		first, second := s.History.Plan(s.runners, s.want, creations.Unseen{}),
+			s.History.Plan(s.runners, s.want, creations.Unseen{})
+		if len(first.surplus) != 3-replicas || !slices.Equal(first.surplus, second.surplus) ||
+			!slices.Equal(s.surplus, before) {
+			t.Errorf("%d replicas: clocks %v, then %v; those remembered were %v, are %v", replicas, first.surplus,
+				second.surplus, before, s.surplus)
 		}
 	}
 }
@@ -185,7 +189,7 @@ func TestOneThingIsDoneAboutARunner(t *testing.T) {
 	old.Template = "former"
 	r := s.add(1, old)
 
-	s.Note(s.seen())
+	s.Remember(s.seen())
 	s.historyOf(r).RetryAt = s.now.Add(idleGrace)
 	s.pass()
 	if p := s.later(idleGrace).pass(); len(p.order) != 1 || p.decided[r] != Deregister {
@@ -223,7 +227,8 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(0)
 			s.add(2, idle)
-			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now), &v1alpha1.PlannedCapacity{}).Unserved()
+			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now),
+				&v1alpha1.PlannedCapacity{}).Unserved()
 			p := s.pass()
 			if p.create != test.create {
 				t.Errorf("%d runners are created, want %d", p.create, test.create)
@@ -280,7 +285,7 @@ func TestUnansweredCreationsAreNotSurplus(t *testing.T) {
 
 func TestTemplateOfARunner(t *testing.T) {
 	h := New(&creations.Memory{})
-	h.Note(Seen{Template: "now"})
+	h.Remember(Seen{Template: "now"})
 	for template, old := range map[string]bool{"now": false, "former": true, "": false /* ARC's */} {
 		if got := h.oldTemplate(&roster.Runner{Template: template}); got != old {
 			t.Errorf("a runner of template %q is of an old one: %t", template, got)

@@ -128,7 +128,8 @@ func (sim *simulation) standStill() {
 
 // idle reports whether there is nothing to do.
 func (p *Plan) idle() bool {
-	return p.Repeat+p.create == 0 && len(p.With(Delete))+len(p.With(DeleteUnregistered))+len(p.With(Deregister))+len(p.With(LookUp))+len(p.With(MarkFailed)) == 0
+	return p.Repeat+p.create == 0 &&
+		len(p.With(Delete))+len(p.With(DeleteUnregistered))+len(p.With(Deregister))+len(p.With(LookUp))+len(p.With(MarkFailed)) == 0
 }
 
 // pass does what Reconcile does up to the plan; then the plan is checked and carried out.
@@ -148,7 +149,8 @@ func (sim *simulation) pass(t *testing.T) *Plan {
 	}
 	// The controller can't know which of the runners that nobody wants any more were created.
 	if taken := sim.taken() - len(shelved) + sim.absent(shelved); made > 0 && taken > sim.most() {
-		t.Errorf("%d created for %d replicas, %d with headroom: %d slots are taken", made, sim.seen.replicas, sim.most(), taken)
+		t.Errorf("%d created for %d replicas, %d with headroom: %d slots are taken", made, sim.seen.replicas, sim.most(),
+			taken)
 	}
 	sim.checkStarts(t)
 	sim.checkExpected(t)
@@ -192,19 +194,23 @@ func (sim *simulation) checkExpected(t *testing.T) {
 func (sim *simulation) planned() *Plan {
 	s := sim.state
 	for uid, past := range s.runners { // what it asks about a registration that is over is never answered
-		if !slices.ContainsFunc(sim.cache, func(r *roster.Runner) bool { return r.UID == uid && r.RegistrationID == past.registrationID }) {
+		if !slices.ContainsFunc(sim.cache, func(r *roster.Runner) bool {
+			return r.UID == uid &&
+				r.RegistrationID == past.registrationID
+		}) {
 			delete(sim.inFlight, uid)
 			delete(sim.answers, uid)
 		}
 	}
-	s.Note(Seen{
-		Now: sim.now(), Runners: sim.cache, PatchID: sim.seen.patchID, Template: fmt.Sprint(sim.template), ConfigURL: sim.configURL,
+	s.Remember(Seen{
+		Now: sim.now(), Runners: sim.cache, PatchID: sim.seen.patchID, Template: fmt.Sprint(sim.template),
+		ConfigURL: sim.configURL,
 		Departing: sim.departures.Of(setKey.Namespace, sim.cache),
 	})
 	for _, r := range sim.cache {
 		if call, known := sim.answers[r.UID]; known {
 			delete(sim.answers, r.UID)
-			s.noteAnswer(r, call)
+			s.rememberAnswer(r, call)
 		}
 	}
 	p := s.Plan(sim.cache, sim.seen.Demand, sim.unseen())
@@ -217,9 +223,11 @@ func (sim *simulation) planned() *Plan {
 func (sim *simulation) passAgain(t *testing.T) {
 	t.Helper()
 	p, s := sim.planned(), sim.state
-	deletedAgain := append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()), s.WithoutRecentlyDeleted(p.With(DeleteUnregistered), sim.now())...)
+	deletedAgain := append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()),
+		s.WithoutRecentlyDeleted(p.With(DeleteUnregistered), sim.now())...)
 	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *roster.Runner) bool { return !sim.deletes(p, r) })
-	asked := slices.ContainsFunc(append(p.With(Deregister), p.With(LookUp)...), func(r *roster.Runner) bool { return sim.inFlight[r.UID] == nil })
+	asked := slices.ContainsFunc(append(p.With(Deregister), p.With(LookUp)...),
+		func(r *roster.Runner) bool { return sim.inFlight[r.UID] == nil })
 	if create := s.CreateLimit(p); create > p.Repeat || len(deletedAgain) != 0 || asked {
 		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(deletedAgain), asked)
 	}
@@ -276,7 +284,8 @@ func (sim *simulation) check(t *testing.T, p *Plan) {
 		}
 	}
 	for _, r := range p.With(MarkFailed) {
-		if is := sim.find(r); is != nil && !is.registered && sim.now().Sub(sim.state.historyOf(r).exitedAt) < explanationTimeout {
+		if is := sim.find(r); is != nil && !is.registered &&
+			sim.now().Sub(sim.state.historyOf(r).exitedAt) < explanationTimeout {
 			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.Name, is)
 		}
 	}
@@ -289,7 +298,8 @@ func (sim *simulation) check(t *testing.T, p *Plan) {
 func (sim *simulation) checkMovedOnce(t *testing.T, p *Plan) {
 	t.Helper()
 	for _, r := range p.Moved {
-		if is := sim.find(r); is != nil && is.node > 0 && sim.signed[is.node-1] > 0 && is.born > max(sim.signed[is.node-1], sim.restarted) {
+		if is := sim.find(r); is != nil && is.node > 0 && sim.signed[is.node-1] > 0 &&
+			is.born > max(sim.signed[is.node-1], sim.restarted) {
 			t.Errorf("%s is moved though it came to its node when that was cordoned", r.Name)
 		}
 	}

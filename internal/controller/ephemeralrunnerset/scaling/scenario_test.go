@@ -38,7 +38,8 @@ const (
 
 // newSet returns a set that wants the given number of runners.
 func newSet(replicas int) *v1alpha1.EphemeralRunnerSet {
-	set := &v1alpha1.EphemeralRunnerSet{Spec: v1alpha1.EphemeralRunnerSetSpec{Replicas: replicas, AssignedJobs: replicas, PatchID: 1}}
+	set := &v1alpha1.EphemeralRunnerSet{Spec: v1alpha1.EphemeralRunnerSetSpec{Replicas: replicas, AssignedJobs: replicas,
+		PatchID: 1}}
 	set.Namespace, set.Name = setKey.Namespace, setKey.Name
 	return set
 }
@@ -87,7 +88,7 @@ func (s *scenario) add(n int, shape roster.Runner) *roster.Runner {
 
 // pass notes and plans at the present moment.
 func (s *scenario) pass() *Plan {
-	s.Note(s.seen())
+	s.Remember(s.seen())
 	p := s.History.Plan(s.runners, s.want, s.out)
 	s.Follow(p)
 	return p
@@ -95,7 +96,8 @@ func (s *scenario) pass() *Plan {
 
 // seen returns what a pass sees at the present moment.
 func (s *scenario) seen() Seen {
-	return Seen{Now: s.now, Runners: s.runners, PatchID: s.patchID, Template: "template", ConfigURL: s.configURL, Departing: s.departing}
+	return Seen{Now: s.now, Runners: s.runners, PatchID: s.patchID, Template: "template", ConfigURL: s.configURL,
+		Departing: s.departing}
 }
 
 // later lets time pass.
@@ -120,7 +122,8 @@ var (
 	failedJob = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, RegistrationID: 7, HadJob: true}
 	failedOne = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "ErrImagePull", Message: "no such image"}
 	outdated  = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseOutdated}
-	lingering = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7, HadJob: true, Completed: true, JobPatchID: 1}
+	lingering = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7, HadJob: true,
+		Completed: true, JobPatchID: 1}
 )
 
 // going returns the runners that the plan removes.

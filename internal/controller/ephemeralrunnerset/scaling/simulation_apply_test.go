@@ -18,13 +18,14 @@ import (
 // apply makes the API server do what was planned, and asks GitHub. It returns how many runners were created.
 func (sim *simulation) apply(p *Plan) int {
 	s := sim.state
-	for _, r := range append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()), s.WithoutRecentlyDeleted(p.With(DeleteUnregistered), sim.now())...) {
+	for _, r := range append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()),
+		s.WithoutRecentlyDeleted(p.With(DeleteUnregistered), sim.now())...) {
 		if is := sim.find(r); is != nil && sim.deletes(p, r) {
 			is.Deleting = true
 			sim.write(is)
 		}
 		if sim.deletes(p, r) {
-			s.NoteDeleted(r.UID, sim.now())
+			s.RememberDeleted(r.UID, sim.now())
 		}
 	}
 	for _, r := range p.With(MarkFailed) {
@@ -56,11 +57,13 @@ func (sim *simulation) deletes(p *Plan, r *roster.Runner) bool {
 }
 
 // ask asks about runners, except those with a question under way, and returns those that it has asked about.
-func (sim *simulation) ask(about []*roster.Runner, ask func(*simulatedRunner) registrations.Answer) (asked []*roster.Runner) {
+func (sim *simulation) ask(
+	about []*roster.Runner, ask func(*simulatedRunner) registrations.Answer,
+) (asked []*roster.Runner) {
 	for _, r := range about {
 		if _, under := sim.inFlight[r.UID]; !under {
 			sim.inFlight[r.UID] = ask
-			sim.state.NoteAsked(r, false)
+			sim.state.RememberAsked(r, false)
 			asked = append(asked, r)
 		}
 	}
@@ -86,7 +89,8 @@ func (sim *simulation) outcome() int {
 	}
 }
 
-// create creates n runners, some of them repeated ones, and returns how many exist then. Sometimes the context ends before all requests are sent.
+// create creates n runners, some of them repeated ones, and returns how many exist then. Sometimes the context ends
+// before all requests are sent.
 func (sim *simulation) create(n, repeated int) int {
 	if n == 0 {
 		return 0
@@ -96,7 +100,7 @@ func (sim *simulation) create(n, repeated int) int {
 		return 0
 	}
 	tries := requested.Begin(n, sim.cache, sim.pickName)
-	sim.state.NoteStarts(n - repeated)
+	sim.state.CountStarts(n - repeated)
 	for _, t := range tries {
 		if _, before := sim.tried[t.Name]; !before {
 			sim.tried[t.Name] = sim.now()
@@ -198,12 +202,13 @@ func (sim *simulation) unseen() creations.Unseen {
 	requested.Observe(sim.cache)
 	if overdue := requested.Overdue(sim.now()); len(overdue) > 0 {
 		existing, err := sim.list()
-		requested.NoteListed(overdue, existing, err, sim.now())
+		requested.RememberListed(overdue, existing, err, sim.now())
 	}
 	return requested.Unseen(sim.now())
 }
 
-// list makes the API server list the runners. What keeps it from serving the watch may also keep it from answering this.
+// list makes the API server list the runners. What keeps it from serving the watch may also keep it from answering
+// this.
 func (sim *simulation) list() (sets.Set[string], error) {
 	if !sim.calm && (sim.away || sim.chance(3)) {
 		return nil, errNoAnswer

@@ -95,9 +95,11 @@ const maxLag = 20 * time.Second
 func newSimulation(seed uint64) *simulation {
 	sim := &simulation{
 		random: rand.New(rand.NewPCG(seed, 1)), clock: clocktesting.NewFakePassiveClock(start),
-		tried: map[string]time.Time{}, decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) registrations.Answer{},
+		tried: map[string]time.Time{}, decided: map[string]bool{},
+		inFlight: map[types.UID]func(*simulatedRunner) registrations.Answer{},
 	}
-	sim.figures.Demand = Demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay}
+	sim.figures.Demand = Demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit,
+		registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay}
 	sim.plan(rand.New(rand.NewPCG(seed, 2)))
 	sim.restartManager()
 	return sim
@@ -110,7 +112,8 @@ func (sim *simulation) plan(random *rand.Rand) {
 	}
 	planned := &sim.figures.Demand
 	planned.headroom = demand.Headroom{Percent: random.IntN(100), Max: random.IntN(10)}
-	planned.scaleDownDelay = []time.Duration{shortestScaleDownDelay, demand.DefaultScaleDownDelay, 5 * time.Minute}[random.IntN(3)]
+	planned.scaleDownDelay = []time.Duration{shortestScaleDownDelay, demand.DefaultScaleDownDelay,
+		5 * time.Minute}[random.IntN(3)]
 	planned.maxIdleTime = []time.Duration{0, time.Minute}[random.IntN(2)]
 	planned.startsPerMinute = []int{0, 3, 30}[random.IntN(3)]
 }
@@ -124,7 +127,8 @@ func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 func (sim *simulation) restartManager() {
 	sim.roster, sim.departures = roster.New(), departures.New()
 	sim.state = New(creations.New(sim.clock))
-	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) registrations.Answer{}, map[types.UID]pool.Call[registrations.Answer]{}
+	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) registrations.Answer{},
+		map[types.UID]pool.Call[registrations.Answer]{}
 	sim.frozen = false
 	sim.made++
 	sim.restarted = sim.made
@@ -134,7 +138,7 @@ func (sim *simulation) restartManager() {
 	})
 	for n, signed := range sim.signed {
 		if signed > 0 {
-			sim.departures.Note(nodeName(n+1), cordon)
+			sim.departures.Remember(nodeName(n+1), cordon)
 		}
 	}
 }
@@ -148,7 +152,7 @@ func (sim *simulation) cordon() {
 	} else {
 		sim.signed[n] = sim.made
 	}
-	sim.departures.Note(nodeName(n+1), signs)
+	sim.departures.Remember(nodeName(n+1), signs)
 }
 
 // schedule gives a pod a node, if there is one. The manager has created the pod, and so has seen the runner. The

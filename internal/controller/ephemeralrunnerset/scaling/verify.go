@@ -78,8 +78,8 @@ func (h *History) Subject(r *roster.Runner) registrations.Subject {
 	}
 }
 
-// NoteAsked notes that GitHub has been asked about the runner, perhaps to remove it.
-func (h *History) NoteAsked(r *roster.Runner, removal bool) {
+// RememberAsked remembers that GitHub has been asked about the runner, perhaps to remove it.
+func (h *History) RememberAsked(r *roster.Runner, removal bool) {
 	past := h.historyOf(r)
 	past.AskedAt, past.Removing = h.now, past.Removing || removal
 }

@@ -130,7 +130,7 @@ func TestGitHubsLimitHoldsAllQuestionsUp(t *testing.T) {
 	r := s.add(100, idle)
 	s.pass()
 	limited := &actions.RateLimitedError{Until: s.now.Add(limit), Err: &actions.Error{StatusCode: http.StatusForbidden}}
-	s.noteAnswer(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
+	s.rememberAnswer(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
 	for s.now.Before(start.Add(limit - time.Second)) {
 		if p := s.later(time.Second).pass(); len(p.With(LookUp)) > 0 {
 			t.Fatalf("asked about %v, %s before the limit ends", names(p.With(LookUp)), limited.Until.Sub(s.now))
@@ -155,13 +155,15 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	s.later(time.Minute).pass()
 	s.want.assignedJobs = 1
 	if p := s.pass(); len(p.With(LookUp))+len(p.With(Deregister)) != 0 || p.RequeueAt.Sub(s.now) != idleGrace {
-		t.Fatalf("the job has just come: asked about %v, removing %v, again in %s", names(p.With(LookUp)), names(p.With(Deregister)), p.RequeueAt.Sub(s.now))
+		t.Fatalf("the job has just come: asked about %v, removing %v, again in %s", names(p.With(LookUp)),
+			names(p.With(Deregister)), p.RequeueAt.Sub(s.now))
 	}
 	if p := s.later(idleGrace).pass(); len(p.With(LookUp)) != 5 || len(p.With(Deregister)) != 0 {
 		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.With(LookUp)), names(p.With(Deregister)))
 	}
 	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
-		t.Errorf("the job has waited for more than the registration timeout: removing %v, want one replaced", names(p.With(Deregister)))
+		t.Errorf("the job has waited for more than the registration timeout: removing %v, want one replaced",
+			names(p.With(Deregister)))
 	}
 }
 
@@ -236,7 +238,8 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 				t.Errorf("within the minute: delete %v, again in %s", names(p.With(Delete)), p.RequeueAt.Sub(s.now))
 			}
 			if p := s.later(time.Second).pass(); len(p.With(Delete)) != 1 || len(p.With(Deregister))+len(p.With(LookUp)) != 0 {
-				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.With(Delete)), names(p.With(Deregister)), names(p.With(LookUp)))
+				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.With(Delete)), names(p.With(Deregister)),
+					names(p.With(LookUp)))
 			}
 		})
 	}
@@ -244,7 +247,8 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 
 // No question about a runner, of either kind, is asked before the time that GitHub has named.
 func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
-	const wanted = askWorkingInterval + 2*time.Minute // longer than any pause of ours, and a failed runner is held for longer
+	// longer than any pause of ours, and a failed runner is held for longer
+	const wanted = askWorkingInterval + 2*time.Minute
 	for name, test := range map[string]struct {
 		shape    roster.Runner
 		replicas int
@@ -259,7 +263,8 @@ func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
 			s := newScenario(test.replicas)
 			r := s.add(1, test.shape)
 			s.pass()
-			limited := &actions.RateLimitedError{Until: s.now.Add(wanted), Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}
+			limited := &actions.RateLimitedError{Until: s.now.Add(wanted),
+				Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}
 			s.historyOf(r).Note(pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, s.now)
 			if got := s.outcomeOf(); got.after != wanted || got.what != "deregister" && got.what != "look up" {
 				t.Errorf("%v; want GitHub asked after %s", got, wanted)
