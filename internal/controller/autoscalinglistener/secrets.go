@@ -71,9 +71,9 @@ func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 	return err
 }
 
-// trusted returns what the listener gets of credentials, proxy and certificate authorities: what was read, or what it
-// has already as long as GitHub has not accepted what the set's present spec leads to. A listener that works must not
-// lose its session to a mistyped token.
+// trusted returns the credentials, proxy and certificate authorities that the listener gets. They are those that were
+// read. As long as GitHub has not accepted those of the set's present spec, the listener keeps its own: one that works
+// must not lose its session to a mistyped token.
 func (c *Controller) trusted(ctx context.Context, w *world, read *credentials.Resolved) (*credentials.Resolved, error) {
 	valid := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
 	if valid == nil || (valid.Status == metav1.ConditionTrue && valid.ObservedGeneration == w.set.Generation) {

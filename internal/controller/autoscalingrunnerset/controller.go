@@ -145,8 +145,8 @@ func (c *Controller) report(ctx context.Context, w *world, failure error) error 
 	return errors.Join(failure, c.protection.Strip(ctx, w.Set, &w.Memory.stripped), c.writeStatus(ctx, w))
 }
 
-// forget drops what GitHub and the API server answered about a set that is gone, and the metrics of what the answers
-// said.
+// forget drops the answers of GitHub and the API server about a set that is gone, and the metrics that follow from
+// them.
 func (c *Controller) forget(set types.NamespacedName, _ *memory) {
 	c.syncs.Forget(set)
 	c.deletions.Forget(set)

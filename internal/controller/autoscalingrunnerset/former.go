@@ -52,9 +52,9 @@ func (c *Controller) recordUnproven(ctx context.Context, w *world, registration 
 // A set may have asked for mostAsked scale sets at one address without an answer; then the first of them is dropped.
 const mostAsked = 7
 
-// leaveAsked handles what GitHub may have created at an address that the set left before that was recorded: it is to be
-// deleted if the last call has answered or, if the answer was lost, an Event says what may be left. except is an
-// address that is handled elsewhere.
+// leaveAsked handles scale sets that GitHub may have created at an address that the set left before they were recorded.
+// If the last call has answered, they are to be deleted. If the answer was lost, an Event says what may be left. except
+// is an address that is handled elsewhere.
 func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) error {
 	last, _ := c.syncs.Last(w.Key)
 	if last.Running() {
@@ -258,8 +258,8 @@ func (w *world) listenerAt(address string) client.ObjectKey {
 	return client.ObjectKey{}
 }
 
-// recordDeletion records Events about what was deleted and what was left, with everything that is needed to delete that
-// by hand.
+// recordDeletion records Events about the scale sets that were deleted and those that were left, with everything that
+// is needed to delete them by hand.
 func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scaleset.Progress) {
 	for _, r := range progress.Deleted {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, report.Normal("ScaleSetDeleted", "Deregister",

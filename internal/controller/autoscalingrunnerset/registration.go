@@ -325,7 +325,7 @@ func (c *Controller) releaseIfHeld(ctx context.Context, w *world) (err error) {
 		ids = append(ids, last.Result.Set.ID)
 	}
 	if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused {
-		w.Requeue.After(holderProvenInterval) // nothing else brings a pass once the holder is gone
+		w.Requeue.After(holderProvenInterval) // nothing else brings a pass after the holder is gone
 		ids = append(ids, inUse.ID)
 	}
 	if !w.HasValidURL() || len(ids) == 0 {

@@ -225,8 +225,8 @@ func (c *Controller) lossCounted(ctx context.Context, w *world) (bool, error) {
 // Secrets and pods come from backups, which lose owners or have those of another time or cluster, or are made by hand.
 // They are removed before they get anything, and adopted by nobody: how many a set wants is for the set to say.
 
-// removeAbandoned deletes a runner that no set counts. The finalization that follows lets a job finish and removes what
-// the runner has, so a runner whose finalizer was lost gets it back first.
+// removeAbandoned deletes a runner that no set counts. Its finalization lets a job finish and removes pod, Secret and
+// registration, so a runner that has lost its finalizer gets it back first.
 func (c *Controller) removeAbandoned(ctx context.Context, w *world) error {
 	w.Requeue.After(staleInterval)
 	if w.Memory.runnerDeleted {

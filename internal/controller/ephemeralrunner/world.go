@@ -347,7 +347,7 @@ func (m *memory) podDueAt(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now
 const clockSkew = time.Minute
 
 // unregistered reports whether GitHub can't have a registration: nobody has requested one since the runner was created.
-// It is false for a runner that another manager may have seen; began is when this one took over.
+// It is false for a runner that another manager may have seen; this one took over at began.
 func (m *memory) unregistered(runner *v1alpha1.EphemeralRunner, began time.Time) bool {
 	return m.runnerID == 0 && !m.launch.WasAsked() && !m.inherited && runner.CreationTimestamp.After(began.Add(clockSkew))
 }

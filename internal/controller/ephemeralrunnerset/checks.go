@@ -246,8 +246,8 @@ func (w *world) whyJobsWait() string {
 	return feedback.CauseUnknown
 }
 
-// settledCause returns what check runs are to say that jobs wait for, if that seems to be the cause now: what was told
-// stays until another cause has held for a while. Nobody waits for the first.
+// settledCause returns the cause that check runs are to name for the wait of jobs, given the cause that is seen now:
+// the one that was told stays until another has held for a while. Nobody waits for the first.
 func (w *world) settledCause(seen string) string {
 	m, told := &w.Memory.checks, ""
 	for _, r := range w.Object.Status.Checks {

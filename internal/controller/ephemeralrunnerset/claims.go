@@ -270,17 +270,17 @@ func (c *Controller) giveWay(ctx context.Context, w *world) {
 	for _, replacement := range w.claims.Replacements {
 		reasons[replacement.Runner] = replacement
 	}
-	told := sets.New[string]()
+	recorded := sets.New[string]()
 	for _, r := range w.views {
 		why, gives := reasons[r.Name]
 		if !gives || !w.Memory.GiveWay(w.plan, r) {
 			continue
 		}
-		if told.Insert(r.Name); !w.leasing.Told.Has(r.Name) {
+		if recorded.Insert(r.Name); !w.leasing.Recorded.Has(r.Name) {
 			report.RecordEvent(ctx, c.options.Recorder, w.origin, nil, report.Warning(why.Reason, actionLease, why.Message))
 		}
 	}
-	w.leasing.Told = told
+	w.leasing.Recorded = recorded
 	w.RequeueAt(w.plan.RequeueAt)
 }
 

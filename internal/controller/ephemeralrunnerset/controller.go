@@ -131,8 +131,8 @@ func (c *Controller) rules() []rule {
 		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned, served(c.abandon)),
 		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
 		reconcile.Otherwise[*world]("its runners follow the jobs", served(reconcile.Each(
-			c.rerunLost, c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.tellUnknownJobs,
-			c.tellMoved, c.tellAuthors, c.report,
+			c.rerunLost, c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.recordUnknownJobs,
+			c.recordMoved, c.tellAuthors, c.report,
 		))),
 	}
 }
@@ -148,14 +148,14 @@ type memory struct {
 	numbers effective.Plan
 	// kept are the runners that only finalizers of others keep.
 	kept kube.Kept
-	// At toldJobsAt the last job ended that an Event has told to have run on an unknown runner.
-	toldJobsAt time.Time
+	// At recordedJobsAt the last job ended about which an Event was recorded because it ran on an unknown runner.
+	recordedJobsAt time.Time
 	// At lostCountedAt lost jobs were last counted.
 	lostCountedAt time.Time
 	visits        visits
 	checks        checkMemory
-	// toldMoved has, by node, the departures that an Event has told.
-	toldMoved map[string]int
+	// recordedMoves has, by node, the departures of which an Event was recorded.
+	recordedMoves map[string]int
 	// placing is the memory of capacity.mode Placement, nil in the other mode; followsPods says to the watch of pods
 	// whether it is set.
 	placing     *placing.Set

@@ -304,7 +304,7 @@ func (c *Controller) writeVerdicts(ctx context.Context, w *world, verdicts []fee
 		runner.Status.Rerun = &v1alpha1.RerunStatus{
 			State: v.State, Attempt: v.Attempt, Since: metav1.NewTime(w.Now), Message: report.Truncate(v.Message, 1000),
 		}
-		if err := c.tellRerun(ctx, w, runner); err != nil {
+		if err := c.recordRerun(ctx, w, runner); err != nil {
 			return err
 		}
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -321,9 +321,9 @@ func (c *Controller) writeVerdicts(ctx context.Context, w *world, verdicts []fee
 	return nil
 }
 
-// tellRerun tells what is about to be written down about a lost job, if that is final: first, and by an Event that
+// recordRerun records what is about to be written down about a lost job, if that is final: first, and by an Event that
 // doesn't get lost, because nobody looks at the runner again after that.
-func (c *Controller) tellRerun(ctx context.Context, w *world, runner *v1alpha1.EphemeralRunner) error {
+func (c *Controller) recordRerun(ctx context.Context, w *world, runner *v1alpha1.EphemeralRunner) error {
 	rerun := runner.Status.Rerun
 	job := fmt.Sprintf("job %q of %s", report.Truncate(runner.Status.JobDisplayName, 120),
 		report.Truncate(runner.Status.JobRepositoryName, 140))

@@ -34,11 +34,11 @@ const (
 	differsInterval = 10 * time.Second
 )
 
-// isAsGiven reports whether a runner set differs in nothing that decides who runs what from what its
-// AutoscalingRunnerSet gives it; how many is cut, see scaling.Demand. Its runner spec must be what the
-// AutoscalingRunnerSet's spec gives or, while that asks for an address that has not proven itself yet, what it gave
-// last. A version that recorded no RunnerSpecHash has left the address at which the set is registered meanwhile, and
-// nothing else.
+// isAsGiven reports whether a runner set is as its AutoscalingRunnerSet gives it, in everything that decides who runs
+// which jobs; the number of runners is cut, see scaling.Demand. Its runner spec must be the one that the
+// AutoscalingRunnerSet's spec gives. While the spec asks for an address that has not proven itself yet, it must be the
+// one that was given last. A version that recorded no RunnerSpecHash has left the address at which the set is
+// registered meanwhile, and nothing else.
 func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) bool {
 	registration := kube.Registration(origin)
 	id := 0

@@ -136,29 +136,29 @@ func changeOf(before, after *v1alpha1.EphemeralRunnerSetStatus) report.Change {
 	return report.ChangeFigures
 }
 
-// tellMoved records an Event about each node from which the set's runners are moved, a single time for each of its
+// recordMoved records an Event about each node from which the set's runners are moved, a single time for each of its
 // signs.
-func (c *Controller) tellMoved(ctx context.Context, w *world) error {
+func (c *Controller) recordMoved(ctx context.Context, w *world) error {
 	counts := map[departures.Departure]int{}
 	for _, r := range w.plan.Moved {
 		counts[w.departing[r.UID]]++
 	}
-	told := map[string]int{}
+	recorded := map[string]int{}
 	for _, departure := range w.departing {
-		if arrivals, known := w.Memory.toldMoved[departure.Node]; known && arrivals == departure.Arrivals {
-			told[departure.Node] = arrivals
+		if arrivals, known := w.Memory.recordedMoves[departure.Node]; known && arrivals == departure.Arrivals {
+			recorded[departure.Node] = arrivals
 		}
 	}
 	for departure, count := range counts {
-		if _, known := told[departure.Node]; known {
+		if _, known := recorded[departure.Node]; known {
 			continue
 		}
-		told[departure.Node] = departure.Arrivals
+		recorded[departure.Node] = departure.Arrivals
 		report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
 			"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others take their "+
 				"places on other nodes; runners with a job finish it", departure.Node, departure.Signs, count)))
 	}
-	w.Memory.toldMoved = told
+	w.Memory.recordedMoves = recorded
 	return nil
 }
 
@@ -233,18 +233,18 @@ func (c *Controller) podOf(ctx context.Context, namespace string, r *roster.Runn
 	return pod
 }
 
-// tellUnknownJobs records an Event about jobs that ended without success on runners that don't exist, if the listener
+// recordUnknownJobs records an Event about jobs that ended without success on runners that don't exist, if the listener
 // has reported another one.
-func (c *Controller) tellUnknownJobs(ctx context.Context, w *world) error {
+func (c *Controller) recordUnknownJobs(ctx context.Context, w *world) error {
 	listener := w.Object.Status.Listener
 	if listener == nil || listener.UnknownRunnerJobs == nil {
 		return nil
 	}
 	jobs := listener.UnknownRunnerJobs
-	if !jobs.LastAt.After(w.Memory.toldJobsAt) || w.Now.Sub(jobs.LastAt.Time) > unknownJobsAge {
+	if !jobs.LastAt.After(w.Memory.recordedJobsAt) || w.Now.Sub(jobs.LastAt.Time) > unknownJobsAge {
 		return nil
 	}
-	w.Memory.toldJobsAt = jobs.LastAt.Time
+	w.Memory.recordedJobsAt = jobs.LastAt.Time
 	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil,
 		report.Warning("UnknownRunnerJob", "ReportJobs", fmt.Sprintf(
 			"%d jobs since the listener started have ended without success on runners that don't exist here; the last: %s; "+

@@ -92,7 +92,7 @@ func (c *Controller) runnerDeleted(object client.Object, q reconcile.Queue) {
 	set := c.roster.Remove(key)
 	c.leases.Remove(key)
 	if m := c.Known(types.NamespacedName{Namespace: key.Namespace, Name: set.Name}); m != nil {
-		m.Creations.Met(key.Name)
+		m.Creations.Drop(key.Name)
 	}
 	enqueue(q, key.Namespace, set)
 }

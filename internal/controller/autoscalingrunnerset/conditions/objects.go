@@ -15,7 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
-// templateCondition says what of the spec is not used in the manager's namespace, whose operator decides about that.
+// templateCondition names the parts of the spec that are not used in the manager's namespace. Its operator decides
+// that.
 func templateCondition(refused listenertemplate.Refusals) metav1.Condition {
 	const conditionType = v1alpha1.ConditionListenerTemplateAccepted
 	if len(refused.First) == 0 {

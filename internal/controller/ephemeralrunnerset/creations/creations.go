@@ -1,5 +1,5 @@
-// Package creations accounts for the runners of a set whose creation was requested and that the watch has not shown
-// yet, so that none is created twice and none is forgotten.
+// Package creations accounts for the runners of a set that were requested and not yet seen by the watch, so that none
+// is created twice and none is forgotten.
 package creations
 
 import (
@@ -106,8 +106,8 @@ func (c *Memory) Expect(names ...string) {
 	}
 }
 
-// Met drops a name: the watch has shown the runner or its deletion, or the server has refused it and will not take it.
-func (c *Memory) Met(name string) {
+// Drop drops a name: the watch has shown the runner or its deletion, or the server has refused it and will not take it.
+func (c *Memory) Drop(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.expected, name)
@@ -142,7 +142,7 @@ func (c *Memory) Observe(runners []*roster.Runner) {
 	pending := c.Pending()
 	for _, r := range runners {
 		if _, expected := pending[r.Name]; expected {
-			c.Met(r.Name)
+			c.Drop(r.Name)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (c *Memory) RememberListed(overdue []string, existing sets.Set[string], err
 	}
 	names := sets.New(overdue...)
 	for name := range names.Difference(existing) {
-		c.Met(name)
+		c.Drop(name)
 	}
 	// The wait for those that exist begins anew, unless the watch has shown their deletion in the meantime. They are no
 	// longer uncertain.
@@ -274,7 +274,7 @@ func (c *Memory) Begin(n int, runners []*roster.Runner, pick func() string) []*T
 	return tries
 }
 
-// End remembers what became of the tries, which are all that begin returned. Some may not have been sent, because the
+// End remembers the results of all tries that begin returned. Some may not have been sent, because the
 // context ended: nothing new is known about a repeated try, and a new one is no longer expected.
 func (c *Memory) End(tries []*Try) {
 	c.unanswered = nil
@@ -286,7 +286,7 @@ func (c *Memory) End(tries []*Try) {
 		case t.Asked && !notCreated(t.Err), t.Repeated: // no answer, now or before
 			c.unanswered = append(c.unanswered, t.Name)
 		default: // there is no such runner
-			c.Met(t.Name)
+			c.Drop(t.Name)
 		}
 	}
 }

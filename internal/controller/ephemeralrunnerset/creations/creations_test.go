@@ -216,7 +216,7 @@ func TestRunnerThatIsDeletedDuringTheListIsNotExpected(t *testing.T) {
 	c.Observe(nil)
 	c.Abandon()
 	c.wantOverdue(expectationTimeout, "a")
-	c.Met("a")
+	c.Drop("a")
 	c.RememberListed([]string{"a"}, sets.New("a"), nil, c.clock.Now())
 	if c.wantUnseen(Unseen{}); c.HasUnseen() {
 		t.Errorf("late are %v", c.late)
@@ -255,8 +255,8 @@ func TestNamesAreExpectedUntilTheyAreMet(t *testing.T) {
 	if got := c.Pending(); len(got) != 2 || !got["a"].Equal(start) {
 		t.Errorf("pending %v", got)
 	}
-	c.Met("a")
-	c.Met("never expected")
+	c.Drop("a")
+	c.Drop("never expected")
 	if c.Expects("a") || !c.Expects("b") || len(c.Pending()) != 1 {
 		t.Errorf("pending %v, want b", c.Pending())
 	}

@@ -18,7 +18,7 @@ import (
 var MountReasons = []string{"FailedMount", "FailedAttachVolume"}
 
 // Slow reports whether pods of a set's runners have had a node for so long without their volumes: perhaps it can't
-// mount their claims. Due is when the next one will have.
+// mount their claims. At due the next one will have.
 func (l *Leases) Slow(scaleSet types.NamespacedName, after time.Duration) (slow bool, due time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,7 +18,7 @@ func (l *Leases) Of(scaleSet types.NamespacedName) *Set {
 	defer l.mu.Unlock()
 	known := l.sets[scaleSet]
 	if known == nil {
-		known = &Set{Memory: volumeclaims.NewMemory(scaleSet.Name), Told: sets.New[string](), awaited: sets.New[string]()}
+		known = &Set{Memory: volumeclaims.NewMemory(scaleSet.Name), Recorded: sets.New[string](), awaited: sets.New[string]()}
 		l.sets[scaleSet] = known
 	}
 	if known.taken {
@@ -50,8 +50,8 @@ type Set struct {
 	// At ListAt the API server may be asked again which claims there are, and at EventsAt what nodes say about mounting
 	// them.
 	ListAt, EventsAt time.Time
-	// Told are the runners about which an Event has told that they give way.
-	Told sets.Set[string]
+	// Recorded are the runners about which an Event was recorded because they give way.
+	Recorded sets.Set[string]
 	// listed is set when the API server has said which runners and claims there are; awaited are the runners that no
 	// watch had shown then.
 	listed  bool

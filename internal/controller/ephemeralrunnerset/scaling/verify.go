@@ -39,8 +39,8 @@ const (
 	explanationTimeout = 15 * time.Minute
 )
 
-// planVerification plans questions to GitHub about runners whose reports, which can get lost, contradict or may
-// contradict what is seen.
+// planVerification plans questions to GitHub about runners whose reports contradict the observed state, or may. Reports
+// can get lost.
 func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Demand) {
 	// The listener's figure, without doubted jobs, has more assigned jobs than runners are known to have one, by a
 	// report or GitHub's answer.
