@@ -282,8 +282,8 @@ func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scal
 // of which there may be thousands.
 func (c *Controller) otherSets(ctx context.Context, w *world, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
 	var sets v1alpha1.AutoscalingRunnerSetList
-	there := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(address)}
-	if err := c.options.Client.List(ctx, &sets, there, client.UnsafeDisableDeepCopy); err != nil {
+	atAddress := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(address)}
+	if err := c.options.Client.List(ctx, &sets, atAddress, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
 	}
 	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID }), nil

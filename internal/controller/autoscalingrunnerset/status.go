@@ -76,9 +76,9 @@ func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1a
 		}
 		return
 	}
-	told := append(w.Edges(w.Set.Status.ActiveSchedules, after.Status.ActiveSchedules),
+	news := append(w.Edges(w.Set.Status.ActiveSchedules, after.Status.ActiveSchedules),
 		conditions.Transitions(w.Set.Status.Conditions, after.Status.Conditions)...)
-	for _, event := range told {
+	for _, event := range news {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, event)
 	}
 }

@@ -190,12 +190,12 @@ func (c *Controller) begin(ctx context.Context) error {
 	if !c.beganAt.IsZero() {
 		return nil
 	}
-	var there v1alpha1.EphemeralRunnerList
-	if err := c.options.Client.List(ctx, &there, client.UnsafeDisableDeepCopy); err != nil {
+	var existing v1alpha1.EphemeralRunnerList
+	if err := c.options.Client.List(ctx, &existing, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list EphemeralRunners: %w", err)
 	}
-	for i := range there.Items {
-		c.reconciler.MemoryOf(&there.Items[i]).inherited = true
+	for i := range existing.Items {
+		c.reconciler.MemoryOf(&existing.Items[i]).inherited = true
 	}
 	c.beganAt = c.options.Clock.Now()
 	return nil

@@ -179,7 +179,7 @@ func (c *Controller) askAboutMounts(ctx context.Context, w *world, claims []core
 		return
 	}
 	w.leasing.EventsAt = w.Now.Add(mountEventsInterval)
-	var said []corev1.Event
+	var found []corev1.Event
 	for _, reason := range leases.MountReasons {
 		var list corev1.EventList
 		err := c.options.Reader.List(ctx, &list, client.InNamespace(w.origin.Namespace),
@@ -188,9 +188,9 @@ func (c *Controller) askAboutMounts(ctx context.Context, w *world, claims []core
 			log.FromContext(ctx).Error(err, "Can't list Events about volumes that can't be mounted, asking again", "reason",
 				reason)
 		}
-		said = append(said, list.Items...)
+		found = append(found, list.Items...)
 	}
-	c.leases.RememberMountEvents(scaleSet, said, claims)
+	c.leases.RememberMountEvents(scaleSet, found, claims)
 }
 
 // recordOnClaims writes what the decision has to be remembered for longer than this process lives.

@@ -45,9 +45,9 @@ func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRun
 	if registration != nil {
 		id = registration.ID
 	}
-	given := kube.RunnerSpec(origin, id)
+	wanted := kube.RunnerSpec(origin, id)
 	isGiven := func() bool {
-		return equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerSpec, given) &&
+		return equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerSpec, wanted) &&
 			equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerMetadata, origin.Spec.EphemeralRunnerMetadata)
 	}
 	switch last := origin.Status.RunnerSpecHash; {
@@ -61,7 +61,7 @@ func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRun
 		roster.ConfigURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registration.URL}):
 		return false
 	}
-	given.GitHubConfigUrl = set.Spec.EphemeralRunnerSpec.GitHubConfigUrl
+	wanted.GitHubConfigUrl = set.Spec.EphemeralRunnerSpec.GitHubConfigUrl
 	return isGiven()
 }
 
@@ -69,9 +69,9 @@ func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRun
 // Runners pass them on to their pods, where a label can select a network policy or a cloud identity.
 func inheritedLabels(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) map[string]string {
 	fromMetadata, _ := kube.Metadata(origin.Spec.EphemeralRunnerSetMetadata)
-	given := kube.Labels(nil, fromMetadata, origin.Labels, kube.ScopeLabels(set.Spec.EphemeralRunnerSpec.GitHubConfigUrl))
-	maps.DeleteFunc(given, func(key, value string) bool { return set.Labels[key] != value })
-	return kube.Labels(nil, given, kube.ScaleSetLabels(origin, v1alpha1.ComponentRunner))
+	wanted := kube.Labels(nil, fromMetadata, origin.Labels, kube.ScopeLabels(set.Spec.EphemeralRunnerSpec.GitHubConfigUrl))
+	maps.DeleteFunc(wanted, func(key, value string) bool { return set.Labels[key] != value })
+	return kube.Labels(nil, wanted, kube.ScaleSetLabels(origin, v1alpha1.ComponentRunner))
 }
 
 // hold leaves the runners of a set that differs as they are, and says why. The AutoscalingRunnerSet's pass restores the

@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// A set has a series for each trouble, and none once the trouble is over or the set is gone.
+// A set has a series for each cause, and none after the cause is over or the set is gone.
 func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 	condition := func(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {

@@ -96,7 +96,7 @@ func TestDrained(t *testing.T) {
 	}
 }
 
-// A closed session is what was asked for while maxRunners is 0, and only then.
+// A closed session is as wanted while maxRunners is 0, and only then.
 func TestAListenerWithoutASessionIsReadyWhileMaxRunnersIsZero(t *testing.T) {
 	closed := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed, Reason: v1alpha1.ReasonMaxRunnersZero, Message: "closed"}
 	podReady := func(f *Findings, ready metav1.ConditionStatus) { f.Listeners[0].Status.Conditions[0].Status = ready }

@@ -104,14 +104,14 @@ func schedulesCondition(f *Findings) *metav1.Condition {
 	n := &f.Numbers
 	switch {
 	case len(n.Refused) > 0:
-		var told []string
+		var messages []string
 		for _, refused := range n.Refused[:min(len(n.Refused), maxRefusalsTold)] {
-			told = append(told, refused.Error())
+			messages = append(messages, refused.Error())
 		}
-		if more := len(n.Refused) - len(told); more > 0 {
-			told = append(told, fmt.Sprintf("and %d more", more))
+		if more := len(n.Refused) - len(messages); more > 0 {
+			messages = append(messages, fmt.Sprintf("and %d more", more))
 		}
-		return new(report.False(conditionType, v1alpha1.ReasonScheduleRefused, report.Abridged(strings.Join(told, "; "))+
+		return new(report.False(conditionType, v1alpha1.ReasonScheduleRefused, report.Abridged(strings.Join(messages, "; "))+
 			"; other schedules are followed: correct the field in the values of the scale set"))
 	case len(f.Set.Spec.Schedules) == 0 && meta.FindStatusCondition(f.Set.Status.Conditions, conditionType) == nil:
 		return nil
@@ -142,18 +142,18 @@ func windows(n *effective.Numbers) string {
 // Edges returns the Events about windows that have opened and closed since the status was written that way: a manager
 // that was away meanwhile tells of them when it is back.
 func (f *Findings) Edges(before, after []string) []report.Event {
-	var told []report.Event
+	var events []report.Event
 	tell := func(reason, did string, these, those []string) {
 		for _, name := range these {
 			if !slices.Contains(those, name) {
-				told = append(told, report.Normal(reason, "Scale",
+				events = append(events, report.Normal(reason, "Scale",
 					fmt.Sprintf("Schedule %s has %s: %s", name, did, windows(&f.Numbers))))
 			}
 		}
 	}
 	tell("ScheduleEnded", "ended", before, after)
 	tell("ScheduleStarted", "started", after, before)
-	return told
+	return events
 }
 
 var (

@@ -49,28 +49,28 @@ func listenerCondition(f *Findings) metav1.Condition {
 			"there is no listener until the scale set is registered on GitHub; see ScaleSetRegistered")
 	}
 	pod := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
-	said := runnerSet.Status.Listener
+	reported := runnerSet.Status.Listener
 	switch {
 	case pod == nil:
 		return report.Unknown(conditionType, reasonListenerStarting, "the listener pod is being created")
 	case pod.Status == metav1.ConditionFalse && pod.Reason == v1alpha1.ReasonListenerNameTaken:
 		return report.False(conditionType, pod.Reason, pod.Message) // whatever the listener says follows from it
-	case pod.Status != metav1.ConditionTrue && (said == nil || slices.Contains(untroubled, said.State)):
+	case pod.Status != metav1.ConditionTrue && (reported == nil || slices.Contains(untroubled, reported.State)):
 		return report.False(conditionType, pod.Reason, pod.Message)
-	case said == nil:
+	case reported == nil:
 		return report.Unknown(conditionType, reasonListenerStarting, "the listener has not reported yet")
-	case said.State == v1alpha1.ListenerStateListening:
-		return report.True(conditionType, reasonListening, said.Message)
-	case said.State == v1alpha1.ListenerStateClosed && f.takesJobs():
+	case reported.State == v1alpha1.ListenerStateListening:
+		return report.True(conditionType, reasonListening, reported.Message)
+	case reported.State == v1alpha1.ListenerStateClosed && f.takesJobs():
 		return report.Unknown(conditionType, reasonListenerStarting,
 			"jobs are accepted again; the listener opens its session within seconds, when its configuration has reached it")
-	case said.State == v1alpha1.ListenerStateClosed:
+	case reported.State == v1alpha1.ListenerStateClosed:
 		reason, message := f.whyNoJobs()
 		return report.True(conditionType, reason, "the message session is closed because "+message+
 			"; it is opened again when that changes")
 	}
-	reason := report.KnownReason(cmp.Or(said.Reason, string(said.State))) // a listener's reasons are all ours
-	return report.False(conditionType, reason, said.Message)
+	reason := report.KnownReason(cmp.Or(reported.Reason, string(reported.State))) // a listener's reasons are all ours
+	return report.False(conditionType, reason, reported.Message)
 }
 
 // untroubled are the states that say nothing about why a listener's pod isn't ready.

@@ -152,7 +152,7 @@ func TestListenersFailureIsSaid(t *testing.T) {
 	}
 }
 
-// stopped changes the listener as its controller does once its pod is gone.
+// stopped changes the listener as its controller does after its pod is gone.
 func stopped(f *Findings) {
 	f.Listeners[0].DeletionTimestamp = &metav1.Time{Time: f.ObservedAt}
 	f.Listeners[0].Status.Conditions[0].Status, f.Listeners[0].Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonListenerStopped

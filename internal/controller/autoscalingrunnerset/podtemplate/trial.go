@@ -108,8 +108,8 @@ func (t *Trials) Try(ctx context.Context, q Question, m *Memory, again *reconcil
 	set := client.ObjectKeyFromObject(q.Set)
 	if hash := kube.Hash(q.Pod); m.tried != hash {
 		t.calls.Forget(set)
-		told := q.Set.Status.ObservedGeneration == q.Set.Generation && q.Set.Status.RunnerSpecHash == q.SpecHash
-		*m = Memory{tried: hash, settled: m.tried == "" && told && !WasChecking(q.Set)}
+		isCurrent := q.Set.Status.ObservedGeneration == q.Set.Generation && q.Set.Status.RunnerSpecHash == q.SpecHash
+		*m = Memory{tried: hash, settled: m.tried == "" && isCurrent && !WasChecking(q.Set)}
 	}
 	last, known := t.calls.Last(set)
 	if known && !last.Running() {

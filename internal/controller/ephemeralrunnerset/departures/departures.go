@@ -94,9 +94,9 @@ func (d *Departures) Place(runner types.NamespacedName, uid types.UID, node stri
 	if before == now {
 		return false
 	}
-	if there := d.on[before.node]; there != nil {
-		there.Delete(runner)
-		if there.Len() == 0 {
+	if neighbours := d.on[before.node]; neighbours != nil {
+		neighbours.Delete(runner)
+		if neighbours.Len() == 0 {
 			delete(d.on, before.node)
 		}
 	}

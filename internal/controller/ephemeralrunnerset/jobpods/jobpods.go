@@ -113,8 +113,8 @@ func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedNam
 func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due time.Time) {
 	now := j.clock.Now()
 	j.each(namespace, runners, func(_ *roster.Runner, wait Wait) {
-		if told := wait.since.Add(jobWaitGrace); told.After(now) {
-			due = kube.EarlierOf(due, told)
+		if reportAt := wait.since.Add(jobWaitGrace); reportAt.After(now) {
+			due = kube.EarlierOf(due, reportAt)
 		} else {
 			waits = append(waits, wait)
 		}

@@ -41,16 +41,16 @@ func (l *Leases) Slow(scaleSet types.NamespacedName, after time.Duration) (slow 
 // time. Only what it still says after volumeclaims.FailureTimeout counts: many a first try fails. Other volumes of a
 // pod, such as its token, say nothing about its claims.
 func (l *Leases) RememberMountEvents(
-	scaleSet types.NamespacedName, said []corev1.Event, claims []corev1.PersistentVolumeClaim,
+	scaleSet types.NamespacedName, found []corev1.Event, claims []corev1.PersistentVolumeClaim,
 ) {
 	volumes := map[types.NamespacedName]string{}
 	for i := range claims {
 		volumes[types.NamespacedName{Namespace: claims[i].Namespace, Name: claims[i].Name}] = claims[i].Spec.VolumeName
 	}
 	byPod := map[types.UID][]*corev1.Event{}
-	for i := range said {
-		about := said[i].InvolvedObject.UID
-		byPod[about] = append(byPod[about], &said[i])
+	for i := range found {
+		about := found[i].InvolvedObject.UID
+		byPod[about] = append(byPod[about], &found[i])
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

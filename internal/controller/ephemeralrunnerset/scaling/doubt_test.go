@@ -41,7 +41,7 @@ type world struct {
 // run is a real job on a runner.
 type run struct{ until time.Time }
 
-// turn is what a runner's pod or a report will do to it.
+// turn is a change that a runner's pod or a report will bring about.
 type turn struct {
 	at    time.Time
 	apply func(*roster.Runner)
@@ -123,7 +123,7 @@ func (w *world) give() {
 	}
 }
 
-// lag is how late a report is.
+// lag returns the time by which a report is late.
 func (w *world) lag() time.Duration { return time.Duration(w.random.IntN(4)) * time.Second }
 
 // end ends jobs. The listener counts the end before it reports it, and the runner goes.

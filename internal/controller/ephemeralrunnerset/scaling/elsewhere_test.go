@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
-// outcome is what was planned for the set's only runner, and when.
+// outcome has the plan for the set's only runner, and its time.
 type outcome struct {
 	after time.Duration
 	what  string

@@ -182,7 +182,7 @@ func TestTemplateChangeReplacesIdleRunnersOnly(t *testing.T) {
 	}
 }
 
-// An idle runner of an old template is asked about once, even if jobs wait as well.
+// An idle runner of an old template is asked about a single time, even if jobs wait as well.
 func TestOneThingIsDoneAboutARunner(t *testing.T) {
 	s := newScenario(2)
 	old := idle
@@ -213,7 +213,7 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec    v1alpha1.EphemeralRunnerSetSpec
 		ceiling int
-		// create is how many runners are created beside two that are idle.
+		// create counts the runners that are created beside two that are idle.
 		create int
 	}{
 		"above the ceiling":        {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt, MaxRunners: new(math.MaxInt)}, 50, 48},

@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
-// start is when every scenario in these tests begins.
+// start is the time at which every scenario in these tests begins.
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 var (

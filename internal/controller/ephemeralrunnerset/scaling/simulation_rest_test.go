@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// longestRest is how long a simulation may rest if no pass was requested.
+// A simulation may rest for longestRest if no pass was requested.
 const longestRest = 2 * time.Hour
 
 // rest lets time pass in which nothing happens, at most until just before the pass that the controller has requested. If

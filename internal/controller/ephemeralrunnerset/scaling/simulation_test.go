@@ -56,7 +56,7 @@ type simulation struct {
 	answers    map[types.UID]pool.Call[registrations.Answer]
 }
 
-// published are what the listener writes, and the user's maxRunners.
+// published has the listener's figures, and the user's maxRunners.
 type published struct {
 	Demand
 	patchID int
@@ -89,7 +89,7 @@ var simulatedSet = roster.Owner{UID: "set-uid", Name: setKey.Name}
 
 func nodeName(n int) string { return fmt.Sprint("node-", n) }
 
-// maxLag is how late the cache may be: a watch that is later is restarted, unless it is frozen.
+// The cache may be late by maxLag: a watch that is later is restarted, unless it is frozen.
 const maxLag = 20 * time.Second
 
 func newSimulation(seed uint64) *simulation {

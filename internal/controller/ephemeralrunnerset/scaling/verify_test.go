@@ -61,8 +61,8 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	}
 }
 
-// A registration that is gone must be noticed before a job needs the runner: each is asked about once in ten minutes,
-// at a moment of its own, so that 500 cost 50 questions a minute, evenly, also after a restart of the manager.
+// A registration that is gone must be noticed before a job needs the runner: each is asked about every ten minutes, at a
+// moment of its own, so that 500 cost 50 questions a minute, evenly, also after a restart of the manager.
 func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 	const runners, minutes = 500, 40
 	for name, restart := range map[string]bool{"all up at once": false, "manager restarted": true} {
