@@ -95,7 +95,9 @@ func newFixture(t *testing.T) *fixture {
 	f.client = controllertest.SelectByName(builder, &corev1.ServiceAccount{}, &rbacv1.Role{},
 		&rbacv1.RoleBinding{}).Build()
 	counting := interceptor.NewClient(f.client, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+		) error {
 			f.secretReads++
 			return c.Get(ctx, key, object, options...)
 		},
@@ -113,11 +115,15 @@ func newFixture(t *testing.T) *fixture {
 				return c.List(ctx, list, options...)
 			}
 		},
-		SubResourceGet: func(ctx context.Context, c client.Client, _ string, object, into client.Object, _ ...client.SubResourceGetOption) error {
+		SubResourceGet: func(
+			ctx context.Context, c client.Client, _ string, object, into client.Object, _ ...client.SubResourceGetOption,
+		) error {
 			return c.Get(ctx, client.ObjectKeyFromObject(object), into)
 		},
 		Patch: f.patch,
-		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		Apply: func(
+			ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
+		) error {
 			if err := f.applyFailures[object.(interface{ GetKind() string }).GetKind()]; err != nil {
 				return err
 			}

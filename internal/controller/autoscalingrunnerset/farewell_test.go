@@ -298,7 +298,9 @@ func TestReleaseToleratesRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.intercept.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+				f.intercept.Patch = func(
+					ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+				) error {
 					if _, isSecret := object.(*corev1.Secret); isSecret {
 						return refusal
 					}

@@ -116,7 +116,9 @@ func TestListenerThatTheCacheLacksIsNotCreatedTwice(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
 		f.settle()
-		f.intercept.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		f.intercept.List = func(
+			ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption,
+		) error {
 			if _, listeners := list.(*v1alpha1.AutoscalingListenerList); listeners {
 				return nil
 			}

@@ -41,7 +41,9 @@ type admission struct {
 // admit puts the answers into effect.
 func (f *fixture) admit(a *admission) *admission {
 	f.Helper()
-	f.intercept.Create = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+	f.intercept.Create = func(
+		ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption,
+	) error {
 		var all client.CreateOptions
 		if _, isPod := object.(*corev1.Pod); !isPod {
 			return c.Create(ctx, object, options...)
@@ -234,7 +236,9 @@ func TestAPassThatIsCutShortIsNotReadyWithAChangedTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				var fails error
-				f.intercept.Apply = func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+				f.intercept.Apply = func(
+					ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
+				) error {
 					if fails != nil {
 						return fails
 					}
@@ -346,7 +350,9 @@ func TestARealPodCountsMoreThanADryRun(t *testing.T) {
 func TestATemplateWithoutRunnerIsRefusedWithoutARequest(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		kubernetes := f.admit(&admission{})
-		f.controller.options.RunnerPod = func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
+		f.controller.options.RunnerPod = func(
+			set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet,
+		) *corev1.Pod {
 			pod := podOf(set, runnerSet)
 			pod.Spec.Containers[0].Name = "main"
 			return pod

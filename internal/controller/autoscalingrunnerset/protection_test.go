@@ -43,7 +43,9 @@ func protectedObjects() []client.Object {
 // answerStripping lets answer reject the patches of what ARC protects, and counts them.
 func (f *fixture) answerStripping(answer func(client.Object) error) *int {
 	patches := new(int)
-	f.intercept.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	f.intercept.Patch = func(
+		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+	) error {
 		if _, isSet := object.(*v1alpha1.AutoscalingRunnerSet); isSet {
 			return c.Patch(ctx, object, patch, options...)
 		}

@@ -67,7 +67,9 @@ func TestRefusedChangeOfAHealthySetIsSaid(t *testing.T) {
 // applyAnswers runs passes in which every server-side apply fails with err, or succeeds for nil.
 func (f *fixture) applyAnswers(err error) {
 	f.Helper()
-	f.intercept.Apply = func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	f.intercept.Apply = func(
+		ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
+	) error {
 		if err != nil {
 			return err
 		}
@@ -101,7 +103,9 @@ func TestRegistrationThatCannotBeWrittenIsSaid(t *testing.T) {
 // refuseAnnotations fails writes of the annotation with the scale set's id with err, or lets them succeed for nil.
 func (f *fixture) refuseAnnotations(err error) {
 	f.Helper()
-	f.intercept.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	f.intercept.Patch = func(
+		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+	) error {
 		if err != nil && object.GetAnnotations()[v1alpha1.AnnotationRunnerScaleSetID] != "" {
 			return err
 		}
@@ -115,7 +119,9 @@ func (f *fixture) refuseAnnotations(err error) {
 func TestARestartMakesNoUntriedTemplateReady(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		var fails error
-		f.intercept.Apply = func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		f.intercept.Apply = func(
+			ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
+		) error {
 			if fails != nil {
 				return fails
 			}

@@ -17,7 +17,9 @@ import (
 // failingOnce has a patch of the set that is not of its status fail each time that the result is set.
 func (f *fixture) failingOnce() *bool {
 	failing := false
-	f.intercept.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	f.intercept.Patch = func(
+		ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption,
+	) error {
 		if _, is := o.(*v1alpha1.AutoscalingRunnerSet); is && failing {
 			failing = false
 			return errors.New("etcd is away")

@@ -214,7 +214,9 @@ func TestRunnerOfASetWithoutAnOwnerWaits(t *testing.T) {
 func TestRunnerForWhichItsSetHasNoRoomWaits(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		room := false
-		f.controller.options.Admit = func(_ *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool {
+		f.controller.options.Admit = func(
+			_ *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName,
+		) bool {
 			return room && set.UID == newSet().UID && runner == runnerKey
 		}
 		f.settle()

@@ -182,7 +182,9 @@ func (f *fixture) refusal() error {
 // new objects.
 func (f *fixture) interceptors() interceptor.Funcs {
 	return interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+		) error {
 			origin, is := object.(*v1alpha1.AutoscalingRunnerSet)
 			if !is || f.ownOrigin {
 				return c.Get(ctx, key, object, options...)

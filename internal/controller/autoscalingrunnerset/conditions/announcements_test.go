@@ -24,13 +24,18 @@ func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 		want       []trouble
 	}{
 		{[]metav1.Condition{
-			condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonUnauthorized), condition(v1alpha1.ConditionReady, no, v1alpha1.ReasonUnauthorized),
-			condition(v1alpha1.ConditionListenerReady, no, reasonWaitingForScaleSet), condition(v1alpha1.ConditionDegraded, no, "Fine"),
+			condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonUnauthorized),
+			condition(v1alpha1.ConditionReady, no, v1alpha1.ReasonUnauthorized),
+			condition(v1alpha1.ConditionListenerReady, no, reasonWaitingForScaleSet),
+			condition(v1alpha1.ConditionDegraded, no, "Fine"),
 		}, []trouble{{v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonUnauthorized}}},
 		{[]metav1.Condition{
-			condition(v1alpha1.ConditionCredentialsValid, yes, reasonAccepted), condition(v1alpha1.ConditionReady, yes, "Unschedulable"),
-			condition(v1alpha1.ConditionRunnersPending, yes, "Unschedulable"), condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"),
-		}, []trouble{{v1alpha1.ConditionRunnersPending, "Unschedulable"}, {v1alpha1.ConditionQuotaExceeded, "PodsForbidden"}}},
+			condition(v1alpha1.ConditionCredentialsValid, yes, reasonAccepted),
+			condition(v1alpha1.ConditionReady, yes, "Unschedulable"),
+			condition(v1alpha1.ConditionRunnersPending, yes, "Unschedulable"),
+			condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"),
+		}, []trouble{{v1alpha1.ConditionRunnersPending, "Unschedulable"},
+			{v1alpha1.ConditionQuotaExceeded, "PodsForbidden"}}},
 		{[]metav1.Condition{condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")}, []trouble{{v1alpha1.ConditionRunnersPending, "ImagePullBackOff"}}},
 		{[]metav1.Condition{condition(v1alpha1.ConditionStatisticsDoubtful, yes, v1alpha1.ReasonJobsNotTaken)},
 			[]trouble{{v1alpha1.ConditionStatisticsDoubtful, v1alpha1.ReasonJobsNotTaken}}},
@@ -88,9 +93,11 @@ func TestTransitionEvents(t *testing.T) {
 		"quota":    {nil, []metav1.Condition{condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden")}, []string{"PodsForbidden"}},
 		"rate limit, then no answer": {
 			[]metav1.Condition{condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRateLimited)},
-			[]metav1.Condition{condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonGitHubUnavailable)}, []string{v1alpha1.ReasonGitHubUnavailable}},
+			[]metav1.Condition{condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonGitHubUnavailable)},
+			[]string{v1alpha1.ReasonGitHubUnavailable}},
 		"stuck is told once": {nil, []metav1.Condition{
-			condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRunnerGroupNotFound), condition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRunnerGroupNotFound),
+			condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRunnerGroupNotFound),
+			condition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRunnerGroupNotFound),
 		}, []string{v1alpha1.ReasonRunnerGroupNotFound}},
 		"other conflict": {
 			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "RateLimited")},
@@ -119,7 +126,8 @@ func TestStationsOfTheStartAreNotTold(t *testing.T) {
 		if told := Transitions(starting, listener(metav1.ConditionFalse, reason)); len(told) != 0 {
 			t.Errorf("told %+v of a set that starts", told)
 		}
-		if told := Transitions(listener(metav1.ConditionTrue, "Listening"), listener(metav1.ConditionFalse, reason)); len(told) != 1 {
+		if told := Transitions(listener(metav1.ConditionTrue, "Listening"),
+			listener(metav1.ConditionFalse, reason)); len(told) != 1 {
 			t.Errorf("told %+v of a set that listened, want that it does no more", told)
 		}
 	}

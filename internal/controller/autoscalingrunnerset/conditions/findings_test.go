@@ -16,9 +16,12 @@ import (
 
 func TestCountsAreThoseOfAllRunnerSets(t *testing.T) {
 	status := healthy(func(f *Findings) {
-		f.RunnerSets = append(f.RunnerSets, v1alpha1.EphemeralRunnerSet{Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 2, PendingEphemeralRunners: 2}})
+		f.RunnerSets = append(f.RunnerSets,
+			v1alpha1.EphemeralRunnerSet{Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 2,
+				PendingEphemeralRunners: 2}})
 	}).Status("1.2.3")
-	got := []int{status.CurrentRunners, status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners}
+	got := []int{status.CurrentRunners, status.PendingEphemeralRunners, status.RunningEphemeralRunners,
+		status.FailedEphemeralRunners}
 	if want := []int{5, 2, 2, 1}; !slices.Equal(got, want) {
 		t.Errorf("current, pending, running, failed = %v, want %v", got, want)
 	}
@@ -43,7 +46,8 @@ func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
 	set.Name += "a"
 	_, err := scaleset.DesiredOf(set)
 	condition := registeredCondition(&Findings{Set: set, Cause: err})
-	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNameTooLong || !needsUser(condition.Reason) {
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNameTooLong ||
+		!needsUser(condition.Reason) {
 		t.Fatalf("a name of 64 characters: %v, %+v", err, condition)
 	}
 	for _, part := range []string{"64 characters", "at most 63", "create it under a shorter name"} {
@@ -75,9 +79,11 @@ func TestDrained(t *testing.T) {
 		f := healthy(func(f *Findings) {
 			f.Set.Annotations = map[string]string{v1alpha1.AnnotationDrained: test.value}
 			runnerSet := &f.RunnerSets[0]
-			runnerSet.Status.Listener.State, runnerSet.Spec.AssignedJobs, runnerSet.Status.RunningEphemeralRunners = test.state, test.jobs, test.runners
+			runnerSet.Status.Listener.State, runnerSet.Spec.AssignedJobs, runnerSet.Status.RunningEphemeralRunners = test.state,
+				test.jobs, test.runners
 			if test.known {
-				f.Set.Status.Conditions = append(f.Set.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue})
+				f.Set.Status.Conditions = append(f.Set.Status.Conditions,
+					metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue})
 			}
 		})
 		got, says := "", ""
@@ -87,10 +93,12 @@ func TestDrained(t *testing.T) {
 		if got != test.want || !strings.Contains(says, test.says) {
 			t.Errorf("%s: %s: %q, want %s: %q", name, got, says, test.want, test.says)
 		}
-		if drained := test.value == "true"; drained != (f.Numbers.Accepted() == 0) || drained && f.inForce().EffectiveMinRunners != 0 {
+		if drained := test.value == "true"; drained != (f.Numbers.Accepted() == 0) ||
+			drained && f.inForce().EffectiveMinRunners != 0 {
 			t.Errorf("%s: %+v is in force", name, f.Numbers)
 		}
-		if reason, message := f.readyReason(nil); test.value == "true" && (reason != v1alpha1.ReasonDrained || !strings.Contains(message, "the annotation")) {
+		if reason, message := f.readyReason(nil); test.value == "true" &&
+			(reason != v1alpha1.ReasonDrained || !strings.Contains(message, "the annotation")) {
 			t.Errorf("%s: Ready says %s: %s", name, reason, message)
 		}
 	}
@@ -98,7 +106,8 @@ func TestDrained(t *testing.T) {
 
 // A closed session is as wanted while maxRunners is 0, and only then.
 func TestAListenerWithoutASessionIsReadyWhileMaxRunnersIsZero(t *testing.T) {
-	closed := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed, Reason: v1alpha1.ReasonMaxRunnersZero, Message: "closed"}
+	closed := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed, Reason: v1alpha1.ReasonMaxRunnersZero,
+		Message: "closed"}
 	podReady := func(f *Findings, ready metav1.ConditionStatus) { f.Listeners[0].Status.Conditions[0].Status = ready }
 	for name, test := range map[string]struct {
 		change func(*Findings)
@@ -189,7 +198,8 @@ func TestStatusSaysForHowManyJobsThereIsRoom(t *testing.T) {
 	} {
 		status := healthy(func(f *Findings) {
 			f.Set.Status.Placement = former
-			f.RunnerSets[0].Spec.MaxRunners, f.RunnerSets[0].Status.Capacity, f.RunnerSets[0].Status.Placement = test.most, test.capacity, test.of
+			f.RunnerSets[0].Spec.MaxRunners, f.RunnerSets[0].Status.Capacity, f.RunnerSets[0].Status.Placement = test.most,
+				test.capacity, test.of
 			if test.places {
 				f.Set.Spec.Capacity = &v1alpha1.CapacitySpec{Mode: v1alpha1.CapacityPlacement}
 			}

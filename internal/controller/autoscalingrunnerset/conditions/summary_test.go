@@ -34,9 +34,11 @@ func healthy(change func(*Findings)) *Findings { return healthyUnder(0, change) 
 func healthyUnder(ceiling int, change func(*Findings)) *Findings {
 	set := newSet()
 	condition := func(conditionType string) []metav1.Condition {
-		return []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: "PodReady", ObservedGeneration: set.Generation}}
+		return []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: "PodReady",
+			ObservedGeneration: set.Generation}}
 	}
-	set.Status.Conditions = append(condition(v1alpha1.ConditionScaleSetRegistered), condition(v1alpha1.ConditionCredentialsValid)...)
+	set.Status.Conditions = append(condition(v1alpha1.ConditionScaleSetRegistered),
+		condition(v1alpha1.ConditionCredentialsValid)...)
 	f := &Findings{
 		Set: set, ObservedAt: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC),
 		Registration: &v1alpha1.ScaleSetRegistration{URL: address, Name: "set", Group: "Default", ID: 1},
@@ -54,7 +56,8 @@ func healthyUnder(ceiling int, change func(*Findings)) *Findings {
 func TestSummary(t *testing.T) {
 	troubled := func(conditionType string) func(*Findings) {
 		return func(f *Findings) {
-			f.RunnerSets[0].Status.Conditions = []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: "Why", Message: "because"}}
+			f.RunnerSets[0].Status.Conditions = []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue,
+				Reason: "Why", Message: "because"}}
 		}
 	}
 	podStatus := func(f *Findings, status metav1.ConditionStatus, reason string) {
@@ -76,7 +79,8 @@ func TestSummary(t *testing.T) {
 		"listener away": {func(f *Findings) { podStatus(f, metav1.ConditionFalse, "Evicted") }, metav1.ConditionFalse, "Evicted", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"listener retries": {func(f *Findings) {
 			podStatus(f, metav1.ConditionFalse, "NotListening")
-			f.RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "RateLimited"}
+			f.RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying,
+				Reason: "RateLimited"}
 		}, metav1.ConditionFalse, "RateLimited", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"session conflict": {func(f *Findings) {
 			f.RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateConflict}
@@ -118,7 +122,8 @@ func TestListenersFailureIsSaid(t *testing.T) {
 		}
 	}
 	unauthorized := func(f *Findings) {
-		f.RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonUnauthorized}
+		f.RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying,
+			Reason: v1alpha1.ReasonUnauthorized}
 	}
 	passing := failing(v1alpha1.ConditionProgressing, metav1.ConditionFalse)
 	deleted := func(f *Findings) { f.Set.DeletionTimestamp = &metav1.Time{Time: f.ObservedAt} }
@@ -155,7 +160,8 @@ func TestListenersFailureIsSaid(t *testing.T) {
 // stopped changes the listener as its controller does after its pod is gone.
 func stopped(f *Findings) {
 	f.Listeners[0].DeletionTimestamp = &metav1.Time{Time: f.ObservedAt}
-	f.Listeners[0].Status.Conditions[0].Status, f.Listeners[0].Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonListenerStopped
+	f.Listeners[0].Status.Conditions[0].Status, f.Listeners[0].Status.Conditions[0].Reason = metav1.ConditionFalse,
+		v1alpha1.ReasonListenerStopped
 }
 
 func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
@@ -172,13 +178,16 @@ func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 		}, reasonReady},
 		"turned off": {func(f *Findings) {
 			f.Set.Spec.MaxRunners, f.RunnerSets[0].Spec.MaxRunners = new(0), new(0)
-			f.RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed, Reason: v1alpha1.ReasonMaxRunnersZero}
+			f.RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed,
+				Reason: v1alpha1.ReasonMaxRunnersZero}
 		}, v1alpha1.ReasonMaxRunnersZero},
 		"no quota": {func(f *Findings) {
-			f.RunnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "cpu"}}
+			f.RunnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaExceeded,
+				Status: metav1.ConditionTrue, Message: "cpu"}}
 		}, v1alpha1.ReasonQuotaExceeded},
 		"no node": {func(f *Findings) {
-			f.RunnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue, Reason: "Unschedulable"}}
+			f.RunnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRunnersPending,
+				Status: metav1.ConditionTrue, Reason: "Unschedulable"}}
 		}, "Unschedulable"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +215,8 @@ func TestWhoLimitsEachSetIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := healthyUnder(50, func(f *Findings) { f.Set.Spec.MinRunners, f.Set.Spec.MaxRunners = test.least, test.most })
 			f.RunnerSets[0].Spec.MaxRunners = f.Numbers.Limit()
-			if _, message := f.readyReason(nil); !test.noRunners && (!strings.Contains(message, test.told) || (test.told == "") != (message == "")) {
+			if _, message := f.readyReason(nil); !test.noRunners &&
+				(!strings.Contains(message, test.told) || (test.told == "") != (message == "")) {
 				t.Errorf("Ready says %q, want %q", message, test.told)
 			}
 			f.RunnerSets[0].Spec.AssignedJobs = 50

@@ -43,7 +43,8 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 			}
 			s.pass()
 			if p := s.later(test.held).publish(5).pass(); p.create != 5 || len(p.going()) != 0 || s.failures.count != 0 {
-				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.With(Delete)), s.failures.count)
+				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.With(Delete)),
+					s.failures.count)
 			}
 		})
 	}
@@ -69,7 +70,8 @@ func TestEndedRunnersOfADeletedSetAreNotCounted(t *testing.T) {
 // Whoever keeps the objects of runners that are gone must not stop the set: they neither count against maxRunners nor
 // have a job.
 func TestKeptRunnersTakeNoRoom(t *testing.T) {
-	for name, shape := range map[string]roster.Runner{"idle": idle, "busy": busyOne, "done": with(lingering, func(r *roster.Runner) { r.JobPatchID = 9 })} {
+	done := with(lingering, func(r *roster.Runner) { r.JobPatchID = 9 })
+	for name, shape := range map[string]roster.Runner{"idle": idle, "busy": busyOne, "done": done} {
 		s := newScenario(2)
 		s.want.maxRunners = 2
 		s.add(2, with(shape, func(r *roster.Runner) { r.Deleting, r.Keepers = true, "example.com/audit" }))

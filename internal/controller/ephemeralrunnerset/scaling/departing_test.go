@@ -66,8 +66,8 @@ func TestWhichRunnersLeaveANode(t *testing.T) {
 	}
 }
 
-// GitHub says that a runner has a job: it stays, and counts as working. Another one goes: it is deleted and replaced in the same pass,
-// unless there would be more than maxRunners while it ends.
+// GitHub says that a runner has a job: it stays, and counts as working. Another one goes: it is deleted and replaced in
+// the same pass, unless there would be more than maxRunners while it ends.
 func TestGitHubDecidesWhoLeaves(t *testing.T) {
 	for most, create := range map[int]int{3: 1, 2: 0} {
 		s := newScenario(2)

@@ -16,8 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// world is a set of runners over hours: jobs that come and go, a GitHub that counts more of them than there are, pods that take a
-// while, and reports that come some seconds late. A tick is a second.
+// world is a set of runners over hours: jobs that come and go, a GitHub that counts more of them than there are, pods
+// that take a while, and reports that come some seconds late. A tick is a second.
 type world struct {
 	*scenario
 	random     *rand.Rand
@@ -54,7 +54,8 @@ func newWorld(seed uint64, minRunners, maxRunners, hours int) *world {
 		scenario: newScenario(0), random: rand.New(rand.NewPCG(seed, 3)), startup: 20 * time.Second, maxRunners: maxRunners,
 		phantoms: func(time.Duration) int { return 0 }, arrivals: func(time.Duration, *rand.Rand) int { return 0 },
 		running: map[*roster.Runner]*run{}, changes: map[*roster.Runner]turn{},
-		created: make([]int, hours+1), unused: make([]int, hours+1), questions: make([]int, hours+1), doubtedHours: make([]int, hours+1),
+		created: make([]int, hours+1), unused: make([]int, hours+1), questions: make([]int, hours+1),
+		doubtedHours: make([]int, hours+1),
 	}
 	w.want.minRunners, w.want.inForce, w.want.maxRunners = minRunners, maxRunners, maxRunners
 	return w
@@ -137,7 +138,8 @@ func (w *world) end() {
 		w.want.assignedJobs--
 		w.want.replicas = min(w.want.minRunners+min(w.want.assignedJobs, w.maxRunners), w.maxRunners)
 		patchID := w.patchID
-		w.changes[r] = turn{w.now.Add(w.lag()), func(r *roster.Runner) { r.HadJob, r.Completed, r.Deleting, r.JobPatchID = true, true, true, patchID }}
+		w.changes[r] = turn{w.now.Add(w.lag()),
+			func(r *roster.Runner) { r.HadJob, r.Completed, r.Deleting, r.JobPatchID = true, true, true, patchID }}
 	}
 	w.runners = slices.DeleteFunc(w.runners, func(r *roster.Runner) bool { return r.Completed })
 }
@@ -146,7 +148,8 @@ func (w *world) end() {
 func (w *world) act(p *Plan) {
 	for range p.create {
 		r := w.add(1, starting)
-		w.changes[r] = turn{w.now.Add(w.startup), func(r *roster.Runner) { r.Phase, r.RegistrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7 }}
+		w.changes[r] = turn{w.now.Add(w.startup),
+			func(r *roster.Runner) { r.Phase, r.RegistrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7 }}
 		w.created[w.hour()]++
 	}
 	for _, r := range p.With(LookUp) {
@@ -176,7 +179,8 @@ func (w *world) idleNow() int { return len(w.runners) - len(w.running) }
 
 func (w *world) String() string {
 	slices.Sort(w.waits)
-	text := fmt.Sprintf("created %v, removed unused %v, questions %v, seconds in doubt %v, at most %d runners", w.created, w.unused, w.questions, w.doubtedHours, w.most)
+	text := fmt.Sprintf("created %v, removed unused %v, questions %v, seconds in doubt %v, at most %d runners", w.created,
+		w.unused, w.questions, w.doubtedHours, w.most)
 	if n := len(w.waits); n > 0 {
 		text += fmt.Sprintf(", %d jobs waited: half %s, 95 %% %s, all %s", n, w.waits[n/2], w.waits[n*95/100], w.waits[n-1])
 	}
@@ -224,8 +228,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// Jobs that don't exist cost one generation of runners, two if the figures move, and then none. Nothing special is needed for it:
-// neither a number nor a shape.
+// Jobs that don't exist cost one generation of runners, two if the figures move, and then none. Nothing special is
+// needed for it: neither a number nor a shape.
 func TestJobsThatDoNotExistCostFewRunners(t *testing.T) {
 	const hours = 6
 	for shape, phantoms := range shapes {
@@ -268,7 +272,8 @@ func TestRealJobsStartAmongThoseThatDoNotExist(t *testing.T) {
 				usual.arrivals = arrivals
 				usual.run(t, hours*time.Hour)
 				for shape, phantoms := range shapes {
-					t.Run(fmt.Sprintf("%s, %s, minRunners %d, newest first %t", shape, load, minRunners, newestWins), func(t *testing.T) {
+					name := fmt.Sprintf("%s, %s, minRunners %d, newest first %t", shape, load, minRunners, newestWins)
+					t.Run(name, func(t *testing.T) {
 						w := newWorld(1, minRunners, 60, hours)
 						w.phantoms, w.arrivals, w.newestWins = phantoms, arrivals, newestWins
 						w.run(t, hours*time.Hour)
@@ -291,8 +296,8 @@ func TestRealJobsStartAmongThoseThatDoNotExist(t *testing.T) {
 	}
 }
 
-// Idle runners whose registration is gone are replaced within a quarter of an hour, whether jobs come, which wait too shortly to be a
-// hint, or not; and after a restart, too.
+// Idle runners whose registration is gone are replaced within a quarter of an hour, whether jobs come, which wait too
+// shortly to be a hint, or not; and after a restart, too.
 func TestRunnersWithoutARegistrationAreReplaced(t *testing.T) {
 	const minRunners = 2
 	for load, arrivals := range loads {

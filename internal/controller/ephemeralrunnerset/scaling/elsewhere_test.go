@@ -19,7 +19,8 @@ func (s *scenario) outcomeOf() outcome {
 	for began := s.now; s.now.Sub(began) <= askWorkingInterval+heldTimeout; s.later(15 * time.Second).publish(s.want.replicas) {
 		p := s.pass()
 		for what, list := range map[string][]*roster.Runner{
-			"delete": p.With(Delete), "delete unregistered": p.With(DeleteUnregistered), "deregister": p.With(Deregister), "look up": p.With(LookUp),
+			"delete": p.With(Delete), "delete unregistered": p.With(DeleteUnregistered), "deregister": p.With(Deregister),
+			"look up": p.With(LookUp),
 		} {
 			if len(list) == 1 {
 				return outcome{s.now.Sub(began), what}
@@ -48,7 +49,8 @@ func TestRunnerOfAFormerAddress(t *testing.T) {
 		"failed in a job": {shaped(failedJob, 7, "former"), outcome{what: "delete"}, outcome{what: "deregister"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for where, want := range map[string]outcome{"https://github.com/old": test.want, "https://github.com/new": test.here} {
+			for where, want := range map[string]outcome{"https://github.com/old": test.want,
+				"https://github.com/new": test.here} {
 				s := newScenario(1)
 				s.configURL = unique.Make("https://github.com/new")
 				shape := test.shape

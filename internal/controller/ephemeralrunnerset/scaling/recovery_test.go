@@ -29,7 +29,8 @@ func TestFailingSetWithoutDemandIsGivenAJob(t *testing.T) {
 // The listener was down while three jobs ran: their runners were treated as idle until the reports came.
 func TestLateReportsOfJobsEndDegradation(t *testing.T) {
 	s := newScenario(5)
-	ended := s.add(3, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: v1alpha1.ReasonRunnerExitedWithoutJob, RegistrationID: 7})
+	ended := s.add(3, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed,
+		Reason: v1alpha1.ReasonRunnerExitedWithoutJob, RegistrationID: 7})
 	s.pass()
 	if !s.History.failures.isDegraded() {
 		t.Fatal("the set is not degraded by three runners that exited without a job")

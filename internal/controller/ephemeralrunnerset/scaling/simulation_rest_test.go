@@ -12,8 +12,9 @@ import (
 // A simulation may rest for longestRest if no pass was requested.
 const longestRest = 2 * time.Hour
 
-// rest lets time pass in which nothing happens, at most until just before the pass that the controller has requested. If
-// there were something to do then that the last pass had not begun, it would be done too late or, without an event, never.
+// rest lets time pass in which nothing happens, at most until just before the pass that the controller has requested.
+// If there were something to do then that the last pass had not begun, it would be done too late or, without an event,
+// never.
 func (sim *simulation) rest(t *testing.T, p *Plan) {
 	t.Helper()
 	former := p
@@ -30,13 +31,14 @@ func (sim *simulation) rest(t *testing.T, p *Plan) {
 	rested := time.Duration(sim.random.Int64N(int64(limit) + 1))
 	sim.later(rested)
 	if create, about := sim.newIn(sim.planned(), p, former); create > 0 || len(about) > 0 {
-		t.Errorf("%s into a rest of %s, for which no pass was asked: create %d, do something about %v", rested, limit, create, names(about))
+		t.Errorf("%s into a rest of %s, for which no pass was asked: create %d, do something about %v", rested, limit,
+			create, names(about))
 	}
 }
 
 // newIn returns how many runners a plan creates, and which runners it deletes, asks about or marks as failed, unless an
-// earlier plan did so already. While a question to GitHub is open, whose answer brings a pass, other runners may be picked
-// for deletion.
+// earlier plan did so already. While a question to GitHub is open, whose answer brings a pass, other runners may be
+// picked for deletion.
 func (sim *simulation) newIn(p *Plan, former ...*Plan) (create int, about []*roster.Runner) {
 	waiting := sim.state.WithoutRecentlyDeleted(p.order, sim.now())
 	for _, r := range p.order {

@@ -74,7 +74,8 @@ func TestHeldUntilFigureAfterEnd(t *testing.T) {
 	}
 }
 
-// A failed runner's slot is held until GitHub has removed the runner and a newer figure has come, for 15 minutes at most.
+// A failed runner's slot is held until GitHub has removed the runner and a newer figure has come, for 15 minutes at
+// most.
 func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, failedJob)
@@ -92,8 +93,8 @@ func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 	}
 }
 
-// A runner that failed with a job is being deleted, and somebody's finalizer keeps its pod. GitHub is asked about its slot
-// nevertheless, and the slot becomes free without an event.
+// A runner that failed with a job is being deleted, and somebody's finalizer keeps its pod. GitHub is asked about its
+// slot nevertheless, and the slot becomes free without an event.
 func TestHeldSlotOfADeletedRunnerIsAskedAbout(t *testing.T) {
 	s := newScenario(1)
 	r := failedJob
@@ -101,10 +102,12 @@ func TestHeldSlotOfADeletedRunnerIsAskedAbout(t *testing.T) {
 	s.add(1, r)
 	p := s.pass()
 	if len(p.With(Deregister)) != 1 || p.RequeueAt.Sub(s.now) != heldTimeout {
-		t.Errorf("GitHub is asked to remove %v, planned again in %s; want the runner, and %s", names(p.With(Deregister)), p.RequeueAt.Sub(s.now), heldTimeout)
+		t.Errorf("GitHub is asked to remove %v, planned again in %s; want the runner, and %s", names(p.With(Deregister)),
+			p.RequeueAt.Sub(s.now), heldTimeout)
 	}
 	if p = s.later(heldTimeout).pass(); p.create != 1 || len(p.With(Delete)) != 0 {
-		t.Errorf("create %d, delete %v after %s; want 1, and not to delete it again", p.create, names(p.With(Delete)), heldTimeout)
+		t.Errorf("create %d, delete %v after %s; want 1, and not to delete it again", p.create, names(p.With(Delete)),
+			heldTimeout)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// What runners wait for is a condition while they wait, with number, example and cause; afterwards the condition is False.
+// What runners wait for is a condition while they wait, with number, example and cause; afterwards the condition is
+// False.
 func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 	waits := func(name, reason string) *roster.Runner {
 		return &roster.Runner{Name: name, Reason: reason, Message: "because of " + name}
@@ -39,7 +40,8 @@ func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 				}
 				return
 			}
-			if len(got) != 1 || got[0].Type != test.about || got[0].Status != metav1.ConditionTrue || got[0].Reason != test.reason || !strings.Contains(got[0].Message, test.phrase) {
+			if len(got) != 1 || got[0].Type != test.about || got[0].Status != metav1.ConditionTrue ||
+				got[0].Reason != test.reason || !strings.Contains(got[0].Message, test.phrase) {
 				t.Fatalf("conditions %+v, want %s %s with %q", got, test.about, test.reason, test.phrase)
 			}
 			var status []metav1.Condition
@@ -52,8 +54,10 @@ func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 }
 
 func TestReasonOfMostJobPodsIsTold(t *testing.T) {
-	waits := []jobpods.Wait{{Pod: "a", Reason: "ImagePullBackOff"}, {Pod: "b", Reason: "Unschedulable"}, {Pod: "c", Reason: "Unschedulable"}}
-	if got := waitConditions(nil, nil, wait{}, waits...); len(got) != 1 || got[0].Reason != "Unschedulable" || !strings.HasPrefix(got[0].Message, "2 job pods wait") {
+	waits := []jobpods.Wait{{Pod: "a", Reason: "ImagePullBackOff"}, {Pod: "b", Reason: "Unschedulable"},
+		{Pod: "c", Reason: "Unschedulable"}}
+	if got := waitConditions(nil, nil, wait{}, waits...); len(got) != 1 || got[0].Reason != "Unschedulable" ||
+		!strings.HasPrefix(got[0].Message, "2 job pods wait") {
 		t.Errorf("%+v", got)
 	}
 	runner := &roster.Runner{Name: "r", Reason: "RateLimited"}
