@@ -98,7 +98,7 @@ fuzz: preflight ## Feed nonsense to whatever reads what others wrote, FUZZTIME=3
 	done
 
 # Packages in which a decision that no test notices costs a runner or a job.
-MUTATE ?= internal/controller/ephemeralrunnerset/scaling internal/controller/ephemeralrunner/rules internal/controller/ephemeralrunner/launch
+MUTATE ?= internal/pool internal/controller/ephemeralrunnerset/scaling internal/controller/ephemeralrunner/rules internal/controller/ephemeralrunner/launch
 
 .PHONY: mutation
 mutation: preflight ## Change decisions of the packages MUTATE one by one and name the changes that no test notices (hours)

@@ -4,8 +4,8 @@
 //	go run ./hack/mutation internal/controller/ephemeralrunner/rules
 //	go run ./hack/mutation -tests ./internal/controller/ephemeralrunnerset/scaling internal/controller/ephemeralrunnerset/scaling/slots.go
 //
-// The tests are those of the parent directory and everything below it, because a room is tested through its controller. Files stay as
-// they are: Go takes the changed one as an overlay. A change that doesn't compile is not counted.
+// The tests are those of the parent directory and everything below it, because a room is tested through its controller; of a package
+// that stands alone, its own. Files stay as they are: Go takes the changed one as an overlay. A change that doesn't compile is not counted.
 package main
 
 import (
@@ -34,7 +34,7 @@ const (
 )
 
 func main() {
-	tests := flag.String("tests", "", "packages whose tests have to notice (default: those below the parent directory)")
+	tests := flag.String("tests", "", "packages whose tests have to notice (default: those below the parent directory, if that is a package)")
 	limit := flag.Duration("timeout", 3*time.Minute, "time for the tests; a change that makes them take longer is noticed")
 	workers := flag.Int("workers", 2, "changes that are tested at a time")
 	flag.Parse()
@@ -43,13 +43,22 @@ func main() {
 	for _, target := range flag.Args() {
 		below := *tests
 		if below == "" {
-			below = "./" + filepath.Dir(strings.TrimSuffix(target, "/")) + "/..."
+			below = testsFor(target)
 		}
 		if err := mutate(ctx, target, below, *limit, *workers); err != nil {
 			fmt.Fprintln(os.Stderr, "mutation:", err)
 			os.Exit(1)
 		}
 	}
+}
+
+// testsFor returns the packages that test a package or a file.
+func testsFor(target string) string {
+	parent := filepath.Dir(filepath.Clean(target))
+	if code, _ := filepath.Glob(filepath.Join(parent, "*.go")); len(code) == 0 {
+		parent = filepath.Clean(target)
+	}
+	return "./" + filepath.ToSlash(parent) + "/..."
 }
 
 // mutate tests all mutants of a package or a file and prints those that survive, and the score.

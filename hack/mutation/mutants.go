@@ -9,8 +9,8 @@ import (
 
 // mutant is one small change of a file.
 type mutant struct {
-	file string
-	line int
+	file         string
+	line, column int
 	// offset and length are the bytes that are replaced by text.
 	offset, length int
 	text           string
@@ -19,7 +19,7 @@ type mutant struct {
 }
 
 func (m mutant) String() string {
-	return fmt.Sprintf("%s:%d: %s → %s", m.file, m.line, m.before, m.text)
+	return fmt.Sprintf("%s:%d:%d: %s → %s", m.file, m.line, m.column, m.before, m.text)
 }
 
 // apply returns the changed file.
@@ -44,7 +44,7 @@ func mutantsOf(file string, source []byte) ([]mutant, error) {
 	replace := func(from token.Pos, length int, text string) {
 		position := files.Position(from)
 		found = append(found, mutant{
-			file: file, line: position.Line, offset: position.Offset, length: length, text: text,
+			file: file, line: position.Line, column: position.Column, offset: position.Offset, length: length, text: text,
 			before: string(source[position.Offset : position.Offset+length]),
 		})
 	}

@@ -37,6 +37,20 @@ func TestMutantsOf(t *testing.T) {
 	}
 }
 
+// A room is tested through its controller, a file with its package, and a package that stands alone by itself.
+func TestTestsFor(t *testing.T) {
+	t.Chdir("../..")
+	for target, want := range map[string]string{
+		"internal/controller/ephemeralrunner/rules/": "./internal/controller/ephemeralrunner/...",
+		"internal/pool/pool.go":                      "./internal/pool/...",
+		"internal/pool":                              "./internal/pool/...",
+	} {
+		if got := testsFor(target); got != want {
+			t.Errorf("the tests for %s are %s, want %s", target, got, want)
+		}
+	}
+}
+
 // The test of this module notices one of two changes, and its files stay as they are.
 func TestTryTellsWhatTheTestsNotice(t *testing.T) {
 	t.Chdir(t.TempDir())

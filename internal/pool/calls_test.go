@@ -1,4 +1,4 @@
-package pool
+package pool_test
 
 import (
 	"context"
@@ -8,13 +8,18 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/internal/pool"
 )
 
 func TestCallsRunOncePerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done []string
-		calls := NewCalls[string, int](run(t, 2), clock.RealClock{}, func(key string) { done = append(done, key) })
+		calls := pool.NewCalls[string, int](run(t, 2), clock.RealClock{}, func(key string) { done = append(done, key) })
 		call := func(context.Context) (int, error) { <-time.After(time.Second); return 7, nil }
+		if last, known := calls.Last("a"); known {
+			t.Errorf("Last() = %+v before the first call", last)
+		}
 		if !calls.Go("set", "a", call) || calls.Go("set", "a", call) {
 			t.Fatal("want the first call accepted and the second, while the first runs, refused")
 		}
@@ -39,9 +44,36 @@ func TestCallsRunOncePerKey(t *testing.T) {
 	})
 }
 
+// The memory of one object begins empty, and is empty after it was forgotten.
+func TestLastRemembersNothingAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last pool.Last[int]
+		nothing := func(when string) {
+			t.Helper()
+			if call, known := last.Get(); known || call.Result != 0 {
+				t.Errorf("%s: Get() = %+v, %t", when, call, known)
+			}
+			if call, ended := last.Take(); ended || call.Result != 0 {
+				t.Errorf("%s: Take() = %+v, %t", when, call, ended)
+			}
+		}
+		nothing("at first")
+		call := func(context.Context) (int, error) { return 7, nil }
+		if !last.Go(run(t, 2), clock.RealClock{}, "set", call, func() {}) {
+			t.Error("the first call is refused")
+		}
+		synctest.Wait()
+		if call, known := last.Get(); !known || call.Result != 7 {
+			t.Errorf("Get() = %+v, %t after the call", call, known)
+		}
+		last.Forget()
+		nothing("when it is forgotten")
+	})
+}
+
 func TestCallsCountFailuresInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := NewCalls[string, int](run(t, 2), clock.RealClock{}, func(string) {})
+		calls := pool.NewCalls[string, int](run(t, 2), clock.RealClock{}, func(string) {})
 		outcomes := []error{errors.New("first"), errors.New("second"), nil}
 		for i, want := range []int{1, 2, 0} {
 			calls.Go("set", "a", func(context.Context) (int, error) { return 0, outcomes[i] })
@@ -55,7 +87,7 @@ func TestCallsCountFailuresInARow(t *testing.T) {
 
 func TestCallsForgottenResultIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := NewCalls[string, int](run(t, 2), clock.RealClock{}, func(string) {})
+		calls := pool.NewCalls[string, int](run(t, 2), clock.RealClock{}, func(string) {})
 		calls.Go("set", "a", func(context.Context) (int, error) { <-time.After(time.Second); return 1, nil })
 		calls.Forget("a")
 		calls.Go("set", "a", func(context.Context) (int, error) { <-time.After(time.Minute); return 2, nil })

@@ -1,4 +1,4 @@
-package pool
+package pool_test
 
 import (
 	"context"
@@ -9,22 +9,27 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/internal/pool"
 )
 
+// A call that takes longer than slowGrace leaves its place to another.
+const slowGrace = 2 * time.Second
+
 // run starts a pool inside a synctest bubble and stops it when the test ends.
-func run(t *testing.T, limit int) *Pool {
+func run(t *testing.T, limit int) *pool.Pool {
 	t.Helper()
-	pool := New(limit, clock.RealClock{})
+	started := pool.New(limit, clock.RealClock{})
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
-	go func() { stopped <- pool.Start(ctx) }()
+	go func() { stopped <- started.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-stopped; err != nil {
 			t.Errorf("Start() = %v", err)
 		}
 	})
-	return pool
+	return started
 }
 
 func hold(d time.Duration) func(context.Context) {
@@ -60,6 +65,24 @@ func TestPoolRunsAtMostLimitAtOnce(t *testing.T) {
 		}
 		if len(inFlight) != 0 {
 			t.Errorf("%d tasks still run after %s", len(inFlight), time.Since(start))
+		}
+	})
+}
+
+// Sets that have their shares in flight get no more than the limit between them.
+func TestPoolSetsShareTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 4
+		pool := run(t, limit)
+		started := make(chan struct{}, 100)
+		for range 3 {
+			for _, set := range []string{"a", "b"} {
+				pool.Go(set, func(ctx context.Context) { started <- struct{}{}; hold(time.Second)(ctx) })
+			}
+		}
+		synctest.Wait()
+		if len(started) != limit {
+			t.Errorf("%d tasks of two sets started at once, limit %d", len(started), limit)
 		}
 	})
 }
