@@ -83,7 +83,7 @@ func TestObjectsInTheManagersNamespaceHaveWhatThePolicyLetsThrough(t *testing.T)
 	for name, object := range map[string]client.Object{"ServiceAccount": f.account(), "Secret": secret, "pod": f.pod()} {
 		for key := range object.GetLabels() {
 			if key == "azure.workload.identity/use" ||
-				kube.OfInstaller(key) && key != v1alpha1.LabelPartOf && key != v1alpha1.LabelComponent {
+				(kube.OfInstaller(key) && key != v1alpha1.LabelPartOf && key != v1alpha1.LabelComponent) {
 				t.Errorf("%s has the label %s", name, key)
 			}
 		}

@@ -96,5 +96,5 @@ func (c *Controller) observeSet(ctx context.Context, w *world) error {
 func isListenerPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return ownership.IsAbandoned(pod) ||
-		owner != nil && owner.Kind == "AutoscalingListener" && owner.APIVersion == v1alpha1.GroupVersion.String()
+		(owner != nil && owner.Kind == "AutoscalingListener" && owner.APIVersion == v1alpha1.GroupVersion.String())
 }

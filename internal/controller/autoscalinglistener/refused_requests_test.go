@@ -54,7 +54,7 @@ func TestRefusedSecretOfARunningListenerIsSaid(t *testing.T) {
 				f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, step.reason)
 				f.wantCondition(v1alpha1.ConditionStalled, step.stalled, step.reason)
 				message, stalled := f.message(v1alpha1.ConditionStalled), step.stalled == metav1.ConditionTrue
-				if stalled && !strings.Contains(message, "; ") || !stalled && message != "" {
+				if (stalled && !strings.Contains(message, "; ")) || (!stalled && message != "") {
 					t.Errorf("after %v Stalled says %q, want the refusal with a next step while it lasts", step.answer, message)
 				}
 			}

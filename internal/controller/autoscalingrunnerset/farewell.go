@@ -82,7 +82,7 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 		switch {
 		case last.Err == nil:
 			return true, c.adopt(ctx, w, last.Result)
-		case scaleset.CredentialsRefused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, w.Now) ||
+		case (scaleset.CredentialsRefused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, w.Now)) ||
 			!w.Now.Before(deadline):
 			// The Event says what may be left, unless the credentials were never valid and so can't have created
 			// anything.

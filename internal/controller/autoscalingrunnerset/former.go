@@ -193,16 +193,16 @@ func (w *world) uses(runner *v1alpha1.EphemeralRunner, former v1alpha1.ScaleSetR
 	address := runner.Spec.GitHubConfigUrl
 	isPresent := w.Registration != nil && ledger.MayBeOneAddress(address, w.Registration.URL)
 	return runner.Spec.RunnerScaleSetID == former.ID &&
-		(ledger.SameURL(address, former.URL) || !isPresent && ledger.MayLeadToOnePlace(address, former.URL))
+		(ledger.SameURL(address, former.URL) || (!isPresent && ledger.MayLeadToOnePlace(address, former.URL)))
 }
 
 // listensTo reports whether the spec of the listener or of the runners still has the registration.
 func (w *world) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 	listener, runnerSet := w.Listener(), w.RunnerSet()
-	return listener != nil && listener.Spec.RunnerScaleSetID == registration.ID &&
-		ledger.SameURL(listener.Spec.GitHubConfigUrl, registration.URL) ||
-		runnerSet != nil && runnerSet.Spec.EphemeralRunnerSpec.RunnerScaleSetID == registration.ID &&
-			ledger.SameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, registration.URL)
+	return (listener != nil && listener.Spec.RunnerScaleSetID == registration.ID &&
+		ledger.SameURL(listener.Spec.GitHubConfigUrl, registration.URL)) ||
+		(runnerSet != nil && runnerSet.Spec.EphemeralRunnerSpec.RunnerScaleSetID == registration.ID &&
+			ledger.SameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, registration.URL))
 }
 
 // deleteAll deletes the scale sets by calls in the pool, with retries, and returns the progress. It asks for the pass

@@ -215,7 +215,7 @@ func TestWhatAnUpgradeOfBothChartsDropsIsStripped(t *testing.T) {
 			if err := f.client.Get(f.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 				t.Fatal(err)
 			}
-			if left := len(object.GetFinalizers()); left != 1 && object != others || left != 2 && object == others {
+			if left := len(object.GetFinalizers()); (left != 1 && object != others) || (left != 2 && object == others) {
 				t.Errorf("finalizers of %T %s are %v", object, object.GetName(), object.GetFinalizers())
 			}
 		}

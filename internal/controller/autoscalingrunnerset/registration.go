@@ -210,7 +210,7 @@ func (c *Controller) readSync(_ context.Context, w *world) error {
 	}
 	w.LastSync, w.Asked = c.syncs.Last(w.Key)
 	w.Asked = w.Asked && (w.LastSync.Running() ||
-		w.LastSync.Result.RequestHash == w.RequestHash && !errors.Is(w.LastSync.Err, scaleset.ErrAbsent))
+		(w.LastSync.Result.RequestHash == w.RequestHash && !errors.Is(w.LastSync.Err, scaleset.ErrAbsent)))
 	if w.Asked && w.LastSync.Running() && w.Registration == nil {
 		w.Requeue.After(max(conditions.SilentTimeout-w.Now.Sub(w.LastSync.Started), statusInterval))
 	}

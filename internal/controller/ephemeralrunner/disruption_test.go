@@ -232,7 +232,7 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 				f.settle()
 				status := f.runner().Status
 				if failed := status.Phase == v1alpha1.EphemeralRunnerPhaseFailed; failed != test.failed ||
-					test.up && rules.AttemptsRecorded(&status) != 1 {
+					(test.up && rules.AttemptsRecorded(&status) != 1) {
 					t.Errorf("phase %s, failures %v, disruptions %v", status.Phase, status.Failures, status.Disruptions)
 				}
 			}, newRunner())

@@ -193,7 +193,7 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 						t.Errorf("the pod is still there, and the runner %+v", f.runner().Status)
 					}
 					runner := f.runner()
-					if job == "completed" && runner != nil || job == "reported" && !runner.Status.Done() {
+					if (job == "completed" && runner != nil) || (job == "reported" && !runner.Status.Done()) {
 						t.Errorf("the runner is still at work: %+v", runner.Status)
 					}
 					if runner != nil && job == "none" && rules.AttemptsRecorded(&runner.Status) == 0 && !runner.Status.Done() {
@@ -321,7 +321,7 @@ func TestAnySimulationWithStrangeStatusesEndsWell(t *testing.T) {
 // lie sometimes writes a strange status of the pod, until its node reports the truth. None of them says that a
 // container has ended that has not, or has not started that has.
 func (s *simulation) lie() {
-	if s.pod == nil || s.node.lost || !s.chance(4) || !s.node.running && !s.node.ended {
+	if s.pod == nil || s.node.lost || !s.chance(4) || (!s.node.running && !s.node.ended) {
 		return
 	}
 	lies := vague

@@ -163,14 +163,15 @@ func (s *simulation) deletePod(options *client.DeleteOptions) error {
 	if s.pod == nil {
 		return notFound()
 	}
-	if p := options.Preconditions; p.UID != nil && *p.UID != s.pod.UID ||
-		p.ResourceVersion != nil && *p.ResourceVersion != s.pod.ResourceVersion {
+	if p := options.Preconditions; (p.UID != nil && *p.UID != s.pod.UID) ||
+		(p.ResourceVersion != nil && *p.ResourceVersion != s.pod.ResourceVersion) {
 		return apierrors.NewConflict(schema.GroupResource{}, name, nil)
 	}
 	if s.node.running && s.busy {
 		s.wrong("the pod of a running job is deleted")
 	}
-	switch atOnce := s.pod.Spec.NodeName == "" || options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0; {
+	switch atOnce := s.pod.Spec.NodeName == "" ||
+		(options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0); {
 	case atOnce && s.fault(20):
 		s.terminate(0)
 		return errNoAnswer // between its two writes

@@ -46,7 +46,7 @@ func (q *turns) Add(reconcile.Request) {
 func (q *turns) takeDue() bool {
 	q.wakes.Lock()
 	defer q.wakes.Unlock()
-	due := q.event || q.woken || !q.due.IsZero() && !time.Now().Before(q.due)
+	due := q.event || q.woken || (!q.due.IsZero() && !time.Now().Before(q.due))
 	q.event, q.woken = false, false
 	return due
 }

@@ -136,7 +136,7 @@ func (c *Controller) newWorld(p *pass, pod *corev1.Pod) *world {
 func (c *Controller) removedPod(w *world) *corev1.Pod {
 	removed, known := c.remains.TakePod(w.Key), &w.Memory.pod
 	if removed == nil || w.pod != nil || !metav1.IsControlledBy(removed, w) || known.deleted ||
-		known.uid != "" && known.uid != removed.UID {
+		(known.uid != "" && known.uid != removed.UID) {
 		return nil
 	}
 	return removed
@@ -304,7 +304,7 @@ func (m *memory) goneUnseen(status *v1alpha1.EphemeralRunnerStatus) bool {
 func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	status := &runner.Status
 	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() ||
-		m.busy && !runner.DeletionTimestamp.IsZero()
+		(m.busy && !runner.DeletionTimestamp.IsZero())
 	if !atWork || status.Done() || (status.JobCompleted() && !m.goneUnseen(status)) {
 		return false
 	}

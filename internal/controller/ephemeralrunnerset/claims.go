@@ -129,7 +129,7 @@ func (c *Controller) expectedRunners(ctx context.Context, w *world) []string {
 func (c *Controller) listForLeases(ctx context.Context, w *world) error {
 	overdue := w.leasing.Overdue(w.Now)
 	if w.leasing.Listed() && (w.Now.Before(w.leasing.ListAt) ||
-		len(overdue) == 0 && len(w.leasing.Awaited(func(string) bool { return false })) == 0) {
+		(len(overdue) == 0 && len(w.leasing.Awaited(func(string) bool { return false })) == 0)) {
 		return nil
 	}
 	ours := []client.ListOption{client.InNamespace(w.origin.Namespace),

@@ -37,7 +37,7 @@ func (f *fixture) wantPending(when, phrase string) {
 	f.Helper()
 	c := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionRunnersPending)
 	if told := c != nil && c.Status == metav1.ConditionTrue; told != (phrase != "") ||
-		told && (c.Reason != "Unschedulable" || !strings.Contains(c.Message, phrase)) {
+		(told && (c.Reason != "Unschedulable" || !strings.Contains(c.Message, phrase))) {
 		f.Errorf("%s: RunnersPending %+v, want %q", when, c, phrase)
 	}
 }

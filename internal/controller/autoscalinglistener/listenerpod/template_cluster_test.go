@@ -273,7 +273,7 @@ func (f *findings) variable(variable *corev1.EnvVar, ofListener bool) {
 	ofProxy := ofListener && secret == key.Name+credentials.ListenerProxySuffix
 	f.add(secret != "" && !ofProxy, "variable "+variable.Name+" of Secret "+secret)
 	f.add(variable.Name == "KUBERNETES_SERVICE_HOST" ||
-		variable.Name == "https_proxy" && !ofProxy, "variable "+variable.Name)
+		(variable.Name == "https_proxy" && !ofProxy), "variable "+variable.Name)
 }
 
 // The API server takes the fragments, so the test above is about the Policy: without it, and where anything may run,
@@ -306,7 +306,7 @@ func TestWhoGetsTheToken(t *testing.T) {
 				volume = container.VolumeMounts[at].Name
 			}
 			own := container.Name == v1alpha1.ListenerContainerName
-			if own && volume != listenertemplate.TokenVolume || !own && (volume != "") != policy.Unrestricted {
+			if (own && volume != listenertemplate.TokenVolume) || (!own && (volume != "") != policy.Unrestricted) {
 				t.Errorf("%s: container %s has %q at the path of the token", policy.Name(), container.Name, volume)
 			}
 		}

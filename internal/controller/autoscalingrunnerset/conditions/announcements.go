@@ -72,7 +72,7 @@ func Transitions(before, after []metav1.Condition) []report.Event {
 	for _, a := range announcements {
 		was, is := meta.FindStatusCondition(before, a.conditionType), withStatus(after, a.conditionType, a.status)
 		if a.event == nil || is == nil || !a.isNews(was, is) ||
-			stalled != nil && stalled != is && stalled.Reason == is.Reason {
+			(stalled != nil && stalled != is && stalled.Reason == is.Reason) {
 			continue
 		}
 		events = append(events, a.event(is.Reason, "Reconcile",

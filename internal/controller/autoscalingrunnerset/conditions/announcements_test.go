@@ -110,7 +110,7 @@ func TestTransitionEvents(t *testing.T) {
 			[]metav1.Condition{condition(v1alpha1.ConditionStalled, yes, "Why")}, nil},
 	} {
 		got := Transitions(test.before, test.after)
-		if len(got) != len(test.want) || len(got) == 1 && got[0].Reason != test.want[0] {
+		if len(got) != len(test.want) || (len(got) == 1 && got[0].Reason != test.want[0]) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

@@ -94,7 +94,7 @@ func TestDrained(t *testing.T) {
 			t.Errorf("%s: %s: %q, want %s: %q", name, got, says, test.want, test.says)
 		}
 		if drained := test.value == "true"; drained != (f.Numbers.Accepted() == 0) ||
-			drained && f.inForce().EffectiveMinRunners != 0 {
+			(drained && f.inForce().EffectiveMinRunners != 0) {
 			t.Errorf("%s: %+v is in force", name, f.Numbers)
 		}
 		if reason, message := f.readyReason(nil); test.value == "true" &&

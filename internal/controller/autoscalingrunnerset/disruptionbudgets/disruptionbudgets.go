@@ -81,8 +81,8 @@ func (r *Reader) Read(
 	r.mu.Lock()
 	last := r.namespaces[set.Namespace]
 	r.mu.Unlock()
-	if !now.Before(last.staleAt()) || last.err == nil && now.Sub(last.readAt) > recentRead &&
-		newlyMissed(set, &last, now) {
+	if !now.Before(last.staleAt()) || (last.err == nil && now.Sub(last.readAt) > recentRead &&
+		newlyMissed(set, &last, now)) {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		last = r.list(ctx, set.Namespace)

@@ -44,7 +44,7 @@ func RecordsOf(set *v1alpha1.AutoscalingRunnerSet) (records Records) {
 	listed, readable := formerOf(set)
 	for _, r := range set.Status.Registrations {
 		proven := !isLeaving(r) ||
-			slices.Contains(vouched, digest(&r)) && (!readable || listed.IsLeaving(r.ScaleSetRegistration))
+			(slices.Contains(vouched, digest(&r)) && (!readable || listed.IsLeaving(r.ScaleSetRegistration)))
 		if r.UID == set.UID && r.State != v1alpha1.RegistrationCurrent && proven {
 			records = append(records, r)
 		}
@@ -158,8 +158,8 @@ func referenceOf(set *v1alpha1.AutoscalingRunnerSet, r *Record) *credentials.Ref
 // nothing any more.
 func (rs Records) Ask(set *v1alpha1.AutoscalingRunnerSet, wanted v1alpha1.ScaleSetRegistration, now time.Time) Records {
 	return append(rs.Without(func(r Record) bool {
-		return r.State == v1alpha1.RegistrationWanted && MayBeOneAddress(r.URL, wanted.URL) ||
-			!isLeaving(r) && r.ScaleSetRegistration == wanted
+		return (r.State == v1alpha1.RegistrationWanted && MayBeOneAddress(r.URL, wanted.URL)) ||
+			(!isLeaving(r) && r.ScaleSetRegistration == wanted)
 	}), newRecord(set, wanted, v1alpha1.RegistrationAsked, now))
 }
 

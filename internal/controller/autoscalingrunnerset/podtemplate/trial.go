@@ -286,7 +286,7 @@ func (m *Memory) judge(last pool.Call[struct{}], set *v1alpha1.AutoscalingRunner
 		// The condition was written up to two seconds after the first refusal: the status is written every second at
 		// most, and times of the API have whole seconds.
 		lasting := IsStalled(set, reason) ||
-			before != nil && last.Finished.Sub(before.LastTransitionTime.Time) >= refusedGrace-2*time.Second
+			(before != nil && last.Finished.Sub(before.LastTransitionTime.Time) >= refusedGrace-2*time.Second)
 		return Verdict{
 			Condition: new(report.True(conditionType, reason, refusedMessage(last.Err, set.Namespace))),
 			Lasting:   lasting,

@@ -27,8 +27,8 @@ func TestFailureOfSeveralReferences(t *testing.T) {
 	for first, want := range map[string]error{"refused": actions.ErrUnauthorized, "other": nil} {
 		_, err := DeleteAll(t.Context(), severalSecrets{},
 			[]Target{{References: []credentials.Reference{reference(first), reference("third")}}})
-		if _, network := errors.AsType[*actions.NetworkError](err); want != nil && !errors.Is(err, want) ||
-			want == nil && !network {
+		if _, network := errors.AsType[*actions.NetworkError](err); (want != nil && !errors.Is(err, want)) ||
+			(want == nil && !network) {
 			t.Errorf("%s: %v", first, err)
 		}
 	}

@@ -64,7 +64,7 @@ func Ensure(ctx context.Context, connections Connections, request Request, last 
 		MayExist:  request.MayExist,
 	}
 	result.Posted = last.Posted && (ledger.SameURL(last.Desired.URL, request.Desired.URL) ||
-		request.Registered == nil && ledger.MayBeOneAddress(last.Desired.URL, request.Desired.URL))
+		(request.Registered == nil && ledger.MayBeOneAddress(last.Desired.URL, request.Desired.URL)))
 	work := sync{
 		desired:    request.Desired,
 		holders:    request.Holders,

@@ -110,7 +110,7 @@ func (w *world) tick() {
 // give gives waiting jobs to idle runners.
 func (w *world) give() {
 	idle := slices.DeleteFunc(slices.Clone(w.runners), func(r *roster.Runner) bool {
-		hangs := w.ghosts[r.UID] || w.hung && r.CreatedAt.Sub(start) < time.Minute
+		hangs := w.ghosts[r.UID] || (w.hung && r.CreatedAt.Sub(start) < time.Minute)
 		return !r.Up() || w.running[r] != nil || r.HadJob || r.Deleting || hangs
 	})
 	if w.newestWins {

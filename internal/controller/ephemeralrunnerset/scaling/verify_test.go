@@ -61,8 +61,8 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	}
 }
 
-// A registration that is gone must be noticed before a job needs the runner: each is asked about every ten minutes, at a
-// moment of its own, so that 500 cost 50 questions a minute, evenly, also after a restart of the manager.
+// A registration that is gone must be noticed before a job needs the runner: each is asked about every ten minutes, at
+// a moment of its own, so that 500 cost 50 questions a minute, evenly, also after a restart of the manager.
 func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 	const runners, minutes = 500, 40
 	for name, restart := range map[string]bool{"all up at once": false, "manager restarted": true} {
@@ -91,7 +91,7 @@ func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 				}
 			}
 			for minute, n := range asked[1:] {
-				if n > 90 || minute > 10 && n < 20 {
+				if n > 90 || (minute > 10 && n < 20) {
 					t.Errorf("%d questions in minute %d, want about 50", n, minute+1)
 				}
 			}
@@ -266,7 +266,7 @@ func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
 			limited := &actions.RateLimitedError{Until: s.now.Add(wanted),
 				Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}
 			s.historyOf(r).Note(pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, s.now)
-			if got := s.outcomeOf(); got.after != wanted || got.what != "deregister" && got.what != "look up" {
+			if got := s.outcomeOf(); got.after != wanted || (got.what != "deregister" && got.what != "look up") {
 				t.Errorf("%v; want GitHub asked after %s", got, wanted)
 			}
 		})
