@@ -42,6 +42,7 @@ func TestTwoClusters(t *testing.T) {
 	github.EndJobs() // those in the west
 	began := time.Now()
 	early := queue(label, 20, 0)
+	eventually(func() []int64 { return east.jobs("running", lost) }, rig.Patience).Should(gomega.BeEmpty())
 	eventually(func() int { return east.announced() - len(east.jobs("assigned", early)) }, rig.Patience).Should(
 		gomega.BeNumerically("<=", 1), "jobs for which the east still says that it has room")
 	t.Logf("%d jobs were lost; %s later the east announces %d and has %d of the 20 that were queued next",
@@ -52,17 +53,14 @@ func TestTwoClusters(t *testing.T) {
 	eventually(func() int { return len(west.jobs("completed", late)) }, rig.Patience).Should(
 		gomega.BeNumerically(">=", 30-probes), "jobs that run in the west while the east has no nodes")
 
-	// They are back. With the jobs that it is given now the east finds out that it has room for more.
+	// They are back. Of three times as many jobs as a cluster has slots the west draws twice as many at most, and keeps
+	// those that it can't run. Both are full only if the east finds out by and by that it has room for all others.
 	east.slots.Store(slots)
 	east.WaitDone(slices.Concat(early, late))
-	eventually(func() int {
-		east.WaitDone(queue(name, 2*slots, time.Second))
-		return east.announced()
-	}, rig.Patience).Should(gomega.BeNumerically(">=", 10), "announced by the east after its nodes are back")
+	both := queue(name, 3*slots, rig.Held)
+	eventually(running(both), rig.Patience).Should(gomega.Equal(2*slots), "jobs at work after the nodes are back")
 
-	// The east is drained while it has jobs at work: they are done there, new ones in the west.
-	both := queue(name, 2*slots, rig.Held)
-	eventually(func() []int64 { return east.jobs("running", both) }, rig.Patience).ShouldNot(gomega.BeEmpty())
+	// The east is drained: the jobs that it has are done there, new ones in the west.
 	east.annotate(v1alpha1.AnnotationDrained, new(v1alpha1.DrainedValue))
 	eventually(east.announced, rig.Patience).Should(gomega.Equal(-1), "a session of the drained set")
 	drained := func() string { return east.condition(v1alpha1.ConditionDrained) }
@@ -76,7 +74,7 @@ func TestTwoClusters(t *testing.T) {
 	eventually(drained, rig.Patience).Should(gomega.Equal("True/" + v1alpha1.ReasonDrained))
 	east.annotate(v1alpha1.AnnotationDrained, nil)
 	east.awaitSession()
-	again := queue(name, 20, 0)
+	again := queue(name, 3*slots, 0) // more than the west may have
 	east.WaitDone(again)
 	if len(east.jobs("completed", again)) == 0 {
 		t.Error("the east got no job after it was drained")
