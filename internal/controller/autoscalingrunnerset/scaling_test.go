@@ -1,13 +1,16 @@
 package autoscalingrunnerset
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -97,5 +100,88 @@ func TestTurnsAreToldOnce(t *testing.T) {
 		if told := f.events(); len(told) > 0 {
 			t.Errorf("told again: %q", told)
 		}
+	})
+}
+
+// limitsShown returns the reasons that the metric shows for the set.
+func limitsShown(t *testing.T) (reasons []string) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "gha_controller_scale_set_limited" {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			labels := series.GetLabel() // sorted by name
+			if labels[0].GetValue() == setKey.Name && labels[1].GetValue() == setKey.Namespace && series.GetGauge().GetValue() == 1 {
+				reasons = append(reasons, labels[2].GetValue())
+			}
+		}
+	}
+	return reasons
+}
+
+// What limits the set has one series and one Event for each change, however the number of jobs goes up and down; a new manager tells nothing
+// again.
+func TestWhatLimitsTheSetIsToldOnce(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		conditions.Unpublish(setKey) // what other tests have shown
+		f.working()
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MinRunners, s.Spec.MaxRunners = nil, new(3) })
+		f.settle()
+		f.events()
+		limits := func(wanted ...string) {
+			f.Helper()
+			if got := limitsShown(t); !slices.Equal(got, wanted) {
+				f.Errorf("shown %q, want %q", got, wanted)
+			}
+		}
+		told := func(wanted ...string) {
+			f.Helper()
+			got := slices.DeleteFunc(f.events(), func(e string) bool { return !strings.Contains(e, "LimitChanged") })
+			if len(got) != len(wanted) {
+				f.Fatalf("told %q, want %q", got, wanted)
+			}
+			for i, want := range wanted {
+				if !strings.Contains(got[i], want) {
+					f.Errorf("told %q, want %q", got[i], want)
+				}
+			}
+		}
+		limits()
+		for range 20 { // a job ends, and the next one comes
+			f.want(3)
+			f.settle()
+			controllertest.Elapse(20 * time.Second)
+			f.want(2)
+			f.settle()
+			controllertest.Elapse(20 * time.Second)
+		}
+		told("MaxRunnersReached: maxRunners of 3 is reached")
+		limits(v1alpha1.ReasonMaxRunnersReached)
+		f.want(3)
+		f.settle()
+		f.restart(nil)
+		f.settle()
+		told()
+		limits(v1alpha1.ReasonMaxRunnersReached)
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationDrained: "true"}
+		})
+		f.settle()
+		told()
+		controllertest.Elapse(time.Minute)
+		f.settle()
+		told("now is Drained: the annotation")
+		limits(v1alpha1.ReasonDrained)
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Annotations, s.Spec.MaxRunners = nil, nil })
+		f.settle()
+		controllertest.Elapse(time.Minute)
+		f.settle()
+		told("Nothing limits the scale set any more; until now: Drained")
+		limits()
 	})
 }

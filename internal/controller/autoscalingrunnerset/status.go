@@ -32,6 +32,10 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	after.Status = w.Status(c.options.Version)
 	after.Status.LostJobs = w.Memory.lostJobs
 	m := w.Memory
+	event, again := m.shown.ShowLimit(w.Key, &w.Findings, after)
+	if w.RequeueAt(again); event != nil {
+		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, *event)
+	}
 	if !equality.Semantic.DeepEqual(m.described, after.Status) {
 		m.described, m.movedAt = *after.Status.DeepCopy(), w.Now
 	}

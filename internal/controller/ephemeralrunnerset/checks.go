@@ -8,14 +8,12 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/capacity/limits"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -29,12 +27,8 @@ var checksTold = setmetrics.Counter("checks_told_total",
 	"Attempts to write a check run about jobs that wait or were lost, of scale sets with feedback.checks, by result: "+
 		"written (Done), refused (Refused) or not answered (Failed).", "result")
 
-const (
-	// checkInterval is the shortest time between two updates of a check run.
-	checkInterval = time.Minute
-	// Check runs turn to another cause after it has held for causeGrace: each turn ends check runs and makes others.
-	causeGrace = time.Minute
-)
+// checkInterval is the shortest time between two updates of a check run.
+const checkInterval = time.Minute
 
 // checkMemory is the memory of a set's check runs. After a restart they are looked up on GitHub.
 type checkMemory struct {
@@ -45,11 +39,9 @@ type checkMemory struct {
 	told    map[feedback.Key]*toldCheck
 	// At pausedUntil any check run may be written again.
 	pausedUntil time.Time
-	// cause is the reason that the check runs give for the wait of jobs. nextCause is the reason that jobs seem to have
-	// since, and the check runs turn to it at turnsAt, zero if it is the same.
-	cause, nextCause string
-	turnsAt          time.Time
-	permissions      feedback.Permissions
+	// cause is the reason that the check runs give for the wait of jobs, nil before the first.
+	cause       *limits.Settled
+	permissions feedback.Permissions
 }
 
 // toldCheck is the memory of one check run.
@@ -197,57 +189,23 @@ func (c *Controller) leaveToOthers(ctx context.Context, w *world, story *feedbac
 	return nil
 }
 
-// waitCauses are the conditions that say why jobs wait, in the doctor's order (checkLimits): whoever removes a later
-// cause gains nothing while an earlier one holds. With reasons, only these count.
-var waitCauses = []struct {
-	condition string
-	status    metav1.ConditionStatus
-	reasons   []string
-}{
-	{v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue, nil},
-	{v1alpha1.ConditionRunnersPending, metav1.ConditionTrue,
-		[]string{corev1.PodReasonUnschedulable, corev1.PodReasonSchedulingGated}},
-	{v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, nil},
-	{v1alpha1.ConditionRunnersPending, metav1.ConditionTrue, nil},
-	{v1alpha1.ConditionDegraded, metav1.ConditionTrue, nil},
-	{v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse, nil},
-	{v1alpha1.ConditionStartsLimited, metav1.ConditionTrue, nil},
-}
-
 // whyJobsWait returns what keeps jobs of the set waiting, in one word.
 func (w *world) whyJobsWait() string {
-	switch {
-	case w.origin.Drained():
-		return v1alpha1.ReasonDrained
-	case w.most == 0:
-		return v1alpha1.ReasonMaxRunnersZero
-	}
-	for _, cause := range waitCauses {
-		c := meta.FindStatusCondition(w.Object.Status.Conditions, cause.condition)
-		if c != nil && c.Status == cause.status && (cause.reasons == nil || slices.Contains(cause.reasons, c.Reason)) {
-			return report.KnownReason(c.Reason)
-		}
-	}
-	status := &w.Object.Status
-	limited := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCapacityLimited)
-	if limited != nil && limited.Status == metav1.ConditionTrue && status.Capacity != nil &&
-		w.Object.Spec.AssignedJobs >= *status.Capacity {
-		return report.KnownReason(limited.Reason)
-	}
 	runners := w.unseen.Expected + w.unseen.Beside + w.create
 	for _, r := range w.views {
 		if r.Alive() {
 			runners++
 		}
 	}
-	if runners >= w.most {
-		return v1alpha1.ReasonMaxRunnersReached
-	}
-	return feedback.CauseUnknown
+	limit := limits.Of(limits.Seen{
+		Conditions: w.Object.Status.Conditions, Drained: w.origin.Drained(), Max: &w.most,
+		Assigned: w.Object.Spec.AssignedJobs, Announced: w.Object.Status.Capacity, Full: runners >= w.most,
+	})
+	return cmp.Or(report.KnownReason(limit.Reason), feedback.CauseUnknown)
 }
 
-// settledCause returns the cause that check runs are to name for the wait of jobs, given the cause that is seen now:
-// the one that was told stays until another has held for a while. Nobody waits for the first.
+// settledCause returns the cause that check runs are to name for the wait of jobs, given the cause that is seen now. A
+// manager that has just started goes on with what was told.
 func (w *world) settledCause(seen string) string {
 	m, told := &w.Memory.checks, ""
 	for _, r := range w.Object.Status.Checks {
@@ -255,22 +213,12 @@ func (w *world) settledCause(seen string) string {
 			told = r.Cause // the newest is the last
 		}
 	}
-	switch {
-	case told == "":
-		m.cause = seen
-	case m.cause == "": // the manager has just started
-		m.cause = told
+	if told == "" || m.cause == nil {
+		m.cause = limits.SettledOn(told)
 	}
-	switch {
-	case seen == m.cause:
-		m.turnsAt = time.Time{}
-	case m.turnsAt.IsZero() || seen != m.nextCause:
-		m.nextCause, m.turnsAt = seen, w.Now.Add(causeGrace)
-	case !w.Now.Before(m.turnsAt):
-		m.cause, m.turnsAt = seen, time.Time{}
-	}
-	w.RequeueAt(m.turnsAt)
-	return m.cause
+	cause, again := m.cause.Note(seen, w.Now)
+	w.RequeueAt(again)
+	return cause
 }
 
 // tell writes a check run in the pool, and wakes the set after that.

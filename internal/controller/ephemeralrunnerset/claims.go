@@ -52,6 +52,7 @@ func (c *Controller) applyWithClaims(ctx context.Context, w *world) error {
 	w.create = w.Memory.CreateLimit(w.plan)
 	claims, err := c.claims(ctx, w)
 	if err == nil && len(claims)+len(w.origin.Spec.VolumeClaimTemplates) == 0 {
+		w.Memory.noFreeClaim = false
 		return c.apply(ctx, w)
 	}
 	wanted := max(0, w.create-w.plan.Repeat) // a creation that is repeated has its lease
@@ -92,7 +93,7 @@ func (c *Controller) lease(ctx context.Context, w *world, claims []corev1.Persis
 	decision := w.leasing.Observe(&seen).Plan(wanted)
 	w.leasing.Follow(&decision, w.Now)
 	w.create += len(decision.Leases)
-	w.claims = &decision
+	w.claims, w.Memory.noFreeClaim = &decision, decision.Wait == volumeclaims.WaitForFreeClaim
 	w.RequeueAt(decision.RequeueAt)
 	switch decision.Wait {
 	case volumeclaims.WaitForList:

@@ -158,7 +158,9 @@ type memory struct {
 	recordedMoves map[string]int
 	// placing is the memory of capacity.mode Placement, nil in the other mode; followsPods says to the watch of pods
 	// whether it is set.
-	placing     *placing.Set
+	placing *placing.Set
+	// noFreeClaim: the last pass that decided about claims found none for runners that are to be created.
+	noFreeClaim bool
 	followsPods atomic.Bool
 	// published and publishedClaims hold the states that have series, labels are those of the series that count runners
 	// the way ARC does.
@@ -366,7 +368,7 @@ func (c *Controller) announce(ctx context.Context, w *world) error {
 	}
 	seen := placing.Seen{
 		Seen: m.Placing(w.plan), Namespace: w.Object.Namespace,
-		Runners: w.views, Unplaced: c.jobPods.Unplaced(w.Object.Namespace, w.views),
+		Runners: w.views, Unplaced: c.jobPods.Unplaced(w.Object.Namespace, w.views), NoFreeClaim: m.noFreeClaim,
 	}
 	seen.Timeout = placement.DefaultTimeout
 	if timeout := w.origin.Spec.Capacity.PlacementTimeout; timeout != nil && timeout.Duration > 0 {

@@ -168,21 +168,48 @@ func TestRoomOfAQuietSetIsSeldomWritten(t *testing.T) {
 	})
 }
 
-func TestRoomWhileAQuotaRefusesPods(t *testing.T) {
+// Runners that get no pod because a quota or a refused claim stands in the way make no room.
+func TestRoomWhilePodsAreRefused(t *testing.T) {
+	for reason, words := range map[string]string{
+		v1alpha1.ReasonQuotaExceeded: "condition QuotaExceeded", v1alpha1.ReasonVolumeClaimRefused: "condition VolumeClaimsReady",
+	} {
+		whilePlacing(t, func(f *fixture) {
+			f.reconcile()
+			f.publish(10)
+			f.reconcile()
+			runners := f.runners()
+			f.place("n", runners[:3]...)
+			for _, r := range runners[3:] {
+				r.Status.Reason = reason
+				if err := f.api.Status().Update(f.Context(), &r); err != nil {
+					f.Fatal(err)
+				}
+			}
+			f.wait(30 * time.Second)
+			f.wantRoom(4, metav1.ConditionTrue, reason, "3 runner pods on nodes", words)
+			if !f.event(reason) {
+				t.Errorf("no Event says that pods are refused: %s", reason)
+			}
+		})
+	}
+}
+
+// Runners that are not created because there are no claims make no room either, until a claim is free.
+func TestRoomWhileNoClaimIsFree(t *testing.T) {
 	whilePlacing(t, func(f *fixture) {
 		f.reconcile()
 		f.publish(10)
 		f.reconcile()
-		runners := f.runners()
-		f.place("n", runners[:3]...)
-		for _, r := range runners[3:] {
-			r.Status.Reason = v1alpha1.ReasonQuotaExceeded
-			if err := f.api.Status().Update(f.Context(), &r); err != nil {
-				f.Fatal(err)
-			}
-		}
+		f.provision()
+		f.place("n", f.runners()...)
 		f.wait(30 * time.Second)
-		f.wantRoom(4, metav1.ConditionTrue, v1alpha1.ReasonQuotaExceeded, "3 runner pods on nodes")
+		f.wantRoom(4, metav1.ConditionTrue, v1alpha1.ReasonVolumeClaimsExhausted, "3 runner pods on nodes", "condition VolumeClaimsReady")
+		f.publish(3)
+		f.wait(time.Minute)
+		f.wantRoom(4, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven)
+	}, func(origin *v1alpha1.AutoscalingRunnerSet) {
+		origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
+		origin.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{Max: new(3)}
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/limits"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
@@ -40,22 +41,19 @@ func askedFor(s set) maximum {
 	return asked
 }
 
-// checkLimits answers why there are not more runners, in one finding. What allows no more is looked at in an order: whoever raises a later
-// number gains nothing while an earlier one holds. A set that takes no jobs comes first, then the way back from a runner's pod to GitHub.
+// limitChecks are those of each kind of limit. What else is wrong with runners, other checks report.
+var limitChecks = map[limits.Kind]func(set) []finding.Finding{
+	limits.NoJobs: takesNoJobs, limits.Nodes: nodeLimit, limits.Quota: quotaLimit, limits.Claims: claimLimit, limits.Starts: registrationLimit,
+	limits.Pace: startLimit, limits.Announced: announcedLimit, limits.Ceiling: managersLimit, limits.Maximum: maxRunnersLimit,
+}
+
+// checkLimits answers why there are not more runners, in one finding: the first limit that holds.
 func checkLimits(s set) []finding.Finding {
-	for _, limit := range []func(set) []finding.Finding{
-		takesNoJobs,
-		nodeLimit,
-		quotaLimit,
-		claimLimit,
-		registrationLimit,
-		startLimit,
-		announcedLimit,
-		managersLimit,
-		maxRunnersLimit,
-	} {
-		if found := limit(s); found != nil {
-			return found
+	for _, kind := range limits.Order {
+		if check := limitChecks[kind]; check != nil {
+			if found := check(s); found != nil {
+				return found
+			}
 		}
 	}
 	return nil

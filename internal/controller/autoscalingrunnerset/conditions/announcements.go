@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/limits"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
@@ -121,6 +122,8 @@ type trouble struct{ condition, reason string }
 type Shown struct {
 	troubles  []trouble
 	schedules []string
+	// settled is what is told to limit the set, nil before the first pass.
+	settled *limits.Settled
 }
 
 // Show sets the series of the set's conditions. A set that has never been ready has a series with 0, and one that is
@@ -156,7 +159,7 @@ func (s *Shown) Show(set types.NamespacedName, conditions []metav1.Condition, de
 
 // Unpublish deletes all series of a set that is gone.
 func Unpublish(set types.NamespacedName) {
-	for _, gauge := range []*prometheus.GaugeVec{ready, troubles, effectiveMin, effectiveMax, untilSeconds, scheduleOpen} {
+	for _, gauge := range []*prometheus.GaugeVec{ready, troubles, limited, effectiveMin, effectiveMax, untilSeconds, scheduleOpen} {
 		gauge.DeletePartialMatch(prometheus.Labels{"name": set.Name, "namespace": set.Namespace})
 	}
 }

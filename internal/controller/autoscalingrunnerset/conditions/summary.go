@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/limits"
 	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
@@ -142,18 +143,12 @@ func (f *Findings) listenerTrouble() *metav1.Condition {
 
 // readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless there are just no jobs.
 func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message string) {
-	for _, conditionType := range []string{
-		v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending, v1alpha1.ConditionStatisticsDoubtful, v1alpha1.ConditionStartsLimited,
-	} {
-		if c := withStatus(conditions, conditionType, metav1.ConditionTrue); c != nil {
-			if conditionType == v1alpha1.ConditionQuotaExceeded {
-				return v1alpha1.ReasonQuotaExceeded, c.Message
-			}
-			return c.Reason, c.Message
-		}
-	}
-	if c := withStatus(conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse); c != nil {
+	limit := limits.Of(limits.Seen{Conditions: conditions}) // those that conditions report
+	if c := withStatus(conditions, v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue); c != nil && (limit.Kind == limits.None || limit.Kind == limits.Pace) {
 		return c.Reason, c.Message
+	}
+	if limit.Kind != limits.None {
+		return limit.Reason, limit.Message
 	}
 	spec := &f.RunnerSet().Spec
 	switch {

@@ -4,6 +4,7 @@
 package placing
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ type Set struct {
 	// countedIn has, for each runner whose pod is counted, the number of the last pass that saw it.
 	countedIn map[types.UID]int
 	passes    int
-	// refusedSince is since when pods have been refused, and refusal the reason; zero if none is.
+	// refusedSince is since when pods have been refused, or runners have waited for a claim, and refusal the reason; zero if neither is so.
 	refusedSince time.Time
 	refusal      string
 	// failing is whether the cluster placed nothing more in the last pass; nil before the first.
@@ -56,6 +57,8 @@ type Seen struct {
 	// Runners are those that the watch shows, oldest first, and Unplaced the job pods of some that have no node.
 	Runners  []*roster.Runner
 	Unplaced map[types.UID]jobpods.Wait
+	// NoFreeClaim: runners are not created because as many claims exist as may, and none is free.
+	NoFreeClaim bool
 }
 
 // Outcome is what a pass has decided.
@@ -104,15 +107,27 @@ func (s *Set) count(seen Seen, pods map[types.UID]placement.Pod) {
 	}
 }
 
-// noteRefusal remembers since when a ResourceQuota has refused pods.
+// refusals are the reasons of runners to which the API server gives no pod, or no claim without which they get none.
+var refusals = []string{v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonVolumeClaimRefused}
+
+// noteRefusal remembers since when pods have been refused, or have had no claim. The oldest runner says which; what was said stays while it
+// is true of one.
 func (s *Set) noteRefusal(seen Seen) {
-	refusal := ""
+	var found []string
 	for _, r := range seen.Runners {
-		if r.Reason == v1alpha1.ReasonQuotaExceeded && r.Alive() && !r.Up() && !r.Deleting {
-			refusal = r.Reason
+		if slices.Contains(refusals, r.Reason) && r.Alive() && !r.Up() && !r.Deleting {
+			found = append(found, r.Reason)
 		}
 	}
-	if s.refusal = refusal; refusal == "" {
+	if seen.NoFreeClaim {
+		found = append(found, v1alpha1.ReasonVolumeClaimsExhausted)
+	}
+	if len(found) == 0 {
+		s.refusal = ""
+	} else if !slices.Contains(found, s.refusal) {
+		s.refusal = found[0]
+	}
+	if s.refusal == "" {
 		s.refusedSince = time.Time{}
 	} else {
 		kube.SetIfZero(&s.refusedSince, seen.Now)
