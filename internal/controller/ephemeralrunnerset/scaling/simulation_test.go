@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 	"unique"
 
@@ -36,6 +35,7 @@ type simulation struct {
 	runners    []*simulatedRunner
 	made       int
 	starts     []creation // the new runners that this manager knows of
+	begins     bool       // the manager has made no pass yet
 	tried      map[string]time.Time
 	decided    map[string]bool // names under which a runner was created, or a creation refused
 	away       bool            // the API server seldom answers a creation
@@ -133,9 +133,7 @@ func (sim *simulation) restartManager() {
 	sim.made++
 	sim.restarted = sim.made
 	sim.show(sim.chance(2))
-	sim.starts = slices.DeleteFunc(sim.starts, func(s creation) bool {
-		return !slices.ContainsFunc(sim.cache, func(r *roster.Runner) bool { return r.Name == s.name })
-	})
+	sim.begins = true
 	for n, signed := range sim.signed {
 		if signed > 0 {
 			sim.departures.Remember(nodeName(n+1), cordon)
