@@ -16,8 +16,8 @@ template: {spec: {containers: [{name: runner, image: "ghcr.io/actions/actions-ru
 	{"labels", "labelled", `scaleSetLabels: [Linux, X64, large]`, ""},
 	{"group", "grouped", `{githubConfigUrl: "https://github.com/CHANGE-ME", runnerGroup: Builders}`, "NoAddress"},
 	{"multitenancy", "runners", `{githubConfigUrl: "https://github.com/acme", githubConfigSecret: acme-app}`, "NoTarget"},
-	{"busy-factors", "busy", `{minRunners: 1, maxRunners: 5}`, ""},
-	{"busy-then-queue", "combined", `{minRunners: 0, maxRunners: 7}`, ""},
+	{"busy-factors", "busy", `{minRunners: 1, maxRunners: 5, headroom: {percent: 34}, scaleDownDelay: 300s}`, ""},
+	{"busy-then-queue", "combined", `{minRunners: 0, maxRunners: 7, headroom: {percent: 34}}`, ""},
 	{"webhook", "webhook", `{minRunners: 1, maxRunners: 10}`, ""},
 	{"schedules", "office", `
 minRunners: 1

@@ -6,8 +6,11 @@ import (
 	"testing"
 )
 
-// seeds is how many runs of each scenario are averaged.
-var seeds = flag.Int("seeds", 5, "runs of each scenario")
+// seeds is how many runs of each scenario are averaged, and firstSeed where they begin: by hand, with others than those of the gate.
+var (
+	seeds     = flag.Int("seeds", 5, "runs of each scenario")
+	firstSeed = flag.Uint64("first-seed", 0, "seed of the first run")
+)
 
 // fixed returns slots that never change.
 func fixed(n int) func(int) int { return func(int) int { return n } }
@@ -124,7 +127,7 @@ var scenarios = []scenario{
 // average runs a scenario with that many seeds.
 func (c scenario) average(mode string, runs int) (mean outcome) {
 	for seed := range runs {
-		s := newSimulation(uint64(seed))
+		s := newSimulation(*firstSeed + uint64(seed))
 		c.build(s, mode)
 		s.run(c.hours * hour)
 		one := s.result(c.from, c.until)

@@ -1,7 +1,10 @@
 package scaleset
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"strconv"
 
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
 	"github.com/harrier-ci/harrier/internal/convert/report"
@@ -69,10 +72,10 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 		c.values["minRunners"] = *least
 		notes.Became(spec.Path("minReplicas"), "minRunners")
 	}
-	scaleDownDelay(spec, notes)
+	c.scaleDownDelay(spec, notes)
 	spec.NotNeeded("GitHub's queue tells the listener of each job; remove the webhook server, its ingress and its secret once no legacy runner is left", "scaleUpTriggers")
 	spec.NotNeeded("the webhook server wrote them for jobs that waited; to hold runners ready, raise minRunners", "capacityReservations")
-	metrics(spec, notes)
+	c.metrics(spec, notes)
 	if windows := schedules(spec, c.given.Now, notes); len(windows) > 0 {
 		c.values["schedules"] = windows
 	}
@@ -94,25 +97,25 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 	}
 }
 
-// idleSeconds is how long an idle runner beyond minRunners stays, and muchLonger what somebody may have chosen with a purpose: minutes.
-const idleSeconds, muchLonger = 30, 2 * 60
+// shortestDelay is how long the scale set keeps a runner that is too many at least, and longestDelay at most, in seconds: its own rules.
+const shortestDelay, longestDelay = 1, 8760 * 60 * 60
 
-// scaleDownDelay kept runners for the next jobs after more of them had been started.
-func scaleDownDelay(spec *legacy.Fields, notes *report.Notes) {
+// scaleDownDelay keeps runners for the next jobs after more of them have been started. ARC counts from the last start of any, a scale set for
+// each runner from when it is too many.
+func (c *conversion) scaleDownDelay(spec *legacy.Fields, notes *report.Notes) {
 	const key = "scaleDownDelaySecondsAfterScaleOut"
-	path, fixed := spec.Path(key), fmt.Sprintf("runners serve one job each; an idle one beyond minRunners is removed after %d s", idleSeconds)
-	switch delay := spec.Count(key); {
-	case delay == nil:
-	case *delay > muchLonger || *delay == 0:
-		notes.NeedsLook("NoCounterpart", fmt.Sprintf("%s, and no value changes that to the %d s that were set", fixed, *delay),
-			report.Advice{Whose: report.Installer, Fix: "if idle runners were kept for the next jobs, raise minRunners"}, path)
-	default:
-		notes.NotNeeded(fixed, path)
+	path := spec.Path(key)
+	given := spec.Count(key)
+	if given == nil {
+		return
 	}
+	delay := fmt.Sprintf("%ds", min(max(shortestDelay, *given), longestDelay))
+	c.values["scaleDownDelay"] = delay
+	notes.Became(path, "scaleDownDelay: "+delay)
 }
 
 // metrics asked GitHub's REST API how many runners are wanted.
-func metrics(spec *legacy.Fields, notes *report.Notes) {
+func (c *conversion) metrics(spec *legacy.Fields, notes *report.Notes) {
 	for _, metric := range spec.Objects("metrics") {
 		kind := metric.Path("type")
 		switch given := metric.Text("type"); given {
@@ -120,12 +123,32 @@ func metrics(spec *legacy.Fields, notes *report.Notes) {
 			notes.NotNeeded("GitHub's queue says how many jobs there are, of all repositories that may use the runners", kind)
 			metric.NotNeeded("which repositories may use the runners is the choice of the runner group, or of githubConfigUrl", "repositoryNames")
 		case "PercentageRunnersBusy":
-			notes.NeedsLook("NoCounterpart", "the number of runners follows GitHub's queue, so it isn't guessed from how many are busy; beyond minRunners no idle runner is kept in proportion to busy ones",
-				report.Advice{Whose: report.Installer, Fix: "if jobs must not wait for a pod to start in a burst, raise minRunners"}, kind)
+			c.headroom(metric, kind, notes)
 		default:
 			notes.NeedsHand("InvalidField", "ARC knows no such metric", report.Advice{Whose: report.Installer, Fix: "nothing replaces it: the number of runners follows GitHub's queue"}, kind)
 		}
 		metric.NotNeeded("it belongs to a metric that GitHub's queue replaces", "repositoryNames", "scaleUpThreshold", "scaleDownThreshold", "scaleUpFactor", "scaleDownFactor",
 			"scaleUpAdjustment", "scaleDownAdjustment")
 	}
+}
+
+// defaultThreshold is the share of busy runners from which ARC adds more, unless the metric says otherwise. mostPercent is what a scale set takes.
+const defaultThreshold, mostPercent = "0.8", 1000
+
+// headroom is what a share of busy runners asks for: ARC adds runners until fewer than that share are busy, so that for each busy one there
+// are 1/threshold − 1 idle ones. The scale set has them in one step, and as busy runners come and go.
+func (c *conversion) headroom(metric *legacy.Fields, kind string, notes *report.Notes) {
+	path := metric.Path("scaleUpThreshold")
+	threshold, err := strconv.ParseFloat(cmp.Or(metric.Text("scaleUpThreshold"), defaultThreshold), 64)
+	if err != nil || !(threshold > 0 && threshold < 1) { // not a number compares with nothing
+		notes.NeedsHand("InvalidField", "a scaleUpThreshold is a share between 0 and 1, such as '0.75'; without one there is nothing to keep idle runners by",
+			report.Advice{Whose: report.Installer, Fix: "set headroom, if idle runners are to be kept in proportion to busy ones"}, kind, path)
+		return
+	}
+	// A thousandth is taken off, so that 0.8 becomes 25 and not, by the error of the division, 26.
+	percent := int(math.Min(math.Ceil(100*(1/threshold-1)-0.001), mostPercent))
+	c.values["headroom"] = map[string]any{"percent": percent}
+	became := fmt.Sprintf("headroom: {percent: %d}", percent)
+	notes.Became(kind, became)
+	notes.Became(path, became)
 }

@@ -2,7 +2,6 @@ package conditions
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -39,14 +38,15 @@ func (s *Shown) ShowLimit(set types.NamespacedName, f *Findings, after *v1alpha1
 		return nil, again
 	}
 	s.showLimit(set, before, told)
-	if told == "" {
-		return new(report.Normal(reasonLimitChanged, "Scale", fmt.Sprintf("Nothing limits the scale set any more; until now: %s", before))), again
+	note := "Nothing limits the scale set any more"
+	if told != "" {
+		note = "What limits the scale set now is " + told + ": " + report.Abridged(cmp.Or(limit.Message, f.whyLimited(limit.Kind)))
 	}
-	text := told + ": " + cmp.Or(limit.Message, f.whyLimited(limit.Kind))
 	if before != "" {
-		text += "; until now: " + before
+		note += "; until now: " + before
 	}
-	return new(report.Normal(reasonLimitChanged, "Scale", "What limits the scale set now is "+report.Abridged(text))), again
+	event = new(report.Normal(reasonLimitChanged, "Scale", note))
+	return event, again
 }
 
 // showLimit moves the series from one reason to another.
