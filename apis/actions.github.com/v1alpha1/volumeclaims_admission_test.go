@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,6 +101,28 @@ func TestClaimsThatCannotWorkAreRefusedWithFieldAndCause(t *testing.T) {
 				t.Errorf("error %v, want one that names %s and says %q", err, test.field, test.cause)
 			}
 		})
+	}
+}
+
+// The values of the chart show seedFrom with three fields that name nothing: that is as if it were left out.
+func TestASeedThatNamesNothingIsNone(t *testing.T) {
+	cluster := testkube.Shared(t)
+	set := newSet(cluster.NewNamespace(t))
+	template := newClaimTemplate("docker")
+	template.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "golden"}
+	set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{template, newClaimTemplate("go")}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := &unstructured.Unstructured{Object: fields}
+	content.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"))
+	seed := map[string]any{"persistentVolumeClaim": "", "volumeSnapshot": "", "newest": false}
+	if err := unstructured.SetNestedMap(content.Object, seed, "spec", "volumeClaimPool", "seedFrom"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Client().Create(t.Context(), content); err != nil {
+		t.Error(err)
 	}
 }
 
