@@ -66,6 +66,8 @@ var reported = map[Kind]struct {
 	Starts:   {condition: v1alpha1.ConditionRunnersPending, status: metav1.ConditionTrue},
 	Failures: {condition: v1alpha1.ConditionDegraded, status: metav1.ConditionTrue},
 	Pace:     {condition: v1alpha1.ConditionStartsLimited, status: metav1.ConditionTrue},
+	// The condition holds as soon as less than the maximum is announced; it limits when that is assigned.
+	Announced: {condition: v1alpha1.ConditionCapacityLimited, status: metav1.ConditionTrue},
 }
 
 // Seen is what a set's limit follows from.
@@ -120,21 +122,26 @@ func (seen *Seen) limit(kind Kind) Limit {
 		if seen.Max != nil && *seen.Max == 0 {
 			return Limit{Kind: kind, Reason: v1alpha1.ReasonMaxRunnersZero}
 		}
+		return Limit{}
 	case Announced:
-		c := meta.FindStatusCondition(seen.Conditions, v1alpha1.ConditionCapacityLimited)
-		if c != nil && c.Status == metav1.ConditionTrue && seen.Announced != nil && seen.Assigned >= *seen.Announced {
-			return Limit{kind, c.Reason, c.Message}
+		if seen.Announced == nil || seen.Assigned < *seen.Announced {
+			return Limit{}
 		}
 	case Maximum:
 		if seen.Full {
 			return Limit{Kind: kind, Reason: v1alpha1.ReasonMaxRunnersReached}
 		}
-	default:
-		by, known := reported[kind]
-		c := meta.FindStatusCondition(seen.Conditions, by.condition)
-		if known && c != nil && c.Status == by.status && (by.reasons == nil || slices.Contains(by.reasons, c.Reason)) {
-			return Limit{kind, cmp.Or(by.reason, c.Reason), c.Message}
-		}
+		return Limit{}
 	}
-	return Limit{}
+	return seen.reported(kind)
+}
+
+// reported returns the limit of a kind that a condition reports, if one does.
+func (seen *Seen) reported(kind Kind) Limit {
+	by, known := reported[kind]
+	c := meta.FindStatusCondition(seen.Conditions, by.condition)
+	if !known || c == nil || c.Status != by.status || (by.reasons != nil && !slices.Contains(by.reasons, c.Reason)) {
+		return Limit{}
+	}
+	return Limit{kind, cmp.Or(by.reason, c.Reason), c.Message}
 }
