@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// windowLength is for how long the window of the test is open at the beginning of each minute, and edgeGrace how long the numbers may take
-	// to follow an edge of it.
+	// windowLength is for how long the window of the test is open at the beginning of each minute, and edgeGrace how
+	// long the numbers may take to follow an edge of it.
 	windowLength = 25 * time.Second
 	edgeGrace    = 10 * time.Second
 )
@@ -25,8 +25,9 @@ const (
 // sinceOpened returns how long ago the last window opened.
 func sinceOpened(at time.Time) time.Duration { return at.Sub(at.Truncate(time.Minute)) }
 
-// A window opens and closes on the minute: the numbers in force follow within ten seconds of each edge, as status, columns and Events say, and
-// so do the runners: more jobs run at a time while it is open, and no more than the spec's number do when it is closed.
+// A window opens and closes on the minute: the numbers in force follow within ten seconds of each edge, as status,
+// columns and Events say, and so do the runners: more jobs run at a time while it is open, and no more than the spec's
+// number do when it is closed.
 func TestWindowsOpenAndCloseOnTheMinute(t *testing.T) {
 	const few, many = 2, 5
 	r := rig.Start(t, testkube.Shared(t), rig.Options{
@@ -39,10 +40,11 @@ func TestWindowsOpenAndCloseOnTheMinute(t *testing.T) {
 	g := gomega.NewWithT(t)
 	var edges []time.Duration
 	wasOpen, most := -1, 0
+	key := client.ObjectKey{Namespace: r.RunnerNamespace, Name: rig.DefaultSet}
 	g.Eventually(func() int {
 		now, running := time.Now(), len(r.GitHub.Jobs("running"))
 		set := &v1alpha1.AutoscalingRunnerSet{}
-		g.Expect(r.Cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: rig.DefaultSet}, set)).To(gomega.Succeed())
+		g.Expect(r.Cluster.Client().Get(t.Context(), key, set)).To(gomega.Succeed())
 		if *set.Spec.MaxRunners != few {
 			t.Errorf("spec.maxRunners is %d", *set.Spec.MaxRunners)
 		}
@@ -76,10 +78,13 @@ func TestWindowsOpenAndCloseOnTheMinute(t *testing.T) {
 	}
 	table, err := r.Kubectl("get", "autoscalingrunnersets", rig.DefaultSet, "--namespace", r.RunnerNamespace)
 	g.Expect(err).NotTo(gomega.HaveOccurred(), table)
-	if lines := strings.Split(table, "\n"); !slices.Contains([]string{"0 2", "1 5"}, column(lines, "MINIMUM RUNNERS")+" "+column(lines, "MAXIMUM RUNNERS")) {
+	lines := strings.Split(table, "\n")
+	numbers := column(lines, "MINIMUM RUNNERS") + " " + column(lines, "MAXIMUM RUNNERS")
+	if !slices.Contains([]string{"0 2", "1 5"}, numbers) {
 		t.Errorf("the columns are\n%s", table)
 	}
-	events, err := r.Kubectl("get", "events", "--namespace", r.RunnerNamespace, "--field-selector", "involvedObject.name="+rig.DefaultSet)
+	events, err := r.Kubectl("get", "events", "--namespace", r.RunnerNamespace,
+		"--field-selector", "involvedObject.name="+rig.DefaultSet)
 	g.Expect(err).NotTo(gomega.HaveOccurred(), events)
 	for _, reason := range []string{"ScheduleStarted", "ScheduleEnded"} {
 		if !strings.Contains(events, reason) {

@@ -9,8 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/demand"
 )
 
-// hour is a bar of the picture of a day in docs/diagrams/day.svg: runners with a job, idle ones, those whose pods have no node, and jobs that
-// stay on GitHub.
+// hour is a bar of the picture of a day in docs/diagrams/day.svg: runners with a job, idle ones, those whose pods have
+// no node, and jobs that stay on GitHub.
 type hour struct{ busy, idle, unplaced, onGitHub int }
 
 // readDay reads the bars: an hour is 32 wide, from 60 on, and a runner is 4 high.
@@ -46,8 +46,8 @@ func readDay(t *testing.T) (hours [24]hour) {
 	return hours
 }
 
-// The documentation's picture of a day shows the runners that the rule gives, in a cluster with room for 40 pods that announces one job more
-// than it runs when it is full.
+// The documentation's picture of a day shows the runners that the rule gives, in a cluster with room for 40 pods that
+// announces one job more than it runs when it is full.
 func TestThePictureOfADayFollowsTheRule(t *testing.T) {
 	const room, most = 40, 60
 	for at, h := range readDay(t) {
@@ -59,7 +59,8 @@ func TestThePictureOfADayFollowsTheRule(t *testing.T) {
 			asked.Assigned++
 		}
 		placed := h.busy + h.idle
-		if placed+h.unplaced != asked.Wanted() || placed > room || (h.unplaced > 0 && placed < room) || (h.onGitHub > 0 && h.busy < room) {
+		early := (h.unplaced > 0 && placed < room) || (h.onGitHub > 0 && h.busy < room)
+		if placed+h.unplaced != asked.Wanted() || placed > room || early {
 			t.Errorf("at %d o'clock it shows %+v, and the rule gives %d runners", at, h, asked.Wanted())
 		}
 	}

@@ -1,5 +1,6 @@
-// Package limits names what keeps a scale set from running more jobs at a moment, by one rule for everybody who says so: the set's metric and
-// Events, the check runs about jobs that wait, and the doctor. It is pure, and reads what the set's conditions say already.
+// Package limits names what keeps a scale set from running more jobs at a moment, by one rule for everybody who says
+// so: the set's metric and Events, the check runs about jobs that wait, and the doctor. It is pure, and reads what the
+// set's conditions say already.
 package limits
 
 import (
@@ -36,7 +37,8 @@ const (
 	Failures
 	// Pace: maxStartsPerMinute holds runners back.
 	Pace
-	// Announced: GitHub has assigned as many jobs as it was told that there is room for, which is less than the maximum.
+	// Announced: GitHub has assigned as many jobs as it was told that there is room for, which is less than the
+	// maximum.
 	Announced
 	// Ceiling: the manager allows no more, or runners of a former template are left.
 	Ceiling
@@ -44,12 +46,12 @@ const (
 	Maximum
 )
 
-// Order is in which order limits count: whoever raises a later one gains nothing while an earlier one holds. A set that takes no jobs comes
-// first, then the way back from a runner's pod to GitHub.
+// Order is in which order limits count: whoever raises a later one gains nothing while an earlier one holds. A set that
+// takes no jobs comes first, then the way back from a runner's pod to GitHub.
 var Order = []Kind{NoJobs, Outdated, Nodes, Quota, Claims, Starts, Failures, Pace, Announced, Ceiling, Maximum}
 
-// reported are the limits that a condition reports, with the status that it has then. With reasons, only these count. A limit with a reason of
-// its own has the same whatever the condition's is.
+// reported are the limits that a condition reports, with the status that it has then. With reasons, only these count. A
+// limit with a reason of its own has the same whatever the condition's is.
 var reported = map[Kind]struct {
 	condition string
 	status    metav1.ConditionStatus
@@ -61,7 +63,9 @@ var reported = map[Kind]struct {
 		condition: v1alpha1.ConditionRunnersPending, status: metav1.ConditionTrue,
 		reasons: []string{corev1.PodReasonUnschedulable, corev1.PodReasonSchedulingGated},
 	},
-	Quota:    {condition: v1alpha1.ConditionQuotaExceeded, status: metav1.ConditionTrue, reason: v1alpha1.ReasonQuotaExceeded},
+	Quota: {
+		condition: v1alpha1.ConditionQuotaExceeded, status: metav1.ConditionTrue, reason: v1alpha1.ReasonQuotaExceeded,
+	},
 	Claims:   {condition: v1alpha1.ConditionVolumeClaimsReady, status: metav1.ConditionFalse},
 	Starts:   {condition: v1alpha1.ConditionRunnersPending, status: metav1.ConditionTrue},
 	Failures: {condition: v1alpha1.ConditionDegraded, status: metav1.ConditionTrue},
@@ -108,7 +112,8 @@ func OfSet(set *v1alpha1.AutoscalingRunnerSet) Limit {
 	most := status.EffectiveMaxRunners
 	return Of(Seen{
 		Conditions: status.Conditions, Drained: set.Drained(), Max: most,
-		Assigned: status.AssignedJobs, Announced: status.AdvertisedCapacity, Full: most != nil && status.AssignedJobs >= *most,
+		Assigned: status.AssignedJobs, Announced: status.AdvertisedCapacity,
+		Full: most != nil && status.AssignedJobs >= *most,
 	})
 }
 

@@ -11,7 +11,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/limits"
 )
 
-// what a set may show, from the limit that counts least to the one that counts most.
+const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+
+// shown is what a set may show, from the limit that counts least to the one that counts most.
 var shown = []struct {
 	kind   limits.Kind
 	reason string
@@ -19,19 +21,24 @@ var shown = []struct {
 }{
 	{limits.None, "", func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Status.EffectiveMaxRunners, s.Status.AdvertisedCapacity, s.Status.AssignedJobs = new(20), new(12), 11
-		set(s, v1alpha1.ConditionCapacityLimited, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven) // and nobody needs more
-		set(s, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionTrue, "ClaimsReady")
+		set(s, v1alpha1.ConditionCapacityLimited, yes, v1alpha1.ReasonCapacityUnproven) // and nobody needs more
+		set(s, v1alpha1.ConditionVolumeClaimsReady, yes, "ClaimsReady")
 	}},
-	{limits.Maximum, v1alpha1.ReasonMaxRunnersReached, func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.EffectiveMaxRunners = new(11) }},
-	{limits.Announced, v1alpha1.ReasonCapacityUnproven, func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.AdvertisedCapacity = new(10) }},
-	{limits.Pace, v1alpha1.ReasonStartsLimited, is(v1alpha1.ConditionStartsLimited, metav1.ConditionTrue, v1alpha1.ReasonStartsLimited)},
-	{limits.Failures, v1alpha1.ReasonRunnersNotCreated, is(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonRunnersNotCreated)},
-	{limits.Starts, v1alpha1.ReasonRateLimited, is(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue, v1alpha1.ReasonRateLimited)},
-	{limits.Claims, v1alpha1.ReasonVolumeClaimsExhausted, is(v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse, v1alpha1.ReasonVolumeClaimsExhausted)},
-	{limits.Quota, v1alpha1.ReasonQuotaExceeded, is(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, v1alpha1.ReasonPodsForbidden)},
-	{limits.Nodes, "SchedulingGated", is(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue, "SchedulingGated")},
-	{limits.Outdated, "RunnerVersionRefused", is(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue, "RunnerVersionRefused")},
-	{limits.NoJobs, v1alpha1.ReasonMaxRunnersZero, func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.EffectiveMaxRunners = new(0) }},
+	{limits.Maximum, v1alpha1.ReasonMaxRunnersReached,
+		func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.EffectiveMaxRunners = new(11) }},
+	{limits.Announced, v1alpha1.ReasonCapacityUnproven,
+		func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.AdvertisedCapacity = new(10) }},
+	{limits.Pace, v1alpha1.ReasonStartsLimited, is(v1alpha1.ConditionStartsLimited, yes, v1alpha1.ReasonStartsLimited)},
+	{limits.Failures, v1alpha1.ReasonRunnersNotCreated,
+		is(v1alpha1.ConditionDegraded, yes, v1alpha1.ReasonRunnersNotCreated)},
+	{limits.Starts, v1alpha1.ReasonRateLimited, is(v1alpha1.ConditionRunnersPending, yes, v1alpha1.ReasonRateLimited)},
+	{limits.Claims, v1alpha1.ReasonVolumeClaimsExhausted,
+		is(v1alpha1.ConditionVolumeClaimsReady, no, v1alpha1.ReasonVolumeClaimsExhausted)},
+	{limits.Quota, v1alpha1.ReasonQuotaExceeded, is(v1alpha1.ConditionQuotaExceeded, yes, v1alpha1.ReasonPodsForbidden)},
+	{limits.Nodes, "SchedulingGated", is(v1alpha1.ConditionRunnersPending, yes, "SchedulingGated")},
+	{limits.Outdated, "RunnerVersionRefused", is(v1alpha1.ConditionRunnerOutdated, yes, "RunnerVersionRefused")},
+	{limits.NoJobs, v1alpha1.ReasonMaxRunnersZero,
+		func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.EffectiveMaxRunners = new(0) }},
 	{limits.NoJobs, v1alpha1.ReasonDrained, func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Annotations = map[string]string{v1alpha1.AnnotationDrained: v1alpha1.DrainedValue}
 	}},
@@ -44,7 +51,8 @@ func set(s *v1alpha1.AutoscalingRunnerSet, condition string, status metav1.Condi
 			return
 		}
 	}
-	s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: reason, Message: "about " + reason})
+	added := metav1.Condition{Type: condition, Status: status, Reason: reason, Message: "about " + reason}
+	s.Status.Conditions = append(s.Status.Conditions, added)
 }
 
 func is(condition string, status metav1.ConditionStatus, reason string) func(*v1alpha1.AutoscalingRunnerSet) {
@@ -69,24 +77,26 @@ func TestTheForemostLimitCounts(t *testing.T) {
 
 func TestALimitHasTheWordsOfItsCondition(t *testing.T) {
 	var s v1alpha1.AutoscalingRunnerSet
-	set(&s, v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, v1alpha1.ReasonPodsForbidden)
+	set(&s, v1alpha1.ConditionQuotaExceeded, yes, v1alpha1.ReasonPodsForbidden)
 	if got := limits.OfSet(&s).Message; got != "about "+v1alpha1.ReasonPodsForbidden {
 		t.Errorf("%q", got)
 	}
-	set(&s, v1alpha1.ConditionQuotaExceeded, metav1.ConditionFalse, "PodsAdmitted")
+	set(&s, v1alpha1.ConditionQuotaExceeded, no, "PodsAdmitted")
 	if got := limits.OfSet(&s); got != (limits.Limit{}) {
 		t.Errorf("%+v, want none", got)
 	}
 }
 
-// The first limit is told at once; what passes within a minute is not; what lasts is, whatever else comes and goes meanwhile.
+// The first limit is told at once; what passes within a minute is not; what lasts is, whatever else comes and goes
+// meanwhile.
 func TestALimitSettles(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	settled := limits.SettledOn("")
 	note := func(after time.Duration, seen, want string) {
 		t.Helper()
 		now = now.Add(after)
-		if told, again := settled.Note(seen, now); told != want || again.IsZero() != (seen == told) || (!again.IsZero() && !again.After(now)) {
+		told, again := settled.Note(seen, now)
+		if told != want || again.IsZero() != (seen == told) || (!again.IsZero() && !again.After(now)) {
 			t.Errorf("%s after %s: told %q, want %q; again at %v", seen, after, told, want, again)
 		}
 	}
@@ -106,7 +116,8 @@ func TestALimitSettles(t *testing.T) {
 	}
 }
 
-// However limits come and go, there is at most one change a minute, but for the first after nothing, and what holds is told in the end.
+// However limits come and go, there is at most one change a minute, but for the first after nothing, and what holds is
+// told in the end.
 func TestALimitDoesNotFlap(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))

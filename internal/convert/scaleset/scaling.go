@@ -10,7 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
-// scaling is how many runners there are. ARC counts all of them; minRunners are idle ones, in addition to those that run a job.
+// scaling is how many runners there are. ARC counts all of them; minRunners are idle ones, in addition to those that
+// run a job.
 func (c *conversion) scaling(spec *legacy.Fields, autoscalers []*legacy.Object) {
 	if path := c.config.Present("ephemeral"); !c.config.Flag("ephemeral", true) {
 		c.NeedsHand("NoCounterpart", "a runner serves one job, then its pod is replaced; with ephemeral: false it served many", report.Advice{
@@ -97,11 +98,12 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 	}
 }
 
-// shortestDelay is how long the scale set keeps a runner that is too many at least, and longestDelay at most, in seconds: its own rules.
+// shortestDelay is how long the scale set keeps a runner that is too many at least, and longestDelay at most, in
+// seconds: its own rules.
 const shortestDelay, longestDelay = 1, 8760 * 60 * 60
 
-// scaleDownDelay keeps runners for the next jobs after more of them have been started. ARC counts from the last start of any, a scale set for
-// each runner from when it is too many.
+// scaleDownDelay keeps runners for the next jobs after more of them have been started. ARC counts from the last start
+// of any, a scale set for each runner from when it is too many.
 func (c *conversion) scaleDownDelay(spec *legacy.Fields, notes *report.Notes) {
 	const key = "scaleDownDelaySecondsAfterScaleOut"
 	path := spec.Path(key)
@@ -132,11 +134,13 @@ func (c *conversion) metrics(spec *legacy.Fields, notes *report.Notes) {
 	}
 }
 
-// defaultThreshold is the share of busy runners from which ARC adds more, unless the metric says otherwise. mostPercent is what a scale set takes.
+// defaultThreshold is the share of busy runners from which ARC adds more, unless the metric says otherwise. mostPercent
+// is what a scale set takes.
 const defaultThreshold, mostPercent = "0.8", 1000
 
-// headroom is what a share of busy runners asks for: ARC adds runners until fewer than that share are busy, so that for each busy one there
-// are 1/threshold − 1 idle ones. The scale set has them in one step, and as busy runners come and go.
+// headroom is what a share of busy runners asks for: ARC adds runners until fewer than that share are busy, so that for
+// each busy one there are 1/threshold − 1 idle ones. The scale set has them in one step, and as busy runners come and
+// go.
 func (c *conversion) headroom(metric *legacy.Fields, kind string, notes *report.Notes) {
 	path := metric.Path("scaleUpThreshold")
 	threshold, err := strconv.ParseFloat(cmp.Or(metric.Text("scaleUpThreshold"), defaultThreshold), 64)

@@ -11,18 +11,22 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// This file tells what keeps a set from running more jobs, by a metric and by an Event about each change. The doctor has the same in more words.
+// This file tells what keeps a set from running more jobs, by a metric and by an Event about each change. The doctor
+// has the same in more words.
 
 // reasonLimitChanged is the reason of all these Events, so that somebody can wait for it.
 const reasonLimitChanged = "LimitChanged"
 
 var limited = numberGauge("scale_set_limited",
-	"1 for what keeps the scale set from running more jobs, by reason; no series while nothing does. It follows within a minute.", "reason")
+	"1 for what keeps the scale set from running more jobs, by reason; no series while nothing does. "+
+		"It follows within a minute.", "reason")
 
-// ShowLimit sets the series of what limits a set whose status is to be after, and returns the Event about a change of it, if there is one.
-// It also returns when to look again; zero means never. settled is what is remembered of the set: a manager that has just started goes on
-// with what the status of its set has said so far.
-func (s *Shown) ShowLimit(set types.NamespacedName, f *Findings, after *v1alpha1.AutoscalingRunnerSet) (event *report.Event, again time.Time) {
+// ShowLimit sets the series of what limits a set whose status is to be after, and returns the Event about a change of
+// it, if there is one. It also returns when to look again; zero means never. settled is what is remembered of the set:
+// a manager that has just started goes on with what the status of its set has said so far.
+func (s *Shown) ShowLimit(
+	set types.NamespacedName, f *Findings, after *v1alpha1.AutoscalingRunnerSet,
+) (event *report.Event, again time.Time) {
 	if f.Deleting() {
 		s.settled = nil
 		return nil, time.Time{}
@@ -40,7 +44,8 @@ func (s *Shown) ShowLimit(set types.NamespacedName, f *Findings, after *v1alpha1
 	s.showLimit(set, before, told)
 	note := "Nothing limits the scale set any more"
 	if told != "" {
-		note = "What limits the scale set now is " + told + ": " + report.Abridged(cmp.Or(limit.Message, f.whyLimited(limit.Kind)))
+		why := report.Abridged(cmp.Or(limit.Message, f.whyLimited(limit.Kind)))
+		note = "What limits the scale set now is " + told + ": " + why
 	}
 	if before != "" {
 		note += "; until now: " + before
