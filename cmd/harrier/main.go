@@ -1,7 +1,7 @@
-// Command harrier is for people who install and operate runner scale sets: `harrier doctor` explains why jobs wait, `harrier validate`
-// checks values and manifests before they are applied, and `harrier convert` makes values from manifests of ARC's legacy mode. The image
-// and `make build` put it beside the manager, which runs it as `manager doctor` and so on: both charts and Helm's engine in it would cost
-// each manager 10 MiB.
+// Command harrier is for people who install and operate runner scale sets: `harrier doctor` explains why jobs wait,
+// `harrier validate` checks values and manifests before they are applied, and `harrier convert` makes values from
+// manifests of ARC's legacy mode. The image and `make build` put it beside the manager, which runs it as `manager
+// doctor` and so on: both charts and Helm's engine in it would cost each manager 10 MiB.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command kubectl-harrier is a plugin of kubectl: in a directory of PATH, it is `kubectl harrier`. It shows scale sets and jobs to those who
-// operate them; see docs/kubectl-harrier.md.
+// Command kubectl-harrier is a plugin of kubectl: in a directory of PATH, it is `kubectl harrier`. It shows scale sets
+// and jobs to those who operate them; see docs/kubectl-harrier.md.
 package main
 
 import (
@@ -14,8 +14,13 @@ import (
 )
 
 func main() {
-	// What libraries log would tear a table, and says nothing that an error doesn't. klog's logger is set before anything can log: it has no lock.
+	// What libraries log would tear a table, and says nothing that an error doesn't. klog's logger is set before
+	// anything can log: it has no lock.
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	os.Exit(plugin.Main(context.Background(), os.Args[1:], plugin.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(plugin.Main(context.Background(), os.Args[1:], plugin.Streams{
+		In:  os.Stdin,
+		Out: os.Stdout,
+		Err: os.Stderr,
+	}))
 }

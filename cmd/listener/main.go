@@ -1,5 +1,5 @@
-// Command listener is the process in a listener pod; in the image it is /ghalistener. It reads its configuration from the file
-// that LISTENER_CONFIG_PATH names. It exits with 0 when asked to stop, and with 1 if it can't start.
+// Command listener is the process in a listener pod; in the image it is /ghalistener. It reads its configuration from
+// the file that LISTENER_CONFIG_PATH names. It exits with 0 when asked to stop, and with 1 if it can't start.
 package main
 
 import (
@@ -24,8 +24,8 @@ func main() {
 	}
 }
 
-// garbagePercent lets the heap grow by a quarter between collections, because every scale set has a listener. The heap is 3 MiB
-// and a message makes little garbage, so this costs hardly any CPU. GOGC in the environment takes precedence.
+// garbagePercent lets the heap grow by a quarter between collections, because every scale set has a listener. The heap
+// is 3 MiB and a message makes little garbage, so this costs hardly any CPU. GOGC in the environment takes precedence.
 const garbagePercent = 25
 
 func run() error {

@@ -1,5 +1,5 @@
-// Command manager runs the controllers of runner scale sets. `manager doctor`, `manager validate` and `manager convert` are commands of
-// the program harrier, which stands beside it.
+// Command manager runs the controllers of runner scale sets. `manager doctor`, `manager validate` and `manager convert`
+// are commands of the program harrier, which stands beside it.
 package main
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/manager"
 )
 
-// operatorProgram has the commands for people, in the manager's own directory. exitUnable is its exit code if it can't do its work.
+// operatorProgram has the commands for people, in the manager's own directory. exitUnable is its exit code if it can't
+// do its work.
 const (
 	operatorProgram = "harrier"
 	exitUnable      = 2
@@ -52,6 +53,10 @@ func handOver() error {
 		return fmt.Errorf("find the program %s, which has the command %s: %w", operatorProgram, os.Args[1], err)
 	}
 	program := filepath.Join(filepath.Dir(own), operatorProgram)
-	err = syscall.Exec(program, append([]string{program}, os.Args[1:]...), os.Environ()) //nolint:gosec // a program of ours, by its fixed name
-	return fmt.Errorf("run %s, which has the command %s: %w; make build and the image put it beside the manager", program, os.Args[1], err)
+	arguments := append([]string{program}, os.Args[1:]...)
+	err = syscall.Exec(program, arguments, os.Environ()) //nolint:gosec // a program of ours, by its fixed name
+	return fmt.Errorf(
+		"run %s, which has the command %s: %w; make build and the image put it beside the manager",
+		program, os.Args[1], err,
+	)
 }

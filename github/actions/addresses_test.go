@@ -30,7 +30,8 @@ func (s *server) secure() func(*Options) {
 	}
 }
 
-// A gateway that ends TLS and doesn't tell GitHub so makes it name http:// addresses. They would get the credential in clear text.
+// A gateway that ends TLS and doesn't tell GitHub so makes it name http:// addresses. They would get the credential in
+// clear text.
 func TestNoCredentialLeavesTLS(t *testing.T) {
 	plain := newServer(t)
 	s := newServer(t)
@@ -68,7 +69,9 @@ func TestNoCredentialLeavesTLS(t *testing.T) {
 		},
 		"the queue's address": {
 			prepare: func() {
-				s.on(createSessionCall, reply{body: s.sessionBody(testQueueToken, map[string]any{"messageQueueUrl": plain.URL + "/queue"})})
+				s.on(createSessionCall, reply{body: s.sessionBody(testQueueToken, map[string]any{
+					"messageQueueUrl": plain.URL + "/queue",
+				})})
 			},
 			call:     func(c *Client) error { _, err := c.CreateSession(t.Context(), 7, "me"); return err },
 			endpoint: EndpointCreateSession,
@@ -97,7 +100,8 @@ func TestNoCredentialLeavesTLS(t *testing.T) {
 			}
 			err := test.call(s.client(trusted))
 			var refused *InsecureRedirectError
-			if !errors.As(err, &refused) || refused.Endpoint != test.endpoint || !strings.Contains(err.Error(), "X-Forwarded-Proto") {
+			if !errors.As(err, &refused) || refused.Endpoint != test.endpoint ||
+				!strings.Contains(err.Error(), "X-Forwarded-Proto") {
 				t.Errorf("got %v, want an *InsecureRedirectError of %s that says what to correct", err, test.endpoint)
 			}
 		})
@@ -134,7 +138,8 @@ func TestARedirectToAnotherServerIsNotFollowed(t *testing.T) {
 		_, registering := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"})
 		for _, err := range []error{polling, registering} {
 			var answer *Error
-			if !errors.As(err, &answer) || answer.StatusCode != http.StatusTemporaryRedirect || !strings.Contains(err.Error(), "another host or port") {
+			if !errors.As(err, &answer) || answer.StatusCode != http.StatusTemporaryRedirect ||
+				!strings.Contains(err.Error(), "another host or port") {
 				t.Errorf("%s: got %v, want an *Error that says where the redirect leads", name, err)
 			}
 		}
@@ -158,13 +163,15 @@ func TestAddressesInAnswersAreChecked(t *testing.T) {
 			return nil
 		}
 	}
-	s.on(createSessionCall, reply{body: s.sessionBody(testQueueToken, map[string]any{"messageQueueUrl": canary.URL + "/queue"})})
+	s.on(createSessionCall, reply{body: s.sessionBody(testQueueToken, map[string]any{"messageQueueUrl": canary.URL +
+		"/queue"})})
 	_, opening := s.client(checked).CreateSession(t.Context(), 7, "me")
 	s.on(registerCall, reply{body: fmt.Sprintf(`{"url":%q,"token":"t"}`, canary.URL+servicePath)})
 	_, registering := s.client(checked).GetRunnerScaleSetByID(t.Context(), 7)
 	for _, err := range []error{opening, registering} {
 		var refused *RefusedAddressError
-		if !errors.As(err, &refused) || !errors.Is(err, refusal) || strings.Contains(err.Error(), "breaks the protocol") {
+		if !errors.As(err, &refused) || !errors.Is(err, refusal) ||
+			strings.Contains(err.Error(), "breaks the protocol") {
 			t.Errorf("got %v, want a *RefusedAddressError", err)
 		}
 	}
@@ -222,11 +229,12 @@ func answerName(connection net.Conn, addresses map[string]string) error {
 	return err
 }
 
-// The check comes after the resolution of names and knows whether a proxy is dialled. It refuses everything here, so that the test
-// connects to nothing.
+// The check comes after the resolution of names and knows whether a proxy is dialled. It refuses everything here, so
+// that the test connects to nothing.
 func TestConnectionsAreCheckedAfterNamesAreResolved(t *testing.T) {
 	resolver := names(t, map[string]string{
-		"metadata.example": "169.254.169.254", "local.example": "127.0.0.1", "six.example": "fe80::1", "proxy.example": "10.0.0.1",
+		"metadata.example": "169.254.169.254", "local.example": "127.0.0.1", "six.example": "fe80::1",
+		"proxy.example": "10.0.0.1",
 	})
 	proxy := func(address string) func(*http.Request) (*url.URL, error) {
 		parsed, _ := url.Parse(address)
@@ -238,14 +246,23 @@ func TestConnectionsAreCheckedAfterNamesAreResolved(t *testing.T) {
 		proxy     func(*http.Request) (*url.URL, error)
 		want      string
 	}{
-		"link-local":    {"http://metadata.example/acme", direct, "metadata.example:80 169.254.169.254:80"},
-		"loopback":      {"https://local.example:8443/acme", direct, "local.example:8443 127.0.0.1:8443"},
-		"IPv6":          {"https://six.example/acme", direct, "six.example:443 [fe80::1]:443"},
-		"literal":       {"http://[::1]:81/acme", direct, "[::1]:81 [::1]:81"},
-		"proxy":         {"http://metadata.example/acme", proxy("http://proxy.example:3128"), "proxy proxy.example:3128 10.0.0.1:3128"},
-		"proxy for TLS": {"https://metadata.example/acme", proxy("http://proxy.example"), "proxy proxy.example:80 10.0.0.1:80"},
-		"TLS to proxy":  {"https://metadata.example/acme", proxy("https://proxy.example"), "proxy proxy.example:443 10.0.0.1:443"},
-		"SOCKS":         {"https://metadata.example/acme", proxy("socks5://proxy.example"), "proxy proxy.example:1080 10.0.0.1:1080"},
+		"link-local": {"http://metadata.example/acme", direct, "metadata.example:80 169.254.169.254:80"},
+		"loopback":   {"https://local.example:8443/acme", direct, "local.example:8443 127.0.0.1:8443"},
+		"IPv6":       {"https://six.example/acme", direct, "six.example:443 [fe80::1]:443"},
+		"literal":    {"http://[::1]:81/acme", direct, "[::1]:81 [::1]:81"},
+		"proxy": {
+			"http://metadata.example/acme", proxy("http://proxy.example:3128"),
+			"proxy proxy.example:3128 10.0.0.1:3128",
+		},
+		"proxy for TLS": {
+			"https://metadata.example/acme", proxy("http://proxy.example"), "proxy proxy.example:80 10.0.0.1:80",
+		},
+		"TLS to proxy": {
+			"https://metadata.example/acme", proxy("https://proxy.example"), "proxy proxy.example:443 10.0.0.1:443",
+		},
+		"SOCKS": {
+			"https://metadata.example/acme", proxy("socks5://proxy.example"), "proxy proxy.example:1080 10.0.0.1:1080",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -253,7 +270,10 @@ func TestConnectionsAreCheckedAfterNamesAreResolved(t *testing.T) {
 			refusal := errors.New("not there")
 			attempts := 0
 			client, err := NewClient(test.configURL, Credentials{Token: testToken}, Options{
-				Clock: newQuickClock(), Proxy: test.proxy, Resolver: resolver, OnRequest: func(RequestInfo) { attempts++ },
+				Clock:     newQuickClock(),
+				Proxy:     test.proxy,
+				Resolver:  resolver,
+				OnRequest: func(RequestInfo) { attempts++ },
 				Addresses: AddressCheck{Dial: func(to Destination) error {
 					mu.Lock()
 					defer mu.Unlock()
@@ -302,8 +322,11 @@ func TestNoErrorQuotesAnotherServer(t *testing.T) {
 		"failure as text": {status: 400, body: secret, header: map[string]string{"Content-Type": "text/plain"}},
 		"failure as JSON": {status: 400, body: `{"AccessKeyId":"` + secret + `"}`},
 		"page":            {status: 400, body: "<html>" + secret},
-		"ids":             {status: 400, header: map[string]string{"ActivityId": secret + " x", "X-GitHub-Request-Id": secret + "=1"}},
-		"type":            {status: 400, body: "x", header: map[string]string{"Content-Type": secret}},
+		"ids": {
+			status: 400,
+			header: map[string]string{"ActivityId": secret + " x", "X-GitHub-Request-Id": secret + "=1"},
+		},
+		"type": {status: 400, body: "x", header: map[string]string{"Content-Type": secret}},
 	} {
 		s := newServer(t)
 		s.on(getSetCall, answer)

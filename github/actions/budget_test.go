@@ -26,7 +26,8 @@ func stream(bytes int) reply {
 	}}
 }
 
-// A server that sends 15 MiB, or never stops, costs 1 MiB for a moment. The error is that of a truncated answer, with the size.
+// A server that sends 15 MiB, or never stops, costs 1 MiB for a moment. The error is that of a truncated answer, with
+// the size.
 func TestALargeAnswerFailsLikeATruncatedOne(t *testing.T) {
 	const large, endless = 15 << 20, 1 << 40
 	for name, test := range map[string]struct {
@@ -59,7 +60,9 @@ func TestALargeAnswerFailsLikeATruncatedOne(t *testing.T) {
 func TestALongFailureKeepsItsStatus(t *testing.T) {
 	s := newServer(t)
 	s.on(jitCall, reply{status: 409, body: strings.Repeat("x", 5<<20)})
-	if _, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"}); !errors.Is(err, ErrRunnerExists) {
+	if _, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{
+		Name: "r",
+	}); !errors.Is(err, ErrRunnerExists) {
 		t.Errorf("got %v, want ErrRunnerExists", err)
 	}
 }
@@ -80,23 +83,28 @@ func TestALargeHeaderIsRefused(t *testing.T) {
 func (s *server) room(budget *Budget, size int) func() error {
 	const start = `{"id":1}`
 	s.on("GET "+runnersURL+"/1", reply{
-		body: start + strings.Repeat(" ", size-len(start)), header: map[string]string{"Content-Length": fmt.Sprint(size)},
+		body:   start + strings.Repeat(" ", size-len(start)),
+		header: map[string]string{"Content-Length": fmt.Sprint(size)},
 	})
 	client := s.connected(func(o *Options) { o.Budget = budget })
 	return func() error {
-		ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+		ctx, cancel := context.WithTimeout(s.t.Context(), busyTimeout)
 		defer cancel()
 		_, err := client.GetRunner(ctx, 1)
 		return err
 	}
 }
 
-// Every call gives back what it has used, whether it succeeds or not: all methods are called, also those that are yet to come.
+// Every call gives back what it has used, whether it succeeds or not: all methods are called, also those that are yet
+// to come.
 func TestNothingIsKeptOfTheBudget(t *testing.T) {
 	padding := strings.Repeat(" ", 2*FirstBytes) // the first bytes of an answer don't count
 	for _, answer := range []reply{
 		{body: `{"id":7}` + padding},
-		{body: `{"count":1,"value":[{"id":7,"name":"me"}],"token":"t","url":"http://127.0.0.1","runner":{"id":7},"encodedJITConfig":"e"}` + padding},
+		{
+			body: `{"count":1,"value":[{"id":7,"name":"me"}],"token":"t","url":"http://127.0.0.1","runner":{"id":7},` +
+				`"encodedJITConfig":"e"}` + padding,
+		},
 		{body: `{"runners":[{"name":"me","status":"offline"}]}` + padding},
 		{body: page(100).body + padding},
 		{body: message(t, 5) + padding},

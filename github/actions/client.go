@@ -1,40 +1,41 @@
-// Package actions is a client of the GitHub Actions service for runner scale sets: it manages scale sets, receives their
-// messages about jobs, and registers and removes runners.
+// Package actions is a client of the GitHub Actions service for runner scale sets: it manages scale sets, receives
+// their messages about jobs, and registers and removes runners.
 //
-// Everything in this module that talks to GitHub uses it, in the manager's controllers and in the listener. It knows nothing of
-// Kubernetes and can be used on its own:
+// Everything in this module that talks to GitHub uses it, in the manager's controllers and in the listener. It knows
+// nothing of Kubernetes and can be used on its own:
 //
 //	NewClient ─▶ scale set (find, create, update, delete)
 //	          ─▶ JIT config for a runner, look-up and removal of runners
 //	          ─▶ CreateSession ─▶ GetMessage / AcquireJobs / DeleteMessage … ─▶ Close
 //
-// It knows what can be asked and what the answers mean to a user. How a call gets through, the packages below it know, each of which knows only
-// those after it: service has the chain of tokens, exchange sends one request, failure says why it failed, credential and configurl read what
-// the user gave. Users of a client need only this package, which has the names of the others that they meet.
+// It knows what can be asked and what the answers mean to a user. How a call gets through, the packages below it know,
+// each of which knows only those after it: service has the chain of tokens, exchange sends one request, failure says
+// why it failed, credential and configurl read what the user gave. Users of a client need only this package, which has
+// the names of the others that they meet.
 //
 // # Credentials
 //
-// Calls need a chain of tokens: a personal access token or a GitHub App yields a registration token, that one an admin token for
-// the Actions service, and a session a queue token. The client obtains and renews them as needed. Calls may run concurrently: no
-// lock is held during a request, and callers that need the same renewal share it.
+// Calls need a chain of tokens: a personal access token or a GitHub App yields a registration token, that one an admin
+// token for the Actions service, and a session a queue token. The client obtains and renews them as needed. Calls may
+// run concurrently: no lock is held during a request, and callers that need the same renewal share it.
 //
 // # Deadlines
 //
-// Every call ends within [CallTimeout], repetitions included. Only [Session.GetMessage] may take longer: each attempt of it ends
-// within [PollTimeout]. A context that ends earlier ends the call earlier.
+// Every call ends within [CallTimeout], repetitions included. Only [Session.GetMessage] may take longer: each attempt
+// of it ends within [PollTimeout]. A context that ends earlier ends the call earlier.
 //
 // # Errors
 //
 // Failures are typed. [*Error] is an unsuccessful answer from GitHub; errors.Is matches it with the Err… sentinels.
-// [*RateLimitedError] says when to try again. [*NetworkError] means that no complete answer came. [*UnexpectedResponseError] is a
-// success that breaks the protocol, and [*MalformedMessageError] a message that does: it carries what could be read. No error, log
-// line or printed value holds a credential or a JIT config.
+// [*RateLimitedError] says when to try again. [*NetworkError] means that no complete answer came.
+// [*UnexpectedResponseError] is a success that breaks the protocol, and [*MalformedMessageError] a message that does:
+// it carries what could be read. No error, log line or printed value holds a credential or a JIT config.
 //
 // # Sources
 //
-// GitHub documents its REST API, but not the Actions service. What this package knows about the service was read from the code of
-// GitHub's own clients: github.com/actions/scaleset v0.4.0, and the client that actions-runner-controller (ARC) had until 0.13.1.
-// Where a comment says "observed", the source is what users of these clients have reported in public.
+// GitHub documents its REST API, but not the Actions service. What this package knows about the service was read from
+// the code of GitHub's own clients: github.com/actions/scaleset v0.4.0, and the client that actions-runner-controller
+// (ARC) had until 0.13.1. Where a comment says "observed", users of these clients have reported it in public.
 package actions
 
 import (
@@ -60,8 +61,8 @@ type Client struct {
 	offline *service.Shared[OfflineRunners]
 }
 
-// NewClient returns a client for the organization, repository or enterprise at configURL. It checks its arguments and does not
-// talk to GitHub yet. It fails with *InvalidConfigURLError or ErrInvalidCredentials.
+// NewClient returns a client for the organization, repository or enterprise at configURL. It checks its arguments and
+// does not talk to GitHub yet. It fails with *InvalidConfigURLError or ErrInvalidCredentials.
 func NewClient(configURL string, credentials Credentials, options Options) (*Client, error) {
 	config, err := configurl.Parse(configURL)
 	if err != nil {
@@ -82,8 +83,9 @@ func (c *Client) CloseIdleConnections() { c.service.CloseIdleConnections() }
 // ErrNoCertificate means that a text has no certificate in PEM form.
 var ErrNoCertificate = errors.New("no certificate in PEM form")
 
-// CertPool returns a pool of the system's certificates and those in pem, for [Options]. If pem is empty, it returns nil: the
-// system's certificates only. It fails with ErrNoCertificate if pem is not empty and has no certificate that can be parsed.
+// CertPool returns a pool of the system's certificates and those in pem, for [Options]. If pem is empty, it returns
+// nil: the system's certificates only. It fails with ErrNoCertificate if pem is not empty and has no certificate that
+// can be parsed.
 func CertPool(pem string) (*x509.CertPool, error) {
 	if pem == "" {
 		return nil, nil
@@ -108,13 +110,14 @@ type RESTRequest struct {
 	Query url.Values
 	// Body is sent as JSON unless it is nil.
 	Body any
-	// Once is set if the call must not be carried out twice. If its answer is lost, it fails and may have been carried out.
+	// Once is set if the call must not be carried out twice. If its answer is lost, it fails and may have been carried
+	// out.
 	Once bool
 }
 
-// CallREST calls GitHub's REST API with the client's personal access token, or the installation token that its calls share, and decodes
-// the answer into result unless that is nil. It is for package rest, which knows the calls. It fails with the errors that the package
-// comment lists.
+// CallREST calls GitHub's REST API with the client's personal access token, or the installation token that its calls
+// share, and decodes the answer into result unless that is nil. It is for package rest, which knows the calls. It fails
+// with the errors that the package comment lists.
 func (c *Client) CallREST(ctx context.Context, r RESTRequest, result any) error {
 	ctx, cancel := failure.WithTimeout(ctx, c.service.Deadlines.Call)
 	defer cancel()
@@ -137,7 +140,8 @@ func (c *Client) CallREST(ctx context.Context, r RESTRequest, result any) error 
 // ConfigURL returns where the client registers runners.
 func (c *Client) ConfigURL() *ConfigURL { return c.service.Config }
 
-// Account returns whose limits at GitHub the client uses: that of a GitHub App has its id, all personal access tokens share one.
+// Account returns whose limits at GitHub the client uses: that of a GitHub App has its id, all personal access tokens
+// share one.
 func (c *Client) Account() string { return c.service.Account() }
 
 // Now returns the time on the client's clock.

@@ -46,7 +46,7 @@ func TestContextThatEndsDuringAPauseEndsTheCall(t *testing.T) {
 		_, err := client.GetRunner(ctx, 5)
 		result <- err
 	}()
-	gomega.NewWithT(t).Eventually(still.HasWaiters).WithTimeout(patience).Should(gomega.BeTrue())
+	gomega.NewWithT(t).Eventually(still.HasWaiters).WithTimeout(busyTimeout).Should(gomega.BeTrue())
 	cancel()
 	err := <-result
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "overloaded") {
@@ -98,8 +98,8 @@ func TestUserAgent(t *testing.T) {
 	}
 }
 
-// No goroutine is left behind by calls that hang, are repeated or are abandoned by their callers, or by renewals that many
-// callers wait for.
+// No goroutine is left behind by calls that hang, are repeated or are abandoned by their callers, or by renewals that
+// many callers wait for.
 func TestNothingRunsOnAfterTheCalls(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s := newServer(t)
@@ -121,7 +121,7 @@ func TestNothingRunsOnAfterTheCalls(t *testing.T) {
 	s.CloseClientConnections() // what the callers have left, a renewal, ends with its connection
 	session.client.CloseIdleConnections()
 	s.Close()
-	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(patience).
+	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(busyTimeout).
 		Should(gomega.BeNumerically("<=", before), func() string {
 			stacks := make([]byte, 1<<20)
 			return string(stacks[:runtime.Stack(stacks, true)])

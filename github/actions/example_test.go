@@ -101,7 +101,10 @@ func playGitHub(w http.ResponseWriter, r *http.Request) {
 	case "POST ":
 		fmt.Fprint(w, `{"id":7,"name":"web"}`)
 	case "POST /7/sessions":
-		fmt.Fprintf(w, `{"sessionId":"s","messageQueueUrl":"%s/queue?s=1","messageQueueAccessToken":"queue","statistics":{}}`, address)
+		fmt.Fprintf(
+			w, `{"sessionId":"s","messageQueueUrl":"%s/queue?s=1","messageQueueAccessToken":"queue","statistics":{}}`,
+			address,
+		)
 	case "GET /queue":
 		fmt.Fprint(w, `{"messageId":1,"messageType":"RunnerScaleSetJobMessages","statistics":{"totalAvailableJobs":1},`+
 			`"body":"[{\"messageType\":\"JobAvailable\",\"runnerRequestId\":11}]"}`)

@@ -31,18 +31,18 @@ const (
 	runnersURL   = "/tenant/_apis/distributedtask/pools/0/agents"
 	// everyCall replaces the replies to all calls.
 	everyCall = "every call"
-	// connectionTrust is how long a new connection to the service is not doubted, and maxConcurrentCalls how many calls a manager has in
-	// flight to one host.
+	// A new connection to the service is not doubted for connectionTrust. A manager has at most maxConcurrentCalls
+	// calls in flight to one host.
 	connectionTrust    = 5 * time.Minute
 	maxConcurrentCalls = 128
-	// patience is how long something may take that takes milliseconds on a free machine.
-	patience = 30 * time.Second
+	// Something that takes milliseconds on a free machine is given up after busyTimeout.
+	busyTimeout = 30 * time.Second
 )
 
-// epoch is when the tests' clock starts.
+// The tests' clock starts at epoch.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// quickClock is a fake clock on which every pause ends at once and advances the time by its length.
+// quickClock is a fake clock on which every pause ends immediately and advances the time by its length.
 type quickClock struct {
 	*clocktesting.FakeClock
 	mu     sync.Mutex
@@ -101,7 +101,10 @@ func newServer(t *testing.T) *server {
 	s := &server{t: t, replies: map[string][]reply{}, clock: newQuickClock()}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
-	s.on("POST /api/v3/orgs/acme/actions/runners/registration-token", reply{status: 201, body: `{"token":"` + testRegistration + `"}`})
+	s.on("POST /api/v3/orgs/acme/actions/runners/registration-token", reply{
+		status: 201,
+		body:   `{"token":"` + testRegistration + `"}`,
+	})
 	s.on("POST /api/v3/actions/runner-registration", reply{do: s.register})
 	return s
 }
@@ -138,7 +141,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		matching = everyCall
 	}
 	s.requests = append(s.requests, seen{
-		method: r.Method, path: r.URL.Path, query: r.URL.Query(), rawQuery: r.URL.RawQuery, header: r.Header.Clone(), body: string(body),
+		method:   r.Method,
+		path:     r.URL.Path,
+		query:    r.URL.Query(),
+		rawQuery: r.URL.RawQuery,
+		header:   r.Header.Clone(),
+		body:     string(body),
 	})
 	queue := s.replies[matching]
 	if len(queue) > 1 {
@@ -248,8 +256,10 @@ func (s *server) session() *Session {
 // sessionBody is the answer that describes session "s-1", with changes.
 func (s *server) sessionBody(queueToken string, changes map[string]any) string {
 	fields := map[string]any{
-		"sessionId": "s-1", "ownerName": "me", "messageQueueUrl": s.URL + "/queue?id=s-1", "messageQueueAccessToken": queueToken,
-		"runnerScaleSet": map[string]any{"id": 7, "name": "big"}, "statistics": map[string]any{"totalAssignedJobs": 3},
+		"sessionId": "s-1", "ownerName": "me", "messageQueueUrl": s.URL + "/queue?id=s-1",
+		"messageQueueAccessToken": queueToken,
+		"runnerScaleSet":          map[string]any{"id": 7, "name": "big"},
+		"statistics":              map[string]any{"totalAssignedJobs": 3},
 	}
 	maps.Copy(fields, changes)
 	return jsonText(s.t, fields)
@@ -276,7 +286,8 @@ func adminToken(t *testing.T, claims jwt.MapClaims) string {
 
 // exception is the body of a service error.
 func exception(name, message string) string {
-	return fmt.Sprintf(`{"$id":"1","innerException":null,"message":%q,"typeName":"GitHub.Some.WebApi.%s, GitHub.Some.WebApi","typeKey":%q,"errorCode":0,"eventId":3000}`,
+	return fmt.Sprintf(`{"$id":"1","innerException":null,"message":%q,"typeName":"GitHub.Some.WebApi.%s,`+
+		` GitHub.Some.WebApi","typeKey":%q,"errorCode":0,"eventId":3000}`,
 		message, name, name)
 }
 

@@ -24,11 +24,14 @@ const (
 // messageTypeJobs is the only type of envelope that exists.
 const messageTypeJobs = "RunnerScaleSetJobMessages"
 
-// Message is a message from a scale set's queue: up to 50 entries about jobs, by kind, each kind in the order of the message.
+// Message is a message from a scale set's queue: up to 50 entries about jobs, by kind, each kind in the order of the
+// message.
 type Message struct {
-	// ID is the message's ID. IDs ascend within a scale set, with gaps. GitHub's were observed to begin at about 100,000,000.
+	// ID is the message's ID. IDs ascend within a scale set, with gaps. GitHub's were observed to begin at about
+	// 100,000,000.
 	ID int64
-	// Statistics are current as of the delivery of the message, not of its creation. They are nil if the message has none.
+	// Statistics are current as of the delivery of the message, not of its creation. They are nil if the message has
+	// none.
 	Statistics *Statistics
 	// JobsAvailable are the jobs on offer, at services that do not assign jobs by themselves.
 	JobsAvailable []JobAvailable
@@ -40,7 +43,8 @@ type Message struct {
 	JobsCompleted []JobCompleted
 	// Entries counts all entries of the message, including those of unknown types.
 	Entries int
-	// Unknown lists the types of the entries that this client does not know, cut after 512 bytes. They are not an error.
+	// Unknown lists the types of the entries that this client does not know, cut after 512 bytes. They are not an
+	// error.
 	Unknown []string
 }
 
@@ -63,8 +67,8 @@ type JobMessageBase struct {
 	EventName string `json:"eventName"`
 	// RequestLabels are the labels that the job asks for in runs-on.
 	RequestLabels []string `json:"requestLabels"`
-	// QueueTime is when the job was queued, ScaleSetAssignTime when it was assigned to the scale set, RunnerAssignTime when a runner
-	// took it, and FinishTime when it ended.
+	// The job was queued at QueueTime, assigned to the scale set at ScaleSetAssignTime, taken by a runner at
+	// RunnerAssignTime, and ended at FinishTime.
 	QueueTime          time.Time `json:"queueTime"`
 	ScaleSetAssignTime time.Time `json:"scaleSetAssignTime"`
 	RunnerAssignTime   time.Time `json:"runnerAssignTime"`
@@ -89,8 +93,8 @@ type JobStarted struct {
 	RunnerName string `json:"runnerName"`
 }
 
-// JobCompleted says that a job ended, or was withdrawn before a runner had it. GitHub was observed to withdraw a job that is not
-// taken in time with the result canceled, and to assign it again up to three times.
+// JobCompleted says that a job ended, or was withdrawn before a runner had it. GitHub was observed to withdraw a job
+// that is not taken in time with the result canceled, and to assign it again up to three times.
 type JobCompleted struct {
 	JobMessageBase
 	// Result is succeeded, failed, canceled or another of GitHub's words.
@@ -100,14 +104,15 @@ type JobCompleted struct {
 	RunnerName string `json:"runnerName"`
 }
 
-// MalformedMessageError reports a message that breaks the protocol. The next delivery would be no better: log it, use what could
-// be read, and delete it.
+// MalformedMessageError reports a message that breaks the protocol. The next delivery would be no better: log it, use
+// what could be read, and delete it.
 type MalformedMessageError struct {
 	// MessageID is the message's ID, or 0 if not even that could be read. Such a message can't be deleted.
 	MessageID int64
 	// MessageType is the type of the envelope as far as it could be read, cut after 512 bytes.
 	MessageType string
-	// Message is what could be read, and never nil. Its Statistics are nil unless all of them could be read.
+	// Message has everything that could be read, and is never nil. Its Statistics are nil unless all of them could be
+	// read.
 	Message *Message
 	// Err lists everything that is wrong.
 	Err error
@@ -168,7 +173,8 @@ func decodeField[T any](name string, text json.RawMessage, into *T) error {
 	return decodeOptional(name, text, into)
 }
 
-// decodeOptional leaves into as it is if the field can't be read: statistics read in part would say that there are no jobs.
+// decodeOptional leaves into as it is if the field can't be read: statistics read in part would say that there are no
+// jobs.
 func decodeOptional[T any](name string, text json.RawMessage, into *T) error {
 	var value T
 	if err := json.Unmarshal(text, &value); err != nil {
@@ -210,7 +216,9 @@ func (m *Message) addEntries(entries *json.Decoder) error {
 	var problems []error
 	for ; entries.More(); m.Entries++ {
 		if m.Entries == maxEntries || len(problems) == maxProblems {
-			return errors.Join(append(problems, fmt.Errorf("body: entries after the first %d are ignored", m.Entries))...)
+			return errors.Join(append(
+				problems, fmt.Errorf("body: entries after the first %d are ignored", m.Entries),
+			)...)
 		}
 		var entry json.RawMessage
 		if err := entries.Decode(&entry); err != nil {
@@ -247,8 +255,8 @@ func (m *Message) addEntry(text json.RawMessage) error {
 	return nil
 }
 
-// appendDecoded appends the entry even if a time in it can't be read, which is left zero: times serve metrics only, and must
-// not cost a job. It still returns the problem.
+// appendDecoded appends the entry even if a time in it can't be read, which is left zero: times serve metrics only, and
+// must not cost a job. It still returns the problem.
 func appendDecoded[T any](to *[]T, text json.RawMessage) error {
 	var entry T
 	problem := json.Unmarshal(text, &entry)

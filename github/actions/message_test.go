@@ -13,10 +13,14 @@ import (
 func TestAllKindsOfEntries(t *testing.T) {
 	entry := func(kind string, more map[string]any) map[string]any {
 		fields := map[string]any{
-			"messageType": kind, "runnerRequestId": 9007199254740993, "repositoryName": "web", "ownerName": "acme", "jobId": "j-1",
-			"jobWorkflowRef": "acme/web/.github/workflows/ci.yaml@refs/heads/main", "jobDisplayName": "build", "workflowRunId": 8,
-			"eventName": "push", "requestLabels": []string{"big", "gpu"}, "queueTime": "2026-03-01T12:00:00.1234567Z",
-			"scaleSetAssignTime": "2026-03-01T14:00:01+02:00", "runnerAssignTime": "0001-01-01T00:00:00Z", "newKey": []int{1},
+			"messageType": kind, "runnerRequestId": 9007199254740993, "repositoryName": "web", "ownerName": "acme",
+			"jobId":          "j-1",
+			"jobWorkflowRef": "acme/web/.github/workflows/ci.yaml@refs/heads/main", "jobDisplayName": "build",
+			"workflowRunId": 8,
+			"eventName":     "push", "requestLabels": []string{"big", "gpu"},
+			"queueTime":          "2026-03-01T12:00:00.1234567Z",
+			"scaleSetAssignTime": "2026-03-01T14:00:01+02:00", "runnerAssignTime": "0001-01-01T00:00:00Z",
+			"newKey": []int{1},
 		}
 		for key, value := range more {
 			fields[key] = value
@@ -27,7 +31,12 @@ func TestAllKindsOfEntries(t *testing.T) {
 		entry("JobAvailable", map[string]any{"acquireJobUrl": "https://acquire"}),
 		entry("JobAssigned", nil),
 		entry("JobStarted", map[string]any{"runnerId": 3, "runnerName": "r-1"}),
-		entry("JobCompleted", map[string]any{"runnerId": 3, "runnerName": "r-1", "result": "succeeded", "finishTime": "2026-03-01T12:00:02Z"}),
+		entry("JobCompleted", map[string]any{
+			"runnerId":   3,
+			"runnerName": "r-1",
+			"result":     "succeeded",
+			"finishTime": "2026-03-01T12:00:02Z",
+		}),
 		entry("JobMoved", nil),
 	)))
 	if err != nil {
@@ -35,8 +44,13 @@ func TestAllKindsOfEntries(t *testing.T) {
 	}
 	base := JobMessageBase{
 		RunnerRequestID: 9007199254740993, RepositoryName: "web", OwnerName: "acme", JobID: "j-1",
-		JobWorkflowRef: "acme/web/.github/workflows/ci.yaml@refs/heads/main", JobDisplayName: "build", WorkflowRunID: 8, EventName: "push",
-		RequestLabels: []string{"big", "gpu"}, QueueTime: epoch.Add(123456700 * time.Nanosecond), ScaleSetAssignTime: epoch.Add(time.Second),
+		JobWorkflowRef:     "acme/web/.github/workflows/ci.yaml@refs/heads/main",
+		JobDisplayName:     "build",
+		WorkflowRunID:      8,
+		EventName:          "push",
+		RequestLabels:      []string{"big", "gpu"},
+		QueueTime:          epoch.Add(123456700 * time.Nanosecond),
+		ScaleSetAssignTime: epoch.Add(time.Second),
 	}
 	finished := base
 	finished.FinishTime = epoch.Add(2 * time.Second)
@@ -76,8 +90,16 @@ func TestTimes(t *testing.T) {
 
 // An empty body has no entries, and unknown inner types are not an error.
 func TestBodiesThatAreFine(t *testing.T) {
-	for body, entries := range map[string]int{`""`: 0, `"[]"`: 0, `"null"`: 0, `null`: 0, `"[{\"messageType\":\"New\"},{}]"`: 2} {
-		got, err := parseMessage([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":` + body + `}`))
+	for body, entries := range map[string]int{
+		`""`:                               0,
+		`"[]"`:                             0,
+		`"null"`:                           0,
+		`null`:                             0,
+		`"[{\"messageType\":\"New\"},{}]"`: 2,
+	} {
+		got, err := parseMessage([]byte(
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":` + body + `}`,
+		))
 		if err != nil {
 			t.Errorf("%s: %v", body, err)
 			continue
@@ -97,18 +119,54 @@ func TestMalformedMessages(t *testing.T) {
 		problem string
 		started int
 	}{
-		"unknown envelope":   {`{"messageId":5,"messageType":"Other","statistics":{},"body":"` + good + `"}`, 5, `messageType "Other" is unknown`, 0},
-		"no envelope type":   {`{"messageId":5,"statistics":{},"body":""}`, 5, "messageType is missing", 0},
-		"odd statistics":     {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{"totalAssignedJobs":"2"},"body":"` + good + `"}`, 5, "statistics", 1},
-		"body is an array":   {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":[]}`, 5, "body", 0},
-		"body is no JSON":    {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"<html>"}`, 5, "body", 0},
-		"body is an object":  {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"{}"}`, 5, "body", 0},
-		"body is cut":        {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"},{\"mess"}`, 5, "body", 1},
-		"one bad entry":      {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[7,{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]"}`, 5, "entry 0", 1},
-		"one bad field":      {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[{\"messageType\":\"JobStarted\",\"runnerRequestId\":\"x\"},{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]"}`, 5, "entry 0", 1},
-		"bad time":           {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\",\"queueTime\":\"\",\"finishTime\":null}]"}`, 5, "entry 0", 1},
-		"id is a text":       {`{"messageId":"5","messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"` + good + `"}`, 0, "messageId", 1},
-		"no id":              {`{"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"` + good + `"}`, 0, "messageId is missing", 1},
+		"unknown envelope": {
+			`{"messageId":5,"messageType":"Other","statistics":{},"body":"` + good + `"}`, 5,
+			`messageType "Other" is unknown`, 0,
+		},
+		"no envelope type": {`{"messageId":5,"statistics":{},"body":""}`, 5, "messageType is missing", 0},
+		"odd statistics": {
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{"totalAssignedJobs":"2"},"body":"` + good + `"}`,
+			5, "statistics", 1,
+		},
+		"body is an array": {
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":[]}`, 5, "body", 0,
+		},
+		"body is no JSON": {
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"<html>"}`, 5, "body", 0,
+		},
+		"body is an object": {
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"{}"}`, 5, "body", 0,
+		},
+		"body is cut": {
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},` +
+				`"body":"[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"},{\"mess"}`,
+			5, "body", 1,
+		},
+		"one bad entry": {
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[7,` +
+				`{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]"}`,
+			5, "entry 0", 1,
+		},
+		"one bad field": {
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},` +
+				`"body":"[{\"messageType\":\"JobStarted\",\"runnerRequestId\":\"x\"},{\"messageType\":\"JobStarted\",` +
+				`\"runnerName\":\"r-1\"}]"}`,
+			5, "entry 0", 1,
+		},
+		"bad time": {
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},` +
+				`"body":"[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\",\"queueTime\":\"\",` +
+				`\"finishTime\":null}]"}`,
+			5, "entry 0", 1,
+		},
+		"id is a text": {
+			`{"messageId":"5","messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"` + good + `"}`, 0,
+			"messageId", 1,
+		},
+		"no id": {
+			`{"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"` + good + `"}`, 0,
+			"messageId is missing", 1,
+		},
 		"not an object":      {`[1]`, 0, "array", 0},
 		"no JSON":            {`<html>`, 0, "invalid character", 0},
 		"null is no message": {`null`, 0, "messageId is missing", 0},
@@ -140,10 +198,16 @@ func TestNoMessageTakesMuchMemory(t *testing.T) {
 		"entries": `{}`, "problems": `7`, "nesting": strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000),
 	} {
 		body := "[" + strings.Repeat(entry+",", 1<<20/len(entry)) + entry + "]"
-		text := jsonText(t, map[string]any{"messageId": 5, "messageType": messageTypeJobs, "statistics": map[string]any{}, "body": body})
+		text := jsonText(t, map[string]any{
+			"messageId":   5,
+			"messageType": messageTypeJobs,
+			"statistics":  map[string]any{},
+			"body":        body,
+		})
 		_, err := parseMessage([]byte(text))
 		var malformed *MalformedMessageError
-		if !errors.As(err, &malformed) || malformed.MessageID != 5 || malformed.Message.Entries > maxEntries || len(err.Error()) > 10_000 {
+		if !errors.As(err, &malformed) || malformed.MessageID != 5 || malformed.Message.Entries > maxEntries ||
+			len(err.Error()) > 10_000 {
 			t.Errorf("%s: got %.200v, want a short error about message 5 and at most %d entries", name, err, maxEntries)
 		}
 	}
@@ -198,7 +262,10 @@ func TestMalformedMessageComesOutOfTheQueue(t *testing.T) {
 // If a message has no statistics, the last ones still hold.
 func TestMessageWithoutStatistics(t *testing.T) {
 	for _, statistics := range []string{"", `,"statistics":null`} {
-		got, err := parseMessage([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","body":"[{\"messageType\":\"JobStarted\"}]"` + statistics + `}`))
+		got, err := parseMessage([]byte(
+			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","body":"[{\"messageType\":\"JobStarted\"}]"` +
+				statistics + `}`,
+		))
 		if err != nil || got.ID != 5 || got.Statistics != nil || len(got.JobsStarted) != 1 {
 			t.Errorf("%q: got %+v, %v; want message 5 with one started job and no statistics", statistics, got, err)
 		}
@@ -206,7 +273,10 @@ func TestMessageWithoutStatistics(t *testing.T) {
 }
 
 func FuzzParseMessage(f *testing.F) {
-	f.Add([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[{\"messageType\":\"JobStarted\"}]"}`))
+	f.Add([]byte(
+		`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},` +
+			`"body":"[{\"messageType\":\"JobStarted\"}]"}`,
+	))
 	f.Add([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[null,1,{},[]]"}`))
 	f.Add([]byte(`{"messageId":1e3,"body":{}}`))
 	f.Add([]byte("null"))
@@ -228,8 +298,9 @@ func FuzzParseMessage(f *testing.F) {
 		if message == nil {
 			return
 		}
-		read := len(message.JobsAvailable) + len(message.JobsAssigned) + len(message.JobsStarted) + len(message.JobsCompleted) + len(message.Unknown)
-		if read > message.Entries || err == nil && read != message.Entries {
+		read := len(message.JobsAvailable) + len(message.JobsAssigned) + len(message.JobsStarted) +
+			len(message.JobsCompleted) + len(message.Unknown)
+		if read > message.Entries || (err == nil && read != message.Entries) {
 			t.Errorf("%d entries read of %d", read, message.Entries)
 		}
 	})

@@ -33,7 +33,7 @@ type (
 	UserAgent = exchange.UserAgent
 	// AddressCheck decides which addresses a client uses.
 	AddressCheck = exchange.AddressCheck
-	// Destination is where a connection is about to be opened.
+	// Destination is the target of a connection that is about to be opened.
 	Destination = exchange.Destination
 	// Transport carries requests as those of a [Client]: with its proxy, timeouts, limits and [AddressCheck].
 	Transport = exchange.Transport
@@ -41,7 +41,7 @@ type (
 	Budget = exchange.Budget
 	// RequestInfo describes one attempt of a call, for metrics.
 	RequestInfo = exchange.RequestInfo
-	// RateLimit is how many requests for a resource of the REST API are left.
+	// RateLimit counts the requests for a resource of the REST API that are left.
 	RateLimit = exchange.RateLimit
 )
 
@@ -160,41 +160,43 @@ const (
 	RefusedLogins       = failure.RefusedLogins
 )
 
-// ParseConfigURL parses https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE. It fails with
+// ParseConfigURL parses https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or
+// https://HOST/enterprises/ENTERPRISE. It fails with
 // *InvalidConfigURLError, which says what to use instead if it knows.
 func ParseConfigURL(in string) (*ConfigURL, error) { return configurl.Parse(in) }
 
-// NewTransport returns a transport with Proxy, RootCAs, Addresses and Resolver of the options. Programs can use it for requests of
-// their own that have to follow the same rules.
+// NewTransport returns a transport with Proxy, RootCAs, Addresses and Resolver of the options. Programs can use it for
+// requests of their own that have to follow the same rules.
 func NewTransport(options Options) *Transport { return exchange.NewTransport(options) }
 
-// NewBudget returns a budget of which one client gets at most perClient bytes. That is also the size of the largest answer that a
-// client accepts.
+// NewBudget returns a budget of which one client gets at most perClient bytes. That is also the size of the largest
+// answer that a client accepts.
 func NewBudget(total, perClient int64) *Budget { return exchange.NewBudget(total, perClient) }
 
-// RetryAt returns when a call that failed with err may be repeated: at earliest, or later if GitHub said so, or a gateway that
-// answered 503 in its place. A gateway is believed for at most a minute.
+// RetryAt returns when a call that failed with err may be repeated: at earliest, or later if GitHub said so, or a
+// gateway that answered 503 in its place. A gateway is believed for at most a minute.
 func RetryAt(err error, earliest time.Time) time.Time { return failure.RetryAt(err, earliest) }
 
-// NamesException reports whether err is an answer that names an exception of the Actions service. Such an answer comes from the
-// service itself, never from a proxy or gateway on the way.
+// NamesException reports whether err is an answer that names an exception of the Actions service. Such an answer comes
+// from the service itself, never from a proxy or gateway on the way.
 func NamesException(err error) bool { return failure.NamesException(err) }
 
-// IsRejected reports whether GitHub refused the call itself (4xx), so that repeating it is useless. 408 does not count, because
-// proxies send it about a poll that is held; nor does ErrForeignAnswer.
+// IsRejected reports whether GitHub refused the call itself (4xx), so that repeating it is useless. 408 does not count,
+// because proxies send it about a poll that is held; nor does ErrForeignAnswer.
 func IsRejected(err error) bool { return failure.IsRejected(err) }
 
-// LacksReadByID reports whether [Client.GetRunnerScaleSetByID] failed because the service does not have this call. ARC never makes
-// it, so a server that stands in for GitHub may lack it. GitHub has it, and names an exception if it lacks the scale set.
+// LacksReadByID reports whether [Client.GetRunnerScaleSetByID] failed because the service does not have this call. ARC
+// never makes it, so a server that stands in for GitHub may lack it. GitHub has it, and names an exception if it lacks
+// the scale set.
 func LacksReadByID(err error) bool { return failure.LacksReadByID(err) }
 
 // RefusalClasses returns all classes.
 func RefusalClasses() []RefusalClass { return failure.RefusalClasses() }
 
-// RefusalOf returns the class and the advice for an error that matches ErrUnauthorized. Of a refusal that no rule knows the class is
-// RefusedCredential; the error's own text quotes GitHub.
+// RefusalOf returns the class and the advice for an error that matches ErrUnauthorized. Of a refusal that no rule knows
+// the class is RefusedCredential; the error's own text quotes GitHub.
 func RefusalOf(err error) (refusal Refusal, refused bool) { return failure.RefusalOf(err) }
 
-// Printable returns a text of GitHub, such as the name that somebody gave a job, with spaces instead of what a terminal or a log would not
-// show as it is.
+// Printable returns a text of GitHub, such as the name that somebody gave a job, with spaces instead of what a terminal
+// or a log would not show as it is.
 func Printable(text string) string { return failure.Printable(text) }

@@ -31,10 +31,12 @@ func TestAnswersOfOddServersToAPoll(t *testing.T) {
 		answer reply
 		want   int64 // the message's id, 0 for none
 	}{
-		"in chunks":                 {inPieces(text), 5},
-		"ends with the connection":  {reply{do: endWithConnection(text)}, 5},
-		"as plain text":             {reply{body: text, header: map[string]string{"Content-Type": "text/plain"}}, 5},
-		"with keys nobody knows":    {reply{body: strings.Replace(text, "{", `{"$type":"x","nested":{"a":[1]},`, 1)}, 5},
+		"in chunks":                {inPieces(text), 5},
+		"ends with the connection": {reply{do: endWithConnection(text)}, 5},
+		"as plain text":            {reply{body: text, header: map[string]string{"Content-Type": "text/plain"}}, 5},
+		"with keys nobody knows": {
+			reply{body: strings.Replace(text, "{", `{"$type":"x","nested":{"a":[1]},`, 1)}, 5,
+		},
 		"after a redirect":          {redirected("/elsewhere?id=s-1"), 5},
 		"empty 202":                 {reply{status: http.StatusAccepted}, 0},
 		"202 with a body":           {reply{status: http.StatusAccepted, body: "{}"}, 0},
@@ -81,9 +83,14 @@ func TestSessionsOfOddServers(t *testing.T) {
 		changes map[string]any
 		want    *Statistics
 	}{
-		"no statistics":          {map[string]any{"statistics": nil}, nil},
-		"statistics in part":     {map[string]any{"statistics": map[string]any{"totalAssignedJobs": 4, "new": "x"}}, &Statistics{TotalAssignedJobs: 4}},
-		"no owner, no scale set": {map[string]any{"ownerName": nil, "runnerScaleSet": nil}, &Statistics{TotalAssignedJobs: 3}},
+		"no statistics": {map[string]any{"statistics": nil}, nil},
+		"statistics in part": {
+			map[string]any{"statistics": map[string]any{"totalAssignedJobs": 4, "new": "x"}},
+			&Statistics{TotalAssignedJobs: 4},
+		},
+		"no owner, no scale set": {
+			map[string]any{"ownerName": nil, "runnerScaleSet": nil}, &Statistics{TotalAssignedJobs: 3},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -92,15 +99,15 @@ func TestSessionsOfOddServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := session.Statistics(); (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
+			if got := session.Statistics(); (got == nil) != (test.want == nil) || (got != nil && *got != *test.want) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
 	}
 }
 
-// A proxy that asks for a login shows its page with status 200. It is not a success, says nothing about what was asked for, and
-// is neither a message nor GitHub's.
+// A proxy that asks for a login shows its page with status 200. It is not a success, says nothing about what was asked
+// for, and is neither a message nor GitHub's.
 func TestAWebPageInPlaceOfAResult(t *testing.T) {
 	for name, page := range map[string]reply{
 		"as HTML":  {body: "<html>please log in</html>", header: map[string]string{"Content-Type": "text/html"}},
@@ -136,28 +143,42 @@ func wantWebPage(t *testing.T, err error) {
 	t.Helper()
 	var malformed *MalformedMessageError
 	var unexpected *UnexpectedResponseError
-	if !errors.Is(err, ErrForeignAnswer) || !errors.As(err, &unexpected) || errors.As(err, &malformed) || errors.Is(err, ErrNotFound) {
+	if !errors.Is(err, ErrForeignAnswer) || !errors.As(err, &unexpected) || errors.As(err, &malformed) ||
+		errors.Is(err, ErrNotFound) {
 		t.Fatalf("got %v, want an *UnexpectedResponseError that matches ErrForeignAnswer", err)
 	}
-	if text := err.Error(); !strings.Contains(text, "a web page is not an answer of GitHub's API: check the proxy or gateway on the way and the config URL") || strings.Contains(text, "breaks the protocol") {
+	if text := err.Error(); !strings.Contains(
+		text, "a web page is not an answer of GitHub's API: check the proxy or gateway on the way and the config URL",
+	) || strings.Contains(text, "breaks the protocol") {
 		t.Errorf("%q does not say whose answer it may be and what to check", text)
 	}
 }
 
-// Some frameworks declare every text HTML. Their servers mean what they say: Flask's `return "", 404`, Express's `send("…")`.
+// Some frameworks declare every text HTML. Their servers mean what they say: Flask's `return "", 404`, Express's
+// `send("…")`.
 func TestATextThatIsCalledHTMLIsNoWebPage(t *testing.T) {
 	for _, text := range []string{"", "no"} {
 		s := newServer(t)
 		session := s.session()
-		for call, status := range map[string]int{"DELETE " + runnersURL + "/5": 404, pollCall: 404, createSessionCall: 409, jitCall: 409} {
-			s.on(call, reply{status: status, body: text, header: map[string]string{"Content-Type": "text/html; charset=utf-8"}})
+		for call, status := range map[string]int{
+			"DELETE " + runnersURL + "/5": 404,
+			pollCall:                      404,
+			createSessionCall:             409,
+			jitCall:                       409,
+		} {
+			s.on(call, reply{
+				status: status,
+				body:   text,
+				header: map[string]string{"Content-Type": "text/html; charset=utf-8"},
+			})
 		}
 		removing := s.client().RemoveRunner(t.Context(), 5)
 		_, polling := session.GetMessage(t.Context(), 0, 1)
 		_, opening := s.client().CreateSession(t.Context(), 7, "me")
 		_, registering := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"})
 		for want, err := range map[error]error{
-			ErrRunnerNotFound: removing, ErrSessionNotFound: polling, ErrSessionConflict: opening, ErrRunnerExists: registering,
+			ErrRunnerNotFound: removing, ErrSessionNotFound: polling, ErrSessionConflict: opening,
+			ErrRunnerExists: registering,
 		} {
 			if !errors.Is(err, want) || errors.Is(err, ErrForeignAnswer) {
 				t.Errorf("%q: got %v, want %v", text, err, want)
@@ -182,8 +203,11 @@ func TestRenewalIsToldWhereThereWasOne(t *testing.T) {
 			session := s.session()
 			s.on(refreshSessionCall, reply{body: s.sessionBody("next-token", nil)})
 			for call, run := range map[string]func(context.Context) error{
-				pollCall:   func(ctx context.Context) error { _, err := session.GetMessage(ctx, 0, 1); return err },
-				getSetCall: func(ctx context.Context) error { _, err := s.client().GetRunnerScaleSetByID(ctx, 7); return err },
+				pollCall: func(ctx context.Context) error { _, err := session.GetMessage(ctx, 0, 1); return err },
+				getSetCall: func(ctx context.Context) error {
+					_, err := s.client().GetRunnerScaleSetByID(ctx, 7)
+					return err
+				},
 			} {
 				s.on(call, test.replies...)
 				err := run(t.Context())

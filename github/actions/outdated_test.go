@@ -37,7 +37,10 @@ func TestServiceThatHasMovedIsFollowed(t *testing.T) {
 		fmt.Fprintf(w, `{"url":%q,"token":"new-secret"}`, s.URL+"/elsewhere/")
 	}})
 	if young, old := removeRunner(t, s); !errors.Is(young, ErrRunnerNotFound) || !errors.Is(old, ErrJobStillRunning) {
-		t.Errorf("RemoveRunner() = %v with a new address, %v with an old one; want ErrRunnerNotFound and ErrJobStillRunning", young, old)
+		t.Errorf(
+			"RemoveRunner() = %v with a new address, %v with an old one; want ErrRunnerNotFound and ErrJobStillRunning",
+			young, old,
+		)
 	}
 }
 
@@ -46,7 +49,8 @@ func TestWhatIsNotThereIsNotAskedForTwice(t *testing.T) {
 	if young, old := removeRunner(t, s); !errors.Is(young, ErrRunnerNotFound) || !errors.Is(old, ErrRunnerNotFound) {
 		t.Errorf("RemoveRunner() = %v and %v, want ErrRunnerNotFound", young, old)
 	}
-	if removals, registrations := len(s.calls("DELETE "+runnersURL+"/1")), s.registrations(); removals != 3 || registrations != 2 {
+	if removals, registrations := len(s.calls("DELETE "+runnersURL+"/1")),
+		s.registrations(); removals != 3 || registrations != 2 {
 		t.Errorf("%d removals and %d registrations, want 3 and 2", removals, registrations)
 	}
 }
@@ -59,13 +63,21 @@ func TestNotFoundProvesNothingWhileTheAddressIsInDoubt(t *testing.T) {
 	}
 }
 
-// A gateway whose GitHub is down also answers "404 Not Found". That must not be read as a runner or scale set that is gone, nor
-// its 403 as a credential to be replaced.
+// A gateway whose GitHub is down also answers "404 Not Found". That must not be read as a runner or scale set that is
+// gone, nor its 403 as a credential to be replaced.
 func TestWebPagesSayNothingAboutWhatWasAskedFor(t *testing.T) {
 	for status, wrong := range map[int]error{http.StatusNotFound: ErrNotFound, http.StatusForbidden: ErrUnauthorized} {
 		for name, page := range map[string]reply{
-			"as HTML": {status: status, body: "<h1>Not here</h1>", header: map[string]string{"Content-Type": "text/html; charset=utf-8"}},
-			"as text": {status: status, body: "\n<!DOCTYPE html><title>Not here</title>", header: map[string]string{"Content-Type": "text/plain"}},
+			"as HTML": {
+				status: status,
+				body:   "<h1>Not here</h1>",
+				header: map[string]string{"Content-Type": "text/html; charset=utf-8"},
+			},
+			"as text": {
+				status: status,
+				body:   "\n<!DOCTYPE html><title>Not here</title>",
+				header: map[string]string{"Content-Type": "text/plain"},
+			},
 		} {
 			s := newServer(t)
 			s.on("DELETE "+runnersURL+"/1", page)
@@ -73,7 +85,8 @@ func TestWebPagesSayNothingAboutWhatWasAskedFor(t *testing.T) {
 			removal := s.client().RemoveRunner(t.Context(), 1)
 			_, reading := s.client().GetRunnerScaleSetByID(t.Context(), 7)
 			for _, err := range []error{removal, reading} {
-				if !errors.Is(err, ErrForeignAnswer) || errors.Is(err, wrong) || !strings.Contains(err.Error(), "a web page is not an answer of GitHub's API") {
+				if !errors.Is(err, ErrForeignAnswer) || errors.Is(err, wrong) ||
+					!strings.Contains(err.Error(), "a web page is not an answer of GitHub's API") {
 					t.Errorf("%s, status %d: got %v, want an error that says whose answer it may be", name, status, err)
 				}
 			}
@@ -113,10 +126,18 @@ func TestADoubtfulConnectionIsReplacedOnceInAWhile(t *testing.T) {
 		service func(*server) reply // the registration that comes first
 		then    func(*server) reply // to all later calls
 	}{
-		"service away":                 {(*server).elsewhere, (*server).elsewhere},
-		"all away":                     {(*server).elsewhere, func(*server) reply { return reply{status: http.StatusNotImplemented} }},
-		"forbidden":                    {func(s *server) reply { return reply{do: s.register} }, func(s *server) reply { return reply{do: s.register} }},
-		"forbidden, as is registering": {func(s *server) reply { return reply{do: s.register} }, func(*server) reply { return reply{status: http.StatusNotImplemented} }},
+		"service away": {(*server).elsewhere, (*server).elsewhere},
+		"all away": {
+			(*server).elsewhere, func(*server) reply { return reply{status: http.StatusNotImplemented} },
+		},
+		"forbidden": {
+			func(s *server) reply { return reply{do: s.register} },
+			func(s *server) reply { return reply{do: s.register} },
+		},
+		"forbidden, as is registering": {
+			func(s *server) reply { return reply{do: s.register} },
+			func(*server) reply { return reply{status: http.StatusNotImplemented} },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -145,7 +166,8 @@ func TestATokenThatIsForbiddenIsRenewed(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{status: http.StatusForbidden}, reply{status: http.StatusForbidden}, reply{body: `{"id":7}`})
 	client := s.client()
-	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); !errors.Is(err, ErrUnauthorized) || s.registrations() != 1 {
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); !errors.Is(err, ErrUnauthorized) ||
+		s.registrations() != 1 {
 		t.Errorf("with a new token: got %v and %d registrations, want ErrUnauthorized and 1", err, s.registrations())
 	}
 	s.clock.Step(connectionTrust)

@@ -23,15 +23,21 @@ const (
 func message(t *testing.T, id int64, entries ...map[string]any) string {
 	t.Helper()
 	return jsonText(t, map[string]any{
-		"messageId": id, "messageType": messageTypeJobs, "statistics": map[string]any{"totalAssignedJobs": 2}, "body": jsonText(t, entries),
+		"messageId": id, "messageType": messageTypeJobs, "statistics": map[string]any{"totalAssignedJobs": 2},
+		"body": jsonText(t, entries),
 	})
 }
 
 // The queue URL has a query, to which lastMessageId is added if it is above 0.
 func TestQueueURLKeepsItsQuery(t *testing.T) {
-	for id, want := range map[int64]string{0: "b=%2F&a=1;x", -1: "b=%2F&a=1;x", 100000007: "b=%2F&a=1;x&lastMessageId=100000007"} {
+	for id, want := range map[int64]string{
+		0:         "b=%2F&a=1;x",
+		-1:        "b=%2F&a=1;x",
+		100000007: "b=%2F&a=1;x&lastMessageId=100000007",
+	} {
 		s := newServer(t)
-		s.on(createSessionCall, reply{body: s.sessionBody("q", map[string]any{"messageQueueUrl": s.URL + "/queue?b=%2F&a=1;x"})})
+		s.on(createSessionCall, reply{body: s.sessionBody("q", map[string]any{"messageQueueUrl": s.URL +
+			"/queue?b=%2F&a=1;x"})})
 		session, err := s.client().CreateSession(t.Context(), 7, "me")
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +95,10 @@ func TestCapacityHeader(t *testing.T) {
 			t.Errorf("Authorization %q, want %q", got, want)
 		}
 		if poll.header.Get("Content-Type") != "" || poll.query.Has("api-version") {
-			t.Errorf("Content-Type %q, query %q; want none, no api-version", poll.header.Get("Content-Type"), poll.rawQuery)
+			t.Errorf(
+				"Content-Type %q, query %q; want none, no api-version",
+				poll.header.Get("Content-Type"), poll.rawQuery,
+			)
 		}
 	}
 }
@@ -225,11 +234,13 @@ func TestDeletingAMessage(t *testing.T) {
 		replies []reply
 		want    error
 	}{
-		"deleted":        {[]reply{{status: 204}}, nil},
-		"gone":           {[]reply{{status: 404}}, nil},
-		"answer lost":    {[]reply{cutShort("x"), {status: 404}}, nil},
-		"token refused":  {[]reply{{status: 401}, {status: 204}}, nil},
-		"session gone":   {[]reply{{status: 400, body: exception("RunnerScaleSetSessionExpiredException", "x")}}, ErrSessionNotFound},
+		"deleted":       {[]reply{{status: 204}}, nil},
+		"gone":          {[]reply{{status: 404}}, nil},
+		"answer lost":   {[]reply{cutShort("x"), {status: 404}}, nil},
+		"token refused": {[]reply{{status: 401}, {status: 204}}, nil},
+		"session gone": {
+			[]reply{{status: 400, body: exception("RunnerScaleSetSessionExpiredException", "x")}}, ErrSessionNotFound,
+		},
 		"always refused": {[]reply{{status: 401}}, ErrUnauthorized},
 	} {
 		s := newServer(t)
@@ -326,14 +337,19 @@ func TestTruncatedPollIsReturned(t *testing.T) {
 func TestFailedPollIsTyped(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
-	s.on(pollCall, reply{status: 429, header: map[string]string{"Retry-After": "3"}}, reply{status: 502, body: "bad gateway"},
+	s.on(pollCall, reply{
+		status: 429,
+		header: map[string]string{"Retry-After": "3"},
+	}, reply{status: 502, body: "bad gateway"},
 		reply{do: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }})
 	var limited *RateLimitedError
-	if _, err := session.GetMessage(t.Context(), 0, 1); !errors.As(err, &limited) || !limited.Until.Equal(epoch.Add(3*time.Second)) {
+	if _, err := session.GetMessage(t.Context(), 0, 1); !errors.As(err, &limited) ||
+		!limited.Until.Equal(epoch.Add(3*time.Second)) {
 		t.Errorf("got %v, want *RateLimitedError for 3 s", err)
 	}
 	var answer *Error
-	if _, err := session.GetMessage(t.Context(), 0, 1); !errors.As(err, &answer) || answer.StatusCode != 502 || answer.Endpoint != EndpointGetMessage {
+	if _, err := session.GetMessage(t.Context(), 0, 1); !errors.As(err, &answer) || answer.StatusCode != 502 ||
+		answer.Endpoint != EndpointGetMessage {
 		t.Errorf("got %v, want the 502", err)
 	}
 	var network *NetworkError

@@ -16,12 +16,26 @@ func TestLongLimitReturnsAtOnce(t *testing.T) {
 		status int
 		header map[string]string
 	}{
-		"429, seconds":          {429, map[string]string{"Retry-After": "120"}},
-		"429, date":             {429, map[string]string{"Retry-After": inTwoMinutes.Format(http.TimeFormat)}},
-		"403, secondary limit":  {403, map[string]string{"Retry-After": "120"}},
-		"403, primary limit":    {403, map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(inTwoMinutes.Unix(), 10)}},
-		"429, primary limit":    {429, map[string]string{"x-ratelimit-remaining": "0", "x-ratelimit-reset": strconv.FormatInt(inTwoMinutes.Unix(), 10)}},
-		"429, both: the waiter": {429, map[string]string{"Retry-After": "120", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}},
+		"429, seconds":         {429, map[string]string{"Retry-After": "120"}},
+		"429, date":            {429, map[string]string{"Retry-After": inTwoMinutes.Format(http.TimeFormat)}},
+		"403, secondary limit": {403, map[string]string{"Retry-After": "120"}},
+		"403, primary limit": {
+			403,
+			map[string]string{
+				"X-RateLimit-Remaining": "0",
+				"X-RateLimit-Reset":     strconv.FormatInt(inTwoMinutes.Unix(), 10),
+			},
+		},
+		"429, primary limit": {
+			429,
+			map[string]string{
+				"x-ratelimit-remaining": "0",
+				"x-ratelimit-reset":     strconv.FormatInt(inTwoMinutes.Unix(), 10),
+			},
+		},
+		"429, both: the waiter": {
+			429, map[string]string{"Retry-After": "120", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -55,12 +69,24 @@ func TestUnavailabilityIsNoRateLimit(t *testing.T) {
 		answer reply
 		pause  time.Duration
 	}{
-		"503":                         {reply{status: 503, header: map[string]string{"Retry-After": "40"}}, 40 * time.Second},
-		"503, date":                   {reply{status: 503, header: map[string]string{"Retry-After": epoch.Add(time.Minute).Format(http.TimeFormat)}}, time.Minute},
-		"503, a day":                  {reply{status: 503, header: map[string]string{"Retry-After": "86400"}}, time.Minute},
+		"503": {
+			reply{status: 503, header: map[string]string{"Retry-After": "40"}}, 40 * time.Second,
+		},
+		"503, date": {
+			reply{
+				status: 503,
+				header: map[string]string{"Retry-After": epoch.Add(time.Minute).Format(http.TimeFormat)},
+			},
+			time.Minute,
+		},
+		"503, a day": {
+			reply{status: 503, header: map[string]string{"Retry-After": "86400"}}, time.Minute,
+		},
 		"503, does not say":           {reply{status: 503}, 0},
 		"429 as a page, does not say": {reply{status: 429, body: "<html>"}, 0},
-		"429 as a page":               {reply{status: 429, body: "<html>", header: map[string]string{"Retry-After": "86400"}}, time.Minute},
+		"429 as a page": {
+			reply{status: 429, body: "<html>", header: map[string]string{"Retry-After": "86400"}}, time.Minute,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -95,9 +121,15 @@ func TestShortLimitIsWaitedFor(t *testing.T) {
 
 func TestLimitWithoutATimeLastsAMinute(t *testing.T) {
 	for name, answer := range map[string]reply{
-		"429":             {status: 429},
-		"403 by its text": {status: 403, body: `{"message":"You have exceeded a secondary rate limit. Please wait a few minutes."}`},
-		"403 by its link": {status: 403, body: `{"message":"no","documentation_url":"https://docs.github.com/rest/using-the-rest-api#secondary-rate-limits"}`},
+		"429": {status: 429},
+		"403 by its text": {
+			status: 403,
+			body:   `{"message":"You have exceeded a secondary rate limit. Please wait a few minutes."}`,
+		},
+		"403 by its link": {
+			status: 403,
+			body:   `{"message":"no","documentation_url":"https://docs.github.com/rest/using-the-rest-api#secondary-rate-limits"}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)

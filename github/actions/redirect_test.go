@@ -25,7 +25,8 @@ func callsWithoutResult(s *server) map[string]func() error {
 	}
 }
 
-// A redirect turns a DELETE into a GET: its 200 is not a deletion, and a runner that is wrongly considered removed may have a job.
+// A redirect turns a DELETE into a GET: its 200 is not a deletion, and a runner that is wrongly considered removed may
+// have a job.
 func TestADeletionThatIsRedirectedIsNone(t *testing.T) {
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther} {
 		s := newServer(t)
@@ -37,8 +38,12 @@ func TestADeletionThatIsRedirectedIsNone(t *testing.T) {
 			if !errors.As(err, &answer) || answer.StatusCode != status {
 				t.Errorf("%d to %s: got %v, want an *Error with that status", status, name, err)
 			}
-			if text := fmt.Sprint(err); !strings.Contains(text, s.URL+"/elsewhere,") || strings.Contains(text, "secret") {
-				t.Errorf("%d to %s: %q does not name the address it redirects to, without its query", status, name, text)
+			if text := fmt.Sprint(err); !strings.Contains(text, s.URL+"/elsewhere,") ||
+				strings.Contains(text, "secret") {
+				t.Errorf(
+					"%d to %s: %q does not name the address it redirects to, without its query",
+					status, name, text,
+				)
 			}
 			if got := len(s.calls("GET /elsewhere")); got != 0 {
 				t.Errorf("%d to %s was followed %d times", status, name, got)
@@ -56,7 +61,9 @@ func TestARegistrationThatIsRedirectedNamesTheConfigURL(t *testing.T) {
 	if err == nil || errors.Is(err, ErrUnauthorized) {
 		t.Fatalf("got %v, want an error that does not blame the token", err)
 	}
-	for _, part := range []string{"301", "it redirects to https://github.example/api/v3/orgs/acme,", "githubConfigUrl"} {
+	for _, part := range []string{
+		"301", "it redirects to https://github.example/api/v3/orgs/acme,", "githubConfigUrl",
+	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)
 		}
@@ -89,9 +96,11 @@ func TestWhatPassesForADeletion(t *testing.T) {
 		"JSON":           {reply{body: `{"id":7}`}, false},
 		"null":           {reply{body: "null"}, false},
 		"JSON after BOM": {reply{body: "\xef\xbb\xbf{}"}, false},
-		"a web page":     {reply{body: "<html>please log in</html>", header: map[string]string{"Content-Type": "text/html"}}, true},
-		"a text":         {reply{body: "maintenance", header: map[string]string{"Content-Type": "text/plain"}}, false},
-		"empty page":     {reply{header: map[string]string{"Content-Type": "text/html"}}, false},
+		"a web page": {
+			reply{body: "<html>please log in</html>", header: map[string]string{"Content-Type": "text/html"}}, true,
+		},
+		"a text":     {reply{body: "maintenance", header: map[string]string{"Content-Type": "text/plain"}}, false},
+		"empty page": {reply{header: map[string]string{"Content-Type": "text/html"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)

@@ -128,7 +128,10 @@ func TestTokenWithoutExpiry(t *testing.T) {
 func TestTokenShorterThanAMinuteIsRenewedInTheMiddleOfItsLife(t *testing.T) {
 	s := newServer(t)
 	token := adminToken(t, jwt.MapClaims{"exp": epoch.Add(30 * time.Second).Unix()})
-	s.on(registerCall, reply{body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": token})}, reply{do: s.register})
+	s.on(
+		registerCall, reply{body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": token})},
+		reply{do: s.register},
+	)
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	client := s.client()
 	for _, step := range []struct {
@@ -186,7 +189,10 @@ func TestRegistrationIsRepeatedWithItsBody(t *testing.T) {
 func TestSuccessStatuses(t *testing.T) {
 	for _, status := range []int{200, 201} {
 		s := newServer(t)
-		s.on(registerCall, reply{status: status, body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": "opaque"})})
+		s.on(registerCall, reply{
+			status: status,
+			body:   jsonText(t, map[string]string{"url": s.URL + servicePath, "token": "opaque"}),
+		})
 		s.on("POST "+scaleSetsURL, reply{status: 200, body: `{"id":7,"name":"big"}`})
 		set, err := s.client().CreateRunnerScaleSet(t.Context(), &RunnerScaleSet{Name: "big"})
 		if err != nil {
@@ -216,7 +222,11 @@ func TestRefusedCredentialIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
 			s.on(getSetCall, reply{body: `{"id":7}`})
-			s.on(test.call, reply{status: test.status, body: `{"message":"go away"}`, header: map[string]string{"X-GitHub-Request-Id": "AB:12"}})
+			s.on(test.call, reply{
+				status: test.status,
+				body:   `{"message":"go away"}`,
+				header: map[string]string{"X-GitHub-Request-Id": "AB:12"},
+			})
 			_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
 			var failure *Error
 			if !errors.As(err, &failure) || !errors.Is(err, ErrUnauthorized) {
@@ -225,7 +235,8 @@ func TestRefusedCredentialIsNamed(t *testing.T) {
 			if errors.Is(err, ErrNotFound) {
 				t.Error("a hidden organization passes for a scale set that doesn't exist")
 			}
-			if failure.Credential != test.credential || failure.StatusCode != test.status || failure.RequestID != "AB:12" {
+			if failure.Credential != test.credential || failure.StatusCode != test.status ||
+				failure.RequestID != "AB:12" {
 				t.Errorf("got %+v", failure)
 			}
 			for _, part := range []string{test.credential, test.advice, "go away", "AB:12"} {
@@ -257,7 +268,9 @@ func TestRefusedAppIsNamed(t *testing.T) {
 func TestIncompleteRegistrationIsAnError(t *testing.T) {
 	for call, bodies := range map[string][]string{
 		registrationTokenCall: {`{}`, `{"token":""}`, ``, `<html>`},
-		registerCall:          {`{}`, `{"url":"https://x/"}`, `{"token":"t"}`, `{"url":"%zz","token":"t"}`, `null`, `[]`},
+		registerCall: {
+			`{}`, `{"url":"https://x/"}`, `{"token":"t"}`, `{"url":"%zz","token":"t"}`, `null`, `[]`,
+		},
 	} {
 		for _, body := range bodies {
 			s := newServer(t)
@@ -286,9 +299,15 @@ func pkcs1() string {
 
 func TestAppGetsAnInstallationToken(t *testing.T) {
 	s := newServer(t)
-	s.on("POST /api/v3/app/installations/42/access_tokens", reply{status: 201, body: `{"token":"installation-secret","expires_at":"2026-03-01T13:00:00Z"}`})
+	s.on("POST /api/v3/app/installations/42/access_tokens", reply{
+		status: 201,
+		body:   `{"token":"installation-secret","expires_at":"2026-03-01T13:00:00Z"}`,
+	})
 	s.on("GET "+scaleSetsURL+"/7", reply{body: `{"id":7}`})
-	client, err := NewClient(s.URL+"/acme", Credentials{App: &AppCredentials{ID: "1", InstallationID: 42, PrivateKey: pkcs1()}}, Options{Clock: s.clock})
+	client, err := NewClient(
+		s.URL+"/acme", Credentials{App: &AppCredentials{ID: "1", InstallationID: 42, PrivateKey: pkcs1()}},
+		Options{Clock: s.clock},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,12 +331,14 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	app := AppCredentials{ID: "1", InstallationID: 2, PrivateKey: "secret"}
 	values := []any{
 		Credentials{Token: "secret"}, &Credentials{Token: "secret"}, Credentials{App: &app}, app, &app,
-		JITConfig{EncodedJITConfig: "secret"}, &JITConfig{EncodedJITConfig: "secret"}, []JITConfig{{EncodedJITConfig: "secret"}},
+		JITConfig{EncodedJITConfig: "secret"}, &JITConfig{EncodedJITConfig: "secret"},
+		[]JITConfig{{EncodedJITConfig: "secret"}},
 	}
 	s := newServer(t)
 	for _, value := range values {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
-			if text := fmt.Sprintf(verb, value); strings.Contains(text, "secret") || strings.Contains(text, "736563726574") {
+			if text := fmt.Sprintf(verb, value); strings.Contains(text, "secret") ||
+				strings.Contains(text, "736563726574") {
 				t.Errorf("%s of %T prints %s", verb, value, text)
 			}
 		}

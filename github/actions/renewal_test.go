@@ -82,7 +82,7 @@ func TestSlowRenewalHoldsUpNoOtherCall(t *testing.T) {
 		_, err := client.GetRunner(t.Context(), 1)
 		renewing <- err
 	}()
-	gomega.NewWithT(t).Eventually(s.registrations).WithTimeout(patience).Should(gomega.Equal(2))
+	gomega.NewWithT(t).Eventually(s.registrations).WithTimeout(busyTimeout).Should(gomega.Equal(2))
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 		t.Errorf("a call with a token that is still good: %v", err)
 	}
@@ -106,7 +106,7 @@ func TestCallerWhoseContextEndsLeavesARenewalToTheOthers(t *testing.T) {
 		result <- err
 	}
 	go call(impatient, left) // starts the renewal
-	gomega.NewWithT(t).Eventually(s.registrations).WithTimeout(patience).Should(gomega.Equal(1))
+	gomega.NewWithT(t).Eventually(s.registrations).WithTimeout(busyTimeout).Should(gomega.Equal(1))
 	go call(t.Context(), stayed)
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
@@ -125,7 +125,11 @@ func TestRateLimitedRenewalIsNotRepeatedBeforeItsTime(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	s.on(registrationTokenCall,
-		reply{status: 403, body: `{"message":"You have exceeded a secondary rate limit"}`, header: map[string]string{"Retry-After": "90"}},
+		reply{
+			status: 403,
+			body:   `{"message":"You have exceeded a secondary rate limit"}`,
+			header: map[string]string{"Retry-After": "90"},
+		},
 		reply{status: 201, body: `{"token":"` + testRegistration + `"}`})
 	client := s.client()
 	for _, step := range []time.Duration{0, time.Second, 88 * time.Second} {
@@ -151,7 +155,10 @@ func TestRateLimitedRenewalIsNotRepeatedBeforeItsTime(t *testing.T) {
 // Without a connection every runner's call would try to get one. Each fails with the same error instead.
 func TestUnavailableRegistrationIsLeftAloneForAWhile(t *testing.T) {
 	s := newServer(t)
-	s.on(registrationTokenCall, reply{status: http.StatusServiceUnavailable, header: map[string]string{"Retry-After": "86400"}})
+	s.on(registrationTokenCall, reply{
+		status: http.StatusServiceUnavailable,
+		header: map[string]string{"Retry-After": "86400"},
+	})
 	client := s.client()
 	for want := 1; want <= 2; want++ {
 		for range 3 {
@@ -191,7 +198,10 @@ func TestFailedRenewalFailsNoCallWhileTheTokenIsGood(t *testing.T) {
 	}
 	s.clock.Step(10 * time.Second)
 	if err := get(); err != nil || len(s.calls(registrationTokenCall)) != 3 {
-		t.Errorf("after the pause: %v with %d registrations, want none with 3", err, len(s.calls(registrationTokenCall)))
+		t.Errorf(
+			"after the pause: %v with %d registrations, want none with 3",
+			err, len(s.calls(registrationTokenCall)),
+		)
 	}
 	s.clock.Step(49 * time.Second)
 	if err := get(); err == nil {
@@ -212,7 +222,8 @@ func TestHangingRenewalLeavesTimeForTheCall(t *testing.T) {
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
-	// CallTimeout would allow the renewal 15 s. Half of it is left for two answers of a server that may be short of processors.
+	// CallTimeout would allow the renewal 15 s. Half of it is left for two answers of a server that may be short of
+	// processors.
 	ctx, cancel := context.WithTimeout(t.Context(), 14*time.Second)
 	defer cancel()
 	release := make(chan struct{})

@@ -32,8 +32,10 @@ func TestWhatIsRepeated(t *testing.T) {
 		reply    reply
 		attempts int
 	}{
-		"400": {reply{status: 400}, 1}, "403": {reply{status: 403}, 1}, "404": {reply{status: 404}, 1}, "409": {reply{status: 409}, 1},
-		"429": {reply{status: 429}, 5}, "500": {reply{status: 500}, 5}, "501": {reply{status: 501}, 1}, "502": {reply{status: 502}, 5},
+		"400": {reply{status: 400}, 1}, "403": {reply{status: 403}, 1}, "404": {reply{status: 404}, 1},
+		"409": {reply{status: 409}, 1},
+		"429": {reply{status: 429}, 5}, "500": {reply{status: 500}, 5}, "501": {reply{status: 501}, 1},
+		"502": {reply{status: 502}, 5},
 		"503": {reply{status: 503}, 5}, "599": {reply{status: 599}, 5},
 		"cut JSON, failure": {reply{status: 400, body: `{"message":"wh`}, 1},
 		"cut JSON":          {reply{body: `{"runner":{"id":1},"encodedJITConfig":"x`}, 5},
@@ -97,20 +99,28 @@ func TestLastAnswerSurvivesTheRetries(t *testing.T) {
 		status: 503, body: exception("CircuitBreakerException", "the last one"),
 		header: map[string]string{"ActivityId": "activity-5", "X-GitHub-Request-Id": "request-5"},
 	}
-	s.on(getSetCall, reply{status: 500, body: "first"}, reply{status: 500}, reply{status: 500}, reply{status: 500}, last)
+	s.on(
+		getSetCall, reply{status: 500, body: "first"}, reply{status: 500}, reply{status: 500}, reply{status: 500}, last,
+	)
 	_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
 	var got *Error
 	if !errors.As(err, &got) {
 		t.Fatalf("got %v, want *Error", err)
 	}
 	want := Error{
-		Endpoint: EndpointGetScaleSet, StatusCode: 503, Message: "the last one", ActivityID: "activity-5", RequestID: "request-5",
-		TypeName: "GitHub.Some.WebApi.CircuitBreakerException, GitHub.Some.WebApi", Credential: CredentialAdminToken,
+		Endpoint:   EndpointGetScaleSet,
+		StatusCode: 503,
+		Message:    "the last one",
+		ActivityID: "activity-5",
+		RequestID:  "request-5",
+		TypeName:   "GitHub.Some.WebApi.CircuitBreakerException, GitHub.Some.WebApi", Credential: CredentialAdminToken,
 	}
 	if *got != want {
 		t.Errorf("got %+v, want %+v", *got, want)
 	}
-	for _, part := range []string{"get scale set", "503", "the last one", "activity-5", "request-5", "CircuitBreakerException"} {
+	for _, part := range []string{
+		"get scale set", "503", "the last one", "activity-5", "request-5", "CircuitBreakerException",
+	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)
 		}
@@ -139,7 +149,12 @@ func TestAnswerBeforeANetworkErrorSurvives(t *testing.T) {
 func TestByteOrderMarkIsDropped(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{body: "\xef\xbb\xbf" + `{"id":7}`},
-		reply{status: 404, body: "\xef\xbb\xbf" + exception("RunnerScaleSetNotFoundException", "No runner scale set found with identifier 7.")})
+		reply{
+			status: 404,
+			body: "\xef\xbb\xbf" + exception(
+				"RunnerScaleSetNotFoundException", "No runner scale set found with identifier 7.",
+			),
+		})
 	client := s.connected()
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 		t.Error(err)
@@ -185,7 +200,8 @@ func TestCallEndsAtItsDeadline(t *testing.T) {
 	client.service.Deadlines.Call = 50 * time.Millisecond
 	_, err := client.GetRunnerScaleSetByID(t.Context(), 7)
 	var timeout *TimeoutError
-	if !errors.As(err, &timeout) || timeout.After != client.service.Deadlines.Call || !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.As(err, &timeout) || timeout.Limit != client.service.Deadlines.Call ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want *TimeoutError after %s", err, client.service.Deadlines.Call)
 	}
 	if !strings.Contains(err.Error(), "no complete answer within 50ms") {
@@ -251,7 +267,8 @@ func TestMessageTooLargeCanBeDeleted(t *testing.T) {
 			s.on("GET /queue", reply{body: test.text + strings.Repeat(" ", 16<<20) + `","messageId":9}`})
 			_, err := session.GetMessage(t.Context(), 0, 10)
 			var malformed *MalformedMessageError
-			if errors.As(err, &malformed) != (test.want != 0) || malformed != nil && malformed.MessageID != test.want {
+			if errors.As(err, &malformed) != (test.want != 0) ||
+				(malformed != nil && malformed.MessageID != test.want) {
 				t.Errorf("got %.200v, want message %d to be malformed", err, test.want)
 			}
 			if _, tooLarge := errors.AsType[*exchange.TooLargeError](err); !tooLarge {

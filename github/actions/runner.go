@@ -30,7 +30,7 @@ type JITConfigRequest struct {
 type JITConfig struct {
 	// Runner is the runner that was registered.
 	Runner RunnerReference `json:"runner"`
-	// EncodedJITConfig is what the runner is started with (--jitconfig): a secret of a few KB, good for one start.
+	// The runner is started with EncodedJITConfig (--jitconfig): a secret of a few KB, good for one start.
 	EncodedJITConfig string `json:"encodedJITConfig"`
 }
 
@@ -48,19 +48,21 @@ type RunnerReference struct {
 	ID int `json:"id"`
 	// Name is the runner's name.
 	Name string `json:"name"`
-	// RunnerScaleSetID is the scale set that the runner belongs to. Check it before removing a runner that was found by name.
+	// RunnerScaleSetID is the scale set that the runner belongs to. Check it before removing a runner that was found by
+	// name.
 	RunnerScaleSetID int `json:"runnerScaleSetId"`
-	// Status is "online" while the runner is connected, "offline" while it is not, and empty if the service doesn't say.
+	// Status is "online" while the runner is connected, "offline" while it is not, and empty if the service doesn't
+	// say.
 	Status string `json:"status"`
 }
 
 // Online reports whether the service says that the runner is connected.
 func (r RunnerReference) Online() bool { return strings.EqualFold(r.Status, "online") }
 
-// GenerateJITConfig registers a runner of a scale set and returns what to start it with. It fails with ErrScaleSetNotFound, and with
-// ErrRunnerExists if the name is taken. The runner may be the caller's own, if the answer to a first attempt was lost: look it up by
-// name, remove it if its RunnerScaleSetID is the caller's, and try again. Any 409 is treated as ErrRunnerExists; the error's text
-// says what GitHub answered.
+// GenerateJITConfig registers a runner of a scale set and returns what to start it with. It fails with
+// ErrScaleSetNotFound, and with ErrRunnerExists if the name is taken. The runner may be the caller's own, if the answer
+// to a first attempt was lost: look it up by name, remove it if its RunnerScaleSetID is the caller's, and try again.
+// Any 409 is treated as ErrRunnerExists; the error's text says what GitHub answered.
 func (c *Client) GenerateJITConfig(ctx context.Context, scaleSetID int, request JITConfigRequest) (*JITConfig, error) {
 	var answer JITConfig
 	err := c.service.Call(ctx, service.Request{
@@ -71,7 +73,9 @@ func (c *Client) GenerateJITConfig(ctx context.Context, scaleSetID int, request 
 		return nil, err
 	}
 	if answer.EncodedJITConfig == "" || answer.Runner.ID <= 0 {
-		return nil, failure.Unexpected(failure.EndpointGenerateJITConfig, errors.New("the answer lacks the runner's id or its JIT config"))
+		return nil, failure.Unexpected(
+			failure.EndpointGenerateJITConfig, errors.New("the answer lacks the runner's id or its JIT config"),
+		)
 	}
 	return &answer, nil
 }
@@ -91,10 +95,14 @@ func (c *Client) GetRunner(ctx context.Context, id int) (*RunnerReference, error
 	return &answer, nil
 }
 
-// GetRunnerByName returns the runner with the given name, regardless of case. It fails with ErrRunnerNotFound if there is none.
+// GetRunnerByName returns the runner with the given name, regardless of case. It fails with ErrRunnerNotFound if there
+// is none.
 func (c *Client) GetRunnerByName(ctx context.Context, name string) (*RunnerReference, error) {
 	found, err := findNamed(ctx, c, service.Request{
-		Endpoint: failure.EndpointFindRunner, Method: http.MethodGet, Path: runnersPath, Query: url.Values{"agentName": {name}},
+		Endpoint: failure.EndpointFindRunner,
+		Method:   http.MethodGet,
+		Path:     runnersPath,
+		Query:    url.Values{"agentName": {name}},
 	}, name, func(runner RunnerReference) (int, string) { return runner.ID, runner.Name })
 	switch {
 	case err != nil:
@@ -105,9 +113,9 @@ func (c *Client) GetRunnerByName(ctx context.Context, name string) (*RunnerRefer
 	return &found[0], nil
 }
 
-// RemoveRunner removes a runner's registration. It succeeds if GitHub says that there is none. Success proves that the runner will
-// not take a job any more; nothing else does. It fails with ErrJobStillRunning if the runner has a job, and with ErrRunnerNotFound
-// if a 404 names no exception: GitHub's does, so this one may come from a gateway on the way.
+// RemoveRunner removes a runner's registration. It succeeds if GitHub says that there is none. Success proves that the
+// runner will not take a job any more; nothing else does. It fails with ErrJobStillRunning if the runner has a job, and
+// with ErrRunnerNotFound if a 404 names no exception: GitHub's does, so this one may come from a gateway on the way.
 func (c *Client) RemoveRunner(ctx context.Context, id int) error {
 	err := c.service.Call(ctx, service.Request{
 		Endpoint: failure.EndpointRemoveRunner, Method: http.MethodDelete, Path: runnersPath + "/" + strconv.Itoa(id),
@@ -118,8 +126,8 @@ func (c *Client) RemoveRunner(ctx context.Context, id int) error {
 	return failure.Ignore(failure.ErrRunnerNotFound, err)
 }
 
-// GetAcquirableJobs returns the jobs on offer to a scale set, which may be none. A job that can't be decoded is logged and left
-// out, unless only its times can't be. If the service does not have this call, which ARC made until 0.13.1 and
+// GetAcquirableJobs returns the jobs on offer to a scale set, which may be none. A job that can't be decoded is logged
+// and left out, unless only its times can't be. If the service does not have this call, which ARC made until 0.13.1 and
 // github.com/actions/scaleset lacks, it fails with ErrNotFound or another answer that [IsRejected].
 func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAvailable, error) {
 	var found list[json.RawMessage]
@@ -130,36 +138,42 @@ func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAv
 	var jobs []JobAvailable
 	for _, job := range found.Value {
 		if err := appendDecoded(&jobs, job); err != nil {
-			c.service.Logger.Info("A job on offer can't be read, at least in part", "scaleSetID", scaleSetID, "cause", failure.Shorten(err.Error()))
+			c.service.Logger.Info(
+				"A job on offer can't be read, at least in part",
+				"scaleSetID", scaleSetID, "cause", failure.Shorten(err.Error()),
+			)
 		}
 	}
 	return jobs, err
 }
 
 const (
-	// runnersPerPage is the most that GitHub's REST API lists at once.
+	// runnersPerPage is the most that GitHub's REST API lists in one answer.
 	runnersPerPage = 100
-	// mostRunnerPages bounds a list to 10,000 runners, as many as GitHub allows in a runner group: at 0.5 s a page, 50 s and one
-	// fiftieth of the 5,000 requests that a credential has in an hour.
+	// mostRunnerPages bounds a list to 10,000 runners, as many as GitHub allows in a runner group: at 0.5 s a page, 50
+	// s and one fiftieth of the 5,000 requests that a credential has in an hour.
 	mostRunnerPages = 100
-	// longestRunnerName leaves out names that no runner of ours can have: theirs are those of pods, which have 63 characters at most.
+	// longestRunnerName leaves out names that no runner of ours can have: theirs are those of pods, which have 63
+	// characters at most.
 	longestRunnerName = 63
 	// runnersTimeout ends a list with all its pages.
 	runnersTimeout = 3 * time.Minute
 )
 
-// OfflineRunners are the runners of the client's organization, repository or enterprise that were not connected at some time.
+// OfflineRunners are the runners of the client's organization, repository or enterprise that were not connected at some
+// time.
 type OfflineRunners struct {
 	// Names are the names of those of all scale sets, and of runners that belong to none.
 	Names []string
-	// ListedAt is when the list began, on the client's clock.
+	// ListedAt is the start of the list, on the client's clock.
 	ListedAt time.Time
 }
 
-// ListOfflineRunners lists the runners that are registered and not connected, by the REST API: the Actions service has no such list.
-// Of more than 10,000 registered runners it leaves some out. A list that is not older than maxAge serves all callers, because everybody lists the same runners. It needs the right to read
-// self-hosted runners, which tokens that may register runners have; GitHub gives it to no app of an enterprise. It fails with
-// ErrUnauthorized if GitHub refuses it or does not have the call.
+// ListOfflineRunners lists the runners that are registered and not connected, by the REST API: the Actions service has
+// no such list. Of more than 10,000 registered runners it leaves some out. A list that is not older than maxAge serves
+// all callers, because everybody lists the same runners. It needs the right to read self-hosted runners, which tokens
+// that may register runners have; GitHub gives it to no app of an enterprise. It fails with ErrUnauthorized if GitHub
+// refuses it or does not have the call.
 func (c *Client) ListOfflineRunners(ctx context.Context, maxAge time.Duration) (*OfflineRunners, error) {
 	known := c.offline.Get()
 	if known != nil && c.service.Clock.Since(known.ListedAt) <= maxAge {
@@ -174,7 +188,8 @@ type listedRunner struct {
 	Status string `json:"status"`
 }
 
-// listOfflineRunners reads the pages one after the other. Runners that come or go meanwhile may be missing, or be there twice.
+// listOfflineRunners reads the pages one after the other. Runners that come or go meanwhile may be missing, or be there
+// twice.
 func (c *Client) listOfflineRunners(ctx context.Context, _ *OfflineRunners) (*OfflineRunners, error) {
 	found := &OfflineRunners{ListedAt: c.service.Clock.Now()}
 	for page := 1; ; page++ {
@@ -192,7 +207,10 @@ func (c *Client) listOfflineRunners(ctx context.Context, _ *OfflineRunners) (*Of
 		case len(runners) < runnersPerPage:
 			return found, nil
 		case page == mostRunnerPages:
-			c.service.Logger.Info("There are more runners than are listed", "configURL", c.service.Config.String(), "listed", page*runnersPerPage)
+			c.service.Logger.Info(
+				"There are more runners than are listed", "configURL", c.service.Config.String(),
+				"listed", page*runnersPerPage,
+			)
 			return found, nil
 		}
 	}

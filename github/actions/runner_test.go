@@ -31,11 +31,16 @@ func TestGenerateJITConfig(t *testing.T) {
 func TestLostJITConfig(t *testing.T) {
 	s := newServer(t)
 	s.on(jitCall, cutShort(`{"runner"`),
-		reply{status: 409, body: exception("TaskAgentExistsException", "taken")}, reply{body: `{"runner":{"id":6},"encodedJITConfig":"blob"}`})
-	s.on("GET "+runnersURL, reply{body: `{"count":2,"value":[{"id":4,"name":"r-10"},{"id":5,"name":"R-1","runnerScaleSetId":7}]}`})
+		reply{status: 409, body: exception("TaskAgentExistsException", "taken")},
+		reply{body: `{"runner":{"id":6},"encodedJITConfig":"blob"}`})
+	s.on("GET "+runnersURL, reply{
+		body: `{"count":2,"value":[{"id":4,"name":"r-10"},{"id":5,"name":"R-1","runnerScaleSetId":7}]}`,
+	})
 	s.on("DELETE "+runnersURL+"/5", reply{status: 204})
 	client := s.client()
-	if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"}); !errors.Is(err, ErrRunnerExists) {
+	if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{
+		Name: "r-1",
+	}); !errors.Is(err, ErrRunnerExists) {
 		t.Fatalf("got %v, want ErrRunnerExists", err)
 	}
 	runner, err := client.GetRunnerByName(t.Context(), "r-1")
@@ -54,7 +59,9 @@ func TestLostJITConfig(t *testing.T) {
 }
 
 func TestIncompleteJITConfigIsAnError(t *testing.T) {
-	for _, body := range []string{`{}`, `{"runner":{"id":5}}`, `{"encodedJITConfig":"blob"}`, `{"runner":null,"encodedJITConfig":"blob"}`} {
+	for _, body := range []string{
+		`{}`, `{"runner":{"id":5}}`, `{"encodedJITConfig":"blob"}`, `{"runner":null,"encodedJITConfig":"blob"}`,
+	} {
 		s := newServer(t)
 		s.on(jitCall, reply{body: body})
 		_, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"})
@@ -68,13 +75,18 @@ func TestIncompleteJITConfigIsAnError(t *testing.T) {
 func TestRunnerThatIsGone(t *testing.T) {
 	s := newServer(t)
 	client := s.client()
-	for _, answer := range []reply{{status: 404}, {status: 404, body: exception("TaskAgentNotFoundException", "gone")}} {
+	for _, answer := range []reply{
+		{status: 404},
+		{status: 404, body: exception("TaskAgentNotFoundException", "gone")},
+	} {
 		s.on("GET "+runnersURL+"/5", answer)
 		if _, err := client.GetRunner(t.Context(), 5); !errors.Is(err, ErrRunnerNotFound) {
 			t.Errorf("by id: got %v, want ErrRunnerNotFound", err)
 		}
 	}
-	for _, body := range []string{`{"count":0,"value":[]}`, `{"count":0}`, `{"count":1,"value":[{"id":4,"name":"someone-else"}]}`} {
+	for _, body := range []string{
+		`{"count":0,"value":[]}`, `{"count":0}`, `{"count":1,"value":[{"id":4,"name":"someone-else"}]}`,
+	} {
 		s.on("GET "+runnersURL, reply{body: body})
 		if _, err := client.GetRunnerByName(t.Context(), "r-1"); !errors.Is(err, ErrRunnerNotFound) {
 			t.Errorf("by name: got %v, want ErrRunnerNotFound", err)
@@ -82,8 +94,8 @@ func TestRunnerThatIsGone(t *testing.T) {
 	}
 }
 
-// A runner counts as removed if GitHub says that it is gone, but not if it is busy or its record lingers. The caller decides
-// whether to believe a 404 that names no exception.
+// A runner counts as removed if GitHub says that it is gone, but not if it is busy or its record lingers. The caller
+// decides whether to believe a 404 that names no exception.
 func TestRemoveRunner(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply reply
@@ -93,18 +105,34 @@ func TestRemoveRunner(t *testing.T) {
 		"removed":             {reply{status: 204}, nil, false},
 		"gone":                {reply{status: 404, body: exception("TaskAgentNotFoundException", "gone")}, nil, false},
 		"gone, no name given": {reply{status: 404}, ErrRunnerNotFound, true},
-		"busy":                {reply{status: 400, body: exception("JobStillRunningException", "busy")}, ErrJobStillRunning, true},
-		"busy, newer status":  {reply{status: 409, body: exception("TaskAgentJobStillRunningException", "busy")}, ErrJobStillRunning, true},
+		"busy": {
+			reply{status: 400, body: exception("JobStillRunningException", "busy")}, ErrJobStillRunning, true,
+		},
+		"busy, newer status": {
+			reply{status: 409, body: exception("TaskAgentJobStillRunningException", "busy")}, ErrJobStillRunning, true,
+		},
 		"busy, no name given": {reply{status: 409}, ErrJobStillRunning, true},
-		"busy, as REST says":  {reply{status: 422, body: `{"message":"Runner is currently running a job"}`}, ErrJobStillRunning, true},
-		"busy, an odd field":  {reply{status: 400, body: strings.Replace(exception("JobStillRunningException", "busy"), "null", `{"code":1},"error":{}`, 1)}, ErrJobStillRunning, true},
-		"forbidden":           {reply{status: 403}, ErrUnauthorized, true},
-		"another tenant's":    {reply{status: 404, body: exception("HostDoesNotExistException", "moved")}, ErrNotFound, true},
+		"busy, as REST says": {
+			reply{status: 422, body: `{"message":"Runner is currently running a job"}`}, ErrJobStillRunning, true,
+		},
+		"busy, an odd field": {
+			reply{
+				status: 400,
+				body: strings.Replace(
+					exception("JobStillRunningException", "busy"), "null", `{"code":1},"error":{}`, 1,
+				),
+			},
+			ErrJobStillRunning, true,
+		},
+		"forbidden": {reply{status: 403}, ErrUnauthorized, true},
+		"another tenant's": {
+			reply{status: 404, body: exception("HostDoesNotExistException", "moved")}, ErrNotFound, true,
+		},
 	} {
 		s := newServer(t)
 		s.on("DELETE "+runnersURL+"/5", test.reply)
 		err := s.client().RemoveRunner(t.Context(), 5)
-		if (err != nil) != test.fails || test.want != nil && !errors.Is(err, test.want) {
+		if (err != nil) != test.fails || (test.want != nil && !errors.Is(err, test.want)) {
 			t.Errorf("%s: got %v, want %v", name, err, test.want)
 		}
 	}
@@ -127,9 +155,14 @@ func TestAcquirableJobs(t *testing.T) {
 		fails  bool
 		absent bool
 	}{
-		"two":      {reply{body: `{"count":2,"value":[{"runnerRequestId":11},{"runnerRequestId":12}]}`}, []int64{11, 12}, false, false},
+		"two": {
+			reply{body: `{"count":2,"value":[{"runnerRequestId":11},{"runnerRequestId":12}]}`}, []int64{11, 12}, false,
+			false,
+		},
 		"odd time": {reply{body: `{"value":[{"runnerRequestId":11,"queueTime":""}]}`}, []int64{11}, false, false},
-		"one odd":  {reply{body: `{"value":[{"runnerRequestId":"x"},7,{"runnerRequestId":12}]}`}, []int64{12}, false, false},
+		"one odd": {
+			reply{body: `{"value":[{"runnerRequestId":"x"},7,{"runnerRequestId":12}]}`}, []int64{12}, false, false,
+		},
 		"none":     {reply{status: 204}, nil, false, false},
 		"no list":  {reply{body: `{"count":0,"value":[]}`}, nil, false, false},
 		"not here": {reply{status: 404, body: "not here"}, nil, true, true},
@@ -180,7 +213,10 @@ const listRunnersCall = "GET /api/v3/orgs/acme/actions/runners"
 func page(online int, more ...string) reply {
 	runners := make([]string, 0, online+len(more))
 	for i := range online {
-		runners = append(runners, fmt.Sprintf(`{"id":%d,"name":"up-%d","os":"linux","status":"online","busy":false,"labels":[]}`, i, i))
+		runners = append(
+			runners,
+			fmt.Sprintf(`{"id":%d,"name":"up-%d","os":"linux","status":"online","busy":false,"labels":[]}`, i, i),
+		)
 	}
 	return reply{body: `{"total_count":1,"runners":[` + strings.Join(append(runners, more...), ",") + `]}`}
 }
@@ -189,7 +225,10 @@ func TestOfflineRunnersAreListedFromAllPages(t *testing.T) {
 	s := newServer(t)
 	s.on(listRunnersCall,
 		page(99, `{"id":200,"name":"gone","os":"linux","status":"offline","busy":false,"labels":[]}`),
-		page(0, `{"id":201,"name":"lost","os":"unknown","status":"offline","busy":true}`, `{"id":202,"name":"odd","status":"sleeping"}`))
+		page(
+			0, `{"id":201,"name":"lost","os":"unknown","status":"offline","busy":true}`,
+			`{"id":202,"name":"odd","status":"sleeping"}`,
+		))
 	got, err := s.client().ListOfflineRunners(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +304,8 @@ func TestAListOfTooManyRunnersIsBounded(t *testing.T) {
 	}
 }
 
-// GitHub answers 404 to tokens that may not read, and so do servers that lack the call. A failed list is not remembered.
+// GitHub answers 404 to tokens that may not read, and so do servers that lack the call. A failed list is not
+// remembered.
 func TestRefusedListOfRunners(t *testing.T) {
 	for _, status := range []int{403, 404} {
 		s := newServer(t)

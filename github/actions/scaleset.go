@@ -18,8 +18,8 @@ import (
 // labelTypeSystem is the type of labels that decide which jobs a scale set gets.
 const labelTypeSystem = "System"
 
-// RunnerScaleSet is a scale set. In a request, a zero field means "unchanged" or "the default", and the fields that only GitHub
-// sets (ID, CreatedOn, RunnerJITConfigURL, Statistics) are not sent.
+// RunnerScaleSet is a scale set. In a request, a zero field means "unchanged" or "the default", and the fields that
+// only GitHub sets (ID, CreatedOn, RunnerJITConfigURL, Statistics) are not sent.
 type RunnerScaleSet struct {
 	// ID identifies the scale set in all other calls.
 	ID int `json:"id,omitempty"`
@@ -29,14 +29,15 @@ type RunnerScaleSet struct {
 	RunnerGroupID int `json:"runnerGroupId,omitempty"`
 	// RunnerGroupName is the name of that group.
 	RunnerGroupName string `json:"runnerGroupName,omitempty"`
-	// Labels decide which jobs the scale set gets. GitHub Enterprise Server before 3.21 was observed to drop all but the name,
-	// unless a feature flag is set (3.18 and later).
+	// Labels decide which jobs the scale set gets. GitHub Enterprise Server before 3.21 was observed to drop all but
+	// the name, unless a feature flag is set (3.18 and later).
 	Labels []Label `json:"labels,omitempty"`
 	// RunnerSetting applies to all its runners.
 	RunnerSetting RunnerSetting `json:"RunnerSetting,omitzero"`
-	// CreatedOn is when the scale set was created.
+	// CreatedOn is the time at which the scale set was created.
 	CreatedOn time.Time `json:"createdOn,omitzero"`
-	// RunnerJITConfigURL is where GitHub registers runners of the scale set. This client does not use it.
+	// RunnerJITConfigURL is the address at which GitHub registers runners of the scale set. This client does not use
+	// it.
 	RunnerJITConfigURL string `json:"runnerJitConfigUrl,omitempty"`
 	// Statistics are current as of the answer. They are nil if GitHub sent none.
 	Statistics *Statistics `json:"statistics,omitempty"`
@@ -76,7 +77,7 @@ type Statistics struct {
 
 // RunnerGroup is a group of runners. An organization or enterprise decides which repositories may use it.
 type RunnerGroup struct {
-	// ID is what [RunnerScaleSet.RunnerGroupID] takes.
+	// ID is the value for [RunnerScaleSet.RunnerGroupID].
 	ID int `json:"id"`
 	// Name is the group's name.
 	Name string `json:"name"`
@@ -87,9 +88,11 @@ type list[T any] struct {
 	Value []T `json:"value"`
 }
 
-// findNamed returns the items of the answer that have an ID and the given name. If a service ignores the filter, a caller must not
-// get somebody else's scale set or runner and change or remove it.
-func findNamed[T any](ctx context.Context, c *Client, r service.Request, name string, identify func(T) (id int, name string)) ([]T, error) {
+// findNamed returns the items of the answer that have an ID and the given name. If a service ignores the filter, a
+// caller must not get somebody else's scale set or runner and change or remove it.
+func findNamed[T any](
+	ctx context.Context, c *Client, r service.Request, name string, identify func(T) (id int, name string),
+) ([]T, error) {
 	var found list[T]
 	err := c.service.Call(ctx, r, &found)
 	return slices.DeleteFunc(found.Value, func(item T) bool {
@@ -116,24 +119,29 @@ func (c *Client) GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name 
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("find scale set %q in runner group %d: %w", name, runnerGroupID, failure.ErrScaleSetNotFound)
+		return nil, fmt.Errorf(
+			"find scale set %q in runner group %d: %w", name, runnerGroupID, failure.ErrScaleSetNotFound,
+		)
 	case 1:
 		return &found[0], nil
 	}
-	return nil, failure.Unexpected(failure.EndpointFindScaleSet, fmt.Errorf("%d scale sets are named %q in runner group %d", len(found), name, runnerGroupID))
+	return nil, failure.Unexpected(
+		failure.EndpointFindScaleSet,
+		fmt.Errorf("%d scale sets are named %q in runner group %d", len(found), name, runnerGroupID),
+	)
 }
 
-// GetRunnerScaleSetByID returns a scale set with its statistics. It fails with ErrScaleSetNotFound if there is none; see also
-// [LacksReadByID].
+// GetRunnerScaleSetByID returns a scale set with its statistics. It fails with ErrScaleSetNotFound if there is none;
+// see also [LacksReadByID].
 func (c *Client) GetRunnerScaleSetByID(ctx context.Context, id int) (*RunnerScaleSet, error) {
 	return c.scaleSetCall(ctx, service.Request{
 		Endpoint: failure.EndpointGetScaleSet, Method: http.MethodGet, Path: scaleSetPath(id), ScaleSetID: id,
 	})
 }
 
-// CreateRunnerScaleSet creates a scale set and returns it as GitHub has it. If set has no labels, its name becomes the only one. It
-// fails with ErrScaleSetExists if the name is taken, possibly by the caller's own scale set, if the answer to a first attempt was
-// lost. Any 409 is treated as that; the error's text says what GitHub answered.
+// CreateRunnerScaleSet creates a scale set and returns it as GitHub has it. If set has no labels, its name becomes the
+// only one. It fails with ErrScaleSetExists if the name is taken, possibly by the caller's own scale set, if the answer
+// to a first attempt was lost. Any 409 is treated as that; the error's text says what GitHub answered.
 func (c *Client) CreateRunnerScaleSet(ctx context.Context, set *RunnerScaleSet) (*RunnerScaleSet, error) {
 	body := set.requestBody()
 	if len(body.Labels) == 0 {
@@ -143,12 +151,15 @@ func (c *Client) CreateRunnerScaleSet(ctx context.Context, set *RunnerScaleSet) 
 		body.Labels = []Label{{Type: labelTypeSystem, Name: body.Name}}
 	}
 	return c.scaleSetCall(ctx, service.Request{
-		Endpoint: failure.EndpointCreateScaleSet, Method: http.MethodPost, Path: "_apis/runtime/runnerscalesets", Body: body,
+		Endpoint: failure.EndpointCreateScaleSet,
+		Method:   http.MethodPost,
+		Path:     "_apis/runtime/runnerscalesets",
+		Body:     body,
 	})
 }
 
-// UpdateRunnerScaleSet changes the fields of a scale set that are not zero in set, and returns the result. It fails with
-// ErrScaleSetNotFound, and with ErrScaleSetExists if the new name is taken.
+// UpdateRunnerScaleSet changes the fields of a scale set that are not zero in set, and returns the result. It fails
+// with ErrScaleSetNotFound, and with ErrScaleSetExists if the new name is taken.
 func (c *Client) UpdateRunnerScaleSet(ctx context.Context, id int, set *RunnerScaleSet) (*RunnerScaleSet, error) {
 	return c.scaleSetCall(ctx, service.Request{
 		Endpoint: failure.EndpointUpdateScaleSet, Method: http.MethodPatch, Path: scaleSetPath(id), ScaleSetID: id,
@@ -163,8 +174,8 @@ func (c *Client) DeleteRunnerScaleSet(ctx context.Context, id int) error {
 	}, nil))
 }
 
-// GetRunnerGroupByName returns the runner group with the given name, regardless of case. It fails with ErrRunnerGroupNotFound if
-// there is none, and with *UnexpectedResponseError if there are several.
+// GetRunnerGroupByName returns the runner group with the given name, regardless of case. It fails with
+// ErrRunnerGroupNotFound if there is none, and with *UnexpectedResponseError if there are several.
 func (c *Client) GetRunnerGroupByName(ctx context.Context, name string) (*RunnerGroup, error) {
 	found, err := findNamed(ctx, c, service.Request{
 		Endpoint: failure.EndpointFindRunnerGroup,
@@ -181,7 +192,9 @@ func (c *Client) GetRunnerGroupByName(ctx context.Context, name string) (*Runner
 	case 1:
 		return &found[0], nil
 	}
-	return nil, failure.Unexpected(failure.EndpointFindRunnerGroup, fmt.Errorf("%d runner groups are named %q", len(found), name))
+	return nil, failure.Unexpected(
+		failure.EndpointFindRunnerGroup, fmt.Errorf("%d runner groups are named %q", len(found), name),
+	)
 }
 
 func (c *Client) scaleSetCall(ctx context.Context, r service.Request) (*RunnerScaleSet, error) {

@@ -13,7 +13,8 @@ func TestNamesAreEscaped(t *testing.T) {
 	const name = "a b&c=d#e+f%20/ü"
 	s := newServer(t)
 	s.on("GET "+scaleSetsURL, reply{body: `{"count":1,"value":[{"id":7,"name":"` + name + `"}]}`})
-	s.on("GET /tenant/_apis/runtime/runnergroups/", reply{body: `{"count":1,"value":[{"id":3,"name":"` + name + `","size":2,"isDefaultGroup":true}]}`})
+	s.on("GET /tenant/_apis/runtime/runnergroups/", reply{body: `{"count":1,"value":[{"id":3,"name":"` + name +
+		`","size":2,"isDefaultGroup":true}]}`})
 	s.on("GET "+runnersURL, reply{body: `{"count":1,"value":[{"id":5,"name":"` + name + `","runnerScaleSetId":7}]}`})
 	client := s.client()
 	if _, err := client.GetRunnerScaleSet(t.Context(), 3, name); err != nil {
@@ -41,7 +42,8 @@ func TestNamesAreEscaped(t *testing.T) {
 	}
 }
 
-// Whatever a service does with the filter, only a scale set with the name is found: a stranger's would be changed, then deleted.
+// Whatever a service does with the filter, only a scale set with the name is found: a stranger's would be changed, then
+// deleted.
 func TestWhatALookUpFinds(t *testing.T) {
 	const missing, broken = 0, -1
 	answers := map[string]int{
@@ -64,13 +66,16 @@ func TestWhatALookUpFinds(t *testing.T) {
 			}
 			return found.ID, nil
 		}},
-		"runner group": {"GET /tenant/_apis/runtime/runnergroups/", ErrRunnerGroupNotFound, func(c *Client) (int, error) {
-			found, err := c.GetRunnerGroupByName(t.Context(), "big")
-			if err != nil {
-				return 0, err
-			}
-			return found.ID, nil
-		}},
+		"runner group": {
+			"GET /tenant/_apis/runtime/runnergroups/", ErrRunnerGroupNotFound,
+			func(c *Client) (int, error) {
+				found, err := c.GetRunnerGroupByName(t.Context(), "big")
+				if err != nil {
+					return 0, err
+				}
+				return found.ID, nil
+			},
+		},
 	} {
 		s := newServer(t)
 		client := s.client()
@@ -93,16 +98,23 @@ func TestWhatALookUpFinds(t *testing.T) {
 func TestRequestBodies(t *testing.T) {
 	full := &RunnerScaleSet{
 		ID: 9, Name: "big", RunnerGroupID: 3, Labels: []Label{{Name: "big"}, {Name: "gpu", Type: "System"}},
-		RunnerSetting: RunnerSetting{DisableUpdate: true}, CreatedOn: epoch, RunnerJITConfigURL: "https://x", Statistics: &Statistics{},
+		RunnerSetting:      RunnerSetting{DisableUpdate: true},
+		CreatedOn:          epoch,
+		RunnerJITConfigURL: "https://x",
+		Statistics:         &Statistics{},
 	}
 	for name, test := range map[string]struct {
 		set            *RunnerScaleSet
 		create, update string
 	}{
-		"name only":  {&RunnerScaleSet{Name: "big"}, `{"name":"big","labels":[{"type":"System","name":"big"}]}`, `{"name":"big"}`},
+		"name only": {
+			&RunnerScaleSet{Name: "big"}, `{"name":"big","labels":[{"type":"System","name":"big"}]}`, `{"name":"big"}`,
+		},
 		"group only": {&RunnerScaleSet{RunnerGroupID: 3}, "", `{"runnerGroupId":3}`},
-		"all": {full, `{"name":"big","runnerGroupId":3,"labels":[{"type":"System","name":"big"},{"type":"System","name":"gpu"}],"RunnerSetting":{"disableUpdate":true}}`,
-			`{"name":"big","runnerGroupId":3,"labels":[{"type":"System","name":"big"},{"type":"System","name":"gpu"}],"RunnerSetting":{"disableUpdate":true}}`},
+		"all": {full, `{"name":"big","runnerGroupId":3,"labels":[{"type":"System","name":"big"},{"type":"System",` +
+			`"name":"gpu"}],"RunnerSetting":{"disableUpdate":true}}`,
+			`{"name":"big","runnerGroupId":3,"labels":[{"type":"System","name":"big"},{"type":"System",` +
+				`"name":"gpu"}],"RunnerSetting":{"disableUpdate":true}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -131,17 +143,21 @@ func TestRequestBodies(t *testing.T) {
 
 func TestScaleSetIsReadWhole(t *testing.T) {
 	s := newServer(t)
-	s.on(getSetCall, reply{body: `{"id":7,"name":"big","runnerGroupId":3,"runnerGroupName":"g","labels":[{"id":1,"name":"big","type":"System"}],
-		"runnerSetting":{"disableUpdate":true,"new":1},"createdOn":"2026-03-01T12:00:00.1234567Z","runnerJitConfigUrl":"https://jit",
-		"statistics":{"totalAvailableJobs":1,"totalAcquiredJobs":2,"totalAssignedJobs":3,"totalRunningJobs":4,"totalRegisteredRunners":5,"totalBusyRunners":6,"totalIdleRunners":7}}`})
+	s.on(getSetCall, reply{body: `{"id":7,"name":"big","runnerGroupId":3,"runnerGroupName":"g",
+		"labels":[{"id":1,"name":"big","type":"System"}],"runnerSetting":{"disableUpdate":true,"new":1},
+		"createdOn":"2026-03-01T12:00:00.1234567Z","runnerJitConfigUrl":"https://jit",
+		"statistics":{"totalAvailableJobs":1,"totalAcquiredJobs":2,"totalAssignedJobs":3,"totalRunningJobs":4,
+		"totalRegisteredRunners":5,"totalBusyRunners":6,"totalIdleRunners":7}}`})
 	got, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &RunnerScaleSet{
 		ID: 7, Name: "big", RunnerGroupID: 3, RunnerGroupName: "g", Labels: []Label{{Type: "System", Name: "big"}},
-		RunnerSetting: RunnerSetting{DisableUpdate: true}, CreatedOn: epoch.Add(123456700 * time.Nanosecond), RunnerJITConfigURL: "https://jit",
-		Statistics: &Statistics{1, 2, 3, 4, 5, 6, 7},
+		RunnerSetting:      RunnerSetting{DisableUpdate: true},
+		CreatedOn:          epoch.Add(123456700 * time.Nanosecond),
+		RunnerJITConfigURL: "https://jit",
+		Statistics:         &Statistics{1, 2, 3, 4, 5, 6, 7},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -172,7 +188,9 @@ func TestDeletingAScaleSetThatIsGone(t *testing.T) {
 func TestTakenScaleSetName(t *testing.T) {
 	s := newServer(t)
 	s.on("POST "+scaleSetsURL, reply{status: 400, body: exception("RunnerScaleSetExistsException", "taken")})
-	if _, err := s.client().CreateRunnerScaleSet(t.Context(), &RunnerScaleSet{Name: "big"}); !errors.Is(err, ErrScaleSetExists) {
+	if _, err := s.client().CreateRunnerScaleSet(t.Context(), &RunnerScaleSet{
+		Name: "big",
+	}); !errors.Is(err, ErrScaleSetExists) {
 		t.Errorf("got %v, want ErrScaleSetExists", err)
 	}
 }

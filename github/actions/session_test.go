@@ -35,7 +35,13 @@ func TestCreateSession(t *testing.T) {
 
 // A conflict is 409 even for the same owner.
 func TestSessionConflict(t *testing.T) {
-	for _, body := range []string{exception("RunnerScaleSetSessionConflictException", "The runner scale set big already has an active session for owner me."), ""} {
+	for _, body := range []string{
+		exception(
+			"RunnerScaleSetSessionConflictException",
+			"The runner scale set big already has an active session for owner me.",
+		),
+		"",
+	} {
 		s := newServer(t)
 		s.on(createSessionCall, reply{status: 409, body: body})
 		if _, err := s.client().CreateSession(t.Context(), 7, "me"); !errors.Is(err, ErrSessionConflict) {
@@ -49,7 +55,10 @@ func TestSessionConflict(t *testing.T) {
 
 func TestSessionOfAScaleSetThatIsGone(t *testing.T) {
 	s := newServer(t)
-	s.on(createSessionCall, reply{status: 404, body: exception("RunnerScaleSetNotFoundException", "No runner scale set found with identifier 7.")})
+	s.on(createSessionCall, reply{
+		status: 404,
+		body:   exception("RunnerScaleSetNotFoundException", "No runner scale set found with identifier 7."),
+	})
 	if _, err := s.client().CreateSession(t.Context(), 7, "me"); !errors.Is(err, ErrScaleSetNotFound) {
 		t.Errorf("got %v, want ErrScaleSetNotFound", err)
 	}
@@ -80,8 +89,14 @@ func TestClosingASession(t *testing.T) {
 		reply reply
 		fails bool
 	}{
-		"closed":       {reply{status: 204}, false},
-		"expired":      {reply{status: 400, body: exception("RunnerScaleSetSessionExpiredException", "The session identifier s-1 is not valid.")}, false},
+		"closed": {reply{status: 204}, false},
+		"expired": {
+			reply{
+				status: 400,
+				body:   exception("RunnerScaleSetSessionExpiredException", "The session identifier s-1 is not valid."),
+			},
+			false,
+		},
 		"gone":         {reply{status: 404}, false},
 		"set gone too": {reply{status: 404, body: exception("RunnerScaleSetNotFoundException", "gone")}, false},
 		"refused":      {reply{status: 400, body: exception("ArgumentException", "no")}, true},
@@ -124,7 +139,10 @@ func TestRefusedQueueTokenIsRenewedOnce(t *testing.T) {
 	}
 	refresh := s.only(refreshSessionCall)
 	if refresh.body != "" || refresh.header.Get("Authorization") != "Bearer "+s.newest {
-		t.Errorf("refreshed with body %q and %q, want none and the admin token", refresh.body, refresh.header.Get("Authorization"))
+		t.Errorf(
+			"refreshed with body %q and %q, want none and the admin token",
+			refresh.body, refresh.header.Get("Authorization"),
+		)
 	}
 	poll := s.only("GET /moved")
 	if got, want := poll.header.Get("Authorization"), "Bearer second-token"; got != want {
@@ -170,10 +188,16 @@ func TestEvictedSession(t *testing.T) {
 	evicted := map[string]func(*server){
 		"401, then refresh 404": func(s *server) {
 			s.on(pollCall, reply{status: 401})
-			s.on(refreshSessionCall, reply{status: 404, body: exception("RunnerAdminException", "a session ID that doesn't exist")})
+			s.on(refreshSessionCall, reply{
+				status: 404,
+				body:   exception("RunnerAdminException", "a session ID that doesn't exist"),
+			})
 		},
 		"400 expired": func(s *server) {
-			s.on(pollCall, reply{status: 400, body: exception("RunnerScaleSetSessionExpiredException", "The session identifier s-1 is not valid.")})
+			s.on(pollCall, reply{
+				status: 400,
+				body:   exception("RunnerScaleSetSessionExpiredException", "The session identifier s-1 is not valid."),
+			})
 		},
 		"404": func(s *server) { s.on(pollCall, reply{status: 404}) },
 	}
@@ -233,7 +257,9 @@ func TestPollInFlightHoldsUpNothing(t *testing.T) {
 		_, err := session.GetMessage(ctx, 0, 1)
 		polled <- err
 	}()
-	gomega.NewWithT(t).Eventually(func() int { return len(s.calls(pollCall)) }).WithTimeout(patience).Should(gomega.Equal(1))
+	gomega.NewWithT(t).Eventually(func() int {
+		return len(s.calls(pollCall))
+	}).WithTimeout(busyTimeout).Should(gomega.Equal(1))
 	if err := session.DeleteMessage(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
@@ -253,7 +279,7 @@ func TestPollEndsAtItsOwnDeadline(t *testing.T) {
 	session.client.service.Deadlines.Poll = 50 * time.Millisecond
 	_, err := session.GetMessage(t.Context(), 0, 1)
 	var timeout *TimeoutError
-	if !errors.As(err, &timeout) || timeout.After != session.client.service.Deadlines.Poll {
+	if !errors.As(err, &timeout) || timeout.Limit != session.client.service.Deadlines.Poll {
 		t.Errorf("got %v, want *TimeoutError", err)
 	}
 	// The client's own count: so short a poll may end before the server has seen it.

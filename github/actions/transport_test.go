@@ -19,12 +19,18 @@ import (
 // proxies, so this also tests the hosted flow.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	s := newServer(t)
-	s.on("POST /orgs/acme/actions/runners/registration-token", reply{status: 201, body: `{"token":"` + testRegistration + `"}`})
+	s.on("POST /orgs/acme/actions/runners/registration-token", reply{
+		status: 201,
+		body:   `{"token":"` + testRegistration + `"}`,
+	})
 	s.on("POST /actions/runner-registration", reply{do: s.register})
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	t.Setenv("http_proxy", strings.Replace(s.URL, "http://", "http://me:hunter2@", 1))
 	t.Setenv("no_proxy", "")
-	client, err := NewClient("http://github.localhost/acme", Credentials{Token: testToken}, Options{Clock: s.clock, Logger: s.log()})
+	client, err := NewClient("http://github.localhost/acme", Credentials{Token: testToken}, Options{
+		Clock:  s.clock,
+		Logger: s.log(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +39,8 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	register := s.only("POST /actions/runner-registration")
-	if got, want := register.header.Get("Proxy-Authorization"), "Basic "+base64.StdEncoding.EncodeToString([]byte("me:hunter2")); got != want {
+	if got, want := register.header.Get("Proxy-Authorization"),
+		"Basic "+base64.StdEncoding.EncodeToString([]byte("me:hunter2")); got != want {
 		t.Errorf("Proxy-Authorization %q, want %q", got, want)
 	}
 	if strings.Contains(s.logText(), "hunter2") {
@@ -70,10 +77,26 @@ func TestProxyTroubleHidesItsPassword(t *testing.T) {
 	}))
 	defer refusing.Close()
 	for name, proxy := range map[string]func(*http.Request) (*url.URL, error){
-		"away":     http.ProxyURL(&url.URL{Scheme: "http", Host: closed.Addr().String(), User: url.UserPassword("me", "hunter2")}),
-		"SOCKS":    http.ProxyURL(&url.URL{Scheme: "socks5", Host: closed.Addr().String(), User: url.UserPassword("me", "hunter2")}),
-		"unknown":  http.ProxyURL(&url.URL{Scheme: "gopher", Host: closed.Addr().String(), User: url.UserPassword("me", "hunter2")}),
-		"refusing": http.ProxyURL(&url.URL{Scheme: "http", Host: refusing.Listener.Addr().String(), User: url.UserPassword("me", "hunter2")}),
+		"away": http.ProxyURL(&url.URL{
+			Scheme: "http",
+			Host:   closed.Addr().String(),
+			User:   url.UserPassword("me", "hunter2"),
+		}),
+		"SOCKS": http.ProxyURL(&url.URL{
+			Scheme: "socks5",
+			Host:   closed.Addr().String(),
+			User:   url.UserPassword("me", "hunter2"),
+		}),
+		"unknown": http.ProxyURL(&url.URL{
+			Scheme: "gopher",
+			Host:   closed.Addr().String(),
+			User:   url.UserPassword("me", "hunter2"),
+		}),
+		"refusing": http.ProxyURL(&url.URL{
+			Scheme: "http",
+			Host:   refusing.Listener.Addr().String(),
+			User:   url.UserPassword("me", "hunter2"),
+		}),
 		"invalid": func(*http.Request) (*url.URL, error) {
 			return url.Parse("http://me:hunter2@proxy:port")
 		},
@@ -97,7 +120,11 @@ func TestProxyTroubleHidesItsPassword(t *testing.T) {
 			if err == nil {
 				t.Fatalf("%s, %s: no error", name, scheme)
 			}
-			for where, text := range map[string]string{"error": err.Error(), "log": s.logText(), "report": reported.String()} {
+			for where, text := range map[string]string{
+				"error":  err.Error(),
+				"log":    s.logText(),
+				"report": reported.String(),
+			} {
 				for _, secret := range []string{"hunter2", testToken} {
 					if strings.Contains(text, secret) {
 						t.Errorf("%s, %s: a secret is in the %s: %s", name, scheme, where, text)

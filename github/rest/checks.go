@@ -16,7 +16,7 @@ import (
 const ConclusionNeutral = "neutral"
 
 const (
-	// maxCheckTitle is what a check run's title may have, maxCheckText its summary: GitHub's limit of 65,535 characters.
+	// maxCheckTitle bounds a check run's title, maxCheckText its summary: GitHub's limit of 65,535 characters.
 	maxCheckTitle = 255
 	maxCheckText  = 65535
 )
@@ -31,11 +31,11 @@ type CheckRun struct {
 	HeadSHA string
 	// ExternalID is the creator's own name for it, by which it is found again if the answer to its creation was lost.
 	ExternalID string
-	// DetailsURL is where its link leads; empty for the App's own page.
+	// DetailsURL is the target of its link; empty for the App's own page.
 	DetailsURL string
 	// Conclusion ends the check run. It goes on while that is empty.
 	Conclusion string
-	// Title and Summary are what is read on its page, the latter as Markdown. Both are cut to what GitHub accepts.
+	// Title and Summary are read on its page, the latter as Markdown. Both are cut to the length that GitHub accepts.
 	Title, Summary string
 }
 
@@ -59,11 +59,16 @@ type checkOutput struct {
 
 func (c *Client) encode(check CheckRun) checkRun {
 	sent := checkRun{
-		Name: check.Name, HeadSHA: check.HeadSHA, ExternalID: check.ExternalID, DetailsURL: check.DetailsURL, Status: "in_progress",
-		Output: &checkOutput{Title: cut(check.Title, maxCheckTitle), Summary: cut(check.Summary, maxCheckText)},
+		Name:       check.Name,
+		HeadSHA:    check.HeadSHA,
+		ExternalID: check.ExternalID,
+		DetailsURL: check.DetailsURL,
+		Status:     "in_progress",
+		Output:     &checkOutput{Title: cut(check.Title, maxCheckTitle), Summary: cut(check.Summary, maxCheckText)},
 	}
 	if check.Conclusion != "" {
-		sent.Status, sent.Conclusion, sent.CompletedAt = statusCompleted, check.Conclusion, new(c.github.Now().UTC().Truncate(time.Second))
+		sent.Status, sent.Conclusion, sent.CompletedAt = statusCompleted, check.Conclusion,
+			new(c.github.Now().UTC().Truncate(time.Second))
 	}
 	return sent
 }
@@ -76,20 +81,29 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// CreateCheckRun creates a check run and returns its number. If it fails with an error of which MayBeDone is true, GitHub may have created
-// it all the same: FindCheckRun tells. It fails with ErrUnauthorized of package actions without the permission, or with a personal access token.
+// CreateCheckRun creates a check run and returns its number. If it fails with an error of which MayBeDone is true,
+// GitHub may have created it all the same: FindCheckRun tells. It fails with ErrUnauthorized of package actions without
+// the permission, or with a personal access token.
 func (c *Client) CreateCheckRun(ctx context.Context, in Repository, check CheckRun) (id int64, err error) {
 	var created checkRun
 	err = c.call(ctx, in, actions.RESTRequest{
-		Endpoint: actions.EndpointCreateCheckRun, Method: http.MethodPost, Path: []string{"check-runs"}, Body: c.encode(check), Once: true,
+		Endpoint: actions.EndpointCreateCheckRun,
+		Method:   http.MethodPost,
+		Path:     []string{"check-runs"},
+		Body:     c.encode(check),
+		Once:     true,
 	}, &created)
 	if err == nil && created.ID == 0 {
-		err = &actions.UnexpectedResponseError{Endpoint: actions.EndpointCreateCheckRun, Err: errors.New("the answer has no id")}
+		err = &actions.UnexpectedResponseError{
+			Endpoint: actions.EndpointCreateCheckRun,
+			Err:      errors.New("the answer has no id"),
+		}
 	}
 	return created.ID, err
 }
 
-// UpdateCheckRun replaces what a check run says. It fails with ErrNotFound of package actions if there is none with that number.
+// UpdateCheckRun replaces what a check run says. It fails with ErrNotFound of package actions if there is none with
+// that number.
 func (c *Client) UpdateCheckRun(ctx context.Context, in Repository, check CheckRun) error {
 	sent := c.encode(check)
 	sent.HeadSHA = "" // GitHub does not move a check run to another commit
@@ -99,15 +113,17 @@ func (c *Client) UpdateCheckRun(ctx context.Context, in Repository, check CheckR
 	}, nil)
 }
 
-// FindCheckRun returns the number of the check run with this commit, name and external id, 0 if there is none among the newest 30 of that
-// name.
+// FindCheckRun returns the number of the check run with this commit, name and external id, 0 if there is none among the
+// newest 30 of that name.
 func (c *Client) FindCheckRun(ctx context.Context, in Repository, check CheckRun) (id int64, err error) {
 	var listed struct {
 		CheckRuns []checkRun `json:"check_runs"`
 	}
 	err = c.call(ctx, in, actions.RESTRequest{
-		Endpoint: actions.EndpointListCheckRuns, Method: http.MethodGet, Path: []string{"commits", check.HeadSHA, "check-runs"},
-		Query: url.Values{"check_name": {check.Name}, "filter": {"all"}, "per_page": {"30"}},
+		Endpoint: actions.EndpointListCheckRuns,
+		Method:   http.MethodGet,
+		Path:     []string{"commits", check.HeadSHA, "check-runs"},
+		Query:    url.Values{"check_name": {check.Name}, "filter": {"all"}, "per_page": {"30"}},
 	}, &listed)
 	for _, found := range listed.CheckRuns {
 		if found.ExternalID == check.ExternalID {

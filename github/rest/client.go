@@ -1,14 +1,14 @@
-// Package rest makes the few calls to GitHub's REST API by which a program tells a commit's author what became of a job, and has a lost job
-// run again: workflow runs and their jobs, reruns, check runs.
+// Package rest makes the few calls to GitHub's REST API by which a program tells a commit's author what became of a
+// job, and has a lost job run again: workflow runs and their jobs, reruns, check runs.
 //
-// It stands on github/actions, whose tokens, limits, deadlines and errors it shares, and knows nothing of Kubernetes. What it says of the
-// API is from GitHub's documentation of it, pages "REST API endpoints for workflow runs", "… workflow jobs" and "… check runs" at
-// https://docs.github.com/rest, unless a comment names another source.
+// It stands on github/actions, whose tokens, limits, deadlines and errors it shares, and knows nothing of Kubernetes.
+// What it says of the API is from GitHub's documentation of it, pages "REST API endpoints for workflow runs", "…
+// workflow jobs" and "… check runs" at https://docs.github.com/rest, unless a comment names another source.
 //
 // # Rights
 //
-// Reading runs and jobs needs the repository permission Actions: read, reruns Actions: write, check runs Checks: write. A classic personal
-// access token needs the scope repo; it can't write check runs, which GitHub leaves to Apps.
+// Reading runs and jobs needs the repository permission Actions: read, reruns Actions: write, check runs Checks: write.
+// A classic personal access token needs the scope repo; it can't write check runs, which GitHub leaves to Apps.
 package rest
 
 import (
@@ -43,8 +43,8 @@ func (c *Client) Account() string { return c.github.Account() }
 // Now returns the time on the client's clock.
 func (c *Client) Now() time.Time { return c.github.Now() }
 
-// ErrForeignRepository means that a name is no repository's, or that of one for which the client's config URL has no runners. Nothing was
-// asked.
+// ErrForeignRepository means that a name is no repository's, or that of one for which the client's config URL has no
+// runners. Nothing was asked.
 var ErrForeignRepository = errors.New("not a repository of the config URL")
 
 // Repository is a repository that the client's config URL covers.
@@ -53,11 +53,11 @@ type Repository struct{ owner, name string }
 // String returns OWNER/NAME.
 func (r Repository) String() string { return r.owner + "/" + r.name }
 
-// repositoryName is what GitHub allows in OWNER/NAME, whose parts have at most 39 and 100 characters.
+// repositoryName matches every OWNER/NAME that GitHub allows, whose parts have at most 39 and 100 characters.
 var repositoryName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$`)
 
-// Repository returns the repository OWNER/NAME. Such names come from messages and objects that others write, so the client calls only those
-// that its config URL covers. It fails with ErrForeignRepository.
+// Repository returns the repository OWNER/NAME. Such names come from messages and objects that others write, so the
+// client calls only those that its config URL covers. It fails with ErrForeignRepository.
 func (c *Client) Repository(fullName string) (Repository, error) {
 	owner, name, _ := strings.Cut(fullName, "/")
 	config := c.github.ConfigURL()
@@ -79,14 +79,15 @@ func (c *Client) call(ctx context.Context, of Repository, r actions.RESTRequest,
 	return nil
 }
 
-// MayBeDone reports whether GitHub may have done what a call of this package asked for, although the call failed: no complete answer came, a
-// gateway or GitHub itself failed on the way (5xx), or the answer was a success that can't be read. In doubt it is true: such an error may
-// also come from a token that was asked for before. Any other answer is a refusal.
+// MayBeDone reports whether GitHub may have done what a call of this package asked for, although the call failed: no
+// complete answer came, a gateway or GitHub itself failed on the way (5xx), or the answer was a success that can't be
+// read. In doubt it is true: such an error may also come from a token that was asked for before. Any other answer is a
+// refusal.
 func MayBeDone(err error) bool {
 	_, lost := errors.AsType[*actions.NetworkError](err)
 	_, unread := errors.AsType[*actions.UnexpectedResponseError](err)
 	answer, answered := errors.AsType[*actions.Error](err)
-	return lost || unread || answered && answer.StatusCode >= http.StatusInternalServerError
+	return lost || unread || (answered && answer.StatusCode >= http.StatusInternalServerError)
 }
 
 // shorten cuts a foreign text to what an error may quote.

@@ -43,9 +43,11 @@ var appKey = sync.OnceValue(func() *rsa.PrivateKey {
 })
 
 func app() actions.Credentials {
-	return actions.Credentials{App: &actions.AppCredentials{ID: "12", InstallationID: 7, PrivateKey: string(pem.EncodeToMemory(
-		&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(appKey())},
-	))}}
+	return actions.Credentials{
+		App: &actions.AppCredentials{ID: "12", InstallationID: 7, PrivateKey: string(pem.EncodeToMemory(
+			&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(appKey())},
+		))},
+	}
 }
 
 func newWorld(t *testing.T, credentials actions.Credentials, options fakegithub.Options) *world {
@@ -76,10 +78,16 @@ func newWorld(t *testing.T, credentials actions.Credentials, options fakegithub.
 	return w
 }
 
-// run queues jobs of one run, and returns their request ids. Without a session nobody runs them: cancelled, they have ended.
+// run queues jobs of one run, and returns their request ids. Without a session nobody runs them: cancelled, they have
+// ended.
 func (w *world) run(jobs int) []int64 {
 	w.Helper()
-	ids, err := w.github.QueueJobs(fakegithub.JobRequest{ScaleSet: "linux", Owner: "acme", Repository: "app", Count: jobs})
+	ids, err := w.github.QueueJobs(fakegithub.JobRequest{
+		ScaleSet:   "linux",
+		Owner:      "acme",
+		Repository: "app",
+		Count:      jobs,
+	})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -101,7 +109,8 @@ func (w *world) wantRun(id int64, attempt int, conclusion string) *rest.Run {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if run.Attempt != attempt || run.Conclusion != conclusion || run.Ended() != (conclusion != "") || run.HeadSHA == "" {
+	if run.Attempt != attempt || run.Conclusion != conclusion || run.Ended() != (conclusion != "") ||
+		run.HeadSHA == "" {
 		w.Errorf("run %+v, want attempt %d with conclusion %q", run, attempt, conclusion)
 	}
 	return run
@@ -126,7 +135,8 @@ func TestAJobIsRunAgainWhenItsRunHasEnded(t *testing.T) {
 		t.Fatalf("jobs %+v, want one cancelled and one that goes on", first)
 	}
 	for what, err := range map[string]error{
-		"the job": w.rest.RerunJob(t.Context(), w.acme, 1, first[0].ID), "all": w.rest.RerunFailedJobs(t.Context(), w.acme, 1),
+		"the job": w.rest.RerunJob(t.Context(), w.acme, 1, first[0].ID),
+		"all":     w.rest.RerunFailedJobs(t.Context(), w.acme, 1),
 	} {
 		if !errors.Is(err, rest.ErrRunGoesOn) || errors.Is(err, actions.ErrUnauthorized) {
 			t.Errorf("%s, while the run goes on: %v", what, err)
@@ -198,7 +208,7 @@ func TestWithoutThePermissionNothingIsRunAgainUntilTheAppHasIt(t *testing.T) {
 	}
 }
 
-// tokensMade is how many installation tokens GitHub has made.
+// tokensMade counts the installation tokens that GitHub has made.
 func (w *world) tokensMade() int {
 	made := 0
 	for _, counter := range w.github.Counters() {
@@ -227,7 +237,8 @@ func TestCallsShareOneInstallationToken(t *testing.T) {
 
 func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	w := newWorld(t, actions.Credentials{Token: "pat"}, fakegithub.Options{})
-	if _, err := w.rest.GetRun(t.Context(), w.acme, 99); !errors.Is(err, actions.ErrNotFound) || errors.Is(err, actions.ErrUnauthorized) {
+	if _, err := w.rest.GetRun(t.Context(), w.acme, 99); !errors.Is(err, actions.ErrNotFound) ||
+		errors.Is(err, actions.ErrUnauthorized) {
 		t.Error(err)
 	}
 }
@@ -260,10 +271,12 @@ func TestWhatMayBeDoneAlthoughItFailed(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"nothing":          {nil, false},
-		"lost":             {fmt.Errorf("acme/app: %w", &actions.NetworkError{Err: io.EOF}), true},
-		"lost after 403":   {&actions.NetworkError{Err: io.EOF, LastAnswer: &actions.Error{StatusCode: 403}}, true},
-		"unreadable":       {fmt.Errorf("acme/app: %w", &actions.UnexpectedResponseError{Err: errors.New("the answer has no id")}), true},
+		"nothing":        {nil, false},
+		"lost":           {fmt.Errorf("acme/app: %w", &actions.NetworkError{Err: io.EOF}), true},
+		"lost after 403": {&actions.NetworkError{Err: io.EOF, LastAnswer: &actions.Error{StatusCode: 403}}, true},
+		"unreadable": {
+			fmt.Errorf("acme/app: %w", &actions.UnexpectedResponseError{Err: errors.New("the answer has no id")}), true,
+		},
 		"of a gateway":     {answer(502), true},
 		"500":              {answer(500), true},
 		"forbidden":        {answer(403), false},
@@ -298,7 +311,11 @@ func TestSecondaryLimits(t *testing.T) {
 func TestCheckRuns(t *testing.T) {
 	w := newWorld(t, app(), fakegithub.Options{})
 	check := rest.CheckRun{
-		Name: "harrier: linux", HeadSHA: "abc", ExternalID: "run-1-Evicted", Title: strings.Repeat("é", 300), Summary: strings.Repeat("s", 70_000),
+		Name:       "harrier: linux",
+		HeadSHA:    "abc",
+		ExternalID: "run-1-Evicted",
+		Title:      strings.Repeat("é", 300),
+		Summary:    strings.Repeat("s", 70_000),
 	}
 	if id, err := w.rest.FindCheckRun(t.Context(), w.acme, check); id != 0 || err != nil {
 		t.Errorf("before it is made: %d, %v", id, err)
@@ -319,8 +336,12 @@ func TestCheckRuns(t *testing.T) {
 		t.Fatalf("check runs %+v, want one", made)
 	}
 	got := made[0]
-	if got.Status != "completed" || got.Conclusion != "neutral" || got.Output.Title != "over" || got.Updates != 1 || len(got.Output.Summary) != 65535 {
-		t.Errorf("check run: %s %s %q, %d updates, %d bytes", got.Status, got.Conclusion, got.Output.Title, got.Updates, len(got.Output.Summary))
+	if got.Status != "completed" || got.Conclusion != "neutral" || got.Output.Title != "over" || got.Updates != 1 ||
+		len(got.Output.Summary) != 65535 {
+		t.Errorf(
+			"check run: %s %s %q, %d updates, %d bytes", got.Status, got.Conclusion, got.Output.Title, got.Updates,
+			len(got.Output.Summary),
+		)
 	}
 	if got.HeadSHA != "abc" {
 		t.Errorf("it is on commit %q", got.HeadSHA)
@@ -341,9 +362,21 @@ func TestWhoMayNotWriteACheckRun(t *testing.T) {
 
 func TestOnlyRepositoriesOfTheConfigURL(t *testing.T) {
 	for address, test := range map[string]struct{ good, bad []string }{
-		"https://github.com/acme":                  {[]string{"acme/app", "ACME/a.b-c_d"}, []string{"other/app", "acme", "acme/", "/app", "acme/a/b", "acme/..", "acme/.", "acme/a b", "acme/a?b", "acme/%2e", ""}},
-		"https://github.com/acme/app":              {[]string{"acme/app", "acme/App"}, []string{"acme/other", "other/app"}},
-		"https://ghes.example.com/enterprises/big": {[]string{"acme/app", "other/app"}, []string{"../app", "acme/" + strings.Repeat("a", 101)}},
+		"https://github.com/acme": {
+			[]string{"acme/app", "ACME/a.b-c_d"},
+			[]string{
+				"other/app", "acme", "acme/", "/app", "acme/a/b", "acme/..", "acme/.", "acme/a b", "acme/a?b",
+				"acme/%2e", "",
+			},
+		},
+		"https://github.com/acme/app": {
+			[]string{"acme/app", "acme/App"},
+			[]string{"acme/other", "other/app"},
+		},
+		"https://ghes.example.com/enterprises/big": {
+			[]string{"acme/app", "other/app"},
+			[]string{"../app", "acme/" + strings.Repeat("a", 101)},
+		},
 	} {
 		github, err := actions.NewClient(address, actions.Credentials{Token: "pat"}, actions.Options{})
 		if err != nil {

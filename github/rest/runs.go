@@ -20,8 +20,8 @@ const (
 	ConclusionTimedOut  = "timed_out"
 )
 
-// statusCompleted is the status of runs and jobs that have ended. All other statuses, such as queued, in_progress, waiting, requested and
-// pending, are of those that go on.
+// statusCompleted is the status of runs and jobs that have ended. All other statuses, such as queued, in_progress,
+// waiting, requested and pending, are of those that go on.
 const statusCompleted = "completed"
 
 // Run is a workflow run, in its newest attempt.
@@ -34,7 +34,7 @@ type Run struct {
 	Conclusion string `json:"conclusion"`
 	// HeadSHA is the commit that the run is about.
 	HeadSHA string `json:"head_sha"`
-	// CreatedAt is when the first attempt began.
+	// CreatedAt is the start of the first attempt.
 	CreatedAt time.Time `json:"created_at"`
 }
 
@@ -50,7 +50,7 @@ type Job struct {
 	Conclusion string `json:"conclusion"`
 	// RunnerName is the runner that has the job, or had it; empty if none has.
 	RunnerName string `json:"runner_name"`
-	// CompletedAt is when the job ended, zero while it goes on.
+	// CompletedAt is the end of the job, zero while it goes on.
 	CompletedAt time.Time `json:"completed_at"`
 }
 
@@ -59,10 +59,12 @@ func (j *Job) Ended() bool { return j.Status == statusCompleted }
 
 // FailedOrCancelled reports whether the job ended without success, so that "re-run failed jobs" runs it again.
 func (j *Job) FailedOrCancelled() bool {
-	return j.Conclusion == ConclusionFailure || j.Conclusion == ConclusionCancelled || j.Conclusion == ConclusionTimedOut
+	return j.Conclusion == ConclusionFailure || j.Conclusion == ConclusionCancelled ||
+		j.Conclusion == ConclusionTimedOut
 }
 
-// Limits of re-runs, from "Re-running workflows and jobs" at https://docs.github.com/actions: within 30 days of the first run, and 50 times.
+// Limits of re-runs, from "Re-running workflows and jobs" at https://docs.github.com/actions: within 30 days of the
+// first run, and 50 times.
 const (
 	rerunFor   = 30 * 24 * time.Hour
 	mostReruns = 50
@@ -82,27 +84,36 @@ func runPath(run int64, rest ...string) []string {
 	return append([]string{"actions", "runs", strconv.FormatInt(run, 10)}, rest...)
 }
 
-// GetRun returns a workflow run. It fails with ErrNotFound of package actions if there is none, or none that the credential may see.
+// GetRun returns a workflow run. It fails with ErrNotFound of package actions if there is none, or none that the
+// credential may see.
 func (c *Client) GetRun(ctx context.Context, in Repository, run int64) (*Run, error) {
 	found := &Run{}
-	err := c.call(ctx, in, actions.RESTRequest{Endpoint: actions.EndpointGetRun, Method: http.MethodGet, Path: runPath(run)}, found)
+	err := c.call(
+		ctx, in, actions.RESTRequest{Endpoint: actions.EndpointGetRun, Method: http.MethodGet, Path: runPath(run)},
+		found,
+	)
 	if err != nil {
 		return nil, err
 	}
 	if found.ID != run || found.Attempt < 1 || found.Status == "" {
-		return nil, &actions.UnexpectedResponseError{Endpoint: actions.EndpointGetRun, Err: errors.New("the answer is not the run")}
+		return nil, &actions.UnexpectedResponseError{
+			Endpoint: actions.EndpointGetRun,
+			Err:      errors.New("the answer is not the run"),
+		}
 	}
 	return found, nil
 }
 
 const (
-	// jobsPerPage is GitHub's default. A job with its steps has up to 25 kB; 30 of them stay below the limit of an answer, 1 MiB.
+	// jobsPerPage is GitHub's default. A job with its steps has up to 25 kB; 30 of them stay below the limit of an
+	// answer, 1 MiB.
 	jobsPerPage = 30
 	// mostJobPages bounds a list to 1,020 jobs, four times what a matrix may have.
 	mostJobPages = 34
 )
 
-// ListJobs returns the jobs of the run's newest attempt. It fails with ErrTooManyJobs if there are more than a thousand.
+// ListJobs returns the jobs of the run's newest attempt. It fails with ErrTooManyJobs if there are more than a
+// thousand.
 func (c *Client) ListJobs(ctx context.Context, in Repository, run int64) ([]Job, error) {
 	var jobs []Job
 	for page := 1; page <= mostJobPages; page++ {
@@ -112,12 +123,17 @@ func (c *Client) ListJobs(ctx context.Context, in Repository, run int64) ([]Job,
 		}
 		err := c.call(ctx, in, actions.RESTRequest{
 			Endpoint: actions.EndpointListRunJobs, Method: http.MethodGet, Path: runPath(run, "jobs"),
-			Query: url.Values{"filter": {"latest"}, "per_page": {strconv.Itoa(jobsPerPage)}, "page": {strconv.Itoa(page)}},
+			Query: url.Values{
+				"filter":   {"latest"},
+				"per_page": {strconv.Itoa(jobsPerPage)},
+				"page":     {strconv.Itoa(page)},
+			},
 		}, &listed)
 		if err != nil {
 			return nil, err
 		}
-		jobs = append(jobs, listed.Jobs[:min(len(listed.Jobs), jobsPerPage)]...) // a server that sends more is not GitHub's
+		// A server that sends more is not GitHub's.
+		jobs = append(jobs, listed.Jobs[:min(len(listed.Jobs), jobsPerPage)]...)
 		if len(listed.Jobs) < jobsPerPage || len(jobs) >= listed.Total {
 			return jobs, nil
 		}
@@ -125,21 +141,26 @@ func (c *Client) ListJobs(ctx context.Context, in Repository, run int64) ([]Job,
 	return nil, fmt.Errorf("%s: run %d: %w", in, run, ErrTooManyJobs)
 }
 
-// RerunJob has GitHub run a job of the run's newest attempt again, and those that need it, in a new attempt. It fails with ErrRunGoesOn,
-// ErrRunExpired, or an error of package actions; MayBeDone tells of that whether GitHub may have done it all the same.
+// RerunJob has GitHub run a job of the run's newest attempt again, and those that need it, in a new attempt. It fails
+// with ErrRunGoesOn, ErrRunExpired, or an error of package actions; MayBeDone tells of that whether GitHub may have
+// done it all the same.
 func (c *Client) RerunJob(ctx context.Context, in Repository, run, job int64) error {
 	return c.rerun(ctx, in, run, actions.RESTRequest{
 		Endpoint: actions.EndpointRerunJob, Path: []string{"actions", "jobs", strconv.FormatInt(job, 10), "rerun"},
 	})
 }
 
-// RerunFailedJobs has GitHub run all failed and cancelled jobs of the run's newest attempt again. It fails as RerunJob does.
+// RerunFailedJobs has GitHub run all failed and cancelled jobs of the run's newest attempt again. It fails as RerunJob
+// does.
 func (c *Client) RerunFailedJobs(ctx context.Context, in Repository, run int64) error {
-	return c.rerun(ctx, in, run, actions.RESTRequest{Endpoint: actions.EndpointRerunFailedJobs, Path: runPath(run, "rerun-failed-jobs")})
+	return c.rerun(ctx, in, run, actions.RESTRequest{
+		Endpoint: actions.EndpointRerunFailedJobs,
+		Path:     runPath(run, "rerun-failed-jobs"),
+	})
 }
 
-// rerun asks for a new attempt. GitHub answers 403 for a missing permission, for a run that goes on, and for one that is too old, with no
-// code that tells them apart. So the run itself is asked.
+// rerun asks for a new attempt. GitHub answers 403 for a missing permission, for a run that goes on, and for one that
+// is too old, with no code that tells them apart. So the run itself is asked.
 func (c *Client) rerun(ctx context.Context, in Repository, run int64, r actions.RESTRequest) error {
 	r.Method, r.Once = http.MethodPost, true
 	refused := c.call(ctx, in, r, nil)
@@ -153,7 +174,10 @@ func (c *Client) rerun(ctx context.Context, in Repository, run int64, r actions.
 	case !found.Ended():
 		return fmt.Errorf("%s: run %d: attempt %d: %w", in, run, found.Attempt, ErrRunGoesOn)
 	case c.github.Now().Sub(found.CreatedAt) > rerunFor || found.Attempt > mostReruns:
-		return fmt.Errorf("%s: run %d: created %s, attempt %d: %w", in, run, found.CreatedAt.UTC().Format(time.RFC3339), found.Attempt, ErrRunExpired)
+		return fmt.Errorf(
+			"%s: run %d: created %s, attempt %d: %w", in, run, found.CreatedAt.UTC().Format(time.RFC3339),
+			found.Attempt, ErrRunExpired,
+		)
 	}
 	return refused
 }

@@ -19,9 +19,9 @@ const (
 	Value = "flags.allowedGitHubURLs"
 )
 
-// Policy says which addresses may be used. With entries, only the GitHub addresses below one of them may, and whatever these lead
-// to. Without, every address may that is none of those in special. A nil Policy allows all: that of a listener which no manager
-// has configured.
+// Policy says which addresses may be used. With entries, only the GitHub addresses below one of them may, and whatever
+// these lead to. Without, every address may that is none of those in special. A nil Policy allows all: that of a
+// listener which no manager has configured.
 type Policy struct {
 	entries []*url.URL
 }
@@ -33,7 +33,10 @@ func New(allowed []string) (*Policy, error) {
 		entry, err := url.Parse(strings.TrimSpace(text))
 		switch {
 		case err != nil || entry.Hostname() == "" || defaultPorts[entry.Scheme] == "":
-			return nil, fmt.Errorf("%q is not an address; use https://HOST, https://HOST/ORGANIZATION or https://HOST/OWNER/REPOSITORY", bare(text))
+			return nil, fmt.Errorf(
+				"%q is not an address; use https://HOST, https://HOST/ORGANIZATION or https://HOST/OWNER/REPOSITORY",
+				bare(text),
+			)
 		case entry.User != nil || entry.RawQuery != "" || entry.Fragment != "":
 			return nil, fmt.Errorf("%q must have no user name, password, query or fragment", bare(text))
 		}
@@ -57,7 +60,8 @@ type NotAllowedError struct {
 
 // Error names field, address and reason, and who can change what.
 func (e *NotAllowedError) Error() string {
-	return fmt.Sprintf("%s: %s is not allowed, because %s; use another address, or ask the administrator of the controller, who decides by %s of its chart",
+	return fmt.Sprintf("%s: %s is not allowed, because %s; use another address, or ask the administrator of the "+
+		"controller, who decides by %s of its chart",
 		e.Field, e.Address, e.Reason, Value)
 }
 
@@ -67,7 +71,8 @@ func (e *NotAllowedError) CauseReason() string { return v1alpha1.ReasonAddressNo
 // unlisted is the reason why an address is refused that no entry covers.
 const unlisted = "it is not below any address that " + Value + " lists"
 
-// CheckGitHub returns a *NotAllowedError if a config URL may not be used. A text that is no URL is not this function's business.
+// CheckGitHub returns a *NotAllowedError if a config URL may not be used. A text that is no URL is not this function's
+// business.
 func (p *Policy) CheckGitHub(field, text string) error {
 	address, err := url.Parse(strings.Trim(strings.TrimSpace(text), "/"))
 	if p == nil || err != nil || address.Hostname() == "" {
@@ -82,8 +87,8 @@ func (p *Policy) CheckGitHub(field, text string) error {
 	return nil
 }
 
-// CheckProxy returns a *NotAllowedError if a scale set's proxy may not be used: an address that needs an entry, even if there are
-// others, and has none. A text without a scheme is HOST:PORT.
+// CheckProxy returns a *NotAllowedError if a scale set's proxy may not be used: an address that needs an entry, even if
+// there are others, and has none. A text without a scheme is HOST:PORT.
 func (p *Policy) CheckProxy(field, text string) error {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -110,11 +115,12 @@ func refuseSpecial(field string, address *url.URL) error {
 	return &NotAllowedError{Field: field, Address: bare(address.String()), Reason: reason}
 }
 
-// lists reports whether an entry covers a config URL: it has the same scheme, host and port, and its path is the beginning of the
-// config URL's, in whole parts.
+// lists reports whether an entry covers a config URL: it has the same scheme, host and port, and its path is the
+// beginning of the config URL's, in whole parts.
 func (p *Policy) lists(address *url.URL) bool {
 	return slices.ContainsFunc(p.entries, func(entry *url.URL) bool {
-		if address.User != nil || !sameText(entry.Scheme, address.Scheme) || !sameText(hostPort(entry), hostPort(address)) {
+		if address.User != nil || !sameText(entry.Scheme, address.Scheme) ||
+			!sameText(hostPort(entry), hostPort(address)) {
 			return false
 		}
 		wanted, given := parts(entry.Path), parts(address.Path)
@@ -125,13 +131,14 @@ func (p *Policy) lists(address *url.URL) bool {
 // listsServer reports whether an entry without a path names a server. The empty scheme stands for any.
 func (p *Policy) listsServer(scheme, server string) bool {
 	return slices.ContainsFunc(p.entries, func(entry *url.URL) bool {
-		return len(parts(entry.Path)) == 0 && (scheme == "" || sameText(entry.Scheme, scheme)) && sameText(hostPort(entry), server)
+		return len(parts(entry.Path)) == 0 && (scheme == "" || sameText(entry.Scheme, scheme)) &&
+			sameText(hostPort(entry), server)
 	})
 }
 
-// Check returns what a client for a config URL has to ask before it connects; "" means a vault. ownProxy says that its proxy is that
-// of the program's own environment, which the administrator has chosen. A GitHub that an entry covers may lead anywhere: the
-// administrator trusts it.
+// Check returns what a client for a config URL has to ask before it connects; "" means a vault. ownProxy says that its
+// proxy is that of the program's own environment, which the administrator has chosen. A GitHub that an entry covers may
+// lead anywhere: the administrator trusts it.
 func (p *Policy) Check(configURL string, ownProxy bool) actions.AddressCheck {
 	if p == nil {
 		return actions.AddressCheck{}
@@ -149,7 +156,7 @@ func (p *Policy) Check(configURL string, ownProxy bool) actions.AddressCheck {
 			return refuseSpecial("what githubConfigUrl leads to", address)
 		},
 		Dial: func(to actions.Destination) error {
-			if to.Proxy && (ownProxy || p.listsServer("", to.Host)) || !to.Proxy && trusted {
+			if (to.Proxy && (ownProxy || p.listsServer("", to.Host))) || (!to.Proxy && trusted) {
 				return nil
 			}
 			reason := special(to.Address.Addr())
@@ -183,10 +190,11 @@ func parts(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(part string) bool { return part == "" })
 }
 
-// sameText ignores the case of ASCII letters only: other letters that fold to them, such as the Kelvin sign, have other lengths.
+// sameText ignores the case of ASCII letters only: other letters that fold to them, such as the Kelvin sign, have other
+// lengths.
 func sameText(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
 
-// maxShown is how many bytes of an address a message shows.
+// maxShown is the number of bytes of an address that a message shows.
 const maxShown = 200
 
 // bare returns an address without what may be secret, and not longer than maxShown.

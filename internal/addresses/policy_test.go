@@ -21,16 +21,20 @@ func policy(t *testing.T, allowed ...string) *Policy {
 
 func TestWhichAddressesAreSpecial(t *testing.T) {
 	for address, want := range map[string]string{
-		"127.0.0.1": "loopback", "127.255.0.9": "loopback", "::1": "loopback", "::ffff:127.0.0.1": "loopback", "64:ff9b::7f00:1": "loopback",
+		"127.0.0.1": "loopback", "127.255.0.9": "loopback", "::1": "loopback", "::ffff:127.0.0.1": "loopback",
+		"64:ff9b::7f00:1":   "loopback",
 		"64:ff9b:1::7f00:1": "loopback", "2002:7f00:1::": "loopback", "::127.0.0.1": "loopback",
 		"0.0.0.0": "unspecified", "0.0.0.1": "unspecified", "::": "unspecified", "::ffff:0.0.0.0": "unspecified",
-		"169.254.169.254": "link-local", "169.254.0.1": "link-local", "fe80::1": "link-local", "fe80::1%eth0": "link-local",
+		"169.254.169.254": "link-local", "169.254.0.1": "link-local", "fe80::1": "link-local",
+		"fe80::1%eth0":           "link-local",
 		"::ffff:169.254.169.254": "link-local", "64:ff9b::a9fe:a9fe": "link-local", "2002:a9fe:a9fe::1": "link-local",
 		"224.0.0.1": "multicast", "ff02::1": "multicast",
-		"100.100.100.200": "metadata", "168.63.129.16": "metadata", "fd00:ec2::254": "metadata", "::ffff:100.100.100.200": "metadata",
-		"64:ff9b::a83f:8110": "metadata",
+		"100.100.100.200": "metadata", "168.63.129.16": "metadata", "fd00:ec2::254": "metadata",
+		"::ffff:100.100.100.200": "metadata",
+		"64:ff9b::a83f:8110":     "metadata",
 		// Enterprise Servers and proxies have private addresses.
-		"10.0.0.1": "", "192.168.1.1": "", "172.16.0.1": "", "100.64.0.1": "", "fd00::1": "", "140.82.112.3": "", "2606:50c0::1": "",
+		"10.0.0.1": "", "192.168.1.1": "", "172.16.0.1": "", "100.64.0.1": "", "fd00::1": "", "140.82.112.3": "",
+		"2606:50c0::1":   "",
 		"64:ff9b::a00:1": "", "2002:a00:1::1": "", "100.100.100.201": "", "168.63.129.15": "",
 	} {
 		if got := special(netip.MustParseAddr(address)); !strings.Contains(got, want) || (got == "") != (want == "") {
@@ -42,7 +46,8 @@ func TestWhichAddressesAreSpecial(t *testing.T) {
 // The manager starts only with entries that can match.
 func TestEntriesAreChecked(t *testing.T) {
 	for _, entry := range []string{
-		"", "github.com", "github.com/acme", "ftp://github.com", "https://", "https:///acme", "https://user@github.com", "https://a:b@github.com/acme",
+		"", "github.com", "github.com/acme", "ftp://github.com", "https://", "https:///acme", "https://user@github.com",
+		"https://a:b@github.com/acme",
 		"https://github.com/acme?x=1", "https://github.com/acme#x", "https://git hub.com", "://",
 	} {
 		if _, err := New([]string{"https://github.com", entry}); err == nil || strings.Contains(err.Error(), "a:b") {
@@ -92,9 +97,12 @@ func TestEntriesCoverConfigURLs(t *testing.T) {
 // Without entries, everything is allowed that isn't visibly special.
 func TestConfigURLsWithoutEntries(t *testing.T) {
 	for address, allowed := range map[string]bool{
-		"https://github.com/acme": true, "http://ghes.corp/acme": true, "https://10.1.2.3/acme": true, "https://[fd00::1]/acme": true, "none": true,
-		"http://127.0.0.1:8080/x": false, "https://localhost/x": false, "https://LOCALHOST./x": false, "https://a.localhost:1/x": false,
-		"http://169.254.169.254/x": false, "http://[fe80::1%25eth0]/x": false, "http://[::ffff:127.0.0.1]/x": false, "http://0.0.0.0/x": false,
+		"https://github.com/acme": true, "http://ghes.corp/acme": true, "https://10.1.2.3/acme": true,
+		"https://[fd00::1]/acme": true, "none": true,
+		"http://127.0.0.1:8080/x": false, "https://localhost/x": false, "https://LOCALHOST./x": false,
+		"https://a.localhost:1/x":  false,
+		"http://169.254.169.254/x": false, "http://[fe80::1%25eth0]/x": false, "http://[::ffff:127.0.0.1]/x": false,
+		"http://0.0.0.0/x":         false,
 		"http://100.100.100.200/x": false,
 	} {
 		err := policy(t).CheckGitHub("githubConfigUrl", address)
@@ -116,7 +124,9 @@ func TestRefusalsSayWhoDecides(t *testing.T) {
 		if !errors.As(err, &refused) {
 			t.Fatalf("got %v", err)
 		}
-		for _, part := range []string{refused.Field, refused.Address, refused.Reason, "flags.allowedGitHubURLs", "administrator"} {
+		for _, part := range []string{
+			refused.Field, refused.Address, refused.Reason, "flags.allowedGitHubURLs", "administrator",
+		} {
 			if part == "" || !strings.Contains(err.Error(), part) {
 				t.Errorf("%q does not say %q", err, part)
 			}
@@ -136,7 +146,8 @@ func TestProxiesOfScaleSets(t *testing.T) {
 		{nil, "http://proxy.corp:3128", true},
 		{nil, "proxy.corp:3128", true},
 		{nil, "http://10.0.0.1:3128", true},
-		{[]string{"https://github.com"}, "http://10.0.0.1:3128", true}, // entries name GitHub addresses; a proxy on the network needs none
+		// Entries name GitHub addresses; a proxy on the network needs none.
+		{[]string{"https://github.com"}, "http://10.0.0.1:3128", true},
 		{nil, "http://127.0.0.1:3128", false},
 		{nil, "localhost:3128", false},
 		{nil, "socks5://169.254.169.254:80", false},
@@ -145,7 +156,9 @@ func TestProxiesOfScaleSets(t *testing.T) {
 		{[]string{"https://github.com", "http://127.0.0.1:3128"}, "http://127.0.0.1:3129", false},
 		{[]string{"http://127.0.0.1:3128/acme"}, "http://127.0.0.1:3128", false},
 	} {
-		if err := policy(t, test.entries...).CheckProxy("spec.proxy.http.url", test.proxy); (err == nil) != test.allowed {
+		if err := policy(t, test.entries...).CheckProxy(
+			"spec.proxy.http.url", test.proxy,
+		); (err == nil) != test.allowed {
 			t.Errorf("%s with %q: %v", test.proxy, test.entries, err)
 		}
 	}
@@ -165,22 +178,46 @@ func TestConnections(t *testing.T) {
 		to        actions.Destination
 		allowed   bool
 	}{
-		"listed":                              {p, listed, false, to(false, "127.0.0.1:8080", "127.0.0.1:8080"), true},
-		"service of a listed one":             {p, listed, false, to(false, "127.0.0.1:9", "127.0.0.1:9"), true},
-		"proxy of a listed one":               {p, listed, false, to(true, "127.0.0.1:9", "127.0.0.1:9"), false},
-		"listed proxy":                        {p, listed, false, to(true, "127.0.0.1:3128", "127.0.0.1:3128"), true},
-		"listed proxy by another name":        {p, listed, false, to(true, "evil.example:3128", "127.0.0.1:3128"), false},
-		"name that resolves to loopback":      {policy(t), unlisted, false, to(false, "ghes.corp:443", "127.0.0.1:443"), false},
-		"name that resolves to metadata":      {policy(t), unlisted, false, to(false, "ghes.corp:443", "169.254.169.254:443"), false},
-		"mapped":                              {policy(t), unlisted, false, to(false, "ghes.corp:443", "[::ffff:127.0.0.1]:443"), false},
-		"private":                             {policy(t), unlisted, false, to(false, "ghes.corp:443", "10.0.0.1:443"), true},
-		"proxy that resolves to loopback":     {policy(t), unlisted, false, to(true, "proxy.corp:80", "127.0.0.1:80"), false},
-		"proxy of the environment":            {policy(t), unlisted, true, to(true, "127.0.0.1:80", "127.0.0.1:80"), true},
-		"GitHub at the environment's proxy":   {policy(t), unlisted, true, to(false, "127.0.0.1:80", "127.0.0.1:80"), false},
-		"vault":                               {policy(t), "", false, to(false, "x.vault.azure.net:443", "20.0.0.1:443"), true},
-		"vault that resolves to link-local":   {policy(t), "", false, to(false, "x.vault.azure.net:443", "169.254.0.1:443"), false},
-		"vault behind a proxy on loopback":    {policy(t), "", false, to(true, "127.0.0.1:3128", "127.0.0.1:3128"), false},
-		"vault although a GitHub is listed":   {p, "", false, to(false, "x.vault.azure.net:443", "127.0.0.1:8080"), false},
+		"listed":                  {p, listed, false, to(false, "127.0.0.1:8080", "127.0.0.1:8080"), true},
+		"service of a listed one": {p, listed, false, to(false, "127.0.0.1:9", "127.0.0.1:9"), true},
+		"proxy of a listed one":   {p, listed, false, to(true, "127.0.0.1:9", "127.0.0.1:9"), false},
+		"listed proxy":            {p, listed, false, to(true, "127.0.0.1:3128", "127.0.0.1:3128"), true},
+		"listed proxy by another name": {
+			p, listed, false, to(true, "evil.example:3128", "127.0.0.1:3128"), false,
+		},
+		"name that resolves to loopback": {
+			policy(t), unlisted, false, to(false, "ghes.corp:443", "127.0.0.1:443"), false,
+		},
+		"name that resolves to metadata": {
+			policy(t), unlisted, false, to(false, "ghes.corp:443", "169.254.169.254:443"), false,
+		},
+		"mapped": {
+			policy(t), unlisted, false, to(false, "ghes.corp:443", "[::ffff:127.0.0.1]:443"), false,
+		},
+		"private": {
+			policy(t), unlisted, false, to(false, "ghes.corp:443", "10.0.0.1:443"), true,
+		},
+		"proxy that resolves to loopback": {
+			policy(t), unlisted, false, to(true, "proxy.corp:80", "127.0.0.1:80"), false,
+		},
+		"proxy of the environment": {
+			policy(t), unlisted, true, to(true, "127.0.0.1:80", "127.0.0.1:80"), true,
+		},
+		"GitHub at the environment's proxy": {
+			policy(t), unlisted, true, to(false, "127.0.0.1:80", "127.0.0.1:80"), false,
+		},
+		"vault": {
+			policy(t), "", false, to(false, "x.vault.azure.net:443", "20.0.0.1:443"), true,
+		},
+		"vault that resolves to link-local": {
+			policy(t), "", false, to(false, "x.vault.azure.net:443", "169.254.0.1:443"), false,
+		},
+		"vault behind a proxy on loopback": {
+			policy(t), "", false, to(true, "127.0.0.1:3128", "127.0.0.1:3128"), false,
+		},
+		"vault although a GitHub is listed": {
+			p, "", false, to(false, "x.vault.azure.net:443", "127.0.0.1:8080"), false,
+		},
 		"no policy, so nothing is refused":    {nil, unlisted, false, to(false, "127.0.0.1:80", "127.0.0.1:80"), true},
 		"an address that is unlisted already": {p, unlisted, false, to(false, "ghes.corp:443", "127.0.0.1:443"), false},
 	} {

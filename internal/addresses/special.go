@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// metadata are addresses at which clouds serve metadata, credentials of the machine among them, and that are not link-local: Alibaba
-// Cloud, Azure's host agent, Oracle Cloud, Amazon EC2 and EKS, Google Cloud.
+// metadata are addresses at which clouds serve metadata, credentials of the machine among them, and that are not
+// link-local: Alibaba Cloud, Azure's host agent, Oracle Cloud, Amazon EC2 and EKS, Google Cloud.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
 	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), netip.MustParseAddr("fd20:ce::254"),
 }
 
-// embedding are prefixes of IPv6 addresses that have an IPv4 address in them, and the byte at which it begins: the two prefixes of
-// NAT64, 6to4, and the old form of IPv4 addresses (::10.0.0.1), which also has :: and ::1.
+// embedding are prefixes of IPv6 addresses that have an IPv4 address in them, and the byte at which it begins: the two
+// prefixes of NAT64, 6to4, and the old form of IPv4 addresses (::10.0.0.1), which also has :: and ::1.
 var embedding = []struct {
 	prefix netip.Prefix
 	at     int
@@ -27,7 +27,8 @@ var embedding = []struct {
 // thisNetwork is 0.0.0.0 and its neighbours, which reach the machine itself on some systems.
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// special returns why an address needs an entry, or "" if it needs none. Private addresses need none: Enterprise Servers have them.
+// special returns why an address needs an entry, or "" if it needs none. Private addresses need none: Enterprise
+// Servers have them.
 func special(address netip.Addr) string {
 	address = address.WithZone("").Unmap()
 	switch {

@@ -1,10 +1,10 @@
-// Package causes says what an error of GitHub, or of what is read before GitHub can be asked, means to a user: one word for it, what to
-// do about it, and who has to do that.
+// Package causes says what an error of GitHub, or of what is read before GitHub can be asked, means to a user: one word
+// for it, what to do about it, and who has to do that.
 //
-// Every component that reports such an error takes reason and advice from here: conditions of scale sets and listeners, the status of
-// runners and of the listener process, and the doctor, which knows an error by its reason only. So one cause has the same name and the
-// same advice wherever it is met. Errors of GitHub's client are recognized here; those of other packages name their reason themselves (see
-// Named), so that this package knows none of them.
+// Every component that reports such an error takes reason and advice from here: conditions of scale sets and listeners,
+// the status of runners and of the listener process, and the doctor, which knows an error by its reason only. So one
+// cause has the same name and the same advice wherever it is met. Errors of GitHub's client are recognized here; those
+// of other packages name their reason themselves (see Named), so that this package knows none of them.
 package causes
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Cause is what an error means to a user.
+// Cause says what an error means to a user.
 type Cause struct {
 	// Reason is one of the API's reasons, empty if nothing is known about the error: it is neither GitHub's nor Named.
 	Reason string
@@ -24,14 +24,15 @@ type Cause struct {
 	Advice string
 	// Actor is who has to act.
 	Actor Actor
-	// RetryAt is when GitHub, or a gateway in its place, allows the next call; zero if it named no time.
+	// RetryAt is the time of the next call that GitHub, or a gateway in its place, allows; zero if it named no time.
 	RetryAt time.Time
 
 	// said is set if an error with this reason says in its own text what to do.
 	said bool
 }
 
-// Next returns what to add to the text of an error with this cause: "; " and the advice, nothing if the text has its own.
+// Next returns what to add to the text of an error with this cause: "; " and the advice, nothing if the text has its
+// own.
 func (c Cause) Next() string {
 	if c.said || c.Advice == "" {
 		return ""
@@ -59,7 +60,8 @@ type Named interface {
 	CauseReason() string
 }
 
-// Of returns what an error means. Of errors that are joined or wrapped the outermost Named one counts, then the first of the table.
+// Of returns what an error means. Of errors that are joined or wrapped the outermost Named one counts, then the first
+// of the table.
 func Of(err error) Cause {
 	cause := For(reasonOf(err))
 	cause.RetryAt = actions.RetryAt(err, time.Time{})
@@ -88,8 +90,8 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// clientErrors are the errors of GitHub's client that have a reason of their own, apart from refused credentials. A rate limit is
-// first: its answer may be a refusal as well.
+// clientErrors are the errors of GitHub's client that have a reason of their own, apart from refused credentials. A
+// rate limit is first: its answer may be a refusal as well.
 var clientErrors = []struct {
 	reason string
 	is     func(error) bool
@@ -112,8 +114,8 @@ func matches(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// isRejected reports whether GitHub itself has answered the call last, and neither done what was asked nor failed at it: a refusal, or a
-// redirect that was not followed. 408 comes from proxies.
+// isRejected reports whether GitHub itself has answered the call last, and neither done what was asked nor failed at
+// it: a refusal, or a redirect that was not followed. 408 comes from proxies.
 func isRejected(err error) bool {
 	answer, answered := errors.AsType[*actions.Error](err)
 	return answered && !is[*actions.NetworkError](err) && !errors.Is(err, actions.ErrForeignAnswer) &&

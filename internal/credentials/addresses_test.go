@@ -44,15 +44,18 @@ func limited(t *testing.T, allowed ...string) *fixture {
 	return f
 }
 
-// An address that is visibly on the machine itself is refused before the credentials are read, and whatever they come from.
+// An address that is visibly on the machine itself is refused before the credentials are read, and whatever they come
+// from.
 func TestAddressesOnTheMachineAreRefused(t *testing.T) {
 	c := newCanary(t)
 	server := &v1alpha1.ProxyServerConfig{Url: c.URL}
 	for field, change := range map[string]func(*Reference){
-		"githubConfigUrl":             func(r *Reference) { r.GitHubConfigURL = c.URL + "/org" },
-		"proxy.http.url":              func(r *Reference) { r.Proxy = &v1alpha1.ProxyConfig{HTTP: server} },
-		"proxy.https.url":             func(r *Reference) { r.Proxy = &v1alpha1.ProxyConfig{HTTPS: server} },
-		"vaultConfig.proxy.https.url": func(r *Reference) { r.Vault = &v1alpha1.VaultConfig{Proxy: &v1alpha1.ProxyConfig{HTTPS: server}} },
+		"githubConfigUrl": func(r *Reference) { r.GitHubConfigURL = c.URL + "/org" },
+		"proxy.http.url":  func(r *Reference) { r.Proxy = &v1alpha1.ProxyConfig{HTTP: server} },
+		"proxy.https.url": func(r *Reference) { r.Proxy = &v1alpha1.ProxyConfig{HTTPS: server} },
+		"vaultConfig.proxy.https.url": func(r *Reference) {
+			r.Vault = &v1alpha1.VaultConfig{Proxy: &v1alpha1.ProxyConfig{HTTPS: server}}
+		},
 	} {
 		f := limited(t)
 		reference := githubReference()
@@ -61,7 +64,8 @@ func TestAddressesOnTheMachineAreRefused(t *testing.T) {
 		_, given := f.ClientFrom(reference, &Resolved{})
 		for _, err := range []error{reading, given} {
 			var refused *addresses.NotAllowedError
-			if !errors.As(err, &refused) || refused.Field != field || !strings.Contains(err.Error(), c.URL) || causes.Of(err).Reason != v1alpha1.ReasonAddressNotAllowed {
+			if !errors.As(err, &refused) || refused.Field != field || !strings.Contains(err.Error(), c.URL) ||
+				causes.Of(err).Reason != v1alpha1.ReasonAddressNotAllowed {
 				t.Errorf("%s: got %v", field, err)
 			}
 		}
@@ -94,13 +98,15 @@ func TestAllowedAddressesOnTheMachine(t *testing.T) {
 	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: c.URL}}
 	before := c.asked.Load()
 	ctx, cancel := context.WithCancel(t.Context())
-	f.options.OnRequest = func(string, actions.RequestInfo) { cancel() } // before the pause, which would not end on this clock
+	// Before the pause, which would not end on this clock.
+	f.options.OnRequest = func(string, actions.RequestInfo) { cancel() }
 	if _, err := f.mustClient(t, reference).GetRunnerScaleSetByID(ctx, 1); err == nil || c.asked.Load() == before {
 		t.Errorf("got %v; the proxy was not asked", err)
 	}
 }
 
-// A registration's answer that names an address on the machine is refused if the administrator hasn't listed that GitHub.
+// A registration's answer that names an address on the machine is refused if the administrator hasn't listed that
+// GitHub.
 func TestWhatAnUnlistedGitHubLeadsTo(t *testing.T) {
 	c := newCanary(t)
 	github := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -120,12 +126,16 @@ func TestWhatAnUnlistedGitHubLeadsTo(t *testing.T) {
 	}
 }
 
-// What can't be seen in a field is refused when it is dialled. The listener's Secret may have a proxy that the reference lacks.
+// What can't be seen in a field is refused when it is dialled. The listener's Secret may have a proxy that the
+// reference lacks.
 func TestConnectionsAreChecked(t *testing.T) {
 	c := newCanary(t)
 	f := limited(t)
 	reference := githubReference()
-	made, err := f.ClientFrom(reference, &Resolved{Credentials: actions.Credentials{Token: "t"}, Proxy: &ProxySettings{HTTPS: c.URL}})
+	made, err := f.ClientFrom(reference, &Resolved{
+		Credentials: actions.Credentials{Token: "t"},
+		Proxy:       &ProxySettings{HTTPS: c.URL},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,11 +145,14 @@ func TestConnectionsAreChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = openAzureKeyVault(&v1alpha1.AzureKeyVaultConfig{}, proxy, f.options).(azurekeyvault.Vault).HTTP.Transport.RoundTrip(request)
+		_, err = openAzureKeyVault(
+			&v1alpha1.AzureKeyVaultConfig{}, proxy, f.options,
+		).(azurekeyvault.Vault).HTTP.Transport.RoundTrip(request)
 		return err
 	}
 	for what, err := range map[string]error{
-		"proxy": proxied, "vault": ask(c.URL, &ProxySettings{}), "proxy of a vault": ask("http://x.vault.azure.net", &ProxySettings{HTTP: c.URL}),
+		"proxy": proxied, "vault": ask(c.URL, &ProxySettings{}),
+		"proxy of a vault": ask("http://x.vault.azure.net", &ProxySettings{HTTP: c.URL}),
 	} {
 		if causes.Of(err).Reason != v1alpha1.ReasonAddressNotAllowed {
 			t.Errorf("%s: got %v", what, err)

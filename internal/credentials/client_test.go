@@ -53,17 +53,20 @@ func TestRotationReplacesTheClient(t *testing.T) {
 	f := newFixture(t)
 	f.store.setSecret("runners", "login", keyProxyUsername, "u", keyProxyPassword, "old")
 	reference := githubReference()
-	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://p:1", CredentialSecretRef: "login"}}
+	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{
+		Url:                 "http://p:1",
+		CredentialSecretRef: "login",
+	}}
 	before := f.mustClient(t, reference)
 
 	f.store.setSecret("runners", "login", keyProxyUsername, "u", keyProxyPassword, "new")
-	f.clock.Step(RereadAfter)
+	f.clock.Step(RereadInterval)
 	after := f.mustClient(t, reference)
 	if after == before {
 		t.Error("a new proxy password did not lead to a new client")
 	}
-	for range int(keepFor / RereadAfter) {
-		f.clock.Step(RereadAfter)
+	for range int(keepGrace / RereadInterval) {
+		f.clock.Step(RereadInterval)
 		if f.mustClient(t, reference) != after {
 			t.Fatal("the client changed although nothing else did")
 		}
@@ -79,7 +82,7 @@ func TestRefusedCredentialsAreReadAgain(t *testing.T) {
 	f.options.OnRequest = func(string, actions.RequestInfo) { seen++ }
 	f.mustClient(t, githubReference())
 	f.store.setSecret("runners", "github", KeyToken, "token-2")
-	f.clock.Step(RetryAfter)
+	f.clock.Step(RetryBackoff)
 
 	key := keyOf("https://github.com/org", &Resolved{Credentials: actions.Credentials{Token: "token-1"}})
 	f.observe(key, actions.RequestInfo{StatusCode: http.StatusOK})
@@ -101,12 +104,12 @@ func TestUnusedURLsAreTold(t *testing.T) {
 	f.clients.unused = func(url string) { told = append(told, url) }
 	f.mustClient(t, githubReference())
 	f.store.setSecret("runners", "github", KeyToken, "token-2")
-	f.clock.Step(RereadAfter)
+	f.clock.Step(RereadInterval)
 	f.mustClient(t, githubReference())
 	other := githubReference()
 	other.GitHubConfigURL = "https://github.com/other"
-	for range int(keepFor/RereadAfter) + 1 {
-		f.clock.Step(RereadAfter)
+	for range int(keepGrace/RereadInterval) + 1 {
+		f.clock.Step(RereadInterval)
 		f.mustClient(t, other)
 	}
 	if len(told) != 1 || told[0] != "https://github.com/org" {
@@ -127,10 +130,16 @@ func TestClientOfAnInvalidURL(t *testing.T) {
 
 func TestReferencesOfOneScaleSetAreEqual(t *testing.T) {
 	proxy := &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://p:1"}}
-	tls := &v1alpha1.TLSConfig{CertificateFrom: &v1alpha1.TLSCertificateSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "ca"}}}
+	tls := &v1alpha1.TLSConfig{
+		CertificateFrom: &v1alpha1.TLSCertificateSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			Key: "ca",
+		}},
+	}
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	set.Namespace = "runners"
-	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret, set.Spec.Proxy, set.Spec.GitHubServerTLS = "https://github.com/org", "github", proxy, tls
+	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret, set.Spec.Proxy,
+		set.Spec.GitHubServerTLS = "https://github.com/org",
+		"github", proxy, tls
 
 	listener := &v1alpha1.AutoscalingListener{}
 	listener.Namespace = "manager"

@@ -44,7 +44,11 @@ func TestListenerSecretsAreTheLastSource(t *testing.T) {
 				c.ServerRootCA = "pem"
 			},
 			proxy: []string{KeyHTTPProxy, "", KeyHTTPSProxy, "http://p:1", KeyNoProxy, "x"},
-			want:  &Resolved{Credentials: actions.Credentials{App: app}, RootCAs: "pem", Proxy: &ProxySettings{HTTPS: "http://p:1", NoProxy: "x"}},
+			want: &Resolved{
+				Credentials: actions.Credentials{App: app},
+				RootCAs:     "pem",
+				Proxy:       &ProxySettings{HTTPS: "http://p:1", NoProxy: "x"},
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,16 +91,21 @@ func TestListenerSecretsThatDontHelp(t *testing.T) {
 	_, err := f.FromListener(t.Context(), listenerKey)
 	mustName(t, err, "manager/set-listener-config")
 
-	f.clock.Step(RetryAfter)
+	f.clock.Step(RetryBackoff)
 	f.store.setSecret("manager", "set-listener-config", config.FileName, `{"github_token": "s3cret"`)
 	_, err = f.FromListener(t.Context(), listenerKey)
 	mustName(t, err, config.FileName)
 	mustNotLeak(t, err)
 
-	f.clock.Step(RetryAfter)
+	f.clock.Step(RetryBackoff)
 	f.writeListenerConfig(t, func(c *config.Config) {
 		c.Credentials, c.VaultType, c.VaultLookupKey = nil, config.VaultTypeAzureKeyVault, "key"
-		c.AzureKeyVault = &config.AzureKeyVault{TenantID: "t", ClientID: "c", URL: "https://vault", CertificatePath: "/cert"}
+		c.AzureKeyVault = &config.AzureKeyVault{
+			TenantID:        "t",
+			ClientID:        "c",
+			URL:             "https://vault",
+			CertificatePath: "/cert",
+		}
 	})
 	if _, err = f.FromListener(t.Context(), listenerKey); !isMissing(err) {
 		t.Errorf("with a vault: got %v", err)

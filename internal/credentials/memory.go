@@ -15,8 +15,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
-// shared returns the known result for the key, or reads it once for all concurrent callers. values are logged.
-func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.Context) (*Resolved, error), values ...any) (*Resolved, error) {
+// shared returns the known result for the key, or reads it a single time for all concurrent callers. values are logged.
+func (p *Provider) shared(
+	ctx context.Context, key sourceKey, read func(context.Context) (*Resolved, error), values ...any,
+) (*Resolved, error) {
 	resolved, fresh, edition, err := p.results.get(key, p.options.Clock.Now())
 	if fresh {
 		return resolved, err
@@ -31,24 +33,29 @@ func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.
 		defer cancel()
 		resolved, err := read(readCtx)
 		if certificate, ok := errors.AsType[*azurekeyvault.CertificateError](err); ok {
-			p.options.Logger.Info("The certificate of a vault's client can't be used", slices.Concat(values, []any{"cause", certificate.Cause.Error()})...)
+			p.options.Logger.Info("The certificate of a vault's client can't be used", slices.Concat(
+				values, []any{"cause", certificate.Cause.Error()},
+			)...)
 		}
 		now := p.options.Clock.Now()
 		entry, replaced := p.results.put(key, now, edition, resolved, err)
 		if replaced {
-			p.options.Logger.Info("Credentials, proxy or certificate authorities changed; new calls use the new ones", values...)
+			p.options.Logger.Info(
+				"Credentials, proxy or certificate authorities changed; new calls use the new ones",
+				values...,
+			)
 		}
 		return entry.outcome(now)
 	})
-	var patience <-chan time.Time
+	var timeout <-chan time.Time
 	standIn := p.results.standIn(key, p.options.Clock.Now())
 	if standIn != nil {
-		patience = p.options.Clock.After(rereadTimeout)
+		timeout = p.options.Clock.After(rereadTimeout)
 	}
 	select {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("read credentials: %w", ctx.Err())
-	case <-patience:
+	case <-timeout:
 		return standIn, nil
 	case answer := <-flight:
 		resolved, _ := answer.Val.(*Resolved)
@@ -56,8 +63,9 @@ func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.
 	}
 }
 
-// Reread reads what the reference names at once, whatever is remembered: somebody says that it has changed. Everybody else gets the
-// result, too. It fails as Resolve does, and also if only what was read before could be returned.
+// Reread reads immediately what the reference names, whatever is remembered: somebody says that it has changed.
+// Everybody else gets the result, too. It fails as Resolve does, and also if only what was read before could be
+// returned.
 func (p *Provider) Reread(ctx context.Context, reference Reference) (*Resolved, error) {
 	p.results.outdate(reference.source(), p.options.Clock.Now())
 	resolved, err := p.Resolve(ctx, reference)
@@ -67,7 +75,8 @@ func (p *Provider) Reread(ctx context.Context, reference Reference) (*Resolved, 
 	return resolved, err
 }
 
-// Invalidate makes the next use read again, but not before the last read is RetryAfter old. After a 401 this happens by itself.
+// Invalidate makes the next use read again, but not before the last read is RetryBackoff old. After a 401 this happens
+// by itself.
 func (p *Provider) Invalidate(reference Reference) { p.results.invalidate(reference.source()) }
 
 // results remembers what was read, and lets concurrent callers for the same key share one read.
@@ -81,15 +90,16 @@ type results struct {
 
 // result is the outcome of reads for one key.
 type result struct {
-	// resolved is the last good outcome, nil before the first, and goodAt is when it was read.
+	// resolved is the last good outcome, nil before the first. It was read at goodAt.
 	resolved *Resolved
 	goodAt   time.Time
-	// err is the error of the last read, nil if it succeeded, and readAt is when that was.
+	// err is the error of the last read, nil if it succeeded. That read was at readAt.
 	err    error
 	readAt time.Time
-	// invalid asks for a read as soon as RetryAfter allows.
+	// invalid asks for a read as soon as RetryBackoff allows.
 	invalid bool
-	// edition is how often what is named was known to have changed. A read that began in an earlier one doesn't count.
+	// edition counts the known changes of the objects that are named. A read that began in an earlier one doesn't
+	// count.
 	edition int
 	usedAt  time.Time
 }
@@ -104,9 +114,9 @@ func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh b
 		return nil, false, 0, nil
 	}
 	entry.usedAt = now
-	limit := RereadAfter
+	limit := RereadInterval
 	if entry.invalid || entry.err != nil {
-		limit = RetryAfter
+		limit = RetryBackoff
 	}
 	if now.Sub(entry.readAt) >= limit {
 		return nil, false, entry.edition, nil
@@ -115,9 +125,11 @@ func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh b
 	return resolved, true, entry.edition, err
 }
 
-// put records a read for an edition. It returns a copy of what is known now, and whether good values were replaced by different ones. A
-// read for an earlier edition is not recorded.
-func (r *results) put(key sourceKey, now time.Time, edition int, resolved *Resolved, err error) (known result, replaced bool) {
+// put remembers a read for an edition. It returns a copy of what is known now, and whether good values were replaced by
+// different ones. A read for an earlier edition is not remembered.
+func (r *results) put(
+	key sourceKey, now time.Time, edition int, resolved *Resolved, err error,
+) (known result, replaced bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entries[key]
@@ -136,13 +148,13 @@ func (r *results) put(key sourceKey, now time.Time, edition int, resolved *Resol
 	return *entry, replaced
 }
 
-// outcome prefers the last good result to a failed read, for as long as keepFor, unless the failure says that a user removed or
-// broke the credentials.
+// outcome prefers the last good result to a failed read, for as long as keepGrace, unless the failure says that a user
+// removed or broke the credentials.
 func (e *result) outcome(now time.Time) (*Resolved, error) {
 	if e.err == nil {
 		return e.resolved, nil
 	}
-	if e.resolved == nil || now.Sub(e.goodAt) >= keepFor || IsUserError(e.err) {
+	if e.resolved == nil || now.Sub(e.goodAt) >= keepGrace || IsUserError(e.err) {
 		return nil, e.err
 	}
 	return e.resolved, nil
@@ -153,7 +165,7 @@ func (r *results) standIn(key sourceKey, now time.Time) *Resolved {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry, known := r.entries[key]
-	if !known || entry.invalid || now.Sub(entry.goodAt) >= keepFor {
+	if !known || entry.invalid || now.Sub(entry.goodAt) >= keepGrace {
 		return nil
 	}
 	resolved, _ := entry.outcome(now) // nil if it fails
@@ -193,14 +205,14 @@ func (r *results) lastError(key sourceKey) error {
 	return nil
 }
 
-// sweep drops what nobody has used for keepFor. The caller holds the lock.
+// sweep drops what nobody has used for keepGrace. The caller holds the lock.
 func (r *results) sweep(now time.Time) {
-	if now.Sub(r.swept) < RereadAfter {
+	if now.Sub(r.swept) < RereadInterval {
 		return
 	}
 	r.swept = now
 	for key, entry := range r.entries {
-		if now.Sub(entry.usedAt) >= keepFor {
+		if now.Sub(entry.usedAt) >= keepGrace {
 			delete(r.entries, key)
 		}
 	}
@@ -223,7 +235,8 @@ type clientKey struct {
 	installationID int64
 	privateKey     string
 	rootCAs        string
-	// proxied distinguishes an empty proxy configuration, which means no proxy, from none, which means the environment's proxy.
+	// proxied distinguishes an empty proxy configuration, which means no proxy, from none, which means the
+	// environment's proxy.
 	proxied bool
 	proxy   ProxySettings
 }
@@ -252,8 +265,8 @@ func (p *Provider) client(reference Reference, resolved *Resolved, source source
 	if found := p.clients.use(key, source, p.options.Clock.Now()); found != nil {
 		return found, nil
 	}
-	// Created outside the lock, because that parses a private key and certificates. If two callers do so at once, one client is
-	// discarded.
+	// Created outside the lock, because that parses a private key and certificates. If two callers do so at the same
+	// time, one client is discarded.
 	made, err := p.newClient(key, resolved)
 	if err != nil {
 		return nil, err
@@ -285,8 +298,8 @@ func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client
 	return made, nil
 }
 
-// observe notices refused credentials. A token that expires as usual, about once an hour, gets a 401, too; one more read then
-// costs nothing.
+// observe notices refused credentials. A token that expires as usual, about every hour, gets a 401, too; one more read
+// then costs nothing.
 func (p *Provider) observe(key clientKey, info actions.RequestInfo) {
 	if info.StatusCode == http.StatusUnauthorized {
 		p.results.invalidate(p.clients.sourcesOf(key)...)
@@ -343,15 +356,15 @@ func (c *clients) sourcesOf(key clientKey) []sourceKey {
 	return sources
 }
 
-// sweep drops clients that have not been used for keepFor, among them those with replaced credentials. Calls in flight continue.
-// The caller holds the lock.
+// sweep drops clients that have not been used for keepGrace, among them those with replaced credentials. Calls in
+// flight continue. The caller holds the lock.
 func (c *clients) sweep(now time.Time) {
-	if now.Sub(c.swept) < RereadAfter {
+	if now.Sub(c.swept) < RereadInterval {
 		return
 	}
 	c.swept = now
 	for key, entry := range c.entries {
-		if now.Sub(entry.usedAt) >= keepFor {
+		if now.Sub(entry.usedAt) >= keepGrace {
 			entry.client.CloseIdleConnections()
 			delete(c.entries, key)
 			if c.unused != nil && !c.has(key.url) {

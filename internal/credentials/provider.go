@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// RereadAfter is the age at which a result is read again. It bounds how long a rotated credential, CA or proxy goes unnoticed
-	// while the old one still works. The cost is one GET a minute for each Secret in use.
-	RereadAfter = 60 * time.Second
-	// RetryAfter is the shortest time between two reads of the same source after a failure, a 401 or Invalidate, so that a
-	// thousand runners with a revoked token do not cause a thousand reads.
-	RetryAfter = 5 * time.Second
+	// RereadInterval is the age at which a result is read again. It bounds how long a rotated credential, CA or proxy
+	// goes unnoticed while the old one still works. The cost is one GET a minute for each Secret in use.
+	RereadInterval = 60 * time.Second
+	// RetryBackoff is the shortest time between two reads of the same source after a failure, a 401 or Invalidate, so
+	// that a thousand runners with a revoked token do not cause a thousand reads.
+	RetryBackoff = 5 * time.Second
 	// readTimeout limits a read with all its requests. A GET takes milliseconds, a vault's answer a second.
 	readTimeout = 10 * time.Second
-	// rereadTimeout is how long a caller waits for a read if it can continue with the last good result. Callers are reconcile
-	// workers: a vault that hangs must not block ten of them for 10 s each.
+	// After rereadTimeout a caller stops waiting for a read if it can continue with the last good result. Callers are
+	// reconcile workers: a vault that hangs must not block ten of them for 10 s each.
 	rereadTimeout = time.Second
-	// keepFor is how long a good result is used while reads fail (API server unreachable, Role deleted before the runners), and how
-	// long unused clients and results are kept.
-	keepFor = 10 * time.Minute
+	// A good result is used for keepGrace while reads fail (API server unreachable, Role deleted before the runners).
+	// Unused clients and results are kept as long.
+	keepGrace = 10 * time.Minute
 )
 
 // Options of a Provider. All are optional.
@@ -43,11 +43,11 @@ type Options struct {
 	Addresses *addresses.Policy
 	// Budget limits the memory for GitHub's answers; nil means that only each answer is limited.
 	Budget *actions.Budget
-	// OnRequest is called after every attempt of every client, concurrently, and must not block. OnUnused is called when no client
-	// is left for a config URL.
+	// OnRequest is called after every attempt of every client, concurrently, and must not block. OnUnused is called
+	// when no client is left for a config URL.
 	OnRequest func(configURL string, info actions.RequestInfo)
 	OnUnused  func(configURL string)
-	// Vaults are what sets may read with the manager's identity; empty means any vault and secret.
+	// Vaults are the rules for reading with the manager's identity; empty means any vault and secret.
 	Vaults []VaultRule
 	// VaultCertificateDirectory, if set, is the only directory from which the certificates of vaults' clients are read.
 	VaultCertificateDirectory string
@@ -75,8 +75,9 @@ func New(kube client.Reader, options Options) *Provider {
 	return p
 }
 
-// Resolve returns what the reference resolves to, at most RereadAfter old unless reading is slow or fails. It fails with
-// *MissingError, *InvalidError, *UnsupportedError, *VaultNotAllowedError, or the API server's or vault's own error.
+// Resolve returns what the reference resolves to, at most RereadInterval old unless reading is slow or fails. It fails
+// with *MissingError, *InvalidError, *UnsupportedError, *VaultNotAllowedError, or the API server's or vault's own
+// error.
 func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved, error) {
 	if err := checkVault(p.options.Vaults, reference); err != nil {
 		return nil, err
@@ -86,7 +87,8 @@ func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved,
 	}, "namespace", reference.Namespace, "githubConfigSecret", reference.GitHubConfigSecret)
 }
 
-// ProxyData returns the data of the Secret that gives pods their proxy, nil if the reference has none. Its errors are those of Resolve.
+// ProxyData returns the data of the Secret that gives pods their proxy, nil if the reference has none. Its errors are
+// those of Resolve.
 func (p *Provider) ProxyData(ctx context.Context, reference Reference) (map[string][]byte, error) {
 	resolved, err := p.Resolve(ctx, reference)
 	if err != nil || resolved.Proxy == nil {
@@ -95,18 +97,18 @@ func (p *Provider) ProxyData(ctx context.Context, reference Reference) (map[stri
 	return resolved.Proxy.SecretData(), nil
 }
 
-// FromListener returns what the Secrets of an AutoscalingListener still hold, at most RereadAfter old. An uninstall
+// FromListener returns what the Secrets of an AutoscalingListener still hold, at most RereadInterval old. An uninstall
 // deletes the credential Secret before the runners; the listener's Secrets are in the manager's namespace and go last.
-// Use the result with ClientFrom. It fails with *MissingError if the listener is configured to ask a vault itself, as ARC's
-// listeners are.
+// Use the result with ClientFrom. It fails with *MissingError if the listener is configured to ask a vault itself, as
+// ARC's listeners are.
 func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) (*Resolved, error) {
 	return p.shared(ctx, sourceKey("listener "+listener.String()), func(ctx context.Context) (*Resolved, error) {
 		return p.reader.listener(ctx, listener)
 	}, "listener", listener.String())
 }
 
-// CheckAddresses fails with *addresses.NotAllowedError if the reference names an address that may not be used. It makes no request.
-// Client does the same, but only a caller that asks before Resolve learns it before a vault is asked.
+// CheckAddresses fails with *addresses.NotAllowedError if the reference names an address that may not be used. It makes
+// no request. Client does the same, but only a caller that asks before Resolve learns it before a vault is asked.
 func (p *Provider) CheckAddresses(reference Reference) error {
 	policy := p.options.Addresses
 	if err := policy.CheckGitHub("githubConfigUrl", reference.GitHubConfigURL); err != nil {
@@ -119,8 +121,8 @@ func (p *Provider) CheckAddresses(reference Reference) error {
 }
 
 // Client returns the client for the reference. Callers with equal config URL, credentials, CA and proxy share one. It
-// fails as Resolve does, and with *actions.InvalidConfigURLError or *addresses.NotAllowedError. Ask for the client before every call instead of keeping it;
-// otherwise rotation has no effect.
+// fails as Resolve does, and with *actions.InvalidConfigURLError or *addresses.NotAllowedError. Ask for the client
+// before every call instead of keeping it; otherwise rotation has no effect.
 func (p *Provider) Client(ctx context.Context, reference Reference) (*actions.Client, error) {
 	if err := p.CheckAddresses(reference); err != nil {
 		return nil, err
@@ -132,8 +134,8 @@ func (p *Provider) Client(ctx context.Context, reference Reference) (*actions.Cl
 	return p.client(reference, resolved, reference.source())
 }
 
-// ClientFrom returns the client for the reference's config URL with values from elsewhere: in finalization, from the listener's
-// Secrets, which still exist when the credential Secret is gone.
+// ClientFrom returns the client for the reference's config URL with values from elsewhere: in finalization, from the
+// listener's Secrets, which still exist when the credential Secret is gone.
 func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions.Client, error) {
 	if err := p.CheckAddresses(reference); err != nil {
 		return nil, err
@@ -141,12 +143,14 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 	return p.client(reference, resolved, "")
 }
 
-// ClientOfListener returns a client that uses the credentials in the listener's Secrets. cause says why the reference's own don't
-// work: an Unusable error, or a refusal by GitHub. If the listener's are unusable too, the error is Unusable; if they could not be
-// read, it is not.
+// ClientOfListener returns a client that uses the credentials in the listener's Secrets. cause says why the reference's
+// own don't work: an Unusable error, or a refusal by GitHub. If the listener's are unusable too, the error is Unusable;
+// if they could not be read, it is not.
 //
 // A reference to a vault that isn't allowed gets no client: what the listener has was read from there, too.
-func (p *Provider) ClientOfListener(ctx context.Context, reference Reference, listener client.ObjectKey, cause error) (*actions.Client, error) {
+func (p *Provider) ClientOfListener(
+	ctx context.Context, reference Reference, listener client.ObjectKey, cause error,
+) (*actions.Client, error) {
 	if err := checkVault(p.options.Vaults, reference); err != nil {
 		return nil, err
 	}

@@ -21,8 +21,12 @@ func TestProxySettings(t *testing.T) {
 		"none":  {},
 		"empty": {config: &v1alpha1.ProxyConfig{}, want: &ProxySettings{}},
 		"both": {
-			config: &v1alpha1.ProxyConfig{HTTP: server("http://a:1", ""), HTTPS: server("https://b:2", ""), NoProxy: []string{"x", "10.0.0.0/8"}},
-			want:   &ProxySettings{HTTP: "http://a:1", HTTPS: "https://b:2", NoProxy: "x,10.0.0.0/8"},
+			config: &v1alpha1.ProxyConfig{
+				HTTP:    server("http://a:1", ""),
+				HTTPS:   server("https://b:2", ""),
+				NoProxy: []string{"x", "10.0.0.0/8"},
+			},
+			want: &ProxySettings{HTTP: "http://a:1", HTTPS: "https://b:2", NoProxy: "x,10.0.0.0/8"},
 		},
 		"user name and password are escaped": {
 			config: &v1alpha1.ProxyConfig{HTTPS: server("http://b:2", "login")},
@@ -33,7 +37,10 @@ func TestProxySettings(t *testing.T) {
 			want:   &ProxySettings{HTTP: "http://proxy.example.com:3128"},
 		},
 		"without a URL": {config: &v1alpha1.ProxyConfig{HTTP: server("", "login")}, want: &ProxySettings{}},
-		"SOCKS":         {config: &v1alpha1.ProxyConfig{HTTP: server("socks5://p:1", "")}, want: &ProxySettings{HTTP: "socks5://p:1"}},
+		"SOCKS": {
+			config: &v1alpha1.ProxyConfig{HTTP: server("socks5://p:1", "")},
+			want:   &ProxySettings{HTTP: "socks5://p:1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

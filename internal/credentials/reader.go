@@ -49,7 +49,12 @@ func (r reader) read(ctx context.Context, reference Reference) (*Resolved, error
 	if err != nil {
 		return nil, err
 	}
-	credentials, err := credentialFields{kind: from.kind, namespace: from.namespace, name: reference.GitHubConfigSecret, values: values}.parse()
+	credentials, err := credentialFields{
+		kind:      from.kind,
+		namespace: from.namespace,
+		name:      reference.GitHubConfigSecret,
+		values:    values,
+	}.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +65,7 @@ func (r reader) read(ctx context.Context, reference Reference) (*Resolved, error
 	return &Resolved{Credentials: credentials, RootCAs: authorities, Proxy: proxy}, nil
 }
 
-// origin is where credentials and the logins of proxies are looked up by name: the Secrets of a namespace, or a vault.
+// In an origin credentials and the logins of proxies are looked up by name: the Secrets of a namespace, or a vault.
 type origin struct {
 	// kind and namespace say in errors where something was looked up. A vault has no namespace.
 	kind, namespace string
@@ -82,11 +87,13 @@ func (r reader) inSecrets(ctx context.Context, namespace string) origin {
 	}}
 }
 
-const noCertificate = "it contains no certificate; put the certificate authorities there in PEM form (-----BEGIN CERTIFICATE-----)"
+const noCertificate = "it contains no certificate; put the certificate authorities there in PEM form (-----BEGIN " +
+	"CERTIFICATE-----)"
 
 // rootCAs returns the PEM in the reference's ConfigMap, or "" if it names none.
 func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error) {
-	if reference.TLS == nil || reference.TLS.CertificateFrom == nil || reference.TLS.CertificateFrom.ConfigMapKeyRef == nil {
+	if reference.TLS == nil || reference.TLS.CertificateFrom == nil ||
+		reference.TLS.CertificateFrom.ConfigMapKeyRef == nil {
 		return "", nil
 	}
 	selector := reference.TLS.CertificateFrom.ConfigMapKeyRef
@@ -103,9 +110,20 @@ func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error
 	case !found:
 		return "", &MissingError{Kind: kindConfigMap, Namespace: reference.Namespace, Name: selector.Name}
 	case !present:
-		return "", &MissingError{Kind: kindConfigMap, Namespace: reference.Namespace, Name: selector.Name, Key: selector.Key}
+		return "", &MissingError{
+			Kind:      kindConfigMap,
+			Namespace: reference.Namespace,
+			Name:      selector.Name,
+			Key:       selector.Key,
+		}
 	case !x509.NewCertPool().AppendCertsFromPEM([]byte(pem)):
-		return "", &InvalidError{Kind: kindConfigMap, Namespace: reference.Namespace, Name: selector.Name, Key: selector.Key, Reason: noCertificate}
+		return "", &InvalidError{
+			Kind:      kindConfigMap,
+			Namespace: reference.Namespace,
+			Name:      selector.Name,
+			Key:       selector.Key,
+			Reason:    noCertificate,
+		}
 	}
 	return pem, nil
 }
@@ -123,8 +141,8 @@ func (r reader) secret(ctx context.Context, namespace, name string) (map[string]
 	return secret.Data, nil
 }
 
-// find reads an object and reports whether it exists. It doesn't request an invalid name: the API server would treat an empty one
-// as a list, and one with slashes as another path.
+// find reads an object and reports whether it exists. It doesn't request an invalid name: the API server would treat an
+// empty one as a list, and one with slashes as another path.
 func (r reader) find(ctx context.Context, kind, namespace, name string, into client.Object) (bool, error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return false, nil
@@ -153,15 +171,17 @@ type credentialFields struct {
 	values                map[string]string
 }
 
-// parse accepts exactly one kind of credentials: a token, or an App with all three fields. Empty values count as absent, because
-// templates render them for values that are not set.
+// parse accepts exactly one kind of credentials: a token, or an App with all three fields. Empty values count as
+// absent, because templates render them for values that are not set.
 func (f credentialFields) parse() (actions.Credentials, error) {
 	token := f.value(KeyToken)
 	appKeys := []string{KeyAppID, KeyAppInstallationID, KeyAppPrivateKey}
 	missing := slices.DeleteFunc(slices.Clone(appKeys), func(key string) bool { return f.value(key) != "" })
 	switch {
 	case token != "" && len(missing) < len(appKeys):
-		return actions.Credentials{}, f.invalid("", "it holds both "+KeyToken+" and github_app_* keys; keep one of the two")
+		return actions.Credentials{}, f.invalid(
+			"", "it holds both "+KeyToken+" and github_app_* keys; keep one of the two",
+		)
 	case token != "":
 		return f.validated(actions.Credentials{Token: token})
 	case len(missing) == len(appKeys):
@@ -204,14 +224,15 @@ const (
 	keyProxyPassword = "password"
 )
 
-// resolveProxy fills in user names and passwords, which from has by the name in the configuration. It returns nil if there is
-// no configuration. field is the configuration's path, for errors.
+// resolveProxy fills in user names and passwords, which from has by the name in the configuration. It returns nil if
+// there is no configuration. field is the configuration's path, for errors.
 func resolveProxy(field string, config *v1alpha1.ProxyConfig, from origin) (*ProxySettings, error) {
 	if config == nil {
 		return nil, nil
 	}
 	settings := &ProxySettings{NoProxy: strings.Join(config.NoProxy, ",")}
-	found := map[string]*url.Userinfo{} // most configurations name one Secret for both servers, and are resolved every minute
+	// Most configurations name one Secret for both servers, and are resolved every minute.
+	found := map[string]*url.Userinfo{}
 	login := func(name string) (*url.Userinfo, error) {
 		if known := found[name]; known != nil {
 			return known, nil
@@ -246,7 +267,9 @@ func resolveProxy(field string, config *v1alpha1.ProxyConfig, from origin) (*Pro
 }
 
 // proxyAddress returns a proxy's URL with user name and password, or "" if there is no proxy.
-func proxyAddress(field string, config *v1alpha1.ProxyServerConfig, login func(secret string) (*url.Userinfo, error)) (string, error) {
+func proxyAddress(
+	field string, config *v1alpha1.ProxyServerConfig, login func(secret string) (*url.Userinfo, error),
+) (string, error) {
 	if config == nil || config.Url == "" {
 		return "", nil
 	}
@@ -255,7 +278,8 @@ func proxyAddress(field string, config *v1alpha1.ProxyServerConfig, login func(s
 		text = "http://" + text
 	}
 	address, err := url.Parse(text)
-	if err != nil || address.Hostname() == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, address.Scheme) {
+	if err != nil || address.Hostname() == "" ||
+		!slices.Contains([]string{"http", "https", "socks5", "socks5h"}, address.Scheme) {
 		// The parser's own text would repeat the address, which may hold a password.
 		return "", &InvalidError{Key: field, Reason: "it is not the address of a proxy; use http://HOST:PORT"}
 	}
@@ -284,15 +308,21 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 	if !present {
 		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName}
 	}
-	// Not config.Parse, which checks everything: deregistering a scale set needs only the credentials, and must not fail because,
-	// say, minRunners is greater than maxRunners.
+	// Not config.Parse, which checks everything: deregistering a scale set needs only the credentials, and must not
+	// fail because, say, minRunners is greater than maxRunners.
 	var written config.Config
 	if err := json.Unmarshal(content, &written); err != nil {
 		return nil, &InvalidError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName,
-			Reason: "it is not the JSON of a listener's configuration; delete the Secret, the manager will write it again"}
+			Reason: "it is not the JSON of a listener's configuration; delete the Secret, the manager will write it " +
+				"again"}
 	}
 	if written.Credentials == nil {
-		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: "credentials in " + config.FileName}
+		return nil, &MissingError{
+			Kind:      kindSecret,
+			Namespace: listener.Namespace,
+			Name:      name,
+			Key:       "credentials in " + config.FileName,
+		}
 	}
 	resolved := &Resolved{Credentials: written.ForActions(), RootCAs: written.ServerRootCA}
 	switch data, err := r.secret(ctx, listener.Namespace, listener.Name+ListenerProxySuffix); {
@@ -307,5 +337,9 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 
 // proxyFromSecretData is the inverse of SecretData.
 func proxyFromSecretData(data map[string][]byte) *ProxySettings {
-	return &ProxySettings{HTTP: string(data[KeyHTTPProxy]), HTTPS: string(data[KeyHTTPSProxy]), NoProxy: string(data[KeyNoProxy])}
+	return &ProxySettings{
+		HTTP:    string(data[KeyHTTPProxy]),
+		HTTPS:   string(data[KeyHTTPSProxy]),
+		NoProxy: string(data[KeyNoProxy]),
+	}
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/causes"
 )
 
-// Reference says by name how GitHub is reached for one scale set. It shares no memory with the object that it was made from: a read
-// may outlast the reconcile, which writes to that object.
+// Reference says by name how GitHub is reached for one scale set. It shares no memory with the object that it was made
+// from: a read may outlast the reconcile, which writes to that object.
 type Reference struct {
 	// Namespace holds the Secrets and the ConfigMap. It is that of the AutoscalingRunnerSet.
 	Namespace string `json:"namespace,omitempty"`
-	// GitHubConfigURL is where the runners register.
+	// GitHubConfigURL is the address at which the runners register.
 	GitHubConfigURL string `json:"githubConfigUrl,omitempty"`
 	// GitHubConfigSecret is the name of a Secret, or of a secret in the vault if there is one.
 	GitHubConfigSecret string `json:"githubConfigSecret,omitempty"`
@@ -44,8 +44,8 @@ func ForAutoscalingRunnerSet(set *v1alpha1.AutoscalingRunnerSet) Reference {
 	}
 }
 
-// ForAutoscalingListener returns what the listener's spec says. The listener is in the manager's namespace, but what it names is in
-// the namespace of its AutoscalingRunnerSet.
+// ForAutoscalingListener returns what the listener's spec says. The listener is in the manager's namespace, but what it
+// names is in the namespace of its AutoscalingRunnerSet.
 func ForAutoscalingListener(listener *v1alpha1.AutoscalingListener) Reference {
 	return Reference{
 		Namespace:          listener.Spec.AutoscalingRunnerSetNamespace,
@@ -78,8 +78,8 @@ func forRunnerSpec(namespace string, spec *v1alpha1.EphemeralRunnerSpec) Referen
 	}
 }
 
-// sourceKey identifies what is read for a Reference. The config URL is not part of it, so that all sets of a namespace that name
-// the same Secret, proxy and CA share one read.
+// sourceKey identifies what is read for a Reference. The config URL is not part of it, so that all sets of a namespace
+// that name the same Secret, proxy and CA share one read.
 type sourceKey string
 
 func (r Reference) source() sourceKey {
@@ -112,7 +112,7 @@ func (r Reference) vaultSecrets() []vaultSecret {
 	return secrets
 }
 
-// Resolved is what a Reference resolves to. It is shared: don't change it.
+// Resolved has the values that a Reference names. It is shared: don't change it.
 type Resolved struct {
 	// Credentials are a token or an App, never both.
 	Credentials actions.Credentials
@@ -171,8 +171,9 @@ func (e *MissingError) Error() string {
 		return fmt.Sprintf("no %s is named; set its name in the AutoscalingRunnerSet", e.Kind)
 	}
 	if e.Key == "" && e.Namespace != "" {
-		return fmt.Sprintf("%s does not exist; create it in namespace %s, which is the AutoscalingRunnerSet's own: nothing is read from another one, "+
-			"not even the controller's; or correct the name in the AutoscalingRunnerSet", object, e.Namespace)
+		return fmt.Sprintf("%s does not exist; create it in namespace %s, which is the AutoscalingRunnerSet's own: "+
+			"nothing is read from another one, not even the controller's; or correct the name in the "+
+			"AutoscalingRunnerSet", object, e.Namespace)
 	}
 	if e.Key == "" {
 		return fmt.Sprintf("%s does not exist; create it or correct the name in the AutoscalingRunnerSet", object)
@@ -219,7 +220,7 @@ func (e *InvalidError) CauseReason() string { return v1alpha1.ReasonCredentialsI
 type UnsupportedError struct {
 	// Feature is the requested feature.
 	Feature string
-	// Instead is what works.
+	// Instead names something that works.
 	Instead string
 }
 
@@ -239,8 +240,9 @@ type VaultNotAllowedError struct {
 
 // Error names the field and who can change it. It doesn't quote the list, which names other namespaces.
 func (e *VaultNotAllowedError) Error() string {
-	return fmt.Sprintf("%s %q is not allowed for namespace %s: one entry of the controller chart's value vaults must name the vault, the namespace "+
-		"and all secrets that the set reads from it; ask the cluster's administrator, who decides by vaults", e.Field, e.Value, e.Namespace)
+	return fmt.Sprintf("%s %q is not allowed for namespace %s: one entry of the controller chart's value vaults "+
+		"must name the vault, the namespace and all secrets that the set reads from it; ask the cluster's "+
+		"administrator, who decides by vaults", e.Field, e.Value, e.Namespace)
 }
 
 // CauseReason implements causes.Named.
@@ -252,15 +254,15 @@ var Reasons = []string{
 	v1alpha1.ReasonVaultNotAllowed, v1alpha1.ReasonAddressNotAllowed,
 }
 
-// IsUserError reports whether the credentials themselves are wrong, or an address beside them, which only a user can fix, rather than
-// the attempt to read them.
+// IsUserError reports whether the credentials themselves are wrong, or an address beside them, which only a user can
+// fix, rather than the attempt to read them.
 func IsUserError(err error) bool {
 	var named causes.Named
 	return errors.As(err, &named) && slices.Contains(Reasons, named.CauseReason())
 }
 
-// IsVaultNotAllowed reports whether the administrator's list of vaults refuses a Reference. Then nothing that was read for it before may
-// be used any longer.
+// IsVaultNotAllowed reports whether the administrator's list of vaults refuses a Reference. Then nothing that was read
+// for it before may be used any longer.
 func IsVaultNotAllowed(err error) bool {
 	_, refused := errors.AsType[*VaultNotAllowedError](err)
 	return refused

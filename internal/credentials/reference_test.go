@@ -10,14 +10,19 @@ import (
 
 // A read may outlast the reconcile, which decodes the API server's answers into its object.
 func TestReferenceSharesNothingWithItsObject(t *testing.T) {
-	proxy := &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, NoProxy: []string{"internal"}}
+	proxy := &v1alpha1.ProxyConfig{
+		HTTPS:   &v1alpha1.ProxyServerConfig{Url: "http://proxy"},
+		NoProxy: []string{"internal"},
+	}
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	set.Spec.Proxy = proxy.DeepCopy()
 	listener := &v1alpha1.AutoscalingListener{}
 	listener.Spec.Proxy = proxy.DeepCopy()
 	runner := &v1alpha1.EphemeralRunner{}
 	runner.Spec.Proxy = proxy.DeepCopy()
-	references := []Reference{ForAutoscalingRunnerSet(set), ForAutoscalingListener(listener), ForEphemeralRunner(runner)}
+	references := []Reference{
+		ForAutoscalingRunnerSet(set), ForAutoscalingListener(listener), ForEphemeralRunner(runner),
+	}
 	for _, written := range []*v1alpha1.ProxyConfig{set.Spec.Proxy, listener.Spec.Proxy, runner.Spec.Proxy} {
 		written.HTTPS.Url, written.NoProxy[0] = "", ""
 	}

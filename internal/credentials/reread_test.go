@@ -25,7 +25,7 @@ func TestResolveReadsAtMostOnceAMinute(t *testing.T) {
 		t.Fatalf("%d reads, want 1", reads)
 	}
 	f.store.setSecret("runners", "github", KeyToken, "token-2")
-	f.clock.Step(RereadAfter - 1)
+	f.clock.Step(RereadInterval - 1)
 	if got := f.mustResolve(t, githubReference()); got != "token-1" {
 		t.Errorf("got %s before a minute was over", got)
 	}
@@ -41,9 +41,9 @@ func TestInvalidateReadsAgainButNotEachTime(t *testing.T) {
 	f.store.setSecret("runners", "github", KeyToken, "token-2")
 	f.Invalidate(githubReference())
 	if got := f.mustResolve(t, githubReference()); got != "token-1" {
-		t.Errorf("got %s although the last read is younger than RetryAfter", got)
+		t.Errorf("got %s although the last read is younger than RetryBackoff", got)
 	}
-	f.clock.Step(RetryAfter)
+	f.clock.Step(RetryBackoff)
 	if got := f.mustResolve(t, githubReference()); got != "token-2" {
 		t.Errorf("got %s after Invalidate", got)
 	}
@@ -62,11 +62,11 @@ func TestFailedReads(t *testing.T) {
 		f := newFixture(t)
 		f.mustResolve(t, githubReference())
 		f.store.fail(forbidden)
-		f.clock.Step(RereadAfter)
+		f.clock.Step(RereadInterval)
 		if got := f.mustResolve(t, githubReference()); got != "token-1" {
 			t.Errorf("got %s", got)
 		}
-		f.clock.Step(keepFor - RereadAfter)
+		f.clock.Step(keepGrace - RereadInterval)
 		_, err := f.Resolve(t.Context(), githubReference())
 		if !apierrors.IsForbidden(err) || !Gone(err) {
 			t.Errorf("got %v, want the API server's refusal", err)
@@ -77,7 +77,7 @@ func TestFailedReads(t *testing.T) {
 		f := newFixture(t)
 		f.mustResolve(t, githubReference())
 		f.store.deleteSecret("runners", "github")
-		f.clock.Step(RereadAfter)
+		f.clock.Step(RereadInterval)
 		_, err := f.Resolve(t.Context(), githubReference())
 		if !isMissing(err) {
 			t.Errorf("got %v", err)
@@ -92,7 +92,7 @@ func TestFailedReads(t *testing.T) {
 			}
 		}
 		f.store.fail(nil)
-		f.clock.Step(RetryAfter)
+		f.clock.Step(RetryBackoff)
 		f.mustResolve(t, githubReference())
 		if reads := f.store.readsOf("runners", "github"); reads != 2 {
 			t.Errorf("%d reads, want 2", reads)
@@ -152,14 +152,15 @@ func TestUnusedResultsAreDropped(t *testing.T) {
 		reference.GitHubConfigSecret = name
 		f.mustResolve(t, reference)
 	}
-	f.clock.Step(keepFor)
+	f.clock.Step(keepGrace)
 	f.mustResolve(t, githubReference())
 	if left := len(f.results.entries); left != 1 {
 		t.Errorf("%d results are kept, want 1", left)
 	}
 }
 
-// Reread returns nothing from before the change, not even through a read that was under way, and everybody else gets what it returns.
+// Reread returns nothing from before the change, not even through a read that was under way, and everybody else gets
+// what it returns.
 func TestRereadReadsAtOnce(t *testing.T) {
 	f := newFixture(t)
 	if got, err := f.Reread(t.Context(), githubReference()); err != nil || got.Credentials.Token != "token-1" {
@@ -167,7 +168,7 @@ func TestRereadReadsAtOnce(t *testing.T) {
 	}
 	gate := make(chan struct{})
 	f.store.gates["runners"] = gate
-	f.clock.Step(keepFor) // no stand-in
+	f.clock.Step(keepGrace) // no stand-in
 	var before sync.WaitGroup
 	before.Go(func() { _, _ = f.Resolve(t.Context(), githubReference()) })
 	gomega.NewWithT(t).Eventually(func() int { return f.store.readsOf("runners", "github") }).Should(gomega.Equal(2))

@@ -29,7 +29,8 @@ func FuzzCredentialSecret(f *testing.F) {
 		}
 		var missing *MissingError
 		var invalid *InvalidError
-		if !errors.As(err, &missing) && !errors.As(err, &invalid) || !strings.Contains(err.Error(), "runners/github") {
+		if (!errors.As(err, &missing) && !errors.As(err, &invalid)) ||
+			!strings.Contains(err.Error(), "runners/github") {
 			t.Errorf("the error doesn't name the Secret: %v", err)
 		}
 		const short = 16 // what is shorter than this may well be part of the advice

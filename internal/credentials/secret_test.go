@@ -18,26 +18,44 @@ func TestCredentialSecretHoldsExactlyOneKind(t *testing.T) {
 		// missing and invalid are the key the error names; "-" is an error about the Secret as a whole.
 		missing, invalid string
 	}{
-		"token":                    {data: []string{KeyToken, "abc"}, want: actions.Credentials{Token: "abc"}},
-		"token with a newline":     {data: []string{KeyToken, "abc\n"}, want: actions.Credentials{Token: "abc"}},
-		"token and empty app keys": {data: []string{KeyToken, "abc", KeyAppID, "", KeyAppPrivateKey, " "}, want: actions.Credentials{Token: "abc"}},
+		"token":                {data: []string{KeyToken, "abc"}, want: actions.Credentials{Token: "abc"}},
+		"token with a newline": {data: []string{KeyToken, "abc\n"}, want: actions.Credentials{Token: "abc"}},
+		"token and empty app keys": {
+			data: []string{KeyToken, "abc", KeyAppID, "", KeyAppPrivateKey, " "},
+			want: actions.Credentials{Token: "abc"},
+		},
 		"app": {
 			data: []string{KeyAppID, "Iv1.abc\n", KeyAppInstallationID, " 42\n", KeyAppPrivateKey, privateKey()},
 			want: actions.Credentials{App: app},
 		},
-		"foreign keys are ignored": {data: []string{KeyToken, "abc", "other", "x"}, want: actions.Credentials{Token: "abc"}},
-		"nothing":                  {missing: "github_token, or github_app_id, github_app_installation_id, github_app_private_key"},
-		"only empty values":        {data: []string{KeyToken, "\n"}, missing: "github_token, or github_app_id, github_app_installation_id, github_app_private_key"},
-		"app without its key":      {data: []string{KeyAppID, "1", KeyAppInstallationID, "42"}, missing: KeyAppPrivateKey},
-		"app with its id only":     {data: []string{KeyAppID, "1"}, missing: "github_app_installation_id, github_app_private_key"},
-		"both":                     {data: []string{KeyToken, "abc", KeyAppID, "1"}, invalid: "-"},
+		"foreign keys are ignored": {
+			data: []string{KeyToken, "abc", "other", "x"},
+			want: actions.Credentials{Token: "abc"},
+		},
+		"nothing": {missing: "github_token, or github_app_id, github_app_installation_id, " +
+			"github_app_private_key"},
+		"only empty values": {
+			data:    []string{KeyToken, "\n"},
+			missing: "github_token, or github_app_id, github_app_installation_id, github_app_private_key",
+		},
+		"app without its key": {data: []string{KeyAppID, "1", KeyAppInstallationID, "42"}, missing: KeyAppPrivateKey},
+		"app with its id only": {
+			data:    []string{KeyAppID, "1"},
+			missing: "github_app_installation_id, github_app_private_key",
+		},
+		"both": {data: []string{KeyToken, "abc", KeyAppID, "1"}, invalid: "-"},
 		"installation id is text": {
-			data: []string{KeyAppID, "1", KeyAppInstallationID, "my-org", KeyAppPrivateKey, privateKey()}, invalid: KeyAppInstallationID,
+			data:    []string{KeyAppID, "1", KeyAppInstallationID, "my-org", KeyAppPrivateKey, privateKey()},
+			invalid: KeyAppInstallationID,
 		},
 		"installation id is negative": {
-			data: []string{KeyAppID, "1", KeyAppInstallationID, "-4", KeyAppPrivateKey, privateKey()}, invalid: KeyAppInstallationID,
+			data:    []string{KeyAppID, "1", KeyAppInstallationID, "-4", KeyAppPrivateKey, privateKey()},
+			invalid: KeyAppInstallationID,
 		},
-		"private key is none":    {data: []string{KeyAppID, "1", KeyAppInstallationID, "4", KeyAppPrivateKey, "s3cret"}, invalid: "-"},
+		"private key is none": {
+			data:    []string{KeyAppID, "1", KeyAppInstallationID, "4", KeyAppPrivateKey, "s3cret"},
+			invalid: "-",
+		},
 		"token with a space":     {data: []string{KeyToken, "s3cret s3cret"}, invalid: "-"},
 		"token with a line feed": {data: []string{KeyToken, "s3cret\ns3cret"}, invalid: "-"},
 	} {
@@ -109,14 +127,16 @@ func mustNotLeak(t *testing.T, err error) {
 	}
 }
 
-// The Secret was created beside the controller. What is there is the controller's and other tenants' business: it is not even looked at.
+// The Secret was created beside the controller. What is there is the controller's and other tenants' business: it is
+// not even looked at.
 func TestASecretIsReadInTheSetsNamespaceOnly(t *testing.T) {
 	f := newFixture(t)
 	f.store.deleteSecret("runners", "github")
 	f.store.setSecret("arc-systems", "github", KeyToken, "abc")
 	_, err := f.Resolve(t.Context(), githubReference())
 	if missing, ok := errors.AsType[*MissingError](err); !ok || missing.Namespace != "runners" ||
-		!strings.Contains(err.Error(), "create it in namespace runners") || strings.Contains(err.Error(), "arc-systems") {
+		!strings.Contains(err.Error(), "create it in namespace runners") ||
+		strings.Contains(err.Error(), "arc-systems") {
 		t.Errorf("got %v, want one that names the namespace to use", err)
 	}
 	if f.store.readsOf("arc-systems", "github") != 0 {

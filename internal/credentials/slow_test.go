@@ -16,7 +16,9 @@ type slowStore struct {
 	pause atomic.Int64 // nanoseconds
 }
 
-func (s *slowStore) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (s *slowStore) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	select {
 	case <-time.After(time.Duration(s.pause.Load())):
 		return s.store.Get(ctx, key, object, options...)
@@ -40,7 +42,7 @@ func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 			t.Errorf("%s after %s, want token-1, which there is no way to have before it is read", token, took)
 		}
 		slow.setSecret("runners", "github", KeyToken, "token-2")
-		<-time.After(RereadAfter)
+		<-time.After(RereadInterval)
 		if token, took := resolve(); token != "token-1" || took != rereadTimeout {
 			t.Errorf("%s after %s, want token-1 after %s", token, took, rereadTimeout)
 		}
@@ -50,7 +52,7 @@ func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 		}
 		slow.pause.Store(int64(time.Hour))
 		for range 3 { // reads that time out
-			<-time.After(RereadAfter)
+			<-time.After(RereadInterval)
 			if token, took := resolve(); token != "token-2" || took != rereadTimeout {
 				t.Errorf("%s after %s, want token-2 after %s", token, took, rereadTimeout)
 			}
@@ -58,7 +60,7 @@ func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 		slow.pause.Store(int64(pause))
 		<-time.After(readTimeout)
 		f.Invalidate(githubReference())
-		<-time.After(RetryAfter)
+		<-time.After(RetryBackoff)
 		if token, took := resolve(); token != "token-2" || took != pause {
 			t.Errorf("%s after %s, want what GitHub has refused to be read anew, however long that takes", token, took)
 		}

@@ -17,7 +17,11 @@ import (
 func withCA(key string, optional bool) Reference {
 	reference := githubReference()
 	reference.TLS = &v1alpha1.TLSConfig{CertificateFrom: &v1alpha1.TLSCertificateSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "ca"}, Key: key, Optional: &optional},
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "ca"},
+			Key:                  key,
+			Optional:             &optional,
+		},
 	}}
 	return reference
 }
@@ -27,7 +31,10 @@ func TestCertificateAuthoritiesAreAddedToTheSystems(t *testing.T) {
 	defer server.Close()
 	text := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	f := newFixture(t)
-	f.store.configMaps[client.ObjectKey{Namespace: "runners", Name: "ca"}] = map[string]string{"ca.crt": text, "bad": "s3cret"}
+	f.store.configMaps[client.ObjectKey{
+		Namespace: "runners",
+		Name:      "ca",
+	}] = map[string]string{"ca.crt": text, "bad": "s3cret"}
 
 	resolved, err := f.Resolve(t.Context(), withCA("ca.crt", false))
 	if err != nil || resolved.RootCAs != text {

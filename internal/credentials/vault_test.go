@@ -37,7 +37,10 @@ func (v fakeVault) Secret(_ context.Context, name string) (string, error) {
 func vaultReference() Reference {
 	reference := githubReference()
 	reference.GitHubConfigSecret = "in-vault"
-	reference.Vault = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault, AzureKeyVault: &v1alpha1.AzureKeyVaultConfig{URL: "https://v"}}
+	reference.Vault = &v1alpha1.VaultConfig{
+		Type:          v1alpha1.VaultTypeAzureKeyVault,
+		AzureKeyVault: &v1alpha1.AzureKeyVaultConfig{URL: "https://v"},
+	}
 	return reference
 }
 
@@ -54,19 +57,30 @@ func withVault(t *testing.T, content fakeVault) (f *fixture, opened **ProxySetti
 
 func TestVaultReplacesSecrets(t *testing.T) {
 	f, opened := withVault(t, fakeVault{
-		"in-vault": `{"github_token": "", "github_app_id": "1", "github_app_installation_id": 9007199254740993, "github_app_private_key": ` +
+		"in-vault": `{"github_token": "", "github_app_id": "1", "github_app_installation_id": 9007199254740993,` +
+			` "github_app_private_key": ` +
 			strconv.Quote(privateKey()) + `}`,
 		"github-proxy": `{"username": "u", "password": "p"}`,
 	})
 	f.store.setSecret("runners", "vault-proxy", keyProxyUsername, "v", keyProxyPassword, "w")
 	reference := vaultReference()
-	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://github", CredentialSecretRef: "github-proxy"}}
-	reference.Vault.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://vault", CredentialSecretRef: "vault-proxy"}}
+	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{
+		Url:                 "http://github",
+		CredentialSecretRef: "github-proxy",
+	}}
+	reference.Vault.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{
+		Url:                 "http://vault",
+		CredentialSecretRef: "vault-proxy",
+	}}
 	resolved, err := f.Resolve(t.Context(), reference)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := actions.AppCredentials{ID: "1", InstallationID: 9007199254740993, PrivateKey: resolved.Credentials.App.PrivateKey}
+	want := actions.AppCredentials{
+		ID:             "1",
+		InstallationID: 9007199254740993,
+		PrivateKey:     resolved.Credentials.App.PrivateKey,
+	}
 	if difference := cmp.Diff(&want, resolved.Credentials.App); difference != "" {
 		t.Errorf("App (-want +got):\n%s", difference)
 	}
@@ -87,13 +101,18 @@ func TestVaultErrors(t *testing.T) {
 		edit    func(*Reference)
 		want    any
 	}{
-		"no such secret":     {edit: func(*Reference) {}, want: &missing},
-		"no name":            {edit: func(r *Reference) { r.GitHubConfigSecret = "" }, want: &missing},
-		"no JSON":            {content: fakeVault{"in-vault": "s3cret"}, edit: func(*Reference) {}, want: &invalid},
-		"empty JSON":         {content: fakeVault{"in-vault": "{}"}, edit: func(*Reference) {}, want: &missing},
-		"no settings":        {edit: func(r *Reference) { r.Vault.AzureKeyVault = nil }, want: &invalid},
-		"another vault":      {edit: func(r *Reference) { r.Vault.Type = "hashicorp" }, want: &unsupported},
-		"bad proxy of vault": {edit: func(r *Reference) { r.Vault.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: ":"}} }, want: &invalid},
+		"no such secret": {edit: func(*Reference) {}, want: &missing},
+		"no name":        {edit: func(r *Reference) { r.GitHubConfigSecret = "" }, want: &missing},
+		"no JSON":        {content: fakeVault{"in-vault": "s3cret"}, edit: func(*Reference) {}, want: &invalid},
+		"empty JSON":     {content: fakeVault{"in-vault": "{}"}, edit: func(*Reference) {}, want: &missing},
+		"no settings":    {edit: func(r *Reference) { r.Vault.AzureKeyVault = nil }, want: &invalid},
+		"another vault":  {edit: func(r *Reference) { r.Vault.Type = "hashicorp" }, want: &unsupported},
+		"bad proxy of vault": {
+			edit: func(r *Reference) {
+				r.Vault.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: ":"}}
+			},
+			want: &invalid,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, _ := withVault(t, test.content)
@@ -112,7 +131,9 @@ func TestVaultErrors(t *testing.T) {
 type lockedVault struct{}
 
 func (lockedVault) Secret(context.Context, string) (string, error) {
-	return "", fmt.Errorf("get a token: %w", &azurekeyvault.CertificateError{Cause: errors.New("open /certificate: no such file")})
+	return "", fmt.Errorf("get a token: %w", &azurekeyvault.CertificateError{Cause: errors.New(
+		"open /certificate: no such file",
+	)})
 }
 
 func TestUnusableCertificateOfTheVaultsClientIsForTheUserToMend(t *testing.T) {
@@ -140,7 +161,8 @@ func TestUnusableAddressOfTheVaultIsForTheUserToMend(t *testing.T) {
 		reference.Vault.AzureKeyVault.URL = address
 		_, err := f.Resolve(t.Context(), reference)
 		var invalid *InvalidError
-		if !errors.As(err, &invalid) || invalid.Key != "spec.vaultConfig.azureKeyVault.url" || !strings.Contains(err.Error(), "https://NAME") {
+		if !errors.As(err, &invalid) || invalid.Key != "spec.vaultConfig.azureKeyVault.url" ||
+			!strings.Contains(err.Error(), "https://NAME") {
 			t.Errorf("%q: got %v, want an InvalidError about the vault's address", address, err)
 		}
 	}
@@ -164,34 +186,42 @@ const allowed = `[
 
 // A set is served only if one entry has its namespace, its vault and all names. The vault is asked nothing otherwise.
 func TestOnlyAllowedSecretsAreReadFromVaults(t *testing.T) {
-	const shared, login = "https://shared.vault.azure.net", "spec.proxy.https.credentialSecretRef"
+	const (
+		shared  = "https://shared.vault.azure.net"
+		other   = "https://other.vault.azure.net:8443"
+		address = "spec.vaultConfig.azureKeyVault.url"
+		secret  = "spec.githubConfigSecret"
+		login   = "spec.proxy.https.credentialSecretRef"
+	)
 	for name, test := range map[string]struct {
 		namespace, url, secret, login string
 		// field is the refused one; empty: allowed.
 		field string
 	}{
-		"a name":                                {namespace: "runners", url: shared, secret: "team-a"},
-		"a pattern":                             {namespace: "runners", url: shared, secret: "team-a-github"},
-		"a pattern with a proxy":                {namespace: "runners", url: shared, secret: "team-a", login: "proxy-eu-login"},
-		"the host in another spelling":          {namespace: "runners", url: "HTTPS://Shared.Vault.Azure.NET:443/", secret: "team-a"},
-		"the second entry":                      {namespace: "team-x", url: shared, secret: "team-b"},
-		"any namespace and secret":              {namespace: "whoever", url: "https://other.vault.azure.net:8443", secret: "x"},
-		"another's secret":                      {namespace: "runners", url: shared, secret: "team-b", field: "spec.githubConfigSecret"},
-		"a prefix of a name":                    {namespace: "runners", url: shared, secret: "team-ab", field: "spec.githubConfigSecret"},
-		"another case":                          {namespace: "runners", url: shared, secret: "Team-a", field: "spec.githubConfigSecret"},
-		"a slash":                               {namespace: "runners", url: shared, secret: "team-a-x/../team-b", field: "spec.githubConfigSecret"},
-		"a version":                             {namespace: "whoever", url: "https://other.vault.azure.net:8443", secret: "a/b", field: "spec.githubConfigSecret"},
-		"another's proxy":                       {namespace: "runners", url: shared, secret: "team-a", login: "team-b", field: login},
-		"names of two entries":                  {namespace: "team-x", url: shared, secret: "team-b", login: "team-a", field: login},
-		"another namespace":                     {namespace: "other", url: shared, secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
-		"another port":                          {namespace: "runners", url: shared + ":8443", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
-		"another scheme":                        {namespace: "runners", url: "http://shared.vault.azure.net:443", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
-		"another vault":                         {namespace: "runners", url: "https://sharedx.vault.azure.net", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
-		"a path in the vault's address":         {namespace: "runners", url: shared + "/secrets/team-b", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
-		"a user in the vault's address":         {namespace: "runners", url: "https://x@shared.vault.azure.net", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
-		"a query in the vault's address":        {namespace: "runners", url: shared + "?x=", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
-		"no address":                            {namespace: "runners", url: "::", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
-		"the entry that allows the most counts": {namespace: "team-x", url: shared, secret: "team-b", login: "x", field: login},
+		"a name":                       {"runners", shared, "team-a", "", ""},
+		"a pattern":                    {"runners", shared, "team-a-github", "", ""},
+		"a pattern with a proxy":       {"runners", shared, "team-a", "proxy-eu-login", ""},
+		"the host in another spelling": {"runners", "HTTPS://Shared.Vault.Azure.NET:443/", "team-a", "", ""},
+		"the second entry":             {"team-x", shared, "team-b", "", ""},
+		"any namespace and secret":     {"whoever", other, "x", "", ""},
+		"another's secret":             {"runners", shared, "team-b", "", secret},
+		"a prefix of a name":           {"runners", shared, "team-ab", "", secret},
+		"another case":                 {"runners", shared, "Team-a", "", secret},
+		"a slash":                      {"runners", shared, "team-a-x/../team-b", "", secret},
+		"a version":                    {"whoever", other, "a/b", "", secret},
+		"another's proxy":              {"runners", shared, "team-a", "team-b", login},
+		"names of two entries":         {"team-x", shared, "team-b", "team-a", login},
+		"another namespace":            {"other", shared, "team-a", "", address},
+		"another port":                 {"runners", shared + ":8443", "team-a", "", address},
+		"another scheme": {
+			"runners", "http://shared.vault.azure.net:443", "team-a", "", address,
+		},
+		"another vault":                         {"runners", "https://sharedx.vault.azure.net", "team-a", "", address},
+		"a path in the vault's address":         {"runners", shared + "/secrets/team-b", "team-a", "", address},
+		"a user in the vault's address":         {"runners", "https://x@shared.vault.azure.net", "team-a", "", address},
+		"a query in the vault's address":        {"runners", shared + "?x=", "team-a", "", address},
+		"no address":                            {"runners", "::", "team-a", "", address},
+		"the entry that allows the most counts": {"team-x", shared, "team-b", "x", login},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, _ := withVault(t, nil)
@@ -202,9 +232,13 @@ func TestOnlyAllowedSecretsAreReadFromVaults(t *testing.T) {
 			}
 			f.options.Vaults = mustParse(t, allowed)
 			reference := vaultReference()
-			reference.Namespace, reference.GitHubConfigSecret, reference.Vault.AzureKeyVault.URL = test.namespace, test.secret, test.url
+			reference.Namespace, reference.GitHubConfigSecret = test.namespace, test.secret
+			reference.Vault.AzureKeyVault.URL = test.url
 			if test.login != "" {
-				reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy", CredentialSecretRef: test.login}}
+				reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{
+					Url:                 "http://proxy",
+					CredentialSecretRef: test.login,
+				}}
 			}
 			_, err := f.Resolve(t.Context(), reference)
 			if test.field == "" {
@@ -214,7 +248,8 @@ func TestOnlyAllowedSecretsAreReadFromVaults(t *testing.T) {
 				return
 			}
 			var refused *VaultNotAllowedError
-			if !errors.As(err, &refused) || refused.Field != test.field || causes.Of(err).Reason != v1alpha1.ReasonVaultNotAllowed || !IsUserError(err) {
+			if !errors.As(err, &refused) || refused.Field != test.field ||
+				causes.Of(err).Reason != v1alpha1.ReasonVaultNotAllowed || !IsUserError(err) {
 				t.Errorf("got %v, want a refusal of %s", err, test.field)
 			}
 			for _, part := range []string{test.field, "vaults", "administrator", test.namespace} {
@@ -249,7 +284,9 @@ func TestTheListOfVaultsHasNoWayAround(t *testing.T) {
 	}
 	key := client.ObjectKey{Namespace: "system", Name: "listener"}
 	f.store.setSecret(key.Namespace, key.Name+ListenerConfigSuffix, config.FileName, `{"github_token": "x"}`)
-	if _, err := f.ClientOfListener(t.Context(), reference, key, errors.New("the vault is gone")); !IsVaultNotAllowed(err) {
+	if _, err := f.ClientOfListener(
+		t.Context(), reference, key, errors.New("the vault is gone"),
+	); !IsVaultNotAllowed(err) {
 		t.Errorf("the listener's copy is still used: %v", err)
 	}
 	if got := f.mustResolve(t, githubReference()); got != "token-1" {
@@ -264,15 +301,16 @@ func TestWrongListsOfVaultsAreRefused(t *testing.T) {
 		`{}`:                             "JSON list",
 		`[] []`:                          "use []",
 		`[{"url": "https://v", "x": 1}]`: `unknown field "x"`,
-		`[{"url": "http://v.vault.azure.net", "namespaces": ["a"], "secretNames": "a"}]`:                                         "entry 1: url",
-		`[{"url": "https://v/secrets", "namespaces": ["a"], "secretNames": "a"}]`:                                                "entry 1: url",
-		`[{"url": "https://v", "secretNames": "a"}]`:                                                                             "entry 1: namespaces",
-		`[{"url": "https://v", "namespaces": [], "secretNames": "a"}]`:                                                           "entry 1: namespaces",
-		`[{"url": "https://v", "namespaces": ["a"]}]`:                                                                            "entry 1: secretNames",
-		`[{"url": "https://v", "namespaces": ["a"], "secretNames": "a/*"}]`:                                                      "entry 1: secretNames",
-		`[{"url": "https://v", "namespaces": ["a"], "secretNames": [""]}]`:                                                       "entry 1: secretNames",
-		`[{"url": "https://v", "namespaces": ["a"], "secretNames": {"a": 1}}]`:                                                   "JSON list",
-		`[{"url": "https://v", "namespaces": ["a"], "secretNames": "a"}, {"url": "v", "namespaces": ["a"], "secretNames": "a"}]`: "entry 2: url",
+		`[{"url": "http://v.vault.azure.net", "namespaces": ["a"], "secretNames": "a"}]`: "entry 1: url",
+		`[{"url": "https://v/secrets", "namespaces": ["a"], "secretNames": "a"}]`:        "entry 1: url",
+		`[{"url": "https://v", "secretNames": "a"}]`:                                     "entry 1: namespaces",
+		`[{"url": "https://v", "namespaces": [], "secretNames": "a"}]`:                   "entry 1: namespaces",
+		`[{"url": "https://v", "namespaces": ["a"]}]`:                                    "entry 1: secretNames",
+		`[{"url": "https://v", "namespaces": ["a"], "secretNames": "a/*"}]`:              "entry 1: secretNames",
+		`[{"url": "https://v", "namespaces": ["a"], "secretNames": [""]}]`:               "entry 1: secretNames",
+		`[{"url": "https://v", "namespaces": ["a"], "secretNames": {"a": 1}}]`:           "JSON list",
+		`[{"url": "https://v", "namespaces": ["a"], "secretNames": "a"}, {"url": "v", "namespaces": ["a"],` +
+			` "secretNames": "a"}]`: "entry 2: url",
 	} {
 		if _, err := ParseVaultRules(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
@@ -292,7 +330,8 @@ func FuzzPatterns(f *testing.F) {
 		for part := range strings.SplitSeq(pattern, "*") {
 			quoted = append(quoted, regexp.QuoteMeta(part))
 		}
-		want := regexp.MustCompile(`(?s)\A`+strings.Join(quoted, "[^/]*")+`\z`).MatchString(name) && !strings.Contains(name, "/")
+		want := regexp.MustCompile(`(?s)\A`+strings.Join(quoted, "[^/]*")+`\z`).MatchString(name) &&
+			!strings.Contains(name, "/")
 		if got := (Patterns{pattern}).match(name); got != want && utf8.ValidString(pattern+name) {
 			t.Errorf("%q matches %q: %t", pattern, name, got)
 		}

@@ -16,12 +16,16 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// AddFinalizer adds a finalizer to an object that lacks it, and takes away those that it replaces. It fails with a conflict, after which
-// the caller tries again, if somebody has changed the object: a merge patch replaces the whole list and must not drop somebody else's
-// finalizer.
-func AddFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string, replaced ...string) error {
+// AddFinalizer adds a finalizer to an object that lacks it, and takes away those that it replaces. It fails with a
+// conflict, after which the caller tries again, if somebody has changed the object: a merge patch replaces the whole
+// list and must not drop somebody else's finalizer.
+func AddFinalizer(
+	ctx context.Context, c client.Client, object client.Object, finalizer string, replaced ...string,
+) error {
 	before := object.DeepCopyObject().(client.Object)
-	wanted := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return slices.Contains(replaced, f) })
+	wanted := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool {
+		return slices.Contains(replaced, f)
+	})
 	if !slices.Contains(wanted, finalizer) {
 		wanted = append(wanted, finalizer)
 	}
@@ -36,33 +40,39 @@ func AddFinalizer(ctx context.Context, c client.Client, object client.Object, fi
 	return nil
 }
 
-// RemoveFinalizers removes the given finalizers in one request. Each removal is conditional on the finalizer being where it was
-// seen, not on the resourceVersion, which the listener's status patches change all the time. It succeeds if the object is gone,
-// and fails if a new object has taken its name.
+// RemoveFinalizers removes the given finalizers in one request. Each removal is conditional on the finalizer being
+// where it was seen, not on the resourceVersion, which the listener's status patches change all the time. It succeeds
+// if the object is gone, and fails if a new object has taken its name.
 func RemoveFinalizers(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
 	return removeFinalizers(ctx, c, object, finalizers)
 }
 
-// RemoveFinalizersAndManagedFields also drops metadata.managedFields, for an object that is being or about to be deleted and
-// that nobody else writes. The cost of a write grows with the object, and without that record the API server compares no fields:
-// the deletion of a runner costs it half as much.
-func RemoveFinalizersAndManagedFields(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
+// RemoveFinalizersAndManagedFields also drops metadata.managedFields, for an object that is being or about to be
+// deleted and that nobody else writes. The cost of a write grows with the object, and without that record the API
+// server compares no fields: the deletion of a runner costs it half as much.
+func RemoveFinalizersAndManagedFields(
+	ctx context.Context, c client.Client, object client.Object, finalizers ...string,
+) error {
 	forget := operation{Op: "add", Path: "/metadata/managedFields", Value: ClearedManagedFields()}
 	return removeFinalizers(ctx, c, object, finalizers, forget)
 }
 
-// ClearedManagedFields returns the value of metadata.managedFields in a patch that makes the API server forget who wrote which
-// field, and keep no new record until somebody applies something. It is a single empty entry; null would change nothing.
+// ClearedManagedFields returns the value of metadata.managedFields in a patch that makes the API server forget who
+// wrote which field, and keep no new record until somebody applies something. It is a single empty entry; null would
+// change nothing.
 func ClearedManagedFields() any { return []struct{}{{}} }
 
-// IsApplied reports whether an entry of metadata.managedFields comes from server-side apply. Without such an entry, fields that
-// its manager no longer applies would stay.
+// IsApplied reports whether an entry of metadata.managedFields comes from server-side apply. Without such an entry,
+// fields that its manager no longer applies would stay.
 func IsApplied(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-// removeFinalizers removes the finalizers that the object has. If it has any, it carries out the operations in more, too.
-func removeFinalizers(ctx context.Context, c client.Client, object client.Object, finalizers []string, more ...operation) error {
+// removeFinalizers removes the finalizers that the object has. If it has any, it carries out the operations in more,
+// too.
+func removeFinalizers(
+	ctx context.Context, c client.Client, object client.Object, finalizers []string, more ...operation,
+) error {
 	operations := removals(object.GetFinalizers(), finalizers)
 	if len(operations) == 0 {
 		return nil
@@ -85,8 +95,8 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// removals returns the operations that remove unwanted from have, each preceded by a test that the finalizer is still where it was
-// seen. They work from the end, so that positions stay valid.
+// removals returns the operations that remove unwanted from have, each preceded by a test that the finalizer is still
+// where it was seen. They work from the end, so that positions stay valid.
 func removals(have, unwanted []string) []operation {
 	var operations []operation
 	for i, finalizer := range slices.Backward(have) {
@@ -106,10 +116,12 @@ var served = []string{
 	v1alpha1.FinalizerRunnerRegistration, v1alpha1.FinalizerFormerRunnerSet,
 }
 
-// IsOurFinalizer reports whether the manager removes the finalizer in the end. All others are for those who have set them.
+// IsOurFinalizer reports whether the manager removes the finalizer in the end. All others are for those who have set
+// them.
 func IsOurFinalizer(finalizer string) bool { return slices.Contains(served, finalizer) }
 
-// Keepers returns the finalizers that keep an object in deletion with which the manager is done, nil for any other object.
+// Keepers returns the finalizers that keep an object in deletion with which the manager is done, nil for any other
+// object.
 func Keepers(object client.Object) []string {
 	finalizers := object.GetFinalizers()
 	if object.GetDeletionTimestamp() == nil || slices.ContainsFunc(finalizers, IsOurFinalizer) {
@@ -118,58 +130,67 @@ func Keepers(object client.Object) []string {
 	return finalizers
 }
 
-// PodKeepers returns the finalizers that keep a pod in deletion after its containers have ended, or before it has got a node.
+// PodKeepers returns the finalizers that keep a pod in deletion after its containers have ended, or before it has got a
+// node.
 func PodKeepers(pod *corev1.Pod) []string {
-	if over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; over || pod.Spec.NodeName == "" {
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if ended || pod.Spec.NodeName == "" {
 		return Keepers(pod)
 	}
 	return nil
 }
 
-// KeptAfter is how long others may keep an object before somebody is told. Whoever still serves a finalizer removes it in a second or two,
-// or after a restart that takes a quarter of a minute. What blocks a deletion is to be told within a minute, which leaves as long again
-// to those that have to look for it.
-const KeptAfter = 20 * time.Second
+// KeptGrace passes before somebody is told that others keep an object. Whoever still serves a finalizer removes it in a
+// second or two, or after a restart that takes a quarter of a minute. What blocks a deletion is to be told within a
+// minute, which leaves as long again to those that have to look for it.
+const KeptGrace = 20 * time.Second
 
-// Kept remembers since when objects have been kept by nothing but others' finalizers. The zero value is ready for use. After a restart
-// of the manager the time begins anew.
+// Kept remembers since when objects have been kept by nothing but others' finalizers. The zero value is ready for use.
+// After a restart of the manager the time begins anew.
 type Kept struct{ since, before map[types.UID]time.Time }
 
 // Begin begins a pass: what the pass doesn't look at is forgotten.
 func (k *Kept) Begin() { k.since, k.before = map[types.UID]time.Time{}, k.since }
 
-// Look is called for each object that has keepers. It returns how long to wait before it is told, zero or less once it is to be told.
+// Look is called for each object that has keepers. It returns how long to wait before it is told, zero or less when it
+// is to be told.
 func (k *Kept) Look(uid types.UID, now time.Time) time.Duration {
 	since, known := k.before[uid]
 	if !known {
 		since = now
 	}
 	k.since[uid] = since
-	return since.Add(KeptAfter).Sub(now)
+	return since.Add(KeptGrace).Sub(now)
 }
 
-// quotedFinalizers is how many characters of finalizers a message has, which leaves room for the next step. One may have 317.
+// A message quotes at most quotedFinalizers characters of finalizers, which leaves room for the next step. One may have
+// 317.
 const quotedFinalizers = 340
 
 // WhyKept says who keeps an object of a kind, and what to do about it.
 func WhyKept(kind string, key types.NamespacedName, keepers []string) string {
-	return fmt.Sprintf("%s %s is deleted, and nothing of it is left to do but for its finalizers %s, which the controller doesn't serve: %s",
+	return fmt.Sprintf("%s %s is deleted, and nothing of it is left to do but for its finalizers %s, which the "+
+		"controller doesn't serve: %s",
 		kind, key, quoteFinalizers(keepers), nextStep(strings.ToLower(kind), key, keepers))
 }
 
-// nextStep says what to do about finalizers that keep an object. The garbage collector serves its own: it waits for other objects.
+// nextStep says what to do about finalizers that keep an object. The garbage collector serves its own: it waits for
+// other objects.
 func nextStep(kind string, key types.NamespacedName, keepers []string) string {
 	collectors := []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}
 	if !slices.ContainsFunc(keepers, func(f string) bool { return !slices.Contains(collectors, f) }) {
-		return fmt.Sprintf("they are the garbage collector's of the cluster, which waits for objects that %s %s owns; find out what keeps those, or, if the cluster has no "+
-			"garbage collector that works, %s", kind, key.Name, removal(kind, key))
+		return fmt.Sprintf("they are the garbage collector's of the cluster, which waits for objects that %s %s "+
+			"owns; find out what keeps those, or, if the cluster has no garbage collector that works, %s", kind,
+			key.Name, removal(kind, key))
 	}
-	return "find out why the program that set them doesn't remove them; if there is no such program any more, " + removal(kind, key)
+	return "find out why the program that set them doesn't remove them; if there is no such program any more, " +
+		removal(kind, key)
 }
 
 // removal is the command after which no finalizer keeps an object. The manager's own are gone by then.
 func removal(kind string, key types.NamespacedName) string {
-	return fmt.Sprintf(`run kubectl patch %s %s --namespace %s --type merge --patch '{"metadata":{"finalizers":null}}'`, kind, key.Name, key.Namespace)
+	const command = `run kubectl patch %s %s --namespace %s --type merge --patch '{"metadata":{"finalizers":null}}'`
+	return fmt.Sprintf(command, kind, key.Name, key.Namespace)
 }
 
 // quoteFinalizers lists as many finalizers as fit into quotedFinalizers, at least one.

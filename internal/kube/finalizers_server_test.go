@@ -20,7 +20,10 @@ func TestDismissedObjectsHaveNoRecordOfTheirWriters(t *testing.T) {
 	cluster := testkube.Shared(t)
 	c := cluster.Client()
 	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
-		Namespace: cluster.NewNamespace(t), Name: "runner", Finalizers: []string{ours, theirs}, Labels: map[string]string{"a": "b"},
+		Namespace:  cluster.NewNamespace(t),
+		Name:       "runner",
+		Finalizers: []string{ours, theirs},
+		Labels:     map[string]string{"a": "b"},
 	}}
 	if err := c.Create(t.Context(), runner); err != nil {
 		t.Fatal(err)
@@ -38,8 +41,13 @@ func TestDismissedObjectsHaveNoRecordOfTheirWriters(t *testing.T) {
 		t.Errorf("finalizers %v, managed fields %v", runner.Finalizers, runner.ManagedFields)
 	}
 	before := runner.ResourceVersion
-	if err := kube.RemoveFinalizersAndManagedFields(t.Context(), c, runner, ours); err != nil || runner.ResourceVersion != before {
-		t.Errorf("RemoveFinalizersAndManagedFields() = %v, resourceVersion %s to %s though there is nothing to remove", err, before, runner.ResourceVersion)
+	if err := kube.RemoveFinalizersAndManagedFields(
+		t.Context(), c, runner, ours,
+	); err != nil || runner.ResourceVersion != before {
+		t.Errorf(
+			"RemoveFinalizersAndManagedFields() = %v, resourceVersion %s to %s though there is nothing to remove",
+			err, before, runner.ResourceVersion,
+		)
 	}
 }
 
@@ -48,21 +56,29 @@ func TestNamesakesKeepTheirFinalizers(t *testing.T) {
 	const ours = "example.com/ours"
 	cluster := testkube.Shared(t)
 	c := cluster.Client()
-	former := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.NewNamespace(t), Name: "runner"}}
+	former := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster.NewNamespace(t),
+		Name:      "runner",
+	}}
 	namesake := former.DeepCopy()
 	namesake.Finalizers = []string{ours}
-	if err := errors.Join(c.Create(t.Context(), former), c.Delete(t.Context(), former), c.Create(t.Context(), namesake)); err != nil {
+	if err := errors.Join(
+		c.Create(t.Context(), former), c.Delete(t.Context(), former), c.Create(t.Context(), namesake),
+	); err != nil {
 		t.Fatal(err)
 	}
 	former.Finalizers = []string{ours}
 	for name, remove := range map[string]func(context.Context, client.Client, client.Object, ...string) error{
-		"RemoveFinalizersAndManagedFields": kube.RemoveFinalizersAndManagedFields, "RemoveFinalizers": kube.RemoveFinalizers,
+		"RemoveFinalizersAndManagedFields": kube.RemoveFinalizersAndManagedFields,
+		"RemoveFinalizers":                 kube.RemoveFinalizers,
 	} {
 		if err := remove(t.Context(), c, former, ours); err == nil {
 			t.Errorf("%s() of an object that is gone met its namesake, and went well", name)
 		}
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(namesake), namesake); err != nil || !slices.Equal(namesake.Finalizers, []string{ours}) {
+	if err := c.Get(
+		t.Context(), client.ObjectKeyFromObject(namesake), namesake,
+	); err != nil || !slices.Equal(namesake.Finalizers, []string{ours}) {
 		t.Errorf("the namesake has finalizers %v (%v), want its own", namesake.Finalizers, err)
 	}
 }

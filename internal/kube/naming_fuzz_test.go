@@ -12,7 +12,10 @@ import (
 
 // Whatever stands in a config URL, the labels made from it are accepted by the API server.
 func FuzzLabelValue(f *testing.F) {
-	for _, seed := range []string{"acme", "Acme_1.x", "-a-", "", strings.Repeat("a", 64), strings.Repeat("-", 70) + "a", "a b", "ü", "a/b", "\xff"} {
+	for _, seed := range []string{
+		"acme", "Acme_1.x", "-a-", "", strings.Repeat("a", 64), strings.Repeat("-", 70) + "a", "a b", "ü", "a/b",
+		"\xff",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

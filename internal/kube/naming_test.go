@@ -62,7 +62,8 @@ func TestListenerNames(t *testing.T) {
 	} {
 		names := ListenerNames(test.set)
 		for i, name := range names {
-			pattern := regexp.MustCompile("^" + strings.NewReplacer("WORD16", "[0-9a-f]{16}", "WORD32", "[0-9a-f]{32}").Replace(test.want[i]) + "$")
+			pattern := regexp.MustCompile("^" +
+				strings.NewReplacer("WORD16", "[0-9a-f]{16}", "WORD32", "[0-9a-f]{32}").Replace(test.want[i]) + "$")
 			if !pattern.MatchString(name) {
 				t.Errorf("name %d is %s, want %s", i, name, pattern)
 			}
@@ -70,8 +71,8 @@ func TestListenerNames(t *testing.T) {
 	}
 }
 
-// A tenant that tries addresses until its listener gets the name of another tenant's needs half a minute for the eight digits of
-// ARC. This is one of the pairs that it finds.
+// A tenant that tries addresses until its listener gets the name of another tenant's needs half a minute for the eight
+// digits of ARC. This is one of the pairs that it finds.
 func TestListenerNamesOfAFoundPairDiffer(t *testing.T) {
 	one := named("team-a", "runners", "", "https://github.com/my-org")
 	other := named("team-b", "runners", "", "https://ghes.example.com/o26290805")
@@ -85,8 +86,8 @@ func TestListenerNamesOfAFoundPairDiffer(t *testing.T) {
 	}
 }
 
-// Different sets have different listeners, also if one's namespace, name, group and address run on as the other's do: whatever is
-// drawn, from few letters, so that many look alike. Names are valid for a pod.
+// Different sets have different listeners, also if one's namespace, name, group and address run on as the other's do:
+// whatever is drawn, from few letters, so that many look alike. Names are valid for a pod.
 func TestListenerNamesAreOfOneSet(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	draw := func(letters string) string {
@@ -113,13 +114,18 @@ func TestListenerNamesAreOfOneSet(t *testing.T) {
 	}
 }
 
-// jobPodName is the name that container hooks 0.1 to 0.8 give the pod of a job (runner-container-hooks, packages/k8s, getJobPodName).
+// jobPodName is the name that container hooks 0.1 to 0.8 give the pod of a job (runner-container-hooks, packages/k8s,
+// getJobPodName).
 func jobPodName(runner string) string { return runner[:min(len(runner), 54)] + "-workflow" }
 
-// Two hundred runners of a set have two hundred names, and their jobs as many pods, however long the set's name is. One that ARC made
-// has six characters more than the scale set, of which ARC's chart takes up to 45; by hand it may be as long as the API server takes.
+// Two hundred runners of a set have two hundred names, and their jobs as many pods, however long the set's name is. One
+// that ARC made has six characters more than the scale set, of which ARC's chart takes up to 45; by hand it may be as
+// long as the API server takes.
 func TestRunnersAndTheirJobPodsHaveNamesOfTheirOwn(t *testing.T) {
-	sets := []string{"linux", strings.Repeat("a-", 40), strings.Repeat("b", 46) + "." + strings.Repeat("c", 30), strings.Repeat("x", 253)}
+	sets := []string{
+		"linux", strings.Repeat("a-", 40), strings.Repeat("b", 46) + "." + strings.Repeat("c", 30),
+		strings.Repeat("x", 253),
+	}
 	for length := 1; length <= 63; length++ {
 		sets = append(sets, strings.Repeat("a", length), strings.Repeat("b", length)+"-k7x2m")
 	}
@@ -136,7 +142,10 @@ func TestRunnersAndTheirJobPodsHaveNamesOfTheirOwn(t *testing.T) {
 			runners[name], pods[jobPodName(name)] = true, true
 		}
 		if len(pods) != len(runners) {
-			t.Errorf("%d names of job pods for %d runners of set %s of %d characters", len(pods), len(runners), set, len(set))
+			t.Errorf(
+				"%d names of job pods for %d runners of set %s of %d characters",
+				len(pods), len(runners), set, len(set),
+			)
 		}
 	}
 }
@@ -153,7 +162,8 @@ func TestRunnersOfAShortSetHaveItsWholeName(t *testing.T) {
 	if one == other || !strings.HasPrefix(one, whole[:32]+"-") {
 		t.Errorf("%s and %s, want two prefixes that show what the set is called", one, other)
 	}
-	if !IsRunnerName(whole+"1", whole+"1-runner-abcde") || IsRunnerName("linux", "linux-large-runner-abcde") || IsRunnerName(whole+"1", whole+"2-runner-abcde") {
+	if !IsRunnerName(whole+"1", whole+"1-runner-abcde") || IsRunnerName("linux", "linux-large-runner-abcde") ||
+		IsRunnerName(whole+"1", whole+"2-runner-abcde") {
 		t.Error("want runners with names from before known as the set's, and no other set's")
 	}
 }
@@ -183,10 +193,20 @@ func TestShortenedNamesStayDifferent(t *testing.T) {
 
 func TestLabelsMerge(t *testing.T) {
 	got := Labels([]string{"argocd.", "actions.github.com/", ""},
-		map[string]string{"a": "1", "argocd.argoproj.io/instance": "x", v1alpha1.LabelScaleSetName: "template's", v1alpha1.LabelOrganization: "acme"},
+		map[string]string{
+			"a":                           "1",
+			"argocd.argoproj.io/instance": "x",
+			v1alpha1.LabelScaleSetName:    "template's",
+			v1alpha1.LabelOrganization:    "acme",
+		},
 		map[string]string{"a": "2", "b": "3"},
 		map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "team"})
-	want := map[string]string{"a": "2", "b": "3", v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "team"}
+	want := map[string]string{
+		"a":                             "2",
+		"b":                             "3",
+		v1alpha1.LabelScaleSetName:      "set",
+		v1alpha1.LabelScaleSetNamespace: "team",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
@@ -194,8 +214,10 @@ func TestLabelsMerge(t *testing.T) {
 
 func TestLabelsOfInstallers(t *testing.T) {
 	for key, want := range map[string]bool{
-		"app.kubernetes.io/name": true, "argocd.argoproj.io/instance": true, "kustomize.toolkit.fluxcd.io/name": true, "meta.helm.sh/release-name": true, "Helm.sh/chart": true,
-		"app": false, "app.kubernetes.io": false, "kubernetes.io/os": false, "example.com/helm.sh": false, "notapp.kubernetes.io/name": false, "": false,
+		"app.kubernetes.io/name": true, "argocd.argoproj.io/instance": true, "kustomize.toolkit.fluxcd.io/name": true,
+		"meta.helm.sh/release-name": true, "Helm.sh/chart": true,
+		"app": false, "app.kubernetes.io": false, "kubernetes.io/os": false, "example.com/helm.sh": false,
+		"notapp.kubernetes.io/name": false, "": false,
 	} {
 		if got := OfInstaller(key); got != want {
 			t.Errorf("%q: %t", key, got)
@@ -204,7 +226,10 @@ func TestLabelsOfInstallers(t *testing.T) {
 			t.Errorf("%q: its installer leaves alone what has an owner", key)
 		}
 	}
-	for _, key := range []string{"applyset.kubernetes.io/part-of", "kapp.k14s.io/app", "objectset.rio.cattle.io/hash", "configsync.gke.io/declared-version", "addonmanager.kubernetes.io/mode"} {
+	for _, key := range []string{
+		"applyset.kubernetes.io/part-of", "kapp.k14s.io/app", "objectset.rio.cattle.io/hash",
+		"configsync.gke.io/declared-version", "addonmanager.kubernetes.io/mode",
+	} {
 		if !OfInstaller(key) || !ForPruning(key) {
 			t.Errorf("%q: its installer deletes whatever has it", key)
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// OwnedBy returns the owner references of an object that belongs to owner alone. Owner is of one of our kinds and lives in the same
-// namespace.
+// OwnedBy returns the owner references of an object that belongs to owner alone. Owner is of one of our kinds and lives
+// in the same namespace.
 //
-// The reference does not block the owner's deletion, which our finalizers hold until the right moment. A blocking one would make
-// creation depend on the admission plugin OwnerReferencesPermissionEnforcement, which OpenShift has on: it looks the owner's kind
-// up in a copy of discovery, and where a restarted API server made that copy before it served custom resources, it refuses the
-// object with 403 until the copy is renewed, after 30 s.
+// The reference does not block the owner's deletion, which our finalizers hold until the right moment. A blocking one
+// would make creation depend on the admission plugin OwnerReferencesPermissionEnforcement, which OpenShift has on: it
+// looks the owner's kind up in a copy of discovery, and where a restarted API server made that copy before it served
+// custom resources, it refuses the object with 403 until the copy is renewed, after 30 s.
 func OwnedBy(owner client.Object) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(),
@@ -31,17 +31,21 @@ func OwnedBy(owner client.Object) []metav1.OwnerReference {
 	}}
 }
 
-// listTimeout is how long the API server may take to list objects. It leaves most of a pass's minute for what can be done without the
+// A list of objects is given up after listTimeout. That leaves most of a pass's minute for what can be done without the
 // answer, and for reporting that there is none.
 const listTimeout = 10 * time.Second
 
 // ListMetadata returns the metadata of objects of a kind of ours, which costs little however large they are.
-func ListMetadata(ctx context.Context, reader client.Reader, kind string, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+func ListMetadata(
+	ctx context.Context, reader client.Reader, kind string, options ...client.ListOption,
+) ([]metav1.PartialObjectMetadata, error) {
 	return ListMetadataOf(ctx, reader, v1alpha1.GroupVersion.WithKind(kind), options...)
 }
 
 // ListMetadataOf does the same for any kind.
-func ListMetadataOf(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+func ListMetadataOf(
+	ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, options ...client.ListOption,
+) ([]metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	var list metav1.PartialObjectMetadataList
@@ -61,11 +65,13 @@ const (
 	Foreign Standing = iota
 	// Ours belongs to the owner.
 	Ours
-	// Former belonged to an earlier owner of the same name, which is gone, as two can't exist: garbage collection deletes it.
+	// Former belonged to an earlier owner of the same name, which is gone, as two can't exist: garbage collection
+	// deletes it.
 	Former
 )
 
-// StandingWith says whose an object is, given who should own it. An owner without a UID is gone, and only its name is known.
+// StandingWith says whose an object is, given who should own it. An owner without a UID is gone, and only its name is
+// known.
 func StandingWith(owner metav1.OwnerReference, object client.Object) Standing {
 	found := metav1.GetControllerOf(object)
 	switch {
@@ -77,8 +83,8 @@ func StandingWith(owner metav1.OwnerReference, object client.Object) Standing {
 	return Former
 }
 
-// NewestFirst orders objects by creation, and by name within a second, which is the resolution of timestamps. Objects that are
-// being deleted come last, because they can't be used any more.
+// NewestFirst orders objects by creation, and by name within a second, which is the resolution of timestamps. Objects
+// that are being deleted come last, because they can't be used any more.
 func NewestFirst(a, b client.Object) int {
 	return cmp.Or(
 		cmp.Compare(rank(a.GetDeletionTimestamp() != nil), rank(b.GetDeletionTimestamp() != nil)),

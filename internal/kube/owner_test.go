@@ -26,7 +26,8 @@ func TestOwnedBy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reference.APIVersion != kind.GroupVersion().String() || reference.Kind != kind.Kind || reference.Name != meta.Name {
+		if reference.APIVersion != kind.GroupVersion().String() || reference.Kind != kind.Kind ||
+			reference.Name != meta.Name {
 			t.Errorf("%T is named as %v", owner, reference)
 		}
 		if reference.BlockOwnerDeletion != nil {
@@ -57,7 +58,8 @@ func TestStandingWith(t *testing.T) {
 	}
 	gone := OwnedBy(set)[0]
 	gone.UID = ""
-	if got := StandingWith(gone, &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{OwnerReferences: OwnedBy(set)}}); got != Ours {
+	orphan := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{OwnerReferences: OwnedBy(set)}}
+	if got := StandingWith(gone, orphan); got != Ours {
 		t.Errorf("of an owner that is gone: %d", got)
 	}
 	if got := StandingWith(gone, &v1alpha1.EphemeralRunner{}); got != Foreign {

@@ -10,17 +10,17 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// MaxParallelism is how many requests to the API server one pass has in flight. A request takes 2–10 ms on an idle server, so
-// 128 are as many as a server on two cores can handle, and a burst of 1,000 creations takes eight rounds. An API server allows
-// 100 per connection; a second connection is opened for the rest.
+// MaxParallelism bounds the requests to the API server that one pass has in flight. A request takes 2–10 ms on an idle
+// server, so 128 are as many as a server on two cores can handle, and a burst of 1,000 creations takes eight rounds. An
+// API server allows 100 per connection; a second connection is opened for the rest.
 const MaxParallelism = 128
 
-// namedErrors is how many failures of one ForEach are reported in full: what refuses one of a thousand objects usually refuses
-// all of them, in the same words.
+// ForEach reports namedErrors failures in full: what refuses one of a thousand objects usually refuses all of them, in
+// the same words.
 const namedErrors = 3
 
-// ForEach calls do for every item, at most limit at a time. It returns the first namedErrors errors and how many more there are,
-// joined. When the context ends, the remaining items are skipped and its error is joined, too.
+// ForEach calls do for every item, at most limit at a time. It returns the first namedErrors errors and how many more
+// there are, joined. When the context ends, the remaining items are skipped and its error is joined, too.
 func ForEach[T any](ctx context.Context, limit int, items []T, do func(context.Context, T) error) error {
 	errs := make([]error, len(items))
 	workqueue.ParallelizeUntil(ctx, limit, len(items), func(i int) { errs[i] = do(ctx, items[i]) })
@@ -41,7 +41,7 @@ func LaterOf(a, b time.Time) time.Time {
 
 // EarlierOf returns the earlier of two moments. Zero means never.
 func EarlierOf(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
 	}
 	return a

@@ -29,7 +29,8 @@ func TestPartsOfPods(t *testing.T) {
 	if image, none := Image(&pod.Spec, "runner"), Image(&pod.Spec, "another"); image != "image:1" || none != "(none)" {
 		t.Errorf("Image() = %q and %q", image, none)
 	}
-	if Container(&pod.Spec, "another") != nil || ContainerStatus(pod, "sidecar") != nil || PodCondition(pod, corev1.PodScheduled) != nil {
+	if Container(&pod.Spec, "another") != nil || ContainerStatus(pod, "sidecar") != nil ||
+		PodCondition(pod, corev1.PodScheduled) != nil {
 		t.Error("what is not there was found")
 	}
 }
@@ -46,7 +47,8 @@ func TestGracePeriod(t *testing.T) {
 
 // The work folder of mode kubernetes is on a claim, whose volume may belong to root.
 func TestUnwritableWork(t *testing.T) {
-	claim, host := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}
+	claim, host := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}},
+		corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}
 	existing := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}
 	as := func(user int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: &user} }
 	group := &corev1.PodSecurityContext{FSGroup: new(int64(1001))}
@@ -57,17 +59,32 @@ func TestUnwritableWork(t *testing.T) {
 		own    *corev1.SecurityContext
 		want   string
 	}{
-		"claim":             {source: claim, path: "/home/runner/_work", want: "fsGroup, to 1001"},
-		"existing claim":    {source: existing, path: "/actions/_work/", own: as(1001), want: "fsGroup, to 1001"},
-		"hostPath":          {source: host, path: "/home/runner/_work", pod: group, want: "in an init container"},
-		"with a group":      {source: claim, path: "/home/runner/_work", pod: group},
-		"as root":           {source: claim, path: "/home/runner/_work", own: as(0)},
-		"emptyDir":          {source: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, path: "/home/runner/_work"},
-		"not the work":      {source: claim, path: "/cache"},
-		"root only the pod": {source: claim, path: "/home/runner/_work", pod: &corev1.PodSecurityContext{RunAsUser: new(int64(0))}},
+		"claim":          {source: claim, path: "/home/runner/_work", want: "fsGroup, to 1001"},
+		"existing claim": {source: existing, path: "/actions/_work/", own: as(1001), want: "fsGroup, to 1001"},
+		"hostPath":       {source: host, path: "/home/runner/_work", pod: group, want: "in an init container"},
+		"with a group":   {source: claim, path: "/home/runner/_work", pod: group},
+		"as root":        {source: claim, path: "/home/runner/_work", own: as(0)},
+		"emptyDir": {
+			source: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			path:   "/home/runner/_work",
+		},
+		"not the work": {source: claim, path: "/cache"},
+		"root only the pod": {
+			source: claim,
+			path:   "/home/runner/_work",
+			pod:    &corev1.PodSecurityContext{RunAsUser: new(int64(0))},
+		},
 	} {
-		spec := &corev1.PodSpec{SecurityContext: test.pod, Volumes: []corev1.Volume{{Name: "work", VolumeSource: test.source}},
-			Containers: []corev1.Container{{Name: "runner", SecurityContext: test.own, VolumeMounts: []corev1.VolumeMount{{Name: "work", MountPath: test.path}}}}}
+		spec := &corev1.PodSpec{SecurityContext: test.pod, Volumes: []corev1.Volume{
+			{Name: "work", VolumeSource: test.source},
+		},
+			Containers: []corev1.Container{
+				{
+					Name:            "runner",
+					SecurityContext: test.own,
+					VolumeMounts:    []corev1.VolumeMount{{Name: "work", MountPath: test.path}},
+				},
+			}}
 		got := UnwritableWork(spec, "runner")
 		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q in it", title, got, test.want)

@@ -46,7 +46,9 @@ func TestWhichErrorsMeanThatTheCacheIsBehind(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"conflict":       {fmt.Errorf("patch: %w", apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("changed"))), true},
+		"conflict": {
+			fmt.Errorf("patch: %w", apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("changed"))), true,
+		},
 		"already exists": {apierrors.NewAlreadyExists(corev1.Resource("pods"), "a"), true},
 		"not found":      {apierrors.NewNotFound(corev1.Resource("pods"), "a"), false},
 		"no answer":      {context.DeadlineExceeded, false},

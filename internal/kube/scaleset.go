@@ -26,21 +26,24 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// ScaleSetOf returns the scale set that the labels of a runner or runner set name. Whoever may create these in one namespace chooses
-// their labels, so labels that name another namespace don't count: such an object is a scale set of its own, as one without labels is.
-// It must not share another set's turn in the pool, its limit of Events or its series.
+// ScaleSetOf returns the scale set that the labels of a runner or runner set name. Whoever may create these in one
+// namespace chooses their labels, so labels that name another namespace don't count: such an object is a scale set of
+// its own, as one without labels is. It must not share another set's turn in the pool, its limit of Events or its
+// series.
 func ScaleSetOf(object client.Object) types.NamespacedName {
 	labels := object.GetLabels()
-	if name := labels[v1alpha1.LabelScaleSetName]; name != "" && cmp.Or(labels[v1alpha1.LabelScaleSetNamespace], object.GetNamespace()) == object.GetNamespace() {
+	if name := labels[v1alpha1.LabelScaleSetName]; name != "" &&
+		cmp.Or(labels[v1alpha1.LabelScaleSetNamespace], object.GetNamespace()) == object.GetNamespace() {
 		return types.NamespacedName{Namespace: object.GetNamespace(), Name: name}
 	}
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// ReadController reads the object of a kind of ours that controls another one into controller. It returns false if there is none, or one of
-// the same name with another UID: that controls nothing of its predecessor's.
+// ReadController reads the object of a kind of ours that controls another one into controller. It returns false if
+// there is none, or one of the same name with another UID: that controls nothing of its predecessor's.
 func ReadController(
-	ctx context.Context, reader client.Reader, of client.Object, kind string, controller client.Object, options ...client.GetOption,
+	ctx context.Context, reader client.Reader, of client.Object, kind string, controller client.Object,
+	options ...client.GetOption,
 ) (bool, error) {
 	reference := metav1.GetControllerOfNoCopy(of)
 	if reference == nil || reference.Kind != kind {
@@ -56,11 +59,15 @@ func ReadController(
 	return controller.GetUID() == reference.UID, nil
 }
 
-// LabelledSet returns the scale set that an object's labels name, which may be in another namespace. It is for listeners and what
-// belongs to them: these live in the manager's namespace, and other things must show, too, whose they are.
+// LabelledSet returns the scale set that an object's labels name, which may be in another namespace. It is for
+// listeners and what belongs to them: these live in the manager's namespace, and other things must show, too, whose
+// they are.
 func LabelledSet(object client.Object) types.NamespacedName {
 	labels := object.GetLabels()
-	return types.NamespacedName{Namespace: labels[v1alpha1.LabelScaleSetNamespace], Name: labels[v1alpha1.LabelScaleSetName]}
+	return types.NamespacedName{
+		Namespace: labels[v1alpha1.LabelScaleSetNamespace],
+		Name:      labels[v1alpha1.LabelScaleSetName],
+	}
 }
 
 // ScaleSetLabels returns the labels that mark an object as belonging to the scale set, in the given role.
@@ -73,7 +80,8 @@ func ScaleSetLabels(set *v1alpha1.AutoscalingRunnerSet, component string) map[st
 	}
 }
 
-// ScopeLabels returns labels with the enterprise, organization or repository of an address, none for an invalid address.
+// ScopeLabels returns labels with the enterprise, organization or repository of an address, none for an invalid
+// address.
 func ScopeLabels(address string) map[string]string {
 	url, err := actions.ParseConfigURL(address)
 	if err != nil {
@@ -88,8 +96,8 @@ func ScopeLabels(address string) map[string]string {
 	return labels
 }
 
-// NamedByLabels returns a function that maps an object to the object that two of its labels name. That may live in another
-// namespace, where no owner reference can point. An object without the name maps to nothing.
+// NamedByLabels returns a function that maps an object to the object that two of its labels name. That may live in
+// another namespace, where no owner reference can point. An object without the name maps to nothing.
 func NamedByLabels(namespaceLabel, nameLabel string) handler.MapFunc {
 	return func(_ context.Context, object client.Object) []reconcile.Request {
 		labels := object.GetLabels()
@@ -102,8 +110,8 @@ func NamedByLabels(namespaceLabel, nameLabel string) handler.MapFunc {
 	}
 }
 
-// keyScaleSet names the scale set, as NAMESPACE/NAME, in the log lines of controllers, of calls to GitHub and of listeners, so
-// that all of them can be filtered by it.
+// keyScaleSet names the scale set, as NAMESPACE/NAME, in the log lines of controllers, of calls to GitHub and of
+// listeners, so that all of them can be filtered by it.
 const keyScaleSet = "scaleSet"
 
 // WithScaleSetLogger returns a context whose logger adds the scale set, and the keys and values in more, to each line.
@@ -111,8 +119,8 @@ func WithScaleSetLogger(ctx context.Context, set types.NamespacedName, more ...a
 	return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(append([]any{keyScaleSet, set.String()}, more...)...))
 }
 
-// Registration returns where an AutoscalingRunnerSet is registered on GitHub: according to its status or, if ARC registered it, to ARC's
-// annotations. It returns nil if it is registered nowhere. The result is the caller's own.
+// Registration returns where an AutoscalingRunnerSet is registered on GitHub: according to its status or, if ARC
+// registered it, to ARC's annotations. It returns nil if it is registered nowhere. The result is the caller's own.
 func Registration(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistration {
 	if set.Status.Registration != nil {
 		return set.Status.Registration.DeepCopy()
@@ -129,8 +137,8 @@ func Registration(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistra
 	}
 }
 
-// RunnerSpec returns what an AutoscalingRunnerSet says of its runners: who they are, what they run, and where they register. Its
-// EphemeralRunnerSet must say the same. The id is the scale set's on GitHub.
+// RunnerSpec returns what an AutoscalingRunnerSet says of its runners: who they are, what they run, and where they
+// register. Its EphemeralRunnerSet must say the same. The id is the scale set's on GitHub.
 func RunnerSpec(set *v1alpha1.AutoscalingRunnerSet, scaleSetID int) v1alpha1.EphemeralRunnerSpec {
 	spec := &set.Spec
 	return v1alpha1.EphemeralRunnerSpec{
@@ -147,8 +155,8 @@ func RunnerSpec(set *v1alpha1.AutoscalingRunnerSet, scaleSetID int) v1alpha1.Eph
 	}
 }
 
-// RunnerSpecHash identifies what an EphemeralRunnerSet says of its runners. The AutoscalingRunnerSet keeps it in its status, which a
-// listener can't write.
+// RunnerSpecHash identifies what an EphemeralRunnerSet says of its runners. The AutoscalingRunnerSet keeps it in its
+// status, which a listener can't write.
 func RunnerSpecHash(spec *v1alpha1.EphemeralRunnerSetSpec) string {
 	return Hash(struct {
 		Spec     v1alpha1.EphemeralRunnerSpec
@@ -156,9 +164,9 @@ func RunnerSpecHash(spec *v1alpha1.EphemeralRunnerSetSpec) string {
 	}{spec.EphemeralRunnerSpec, spec.EphemeralRunnerMetadata})
 }
 
-// SortListeners sorts the listeners that have the labels of a set: the first is the set's own, and no other counts. One that a
-// manager has served, and so has our finalizer, precedes those that somebody else has labelled. ARC left several of its own if
-// their names changed; then the name that is right today precedes.
+// SortListeners sorts the listeners that have the labels of a set: the first is the set's own, and no other counts. One
+// that a manager has served, and so has our finalizer, precedes those that somebody else has labelled. ARC left several
+// of its own if their names changed; then the name that is right today precedes.
 func SortListeners(set *v1alpha1.AutoscalingRunnerSet, listeners []v1alpha1.AutoscalingListener) {
 	names := append(ListenerNames(set), ARCListenerName(set))
 	position := func(name string) int {
@@ -176,7 +184,8 @@ func SortListeners(set *v1alpha1.AutoscalingRunnerSet, listeners []v1alpha1.Auto
 	})
 }
 
-// WasServed reports whether a manager, ours or ARC's, has made anything for a listener. It adds its finalizer before that.
+// WasServed reports whether a manager, ours or ARC's, has made anything for a listener. It adds its finalizer before
+// that.
 func WasServed(listener *v1alpha1.AutoscalingListener) bool {
 	return slices.Contains(listener.Finalizers, v1alpha1.FinalizerAutoscalingListener)
 }
@@ -195,17 +204,18 @@ func NameHash(text string) string {
 	return encoded[:min(8, len(encoded))]
 }
 
-// listenerDigits are how many digits of the hash a listener's name has: 16, which nobody makes two sets share, and 32 should
+// A listener's name has one of listenerDigits digits of the hash: 16, which nobody makes two sets share, and 32 should
 // somebody else's listener have that name all the same.
 var listenerDigits = []int{16, 32}
 
-// ListenerNames returns the names that a new AutoscalingListener may have, in the order in which to try them. The objects that
-// belong to it have the same name. Listeners are found by their labels, so nothing else depends on it, and those that exist keep
-// the names that they have.
+// ListenerNames returns the names that a new AutoscalingListener may have, in the order in which to try them. The
+// objects that belong to it have the same name. Listeners are found by their labels, so nothing else depends on it, and
+// those that exist keep the names that they have.
 func ListenerNames(set *v1alpha1.AutoscalingRunnerSet) []string {
 	digest := sha256.New()
 	for _, part := range []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.GitHubConfigUrl} {
-		_, _ = fmt.Fprintf(digest, "%d:%s", len(part), part) // the lengths say where each part ends; a hash takes every write
+		// The lengths say where each part ends; a hash takes every write.
+		_, _ = fmt.Fprintf(digest, "%d:%s", len(part), part)
 	}
 	hash := hex.EncodeToString(digest.Sum(nil))
 	var names []string
@@ -216,8 +226,8 @@ func ListenerNames(set *v1alpha1.AutoscalingRunnerSet) []string {
 	return names
 }
 
-// ARCListenerName returns the name that ARC gives the set's listener, as did this manager before ListenerNames: 32 bits of hash,
-// for which two sets of one name can be found within a minute.
+// ARCListenerName returns the name that ARC gives the set's listener, as did this manager before ListenerNames: 32 bits
+// of hash, for which two sets of one name can be found within a minute.
 func ARCListenerName(set *v1alpha1.AutoscalingRunnerSet) string {
 	suffix := "-" + NameHash(set.Namespace+"@"+set.Spec.RunnerGroup+"@"+set.Spec.GitHubConfigUrl) + "-listener"
 	return shortened(set.Name, maxName-len(suffix)) + suffix
@@ -238,77 +248,86 @@ func shortened(name string, limit int) string {
 	return strings.TrimRight(name[:limit-len(hash)-1], "-.") + "-" + hash
 }
 
-// randomCharacters is how many random characters a runner's name ends with. Five of 27 make 14 million names: without a check,
-// one in two bursts of 5,000 runners would have two of the same name.
+// A runner's name ends with randomCharacters random characters. Five of 27 make 14 million names: without a check, one
+// in two bursts of 5,000 runners would have two of the same name.
 const randomCharacters = 5
 
-// maxRunnerName is the longest name of a runner. Container hooks name a job's pod by what they cut from its runner's name, so that with
-// "-workflow" it has 63 characters. The random characters come last: cut off, they would let two jobs want one pod.
+// maxRunnerName is the longest name of a runner. Container hooks name a job's pod by what they cut from its runner's
+// name, so that with "-workflow" it has 63 characters. The random characters come last: cut off, they would let two
+// jobs want one pod.
 const maxRunnerName = maxName - len("-workflow")
 
 // runnerInfix is between the name of the set and the random characters of a runner's name.
 const runnerInfix = "-runner-"
 
-// RunnerName returns a new name for a runner of the set. Two names of a set differ in their first maxRunnerName characters, which are all
-// that they have.
+// RunnerName returns a new name for a runner of the set. Two names of a set differ in their first maxRunnerName
+// characters, which are all that they have.
 func RunnerName(runnerSet string) string {
 	return RunnerPrefix(runnerSet) + rand.String(randomCharacters)
 }
 
-// RunnerPrefix returns the beginning of the names of the set's new runners and of the objects named after them. It is ARC's, and has a
-// hash inside from 42 characters of the set's name on: whatever the set is called, and whoever called it so, its runners' names fit.
+// RunnerPrefix returns the beginning of the names of the set's new runners and of the objects named after them. It is
+// ARC's, and has a hash inside from 42 characters of the set's name on: whatever the set is called, and whoever called
+// it so, its runners' names fit.
 func RunnerPrefix(runnerSet string) string {
 	return shortened(runnerSet, maxRunnerName-len(runnerInfix)-randomCharacters) + runnerInfix
 }
 
-// IsRunnerName reports whether a name is one that the set gives its runners, or gave them before names had a hash from 42 characters on.
+// IsRunnerName reports whether a name is one that the set gives its runners, or gave them before names had a hash from
+// 42 characters on.
 func IsRunnerName(runnerSet, name string) bool {
 	former := shortened(runnerSet, maxName-len(runnerInfix)-randomCharacters) + runnerInfix
 	return strings.HasPrefix(name, RunnerPrefix(runnerSet)) || strings.HasPrefix(name, former)
 }
 
-// Labels returns the union of the label sets without the keys that start with an excluded prefix. Later sets win. The labels by
-// which the manager finds its objects can't be excluded; so that they can't be overridden either, callers pass them last.
+// Labels returns the union of the label sets without the keys that start with an excluded prefix. Later sets win. The
+// labels by which the manager finds its objects can't be excluded; so that they can't be overridden either, callers
+// pass them last.
 func Labels(excludedPrefixes []string, sets ...map[string]string) map[string]string {
 	merged := map[string]string{}
 	for _, set := range sets {
 		maps.Copy(merged, set)
 	}
 	maps.DeleteFunc(merged, func(key, _ string) bool {
-		return key != v1alpha1.LabelScaleSetName && key != v1alpha1.LabelScaleSetNamespace && hasAnyPrefix(key, excludedPrefixes)
+		return key != v1alpha1.LabelScaleSetName && key != v1alpha1.LabelScaleSetNamespace &&
+			hasAnyPrefix(key, excludedPrefixes)
 	})
 	return merged
 }
 
-// pruningDomains are the domains of the labels and annotations of installers that delete whatever has them and isn't installed any more,
-// whether or not it has an owner: kubectl's ApplySets, kapp, Rancher's Fleet and k3s, Config Sync, Kubernetes' add-on manager, and what
-// is built on cli-utils.
+// pruningDomains are the domains of the labels and annotations of installers that delete whatever has them and isn't
+// installed any more, whether or not it has an owner: kubectl's ApplySets, kapp, Rancher's Fleet and k3s, Config Sync,
+// Kubernetes' add-on manager, and what is built on cli-utils.
 var pruningDomains = []string{
-	"applyset.kubernetes.io", "kapp.k14s.io", "fleet.cattle.io", "objectset.rio.cattle.io", "configsync.gke.io", "configmanagement.gke.io",
-	"addonmanager.kubernetes.io", "cli-utils.sigs.k8s.io",
+	"applyset.kubernetes.io", "kapp.k14s.io", "fleet.cattle.io", "objectset.rio.cattle.io", "configsync.gke.io",
+	"configmanagement.gke.io", "addonmanager.kubernetes.io", "cli-utils.sigs.k8s.io",
 }
 
-// installerDomains are the domains of the labels and annotations by which installers, and the selectors that they install, find
-// what is theirs. Argo CD leaves alone what has an owner, and Flux and Helm keep lists of what they have installed.
-var installerDomains = append([]string{"app.kubernetes.io", "argocd.argoproj.io", "helm.sh", "toolkit.fluxcd.io"}, pruningDomains...)
+// installerDomains are the domains of the labels and annotations by which installers, and the selectors that they
+// install, find what is theirs. Argo CD leaves alone what has an owner, and Flux and Helm keep lists of what they have
+// installed.
+var installerDomains = append(
+	[]string{"app.kubernetes.io", "argocd.argoproj.io", "helm.sh", "toolkit.fluxcd.io"}, pruningDomains...,
+)
 
-// OfInstaller reports whether a label or annotation says who installed an object. An object made from another must not repeat it:
-// Argo CD would delete it, and selectors of the controller's own chart would take it for one of the controller's.
+// OfInstaller reports whether a label or annotation says who installed an object. An object made from another must not
+// repeat it: Argo CD would delete it, and selectors of the controller's own chart would take it for one of the
+// controller's.
 func OfInstaller(key string) bool {
 	return inAnyDomain(key, installerDomains)
 }
 
-// ForPruning reports whether a label or annotation is one for which an installer deletes an object that has an owner, too. Nothing that is
-// made from another object has it, in whatever namespace.
+// ForPruning reports whether a label or annotation is one for which an installer deletes an object that has an owner,
+// too. Nothing that is made from another object has it, in whatever namespace.
 func ForPruning(key string) bool {
 	return inAnyDomain(key, pruningDomains)
 }
 
-// InDomain reports whether the key of a label or annotation belongs to a domain or to one below it. Case makes no difference: the
-// API server takes keys of annotations in any.
+// InDomain reports whether the key of a label or annotation belongs to a domain or to one below it. Case makes no
+// difference: the API server takes keys of annotations in any.
 func InDomain(key, domain string) bool { return inAnyDomain(key, []string{domain}) }
 
-// inAnyDomain is InDomain for several domains. It splits the key once: an object may have thousands of them.
+// inAnyDomain is InDomain for several domains. It splits the key a single time: an object may have thousands of them.
 func inAnyDomain(key string, domains []string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	if !found {
@@ -332,8 +351,8 @@ func Annotations(sets ...map[string]string) map[string]string {
 
 var notInLabelValue = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// LabelValue turns a text into a valid label value as ARC does: if it is too long, 58 characters and "-trim", and no punctuation
-// at either end. Invalid characters, which ARC leaves in, become underscores.
+// LabelValue turns a text into a valid label value as ARC does: if it is too long, 58 characters and "-trim", and no
+// punctuation at either end. Invalid characters, which ARC leaves in, become underscores.
 func LabelValue(text string) string {
 	value := notInLabelValue.ReplaceAllString(text, "_")
 	if len(value) > maxName {
@@ -359,9 +378,10 @@ func hasAnyPrefix(key string, prefixes []string) bool {
 	return false
 }
 
-// HasServer reports whether a listener of ours serves a runner set, so that what it says of jobs counts. One that has a session, and of which the
-// status has nothing, is ours in a cluster with the CustomResourceDefinitions of ARC or of an earlier release: these drop that status and the number
-// of jobs with it, and leave its own sum, replicas.
+// HasServer reports whether a listener of ours serves a runner set, so that its number of jobs counts. A listener that
+// has a session and no status is ours, too: the CustomResourceDefinitions of ARC or of an earlier release drop that
+// status and the number of jobs with it, and leave its own sum, replicas.
 func HasServer(set *v1alpha1.EphemeralRunnerSet) bool {
-	return set.Annotations[v1alpha1.AnnotationListenerSession] != "" && (set.Status.Listener != nil || set.Spec.Replicas <= 0)
+	return set.Annotations[v1alpha1.AnnotationListenerSession] != "" &&
+		(set.Status.Listener != nil || set.Spec.Replicas <= 0)
 }

@@ -25,7 +25,11 @@ func TestSortListeners(t *testing.T) {
 	set := named("ns", "set", "", "https://github.com/my-org")
 	served, early, late := []string{v1alpha1.FinalizerAutoscalingListener}, metav1.Unix(1, 0), metav1.Unix(2, 0)
 	listener := func(name string, finalizers []string, created metav1.Time) v1alpha1.AutoscalingListener {
-		return v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers, CreationTimestamp: created}}
+		return v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{
+			Name:              name,
+			Finalizers:        finalizers,
+			CreationTimestamp: created,
+		}}
 	}
 	want := []v1alpha1.AutoscalingListener{
 		listener(ListenerNames(set)[0], served, early),

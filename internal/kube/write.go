@@ -30,7 +30,8 @@ const fieldOwner = "harrier-manager"
 // Hash returns a short hash of the JSON form of value: values that serialize alike hash alike, whatever version of the
 // Kubernetes libraries they come from. Hash panics if value can't be serialized, which no API type allows.
 //
-// The hash of a secret is a secret: who reads it can try all short passwords. It may be remembered, but not written anywhere.
+// The hash of a secret is a secret: who reads it can try all short passwords. It may be remembered, but not written
+// anywhere.
 func Hash(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -41,12 +42,12 @@ func Hash(value any) string {
 	return hex.EncodeToString(hash[:length])
 }
 
-// Apply brings an object to the wanted state by server-side apply and reports whether it had to. live is the object as the
-// cache has it, nil if there is none. Nothing is written if live was last applied from the same wanted state and still
-// contains it. Only live itself is written, not another object that has taken its name since: that is a conflict.
+// Apply brings an object to the wanted state by server-side apply and reports whether it had to. live is the object as
+// the cache has it, nil if there is none. Nothing is written if live was last applied from the same wanted state and
+// still contains it. Only live itself is written, not another object that has taken its name since: that is a conflict.
 //
-// omit names the paths of fields that somebody else writes, such as {"spec", "replicas"}. Labels and annotations that others
-// added stay; our own that are no longer wanted are removed.
+// omit names the paths of fields that somebody else writes, such as {"spec", "replicas"}. Labels and annotations that
+// others added stay; our own that are no longer wanted are removed.
 func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omit ...[]string) (bool, error) {
 	hash := integrity(wanted)
 	SetAnnotation(wanted, v1alpha1.AnnotationIntegrityHash, hash)
@@ -61,9 +62,15 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 		dropEmptied(configuration.Object, contentOf(live))
 		configuration.SetUID(live.GetUID())
 	}
-	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration), client.FieldOwner(fieldOwner), client.ForceOwnership)
+	err = c.Apply(
+		ctx, client.ApplyConfigurationFromUnstructured(configuration), client.FieldOwner(fieldOwner),
+		client.ForceOwnership,
+	)
 	if isOfAnother(err) {
-		err = apierrors.NewConflict(schema.GroupResource{Group: configuration.GroupVersionKind().Group, Resource: configuration.GetKind()}, wanted.GetName(), err)
+		err = apierrors.NewConflict(
+			schema.GroupResource{Group: configuration.GroupVersionKind().Group, Resource: configuration.GetKind()},
+			wanted.GetName(), err,
+		)
 	}
 	if err != nil {
 		return false, fmt.Errorf("apply %s %s: %w", configuration.GetKind(), client.ObjectKeyFromObject(wanted), err)
@@ -71,19 +78,22 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 	return true, nil
 }
 
-// isOfAnother reports whether a write was refused because of its UID, which is another object's. If there is no object of the name
-// at all, the API server answers with a conflict itself.
+// isOfAnother reports whether a write was refused because of its UID, which is another object's. If there is no object
+// of the name at all, the API server answers with a conflict itself.
 func isOfAnother(err error) bool {
 	var answer apierrors.APIStatus // an interface without Error, so not for errors.AsType
 	if !errors.As(err, &answer) || answer.Status().Details == nil {
 		return false
 	}
-	return slices.ContainsFunc(answer.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+	return slices.ContainsFunc(answer.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "metadata.uid"
+	})
 }
 
-// Create creates an object by POST, which, unlike apply, never takes over one that exists, and then applies the rest. bare is
-// the object with what never changes only: the API server counts POST and apply as two writers, so no apply removes what POST wrote.
-// If the second request fails, the next pass finds an object that lacks what is wanted, and applies it.
+// Create creates an object by POST, which, unlike apply, never takes over one that exists, and then applies the rest.
+// bare is the object with what never changes only: the API server counts POST and apply as two writers, so no apply
+// removes what POST wrote. If the second request fails, the next pass finds an object that lacks what is wanted, and
+// applies it.
 func Create(ctx context.Context, c client.Client, bare, wanted client.Object) error {
 	if err := c.Create(ctx, bare); err != nil {
 		return fmt.Errorf("create %T %s: %w", bare, client.ObjectKeyFromObject(bare), err)
@@ -92,8 +102,8 @@ func Create(ctx context.Context, c client.Client, bare, wanted client.Object) er
 	return err
 }
 
-// integrity returns the hash that is written to an object. A Secret's leaves out its data, which tools that hide it would otherwise
-// give away; whether the live Secret has it is compared anyway.
+// integrity returns the hash that is written to an object. A Secret's leaves out its data, which tools that hide it
+// would otherwise give away; whether the live Secret has it is compared anyway.
 func integrity(wanted client.Object) string {
 	if secret, ok := wanted.(*corev1.Secret); ok {
 		withoutData := *secret
@@ -103,8 +113,8 @@ func integrity(wanted client.Object) string {
 	return Hash(wanted)
 }
 
-// holds reports whether live has everything that we would apply. Both are compared in the form in which they are sent, in which
-// a field that isn't ours differs from zero: the counts of a status, or the replicas that a listener writes.
+// holds reports whether live has everything that we would apply. Both are compared in the form in which they are sent,
+// in which a field that isn't ours differs from zero: the counts of a status, or the replicas that a listener writes.
 func holds(live client.Object, configuration *unstructured.Unstructured) bool {
 	content := contentOf(live)
 	if content == nil {
@@ -126,10 +136,10 @@ func contentOf(live client.Object) map[string]any {
 	return content
 }
 
-// dropEmptied removes the maps from wanted that are empty there but not in live. If the last field of a map is removed while the
-// map itself is applied, the API server turns the map into null, and then refuses that null because the schema requires an
-// object, this time and every time after. A map that is left out is removed together with its fields; if {} differs from an
-// absent map, the next pass applies it, because nothing in it is left to remove.
+// dropEmptied removes the maps from wanted that are empty there but not in live. If the last field of a map is removed
+// while the map itself is applied, the API server turns the map into null, and then refuses that null because the
+// schema requires an object, this time and every time after. A map that is left out is removed together with its
+// fields; if {} differs from an absent map, the next pass applies it, because nothing in it is left to remove.
 func dropEmptied(wanted, live map[string]any) {
 	for key, value := range wanted {
 		within, isMap := value.(map[string]any)
@@ -144,9 +154,11 @@ func dropEmptied(wanted, live map[string]any) {
 	}
 }
 
-// applyConfiguration returns the fields of the object that we want to own: without status, without metadata that the server sets,
-// and without those in omit.
-func applyConfiguration(scheme *runtime.Scheme, wanted client.Object, omit [][]string) (*unstructured.Unstructured, error) {
+// applyConfiguration returns the fields of the object that we want to own: without status, without metadata that the
+// server sets, and without those in omit.
+func applyConfiguration(
+	scheme *runtime.Scheme, wanted client.Object, omit [][]string,
+) (*unstructured.Unstructured, error) {
 	kind, err := apiutil.GVKForObject(wanted, scheme)
 	if err != nil {
 		return nil, err
@@ -173,8 +185,8 @@ func SetAnnotation(object client.Object, key, value string) {
 	object.SetAnnotations(annotations)
 }
 
-// PatchStatus writes the difference in status between before and object, if there is one, and reports whether it wrote. object is
-// updated with the server's answer.
+// PatchStatus writes the difference in status between before and object, if there is one, and reports whether it wrote.
+// object is updated with the server's answer.
 func PatchStatus(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
 	patch, err := difference(object, before)
 	if err != nil || patch == nil {
@@ -186,8 +198,8 @@ func PatchStatus(ctx context.Context, c client.Client, object, before client.Obj
 	return true, nil
 }
 
-// Patch writes the difference in everything but status, if there is one, and reports whether it wrote. object is updated with the
-// server's answer.
+// Patch writes the difference in everything but status, if there is one, and reports whether it wrote. object is
+// updated with the server's answer.
 func Patch(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
 	patch, err := difference(object, before)
 	if err != nil || patch == nil {
@@ -211,9 +223,11 @@ func difference(object, before client.Object) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, data), nil
 }
 
-// DropInherited removes the labels and annotations for which the predicate holds from an object that has them and isn't to. ARC copied all of
-// an AutoscalingRunnerSet's labels, and server-side apply leaves what others have written.
-func DropInherited(ctx context.Context, c client.Client, live, wanted client.Object, unwanted func(key string) bool) error {
+// DropInherited removes the labels and annotations for which the predicate holds from an object that has them and isn't
+// to. ARC copied all of an AutoscalingRunnerSet's labels, and server-side apply leaves what others have written.
+func DropInherited(
+	ctx context.Context, c client.Client, live, wanted client.Object, unwanted func(key string) bool,
+) error {
 	after := live.DeepCopyObject().(client.Object)
 	rest := func(has, kept map[string]string) map[string]string {
 		has = maps.Clone(has)

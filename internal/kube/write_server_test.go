@@ -22,14 +22,18 @@ func TestMain(m *testing.M) {
 	os.Exit(testkube.Main(m, testkube.Options{AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme}}))
 }
 
-// TestLastFieldOfAMapGoes: whatever map loses all of its fields, what else changed is applied, and the next passes find nothing to do.
+// TestLastFieldOfAMapGoes: whatever map loses all of its fields, what else changed is applied, and the next passes find
+// nothing to do.
 func TestLastFieldOfAMapGoes(t *testing.T) {
 	cluster := testkube.Shared(t)
 	full := v1alpha1.EphemeralRunnerSetSpec{
 		EphemeralRunnerMetadata: &v1alpha1.ResourceMeta{Labels: map[string]string{"a": "b"}},
 		EphemeralRunnerSpec: v1alpha1.EphemeralRunnerSpec{
-			PodMetadata: metav1.ObjectMeta{Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"c": "d"}},
-			Proxy:       &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}},
+			PodMetadata: metav1.ObjectMeta{
+				Labels:      map[string]string{"team": "a"},
+				Annotations: map[string]string{"c": "d"},
+			},
+			Proxy: &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}},
 			PodSpec: corev1.PodSpec{
 				SecurityContext: &corev1.PodSecurityContext{RunAsUser: new(int64(1))},
 				Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
@@ -39,10 +43,16 @@ func TestLastFieldOfAMapGoes(t *testing.T) {
 		},
 	}
 	for name, empty := range map[string]func(*v1alpha1.EphemeralRunnerSetSpec){
-		"metadata of the pod":    func(s *v1alpha1.EphemeralRunnerSetSpec) { s.EphemeralRunnerSpec.PodMetadata = metav1.ObjectMeta{} },
-		"labels of the pod":      func(s *v1alpha1.EphemeralRunnerSetSpec) { s.EphemeralRunnerSpec.PodMetadata.Labels = nil },
-		"metadata of the runner": func(s *v1alpha1.EphemeralRunnerSetSpec) { s.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{} },
-		"proxy":                  func(s *v1alpha1.EphemeralRunnerSetSpec) { s.EphemeralRunnerSpec.Proxy = &v1alpha1.ProxyConfig{} },
+		"metadata of the pod": func(s *v1alpha1.EphemeralRunnerSetSpec) {
+			s.EphemeralRunnerSpec.PodMetadata = metav1.ObjectMeta{}
+		},
+		"labels of the pod": func(s *v1alpha1.EphemeralRunnerSetSpec) {
+			s.EphemeralRunnerSpec.PodMetadata.Labels = nil
+		},
+		"metadata of the runner": func(s *v1alpha1.EphemeralRunnerSetSpec) {
+			s.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{}
+		},
+		"proxy": func(s *v1alpha1.EphemeralRunnerSetSpec) { s.EphemeralRunnerSpec.Proxy = &v1alpha1.ProxyConfig{} },
 		"security context": func(s *v1alpha1.EphemeralRunnerSetSpec) {
 			s.EphemeralRunnerSpec.PodSpec.SecurityContext = &corev1.PodSecurityContext{}
 		},
@@ -51,7 +61,11 @@ func TestLastFieldOfAMapGoes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := applied{T: t, client: cluster.Client(), key: client.ObjectKey{Namespace: cluster.NewNamespace(t), Name: "set"}}
+			set := applied{
+				T:      t,
+				client: cluster.Client(),
+				key:    client.ObjectKey{Namespace: cluster.NewNamespace(t), Name: "set"},
+			}
 			set.apply(full)
 			wanted := *full.DeepCopy()
 			empty(&wanted)
@@ -94,7 +108,10 @@ func (a applied) live() *v1alpha1.EphemeralRunnerSet {
 // apply says whether it wrote.
 func (a applied) apply(spec v1alpha1.EphemeralRunnerSetSpec) bool {
 	a.Helper()
-	wanted := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name}, Spec: spec}
+	wanted := &v1alpha1.EphemeralRunnerSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name},
+		Spec:       spec,
+	}
 	var before client.Object
 	if live := a.live(); live != nil {
 		before = live
@@ -106,23 +123,36 @@ func (a applied) apply(spec v1alpha1.EphemeralRunnerSetSpec) bool {
 	return wrote
 }
 
-// Create never takes over what exists, leaves nothing behind that a later apply would not remove, and is completed by an apply if it
-// was interrupted.
+// Create never takes over what exists, leaves nothing behind that a later apply would not remove, and is completed by
+// an apply if it was interrupted.
 func TestCreateTakesNothingOver(t *testing.T) {
 	cluster := testkube.Shared(t)
-	set := applied{T: t, client: cluster.Client(), key: client.ObjectKey{Namespace: cluster.NewNamespace(t), Name: "set"}}
+	set := applied{
+		T:      t,
+		client: cluster.Client(),
+		key:    client.ObjectKey{Namespace: cluster.NewNamespace(t), Name: "set"},
+	}
 	object := func(labels map[string]string) *v1alpha1.EphemeralRunnerSet {
-		return &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.key.Namespace, Name: set.key.Name, Labels: labels}}
+		return &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.key.Namespace,
+			Name:      set.key.Name,
+			Labels:    labels,
+		}}
 	}
 	bare := func() *v1alpha1.EphemeralRunnerSet { return object(map[string]string{"identity": "set"}) }
-	if err := kube.Create(t.Context(), set.client, bare(), object(map[string]string{"identity": "set", "team": "a"})); err != nil {
+	if err := kube.Create(t.Context(), set.client, bare(), object(map[string]string{
+		"identity": "set",
+		"team":     "a",
+	})); err != nil {
 		t.Fatal(err)
 	}
 	if got := set.live().Labels; got["team"] != "a" || got["identity"] != "set" {
 		t.Errorf("labels %v", got)
 	}
 	before := set.live()
-	if err := kube.Create(t.Context(), set.client, bare(), object(map[string]string{"team": "b"})); !apierrors.IsAlreadyExists(err) {
+	if err := kube.Create(t.Context(), set.client, bare(), object(map[string]string{
+		"team": "b",
+	})); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("a second time: %v", err)
 	}
 	if now := set.live(); now.ResourceVersion != before.ResourceVersion {
@@ -139,11 +169,19 @@ func TestCreateTakesNothingOver(t *testing.T) {
 // An object that has taken the name since the cache saw it is somebody else's.
 func TestApplyWritesTheObjectThatWasSeen(t *testing.T) {
 	cluster := testkube.Shared(t)
-	set := applied{T: t, client: cluster.Client(), key: client.ObjectKey{Namespace: cluster.NewNamespace(t), Name: "set"}}
+	set := applied{
+		T:      t,
+		client: cluster.Client(),
+		key:    client.ObjectKey{Namespace: cluster.NewNamespace(t), Name: "set"},
+	}
 	set.apply(v1alpha1.EphemeralRunnerSetSpec{})
 	seen := set.live()
 	wanted := func() *v1alpha1.EphemeralRunnerSet {
-		return &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.key.Namespace, Name: set.key.Name, Labels: map[string]string{"a": "b"}}}
+		return &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.key.Namespace,
+			Name:      set.key.Name,
+			Labels:    map[string]string{"a": "b"},
+		}}
 	}
 	if err := set.client.Delete(t.Context(), seen); err != nil {
 		t.Fatal(err)
@@ -152,12 +190,14 @@ func TestApplyWritesTheObjectThatWasSeen(t *testing.T) {
 		t.Errorf("the object is gone: %v", err)
 	}
 	set.apply(v1alpha1.EphemeralRunnerSetSpec{})
-	if _, err := kube.Apply(t.Context(), set.client, wanted(), seen); !kube.IsBehind(err) || len(set.live().Labels) > 0 {
+	if _, err := kube.Apply(
+		t.Context(), set.client, wanted(), seen,
+	); !kube.IsBehind(err) || len(set.live().Labels) > 0 {
 		t.Errorf("another object has the name: %v", err)
 	}
 }
 
-// Once forgotten it is not kept any more: not by whoever writes the status of a pod all the time, either.
+// What was forgotten is not kept any more: not by whoever writes the status of a pod all the time, either.
 func TestPodsWithoutARecordGetNoNewOne(t *testing.T) {
 	cluster := testkube.Shared(t)
 	c := cluster.Client()
@@ -176,9 +216,14 @@ func TestPodsWithoutARecordGetNoNewOne(t *testing.T) {
 	}
 	err = errors.Join(
 		c.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, patch)),
-		c.Status().Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"message":"runs"}}`))),
+		c.Status().Patch(
+			t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"message":"runs"}}`)),
+		),
 	)
 	if err != nil || len(pod.ManagedFields) > 0 || pod.Annotations["a"] != "b" || pod.Status.Message != "runs" {
-		t.Errorf("error %v, managed fields %v, annotations %v, status %+v", err, pod.ManagedFields, pod.Annotations, pod.Status)
+		t.Errorf(
+			"error %v, managed fields %v, annotations %v, status %+v",
+			err, pod.ManagedFields, pod.Annotations, pod.Status,
+		)
 	}
 }

@@ -16,20 +16,22 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// What others write (the server its creation time, a listener replicas, a controller counts) is not a reason to write again; a lost
-// field or a changed wish is.
+// What others write (the server its creation time, a listener replicas, a controller counts) is not a reason to write
+// again; a lost field or a changed wish is.
 func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.EphemeralRunnerSet)
 		writes bool
 	}{
-		"as applied":      {func(*v1alpha1.EphemeralRunnerSet) {}, false},
-		"others' label":   {func(set *v1alpha1.EphemeralRunnerSet) { set.Labels["other"] = "x" }, false},
-		"omitted field":   {func(set *v1alpha1.EphemeralRunnerSet) { set.Spec.PatchID = 7 }, false},
-		"status":          {func(set *v1alpha1.EphemeralRunnerSet) { set.Status.CurrentReplicas = 3 }, false},
-		"lost label":      {func(set *v1alpha1.EphemeralRunnerSet) { set.Labels = nil }, true},
-		"changed field":   {func(set *v1alpha1.EphemeralRunnerSet) { *set.Spec.MaxRunners = 6 }, true},
-		"of another wish": {func(set *v1alpha1.EphemeralRunnerSet) { SetAnnotation(set, v1alpha1.AnnotationIntegrityHash, "x") }, true},
+		"as applied":    {func(*v1alpha1.EphemeralRunnerSet) {}, false},
+		"others' label": {func(set *v1alpha1.EphemeralRunnerSet) { set.Labels["other"] = "x" }, false},
+		"omitted field": {func(set *v1alpha1.EphemeralRunnerSet) { set.Spec.PatchID = 7 }, false},
+		"status":        {func(set *v1alpha1.EphemeralRunnerSet) { set.Status.CurrentReplicas = 3 }, false},
+		"lost label":    {func(set *v1alpha1.EphemeralRunnerSet) { set.Labels = nil }, true},
+		"changed field": {func(set *v1alpha1.EphemeralRunnerSet) { *set.Spec.MaxRunners = 6 }, true},
+		"of another wish": {
+			func(set *v1alpha1.EphemeralRunnerSet) { SetAnnotation(set, v1alpha1.AnnotationIntegrityHash, "x") }, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := runnerSet()
@@ -38,7 +40,9 @@ func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 			test.change(live)
 			written := false
 			c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
-				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				Apply: func(
+					context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption,
+				) error {
 					written = true
 					return nil
 				},
@@ -54,11 +58,15 @@ func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-// The hash that is written to a Secret is not of its data, by which somebody could try passwords. Data that differs is applied all the same.
+// The hash that is written to a Secret is not of its data, by which somebody could try passwords. Data that differs is
+// applied all the same.
 func TestHashOfASecretIsNotOfItsData(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
 	secret := func(password string) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}, Data: map[string][]byte{"password": []byte(password)}}
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"},
+			Data:       map[string][]byte{"password": []byte(password)},
+		}
 	}
 	var hashes []string
 	var live client.Object
@@ -92,13 +100,20 @@ func runnerSet() *v1alpha1.EphemeralRunnerSet {
 func newAPI(t *testing.T, objects ...client.Object) (client.WithWatch, *int) {
 	t.Helper()
 	writes := new(int)
-	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).WithStatusSubresource(&v1alpha1.EphemeralRunner{}).
+	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.EphemeralRunner{}).
 		WithInterceptorFuncs(interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			Patch: func(
+				ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,
+				options ...client.PatchOption,
+			) error {
 				*writes++
 				return c.Patch(ctx, object, patch, options...)
 			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(
+				ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
+				options ...client.SubResourcePatchOption,
+			) error {
 				*writes++
 				return c.SubResource(name).Patch(ctx, object, patch, options...)
 			},
@@ -106,7 +121,12 @@ func newAPI(t *testing.T, objects ...client.Object) (client.WithWatch, *int) {
 }
 
 func runnerWith(finalizers ...string) *v1alpha1.EphemeralRunner {
-	return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "r", UID: "uid", Finalizers: finalizers}}
+	return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
+		Namespace:  "n",
+		Name:       "r",
+		UID:        "uid",
+		Finalizers: finalizers,
+	}}
 }
 
 func read(t *testing.T, c client.Client) *v1alpha1.EphemeralRunner {

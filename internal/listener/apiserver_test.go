@@ -55,7 +55,13 @@ func TestOnARealAPIServer(t *testing.T) {
 		}
 	}
 
-	job := v1alpha1.EphemeralRunnerStatus{JobID: "7", JobResult: "succeeded", JobPatchID: 5, FinishedAt: &since, WorkflowRunID: 100000000000}
+	job := v1alpha1.EphemeralRunnerStatus{
+		JobID:         "7",
+		JobResult:     "succeeded",
+		JobPatchID:    5,
+		FinishedAt:    &since,
+		WorkflowRunID: 100000000000,
+	}
 	reported := job
 	reported.ObservedGeneration = runner.Status.ObservedGeneration // the manager's, unchanged
 	check(t, kubernetes.ReportJob(t.Context(), "runner-a", job))
@@ -73,7 +79,10 @@ func rights(meta metav1.ObjectMeta) []client.Object {
 	meta.Name = "listener"
 	rule := func(verb, resource string, names ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{
-			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: names,
+			APIGroups:     []string{v1alpha1.GroupVersion.Group},
+			Resources:     []string{resource},
+			Verbs:         []string{verb},
+			ResourceNames: names,
 		}
 	}
 	return []client.Object{
@@ -94,7 +103,11 @@ func awaitRights(t *testing.T, admin client.Client, namespace string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (bool, error) {
 		return testkube.Allowed(t.Context(), admin, "listener", authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: "ephemeralrunners", Subresource: "status",
+			Namespace:   namespace,
+			Verb:        "patch",
+			Group:       v1alpha1.GroupVersion.Group,
+			Resource:    "ephemeralrunners",
+			Subresource: "status",
 		})
 	}).WithTimeout(time.Minute).WithPolling(10 * time.Millisecond).Should(gomega.BeTrue())
 }

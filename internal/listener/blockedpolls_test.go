@@ -29,7 +29,7 @@ func (s *scenario) block(reports int, after time.Duration) {
 		s.send(message(id+1, 0, entries...))
 		s.pass(queue.GatherInterval)
 	}
-	s.pass(refreshAfter + 5*time.Second)
+	s.pass(refreshInterval + 5*time.Second)
 }
 
 // The runners' status can't be patched, but the set can: it follows demand although no poll goes out.
@@ -50,9 +50,12 @@ func TestDemandIsFollowedWhileReportsKeepPollsWaiting(t *testing.T) {
 				s.block(test.reports, test.after)
 				polls := len(s.github.pollTimes())
 				s.send(message(1000, 7, "assign 9001"))
-				s.pass(refreshAfter + time.Second)
+				s.pass(refreshInterval + time.Second)
 				if got := s.cluster.Last().Replicas; got != 7 {
-					t.Errorf("replicas = %d, want the 7 of the statistics; %d polls went out meanwhile", got, len(s.github.pollTimes())-polls)
+					t.Errorf(
+						"replicas = %d, want the 7 of the statistics; %d polls went out meanwhile",
+						got, len(s.github.pollTimes())-polls,
+					)
 				}
 			})
 		})
@@ -61,14 +64,19 @@ func TestDemandIsFollowedWhileReportsKeepPollsWaiting(t *testing.T) {
 
 // A report that keeps failing while the API server accepts the set's patches is given up, and then polls go on.
 func TestReportsThatFailForLongLetPollsGoOn(t *testing.T) {
-	for _, after := range []time.Duration{10 * time.Millisecond, 3 * time.Second, 5 * time.Second, cluster.RequestTimeout} {
+	for _, after := range []time.Duration{
+		10 * time.Millisecond, 3 * time.Second, 5 * time.Second, cluster.RequestTimeout,
+	} {
 		t.Run(after.String(), func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				s.block(1, after)
 				s.send(message(1000, 7, "assign 9001"))
 				s.pass(10 * time.Minute)
 				if got := s.github.noted("delete 1000"); got != 1 {
-					t.Errorf("%d messages still wait, the last poll was after %d", len(s.messages.Unacked), s.github.lastPollAt().lastID)
+					t.Errorf(
+						"%d messages still wait, the last poll was after %d",
+						len(s.messages.Unacked), s.github.lastPollAt().lastID,
+					)
 				}
 			})
 		})

@@ -32,7 +32,7 @@ func (s *scenario) wantNoZero() {
 	}
 }
 
-// wantClosed checks that the session was closed once and that all who may look are told so.
+// wantClosed checks that the session was closed a single time and that all who may look are told so.
 func (s *scenario) wantClosed(session string) {
 	s.t.Helper()
 	if got := s.github.noted("close 1 " + session); got != 1 {
@@ -109,7 +109,7 @@ func TestASessionLeftBehindIsClosed(t *testing.T) {
 	}
 }
 
-// What failed before is no trouble while nobody wants a session, and no news when it is opened again.
+// An earlier failure is not shown while nobody wants a session, and is no news when it is opened again.
 func TestAFailureBeforeIsForgotten(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -190,14 +190,18 @@ func TestClosingIsRetriedUntilGitHubHasEndedTheSessionItself(t *testing.T) {
 		s.setMaximum(0)
 		s.pass(time.Minute)
 		attempts := s.github.noted("close 1 session-1")
-		// Pauses double from 0.5 s to 15 s, and chance halves them at most: 8 attempts in the shortest 55 s, 12 in the longest 60 s.
+		// Pauses double from 0.5 s to 15 s, and chance halves them at most: 8 attempts in the shortest 55 s, 12 in the
+		// longest 60 s.
 		if attempts < 8 || attempts > 12 || s.cluster.State() == closed {
-			t.Errorf("%d attempts in a minute, state %q; want some, with pauses, and no word that it is closed", attempts, s.cluster.State())
+			t.Errorf(
+				"%d attempts in a minute, state %q; want some, with pauses, and no word that it is closed",
+				attempts, s.cluster.State(),
+			)
 		}
 		if err := s.health.Ready(); err != nil {
 			t.Errorf("not ready: %v", err)
 		}
-		s.pass(abandonedAfter)
+		s.pass(abandonTimeout)
 		attempts = s.github.noted("close 1 session-1")
 		s.pass(10 * time.Minute)
 		if got := s.github.noted("close 1 session-1"); got != attempts || s.cluster.State() != closed {
@@ -245,9 +249,9 @@ func TestEndsOfJobsAreSeenWithoutASession(t *testing.T) {
 			s.pass(time.Second)
 		}
 		before := s.cluster.Last()
-		s.pass(refreshAfter)
+		s.pass(refreshInterval)
 		if got := s.cluster.Last(); got.PatchID <= before.PatchID {
-			t.Errorf("patchID %d for %s after the end of a job, want a later one", got.PatchID, refreshAfter)
+			t.Errorf("patchID %d for %s after the end of a job, want a later one", got.PatchID, refreshInterval)
 		}
 		s.pass(settlingGrace)
 		reads := s.github.noted("read")
@@ -273,7 +277,8 @@ func TestSlotsAreReleasedWithoutStatistics(t *testing.T) {
 				s.pass(queue.GatherInterval)
 				first := s.cluster.Last()
 				s.pass(settlingGrace)
-				if last := s.cluster.Last(); first.PatchID == 0 || first.Replicas != 0 || last.PatchID <= first.PatchID {
+				if last := s.cluster.Last(); first.PatchID == 0 || first.Replicas != 0 ||
+					last.PatchID <= first.PatchID {
 					t.Errorf("published %+v and later %+v, want no runners and a later patchID", first, last)
 				}
 			})
@@ -295,7 +300,8 @@ func TestRestartWithoutASessionClosesNothing(t *testing.T) {
 	})
 }
 
-// Whatever the manager's status says, or doesn't, GitHub may assign one job more than run; and never more than maxRunners.
+// Whatever the manager's status says, or doesn't, GitHub may assign one job more than run; and never more than
+// maxRunners.
 func TestAnnouncedCapacityIsNeverZero(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

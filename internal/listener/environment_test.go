@@ -131,7 +131,8 @@ func (e *environment) queue(count int) {
 	e.t.Helper()
 	_, err := e.github.QueueJobs(fakegithub.JobRequest{
 		Count: count, ScaleSet: "set",
-		MinDuration: fakegithub.Duration(50 * time.Millisecond), MaxDuration: fakegithub.Duration(500 * time.Millisecond),
+		MinDuration: fakegithub.Duration(50 * time.Millisecond),
+		MaxDuration: fakegithub.Duration(500 * time.Millisecond),
 	})
 	check(e.t, err)
 }
@@ -163,7 +164,8 @@ func (e *environment) allDone(jobs int) {
 
 // get sends a request to one of the listener's servers, health or metrics. It finds the address in the log.
 func (e *environment) get(server, path string) string {
-	listening := regexp.MustCompile(`"server": "` + server + `", "address": "([^"]+)"`).FindStringSubmatch(e.log.String())
+	listening := regexp.MustCompile(`"server": "` + server +
+		`", "address": "([^"]+)"`).FindStringSubmatch(e.log.String())
 	if listening == nil {
 		return "no server for " + server
 	}

@@ -52,7 +52,7 @@ func TestAPollThatIsCutIsFollowedByAPatchID(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cutPolls()
 		s.send(message(1, 2, "assign 1", "assign 2"))
-		s.pass(refreshAfter + time.Second)
+		s.pass(refreshInterval + time.Second)
 		s.reload(func(c *config.Config) { c.MinRunners = 1 })
 		before := s.cluster.Last()
 		s.pass(time.Minute)
@@ -95,7 +95,7 @@ func TestAQueueOutOfReachIsShownThoughStatisticsCanBeRead(t *testing.T) {
 					t.Errorf("state = %s, ready: %v", got, s.health.Ready())
 				}
 				if got := len(s.github.pollTimes()); got > 90 {
-					t.Errorf("%d polls in 10 min, want pauses that grow to %s", got, longestPause)
+					t.Errorf("%d polls in 10 min, want pauses that grow to %s", got, longestBackoff)
 				}
 			})
 		})

@@ -37,18 +37,29 @@ func TestNothingThatGitHubDoesLosesAJob(t *testing.T) {
 		"queue token expires": func(s *environment) { s.github.ExpireQueueTokens() },
 		"admin token expires": func(s *environment) { s.github.ExpireAdminTokens(); s.github.ExpireQueueTokens() },
 		"session evicted":     func(s *environment) { s.github.EvictSessions(0) },
-		"500 on polls":        func(s *environment) { s.fault(fakegithub.Fault{Endpoint: "get-message", Status: 500, Count: 2}) },
-		"429 on polls": func(s *environment) {
-			s.fault(fakegithub.Fault{Endpoint: "get-message", Status: 429, Headers: map[string]string{"Retry-After": "1"}, Count: 2})
+		"500 on polls": func(s *environment) {
+			s.fault(fakegithub.Fault{Endpoint: "get-message", Status: 500, Count: 2})
 		},
-		"polls cut short": func(s *environment) { s.fault(fakegithub.Fault{Endpoint: "get-message", Truncate: true, Count: 2}) },
+		"429 on polls": func(s *environment) {
+			s.fault(fakegithub.Fault{
+				Endpoint: "get-message",
+				Status:   429,
+				Headers:  map[string]string{"Retry-After": "1"},
+				Count:    2,
+			})
+		},
+		"polls cut short": func(s *environment) {
+			s.fault(fakegithub.Fault{Endpoint: "get-message", Truncate: true, Count: 2})
+		},
 		"polls dropped": func(s *environment) {
 			s.fault(fakegithub.Fault{Endpoint: "get-message", Drop: fakegithub.DropAfter, Count: 2})
 		},
 		"deletions lost": func(s *environment) {
 			s.fault(fakegithub.Fault{Endpoint: "delete-message", Drop: fakegithub.DropAfter, Count: 3})
 		},
-		"statistics can't be read": func(s *environment) { s.fault(fakegithub.Fault{Endpoint: "get-scale-set", Status: 500, Count: 3}) },
+		"statistics can't be read": func(s *environment) {
+			s.fault(fakegithub.Fault{Endpoint: "get-scale-set", Status: 500, Count: 3})
+		},
 		"the service moves": func(s *environment) {
 			// No runner may register between the two calls: it would get 404.
 			s.until(func(g Gomega) {
@@ -69,7 +80,10 @@ func TestNothingThatGitHubDoesLosesAJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newEnvironment(t, fakegithub.Options{Rules: fakegithub.Rules{Flow: fakegithub.Acquire, OfferRepeat: 2 * time.Second}})
+			s := newEnvironment(t, fakegithub.Options{Rules: fakegithub.Rules{
+				Flow:        fakegithub.Acquire,
+				OfferRepeat: 2 * time.Second,
+			}})
 			s.start()
 			s.queue(10)
 			s.until(func(g Gomega) { g.Expect(s.github.Jobs("completed")).ToNot(BeEmpty()) })
@@ -150,8 +164,8 @@ func TestLimitsAreReadAgain(t *testing.T) {
 	s.until(func(g Gomega) { g.Expect(s.cluster.alive()).To(Equal(3)) })
 }
 
-// GitHub as it was seen once: what queues while a session announces 0 is lost to the set. One job runs while maxRunners is 0, and three
-// are queued.
+// GitHub as it has been seen: what queues while a session announces 0 is lost to the set. One job runs while maxRunners
+// is 0, and three are queued.
 func TestJobsQueuedWhileMaxRunnersIsZeroRunLater(t *testing.T) {
 	for _, flow := range []fakegithub.Flow{fakegithub.AutoAssign, fakegithub.Acquire} {
 		t.Run(string(flow), func(t *testing.T) {
@@ -168,8 +182,10 @@ func TestJobsQueuedWhileMaxRunnersIsZeroRunLater(t *testing.T) {
 				g.Expect(s.github.Snapshot().Sessions).To(BeEmpty())
 				g.Expect(s.cluster.state()).To(Equal("Closed"))
 				g.Expect(s.get("health", "/readyz")).To(Equal("200 ok\n"))
-				g.Expect(s.get("metrics", "/metrics")).To(And(ContainSubstring(`gha_listener_session_wanted{name="set",namespace="runners"} 0`),
-					ContainSubstring(`gha_listener_session_up{name="set",namespace="runners"} 0`)))
+				g.Expect(s.get("metrics", "/metrics")).To(
+					And(ContainSubstring(`gha_listener_session_wanted{name="set",namespace="runners"} 0`),
+						ContainSubstring(`gha_listener_session_up{name="set",namespace="runners"} 0`)),
+				)
 			})
 			s.queue(3)
 			s.write(func(c *config.Config) { c.MaxRunners = 2 })
@@ -223,8 +239,8 @@ func TestAListenerThatCannotBeginSaysWhy(t *testing.T) {
 	}
 }
 
-// When the administrator allows other addresses, a running listener leaves the address that it may no longer use, says why, and
-// returns when it may.
+// When the administrator allows other addresses, a running listener leaves the address that it may no longer use, says
+// why, and returns when it may.
 func TestAnAddressThatIsNoLongerAllowedIsLeft(t *testing.T) {
 	s := newEnvironment(t, fakegithub.Options{})
 	own := []string{strings.TrimSuffix(s.config.ConfigureURL, "/org")}
@@ -232,7 +248,9 @@ func TestAnAddressThatIsNoLongerAllowedIsLeft(t *testing.T) {
 	s.start()
 	s.write(func(c *config.Config) { c.Addresses = &config.Addresses{} })
 	s.until(func(g Gomega) {
-		said := count(s.cluster, func() string { return s.cluster.set.Listener.Reason + ": " + s.cluster.set.Listener.Message })
+		said := count(s.cluster, func() string {
+			return s.cluster.set.Listener.Reason + ": " + s.cluster.set.Listener.Message
+		})
 		g.Expect(said).To(And(ContainSubstring("AddressNotAllowed"), ContainSubstring("flags.allowedGitHubURLs")))
 	})
 	s.write(func(c *config.Config) { c.Addresses = &config.Addresses{AllowedGitHubURLs: own} })

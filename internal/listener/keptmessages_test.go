@@ -19,8 +19,8 @@ func (s *scenario) noRoom() {
 	s.cluster.Set.Capacity, s.github.statistics = new(1), statistics(1)
 }
 
-// A service that can't list its offers makes each of them once: one that is not acquired when the process is killed comes again only with
-// its message.
+// A service that can't list its offers makes each of them a single time: one that is not acquired when the process is
+// killed comes again only with its message.
 func TestAMessageIsKeptWhileItsOffersWouldBeLost(t *testing.T) {
 	for name, test := range map[string]struct {
 		lists   bool
@@ -50,7 +50,7 @@ func TestAMessageIsKeptWhileItsOffersWouldBeLost(t *testing.T) {
 					}
 					return nil
 				}
-				s.pass(2 * longestPause)
+				s.pass(2 * longestBackoff)
 				if got := s.github.noted("delete 1"); got != 1 {
 					t.Errorf("deleted %d times once the job is acquired, want once after a second attempt", got)
 				}
@@ -71,7 +71,7 @@ func TestAMessageIsKeptUntilItIsKnownWhetherItsOffersCanBeFoundAgain(t *testing.
 			t.Errorf("deleted %d times while no search succeeds, want it kept", got)
 		}
 		s.github.onSearch = nil
-		s.pass(longestSearchPause)
+		s.pass(longestSearchBackoff)
 		if got := s.github.noted("delete 1"); got != 1 {
 			t.Errorf("deleted %d times after a search has succeeded, want once", got)
 		}
@@ -144,7 +144,10 @@ func TestKeptMessagesOutliveTheirSession(t *testing.T) {
 		s.send(message(1, 1, "offer 1"))
 		s.reload(func(c *config.Config) { c.MaxRunners = 0 })
 		if !slices.Contains(s.github.calls, "1s close 1 session-1") || len(s.github.waiting()) != 1 {
-			t.Errorf("calls of GitHub: %v, messages left: %v; want the session closed at once and the message kept", s.github.calls, s.github.waiting())
+			t.Errorf(
+				"calls of GitHub: %v, messages left: %v; want the session closed at once and the message kept",
+				s.github.calls, s.github.waiting(),
+			)
 		}
 		s.cluster.Set.Capacity = nil
 		s.reload(func(c *config.Config) { c.MaxRunners = 2 })

@@ -13,8 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/github"
 )
 
-// process wraps everything that a listener's process writes to. Once it is killed, writes have no effect but seem to succeed, so
-// that the listener ends at once when asked to.
+// process wraps everything that a listener's process writes to. After it is killed, writes have no effect but seem to
+// succeed, so that the listener ends immediately when asked to.
 type process struct {
 	cluster.Cluster
 	killed atomic.Bool

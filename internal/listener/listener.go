@@ -34,17 +34,18 @@ type Options struct {
 	Cluster cluster.Cluster
 	// Connect makes the client for GitHub. The default is the real one.
 	Connect github.Connector
-	// Owner is the name that GitHub shows to others that find the session taken. The default is the host's name, which is the pod's.
+	// Owner is the name that GitHub shows to others that find the session taken. The default is the host's name, which
+	// is the pod's.
 	Owner string
 	// HealthAddress overrides port 8081, MetricsAddress the configuration. Their defaults come from the environment.
 	HealthAddress, MetricsAddress string
-	// LogTo is where the log is written. The default is standard output.
+	// The log is written to LogTo. The default is standard output.
 	LogTo io.Writer
 	// Clock is the loop's clock. The default is the real one.
 	Clock clock.WithTicker
 }
 
-// dependencies are what a loop works with: parts of the Options, and what is made from them.
+// A loop works with its dependencies: parts of the Options, and what is made from them.
 type dependencies struct {
 	clock   clock.WithTicker
 	log     logr.Logger
@@ -59,8 +60,8 @@ type dependencies struct {
 	owner string
 }
 
-// Run listens until ctx ends or the configuration asks for a new process, and then closes the session. It returns an error
-// only before it begins to listen, if the configuration can't be used.
+// Run listens until ctx ends or the configuration asks for a new process, and then closes the session. It returns an
+// error only before it begins to listen, if the configuration can't be used.
 func Run(ctx context.Context, options Options) error {
 	options = options.withDefaults()
 	settings, err := config.Read(options.ConfigPath)
@@ -68,16 +69,19 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	level := zap.NewAtomicLevelAt(logLevel(settings))
-	log := logging.New(options.LogTo, settings.LogFormat == "json", level).WithName("listener").WithValues("namespace", settings.EphemeralRunnerSetNamespace,
-		"ephemeralRunnerSet", settings.EphemeralRunnerSetName,
-		"scaleSet", settings.EphemeralRunnerSetNamespace+"/"+settings.RunnerScaleSetName)
+	log := logging.New(options.LogTo, settings.LogFormat == "json", level).WithName("listener").WithValues(
+		"namespace", settings.EphemeralRunnerSetNamespace, "ephemeralRunnerSet", settings.EphemeralRunnerSetName,
+		"scaleSet", settings.EphemeralRunnerSetNamespace+"/"+settings.RunnerScaleSetName,
+	)
 	d := dependencies{
 		clock: options.Clock, log: log, connect: options.Connect, cluster: options.Cluster, owner: options.Owner,
 		metrics: metrics.New(settings, log), health: serving.NewHealth(options.Clock),
 		read: func() (*config.Config, error) { return config.Read(options.ConfigPath) },
 	}
 	if d.cluster == nil {
-		if d.cluster, err = cluster.New(options.Kubernetes, settings.EphemeralRunnerSetNamespace, settings.EphemeralRunnerSetName); err != nil {
+		if d.cluster, err = cluster.New(
+			options.Kubernetes, settings.EphemeralRunnerSetNamespace, settings.EphemeralRunnerSetName,
+		); err != nil {
 			return err
 		}
 	}
@@ -89,7 +93,8 @@ func Run(ctx context.Context, options Options) error {
 		log.Error(err, "The configuration can't be watched and is read once a minute; "+
 			"raise fs.inotify.max_user_instances and max_user_watches of the node")
 	}
-	servers := serving.Start(options.HealthAddress, d.health, d.metrics, log) // first: without metrics the process lives, without probes it does not
+	// First: without metrics the process lives, without probes it does not.
+	servers := serving.Start(options.HealthAddress, d.health, d.metrics, log)
 	defer servers.Stop()
 	d.apply = func(settings *config.Config) {
 		level.SetLevel(logLevel(settings))
@@ -118,7 +123,9 @@ func logLevel(settings *config.Config) zapcore.Level {
 
 func (o Options) withDefaults() Options {
 	o.ConfigPath = cmp.Or(o.ConfigPath, os.Getenv(config.PathVariable), config.FilePath)
-	o.HealthAddress = cmp.Or(o.HealthAddress, os.Getenv(config.HealthAddressVariable), fmt.Sprintf(":%d", config.HealthPort))
+	o.HealthAddress = cmp.Or(
+		o.HealthAddress, os.Getenv(config.HealthAddressVariable), fmt.Sprintf(":%d", config.HealthPort),
+	)
 	o.MetricsAddress = cmp.Or(o.MetricsAddress, os.Getenv(config.MetricsAddressVariable))
 	if o.Owner == "" {
 		o.Owner, _ = os.Hostname()
@@ -133,10 +140,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// readSet reads the set, retrying until it succeeds: its patchID and the last session's ID are needed to begin. It returns nil if
-// ctx ends or the configuration changes so much that a new process is needed.
+// readSet reads the set, retrying until it succeeds: its patchID and the last session's ID are needed to begin. It
+// returns nil if ctx ends or the configuration changes so much that a new process is needed.
 func readSet(ctx context.Context, settings *config.Config, d dependencies) *cluster.RunnerSet {
-	reading := errand.New(firstPause, longestPause)
+	reading := errand.New(firstBackoff, longestBackoff)
 	for {
 		attempt, cancel := context.WithTimeout(ctx, cluster.RequestTimeout)
 		set, err := d.cluster.RunnerSet(attempt)

@@ -15,7 +15,8 @@ func TestDefaultsComeFromTheEnvironment(t *testing.T) {
 	t.Setenv(config.PathVariable, "/elsewhere/config.json")
 	t.Setenv(config.MetricsAddressVariable, "127.0.0.1:9")
 	o := Options{}.withDefaults()
-	if o.ConfigPath != "/elsewhere/config.json" || o.MetricsAddress != "127.0.0.1:9" || o.HealthAddress != ":8081" || o.Owner == "" {
+	if o.ConfigPath != "/elsewhere/config.json" || o.MetricsAddress != "127.0.0.1:9" || o.HealthAddress != ":8081" ||
+		o.Owner == "" {
 		t.Errorf("defaults = %+v", o)
 	}
 }
@@ -30,7 +31,8 @@ func TestTheLogLevelCanChange(t *testing.T) {
 	level.SetLevel(logLevel(&config.Config{LogLevel: "nonsense"}))
 	log.V(1).Info("quiet")
 	got := to.String()
-	if strings.Contains(got, "quiet") || !strings.Contains(got, `"severity":"debug"`) || !strings.Contains(got, `"message":"loud"`) {
+	if strings.Contains(got, "quiet") || !strings.Contains(got, `"severity":"debug"`) ||
+		!strings.Contains(got, `"message":"loud"`) {
 		t.Errorf("log = %s", got)
 	}
 }

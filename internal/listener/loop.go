@@ -25,27 +25,28 @@ import (
 const (
 	// gitHubTimeout ends a call to GitHub and what surrounds it. The client's own timeout of 30 s comes first.
 	gitHubTimeout = actions.CallTimeout + 5*time.Second
-	// publishInterval is how long a new patchID waits if nothing else has changed: otherwise a busy set would be written with
-	// every message. It is also the maximum age of statistics whose patchID is published, because the EphemeralRunnerSet assumes
-	// that a patchID seen 3 s after the end of a runner counts that end.
+	// A new patchID waits for publishInterval if nothing else has changed: otherwise a busy set would be written with
+	// every message. It is also the maximum age of statistics whose patchID is published, because the
+	// EphemeralRunnerSet assumes that a patchID seen 3 s after the end of a runner counts that end.
 	publishInterval = 3 * time.Second
-	// refreshAfter is how long after the last message the statistics are read again: the last changes may have come without
-	// a message.
-	refreshAfter = 10 * time.Second
-	// stopTimeout is the time for the messages in hand after SIGTERM. Together with shutdownTimeout, the time to close the
-	// session and write the status, it stays within the pod's termination grace period of 60 s.
+	// The statistics are read again at this time after the last message: the last changes may have come without a
+	// message.
+	refreshInterval = 10 * time.Second
+	// stopTimeout is the time for the messages in hand after SIGTERM. Together with shutdownTimeout, the time to close
+	// the session and write the status, it stays within the pod's termination grace period of 60 s.
 	stopTimeout     = 30 * time.Second
 	shutdownTimeout = 20 * time.Second
-	// firstPause and longestPause bound the pauses between attempts after a failure.
-	firstPause   = 500 * time.Millisecond
-	longestPause = 15 * time.Second
-	// longestSearchPause is longestPause of searches for open offers: a service may have the call and never answer it.
-	longestSearchPause = time.Minute
-	// longestPublishPause is the same for publications: ends of jobs wait for the next one, for maxHold at most. The shortest
-	// is half of it, and longer than publishInterval, so that each attempt has new statistics.
-	longestPublishPause = 7 * time.Second
-	// rereadInterval is how long the configuration file is treated as unchanged. A change goes unnoticed if the kernel has no watch
-	// left, or if it comes between the first read and the watch.
+	// firstBackoff and longestBackoff bound the pauses between attempts after a failure.
+	firstBackoff   = 500 * time.Millisecond
+	longestBackoff = 15 * time.Second
+	// longestSearchBackoff is longestBackoff of searches for open offers: a service may have the call and never answer
+	// it.
+	longestSearchBackoff = time.Minute
+	// longestPublishBackoff is the same for publications: ends of jobs wait for the next one, for maxHold at most. The
+	// shortest is half of it, and longer than publishInterval, so that each attempt has new statistics.
+	longestPublishBackoff = 7 * time.Second
+	// The configuration file is treated as unchanged for rereadInterval. A change goes unnoticed if the kernel has no
+	// watch left, or if it comes between the first read and the watch.
 	rereadInterval = time.Minute
 )
 
@@ -66,9 +67,9 @@ type loop struct {
 	status      statusState
 	strays      scaling.Strays
 	waiting     *waiting.Jobs
-	// configReadAt is when the configuration file was last read.
+	// configReadAt is the time of the last read of the configuration file.
 	configReadAt time.Time
-	// room is for how many jobs the set has said that there is room, and the state of reading it for that.
+	// room has the number of jobs for which the set says that there is room, and the state of reading it.
 	room roomState
 
 	// work is the context of what runAsync starts. A request to stop does not end it.
@@ -77,22 +78,22 @@ type loop struct {
 	results chan func()
 	// running counts the functions started by runAsync whose results the loop has not called yet.
 	running int
-	// wakeAt is when the loop must wake at the latest.
+	// The loop must wake at wakeAt at the latest.
 	wakeAt   time.Time
 	stopping bool
 }
 
 // newLoop returns a loop that continues from the state that the previous listener left in set.
 func newLoop(settings *config.Config, set *cluster.RunnerSet, d dependencies) *loop {
-	paced := errand.New(firstPause, longestPause)
+	paced := errand.New(firstBackoff, longestBackoff)
 	l := &loop{
 		dependencies: d, config: settings, configReadAt: d.clock.Now(),
 		scaler:      scaling.New(settings.MinRunners, settings.MaxRunners, set.PatchID),
 		session:     sessionState{Errand: paced, sessionID: set.SessionID},
 		polls:       polls{Errand: paced, unreadable: paced},
 		messages:    queue.New(),
-		offers:      offers.New(paced, errand.New(firstPause, longestSearchPause)),
-		publication: publicationState{Errand: errand.New(firstPause, longestPublishPause), uid: set.UID},
+		offers:      offers.New(paced, errand.New(firstBackoff, longestSearchBackoff)),
+		publication: publicationState{Errand: errand.New(firstBackoff, longestPublishBackoff), uid: set.UID},
 		refreshing:  refreshState{Errand: paced},
 		status:      statusState{Errand: paced},
 		room:        roomState{Errand: paced},
@@ -100,7 +101,7 @@ func newLoop(settings *config.Config, set *cluster.RunnerSet, d dependencies) *l
 		results:     make(chan func()),
 	}
 	l.room.Places = settings.PlacesJobs
-	l.room.See(set.Capacity, d.clock.Now())
+	l.room.Observe(set.Capacity, d.clock.Now())
 	l.scaler.Doubted = set.DoubtedJobs
 	if set.Listener != nil {
 		l.status.lastWritten = *set.Listener
@@ -174,8 +175,8 @@ func (l *loop) mustWait(at, now time.Time) bool {
 	return true
 }
 
-// runAsync runs work in a goroutine of its own, and makes the loop call the function that work returns. The context of work ends
-// after timeout, unless that is 0.
+// runAsync runs work in a goroutine of its own, and makes the loop call the function that work returns. The context of
+// work ends after timeout, unless that is 0.
 func (l *loop) runAsync(timeout time.Duration, work func(ctx context.Context) (then func())) context.CancelFunc {
 	if timeout == 0 {
 		timeout = math.MaxInt64
@@ -208,17 +209,23 @@ func (l *loop) finished() bool {
 	return len(l.unsent) == 0 && (!l.scaler.Known() || !unpublished)
 }
 
-// shutdown closes the session, so that a successor gets one at once, and writes the status Stopped, even if GitHub does not
-// answer.
+// shutdown closes the session, so that a successor gets one immediately, and writes the status Stopped, even if GitHub
+// does not answer.
 func (l *loop) shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	if err := l.closeLastSession(ctx); err != nil {
-		l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.session.sessionID)
+		l.log.Error(
+			err, "The session could not be closed, the next listener will do it", "sessionID", l.session.sessionID,
+		)
 	}
 	since := metav1.NewTime(l.clock.Now())
 	stopped := v1alpha1.ListenerStatus{
-		State: v1alpha1.ListenerStateStopped, Reason: reasonStopped, Message: "asked to stop", Since: &since, Waiting: l.status.lastWritten.Waiting,
+		State:   v1alpha1.ListenerStateStopped,
+		Reason:  reasonStopped,
+		Message: "asked to stop",
+		Since:   &since,
+		Waiting: l.status.lastWritten.Waiting,
 	}
 	if err := l.cluster.WriteStatus(ctx, stopped); err != nil {
 		l.log.Error(err, "The state could not be written", "state", stopped.State)
@@ -226,8 +233,8 @@ func (l *loop) shutdown(ctx context.Context) {
 	l.log.Info("Stopped")
 }
 
-// inHand reports whether there is work that needs the session: a poll or an acquisition whose answer may still come, or a message that
-// would come again, unless it is to come again because of its offers.
+// inHand reports whether there is work that needs the session: a poll or an acquisition whose answer may still come, or
+// a message that would come again, unless it is to come again because of its offers.
 func (l *loop) inHand() bool {
 	return l.polls.UnderWay || l.offers.UnderWay || len(l.unsent) > 0 ||
 		len(l.messages.Unacked) > len(l.messages.Kept(l.offers.WouldBeLost))
@@ -273,7 +280,10 @@ func (l *loop) readConfig() {
 		l.stopping = true
 		return
 	}
-	l.log.Info("Configuration changed", "minRunners", read.MinRunners, "maxRunners", read.MaxRunners, "scaleSetID", read.RunnerScaleSetID)
+	l.log.Info(
+		"Configuration changed", "minRunners", read.MinRunners, "maxRunners", read.MaxRunners,
+		"scaleSetID", read.RunnerScaleSetID,
+	)
 	l.apply(read)
 	l.scaler.MinRunners, l.scaler.MaxRunners, l.room.Places = read.MinRunners, read.MaxRunners, read.PlacesJobs
 	l.scaler.Evaluate(now)

@@ -19,12 +19,12 @@ type unsentReports struct {
 	reports []reports.Report
 }
 
-// errDeletionsPaused is why a message is forgotten without an attempt to delete it.
+// errDeletionsPaused is the failure of a message that is forgotten without an attempt to delete it.
 var errDeletionsPaused = errors.New("GitHub accepts no deletions for longer than a message waits to be deleted")
 
 // take updates the loop's state from a message. The loop then starts whatever takes time, in the order of step.
 func (l *loop) take(message *actions.Message, now time.Time) {
-	l.refreshing.dueAt = now.Add(refreshAfter)
+	l.refreshing.dueAt = now.Add(refreshInterval)
 	underWay, counted := l.messages.Receive(message)
 	if !underWay {
 		l.scaler.Remember(message, now)
@@ -51,12 +51,13 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 		l.publication.owed = reflected
 	}
 	l.unsent = append(l.unsent, unsentReports{
-		l.messages.Add(message, reflected, errand.New(firstPause, longestPause)), reports.Of(message, reflected, now),
+		l.messages.Add(message, reflected, errand.New(firstBackoff, longestBackoff)),
+		reports.Of(message, reflected, now),
 	})
 }
 
-// sendReports hands the reports of new messages to the reporter, but not while a publication is under way: the end of a job is
-// reported to its runner only after the set has the count that goes with it, so that no slot is freed early.
+// sendReports hands the reports of new messages to the reporter, but not while a publication is under way: the end of a
+// job is reported to its runner only after the set has the count that goes with it, so that no slot is freed early.
 func (l *loop) sendReports() {
 	if l.publication.UnderWay {
 		return
@@ -75,8 +76,8 @@ func (l *loop) sendReports() {
 	l.unsent = nil
 }
 
-// deleteMessages starts to delete the messages whose effects are in the API server: their reports are done and the count is
-// published. A message also waits while its offers are being acquired, or would be lost with this process.
+// deleteMessages starts to delete the messages whose effects are in the API server: their reports are done and the
+// count is published. A message also waits while its offers are being acquired, or would be lost with this process.
 func (l *loop) deleteMessages(now time.Time) {
 	session := l.session.current
 	if session == nil {
@@ -108,9 +109,9 @@ func (l *loop) deleteMessages(now time.Time) {
 	}
 }
 
-// deleted handles the result of a deletion. A message that could not be deleted within queue.DeletionTimeout is forgotten as well: it
-// is delivered again in the next session, and handling it twice does no harm. A lost session may be noticed only here, because
-// no poll goes out while there are queue.MaxUnacked messages.
+// deleted handles the result of a deletion. A message that could not be deleted within queue.DeletionTimeout is
+// forgotten as well: it is delivered again in the next session, and handling it twice does no harm. A lost session may
+// be noticed only here, because no poll goes out while there are queue.MaxUnacked messages.
 func (l *loop) deleted(inSession bool, m *queue.Message, err error) {
 	m.End()
 	if err == nil {
@@ -130,7 +131,9 @@ func (l *loop) deleted(inSession bool, m *queue.Message, err error) {
 		l.giveUpDeletion(m, err)
 		return
 	}
-	l.log.V(1).Info("Message could not be deleted, trying again", "messageID", m.ID, "cause", err.Error(), "at", m.NotBefore)
+	l.log.V(1).Info(
+		"Message could not be deleted, trying again", "messageID", m.ID, "cause", err.Error(), "at", m.NotBefore,
+	)
 }
 
 // giveUpDeletion forgets a message that could not be deleted.

@@ -42,17 +42,18 @@ func TestAReportCarriesThePatchIDThatReflectsIt(t *testing.T) {
 		published := s.cluster.Last().PatchID
 		got := s.cluster.Job("a")
 		if got.JobPatchID != published {
-			t.Errorf("jobPatchID = %d, want %d, which was published with the same statistics", got.JobPatchID, published)
+			t.Errorf("jobPatchID = %d, want %d, published with the same statistics", got.JobPatchID, published)
 		}
-		if got.JobID != "job-1" || got.JobRequestID != 1 || got.JobRepositoryName != "org/repo" || got.WorkflowRunID != 41 ||
+		if got.JobID != "job-1" || got.JobRequestID != 1 || got.JobRepositoryName != "org/repo" ||
+			got.WorkflowRunID != 41 ||
 			got.JobDisplayName != "build" || got.JobWorkflowRef == "" || got.JobResult != "" || got.FinishedAt != nil {
 			t.Errorf("report of a start = %+v", got)
 		}
 	})
 }
 
-// One job ends and another comes: replicas stay the same, so nothing must be published at once, but the slot of the first is
-// freed only when the patchID in its report has been published.
+// One job ends and another comes: replicas stay the same, so nothing must be published immediately, but the slot of the
+// first is freed only when the patchID in its report has been published.
 func TestAWithheldPatchIDIsInTheReportAndPublishedNext(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -79,7 +80,8 @@ func TestReportsOfAMessageWithoutStatisticsWaitForTheNext(t *testing.T) {
 		s.send(bare)
 		s.pass(time.Second)
 		if got := s.cluster.Last(); got.Replicas != 0 || got.PatchID < s.cluster.Job("a").JobPatchID {
-			t.Errorf("published %+v, want statistics read afresh under number %d of the report", got, s.cluster.Job("a").JobPatchID)
+			number := s.cluster.Job("a").JobPatchID
+			t.Errorf("published %+v, want statistics read afresh under number %d of the report", got, number)
 		}
 	})
 }
@@ -88,7 +90,9 @@ func TestStartAndEndInOneMessageAreOneReport(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
 		s.send(message(1, 0, "start 1 a", "complete 1 a", "complete 2"))
-		reports := slices.DeleteFunc(slices.Clone(s.cluster.Calls), func(call string) bool { return !strings.Contains(call, "report") })
+		reports := slices.DeleteFunc(slices.Clone(s.cluster.Calls), func(call string) bool {
+			return !strings.Contains(call, "report")
+		})
 		if diff := cmp.Diff([]string{"0s report a succeeded"}, reports); diff != "" {
 			t.Errorf("reports, of which a job without a runner has none (-want +got):\n%s", diff)
 		}
@@ -128,7 +132,7 @@ func TestWhenTheNextPollGoesOut(t *testing.T) {
 	}
 }
 
-// A service without a message should hold a poll. A service that answers at once is polled five times a second.
+// A service without a message should hold a poll. One that answers immediately is polled five times a second.
 func TestPollsThatAreNotHeldAreSpaced(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.immediatePolls = 1000
@@ -163,7 +167,7 @@ func TestOnlySoManyMessagesAreUnderWay(t *testing.T) {
 		}
 		s.pass(5 * time.Second)
 		if got := s.github.lastPollAt().lastID; got != queue.MaxUnacked-1 {
-			t.Errorf("the last poll was after message %d, want it after %d: as many as may be are under way", got, queue.MaxUnacked-1)
+			t.Errorf("the last poll was after message %d, want it after %d: no more fit", got, queue.MaxUnacked-1)
 		}
 		close(release)
 		s.pass(time.Second)
@@ -193,7 +197,7 @@ func TestAMessageUnderWayIsNotHandledAgain(t *testing.T) {
 	})
 }
 
-// IDs may come in any order, and a deleted message may come again: it is handled once more, and polls go on after the
+// IDs may come in any order, and a deleted message may come again: it is handled again, and polls go on after the
 // highest ID.
 func TestMessagesOutOfOrderAndTwice(t *testing.T) {
 	inBubble(t, func(s *scenario) {
@@ -203,8 +207,9 @@ func TestMessagesOutOfOrderAndTwice(t *testing.T) {
 			s.send(message(id, 1, "start 1 a", "assign 2"))
 			s.pass(time.Second)
 		}
-		// A poll that was answered before a deletion, but is heard of after it, brings the message once more.
-		if s.github.noted("delete 7") < 2 || s.github.noted("delete 5") < 1 || s.github.noted("delete 6") < 1 || len(s.messages.Unacked) > 0 {
+		// A poll that was answered before a deletion, but is heard of after it, brings the message again.
+		if s.github.noted("delete 7") < 2 || s.github.noted("delete 5") < 1 || s.github.noted("delete 6") < 1 ||
+			len(s.messages.Unacked) > 0 {
 			t.Errorf("calls of GitHub: %v, want each message deleted as often as it came", s.github.calls)
 		}
 		if got := s.github.lastPollAt().lastID; got != 7 {
@@ -244,7 +249,7 @@ func TestMessagesThatCantBeReadAreAskedForWithPauses(t *testing.T) {
 		s.start()
 		s.pass(time.Minute)
 		if polls := len(s.github.pollTimes()); polls < 4 || polls > 15 {
-			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestPause)
+			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestBackoff)
 		}
 		if deleted := s.github.noted("delete 4"); deleted != 1 {
 			t.Errorf("calls of GitHub: %v, want each message deleted", s.github.calls)
@@ -254,11 +259,13 @@ func TestMessagesThatCantBeReadAreAskedForWithPauses(t *testing.T) {
 
 func TestAMessageWithoutAnIDIsAskedForWithPauses(t *testing.T) {
 	inBubble(t, func(s *scenario) {
-		s.github.onPoll = func() error { return &actions.MalformedMessageError{Message: &actions.Message{}, Err: errBroken} }
+		s.github.onPoll = func() error {
+			return &actions.MalformedMessageError{Message: &actions.Message{}, Err: errBroken}
+		}
 		s.start()
 		s.pass(time.Minute)
 		if polls := len(s.github.pollTimes()); polls < 4 || polls > 15 {
-			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestPause)
+			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestBackoff)
 		}
 		if got := s.cluster.State(); got != "Retrying/MalformedMessage" {
 			t.Errorf("state = %s", got)
@@ -283,21 +290,21 @@ func TestADeletionIsRepeatedForAMinute(t *testing.T) {
 		}
 		s.github.onDelete = func(int64) error { return errBroken }
 		s.send(message(2, 0, "complete 2 b"))
-		s.pass(queue.DeletionTimeout + longestPause + time.Second)
+		s.pass(queue.DeletionTimeout + longestBackoff + time.Second)
 		if got := len(s.messages.Unacked); got != 0 {
 			t.Errorf("%d messages are still under way: one that can't be deleted has to make room", got)
 		}
 	})
 }
 
-// A message that could not be deleted for a minute comes again in the next session. Its jobs are counted once.
+// A message that could not be deleted for a minute comes again in the next session. Its jobs are counted a single time.
 func TestAMessageThatComesAgainIsNotCountedTwice(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onDelete = func(int64) error { return errBroken }
 		s.start()
 		s.send(message(1, 1, "start 1 a"))
 		for range 2 {
-			s.pass(queue.DeletionTimeout + longestPause)
+			s.pass(queue.DeletionTimeout + longestBackoff)
 			if got := len(s.messages.Unacked); got != 0 {
 				t.Fatalf("%d messages are still under way", got)
 			}
@@ -310,13 +317,16 @@ func TestAMessageThatComesAgainIsNotCountedTwice(t *testing.T) {
 		s.send(message(2, 1, "start 2 b"))
 		scraped := httptest.NewRecorder()
 		s.metrics.ServeHTTP(scraped, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
-		if got := regexp.MustCompile(`gha_started_jobs_total.* (\d+)\n`).FindStringSubmatch(scraped.Body.String()); got == nil || got[1] != "2" {
+		if got := regexp.MustCompile(
+			`gha_started_jobs_total.* (\d+)\n`,
+		).FindStringSubmatch(scraped.Body.String()); got == nil || got[1] != "2" {
 			t.Errorf("%v, want two jobs started", got)
 		}
 	})
 }
 
-// A message is deleted only when its effects are in the API server, but it does not keep others waiting for that forever.
+// A message is deleted only when its effects are in the API server, but it does not keep others waiting for that
+// forever.
 func TestAMessageIsNotDeletedBeforeItsCountIsPublished(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -332,14 +342,14 @@ func TestAMessageIsNotDeletedBeforeItsCountIsPublished(t *testing.T) {
 		}
 		s.send(message(6, 4, "assign 4"))
 		s.cluster.OnPublish = nil
-		s.pass(longestPause)
+		s.pass(longestBackoff)
 		if s.github.noted("delete 6") != 1 || s.cluster.Last().Replicas != 4 {
 			t.Errorf("calls of GitHub: %v, want the next deleted once its count was published", s.github.calls)
 		}
 	})
 }
 
-// A count that the set has already is not written again at once, and no message waits for it.
+// A count that the set has already is not written again immediately, and no message waits for it.
 func TestAMessageThatChangesNoCountIsDeletedAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -372,8 +382,8 @@ func TestOffersDoNotWaitBehindStarts(t *testing.T) {
 	})
 }
 
-// At five messages a second, an offer behind 600 messages would be seen after 2 min, and runners would end before it is known that
-// they had a job.
+// At five messages a second, an offer behind 600 messages would be seen after 2 min, and runners would end before it is
+// known that they had a job.
 func TestAQueueOfOneEventMessagesIsReadQuickly(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.log = logr.Discard()

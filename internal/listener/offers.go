@@ -40,7 +40,7 @@ func (l *loop) foundOffers(open []actions.JobAvailable, asked []int64, err error
 			l.log.Info("Offers were withdrawn or taken by others", "jobs", withdrawn, "open", len(o.Waiting))
 		}
 	case failure.LacksSearch(err):
-		o.NoteLacking()
+		o.RememberLacking()
 		l.log.V(1).Info("The service does not list open offers", "cause", err.Error())
 	default:
 		o.SearchAgain()
@@ -68,8 +68,8 @@ func (l *loop) acquireJobs(now time.Time) {
 	capacity := l.capacity()
 	room := l.scaler.Room(capacity)
 	if o.Search.Lacking && l.takesJobs() && capacity == l.scaler.MaxRunners {
-		// An offer that waits here would be lost with this process, so all are acquired, and maxRunners limits only the runners. But not
-		// while the set can't run maxRunners: others may run the jobs now.
+		// An offer that waits here would be lost with this process, so all are acquired, and maxRunners limits only the
+		// runners. But not while the set can't run maxRunners: others may run the jobs now.
 		room = len(o.Waiting)
 	}
 	requestIDs := o.Request(room)
@@ -82,9 +82,10 @@ func (l *loop) acquireJobs(now time.Time) {
 	})
 }
 
-// acquiredJobs handles the answer to a request for jobs. Jobs that are missing in it are dropped: they were withdrawn, or taken by somebody
-// else, or they are ours by an earlier answer that was lost. In that case statistics will count them, so until then they take up room. The
-// same goes for a job that GitHub refuses alone. Offers that wait may have been withdrawn too, so GitHub is asked.
+// acquiredJobs handles the answer to a request for jobs. Jobs that are missing in it are dropped: they were withdrawn,
+// or taken by somebody else, or they are ours by an earlier answer that was lost. In that case statistics will count
+// them, so until then no other job gets their place. The same goes for a job that GitHub refuses alone. Offers that
+// wait may have been withdrawn too, so GitHub is asked.
 func (l *loop) acquiredJobs(inSession bool, acquired []int64, err error) {
 	now, o := l.clock.Now(), &l.offers
 	requested := len(o.Requested)

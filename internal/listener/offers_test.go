@@ -127,7 +127,10 @@ func TestWhatAnAnswerLeavesOutTakesUpRoomUntilItIsCounted(t *testing.T) {
 		close(release)
 		s.pass(0)
 		if s.github.noted("acquire [4 5]") != 1 {
-			t.Errorf("calls of GitHub: %v, want the others asked for: by the statistics the set has one job", s.github.calls)
+			t.Errorf(
+				"calls of GitHub: %v, want the others asked for: by the statistics the set has one job",
+				s.github.calls,
+			)
 		}
 	})
 }
@@ -142,7 +145,7 @@ func TestOffersMadeWhileNobodyListenedAreFound(t *testing.T) {
 	})
 }
 
-// An offer may be made only once: a search that failed is repeated.
+// An offer may be made only a single time: a search that failed is repeated.
 func TestOffersAreSearchedForUntilThereIsAnAnswer(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		failures := []error{
@@ -212,7 +215,10 @@ func TestASearchThatIsRefusedForAMomentIsRepeated(t *testing.T) {
 				s.start()
 				s.pass(time.Second)
 				if asked != 2 || s.github.noted("acquire [8]") != 1 {
-					t.Errorf("asked %d times, calls of GitHub: %v; want once more and the job acquired", asked, s.github.calls)
+					t.Errorf(
+						"asked %d times, calls of GitHub: %v; want once more and the job acquired",
+						asked, s.github.calls,
+					)
 				}
 			})
 		})

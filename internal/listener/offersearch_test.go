@@ -15,7 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
 
-// offer makes GitHub offer jobs, but only the open ones can be acquired. It returns how often it was asked for the open ones.
+// offer makes GitHub offer jobs, but only the open ones can be acquired. It returns how often it was asked for the open
+// ones.
 func (s *scenario) offer(from, to int64, standing ...int64) (searches *int) {
 	s.log = logr.Discard()
 	s.start()
@@ -166,8 +167,8 @@ func (s *scenario) offersCannotBeListed() (searches *int) {
 	return searches
 }
 
-// If a service does not list open offers, each offer is requested at once: one that waits would be lost with the process. Offers to
-// a set that can't run its jobs are left to others.
+// If a service does not list open offers, each offer is requested immediately: one that waits would be lost with the
+// process. Offers to a set that can't run its jobs are left to others.
 func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 	one := 1
 	for name, test := range map[string]struct {
@@ -187,7 +188,8 @@ func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 				if s.github.noted(test.acquire) != 1 {
 					t.Errorf("calls of GitHub: %v, want %s", s.github.calls, test.acquire)
 				}
-				if got := s.cluster.Last().Replicas; got != test.replicas || len(s.offers.Waiting) != test.waiting || *searches != 1 {
+				if got := s.cluster.Last().Replicas; got != test.replicas || len(s.offers.Waiting) != test.waiting ||
+					*searches != 1 {
 					t.Errorf("replicas = %d, %d offers wait, asked %d times which stand; want %d, %d, once",
 						got, len(s.offers.Waiting), *searches, test.replicas, test.waiting)
 				}

@@ -16,10 +16,10 @@ import (
 const (
 	// pollTimeout ends a poll. It covers one attempt, a renewal of the queue token, and one more attempt.
 	pollTimeout = 2*actions.PollTimeout + actions.CallTimeout
-	// replaceSessionAfter is how long a session is kept whose polls get only useless answers, or none although the service answers
-	// other calls. GitHub may have lost the session, or moved its queue, whose address comes with the session. A new session costs
-	// two calls.
-	replaceSessionAfter = 2 * time.Minute
+	// A session is replaced if for this time its polls get only useless answers, or none although the service answers
+	// other calls. GitHub may have lost the session, or moved its queue, whose address comes with the session. A new
+	// session costs two calls.
+	uselessSessionTimeout = 2 * time.Minute
 )
 
 // polls is the state of polling the message queue.
@@ -27,21 +27,24 @@ type polls struct {
 	errand.Errand
 	// stop ends the poll under way.
 	stop context.CancelFunc
-	// capacity is the capacity that the poll under way carries. renewed is set if that poll was ended because it has changed.
+	// capacity is the capacity that the poll under way carries. renewed is set if that poll was ended because it has
+	// changed.
 	capacity  int
 	renewed   bool
 	gathering queue.Gathering
-	// unreadable paces polls while one message after the other can't be read, which a queue of nothing else delivers at once.
+	// unreadable paces polls while one message after the other can't be read, which a queue of nothing else delivers
+	// without a wait.
 	unreadable errand.Errand
 	// unanswered is set if the last poll was held and then ended without an answer.
 	unanswered bool
 	// unreached is set if the last poll did not reach the queue.
 	unreached bool
-	// firstUselessAt is when the first of this session's useless polls in a row ended, zero if the last was not useless.
+	// firstUselessAt is the end of the first of this session's useless polls in a row, zero if the last was not
+	// useless.
 	firstUselessAt time.Time
 	// doubted is set from the replacement of a session because of useless answers until the next good poll.
 	doubted bool
-	// emptySince is when the first empty poll in a row began, zero if the last poll failed or brought a message.
+	// emptySince is the start of the first empty poll in a row, zero if the last poll failed or brought a message.
 	emptySince time.Time
 	// quiet is set if empty polls have lasted long enough to show that the last statistics still hold.
 	quiet bool
@@ -55,11 +58,11 @@ func (p *polls) cancel() {
 	}
 }
 
-// notQuiet notes that a poll has failed or brought a message, or that a new session has begun.
+// notQuiet remembers that a poll has failed or brought a message, or that a new session has begun.
 func (p *polls) notQuiet() { p.emptySince, p.quiet = time.Time{}, false }
 
-// noteUseless notes when useless polls began, or that they have ended.
-func (p *polls) noteUseless(useless bool, now time.Time) {
+// rememberUseless remembers when useless polls began, or that they have ended.
+func (p *polls) rememberUseless(useless bool, now time.Time) {
 	switch {
 	case !useless:
 		p.firstUselessAt = time.Time{}
@@ -72,8 +75,9 @@ func (p *polls) noteUseless(useless bool, now time.Time) {
 func (l *loop) poll(now time.Time) {
 	p, session, capacity := &l.polls, l.session.current, l.capacity()
 	if p.UnderWay && capacity != p.capacity && !p.renewed {
-		// The service assigns as many jobs as the capacity of the poll allows, and may hold the poll for a minute. The capacity changes
-		// with maxRunners; only in a set that can't run as many it changes with the number of running jobs too.
+		// The service assigns as many jobs as the capacity of the poll allows, and may hold the poll for a minute. The
+		// capacity changes with maxRunners; only in a set that can't run as many it changes with the number of running
+		// jobs too.
 		p.renewed = true
 		p.cancel()
 	}
@@ -90,7 +94,8 @@ func (l *loop) poll(now time.Time) {
 	})
 }
 
-// polled handles the answer to a poll. It ignores an answer in a session that is no longer held: the message is redelivered.
+// polled handles the answer to a poll. It ignores an answer in a session that is no longer held: the message is
+// redelivered.
 func (l *loop) polled(session github.Session, message *actions.Message, err error, begun time.Time) {
 	now := l.clock.Now()
 	p := &l.polls
@@ -106,7 +111,9 @@ func (l *loop) polled(session github.Session, message *actions.Message, err erro
 	unreadable := ok && malformed.MessageID != 0
 	switch {
 	case unreadable:
-		l.log.Error(err, "Malformed message, using what could be read and deleting it", "messageID", malformed.MessageID)
+		l.log.Error(
+			err, "Malformed message, using what could be read and deleting it", "messageID", malformed.MessageID,
+		)
 		l.metrics.Dropped(failure.ReasonMalformedMessage)
 		message = malformed.Message
 		l.offers.SearchAgain() // the unreadable part may be offers
@@ -119,7 +126,7 @@ func (l *loop) polled(session github.Session, message *actions.Message, err erro
 	}
 	l.pollSucceeded(now)
 	if message == nil {
-		// A service that answers at once even if it has no message is polled once per interval.
+		// A service that answers immediately even if it has no message is polled a single time per interval.
 		p.NotBefore = begun.Add(queue.GatherInterval)
 		p.unreadable.Succeed()
 		l.refreshing.dueAt = now
@@ -154,17 +161,21 @@ func (l *loop) pollSucceeded(now time.Time) {
 	l.metrics.Polled(now)
 }
 
-// pollUnanswered handles a poll that ended without an answer while it was held: the next poll goes out at once, and the statistics
-// are read as after an empty poll. If they can be read, GitHub is within reach, and the poll counts as a good one.
+// pollUnanswered handles a poll that ended without an answer while it was held: the next poll goes out immediately, and
+// the statistics are read as after an empty poll. If they can be read, GitHub is within reach, and the poll counts as a
+// good one.
 func (l *loop) pollUnanswered(err error, now time.Time) {
 	p := &l.polls
-	_ = p.Note(err, now)
+	_ = p.Remember(err, now)
 	p.ResetPauses()
 	p.unanswered, p.unreached = true, false
 	p.NotBefore, p.firstUselessAt = now, time.Time{}
 	l.refreshing.dueAt = now
 	p.notQuiet()
-	l.log.Info("Poll ended without an answer while it was held, polling again", "reason", p.Failure.Reason, "cause", p.Failure.Message)
+	l.log.Info(
+		"Poll ended without an answer while it was held, polling again",
+		"reason", p.Failure.Reason, "cause", p.Failure.Message,
+	)
 }
 
 func (l *loop) pollFailed(err error, now time.Time) {
@@ -173,7 +184,7 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	reason := p.Failure.Reason
 	p.unanswered = false
 	if p.unreached = failure.Unreached(err); !p.unreached { // otherwise the next read of the statistics decides
-		p.noteUseless(failure.Useless(err), now)
+		p.rememberUseless(failure.Useless(err), now)
 	}
 	p.notQuiet()
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.NotBefore)
@@ -186,18 +197,20 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	case failure.ReasonSessionLost:
 		l.sessionLost(now)
 	case v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonSessionConflict, v1alpha1.ReasonRefusedByGitHub:
-		l.replaceSession(now) // how a service answers after it has ended a session is not documented, and a new session costs little
+		// How a service answers after it has ended a session is not documented, and a new session costs little.
+		l.replaceSession(now)
 	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, failure.ReasonMalformedMessage:
-		l.refreshing.dueAt = now // shows whether anything can be reached; the count must follow demand while the queue is away
-		if !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter {
+		// Shows whether anything can be reached; the count must follow demand while the queue is away.
+		l.refreshing.dueAt = now
+		if !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= uselessSessionTimeout {
 			p.doubted = true
 			l.replaceSession(now)
 		}
 	}
 }
 
-// replaceSession drops the session, so that a new one is opened when the next poll would be due. If no session is held, one is being
-// opened already, after a change of the configuration.
+// replaceSession drops the session, so that a new one is opened when the next poll would be due. If no session is held,
+// one is being opened already, after a change of the configuration.
 func (l *loop) replaceSession(now time.Time) {
 	if l.session.current == nil {
 		return
@@ -206,8 +219,8 @@ func (l *loop) replaceSession(now time.Time) {
 	l.session.NotBefore = l.polls.NotBefore
 }
 
-// sessionLost drops the session. The next one is opened at once, however many polls failed before GitHub said that the session is
-// lost; after further losses without a good poll in between, at the pace of failed polls.
+// sessionLost drops the session. The next one is opened immediately, however many polls failed before GitHub said that
+// the session is lost; after further losses without a good poll in between, at the pace of failed polls.
 func (l *loop) sessionLost(now time.Time) {
 	p := &l.polls
 	l.dropSession(now)

@@ -13,31 +13,31 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/scaling"
 )
 
-// maxHold is longer than the outage of an API server during an upgrade. If only the set can't be written, ends of jobs are
-// reported after it.
+// maxHold is longer than the outage of an API server during an upgrade. If only the set can't be written, ends of jobs
+// are reported after it.
 const maxHold = 5 * time.Minute
 
 // publicationState is the last Publication written into the EphemeralRunnerSet, and the state of writing the next.
 type publicationState struct {
 	errand.Errand
-	// last is what was last written.
+	// last is the publication that was last written.
 	last cluster.Publication
 	// uid is the UID of the set, empty if it is not known.
 	uid types.UID
-	// lastAt is when last was written, zero before the first time.
+	// lastAt is the time of that write, zero before the first.
 	lastAt time.Time
 	// force is set if the next patchID must not wait for publishInterval.
 	force bool
 	// owed is the highest patchID in a report about the end of a job: its slot is held until the set has seen that one.
 	owed int
-	// fellAt is when fewer runners were last asked for than before, and runners is how many the set had at the last publication.
+	// At fellAt fewer runners were last asked for than before. runners counts those of the set at the last publication.
 	fellAt  time.Time
 	runners int
 }
 
-// surplusConfirmedAfter is how long after fewer runners are wanted a newer patchID may still be waited for: surplus is acted on 30 s after
-// it was first seen, by the first patchID after that, and the set may see it some seconds late.
-const surplusConfirmedAfter = 45 * time.Second
+// After fewer runners are wanted, a newer patchID may be waited for until surplusGrace has passed: surplus is
+// acted on 30 s after it was first seen, by the first patchID after that, and the set may see it some seconds late.
+const surplusGrace = 45 * time.Second
 
 // due returns when want must be published, or false if it was published already or nobody waits for what is new in it.
 func (p *publicationState) due(want cluster.Publication, now time.Time) (time.Time, bool) {
@@ -54,10 +54,10 @@ func (p *publicationState) due(want cluster.Publication, now time.Time) (time.Ti
 	return latest(p.lastAt.Add(publishInterval), p.NotBefore), true
 }
 
-// awaitsPatchID reports whether a newer patchID may change what the set does: free a slot, or confirm that a runner is surplus. Each
-// publication is a write of an object with a pod template, and the set would tell of it in its status.
+// awaitsPatchID reports whether a newer patchID may change what the set does: free a slot, or confirm that a runner is
+// surplus. Each publication is a write of an object with a pod template, and the set would tell of it in its status.
 func (p *publicationState) awaitsPatchID(now time.Time) bool {
-	return p.owed > p.last.PatchID || p.runners > p.last.Replicas || now.Sub(p.fellAt) < surplusConfirmedAfter
+	return p.owed > p.last.PatchID || p.runners > p.last.Replicas || now.Sub(p.fellAt) < surplusGrace
 }
 
 // unpublished returns what is to be published and when, or false if nothing is.
@@ -70,8 +70,8 @@ func (l *loop) unpublished() (want cluster.Publication, at time.Time, ok bool) {
 	return want, at, ok
 }
 
-// publish starts to write the desired count if it is due. If the statistics have become old during failures, they are read
-// again first, unless GitHub can't be reached either: then the last known count is better than none.
+// publish starts to write the desired count if it is due. If the statistics have become old during failures, they are
+// read again first, unless GitHub can't be reached either: then the last known count is better than none.
 func (l *loop) publish(now time.Time) {
 	p := &l.publication
 	if p.UnderWay || !l.scaler.Known() {
@@ -91,7 +91,10 @@ func (l *loop) publish(now time.Time) {
 	p.Begin()
 	p.force = false
 	if want.Replicas != p.last.Replicas || p.lastAt.IsZero() {
-		l.log.Info("Desired runners changed", "replicas", want.Replicas, "assignedJobs", want.AssignedJobs, "patchID", want.PatchID)
+		l.log.Info(
+			"Desired runners changed", "replicas", want.Replicas, "assignedJobs", want.AssignedJobs,
+			"patchID", want.PatchID,
+		)
 	}
 	epoch := l.status.epoch
 	l.runAsync(cluster.RequestTimeout, func(ctx context.Context) func() {
@@ -107,10 +110,12 @@ func (l *loop) published(wrote cluster.Publication, epoch int, runnerSet *cluste
 	p.End()
 	if err != nil {
 		p.force = true
-		p.NoteAs(v1alpha1.ReasonPublishFailed, err, now)
+		p.RememberAs(v1alpha1.ReasonPublishFailed, err, now)
 		p.Pause(now)
 		l.reporter.Hold(l.work, now.Sub(p.Failure.FirstAt) < maxHold)
-		l.log.Error(err, "Desired runners could not be published, trying again", "replicas", wrote.Replicas, "at", p.NotBefore)
+		l.log.Error(
+			err, "Desired runners could not be published, trying again", "replicas", wrote.Replicas, "at", p.NotBefore,
+		)
 		return
 	}
 	l.reporter.Answered()
@@ -129,14 +134,15 @@ func (l *loop) published(wrote cluster.Publication, epoch int, runnerSet *cluste
 	p.uid = cmp.Or(runnerSet.UID, p.uid)
 }
 
-// roomState is for how many jobs the set has said that there is room, and the state of reading it.
+// roomState has the number of jobs for which the set says that there is room, and the state of reading it.
 type roomState struct {
 	errand.Errand
 	scaling.Capacity
 }
 
-// readRoom starts to read the set if it is due to say for how many jobs there is room: before the first poll of a session, and while GitHub
-// has assigned as many jobs as it was told of. At other times what publications bring is enough.
+// readRoom starts to read the set if it is due to say for how many jobs there is room: before the first poll of a
+// session, and while GitHub has assigned as many jobs as it was told of. At other times what publications bring is
+// enough.
 func (l *loop) readRoom(now time.Time) {
 	r := &l.room
 	if r.UnderWay || l.session.current == nil || l.stopping || !l.takesJobs() {
@@ -156,7 +162,9 @@ func (l *loop) readRoom(now time.Time) {
 			r.End()
 			if err != nil {
 				r.Pause(now)
-				l.log.Error(err, "The EphemeralRunnerSet could not be read for its capacity, trying again", "at", r.NotBefore)
+				l.log.Error(
+					err, "The EphemeralRunnerSet could not be read for its capacity, trying again", "at", r.NotBefore,
+				)
 				return
 			}
 			r.ResetPauses()
@@ -168,7 +176,7 @@ func (l *loop) readRoom(now time.Time) {
 // setSeen takes in what the set says. epoch is the status's epoch when the request began.
 func (l *loop) setSeen(runnerSet *cluster.RunnerSet, epoch int, now time.Time) {
 	before := l.capacity()
-	l.room.See(runnerSet.Capacity, now)
+	l.room.Observe(runnerSet.Capacity, now)
 	if after := l.capacity(); before != after { // the next poll passes it on to GitHub
 		l.log.Info("Capacity changed", "jobs", after, "before", before)
 	}
@@ -176,8 +184,8 @@ func (l *loop) setSeen(runnerSet *cluster.RunnerSet, epoch int, now time.Time) {
 	l.statusSeen(runnerSet.Listener, epoch)
 }
 
-// statusSeen notes the status that was read from the set, unless a write may be newer than the epoch in which the read began. A set
-// that was recreated has no status yet.
+// statusSeen remembers the status that was read from the set, unless a write may be newer than the epoch in which the
+// read began. A set that was recreated has no status yet.
 func (l *loop) statusSeen(status *v1alpha1.ListenerStatus, epoch int) {
 	switch {
 	case l.status.UnderWay || epoch != l.status.epoch: // the write may be newer

@@ -25,7 +25,10 @@ func TestTheBeginningIsPublishedWithTheSession(t *testing.T) {
 		s.github.statistics = statistics(3)
 		s.file.MinRunners = 1
 		s.start()
-		want := cluster.Publication{Desired: cluster.Desired{Replicas: 4, PatchID: 7 + scaling.ReservedPatchIDs + 1, AssignedJobs: 3}, SessionID: "session-1"}
+		want := cluster.Publication{
+			Desired:   cluster.Desired{Replicas: 4, PatchID: 7 + scaling.ReservedPatchIDs + 1, AssignedJobs: 3},
+			SessionID: "session-1",
+		}
 		if diff := cmp.Diff([]cluster.Publication{want}, s.cluster.Published); diff != "" {
 			t.Errorf("published (-want +got):\n%s", diff)
 		}
@@ -90,7 +93,7 @@ func TestUnreadStatisticsPromiseNothing(t *testing.T) {
 			t.Errorf("%d publications without statistics", got-published)
 		}
 		s.github.onRead = nil
-		s.pass(longestPause)
+		s.pass(longestBackoff)
 		if got := s.cluster.Publications(); got == published {
 			t.Error("nothing was published once the statistics could be read")
 		}
@@ -108,13 +111,13 @@ func TestAFailedPublicationIsRepeatedWithNewStatistics(t *testing.T) {
 			return nil
 		}
 		s.send(message(1, 2, "assign 1", "assign 2"))
-		s.pass(failure.Grace + longestPause + time.Second)
+		s.pass(failure.Grace + longestBackoff + time.Second)
 		if got := s.cluster.State(); got != "Retrying/PublishFailed" {
 			t.Errorf("state = %s while it fails", got)
 		}
 		s.github.statistics = statistics(5)
 		failing = false
-		s.pass(longestPause + time.Second)
+		s.pass(longestBackoff + time.Second)
 		if got := s.cluster.Last(); got.Replicas != 5 {
 			t.Errorf("published %+v, want the 5 jobs of statistics read after the failure", got)
 		}
@@ -139,14 +142,14 @@ func TestEndsOfJobsWaitForAPublicationThatFails(t *testing.T) {
 				s.send(message(1, 2, "start 1 a", "start 2 b"))
 				s.cluster.OnPublish = func() error { return errBroken }
 				s.send(message(2, 1, "assign 3"))
-				s.pass(longestPublishPause)
+				s.pass(longestPublishBackoff)
 				s.send(message(3, 1, "complete 1 a", "start 3 c"))
 				s.pass(test.failing)
 				if got := s.cluster.Job("a").JobResult != ""; got != test.ended || s.cluster.Job("c").JobID == "" {
 					t.Errorf("the end is reported: %t, want %t; the start: %+v", got, test.ended, s.cluster.Job("c"))
 				}
 				s.cluster.OnPublish = nil
-				s.pass(longestPublishPause)
+				s.pass(longestPublishBackoff)
 				if s.cluster.Job("a").JobResult == "" {
 					t.Error("the end is not reported once the count is published")
 				}
@@ -196,8 +199,8 @@ func TestCapacityFollowsTheSetWhileItCannotRunJobs(t *testing.T) {
 	})
 }
 
-// While all that is announced is assigned, a listener reads its set twelve times a minute more than otherwise at most, whatever the set says
-// meanwhile, and four times once that doesn't change any more.
+// While all that is announced is assigned, a listener reads its set twelve times a minute more than otherwise at most,
+// whatever the set says meanwhile, and four times when that doesn't change any more.
 func TestReadsOfAFullSetAreBounded(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.file.PlacesJobs, s.file.MaxRunners = true, 1000
@@ -222,7 +225,8 @@ func TestReadsOfAFullSetAreBounded(t *testing.T) {
 	})
 }
 
-// A set that announces what its cluster places is asked before the first poll, and while GitHub has assigned all that it was told of.
+// A set that announces what its cluster places is asked before the first poll, and while GitHub has assigned all that
+// it was told of.
 func TestRoomIsReadOfASetThatPlacesJobs(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.file.PlacesJobs, s.file.MaxRunners = true, 100
@@ -260,12 +264,16 @@ func TestRoomIsReadOfASetThatPlacesJobs(t *testing.T) {
 }
 
 func TestWhenAPublicationIsDue(t *testing.T) {
-	last := cluster.Publication{Desired: cluster.Desired{Replicas: 2, PatchID: 5, AssignedJobs: 2}, SessionID: "session"}
-	written, forced := publicationState{last: last, lastAt: noon}, publicationState{last: last, lastAt: noon, force: true}
+	last := cluster.Publication{
+		Desired:   cluster.Desired{Replicas: 2, PatchID: 5, AssignedJobs: 2},
+		SessionID: "session",
+	}
+	written, forced := publicationState{last: last, lastAt: noon},
+		publicationState{last: last, lastAt: noon, force: true}
 	ended, surplus, fewer := written, written, written
-	ended.owed, surplus.runners, fewer.fellAt = 6, 3, noon.Add(-surplusConfirmedAfter+time.Second)
+	ended.owed, surplus.runners, fewer.fellAt = 6, 3, noon.Add(-surplusGrace+time.Second)
 	covered, settled := written, written
-	covered.owed, settled.runners, settled.fellAt = 5, 2, noon.Add(-surplusConfirmedAfter)
+	covered.owed, settled.runners, settled.fellAt = 5, 2, noon.Add(-surplusGrace)
 	newer := func(p *cluster.Publication) { p.PatchID++ }
 	change := func(f func(*cluster.Publication)) cluster.Publication {
 		want := last
@@ -278,10 +286,14 @@ func TestWhenAPublicationIsDue(t *testing.T) {
 		at    time.Time
 		due   bool
 	}{
-		"first":                                  {publicationState{}, last, time.Time{}, true},
-		"no change":                              {written, last, time.Time{}, false},
-		"replicas":                               {written, change(func(p *cluster.Publication) { p.Replicas++ }), time.Time{}, true},
-		"session":                                {written, change(func(p *cluster.Publication) { p.SessionID = "next" }), time.Time{}, true},
+		"first":     {publicationState{}, last, time.Time{}, true},
+		"no change": {written, last, time.Time{}, false},
+		"replicas": {
+			written, change(func(p *cluster.Publication) { p.Replicas++ }), time.Time{}, true,
+		},
+		"session": {
+			written, change(func(p *cluster.Publication) { p.SessionID = "next" }), time.Time{}, true,
+		},
 		"patchID, forced":                        {forced, change(newer), time.Time{}, true},
 		"patchID for nobody":                     {written, change(newer), time.Time{}, false},
 		"patchID, the end of a job is reported":  {ended, change(newer), noon.Add(publishInterval), true},
@@ -289,7 +301,9 @@ func TestWhenAPublicationIsDue(t *testing.T) {
 		"patchID, more runners than are wanted":  {surplus, change(newer), noon.Add(publishInterval), true},
 		"patchID, fewer runners wanted just now": {fewer, change(newer), noon.Add(publishInterval), true},
 		"patchID, as many runners as wanted":     {settled, change(newer), time.Time{}, false},
-		"jobs at the limit":                      {written, change(func(p *cluster.Publication) { p.AssignedJobs++ }), noon.Add(publishInterval), true},
+		"jobs at the limit": {
+			written, change(func(p *cluster.Publication) { p.AssignedJobs++ }), noon.Add(publishInterval), true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at, due := test.state.due(test.want, noon)
@@ -318,7 +332,7 @@ func TestStatisticsOfAMessageAreNotUndoneByOlderOnes(t *testing.T) {
 		s.github.onRead = func() error { <-release; return nil }
 		s.start()
 		s.send(message(1, 1, "assign 1"))
-		s.pass(refreshAfter + time.Second) // the statistics are being read
+		s.pass(refreshInterval + time.Second) // the statistics are being read
 		s.send(message(2, 4, "assign 2"))
 		s.github.statistics = statistics(1)
 		s.release()
@@ -358,7 +372,7 @@ func TestNothingIsConcludedFromSilence(t *testing.T) {
 			t.Errorf("published %+v without ever having seen statistics", got)
 		}
 		s.github.statistics = statistics(3)
-		s.pass(longestPause)
+		s.pass(longestBackoff)
 		if got := s.cluster.Last().Replicas; got != 3 {
 			t.Errorf("replicas = %d, want 3", got)
 		}

@@ -18,7 +18,7 @@ func limitedFor(pause time.Duration) error {
 	return &actions.RateLimitedError{Until: time.Now().Add(pause), Err: errBroken}
 }
 
-// spread is how much later than asked a listener returns at most, so that many don't return at the same moment.
+// A listener returns at most spread later than asked, so that many don't return at the same moment.
 const spread = 30 * time.Second
 
 // After a limit without an end the loop uses its own backoff, and the status shows the limit only if it persists.
@@ -32,9 +32,9 @@ func TestALimitWithoutAnEndDoesNotStopPolls(t *testing.T) {
 			return nil
 		}
 		s.start()
-		s.pass(firstPause)
+		s.pass(firstBackoff)
 		if got := len(s.github.pollTimes()); got != 2 {
-			t.Errorf("%d polls %s after a limit without an end, want 2", got, firstPause)
+			t.Errorf("%d polls %s after a limit without an end, want 2", got, firstBackoff)
 		}
 		s.pass(time.Minute)
 		if got := s.cluster.State(); got != "Listening/Listening" || len(s.cluster.States) != 2 {
@@ -52,20 +52,24 @@ func TestALimitWithoutAnEndThatLastsIsShownOnce(t *testing.T) {
 				return nil
 			}
 			answers++
-			return &actions.RateLimitedError{Assumed: true, Until: time.Now().Add(time.Minute), Err: fmt.Errorf("answer %d", answers)}
+			return &actions.RateLimitedError{
+				Assumed: true,
+				Until:   time.Now().Add(time.Minute),
+				Err:     fmt.Errorf("answer %d", answers),
+			}
 		}
 		s.start()
 		limited = true // for the polls after the one that is under way
 		s.pass(serving.PollHold + failure.Grace - time.Second)
 		if got := s.cluster.State(); got != "Listening/Listening" {
-			t.Errorf("state = %s before the ordinary patience is over", got)
+			t.Errorf("state = %s before the ordinary grace is over", got)
 		}
 		s.pass(10 * time.Minute)
 		if got := s.cluster.State(); got != "Retrying/RateLimited" || len(s.cluster.States) != 3 {
 			t.Errorf("states = %+v, want the limit once", s.cluster.States)
 		}
 		limited = false
-		s.pass(longestPause + serving.PollHold + time.Second)
+		s.pass(longestBackoff + serving.PollHold + time.Second)
 		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state = %s after the limit", got)
 		}
@@ -91,7 +95,10 @@ func TestALimitOfAcquisitionsIsKept(t *testing.T) {
 		}
 		s.pass(spread + 2*time.Second)
 		if asked != 2 || s.github.noted("acquire [1 2]") != 1 {
-			t.Errorf("asked %d times, calls of GitHub: %v; want both jobs acquired after the limit", asked, s.github.calls)
+			t.Errorf(
+				"asked %d times, calls of GitHub: %v; want both jobs acquired after the limit",
+				asked, s.github.calls,
+			)
 		}
 	})
 }
@@ -163,7 +170,11 @@ func TestALongLimitOfDeletionsKeepsNoPollWaiting(t *testing.T) {
 			s.pass(time.Second)
 		}
 		if got := s.github.lastPollAt().lastID; got != 2*queue.MaxUnacked || asked != 1 {
-			t.Errorf("the last poll was after message %d, asked %d times; want all messages taken and one deletion asked for", got, asked)
+			t.Errorf(
+				"the last poll was after message %d, asked %d times; want all messages taken and one deletion asked "+
+					"for",
+				got, asked,
+			)
 		}
 		s.pass(10 * time.Minute)
 		s.send(message(1000, 1, "start 2 b"))

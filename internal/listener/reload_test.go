@@ -60,7 +60,7 @@ func TestAnotherMaximumReachesGitHubAtOnce(t *testing.T) {
 func TestALowerCapacityOfTheSetReachesGitHubAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
-		s.pass(refreshAfter)
+		s.pass(refreshInterval)
 		running := 1
 		s.cluster.Set.Capacity = &running
 		s.github.statistics = statistics(1)
@@ -120,7 +120,9 @@ func TestARefusedCredentialMakesTheFileBeReadAtOnce(t *testing.T) {
 
 func TestARateLimitIsForgottenWithItsCredential(t *testing.T) {
 	inBubble(t, func(s *scenario) {
-		s.github.onOpen = func() error { return &actions.RateLimitedError{Until: time.Now().Add(time.Hour), Err: errBroken} }
+		s.github.onOpen = func() error {
+			return &actions.RateLimitedError{Until: time.Now().Add(time.Hour), Err: errBroken}
+		}
 		s.start()
 		s.github.onOpen = nil
 		s.reload(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
@@ -136,7 +138,8 @@ func TestAnotherScaleSetBeginsAnew(t *testing.T) {
 		s.send(message(100000044, 1, "assign 1"))
 		s.reload(func(c *config.Config) { c.RunnerScaleSetID = 2 })
 		s.pass(0)
-		if s.github.noted("open 2") != 1 || s.github.noted("close session session-1") != 1 || s.github.noted("close 2 session-1") != 0 {
+		if s.github.noted("open 2") != 1 || s.github.noted("close session session-1") != 1 ||
+			s.github.noted("close 2 session-1") != 0 {
 			t.Errorf("calls of GitHub %v", s.github.calls)
 		}
 		if got := s.github.lastPollAt().lastID; got != 0 {
@@ -221,7 +224,7 @@ func TestAnotherPlaceNeedsANewProcessBeforeTheSetIsRead(t *testing.T) {
 		if set := readSet(ctx, &settings, d); set != nil {
 			t.Errorf("read %+v", set)
 		}
-		if took := time.Since(s.begun); took < time.Minute || took > time.Minute+longestPause {
+		if took := time.Since(s.begun); took < time.Minute || took > time.Minute+longestBackoff {
 			t.Errorf("ended after %s, want it soon after the file has changed", took)
 		}
 	})

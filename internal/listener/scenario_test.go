@@ -58,7 +58,8 @@ func newScenario(t *testing.T) *scenario {
 		t: t, begun: time.Now(), changed: make(chan struct{}), ended: make(chan struct{}), log: testr.New(t),
 		github: &scriptedGitHub{begun: time.Now(), statistics: &actions.Statistics{}},
 		cluster: &listenertest.Cluster{
-			Begun: time.Now(), Set: cluster.RunnerSet{Publication: cluster.Publication{Desired: cluster.Desired{PatchID: 7}}},
+			Begun: time.Now(),
+			Set:   cluster.RunnerSet{Publication: cluster.Publication{Desired: cluster.Desired{PatchID: 7}}},
 		},
 		file: &config.Config{
 			ConfigureURL: "https://github.example/org", RunnerScaleSetID: 1, MaxRunners: 10,

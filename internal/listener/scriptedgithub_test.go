@@ -33,9 +33,9 @@ type scriptedGitHub struct {
 	heedless bool
 	// acquisitionsHang makes acquisitions hang until their callers give up. silent leaves statistics out of sessions.
 	acquisitionsHang, silent bool
-	// immediatePolls is how many polls are answered at once, with or without a message.
+	// immediatePolls is the number of polls that are answered immediately, with or without a message.
 	immediatePolls int
-	// heldUntil is how long a poll is held, serving.PollHold if it is 0. endOfHold is how it ends then.
+	// A poll is held for heldUntil, serving.PollHold if it is 0, and ends then with endOfHold.
 	heldUntil time.Duration
 	endOfHold error
 
@@ -133,7 +133,7 @@ func (g *scriptedGitHub) GetAcquirableJobs(context.Context, int) ([]actions.JobA
 	return listenertest.Guarded(&g.mu, &g.acquirable), nil
 }
 
-// enqueue adds messages; the last one's statistics are what the service says from now on.
+// enqueue adds messages; the service says the last one's statistics from now on.
 func (g *scriptedGitHub) enqueue(messages ...*actions.Message) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -284,7 +284,7 @@ func (g *scriptedGitHub) evict() {
 	g.wake()
 }
 
-// takeEviction reports, once, whether the session was evicted.
+// takeEviction reports, a single time, whether the session was evicted.
 func (g *scriptedGitHub) takeEviction() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,8 +18,11 @@ import (
 
 func TestASessionThatBringsNothingButErrorsIsReplaced(t *testing.T) {
 	for name, failure := range map[string]error{
-		"500":                     &actions.Error{StatusCode: http.StatusInternalServerError},
-		"a refresh of no use":     &actions.UnexpectedResponseError{Endpoint: actions.EndpointRefreshSession, Err: errBroken},
+		"500": &actions.Error{StatusCode: http.StatusInternalServerError},
+		"a refresh of no use": &actions.UnexpectedResponseError{
+			Endpoint: actions.EndpointRefreshSession,
+			Err:      errBroken,
+		},
 		"a message without sense": &actions.MalformedMessageError{Err: errBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,21 +35,24 @@ func TestASessionThatBringsNothingButErrorsIsReplaced(t *testing.T) {
 				}
 				s.start()
 				s.send(message(1, 1, "start 1 a"))
-				s.pass(replaceSessionAfter - time.Second)
+				s.pass(uselessSessionTimeout - time.Second)
 				if got := s.github.noted("open 1"); got != 1 {
-					t.Errorf("%d sessions before %s are over", got, replaceSessionAfter)
+					t.Errorf("%d sessions before %s are over", got, uselessSessionTimeout)
 				}
 				s.pass(time.Minute)
 				if got := s.github.noted("open 1"); got != 2 || s.cluster.Job("a").JobID == "" {
-					t.Errorf("%d sessions, the report was %+v; want the job by a second session", got, s.cluster.Job("a"))
+					t.Errorf(
+						"%d sessions, the report was %+v; want the job by a second session",
+						got, s.cluster.Job("a"),
+					)
 				}
 			})
 		})
 	}
 }
 
-// Failures of a network or a gateway say nothing about the session, so it is kept. GitHub's own first error after them does not end
-// it either.
+// Failures of a network or a gateway say nothing about the session, so it is kept. GitHub's own first error after them
+// does not end it either.
 func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
 	for name, failure := range map[string]error{
 		"network":  &actions.NetworkError{Err: errBroken},
@@ -60,9 +66,9 @@ func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
 				s.github.onPoll = func() error { return now }
 				s.github.onRead = func() error { return now }
 				s.start()
-				s.pass(10 * replaceSessionAfter)
+				s.pass(10 * uselessSessionTimeout)
 				now = &actions.Error{StatusCode: http.StatusInternalServerError}
-				s.pass(longestPause + time.Second)
+				s.pass(longestBackoff + time.Second)
 				if got := s.github.noted("open 1"); got != 1 {
 					t.Errorf("%d sessions, want the first", got)
 				}
@@ -92,13 +98,16 @@ func TestASessionWhoseQueueIsOutOfReachIsReplaced(t *testing.T) {
 				}
 				s.start()
 				s.send(message(1, 1, "start 1 a"))
-				s.pass(replaceSessionAfter)
+				s.pass(uselessSessionTimeout)
 				if got := s.github.noted("open 1"); got != 1 {
-					t.Errorf("%d sessions before %s are over", got, replaceSessionAfter)
+					t.Errorf("%d sessions before %s are over", got, uselessSessionTimeout)
 				}
 				s.pass(time.Minute)
 				if got := s.github.noted("open 1"); got != 2 || s.cluster.Job("a").JobID == "" {
-					t.Errorf("%d sessions, the report was %+v; want the job by a second session", got, s.cluster.Job("a"))
+					t.Errorf(
+						"%d sessions, the report was %+v; want the job by a second session",
+						got, s.cluster.Job("a"),
+					)
 				}
 			})
 		})
@@ -124,7 +133,7 @@ func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 			}
 		}
 		failing = false
-		s.pass(longestPause + serving.PollHold)
+		s.pass(longestBackoff + serving.PollHold)
 		if err := s.health.Ready(); err != nil {
 			t.Errorf("not ready though polls go well: %v", err)
 		}
@@ -148,7 +157,7 @@ func TestAcquisitionsThatAreRefusedForLongAreShown(t *testing.T) {
 			t.Errorf("state = %s", got)
 		}
 		refuse = false
-		s.pass(longestPause)
+		s.pass(longestBackoff)
 		if got := s.cluster.Last().Replicas; got != 2 || s.cluster.State() != "Listening/Listening" {
 			t.Errorf("replicas = %d, state = %s; want both jobs acquired", got, s.cluster.State())
 		}
@@ -191,7 +200,9 @@ func TestAScaleSetThatIsMissedPromisesNothing(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onRead = func() error {
 			return &actions.Error{
-				Endpoint: actions.EndpointGetScaleSet, StatusCode: http.StatusNotFound, TypeName: "RunnerScaleSetNotFoundException",
+				Endpoint:   actions.EndpointGetScaleSet,
+				StatusCode: http.StatusNotFound,
+				TypeName:   "RunnerScaleSetNotFoundException",
 			}
 		}
 		s.start()
@@ -208,10 +219,12 @@ func TestAScaleSetThatIsMissedPromisesNothing(t *testing.T) {
 func TestWithoutACallForStatisticsSilenceSaysEnough(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
 		inBubble(t, func(s *scenario) {
-			s.github.onRead = func() error { return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: status} }
+			s.github.onRead = func() error {
+				return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: status}
+			}
 			s.start()
 			s.send(message(1, 2, "assign 1", "assign 2"))
-			s.pass(refreshAfter + time.Second)
+			s.pass(refreshInterval + time.Second)
 			before := s.cluster.Last().PatchID
 			s.pass(3 * serving.PollHold)
 			if got := s.cluster.Last(); got.PatchID < before+2 || got.Replicas != 2 {
@@ -233,7 +246,7 @@ func TestWithoutACallForStatisticsMessagesPromiseNothing(t *testing.T) {
 		silent.Statistics = nil
 		before := s.scaler.Desired.PatchID
 		s.send(silent)
-		s.pass(refreshAfter + time.Second)
+		s.pass(refreshInterval + time.Second)
 		if got := s.scaler.Desired.PatchID; got != before {
 			t.Errorf("patchID went from %d to %d by a message without statistics", before, got)
 		}
@@ -263,9 +276,9 @@ func TestAClientThatIsRefusedForLongIsMadeAnewNowAndThen(t *testing.T) {
 			return &actions.Error{StatusCode: http.StatusForbidden, Credential: actions.CredentialAdminToken}
 		}
 		s.start()
-		s.pass(4*renewClientAfter - time.Second)
+		s.pass(4*refusedClientTimeout - time.Second)
 		if got := len(s.github.clients); got < 4 || got > 5 {
-			t.Errorf("%d clients in %s, want one each %s", got, 4*renewClientAfter, renewClientAfter)
+			t.Errorf("%d clients in %s, want one each %s", got, 4*refusedClientTimeout, refusedClientTimeout)
 		}
 	})
 }
@@ -284,9 +297,12 @@ func TestAcquiredJobsOutlastAScaleSetWithoutStatistics(t *testing.T) {
 				}
 				s.start()
 				s.send(message(1, 0, "offer 1", "offer 2"))
-				s.pass(refreshAfter + publishInterval)
+				s.pass(refreshInterval + publishInterval)
 				if got := s.cluster.Last().Replicas; got != acquired {
-					t.Errorf("replicas = %d after %d jobs were acquired; published %v", got, acquired, s.cluster.Published)
+					t.Errorf(
+						"replicas = %d after %d jobs were acquired; published %v",
+						got, acquired, s.cluster.Published,
+					)
 				}
 				s.pass(scaling.AcquisitionTimeout + 2*serving.PollHold)
 				if got := s.cluster.Last().Replicas; got != 0 {

@@ -16,18 +16,21 @@ import (
 const (
 	// openTimeout covers closing the last session, creating the next one, and renewing credentials on the way.
 	openTimeout = 3 * gitHubTimeout
-	// renewClientAfter is how long a client that GitHub keeps refusing is used before it is replaced. A new client
-	// registers again, which costs two calls.
-	renewClientAfter = 5 * time.Minute
+	// A client that GitHub keeps refusing is replaced after refusedClientTimeout. A new client registers again, which
+	// costs two calls.
+	refusedClientTimeout = 5 * time.Minute
 	// closeTimeout ends the wait for messages in hand after the maximum has become 0. No poll goes out meanwhile.
 	closeTimeout = 5 * time.Second
-	// abandonedAfter is how long a session is asked to be closed. By then GitHub has ended it by itself, which takes about 90 s.
-	abandonedAfter = 2 * time.Minute
+	// The closing of a session is given up after abandonTimeout. By then GitHub has ended it by itself, which takes
+	// about 90 s.
+	abandonTimeout = 2 * time.Minute
 )
 
-// conflictPauses are the waits after the first, second and later 409 in a row. GitHub was seen to refuse a new session for
-// 60 s after one was abandoned, and to grant it after 91 s.
-var conflictPauses = []time.Duration{1 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second}
+// conflictBackoffs follow the first, second and later 409 in a row. GitHub was seen to refuse a new session for 60 s
+// after one was abandoned, and to grant it after 91 s.
+var conflictBackoffs = []time.Duration{
+	1 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second,
+}
 
 // sessionState is the connection to GitHub: a client and the one message session of the scale set.
 type sessionState struct {
@@ -41,11 +44,11 @@ type sessionState struct {
 	sessionID string
 	// conflicts counts answers in a row that another session is open.
 	conflicts int
-	// renewedAt is when a client was last replaced because GitHub refused it.
+	// renewedAt is the last time that a client was replaced because GitHub refused it.
 	renewedAt time.Time
 	// generation grows if the configuration of the client changes. Results of an older generation are ignored.
 	generation int
-	// closingSince is when the maximum became 0, so that no session is wanted; zero while one is.
+	// closingSince is the time at which the maximum became 0, so that no session is wanted; zero while one is.
 	closingSince time.Time
 }
 
@@ -70,9 +73,9 @@ func (l *loop) open(now time.Time) {
 	})
 }
 
-// leave gives up a session (or nil) whose client's configuration changed while it was being opened, or that comes too late. A
-// session of the same scale set is closed before the next one is opened, or when the process ends, because GitHub grants one at a
-// time.
+// leave gives up a session (or nil) whose client's configuration changed while it was being opened, or that comes too
+// late. A session of the same scale set is closed before the next one is opened, or when the process ends, because
+// GitHub grants one at a time.
 func (l *loop) leave(session github.Session, scaleSetID int) {
 	switch {
 	case session == nil:
@@ -85,7 +88,9 @@ func (l *loop) leave(session github.Session, scaleSetID int) {
 
 // openSession makes a client if there is none, closes the last session, whichever process left it open, and creates a
 // new one.
-func (l *loop) openSession(ctx context.Context, client github.Client, settings *config.Config, lastID string) (github.Client, github.Session, error) {
+func (l *loop) openSession(
+	ctx context.Context, client github.Client, settings *config.Config, lastID string,
+) (github.Client, github.Session, error) {
 	client, err := l.connected(client, settings)
 	if err != nil {
 		return nil, nil, err
@@ -130,8 +135,8 @@ func (l *loop) openFailed(err error) {
 	now := l.clock.Now()
 	s := &l.session
 	if errors.Is(err, actions.ErrSessionConflict) {
-		err = s.Note(err, now)
-		s.NotBefore = now.Add(conflictPauses[min(s.conflicts, len(conflictPauses)-1)])
+		err = s.Remember(err, now)
+		s.NotBefore = now.Add(conflictBackoffs[min(s.conflicts, len(conflictBackoffs)-1)])
 		s.conflicts++
 	} else {
 		err = s.Fail(err, now)
@@ -143,7 +148,7 @@ func (l *loop) openFailed(err error) {
 	}
 	l.readConfig() // there may be new credentials already
 	// A token that the client got from GitHub may have been revoked in a way that the client does not recognize.
-	if s.client != nil && now.Sub(s.renewedAt) >= renewClientAfter {
+	if s.client != nil && now.Sub(s.renewedAt) >= refusedClientTimeout {
 		s.client.CloseIdleConnections()
 		s.client, s.renewedAt = nil, now
 	}
@@ -159,8 +164,8 @@ func (l *loop) dropSession(now time.Time) {
 	l.polls.cancel()
 }
 
-// reconnect drops client and session, so that new ones are made from the configuration: at once, or when an attempt that is under
-// way has ended.
+// reconnect drops client and session, so that new ones are made from the configuration: immediately, or when an attempt
+// that is under way has ended.
 func (l *loop) reconnect(now time.Time) {
 	s := &l.session
 	s.generation++
@@ -170,16 +175,17 @@ func (l *loop) reconnect(now time.Time) {
 		s.client.CloseIdleConnections()
 	}
 	s.client = nil
-	l.offers.NotBefore, l.refreshing.NotBefore, l.messages.DeletionsAllowedAt = time.Time{}, time.Time{}, time.Time{} // the old client's limits
+	// The old client's limits.
+	l.offers.NotBefore, l.refreshing.NotBefore, l.messages.DeletionsAllowedAt = time.Time{}, time.Time{}, time.Time{}
 	l.dropSession(now)
 }
 
-// A set whose maximum is 0 has no session. GitHub was seen never to offer a set again what was queued while its session announced 0, so
-// that number is never announced; a set without a session announces nothing, and is offered everything once it has one. The jobs that
-// run by then need no messages: figures show their ends, see docs/decisions/0016.
+// A set whose maximum is 0 has no session. GitHub was seen never to offer a set again what was queued while its session
+// announced 0, so that number is never announced; a set without a session announces nothing, and is offered everything
+// when it has one. The jobs that run by then need no messages: figures show their ends, see docs/decisions/0016.
 
-// close ends the session while the set takes no jobs: the one held, once nothing is in hand, or the last one, which an earlier process
-// may have left open.
+// close ends the session while the set takes no jobs: the one held, when nothing is in hand, or the last one, which an
+// earlier process may have left open.
 func (l *loop) close(now time.Time) {
 	s := &l.session
 	l.health.Unwanted.Store(!l.takesJobs())
@@ -219,8 +225,8 @@ func (l *loop) close(now time.Time) {
 	})
 }
 
-// closed handles the result of closing the session, which is the last one until the maximum rises. If it has risen since, a failure is
-// left to the attempt to open the next session, which begins by closing the last one.
+// closed handles the result of closing the session, which is the last one until the maximum rises. If it has risen
+// since, a failure is left to the attempt to open the next session, which begins by closing the last one.
 func (l *loop) closed(err error) {
 	now := l.clock.Now()
 	s := &l.session
@@ -229,7 +235,7 @@ func (l *loop) closed(err error) {
 		l.log.Info("Session closed, because maxRunners is 0", "sessionID", s.sessionID)
 	case s.closingSince.IsZero():
 		return
-	case now.Sub(s.closingSince) < abandonedAfter:
+	case now.Sub(s.closingSince) < abandonTimeout:
 		_ = s.Fail(err, now)
 		l.log.Error(err, "The session could not be closed, trying again", "sessionID", s.sessionID, "at", s.NotBefore)
 		return
@@ -260,7 +266,8 @@ func (l *loop) closeSession(session github.Session) {
 	})
 }
 
-// closeLastSession closes the session held, or else the last one, which GitHub may still hold although it refuses its polls.
+// closeLastSession closes the session held, or else the last one, which GitHub may still hold although it refuses its
+// polls.
 func (l *loop) closeLastSession(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout/2)
 	defer cancel()

@@ -33,7 +33,9 @@ func TestAConflictIsWaitedOutWithoutEnd(t *testing.T) {
 		s.github.onOpen = func() error { return actions.ErrSessionConflict }
 		s.start()
 		s.pass(64 * time.Second)
-		want := []string{"0s open 1", "1s open 1", "3s open 1", "8s open 1", "18s open 1", "33s open 1", "48s open 1", "1m3s open 1"}
+		want := []string{
+			"0s open 1", "1s open 1", "3s open 1", "8s open 1", "18s open 1", "33s open 1", "48s open 1", "1m3s open 1",
+		}
 		if diff := cmp.Diff(want, s.github.calls); diff != "" {
 			t.Errorf("calls of GitHub (-want +got):\n%s", diff)
 		}
@@ -96,7 +98,8 @@ func TestANewSessionMayCountItsMessagesAnew(t *testing.T) {
 	})
 }
 
-// A message that was not deleted is redelivered: it is not handled twice, and later messages do not wait for its deletion.
+// A message that was not deleted is redelivered: it is not handled twice, and later messages do not wait for its
+// deletion.
 func TestMessagesUnderWayOfALostSession(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		release := make(chan struct{})
@@ -117,9 +120,14 @@ func TestMessagesUnderWayOfALostSession(t *testing.T) {
 		}
 		close(release)
 		s.pass(time.Second)
-		reports := slices.DeleteFunc(slices.Clone(s.cluster.Calls), func(call string) bool { return !strings.Contains(call, "report a") })
+		reports := slices.DeleteFunc(slices.Clone(s.cluster.Calls), func(call string) bool {
+			return !strings.Contains(call, "report a")
+		})
 		if s.github.noted("delete 1") != 1 || len(reports) != 1 {
-			t.Errorf("calls of GitHub: %v, reports %v; want the first message reported and deleted once", s.github.calls, reports)
+			t.Errorf(
+				"calls of GitHub: %v, reports %v; want the first message reported and deleted once",
+				s.github.calls, reports,
+			)
 		}
 	})
 }
@@ -184,8 +192,8 @@ func TestASessionLostAgainAndAgainIsOpenedWithPauses(t *testing.T) {
 	})
 }
 
-// How a service answers a poll in a session that it has ended is not documented: after any refusal, the next session is tried. A
-// poll that fails on the way says nothing about the session.
+// How a service answers a poll in a session that it has ended is not documented: after any refusal, the next session is
+// tried. A poll that fails on the way says nothing about the session.
 func TestASessionWhosePollsAreRefusedIsReplaced(t *testing.T) {
 	for status, want := range map[int]string{
 		400: "session-2", 403: "session-2", 409: "session-2", 422: "session-2", 408: "session-1", 502: "session-1",
@@ -209,17 +217,20 @@ func TestASessionWhosePollsAreRefusedIsReplaced(t *testing.T) {
 }
 
 func TestNoFailedPollEndsTheListener(t *testing.T) {
-	limited := &actions.RateLimitedError{Until: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), Err: errBroken} // a bubble begins in 2000
+	// A bubble begins in 2000.
+	limited := &actions.RateLimitedError{Until: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), Err: errBroken}
 	for name, test := range map[string]struct {
 		err   error
 		state string
 	}{
-		"401":               {&actions.Error{StatusCode: 401, Credential: actions.CredentialAdminToken}, "Retrying/Unauthorized"},
+		"401": {
+			&actions.Error{StatusCode: 401, Credential: actions.CredentialAdminToken}, "Retrying/Unauthorized",
+		},
 		"404 of the set":    {actions.ErrScaleSetNotFound, "Retrying/ScaleSetNotFound"},
 		"409":               {&actions.Error{StatusCode: 409}, "Retrying/RefusedByGitHub"},
 		"429":               {limited, "Retrying/RateLimited"},
 		"500":               {&actions.Error{StatusCode: 500}, "Retrying/GitHubUnavailable"},
-		"hang":              {&actions.TimeoutError{After: time.Minute}, "Retrying/Timeout"},
+		"hang":              {&actions.TimeoutError{Limit: time.Minute}, "Retrying/Timeout"},
 		"truncated":         {actions.ErrTruncated, "Retrying/GitHubUnavailable"},
 		"connection ripped": {&actions.NetworkError{Err: errBroken}, "Retrying/GitHubUnavailable"},
 	} {

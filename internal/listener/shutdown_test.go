@@ -30,10 +30,16 @@ func TestStoppingFinishesTheMessageInHand(t *testing.T) {
 			t.Errorf("messages %v were not deleted", got)
 		}
 		if got := s.cluster.Last().PatchID; got < s.cluster.Job("a").JobPatchID {
-			t.Errorf("patchID %d was published, want the %d that the report carries", got, s.cluster.Job("a").JobPatchID)
+			t.Errorf(
+				"patchID %d was published, want the %d that the report carries",
+				got, s.cluster.Job("a").JobPatchID,
+			)
 		}
 		if s.github.noted("close session session-1") != 1 || s.cluster.State() != "Stopped/Stopped" {
-			t.Errorf("calls of GitHub: %v, state %s; want the session closed and the end written", s.github.calls, s.cluster.State())
+			t.Errorf(
+				"calls of GitHub: %v, state %s; want the session closed and the end written",
+				s.github.calls, s.cluster.State(),
+			)
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 
 var errAway = errors.New("the API server is away")
 
-// simulatedCluster is a cluster reduced to one rule: as many simulated runners are alive as the listener asks for, and a runner
-// counts until a patchID of at least its jobPatchID is published after its end. It never removes a runner.
+// simulatedCluster is a cluster reduced to one rule: as many simulated runners are alive as the listener asks for, and
+// a runner counts until a patchID of at least its jobPatchID is published after its end. It never removes a runner.
 type simulatedCluster struct {
 	t      *testing.T
 	client *actions.Client
@@ -36,7 +36,13 @@ type simulatedCluster struct {
 
 func newSimulatedCluster(t *testing.T, client *actions.Client, setID int) *simulatedCluster {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &simulatedCluster{t: t, client: client, setID: setID, runners: map[string]*v1alpha1.EphemeralRunnerStatus{}, context: ctx}
+	c := &simulatedCluster{
+		t:       t,
+		client:  client,
+		setID:   setID,
+		runners: map[string]*v1alpha1.EphemeralRunnerStatus{},
+		context: ctx,
+	}
 	t.Cleanup(func() {
 		cancel()
 		c.work.Wait()
@@ -120,7 +126,8 @@ func (c *simulatedCluster) run(name string) {
 		}
 		return
 	}
-	_, _ = fakegithub.RunRunner(c.context, made.EncodedJITConfig, fakegithub.RunnerOptions{}) // ends with the test if it got no job
+	// Ends with the test if it got no job.
+	_, _ = fakegithub.RunRunner(c.context, made.EncodedJITConfig, fakegithub.RunnerOptions{})
 }
 
 func count[T any](c *simulatedCluster, what func() T) T {

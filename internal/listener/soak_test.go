@@ -14,9 +14,9 @@ import (
 const (
 	// soakLength is the simulated time, with soakRate jobs a second: 36,000 jobs.
 	soakLength, soakRate = time.Hour, 10
-	// warmUp is how long maps and buffers may take to reach their final size.
+	// Maps and buffers have reached their final size after warmUp.
 	warmUp = 10 * time.Minute
-	// steadyHeap is how much the heap may differ: 8 bytes left over from each job would be 240 KiB.
+	// The heap may differ by steadyHeap: 8 bytes left over from each job would be 240 KiB.
 	steadyHeap = 200 << 10
 )
 
@@ -33,7 +33,10 @@ func TestSoak(t *testing.T) {
 		middle, _ := footprint()
 		soak.run(soakLength / 2)
 		end, left := footprint()
-		t.Logf("after %d jobs: heap %d, %d, %d KiB, goroutines %d and %d", soak.jobs, heap>>10, middle>>10, end>>10, goroutines, left)
+		t.Logf(
+			"after %d jobs: heap %d, %d, %d KiB, goroutines %d and %d",
+			soak.jobs, heap>>10, middle>>10, end>>10, goroutines, left,
+		)
 		if max(middle, end) > heap+steadyHeap {
 			t.Errorf("the heap grew from %d to %d and %d bytes", heap, middle, end)
 		}
@@ -68,7 +71,8 @@ func (s *soaking) message() *actions.Message {
 		id := s.jobs - i
 		assigned, started, completed := id-soakRate, id-2*soakRate, id-3*soakRate
 		entries = append(entries, fmt.Sprintf("offer %d", id), fmt.Sprintf("assign %d", assigned),
-			fmt.Sprintf("start %d runner-%d", started, started), fmt.Sprintf("complete %d runner-%d", completed, completed))
+			fmt.Sprintf("start %d runner-%d", started, started),
+			fmt.Sprintf("complete %d runner-%d", completed, completed))
 	}
 	return message(int64(s.seconds), 2*soakRate, entries...)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
-// settlingGrace is how long the statistics of a set without a session are read often after they have changed: the next end of a
+// The statistics of a set without a session are read often for settlingGrace after they have changed: the next end of a
 // job is likely to be near, and the ended runner is kept until a later patchID.
 const settlingGrace = time.Minute
 
@@ -22,17 +22,19 @@ var errNoStatistics = errors.New("GitHub sent no statistics of the scale set")
 // refreshState is the state of reading the statistics again.
 type refreshState struct {
 	errand.Errand
-	// dueAt is when to read them, zero for not at all.
+	// They are read at dueAt, zero for not at all.
 	dueAt time.Time
-	// lastAt is when the last read began.
+	// lastAt is the start of the last read.
 	lastAt time.Time
-	// changedAt is when a read last brought new statistics while the set had no session, or when it lost the session.
+	// changedAt is the last time that a read brought new statistics while the set had no session, or that it lost the
+	// session.
 	changedAt time.Time
 }
 
-// refresh starts to read the statistics if that is due, at most once per publishInterval, however short polls are. While no
-// poll may go out, they are read every refreshAfter: the count must follow demand, and publications show the reporter whether the
-// API server accepts other writes while it refuses reports. A set without a session, because it takes no jobs, has nothing but reads.
+// refresh starts to read the statistics if that is due, at most a single time per publishInterval, however short polls
+// are. While no poll may go out, they are read every refreshInterval: the count must follow demand, and publications
+// show the reporter whether the API server accepts other writes while it refuses reports. A set without a session,
+// because it takes no jobs, has nothing but reads.
 func (l *loop) refresh(now time.Time) {
 	r := &l.refreshing
 	switch {
@@ -40,10 +42,10 @@ func (l *loop) refresh(now time.Time) {
 	case !l.takesJobs():
 		r.dueAt = now.Add(serving.PollHold)
 		if now.Sub(r.changedAt) < settlingGrace {
-			r.dueAt = now.Add(refreshAfter)
+			r.dueAt = now.Add(refreshInterval)
 		}
 	case l.messages.Blocked():
-		r.dueAt = now.Add(refreshAfter)
+		r.dueAt = now.Add(refreshInterval)
 	}
 	if r.dueAt.IsZero() || r.UnderWay || (l.session.current == nil && l.takesJobs()) || l.stopping ||
 		l.mustWait(latest(latest(r.dueAt, r.lastAt.Add(publishInterval)), r.NotBefore), now) {
@@ -68,11 +70,11 @@ func (l *loop) refresh(now time.Time) {
 	})
 }
 
-// refreshed handles a read of the statistics. They are published even if they are unchanged, because a new patchID releases held
-// slots. After a failed read nothing is published, unless the service lacks this call: there, polls that brought nothing for a while
-// mean "unchanged". Elsewhere a scale set without statistics means that too. Neither does while requested jobs may not be counted
-// yet. If the set takes no jobs, it has no runners whatever the statistics are. If a message came during the read, its statistics are
-// newer and stay.
+// refreshed handles a read of the statistics. They are published even if they are unchanged, because a new patchID
+// releases held slots. After a failed read nothing is published, unless the service lacks this call: there, polls that
+// brought nothing for a while mean "unchanged". Elsewhere a scale set without statistics means that too. Neither does
+// while requested jobs may not be counted yet. If the set takes no jobs, it has no runners whatever the statistics are.
+// If a message came during the read, its statistics are newer and stay.
 func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
@@ -87,7 +89,7 @@ func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID in
 	case !l.scaler.Known():
 		err = errNoStatistics
 	case !unchanged || l.scaler.Awaits(now):
-		_ = r.Note(errNoStatistics, now) // so that publish does not wait for newer ones
+		_ = r.Remember(errNoStatistics, now) // so that publish does not wait for newer ones
 		return
 	}
 	if err != nil {
@@ -111,11 +113,12 @@ func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID in
 	}
 }
 
-// judgePolls judges the last poll by a read of the statistics. If the service answers, a poll that was cut off while it was held
-// counts as an empty one. A poll that did not reach the queue, which may be on another host, then counts as useless.
+// judgePolls judges the last poll by a read of the statistics. If the service answers, a poll that was cut off while it
+// was held counts as an empty one. A poll that did not reach the queue, which may be on another host, then counts as
+// useless.
 func (l *loop) judgePolls(err error, now time.Time) {
 	if l.polls.unreached {
-		l.polls.noteUseless(err == nil || actions.LacksReadByID(err), now)
+		l.polls.rememberUseless(err == nil || actions.LacksReadByID(err), now)
 	}
 	if l.polls.unanswered && err == nil {
 		l.pollSucceeded(now)

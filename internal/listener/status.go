@@ -20,7 +20,8 @@ const (
 	reasonStopped   = "Stopped"
 )
 
-// detailsInterval is how long after a write another one waits that does not change the state: a restore may end a thousand jobs.
+// A write that does not change the state waits for detailsInterval after the last one: a restore may end a thousand
+// jobs.
 const detailsInterval = 10 * time.Second
 
 // statusState is the state of writing status.listener of the EphemeralRunnerSet.
@@ -28,9 +29,10 @@ type statusState struct {
 	errand.Errand
 	// lastWritten is the status that the API server has, as far as is known.
 	lastWritten v1alpha1.ListenerStatus
-	// writtenAt is when this process last wrote it.
+	// writtenAt is the time of this process's last write.
 	writtenAt time.Time
-	// epoch grows when a write begins and when it ends. A status read in an earlier epoch may be older than lastWritten.
+	// epoch grows when a write begins and when it ends. A status read in an earlier epoch may be older than
+	// lastWritten.
 	epoch int
 }
 
@@ -74,8 +76,8 @@ func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
 		equality.Semantic.DeepEqual(lastWritten.Waiting, status.Waiting)
 }
 
-// sameState reports whether two statuses show the same state. A change of time or message is not worth a write by itself, except for
-// a rate limit, whose message says when it ends.
+// sameState reports whether two statuses show the same state. A change of time or message is not worth a write by
+// itself, except for a rate limit, whose message says when it ends.
 func sameState(lastWritten, status *v1alpha1.ListenerStatus) bool {
 	newLimit := status.Reason == v1alpha1.ReasonRateLimited && lastWritten.Message != status.Message
 	return lastWritten.State == status.State && lastWritten.Reason == status.Reason && !newLimit
@@ -118,7 +120,10 @@ func (l *loop) statusWritten(status v1alpha1.ListenerStatus, err error) {
 	l.status.epoch++
 	if err != nil {
 		l.status.Pause(l.clock.Now())
-		l.log.Error(err, "The listener's state could not be written, trying again", "state", status.State, "at", l.status.NotBefore)
+		l.log.Error(
+			err, "The listener's state could not be written, trying again", "state", status.State,
+			"at", l.status.NotBefore,
+		)
 		return
 	}
 	l.status.Succeed()

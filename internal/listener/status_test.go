@@ -37,7 +37,8 @@ func TestAFailureIsShownOnceWithItsBeginning(t *testing.T) {
 		s.github.onPoll = func() error { return errBroken }
 		s.pass(10 * time.Minute)
 		last := s.cluster.States[len(s.cluster.States)-1]
-		if len(s.cluster.States) != 3 || last.Reason != v1alpha1.ReasonGitHubUnavailable || last.Message == "" || !last.Since.Time.Equal(begun) {
+		if len(s.cluster.States) != 3 || last.Reason != v1alpha1.ReasonGitHubUnavailable || last.Message == "" ||
+			!last.Since.Time.Equal(begun) {
 			t.Errorf("states = %+v, want a third one since %s", s.cluster.States, begun)
 		}
 	})
@@ -55,17 +56,20 @@ func TestAStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 		s.start()
 		s.pass(time.Minute)
 		failing = false
-		s.pass(longestPause)
+		s.pass(longestBackoff)
 		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state = %q", got)
 		}
 	})
 }
 
-// A rate limit that is imposed again has a new end, which users want to know. For other reasons, a new message is not worth a write
-// by itself.
+// A rate limit that is imposed again has a new end, which users want to know. For other reasons, a new message is not
+// worth a write by itself.
 func TestNewEndOfARateLimitIsShown(t *testing.T) {
-	for reason, written := range map[string]bool{v1alpha1.ReasonRateLimited: true, v1alpha1.ReasonGitHubUnavailable: false} {
+	for reason, written := range map[string]bool{
+		v1alpha1.ReasonRateLimited:       true,
+		v1alpha1.ReasonGitHubUnavailable: false,
+	} {
 		before := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: reason, Message: "until noon"}
 		after := before
 		after.Message = "until one"
@@ -113,7 +117,11 @@ func TestAnAnswerOlderThanAWriteOfTheStatusIsIgnored(t *testing.T) {
 		"asked for before a report":      {&starting, 1, false, v1alpha1.ListenerStateListening},
 		"asked for while one is written": {nil, 2, true, v1alpha1.ListenerStateListening},
 	} {
-		l := &loop{status: statusState{Errand: errand.Errand{UnderWay: test.underWay}, lastWritten: listening, epoch: 2}}
+		l := &loop{status: statusState{
+			Errand:      errand.Errand{UnderWay: test.underWay},
+			lastWritten: listening,
+			epoch:       2,
+		}}
 		l.statusSeen(test.answer, test.turns)
 		if got := l.status.lastWritten.State; got != test.want {
 			t.Errorf("%s: last written %q, want %q", name, got, test.want)

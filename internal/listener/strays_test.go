@@ -22,7 +22,8 @@ func stray(s *scenario) {
 	s.github.statistics = &actions.Statistics{TotalRegisteredRunners: 3, TotalIdleRunners: 1}
 }
 
-// The manager is told once, after three minutes, and once more when they are gone. Nothing else of the status changes.
+// The manager is told a single time, after three minutes, and again when they are gone. Nothing else of the status
+// changes.
 func TestStraysAreShownAfterThreeMinutes(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -74,7 +75,8 @@ func TestANewProcessStartsWithoutStrays(t *testing.T) {
 		}
 		s.start()
 		s.pass(time.Second)
-		if last := s.cluster.States[len(s.cluster.States)-1]; last.StrayRegistrations != 0 || last.State != v1alpha1.ListenerStateListening {
+		if last := s.cluster.States[len(s.cluster.States)-1]; last.StrayRegistrations != 0 ||
+			last.State != v1alpha1.ListenerStateListening {
 			t.Errorf("wrote %+v", last)
 		}
 	})
@@ -87,20 +89,22 @@ func TestARestoredSetGetsEverything(t *testing.T) {
 		old := s.cluster.Set
 		s.pass(20 * serving.PollHold)
 		newest := s.cluster.Last()
-		old.SessionID, old.Listener = "older", &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStarting, StrayRegistrations: 1}
+		old.SessionID, old.Listener = "older",
+			&v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStarting, StrayRegistrations: 1}
 		s.cluster.Set = old
 		s.pass(2 * serving.PollHold)
 		if got := s.cluster.Last(); got.PatchID <= newest.PatchID || got.SessionID != newest.SessionID {
 			t.Errorf("published %+v after %+v", got, newest)
 		}
-		if last := s.cluster.States[len(s.cluster.States)-1]; last.State != v1alpha1.ListenerStateListening || last.StrayRegistrations != 0 {
+		if last := s.cluster.States[len(s.cluster.States)-1]; last.State != v1alpha1.ListenerStateListening ||
+			last.StrayRegistrations != 0 {
 			t.Errorf("state %+v", last)
 		}
 	})
 }
 
-// Jobs that ended badly on runners that the cluster doesn't know are told, at most every ten seconds. A job that succeeded has lost
-// nothing, and neither has one that only started.
+// Jobs that ended badly on runners that the cluster doesn't know are told, at most every ten seconds. A job that
+// succeeded has lost nothing, and neither has one that only started.
 func TestJobsOfUnknownRunnersAreToldInTheStatus(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cluster.OnJob = func(runner string) error {
@@ -123,7 +127,8 @@ func TestJobsOfUnknownRunnersAreToldInTheStatus(t *testing.T) {
 		s.pass(detailsInterval)
 		got := s.cluster.States[written:]
 		if len(got) != 2 || got[0].UnknownRunnerJobs.Count != 1 || got[1].UnknownRunnerJobs.Count != 4 ||
-			got[1].State != v1alpha1.ListenerStateListening || !strings.Contains(got[1].UnknownRunnerJobs.Last, "ended as failed on runner runner-3") {
+			got[1].State != v1alpha1.ListenerStateListening ||
+			!strings.Contains(got[1].UnknownRunnerJobs.Last, "ended as failed on runner runner-3") {
 			t.Errorf("wrote %+v", got)
 		}
 		s.pass(time.Hour)

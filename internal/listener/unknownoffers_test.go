@@ -53,7 +53,8 @@ func TestAnOfferThatGitHubStillCountsIsAcquired(t *testing.T) {
 	}
 }
 
-// Offers that can never be acquired cost one or two calls a minute each, and not even a service that refuses all gets more than one a second.
+// Offers that can never be acquired cost one or two calls a minute each, and not even a service that refuses all gets
+// more than one a second.
 func TestOffersThatAreAlwaysRefusedCostFewCalls(t *testing.T) {
 	for _, offers := range []int64{1, 2, 5, 500} {
 		t.Run(fmt.Sprint(offers), func(t *testing.T) {
@@ -101,12 +102,15 @@ func TestTheCountFollowsDemandWhileTheQueueIsAway(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				s.log = logr.Discard()
 				s.start()
-				s.github.onPoll = func() error { return &actions.Error{Endpoint: actions.EndpointGetMessage, StatusCode: status} }
+				s.github.onPoll = func() error {
+					return &actions.Error{Endpoint: actions.EndpointGetMessage, StatusCode: status}
+				}
 				s.pass(10 * time.Minute)
 				s.github.mu.Lock()
 				s.github.statistics = statistics(3)
 				s.github.mu.Unlock()
-				s.pass(2*longestPause + publishInterval) // the next poll's failure may cost the session, and the next one comes with figures
+				// The next poll's failure may cost the session, and the next one comes with figures.
+				s.pass(2*longestBackoff + publishInterval)
 				if got := s.cluster.Last().Replicas; got != 3 {
 					t.Errorf("replicas = %d, want the three jobs that the service counts", got)
 				}

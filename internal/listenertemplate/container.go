@@ -14,15 +14,18 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// listener returns what a template may say about the container of the listener: how much it may use, when it is healthy, and
-// variables and files that neither replace the program nor what the manager tells it.
+// listener returns what a template may say about the container of the listener: how much it may use, when it is
+// healthy, and variables and files that neither replace the program nor what the manager tells it.
 func (r *review) listener(place string, given *corev1.Container, volumes []corev1.Volume) corev1.Container {
 	if IsARCImage(given.Image) {
 		r.refuse(place+".image", ReasonARCImage)
 	}
 	return corev1.Container{
-		Name:            given.Name,
-		Resources:       corev1.ResourceRequirements{Limits: given.Resources.Limits, Requests: given.Resources.Requests},
+		Name: given.Name,
+		Resources: corev1.ResourceRequirements{
+			Limits:   given.Resources.Limits,
+			Requests: given.Resources.Requests,
+		},
 		Env:             r.variables(place+".env", given.Env, refusedVariable),
 		VolumeMounts:    r.mounts(place+".volumeMounts", given.VolumeMounts, volumes, r.listenersOwn),
 		StartupProbe:    r.probe(place+".startupProbe", given.StartupProbe),
@@ -32,8 +35,9 @@ func (r *review) listener(place string, given *corev1.Container, volumes []corev
 	}
 }
 
-// sidecar returns what a template may say about a further container, whose image the operator of the manager trusts with a place in
-// this pod: neither the token nor a volume of the listener's own is in it, and it meets Pod Security "restricted".
+// sidecar returns what a template may say about a further container, whose image the operator of the manager trusts
+// with a place in this pod: neither the token nor a volume of the listener's own is in it, and it meets Pod Security
+// "restricted".
 func (r *review) sidecar(place string, given *corev1.Container, volumes []corev1.Volume) corev1.Container {
 	anything := func(string) string { return "" }
 	kept := corev1.Container{
@@ -44,13 +48,18 @@ func (r *review) sidecar(place string, given *corev1.Container, volumes []corev1
 		Args:            slices.Clone(given.Args),
 		WorkingDir:      given.WorkingDir,
 		Ports:           r.ports(place+".ports", given.Ports),
-		Resources:       corev1.ResourceRequirements{Limits: given.Resources.Limits, Requests: given.Resources.Requests},
-		Env:             r.variables(place+".env", given.Env, anything),
-		VolumeMounts:    r.mounts(place+".volumeMounts", given.VolumeMounts, volumes, anything),
-		StartupProbe:    r.probe(place+".startupProbe", given.StartupProbe),
-		LivenessProbe:   r.probe(place+".livenessProbe", given.LivenessProbe),
-		ReadinessProbe:  r.probe(place+".readinessProbe", given.ReadinessProbe),
-		SecurityContext: cmp.Or(r.containerSecurity(place+".securityContext", given.SecurityContext), &corev1.SecurityContext{}),
+		Resources: corev1.ResourceRequirements{
+			Limits:   given.Resources.Limits,
+			Requests: given.Resources.Requests,
+		},
+		Env:            r.variables(place+".env", given.Env, anything),
+		VolumeMounts:   r.mounts(place+".volumeMounts", given.VolumeMounts, volumes, anything),
+		StartupProbe:   r.probe(place+".startupProbe", given.StartupProbe),
+		LivenessProbe:  r.probe(place+".livenessProbe", given.LivenessProbe),
+		ReadinessProbe: r.probe(place+".readinessProbe", given.ReadinessProbe),
+		SecurityContext: cmp.Or(
+			r.containerSecurity(place+".securityContext", given.SecurityContext), &corev1.SecurityContext{},
+		),
 	}
 	// The pod's own settings have the rest of what "restricted" demands.
 	security := kept.SecurityContext
@@ -64,18 +73,20 @@ func (r *review) sidecar(place string, given *corev1.Container, volumes []corev1
 	return kept
 }
 
-// ReasonARCImage is why ARC's image is left out of the listener's container: our command and probes don't fit it, so it would open a
-// session and be killed, once a minute.
-const ReasonARCImage = "it is the image of actions-runner-controller, which no policy allows, as it can't be Harrier's listener: remove it, and the manager's own image is used"
+// ReasonARCImage explains that ARC's image is left out of the listener's container: our command and probes don't fit
+// it, so it would open a session and be killed, every minute.
+const ReasonARCImage = "it is the image of actions-runner-controller, which no policy allows, as it can't be " +
+	"Harrier's listener: remove it, and the manager's own image is used"
 
-// arcRepositories are the repositories of ARC's managers, and arcPublishers who publishes them, which is often part of a mirror's path.
+// arcRepositories are the repositories of ARC's managers, and arcPublishers who publishes them, which is often part of
+// a mirror's path.
 var (
 	arcRepositories = []string{"gha-runner-scale-set-controller", "actions-runner-controller"}
 	arcPublishers   = []string{"actions", "actions-runner-controller", "summerwind"}
 )
 
-// IsARCImage reports whether an image is ARC's manager, or a mirror of it, by its name alone. Harrier's has the same name: that is
-// one with "harrier" in the path, and not below ARC's publisher. The charts have the same rule.
+// IsARCImage reports whether an image is ARC's manager, or a mirror of it, by its name alone. Harrier's has the same
+// name: that is one with "harrier" in the path, and not below ARC's publisher. The charts have the same rule.
 func IsARCImage(image string) bool {
 	name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(image)), "@")
 	parent, repository := path.Split(name)
@@ -105,15 +116,24 @@ func (r *review) withoutARCImage(template *corev1.PodTemplateSpec) *corev1.PodTe
 func (r *review) ports(place string, given []corev1.ContainerPort) (kept []corev1.ContainerPort) {
 	for _, port := range limited(r, place, given) {
 		if port.HostPort != 0 || port.HostIP != "" {
-			r.refuse(element(place, strconv.Itoa(int(port.ContainerPort)))+".hostPort", "ports of the node are not for scale sets")
+			r.refuse(
+				element(place, strconv.Itoa(int(port.ContainerPort)))+".hostPort",
+				"ports of the node are not for scale sets",
+			)
 		}
-		kept = append(kept, corev1.ContainerPort{Name: port.Name, ContainerPort: port.ContainerPort, Protocol: port.Protocol})
+		kept = append(kept, corev1.ContainerPort{
+			Name:          port.Name,
+			ContainerPort: port.ContainerPort,
+			Protocol:      port.Protocol,
+		})
 	}
 	return kept
 }
 
 // variables returns those that refer to no Secret, and whose name refused has nothing against.
-func (r *review) variables(place string, given []corev1.EnvVar, refused func(name string) string) (kept []corev1.EnvVar) {
+func (r *review) variables(
+	place string, given []corev1.EnvVar, refused func(name string) string,
+) (kept []corev1.EnvVar) {
 	given = limited(r, place, given)
 	for i := range given {
 		variable, where := &given[i], element(place, given[i].Name)
@@ -125,13 +145,22 @@ func (r *review) variables(place string, given []corev1.EnvVar, refused func(nam
 		if source := variable.ValueFrom; source != nil {
 			allowed.ValueFrom = &corev1.EnvVarSource{}
 			if ref := source.FieldRef; ref != nil {
-				allowed.ValueFrom.FieldRef = &corev1.ObjectFieldSelector{APIVersion: ref.APIVersion, FieldPath: ref.FieldPath}
+				allowed.ValueFrom.FieldRef = &corev1.ObjectFieldSelector{
+					APIVersion: ref.APIVersion,
+					FieldPath:  ref.FieldPath,
+				}
 			}
 			if ref := source.ConfigMapKeyRef; ref != nil {
-				allowed.ValueFrom.ConfigMapKeyRef = &corev1.ConfigMapKeySelector{LocalObjectReference: ref.LocalObjectReference, Key: ref.Key, Optional: ref.Optional}
+				allowed.ValueFrom.ConfigMapKeyRef = &corev1.ConfigMapKeySelector{
+					LocalObjectReference: ref.LocalObjectReference,
+					Key:                  ref.Key,
+					Optional:             ref.Optional,
+				}
 			}
 			if source.SecretKeyRef != nil {
-				r.refuse(where+".valueFrom.secretKeyRef", "the Secrets of the manager's namespace are not for scale sets")
+				r.refuse(
+					where+".valueFrom.secretKeyRef", "the Secrets of the manager's namespace are not for scale sets",
+				)
 				continue
 			}
 			if *allowed.ValueFrom == (corev1.EnvVarSource{}) {
@@ -146,8 +175,9 @@ func (r *review) variables(place string, given []corev1.EnvVar, refused func(nam
 // proxyVariables are read by Go's HTTP client. The manager sets them from the set's proxy.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"}
 
-// variablePrefixes begin the names of variables that choose whom the listener trusts or what it runs. Go's own that change only how
-// much memory or CPU the listener uses, such as GOGC, are not among them, nor is GITHUB_ACTIONS_FORCE_GHES, which is documented.
+// variablePrefixes begin the names of variables that choose whom the listener trusts or what it runs. Go's own that
+// change only how much memory or CPU the listener uses, such as GOGC, are not among them, nor is
+// GITHUB_ACTIONS_FORCE_GHES, which is documented.
 var variablePrefixes = map[string]string{
 	"KUBERNETES_": "it chooses the API server that gets the listener's token",
 	"KUBECONFIG":  "it chooses the API server that gets the listener's token",
@@ -171,8 +201,8 @@ func refusedVariable(name string) string {
 	return ""
 }
 
-// listenersOwn returns why a volume can't be mounted at a path in the listener's container, "" if it can: it would hide one of the
-// manager's, or lie in it, or replace the program.
+// listenersOwn returns why a volume can't be mounted at a path in the listener's container, "" if it can: it would hide
+// one of the manager's, or lie in it, or replace the program.
 func (r *review) listenersOwn(at string) string {
 	inside := func(a, b string) bool { return b == "/" || a == b || strings.HasPrefix(a, b+"/") }
 	mounted := path.Clean("/" + at)
@@ -190,19 +220,29 @@ func (r *review) listenersOwn(at string) string {
 }
 
 // mounts returns the mounts of the volumes that are left, at paths that refused has nothing against.
-func (r *review) mounts(place string, given []corev1.VolumeMount, volumes []corev1.Volume, refused func(at string) string) (kept []corev1.VolumeMount) {
+func (r *review) mounts(
+	place string, given []corev1.VolumeMount, volumes []corev1.Volume, refused func(at string) string,
+) (kept []corev1.VolumeMount) {
 	for _, mount := range limited(r, place, given) {
 		where := element(place, mount.MountPath)
-		allowed := corev1.VolumeMount{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: mount.ReadOnly, SubPath: mount.SubPath}
+		allowed := corev1.VolumeMount{
+			Name:      mount.Name,
+			MountPath: mount.MountPath,
+			ReadOnly:  mount.ReadOnly,
+			SubPath:   mount.SubPath,
+		}
 		switch reason := refused(mount.MountPath); {
 		case reason != "":
 			r.refuse(where, reason)
 		case !slices.ContainsFunc(volumes, func(volume corev1.Volume) bool { return volume.Name == mount.Name }):
 			r.refuse(where, "it mounts a volume that is left out")
-		case slices.ContainsFunc(kept, func(other corev1.VolumeMount) bool { return other.MountPath == mount.MountPath }):
+		case slices.ContainsFunc(kept, func(other corev1.VolumeMount) bool {
+			return other.MountPath == mount.MountPath
+		}):
 			r.refuse(where, "something else is mounted there")
 		case mount != allowed:
-			r.refuse(where, "a mount can have name, mountPath, readOnly and subPath only") // without one of the others it is another mount
+			// Without one of the others it is another mount.
+			r.refuse(where, "a mount can have name, mountPath, readOnly and subPath only")
 		default:
 			kept = append(kept, allowed)
 		}
@@ -210,14 +250,19 @@ func (r *review) mounts(place string, given []corev1.VolumeMount, volumes []core
 	return kept
 }
 
-// probe returns a probe by HTTP or TCP. The kubelet sends it to the pod unless it has a host, and then to wherever the host is.
+// probe returns a probe by HTTP or TCP. The kubelet sends it to the pod unless it has a host, and then to wherever the
+// host is.
 func (r *review) probe(place string, given *corev1.Probe) *corev1.Probe {
 	if given == nil {
 		return nil
 	}
 	kept := &corev1.Probe{
-		InitialDelaySeconds: given.InitialDelaySeconds, TimeoutSeconds: given.TimeoutSeconds, PeriodSeconds: given.PeriodSeconds,
-		SuccessThreshold: given.SuccessThreshold, FailureThreshold: given.FailureThreshold, TerminationGracePeriodSeconds: given.TerminationGracePeriodSeconds,
+		InitialDelaySeconds:           given.InitialDelaySeconds,
+		TimeoutSeconds:                given.TimeoutSeconds,
+		PeriodSeconds:                 given.PeriodSeconds,
+		SuccessThreshold:              given.SuccessThreshold,
+		FailureThreshold:              given.FailureThreshold,
+		TerminationGracePeriodSeconds: given.TerminationGracePeriodSeconds,
 	}
 	const elsewhere = "the node would probe another host"
 	if get := given.HTTPGet; get != nil {
@@ -225,7 +270,12 @@ func (r *review) probe(place string, given *corev1.Probe) *corev1.Probe {
 			r.refuse(place+".httpGet.host", elsewhere)
 			return nil
 		}
-		kept.HTTPGet = &corev1.HTTPGetAction{Path: get.Path, Port: get.Port, Scheme: get.Scheme, HTTPHeaders: slices.Clone(get.HTTPHeaders)}
+		kept.HTTPGet = &corev1.HTTPGetAction{
+			Path:        get.Path,
+			Port:        get.Port,
+			Scheme:      get.Scheme,
+			HTTPHeaders: slices.Clone(get.HTTPHeaders),
+		}
 	}
 	if open := given.TCPSocket; open != nil {
 		if open.Host != "" {

@@ -24,7 +24,8 @@ type family struct {
 	switchable bool
 }
 
-// families are what clouds, container runtimes, networks and webhooks read on pods. A domain stands for those below it, too.
+// families are keys that clouds, container runtimes, networks and webhooks read on pods. A domain stands for those
+// below it, too.
 var families = []family{
 	{domain: "azure.workload.identity", reason: identity},
 	{domain: "eks.amazonaws.com", reason: identity},

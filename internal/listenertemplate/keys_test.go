@@ -15,25 +15,38 @@ func sorted(list []string) []string {
 
 func TestKeys(t *testing.T) {
 	for key, want := range map[string]string{
-		"app.kubernetes.io/name": ofInstaller, "APP.kubernetes.io/name": ofInstaller, "argocd.argoproj.io/instance": ofInstaller,
-		"kustomize.toolkit.fluxcd.io/name": ofInstaller, "helm.toolkit.fluxcd.io/name": ofInstaller, "helm.sh/chart": ofInstaller, "meta.helm.sh/release-name": ofInstaller,
-		"azure.workload.identity/use": identity, "eks.amazonaws.com/role-arn": identity, "iam.gke.io/gcp-service-account": identity,
-		"iam.amazonaws.com/role": identity, "aadpodidbinding": identity,
-		"container.apparmor.security.beta.kubernetes.io/listener": confinement, "container.seccomp.security.alpha.kubernetes.io/listener": confinement,
-		"seccomp.security.alpha.kubernetes.io/pod": confinement, "io.kubernetes.cri-o.Devices": confinement, "cdi.k8s.io/gpu": confinement,
-		"devices.nri.io/container.listener": confinement, "openshift.io/required-scc": confinement, "io.katacontainers.config.hypervisor.path": confinement,
-		"k8s.v1.cni.cncf.io/networks": network, "v1.multus-cni.io/default-network": network, "cni.projectcalico.org/ipAddrs": network, "k8s.ovn.org/pod-networks": network,
-		"sidecar.istio.io/proxyImage": interception, "sidecar.istio.io/inject": interception, "linkerd.io/inject": interception, "vault.hashicorp.com/agent-inject": interception,
+		"app.kubernetes.io/name": ofInstaller, "APP.kubernetes.io/name": ofInstaller,
+		"argocd.argoproj.io/instance":      ofInstaller,
+		"kustomize.toolkit.fluxcd.io/name": ofInstaller, "helm.toolkit.fluxcd.io/name": ofInstaller,
+		"helm.sh/chart": ofInstaller, "meta.helm.sh/release-name": ofInstaller,
+		"azure.workload.identity/use": identity, "eks.amazonaws.com/role-arn": identity,
+		"iam.gke.io/gcp-service-account": identity,
+		"iam.amazonaws.com/role":         identity, "aadpodidbinding": identity,
+		"container.apparmor.security.beta.kubernetes.io/listener": confinement,
+		"container.seccomp.security.alpha.kubernetes.io/listener": confinement,
+		"seccomp.security.alpha.kubernetes.io/pod":                confinement,
+		"io.kubernetes.cri-o.Devices":                             confinement, "cdi.k8s.io/gpu": confinement,
+		"devices.nri.io/container.listener": confinement, "openshift.io/required-scc": confinement,
+		"io.katacontainers.config.hypervisor.path": confinement,
+		"k8s.v1.cni.cncf.io/networks":              network, "v1.multus-cni.io/default-network": network,
+		"cni.projectcalico.org/ipAddrs": network, "k8s.ovn.org/pod-networks": network,
+		"sidecar.istio.io/proxyImage": interception, "sidecar.istio.io/inject": interception,
+		"linkerd.io/inject": interception, "vault.hashicorp.com/agent-inject": interception,
 		"kubernetes.io/config.mirror": mirror,
 
-		"team": "", "app": "", "example.com/app.kubernetes.io": "", "prometheus.io/scrape": "", "my-helm.sh/chart": "", "kubectl.kubernetes.io/default-container": "",
+		"team": "", "app": "", "example.com/app.kubernetes.io": "", "prometheus.io/scrape": "", "my-helm.sh/chart": "",
+		"kubectl.kubernetes.io/default-container":        "",
 		"cluster-autoscaler.kubernetes.io/safe-to-evict": "", "actions.github.com/scale-set-name": "", "": "",
 	} {
 		if got := refusedKey(key, "v"); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}
-	for key, value := range map[string]string{"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled", "istio.io/dataplane-mode": "none"} {
+	for key, value := range map[string]string{
+		"sidecar.istio.io/inject": "false",
+		"linkerd.io/inject":       "disabled",
+		"istio.io/dataplane-mode": "none",
+	} {
 		if reason := refusedKey(key, value); reason != "" {
 			t.Errorf("%s can't be turned off: %s", key, reason)
 		}
@@ -46,27 +59,44 @@ func TestKeys(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	meta := func() *v1alpha1.ResourceMeta {
 		return &v1alpha1.ResourceMeta{
-			Labels:      map[string]string{"team": "a", "azure.workload.identity/use": "true", "app.kubernetes.io/instance": "arc"},
+			Labels: map[string]string{
+				"team":                        "a",
+				"azure.workload.identity/use": "true",
+				"app.kubernetes.io/instance":  "arc",
+			},
 			Annotations: map[string]string{"note": "n", "helm.sh/resource-policy": "keep"},
 		}
 	}
 	accepted := policy.Accept(&v1alpha1.AutoscalingRunnerSetSpec{
-		AutoscalingListenerMetadata: meta(), ListenerServiceAccountMetadata: meta(), ListenerConfigSecretMetadata: meta(),
+		AutoscalingListenerMetadata:    meta(),
+		ListenerServiceAccountMetadata: meta(),
+		ListenerConfigSecretMetadata:   meta(),
 		// These are in the set's own namespace.
 		ListenerRoleMetadata: meta(), ListenerRoleBindingMetadata: meta(), EphemeralRunnerMetadata: meta(),
 	})
 	labels := map[string]string{"team": "a"}
-	if diff := cmp.Diff(&v1alpha1.ResourceMeta{Labels: labels, Annotations: map[string]string{"note": "n"}}, accepted.Listener); diff != "" {
+	if diff := cmp.Diff(
+		&v1alpha1.ResourceMeta{Labels: labels, Annotations: map[string]string{"note": "n"}}, accepted.Listener,
+	); diff != "" {
 		t.Errorf("AutoscalingListener (-want +got):\n%s", diff)
 	}
-	for name, got := range map[string]*v1alpha1.ResourceMeta{"ServiceAccount": accepted.ServiceAccount, "Secret": accepted.ConfigSecret, "again": policy.Object(meta())} {
+	for name, got := range map[string]*v1alpha1.ResourceMeta{
+		"ServiceAccount": accepted.ServiceAccount,
+		"Secret":         accepted.ConfigSecret,
+		"again":          policy.Object(meta()),
+	} {
 		if diff := cmp.Diff(&v1alpha1.ResourceMeta{Labels: labels}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	var want []string
-	for _, field := range []string{"autoscalingListener", "listenerServiceAccountMetadata", "listenerConfigSecretMetadata"} {
-		want = append(want, field+".labels[app.kubernetes.io/instance]", field+".labels[azure.workload.identity/use]", field+".annotations[helm.sh/resource-policy]")
+	for _, field := range []string{
+		"autoscalingListener", "listenerServiceAccountMetadata", "listenerConfigSecretMetadata",
+	} {
+		want = append(
+			want, field+".labels[app.kubernetes.io/instance]", field+".labels[azure.workload.identity/use]",
+			field+".annotations[helm.sh/resource-policy]",
+		)
 		if field != "autoscalingListener" {
 			want = append(want, field+".annotations[note]")
 		}
@@ -78,7 +108,12 @@ func TestMetadata(t *testing.T) {
 
 // A set's own labels are dropped without a word: its chart sets them.
 func TestInherited(t *testing.T) {
-	labels := map[string]string{"team": "a", "app.kubernetes.io/name": "gha-rs-controller", "argocd.argoproj.io/instance": "a", "azure.workload.identity/use": "true"}
+	labels := map[string]string{
+		"team":                        "a",
+		"app.kubernetes.io/name":      "gha-rs-controller",
+		"argocd.argoproj.io/instance": "a",
+		"azure.workload.identity/use": "true",
+	}
 	if diff := cmp.Diff(map[string]string{"team": "a"}, policy.Inherited(labels)); diff != "" {
 		t.Errorf("restricted (-want +got):\n%s", diff)
 	}

@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// notListed is why a field is refused that the policy doesn't know.
+// notListed is the reason against a field that the policy doesn't know.
 const notListed = "listener pods can't have this under the restricted policy"
 
-// maxKey is how many bytes of a name or a key a path shows. Valid names have at most 63, and a key's own part as well.
+// maxKey is the number of bytes of a name or a key that a path shows. Valid names have at most 63, and a key's own part
+// as well.
 const maxKey = 128
 
 // element returns the path of an element of a list or a map. The key is a stranger's and may be anything.
@@ -96,8 +97,8 @@ func (l *lost) value(path, name string, given, kept any) {
 	}
 }
 
-// elements compares the elements of lists by their key. Each field of a missing element has its own path, so that it shows what kind
-// of volume was refused.
+// elements compares the elements of lists by their key. Each field of a missing element has its own path, so that it
+// shows what kind of volume was refused.
 func (l *lost) elements(path, key string, given, kept any) {
 	left := map[any]map[string]any{}
 	keptList, _ := kept.([]any)
@@ -111,7 +112,7 @@ func (l *lost) elements(path, key string, given, kept any) {
 		fields, _ := item.(map[string]any)
 		name, _ := fields[key].(string)
 		place := element(path, name)
-		if l.isExplained(place) || left[fields[key]] == nil && l.isExplainedBelow(place) {
+		if l.isExplained(place) || (left[fields[key]] == nil && l.isExplainedBelow(place)) {
 			continue
 		}
 		rest := maps.Clone(fields)
@@ -139,5 +140,5 @@ func (l *lost) isExplainedBelow(path string) bool {
 // isEmpty reports whether a value is that of an unset field, since some fields are written in any case.
 func isEmpty(value any) bool {
 	list, isList := value.([]any)
-	return value == nil || isList && len(list) == 0
+	return value == nil || (isList && len(list) == 0)
 }

@@ -13,7 +13,8 @@ import (
 // systemPriority begins the names of the classes that preempt whatever the cluster itself needs.
 const systemPriority = "system-"
 
-// template returns the parts of a template that the policy has. What it leaves out without a refusal of its own is found by addLost.
+// template returns the parts of a template that the policy has. What it leaves out without a refusal of its own is
+// found by addLost.
 func (r *review) template(given *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	if given == nil {
 		return nil
@@ -53,8 +54,8 @@ func (r *review) template(given *corev1.PodTemplateSpec) *corev1.PodTemplateSpec
 	return kept
 }
 
-// volumes returns the volumes without content of somebody else's: empty directories, and ConfigMaps of the manager's namespace, which
-// are not for secrets.
+// volumes returns the volumes without content of somebody else's: empty directories, and ConfigMaps of the manager's
+// namespace, which are not for secrets.
 func (r *review) volumes(given []corev1.Volume) (kept []corev1.Volume) {
 	given = limited(r, "spec.volumes", given)
 	for i := range given {
@@ -72,7 +73,10 @@ func (r *review) volumes(given []corev1.Volume) (kept []corev1.Volume) {
 			allowed.EmptyDir = &corev1.EmptyDirVolumeSource{Medium: source.Medium, SizeLimit: source.SizeLimit}
 		} else if source := volume.ConfigMap; source != nil {
 			allowed.ConfigMap = &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: source.LocalObjectReference, Items: slices.Clone(source.Items), DefaultMode: source.DefaultMode, Optional: source.Optional,
+				LocalObjectReference: source.LocalObjectReference,
+				Items:                slices.Clone(source.Items),
+				DefaultMode:          source.DefaultMode,
+				Optional:             source.Optional,
 			}
 		} else if volume.VolumeSource != (corev1.VolumeSource{}) {
 			continue
@@ -117,7 +121,7 @@ func (r *review) containerSecurity(path string, given *corev1.SecurityContext) *
 	}
 }
 
-// tooWeak is why a security setting is refused.
+// tooWeak is the reason against a security setting.
 const tooWeak = `it is weaker than Pod Security "restricted" demands`
 
 func (r *review) user(path string, given *int64) *int64 {

@@ -1,12 +1,13 @@
-// Package listenertemplate decides what a scale set may choose for the objects that the manager creates for it in the manager's own
-// namespace: the listener's pod, its ServiceAccount, its Secret and the AutoscalingListener. Whoever writes scale sets usually has no
-// rights there, and through a pod they would have those of its Secrets, accounts, node and images.
+// Package listenertemplate decides what a scale set may choose for the objects that the manager creates for it in the
+// manager's own namespace: the listener's pod, its ServiceAccount, its Secret and the AutoscalingListener. Whoever
+// writes scale sets usually has no rights there, and through a pod they would have those of its Secrets, accounts, node
+// and images.
 //
 //	spec of the AutoscalingRunnerSet ─▶ Policy.Accept (pure) ─▶ what is used ─▶ AutoscalingListener ─▶ pod
-//	                                                        └─▶ what is refused, path by path ─▶ condition, doctor, validate
+//	                                             └─▶ what is refused, path by path ─▶ condition, doctor, validate
 //
-// What is allowed is copied into a new object, field by field. What is refused is found by comparing the two, so that a field which
-// Kubernetes adds is refused, and reported, until somebody adds it here.
+// What is allowed is copied into a new object, field by field. What is refused is found by comparing the two, so that a
+// field which Kubernetes adds is refused, and reported, until somebody adds it here.
 package listenertemplate
 
 import (
@@ -34,8 +35,8 @@ var Names = []string{Restricted, Unrestricted}
 const (
 	// ConfigVolume has the configuration, and in it the credentials.
 	ConfigVolume = "listener-config"
-	// TokenVolume has the ServiceAccount token. It is mounted at TokenPath in the container of the listener alone, which is where
-	// every client looks for it.
+	// TokenVolume has the ServiceAccount token. It is mounted at TokenPath, where every client looks for it, in the
+	// container of the listener alone.
 	TokenVolume = "listener-token"
 	TokenPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
@@ -43,13 +44,15 @@ const (
 // DefaultProgram is the path of the listener in the manager's image.
 const DefaultProgram = "/ghalistener"
 
-// Policy is what the operator of the manager allows. The zero value is the restricted policy without further images.
+// Policy is chosen by the operator of the manager. The zero value is the restricted policy without further images.
 type Policy struct {
 	// Unrestricted lets through everything but the pod's identity and ARC's image.
 	Unrestricted bool
-	// SidecarImages are the images that further containers of a listener's pod may have, exactly as templates write them.
+	// SidecarImages are the images that further containers of a listener's pod may have, exactly as templates write
+	// them.
 	SidecarImages []string
-	// Program is what the listener's container starts, which no volume may hide. Empty means DefaultProgram.
+	// Program is the path of the listener's program in its container, which no volume may hide. Empty means
+	// DefaultProgram.
 	Program string
 }
 
@@ -61,11 +64,11 @@ func (p Policy) Name() string {
 	return Restricted
 }
 
-// Accepted is what a policy leaves of a scale set's spec.
+// Accepted is the part of a scale set's spec that a policy leaves.
 type Accepted struct {
 	Template                               *corev1.PodTemplateSpec
 	Listener, ServiceAccount, ConfigSecret *v1alpha1.ResourceMeta
-	// Refused is what it leaves out. Paths begin at the template, or with the name of the metadata's field in the spec.
+	// Refused is the rest. Paths begin at the template, or with the name of the metadata's field in the spec.
 	Refused Refusals
 }
 
@@ -90,7 +93,8 @@ func (p Policy) Accept(spec *v1alpha1.AutoscalingRunnerSetSpec) Accepted {
 	return accepted
 }
 
-// Template returns what the policy leaves of a template, without looking for what it refuses. The result for a result is the same.
+// Template returns what the policy leaves of a template, without looking for what it refuses. The result for a result
+// is the same.
 func (p Policy) Template(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	r := &review{policy: p}
 	if p.Unrestricted {
@@ -111,7 +115,7 @@ func (p Policy) Object(meta *v1alpha1.ResourceMeta) *v1alpha1.ResourceMeta {
 func (p Policy) Inherited(labels map[string]string) map[string]string {
 	inherited := maps.Clone(labels)
 	maps.DeleteFunc(inherited, func(key, value string) bool {
-		return kube.OfInstaller(key) || !p.Unrestricted && refusedKey(key, value) != ""
+		return kube.OfInstaller(key) || (!p.Unrestricted && refusedKey(key, value) != "")
 	})
 	return inherited
 }
@@ -123,7 +127,7 @@ type Refusal struct {
 	Reason string
 }
 
-// maxRefusals is how many refusals are kept, so that an object of a megabyte doesn't make ten of them.
+// At most maxRefusals refusals are kept, so that an object of a megabyte doesn't make ten megabytes of them.
 const maxRefusals = 1000
 
 // Refusals are the fields that a policy leaves out.
@@ -165,7 +169,7 @@ func (r *review) refuse(path, reason string) {
 	r.refused.First = append(r.refused.First, Refusal{path, reason})
 }
 
-// maxElements is how many elements of a list count. Merging a template takes time that grows with their square.
+// Only the first maxElements of a list count: the time to merge a template grows with their square.
 const maxElements = 100
 
 // limited returns the first elements of a list.
@@ -187,14 +191,17 @@ func (r *review) metadata(path string, meta *v1alpha1.ResourceMeta) *v1alpha1.Re
 	}
 }
 
-// withoutAnnotations returns the labels alone: an annotation of a ServiceAccount can make it an identity of the cloud, and one of a
-// Secret can have a controller copy it.
+// withoutAnnotations returns the labels alone: an annotation of a ServiceAccount can make it an identity of the cloud,
+// and one of a Secret can have a controller copy it.
 func (r *review) withoutAnnotations(path string, meta *v1alpha1.ResourceMeta) *v1alpha1.ResourceMeta {
 	if meta == nil {
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(meta.Annotations)) {
-		r.refuse(element(path+".annotations", key), "ServiceAccounts and Secrets in the manager's namespace get no annotations")
+		r.refuse(
+			element(path+".annotations", key),
+			"ServiceAccounts and Secrets in the manager's namespace get no annotations",
+		)
 	}
 	return &v1alpha1.ResourceMeta{Labels: r.keys(path+".labels", meta.Labels)}
 }

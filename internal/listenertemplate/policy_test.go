@@ -36,15 +36,21 @@ func template(t *testing.T, text string) *corev1.PodTemplateSpec {
 func TestKept(t *testing.T) {
 	for _, text := range []string{
 		`{}`,
-		`metadata: {labels: {team: a}, annotations: {prometheus.io/scrape: "true", sidecar.istio.io/inject: "false", linkerd.io/inject: disabled}}`,
-		`spec: {nodeSelector: {pool: system}, tolerations: [{operator: Exists}], schedulerName: mine, priorityClassName: high}`,
+		`metadata: {labels: {team: a}, annotations: {prometheus.io/scrape: "true", sidecar.istio.io/inject: "false",` +
+			` linkerd.io/inject: disabled}}`,
+		`spec: {nodeSelector: {pool: system}, tolerations: [{operator: Exists}], schedulerName: mine,` +
+			` priorityClassName: high}`,
 		`spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}}`,
-		`spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {a: b}}}]}`,
-		`spec: {imagePullSecrets: [{name: pull}], dnsConfig: {nameservers: [10.0.0.1]}, hostAliases: [{ip: 10.0.0.2, hostnames: [ghes]}], terminationGracePeriodSeconds: 90}`,
+		`spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway,` +
+			` labelSelector: {matchLabels: {a: b}}}]}`,
+		`spec: {imagePullSecrets: [{name: pull}], dnsConfig: {nameservers: [10.0.0.1]}, hostAliases: [{ip: 10.0.0.2,` +
+			` hostnames: [ghes]}], terminationGracePeriodSeconds: 90}`,
 		`spec: {automountServiceAccountToken: false}`,
-		`spec: {securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 1000, supplementalGroups: [7], runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}}`,
+		`spec: {securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 1000, supplementalGroups: [7],` +
+			` runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}}`,
 		`spec: {containers: [{name: listener, resources: {limits: {memory: 64Mi}, requests: {cpu: 10m}}}]}`,
-		`spec: {containers: [{name: listener, livenessProbe: {httpGet: {path: /healthz, port: 8081}, periodSeconds: 5}, readinessProbe: {tcpSocket: {port: 8081}}}]}`,
+		`spec: {containers: [{name: listener, livenessProbe: {httpGet: {path: /healthz, port: 8081},` +
+			` periodSeconds: 5}, readinessProbe: {tcpSocket: {port: 8081}}}]}`,
 		`spec: {containers: [{name: listener, env: [{name: A, value: b}, {name: GITHUB_ACTIONS_FORCE_GHES, value: "1"}, {name: GOGC, value: "50"},
 			{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: C, valueFrom: {configMapKeyRef: {name: c, key: k, optional: true}}}]}]}`,
 		`spec: {volumes: [{name: ca, configMap: {name: ca, defaultMode: 292, items: [{key: a, path: b}]}}, {name: tmp, emptyDir: {medium: Memory, sizeLimit: 1Mi}}, {name: plain}],
@@ -52,7 +58,8 @@ func TestKept(t *testing.T) {
 		`spec: {containers: [{name: listener, securityContext: {runAsUser: 5, runAsNonRoot: true, readOnlyRootFilesystem: false, privileged: false, allowPrivilegeEscalation: false,
 			capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}, seccompProfile: {type: Localhost, localhostProfile: p}, appArmorProfile: {type: RuntimeDefault}}}]}`,
 		`spec: {volumes: [{name: tmp, emptyDir: {}}], containers: [{name: logs, image: "logs:1", imagePullPolicy: Always, command: [a], args: [b], workingDir: /, ports: [{containerPort: 80}],
-			env: [{name: HTTPS_PROXY, value: p}], volumeMounts: [{name: tmp, mountPath: /etc/gha-listener}], livenessProbe: {tcpSocket: {port: 80}},
+			env: [{name: HTTPS_PROXY, value: p}], volumeMounts: [{name: tmp, mountPath: /etc/gha-listener}],
+			livenessProbe: {tcpSocket: {port: 80}},
 			securityContext: {allowPrivilegeEscalation: false, runAsUser: 3, capabilities: {drop: [ALL]}}}]}`,
 	} {
 		given := template(t, text)
@@ -63,66 +70,140 @@ func TestKept(t *testing.T) {
 	}
 }
 
+func inListener(fields string) string {
+	return "spec: {containers: [{name: listener, " + fields + "}]}"
+}
+
+func inSidecar(fields string) string {
+	return `spec: {containers: [{name: logs, image: "logs:1", ` + fields + "}]}"
+}
+
+const ofListener, ofSidecar = "spec.containers[listener].", "spec.containers[logs]."
+
+// refused are templates with the paths that the restricted policy leaves out.
+var refused = map[string][]string{
+	inListener("image: i"):                                    {ofListener + "image"},
+	inListener("command: [c]"):                                {ofListener + "command"},
+	inListener("args: [a]"):                                   {ofListener + "args"},
+	inListener("workingDir: /a"):                              {ofListener + "workingDir"},
+	inListener("stdin: true"):                                 {ofListener + "stdin"},
+	inListener("lifecycle: {preStop: {sleep: {seconds: 1}}}"): {ofListener + "lifecycle"},
+	inListener("livenessProbe: {exec: {command: [c]}, periodSeconds: 1}"): {
+		ofListener + "livenessProbe.exec",
+	},
+	inListener("startupProbe: {grpc: {port: 1}}"):    {ofListener + "startupProbe.grpc"},
+	inListener("readinessProbe: {periodSeconds: 1}"): {ofListener + "readinessProbe"},
+	inListener("readinessProbe: {httpGet: {port: 1, host: 169.254.169.254}}"): {
+		ofListener + "readinessProbe.httpGet.host",
+	},
+	inListener("livenessProbe: {tcpSocket: {port: 1, host: other}}"): {
+		ofListener + "livenessProbe.tcpSocket.host",
+	},
+	inListener("livenessProbe: {tcpSocket: {port: 1}, exec: {command: [c]}}"): {
+		ofListener + "livenessProbe.exec",
+	},
+	inListener("envFrom: [{secretRef: {name: s}}]"): {ofListener + "envFrom"},
+	inListener("env: [{name: T, valueFrom: {secretKeyRef: {name: s, key: k}}}]"): {
+		ofListener + "env[T].valueFrom.secretKeyRef",
+	},
+	inListener("env: [{name: T, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]"): {
+		ofListener + "env[T].valueFrom",
+	},
+	inListener("env: [{name: T, valueFrom: {fileKeyRef: {key: k, path: p, volumeName: v}}}]"): {
+		ofListener + "env[T].valueFrom",
+	},
+	inListener("volumeDevices: [{name: d, devicePath: /dev/d}]"): {ofListener + "volumeDevices"},
+	inListener("ports: [{containerPort: 1, hostPort: 1}]"):       {ofListener + "ports"},
+	inListener("resources: {claims: [{name: gpu}]}"):             {ofListener + "resources.claims"},
+	inListener("volumeMounts: [{name: listener-config, mountPath: /a}]"): {
+		ofListener + "volumeMounts[/a]",
+	},
+	inListener("securityContext: {runAsUser: 0}"): {ofListener + "securityContext.runAsUser"},
+	inListener("securityContext: {runAsNonRoot: false}"): {
+		ofListener + "securityContext.runAsNonRoot",
+	},
+	inListener("securityContext: {privileged: true}"): {ofListener + "securityContext.privileged"},
+	inListener("securityContext: {allowPrivilegeEscalation: true}"): {
+		ofListener + "securityContext.allowPrivilegeEscalation",
+	},
+	inListener("securityContext: {capabilities: {drop: [NET_RAW], add: [SYS_ADMIN]}}"): {
+		ofListener + "securityContext.capabilities.drop", ofListener + "securityContext.capabilities.add",
+	},
+	inListener("securityContext: {procMount: Unmasked}"): {
+		ofListener + "securityContext.procMount",
+	},
+	inListener("securityContext: {seLinuxOptions: {type: t}}"): {
+		ofListener + "securityContext.seLinuxOptions",
+	},
+	inListener("securityContext: {seccompProfile: {type: Unconfined}}"): {
+		ofListener + "securityContext.seccompProfile",
+	},
+	inListener("securityContext: {appArmorProfile: {type: Localhost, localhostProfile: p}}"): {
+		ofListener + "securityContext.appArmorProfile",
+	},
+	inListener("securityContext: {windowsOptions: {hostProcess: true}}"): {
+		ofListener + "securityContext.windowsOptions",
+	},
+	"spec: {containers: [{name: listener}, {name: listener, image: i}]}": {
+		"spec.containers[listener]",
+	},
+	"spec: {containers: [{name: other, image: i, env: [{name: A, value: b}]}]}": {
+		"spec.containers[other].image",
+	},
+	"spec: {containers: [{name: other}]}": {"spec.containers[other].image"},
+	"spec: {initContainers: [{name: i, image: 'logs:1', restartPolicy: Always}]}": {
+		"spec.initContainers[i]",
+	},
+	inSidecar("restartPolicy: Never"):                     {ofSidecar + "restartPolicy"},
+	inSidecar("ports: [{containerPort: 1, hostPort: 1}]"): {ofSidecar + "ports[1].hostPort"},
+	inSidecar("securityContext: {runAsUser: 0, capabilities: {add: [NET_ADMIN]}}"): {
+		ofSidecar + "securityContext.runAsUser", ofSidecar + "securityContext.capabilities.add",
+	},
+	inSidecar("volumeMounts: [{name: listener-token, mountPath: /t}]"): {
+		ofSidecar + "volumeMounts[/t]",
+	},
+	inSidecar("env: [{name: T, valueFrom: {secretKeyRef: {name: s, key: k}}}]"): {
+		ofSidecar + "env[T].valueFrom.secretKeyRef",
+	},
+	"spec: {volumes: [{name: listener-config, emptyDir: {}}, {name: listener-token}]}": {
+		"spec.volumes[listener-config]", "spec.volumes[listener-token]",
+	},
+	"spec: {volumes: [{name: a, emptyDir: {}}, {name: a, configMap: {name: c}}]}": {"spec.volumes[a]"},
+	"spec: {volumes: [{name: a, emptyDir: {}, secret: {secretName: s}}]}": {
+		"spec.volumes[a].secret",
+	},
+	"spec: {hostNetwork: true, hostPID: true, hostIPC: true, hostUsers: false}": {
+		"spec.hostIPC", "spec.hostNetwork", "spec.hostPID", "spec.hostUsers",
+	},
+	"spec: {shareProcessNamespace: true, nodeName: n, runtimeClassName: r}": {
+		"spec.nodeName", "spec.runtimeClassName", "spec.shareProcessNamespace",
+	},
+	"spec: {serviceAccountName: a, serviceAccount: a, automountServiceAccountToken: true}": {
+		"spec.automountServiceAccountToken", "spec.serviceAccount", "spec.serviceAccountName",
+	},
+	"spec: {resourceClaims: [{name: gpu}], dnsPolicy: None, restartPolicy: Never}": {
+		"spec.dnsPolicy", "spec.resourceClaims", "spec.restartPolicy",
+	},
+	"spec: {priorityClassName: system-node-critical, priority: 5}": {
+		"spec.priority", "spec.priorityClassName",
+	},
+	"spec: {securityContext: {sysctls: [{name: a, value: b}], runAsUser: 0}}": {
+		"spec.securityContext.runAsUser", "spec.securityContext.sysctls",
+	},
+	"spec: {securityContext: {seccompProfile: {type: Unconfined}, runAsNonRoot: false}}": {
+		"spec.securityContext.runAsNonRoot", "spec.securityContext.seccompProfile",
+	},
+	"metadata: {name: n, namespace: kube-system, finalizers: [a/b]}": {
+		"metadata.finalizers", "metadata.name", "metadata.namespace",
+	},
+	"metadata: {labels: {app.kubernetes.io/name: n}, annotations: {eks.amazonaws.com/r: arn}}": {
+		"metadata.annotations[eks.amazonaws.com/r]", "metadata.labels[app.kubernetes.io/name]",
+	},
+}
+
 // Every entry is refused under its own path, and nothing else with it but what depends on it.
 func TestRefused(t *testing.T) {
-	listener := func(fields string) string { return "spec: {containers: [{name: listener, " + fields + "}]}" }
-	sidecar := func(fields string) string {
-		return `spec: {containers: [{name: logs, image: "logs:1", ` + fields + "}]}"
-	}
-	const ofListener, ofSidecar = "spec.containers[listener].", "spec.containers[logs]."
-	for text, want := range map[string][]string{
-		listener("image: i"):                                    {ofListener + "image"},
-		listener("command: [c]"):                                {ofListener + "command"},
-		listener("args: [a]"):                                   {ofListener + "args"},
-		listener("workingDir: /a"):                              {ofListener + "workingDir"},
-		listener("stdin: true"):                                 {ofListener + "stdin"},
-		listener("lifecycle: {preStop: {sleep: {seconds: 1}}}"): {ofListener + "lifecycle"},
-		listener("livenessProbe: {exec: {command: [c]}, periodSeconds: 1}"):                        {ofListener + "livenessProbe.exec"},
-		listener("startupProbe: {grpc: {port: 1}}"):                                                {ofListener + "startupProbe.grpc"},
-		listener("readinessProbe: {periodSeconds: 1}"):                                             {ofListener + "readinessProbe"},
-		listener("readinessProbe: {httpGet: {port: 1, host: 169.254.169.254}}"):                    {ofListener + "readinessProbe.httpGet.host"},
-		listener("livenessProbe: {tcpSocket: {port: 1, host: other}}"):                             {ofListener + "livenessProbe.tcpSocket.host"},
-		listener("livenessProbe: {tcpSocket: {port: 1}, exec: {command: [c]}}"):                    {ofListener + "livenessProbe.exec"},
-		listener("envFrom: [{secretRef: {name: s}}]"):                                              {ofListener + "envFrom"},
-		listener("env: [{name: T, valueFrom: {secretKeyRef: {name: s, key: k}}}]"):                 {ofListener + "env[T].valueFrom.secretKeyRef"},
-		listener("env: [{name: T, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]"):        {ofListener + "env[T].valueFrom"},
-		listener("env: [{name: T, valueFrom: {fileKeyRef: {key: k, path: p, volumeName: v}}}]"):    {ofListener + "env[T].valueFrom"},
-		listener("volumeDevices: [{name: d, devicePath: /dev/d}]"):                                 {ofListener + "volumeDevices"},
-		listener("ports: [{containerPort: 1, hostPort: 1}]"):                                       {ofListener + "ports"},
-		listener("resources: {claims: [{name: gpu}]}"):                                             {ofListener + "resources.claims"},
-		listener("volumeMounts: [{name: listener-config, mountPath: /a}]"):                         {ofListener + "volumeMounts[/a]"},
-		listener("securityContext: {runAsUser: 0}"):                                                {ofListener + "securityContext.runAsUser"},
-		listener("securityContext: {runAsNonRoot: false}"):                                         {ofListener + "securityContext.runAsNonRoot"},
-		listener("securityContext: {privileged: true}"):                                            {ofListener + "securityContext.privileged"},
-		listener("securityContext: {allowPrivilegeEscalation: true}"):                              {ofListener + "securityContext.allowPrivilegeEscalation"},
-		listener("securityContext: {capabilities: {drop: [NET_RAW], add: [SYS_ADMIN]}}"):           {ofListener + "securityContext.capabilities.drop", ofListener + "securityContext.capabilities.add"},
-		listener("securityContext: {procMount: Unmasked}"):                                         {ofListener + "securityContext.procMount"},
-		listener("securityContext: {seLinuxOptions: {type: t}}"):                                   {ofListener + "securityContext.seLinuxOptions"},
-		listener("securityContext: {seccompProfile: {type: Unconfined}}"):                          {ofListener + "securityContext.seccompProfile"},
-		listener("securityContext: {appArmorProfile: {type: Localhost, localhostProfile: p}}"):     {ofListener + "securityContext.appArmorProfile"},
-		listener("securityContext: {windowsOptions: {hostProcess: true}}"):                         {ofListener + "securityContext.windowsOptions"},
-		"spec: {containers: [{name: listener}, {name: listener, image: i}]}":                       {"spec.containers[listener]"},
-		"spec: {containers: [{name: other, image: i, env: [{name: A, value: b}]}]}":                {"spec.containers[other].image"},
-		"spec: {containers: [{name: other}]}":                                                      {"spec.containers[other].image"},
-		"spec: {initContainers: [{name: i, image: 'logs:1', restartPolicy: Always}]}":              {"spec.initContainers[i]"},
-		sidecar("restartPolicy: Never"):                                                            {ofSidecar + "restartPolicy"},
-		sidecar("ports: [{containerPort: 1, hostPort: 1}]"):                                        {ofSidecar + "ports[1].hostPort"},
-		sidecar("securityContext: {runAsUser: 0, capabilities: {add: [NET_ADMIN]}}"):               {ofSidecar + "securityContext.runAsUser", ofSidecar + "securityContext.capabilities.add"},
-		sidecar("volumeMounts: [{name: listener-token, mountPath: /t}]"):                           {ofSidecar + "volumeMounts[/t]"},
-		sidecar("env: [{name: T, valueFrom: {secretKeyRef: {name: s, key: k}}}]"):                  {ofSidecar + "env[T].valueFrom.secretKeyRef"},
-		"spec: {volumes: [{name: listener-config, emptyDir: {}}, {name: listener-token}]}":         {"spec.volumes[listener-config]", "spec.volumes[listener-token]"},
-		"spec: {volumes: [{name: a, emptyDir: {}}, {name: a, configMap: {name: c}}]}":              {"spec.volumes[a]"},
-		"spec: {volumes: [{name: a, emptyDir: {}, secret: {secretName: s}}]}":                      {"spec.volumes[a].secret"},
-		"spec: {hostNetwork: true, hostPID: true, hostIPC: true, hostUsers: false}":                {"spec.hostIPC", "spec.hostNetwork", "spec.hostPID", "spec.hostUsers"},
-		"spec: {shareProcessNamespace: true, nodeName: n, runtimeClassName: r}":                    {"spec.nodeName", "spec.runtimeClassName", "spec.shareProcessNamespace"},
-		"spec: {serviceAccountName: a, serviceAccount: a, automountServiceAccountToken: true}":     {"spec.automountServiceAccountToken", "spec.serviceAccount", "spec.serviceAccountName"},
-		"spec: {resourceClaims: [{name: gpu}], dnsPolicy: None, restartPolicy: Never}":             {"spec.dnsPolicy", "spec.resourceClaims", "spec.restartPolicy"},
-		"spec: {priorityClassName: system-node-critical, priority: 5}":                             {"spec.priority", "spec.priorityClassName"},
-		"spec: {securityContext: {sysctls: [{name: a, value: b}], runAsUser: 0}}":                  {"spec.securityContext.runAsUser", "spec.securityContext.sysctls"},
-		"spec: {securityContext: {seccompProfile: {type: Unconfined}, runAsNonRoot: false}}":       {"spec.securityContext.runAsNonRoot", "spec.securityContext.seccompProfile"},
-		"metadata: {name: n, namespace: kube-system, finalizers: [a/b]}":                           {"metadata.finalizers", "metadata.name", "metadata.namespace"},
-		"metadata: {labels: {app.kubernetes.io/name: n}, annotations: {eks.amazonaws.com/r: arn}}": {"metadata.annotations[eks.amazonaws.com/r]", "metadata.labels[app.kubernetes.io/name]"},
-	} {
+	for text, want := range refused {
 		checkRefused(t, text, want)
 	}
 }
@@ -140,18 +221,25 @@ func checkRefused(t *testing.T, text string, want []string) {
 	}
 }
 
-// Whatever kind of volume Kubernetes knows besides the two is left out, and so is what mounts it. The path shows the kind.
+// Volumes of all kinds that Kubernetes knows besides the two are left out, together with their mounts. The path shows
+// the kind.
 func TestVolumesOfOtherKinds(t *testing.T) {
 	for _, kind := range []string{
-		"secret: {secretName: s}", "secret: {}", "hostPath: {path: /}", "projected: {sources: [{serviceAccountToken: {path: t}}]}", "persistentVolumeClaim: {claimName: c}",
-		"downwardAPI: {items: []}", "csi: {driver: secrets-store.csi.k8s.io}", "nfs: {server: s, path: /}", "ephemeral: {}", "image: {reference: i}",
+		"secret: {secretName: s}", "secret: {}", "hostPath: {path: /}",
+		"projected: {sources: [{serviceAccountToken: {path: t}}]}", "persistentVolumeClaim: {claimName: c}",
+		"downwardAPI: {items: []}", "csi: {driver: secrets-store.csi.k8s.io}", "nfs: {server: s, path: /}",
+		"ephemeral: {}", "image: {reference: i}",
 	} {
 		name, _, _ := strings.Cut(kind, ":")
-		text := "spec: {volumes: [{name: v, " + kind + "}, {name: c, configMap: {name: c}}], containers: [{name: listener, volumeMounts: [{name: v, mountPath: /v}, {name: c, mountPath: /c}]}]}"
+		text := "spec: {volumes: [{name: v, " + kind +
+			"}, {name: c, configMap: {name: c}}], containers: [{name: listener, volumeMounts: [{name: v, mountPath: " +
+			"/v}, {name: c, mountPath: /c}]}]}"
 		checkRefused(t, text, []string{"spec.volumes[v]." + name, "spec.containers[listener].volumeMounts[/v]"})
 		kept := policy.Template(template(t, text)).Spec
 		if len(kept.Volumes) != 1 || len(kept.Containers[0].VolumeMounts) != 1 {
-			t.Errorf("%s: %d volumes and %d mounts are left", kind, len(kept.Volumes), len(kept.Containers[0].VolumeMounts))
+			t.Errorf(
+				"%s: %d volumes and %d mounts are left", kind, len(kept.Volumes), len(kept.Containers[0].VolumeMounts),
+			)
 		}
 	}
 }
@@ -159,32 +247,43 @@ func TestVolumesOfOtherKinds(t *testing.T) {
 // A volume must not hide the program, the configuration or the token, from above or from below.
 func TestMountsOverTheListenersOwn(t *testing.T) {
 	for path, refused := range map[string]bool{
-		"/ghalistener": true, "/": true, "/etc": true, "/etc/gha-listener": true, "/etc/gha-listener/config.json": true, "/etc/../etc/gha-listener/": true, "etc/gha-listener": true,
-		"/var/run": true, TokenPath: true, TokenPath + "/token": true, "/proc/self": true, "/dev/shm": true, "/sys": true,
-		"/tmp": false, "/etc/ssl/certs": false, "/ghalistener2": false, "/etc/gha-listener-more": false, "/variable": false, "/process": false,
+		"/ghalistener": true, "/": true, "/etc": true, "/etc/gha-listener": true, "/etc/gha-listener/config.json": true,
+		"/etc/../etc/gha-listener/": true, "etc/gha-listener": true,
+		"/var/run": true, TokenPath: true, TokenPath + "/token": true, "/proc/self": true, "/dev/shm": true,
+		"/sys": true,
+		"/tmp": false, "/etc/ssl/certs": false, "/ghalistener2": false, "/etc/gha-listener-more": false,
+		"/variable": false, "/process": false,
 	} {
-		text := "spec: {volumes: [{name: v}], containers: [{name: listener, volumeMounts: [{name: v, mountPath: " + path + "}]}]}"
+		text := "spec: {volumes: [{name: v}], containers: [{name: listener, volumeMounts: [{name: v, mountPath: " +
+			path + "}]}]}"
 		want := []string{}
 		if refused {
 			want = append(want, "spec.containers[listener].volumeMounts["+path+"]")
 		}
 		checkRefused(t, text, want)
 	}
-	other := Policy{Program: "/opt/listener"}.Template(template(t, "spec: {volumes: [{name: v}], containers: [{name: listener, volumeMounts: [{name: v, mountPath: /opt}]}]}"))
+	other := Policy{Program: "/opt/listener"}.Template(template(
+		t, "spec: {volumes: [{name: v}], containers: [{name: listener, volumeMounts: [{name: v, mountPath: /opt}]}]}",
+	))
 	if len(other.Spec.Containers[0].VolumeMounts) > 0 {
 		t.Error("a volume hides the program")
 	}
-	for _, more := range []string{"mountPropagation: Bidirectional", "subPathExpr: $(A)", "recursiveReadOnly: Enabled"} {
-		checkRefused(t, "spec: {volumes: [{name: v}], containers: [{name: listener, volumeMounts: [{name: v, mountPath: /a, "+more+"}]}]}",
+	for _, more := range []string{
+		"mountPropagation: Bidirectional", "subPathExpr: $(A)", "recursiveReadOnly: Enabled",
+	} {
+		checkRefused(t, "spec: {volumes: [{name: v}], containers: [{name: listener, volumeMounts: [{name: v, "+
+			"mountPath: /a, "+more+"}]}]}",
 			[]string{"spec.containers[listener].volumeMounts[/a]"})
 	}
 }
 
 func TestVariables(t *testing.T) {
 	for name, refused := range map[string]bool{
-		"KUBERNETES_SERVICE_HOST": true, "KUBECONFIG": true, "LISTENER_CONFIG_PATH": true, "LISTENER_HEALTH_ADDR": true, "GODEBUG": true, "LD_PRELOAD": true,
-		"SSL_CERT_FILE": true, "SSL_CERT_DIR": true, "HTTP_PROXY": true, "https_proxy": true, "No_Proxy": true, "ALL_PROXY": true,
-		"MY_PROXY": false, "GOMEMLIMIT": false, "TZ": false, "KUBE": false, "GODEBU": false,
+		"KUBERNETES_SERVICE_HOST": true, "KUBECONFIG": true, "LISTENER_CONFIG_PATH": true, "LISTENER_HEALTH_ADDR": true,
+		"GODEBUG": true, "LD_PRELOAD": true,
+		"SSL_CERT_FILE": true, "SSL_CERT_DIR": true, "HTTP_PROXY": true, "https_proxy": true, "No_Proxy": true,
+		"ALL_PROXY": true,
+		"MY_PROXY":  false, "GOMEMLIMIT": false, "TZ": false, "KUBE": false, "GODEBU": false,
 	} {
 		want := []string{}
 		if refused {
@@ -196,14 +295,23 @@ func TestVariables(t *testing.T) {
 
 // An image is allowed exactly as it is written.
 func TestSidecarImages(t *testing.T) {
-	for image, want := range map[string]int{"logs:1": 1, "logs": 0, "logs:1@sha256:0": 0, "logs:10": 0, "docker.io/library/logs:1": 0, "": 0} {
+	for image, want := range map[string]int{
+		"logs:1":                   1,
+		"logs":                     0,
+		"logs:1@sha256:0":          0,
+		"logs:10":                  0,
+		"docker.io/library/logs:1": 0,
+		"":                         0,
+	} {
 		kept := policy.Template(template(t, "spec: {containers: [{name: a, image: '"+image+"'}]}")).Spec.Containers
 		if len(kept) != want {
 			t.Errorf("image %q: %d containers are left", image, len(kept))
 		}
 	}
 	listed := Policy{SidecarImages: []string{""}}
-	if got := listed.Accept(&v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: template(t, "spec: {containers: [{name: listener, image: i}]}")}); got.Template.Spec.Containers[0].Image != "" {
+	if got := listed.Accept(&v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: template(
+		t, "spec: {containers: [{name: listener, image: i}]}",
+	)}); got.Template.Spec.Containers[0].Image != "" {
 		t.Error("the listener's image can be chosen")
 	}
 }
@@ -211,7 +319,8 @@ func TestSidecarImages(t *testing.T) {
 // ARC's image is told from ours by its name, wherever it has been mirrored to.
 func TestARCImages(t *testing.T) {
 	for image, want := range map[string]bool{
-		"ghcr.io/actions/gha-runner-scale-set-controller:0.14.2": true, "GHCR.io/Actions/gha-runner-scale-set-controller": true,
+		"ghcr.io/actions/gha-runner-scale-set-controller:0.14.2":                                     true,
+		"GHCR.io/Actions/gha-runner-scale-set-controller":                                            true,
 		"ghcr.io/actions/gha-runner-scale-set-controller@sha256:00":                                  true,
 		"registry.example.com:5000/ghcr.io/actions/gha-runner-scale-set-controller:0.14.2@sha256:00": true,
 		"registry.example.com:5000/mirror/gha-runner-scale-set-controller":                           true,
@@ -231,7 +340,9 @@ func TestARCImages(t *testing.T) {
 		if got := IsARCImage(image); got != want {
 			t.Errorf("%q is ARC's: %t, want %t", image, got, want)
 		}
-		spec := &v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: template(t, "spec: {containers: [{name: listener, image: '"+image+"', env: [{name: A}]}]}")}
+		spec := &v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: template(
+			t, "spec: {containers: [{name: listener, image: '"+image+"', env: [{name: A}]}]}",
+		)}
 		left := image
 		if want {
 			left = ""
@@ -242,8 +353,11 @@ func TestARCImages(t *testing.T) {
 		}
 		for _, p := range []Policy{policy, {Unrestricted: true}} {
 			accepted := p.Accept(spec)
-			named := slices.Contains(accepted.Refused.First, Refusal{Path: "spec.containers[listener].image", Reason: ReasonARCImage})
-			if named != want || want && len(accepted.Refused.First) != 1 {
+			named := slices.Contains(accepted.Refused.First, Refusal{
+				Path:   "spec.containers[listener].image",
+				Reason: ReasonARCImage,
+			})
+			if named != want || (want && len(accepted.Refused.First) != 1) {
 				t.Errorf("%s: of %q is refused %v", p.Name(), image, accepted.Refused.First)
 			}
 			if diff := cmp.Diff(accepted.Template, p.Template(spec.ListenerTemplate)); diff != "" {
@@ -255,11 +369,13 @@ func TestARCImages(t *testing.T) {
 
 func TestUnrestricted(t *testing.T) {
 	spec := &v1alpha1.AutoscalingRunnerSetSpec{
-		ListenerTemplate: template(t, "spec: {hostPID: true}"), ListenerServiceAccountMetadata: &v1alpha1.ResourceMeta{Annotations: map[string]string{"a": "b"}},
+		ListenerTemplate:               template(t, "spec: {hostPID: true}"),
+		ListenerServiceAccountMetadata: &v1alpha1.ResourceMeta{Annotations: map[string]string{"a": "b"}},
 	}
 	all := Policy{Unrestricted: true}
 	accepted := all.Accept(spec)
-	if len(accepted.Refused.First) > 0 || !accepted.Template.Spec.HostPID || accepted.ServiceAccount.Annotations["a"] != "b" || !all.Template(spec.ListenerTemplate).Spec.HostPID {
+	if len(accepted.Refused.First) > 0 || !accepted.Template.Spec.HostPID ||
+		accepted.ServiceAccount.Annotations["a"] != "b" || !all.Template(spec.ListenerTemplate).Spec.HostPID {
 		t.Errorf("not everything is let through: %+v", accepted)
 	}
 	if got := all.Object(spec.ListenerServiceAccountMetadata); got.Annotations["a"] != "b" {

@@ -18,18 +18,19 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// allowed are the fields that may be set in what is left of a template, by type. It repeats the policy on purpose, as a table: the
-// policy's own code must not be what judges it. Types that are not here may have all fields.
+// allowed are the fields that may be set in what is left of a template, by type. It repeats the policy on purpose, as a
+// table: the policy's own code must not be what judges it. Types that are not here may have all fields.
 var allowed = map[reflect.Type]string{
 	reflect.TypeFor[metav1.ObjectMeta](): "Labels Annotations",
-	reflect.TypeFor[corev1.PodSpec](): "Volumes Containers NodeSelector Affinity Tolerations TopologySpreadConstraints SchedulerName PriorityClassName " +
-		"ImagePullSecrets DNSConfig HostAliases TerminationGracePeriodSeconds SecurityContext AutomountServiceAccountToken",
+	reflect.TypeFor[corev1.PodSpec](): "Volumes Containers NodeSelector Affinity Tolerations " +
+		"TopologySpreadConstraints SchedulerName PriorityClassName ImagePullSecrets DNSConfig HostAliases " +
+		"TerminationGracePeriodSeconds SecurityContext AutomountServiceAccountToken",
 	reflect.TypeFor[corev1.Volume]():       "Name VolumeSource",
 	reflect.TypeFor[corev1.VolumeSource](): "EmptyDir ConfigMap",
-	reflect.TypeFor[corev1.PodSecurityContext](): "RunAsUser RunAsGroup RunAsNonRoot FSGroup FSGroupChangePolicy SupplementalGroups SeccompProfile " +
-		"AppArmorProfile",
-	reflect.TypeFor[corev1.SecurityContext](): "RunAsUser RunAsGroup RunAsNonRoot ReadOnlyRootFilesystem Privileged AllowPrivilegeEscalation Capabilities " +
-		"SeccompProfile AppArmorProfile",
+	reflect.TypeFor[corev1.PodSecurityContext](): "RunAsUser RunAsGroup RunAsNonRoot FSGroup FSGroupChangePolicy " +
+		"SupplementalGroups SeccompProfile AppArmorProfile",
+	reflect.TypeFor[corev1.SecurityContext](): "RunAsUser RunAsGroup RunAsNonRoot ReadOnlyRootFilesystem Privileged " +
+		"AllowPrivilegeEscalation Capabilities SeccompProfile AppArmorProfile",
 	reflect.TypeFor[corev1.VolumeMount]():          "Name MountPath ReadOnly SubPath",
 	reflect.TypeFor[corev1.EnvVarSource]():         "FieldRef ConfigMapKeyRef",
 	reflect.TypeFor[corev1.ResourceRequirements](): "Limits Requests",
@@ -93,16 +94,21 @@ func filler(seed int64) *randfill.Filler {
 		func(at *metav1.Time, c randfill.Continue) { *at = metav1.Unix(c.Int63n(1e9), 0) },
 		func(fields *metav1.FieldsV1, _ randfill.Continue) { *fields = metav1.FieldsV1{} },
 		func(text *string, c randfill.Continue) {
-			*text = pick(c.Rand, "", "a", "b", "listener", "logs", "logs:1", ConfigVolume, TokenVolume, "KUBERNETES_SERVICE_HOST", "https_proxy", "/etc", TokenPath)
+			*text = pick(
+				c.Rand, "", "a", "b", "listener", "logs", "logs:1", ConfigVolume, TokenVolume,
+				"KUBERNETES_SERVICE_HOST", "https_proxy", "/etc", TokenPath,
+			)
 		},
 		func(labels *map[string]string, c randfill.Continue) {
-			*labels = map[string]string{pick(c.Rand, "a", "app.kubernetes.io/name", "iam.gke.io/gcp-service-account"): "v"}
+			*labels = map[string]string{
+				pick(c.Rand, "a", "app.kubernetes.io/name", "iam.gke.io/gcp-service-account"): "v",
+			}
 		},
 	)
 }
 
-// Of templates with anything in them only what is allowed is left, nothing is left out without a word, and what is left is left of
-// itself as well.
+// Of templates with anything in them only what is allowed is left, nothing is left out without a word, and what is left
+// is left of itself as well.
 func TestRandomTemplates(t *testing.T) {
 	fields := map[string]int{}
 	for seed := range int64(1000) {
@@ -142,7 +148,9 @@ func silent(given, kept *corev1.PodTemplateSpec, refused Refusals) (names []stri
 	for i := range was.NumField() {
 		field := was.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		named := slices.ContainsFunc(refused.First, func(r Refusal) bool { return strings.HasPrefix(r.Path, "spec."+name) })
+		named := slices.ContainsFunc(refused.First, func(r Refusal) bool {
+			return strings.HasPrefix(r.Path, "spec."+name)
+		})
 		kind := was.Field(i).Kind()
 		empty := (kind == reflect.Slice || kind == reflect.Map) && was.Field(i).Len() == 0
 		if !was.Field(i).IsZero() && !empty && is.Field(i).IsZero() && !named {
@@ -161,8 +169,8 @@ func count(fields map[string]int, value reflect.Value) {
 	}
 }
 
-// A template of more than a megabyte, as large as the API server takes one, makes neither long lists, whose merging takes time that grows
-// with their square, nor a long text.
+// A template of more than a megabyte, as large as the API server takes one, makes neither long lists, whose merging
+// takes time that grows with their square, nor a long text.
 func TestHugeTemplates(t *testing.T) {
 	const many = 40_000
 	long := strings.Repeat("n", 500_000)
@@ -178,7 +186,9 @@ func TestHugeTemplates(t *testing.T) {
 		list.Labels["helm.sh/"+name] = ""
 	}
 	list.Spec.Containers = []corev1.Container{container}
-	names := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: long, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}}}}}
+	names := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		{Name: long, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}},
+	}}}
 	names.Spec.Containers = []corev1.Container{{Name: long + "\n"}, {Name: "\x00\x1b[31m"}}
 	for name, given := range map[string]*corev1.PodTemplateSpec{"lists": list, "names": names} {
 		accepted := policy.Accept(&v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: given})
@@ -190,7 +200,8 @@ func TestHugeTemplates(t *testing.T) {
 			t.Errorf("%s: %d bytes: %q", name, len(text), text)
 		}
 		spec := accepted.Template.Spec
-		if len(spec.Volumes) > maxElements || len(spec.HostAliases) > maxElements || len(spec.Containers) > 0 && len(spec.Containers[0].Env) > maxElements {
+		if len(spec.Volumes) > maxElements || len(spec.HostAliases) > maxElements ||
+			(len(spec.Containers) > 0 && len(spec.Containers[0].Env) > maxElements) {
 			t.Errorf("%s: lists are as long as before", name)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package logging creates the loggers of manager and listener, so that one log pipeline can read both. Its keys are ARC's (ts,
-// severity, logger, message), for which pipelines exist.
+// Package logging creates the loggers of manager and listener, so that one log pipeline can read both. Its keys are
+// ARC's (ts, severity, logger, message), for which pipelines exist.
 package logging
 
 import (
@@ -11,7 +11,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// New returns a logger that writes lines of JSON or of text. It is safe for concurrent use, and the level may change at any time.
+// New returns a logger that writes lines of JSON or of text. It is safe for concurrent use, and the level may change at
+// any time.
 func New(to io.Writer, json bool, level zapcore.LevelEnabler) logr.Logger {
 	keys := zap.NewProductionEncoderConfig()
 	keys.LevelKey, keys.MessageKey, keys.EncodeTime = "severity", "message", zapcore.RFC3339TimeEncoder

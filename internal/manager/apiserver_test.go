@@ -43,7 +43,8 @@ func remoteAddress(t *testing.T, config *rest.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(client.CloseIdleConnections) // keeps the client reachable until then: client-go drops the connection of a collected one
+	// Keeps the client reachable until then: client-go drops the connection of a collected one.
+	t.Cleanup(client.CloseIdleConnections)
 	response, err := client.Get(config.Host)
 	if err != nil {
 		t.Fatal(err)

@@ -26,8 +26,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
-// cacheOptions returns what the cache holds: only objects of scale sets, without managedFields, which make up half of a small
-// object. Pods keep the entries of server-side apply.
+// cacheOptions returns what the cache holds: only objects of scale sets, without managedFields, which make up half of a
+// small object. Pods keep the entries of server-side apply.
 func (o Options) cacheOptions() cache.Options {
 	ours := cache.ByObject{Label: scaleSetSelector()}
 	options := cache.Options{
@@ -65,9 +65,9 @@ func (o Options) watched() []string {
 	return []string{o.WatchNamespace, o.Namespace}
 }
 
-// listeners selects the listeners to cache: those in the manager's own namespace. What a listener names is written with the manager's
-// rights, so one that somebody else has written in another namespace never counts. A restricted manager leaves out those of managers
-// that share its namespace and watch others.
+// listeners selects the listeners to cache: those in the manager's own namespace. What a listener names is written with
+// the manager's rights, so one that somebody else has written in another namespace never counts. A restricted manager
+// leaves out those of managers that share its namespace and watch others.
 func (o Options) listeners() cache.ByObject {
 	own := cache.Config{}
 	if o.WatchNamespace != "" {
@@ -76,9 +76,9 @@ func (o Options) listeners() cache.ByObject {
 	return cache.ByObject{Namespaces: map[string]cache.Config{o.Namespace: own}}
 }
 
-// restrictToWatchedNamespace keeps the objects of other managers out of the cache. A restricted manager's own namespace may hold
-// scale sets and runners of a manager that watches that one. Two managers that reconcile the same runner take its registration from
-// each other.
+// restrictToWatchedNamespace keeps the objects of other managers out of the cache. A restricted manager's own namespace
+// may hold scale sets and runners of a manager that watches that one. Two managers that reconcile the same runner take
+// its registration from each other.
 func (o Options) restrictToWatchedNamespace(kinds map[client.Object]cache.ByObject) {
 	watched := cache.ByObject{Namespaces: map[string]cache.Config{o.WatchNamespace: {}}}
 	kinds[&v1alpha1.AutoscalingRunnerSet{}] = watched
@@ -86,11 +86,15 @@ func (o Options) restrictToWatchedNamespace(kinds map[client.Object]cache.ByObje
 	kinds[&v1alpha1.EphemeralRunner{}] = watched
 }
 
-// pods selects the pods to cache. In the manager's own namespace these are listeners; runners there belong to another manager.
+// pods selects the pods to cache. In the manager's own namespace these are listeners; runners there belong to another
+// manager.
 func (o Options) pods() cache.ByObject {
 	pods := cache.ByObject{Label: scaleSetSelector(), Transform: stripPod}
 	if o.WatchNamespace != "" && o.WatchNamespace != o.Namespace {
-		pods.Namespaces = map[string]cache.Config{o.WatchNamespace: {}, o.Namespace: {LabelSelector: o.watchedSetSelector()}}
+		pods.Namespaces = map[string]cache.Config{
+			o.WatchNamespace: {},
+			o.Namespace:      {LabelSelector: o.watchedSetSelector()},
+		}
 	}
 	return pods
 }
@@ -100,30 +104,35 @@ func (o Options) watchedSetSelector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{v1alpha1.LabelScaleSetNamespace: o.WatchNamespace})
 }
 
-// bindingCacheOptions returns the options of a second cache, for the manager's own RoleBinding in the watched namespace. That
-// RoleBinding is not part of a scale set, and the manager's cache can select each kind by one set of labels only.
+// bindingCacheOptions returns the options of a second cache, for the manager's own RoleBinding in the watched
+// namespace. That RoleBinding is not part of a scale set, and the manager's cache can select each kind by one set of
+// labels only.
 func (o Options) bindingCacheOptions() cache.Options {
 	options := o.cacheOptions()
 	options.DefaultNamespaces = map[string]cache.Config{o.WatchNamespace: {}}
-	options.ByObject = map[client.Object]cache.ByObject{&rbacv1.RoleBinding{}: {Label: watchednamespace.Selector(o.Namespace)}}
+	options.ByObject = map[client.Object]cache.ByObject{
+		&rbacv1.RoleBinding{}: {Label: watchednamespace.Selector(o.Namespace)},
+	}
 	return options
 }
 
-// nodeCacheOptions returns the options of a cache of its own for Nodes, without which the manager is ready and works: it may lack the
-// right to watch them.
+// nodeCacheOptions returns the options of a cache of its own for Nodes, without which the manager is ready and works:
+// it may lack the right to watch them.
 func nodeCacheOptions(logger logr.Logger) cache.Options {
 	return cache.Options{
 		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: nodes.Strip}},
-		NewInformer: func(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		NewInformer: func(
+			source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+		) toolscache.SharedIndexInformer {
 			return newInformer(nodes.InPages(source), object, resync, indexers)
 		},
-		DefaultWatchErrorHandler: nodes.SayForbiddenOnce(logger),
+		DefaultWatchErrorHandler: nodes.LogForbiddenOnce(logger),
 	}
 }
 
-// stripPod drops what no controller reads in the pods of runners and their jobs: nearly all of the spec, which is most of their size.
-// A runner's is built from its template and never compared with it later. A listener's pod keeps its spec. The managedFields of both
-// keep only who applied something.
+// stripPod drops what no controller reads in the pods of runners and their jobs: nearly all of the spec, which is most
+// of their size. A runner's is built from its template and never compared with it later. A listener's pod keeps its
+// spec. The managedFields of both keep only who applied something.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -162,7 +171,8 @@ func applied(entries []metav1.ManagedFieldsEntry) (left []metav1.ManagedFieldsEn
 	return left
 }
 
-// stripContainers keeps images, which messages name, and the fields that decide whether a failed init container is restarted.
+// stripContainers keeps images, which messages name, and the fields that decide whether a failed init container is
+// restarted.
 func stripContainers(containers []corev1.Container) []corev1.Container {
 	stripped := make([]corev1.Container, 0, len(containers))
 	for i := range containers {
@@ -174,9 +184,11 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 	return stripped
 }
 
-// newInformer returns an informer that resumes as soon as the API server is back. An object that can't be decoded doesn't stop
-// it: the fields that can't be read keep the values that the informer has.
-func newInformer(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+// newInformer returns an informer that resumes as soon as the API server is back. An object that can't be decoded
+// doesn't stop it: the fields that can't be read keep the values that the informer has.
+func newInformer(
+	source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
 	var shared toolscache.SharedIndexInformer
 	last := func(key string) (any, bool) {
 		known, found, err := shared.GetStore().GetByKey(key)
@@ -189,10 +201,12 @@ func newInformer(source toolscache.ListerWatcher, object runtime.Object, resync 
 
 // claims selects the claims of scale sets, in the watched namespace if there is one.
 func (o Options) claims() cache.ByObject {
-	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: v1alpha1.LabelScaleSetName, Operator: metav1.LabelSelectorOpExists},
-		{Key: v1alpha1.LabelVolumeClaimTemplate, Operator: metav1.LabelSelectorOpExists},
-	}})
+	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: v1alpha1.LabelScaleSetName, Operator: metav1.LabelSelectorOpExists},
+			{Key: v1alpha1.LabelVolumeClaimTemplate, Operator: metav1.LabelSelectorOpExists},
+		},
+	})
 	utilruntime.Must(err) // the requirements are constants
 	claims := cache.ByObject{Label: selector}
 	if o.WatchNamespace != "" {
@@ -203,16 +217,18 @@ func (o Options) claims() cache.ByObject {
 
 // scaleSetSelector selects objects that have the scale set's label, whatever its value: everything we create has it.
 func scaleSetSelector() labels.Selector {
-	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: v1alpha1.LabelScaleSetName, Operator: metav1.LabelSelectorOpExists},
-	}})
+	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: v1alpha1.LabelScaleSetName, Operator: metav1.LabelSelectorOpExists},
+		},
+	})
 	utilruntime.Must(err) // the requirement is a constant
 	return selector
 }
 
-// Requests with the same configuration share HTTP/2 connections. On each connection an API server serves 100 requests at a
-// time, and writes responses and watch events one after another. A burst has two hundred writes in flight. Watches and the
-// renewal of the leader's Lease must not wait for them, so each of the two has its own connection.
+// Requests with the same configuration share HTTP/2 connections. On each connection an API server serves 100 requests
+// at a time, and writes responses and watch events one after another. A burst has two hundred writes in flight. Watches
+// and the renewal of the leader's Lease must not wait for them, so each of the two has its own connection.
 
 // withOwnConnection returns a copy of the configuration whose requests share no connection with others.
 func withOwnConnection(config *rest.Config) *rest.Config {
@@ -233,8 +249,8 @@ func newCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	return cache.New(config, options)
 }
 
-// fillCaches requests informers for all kinds that controllers watch. A manager is ready only once they are filled, and a
-// standby has them filled, too, so it can act as soon as it leads.
+// fillCaches requests informers for all kinds that controllers watch. A manager is ready only when they are filled, and
+// a standby has them filled, too, so it can act as soon as it leads.
 func fillCaches(ctx context.Context, informers cache.Cache) error {
 	for _, kind := range []client.Object{
 		&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
@@ -272,8 +288,8 @@ func (d dependencies) addNodes(ctx context.Context, handler toolscache.ResourceE
 	return nil
 }
 
-// addWatchedNamespace makes a manager that is restricted to a namespace keep its permissions there until the last scale set is
-// gone. If that is the manager's own namespace it does nothing: deleting that one deletes the manager too.
+// addWatchedNamespace makes a manager that is restricted to a namespace keep its permissions there until the last scale
+// set is gone. If that is the manager's own namespace it does nothing: deleting that one deletes the manager too.
 func (d dependencies) addWatchedNamespace(ctx context.Context) error {
 	if d.options.WatchNamespace == "" || d.options.WatchNamespace == d.options.Namespace {
 		return nil

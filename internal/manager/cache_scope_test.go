@@ -16,8 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// Several managers may run in one namespace, each watching another namespace, or one of them its own. None may touch the objects
-// of another: two managers that reconcile the same runner take its registration from each other.
+// Several managers may run in one namespace, each watching another namespace, or one of them its own. None may touch
+// the objects of another: two managers that reconcile the same runner take its registration from each other.
 func TestCacheOfARestrictedManager(t *testing.T) {
 	const ofRunners = v1alpha1.LabelScaleSetNamespace + "=runners"
 	for name, test := range map[string]struct {

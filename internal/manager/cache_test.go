@@ -39,16 +39,24 @@ func TestCacheSelectsWhatIsOurs(t *testing.T) {
 		if _, listener := object.(*v1alpha1.AutoscalingListener); listener {
 			continue
 		}
-		if !selection.Label.Matches(labels.Set{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelVolumeClaimTemplate: "cache"}) || selection.Label.Matches(labels.Set{"app": "x"}) {
+		if !selection.Label.Matches(labels.Set{
+			v1alpha1.LabelScaleSetName:        "set",
+			v1alpha1.LabelVolumeClaimTemplate: "cache",
+		}) || selection.Label.Matches(labels.Set{"app": "x"}) {
 			t.Errorf("%T is selected by %s", object, selection.Label)
 		}
 	}
 	if got := len(options.ByObject); got != 6 {
-		t.Errorf("%d kinds are selected, want pods, claims, service accounts, roles and role bindings by label, and listeners", got)
+		t.Errorf(
+			"%d kinds are selected, want pods, claims, service accounts, roles and role bindings by label, and "+
+				"listeners",
+			got,
+		)
 	}
 }
 
-// What a listener names is written with the manager's rights, so those in other namespaces, which tenants may write, are not read.
+// What a listener names is written with the manager's rights, so those in other namespaces, which tenants may write,
+// are not read.
 func TestCacheHasListenersOfTheManagersNamespaceOnly(t *testing.T) {
 	got := Options{Namespace: "harrier"}.listeners()
 	if _, own := got.Namespaces["harrier"]; !own || len(got.Namespaces) != 1 {
@@ -64,14 +72,18 @@ func TestCacheOfTheManagersOwnRoleBinding(t *testing.T) {
 	}
 	want := labels.Set{v1alpha1.LabelComponent: "single-namespace-deletion", "app.kubernetes.io/namespace": "harrier"}
 	for object, selection := range options.ByObject {
-		if _, binding := object.(*rbacv1.RoleBinding); !binding || len(options.ByObject) > 1 || !selection.Label.Matches(want) {
+		if _, binding := object.(*rbacv1.RoleBinding); !binding || len(options.ByObject) > 1 ||
+			!selection.Label.Matches(want) {
 			t.Errorf("%T is selected by %s", object, selection.Label)
 		}
 	}
 }
 
 func TestCacheStripsManagedFields(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name:          "p",
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}},
+	}}
 	kept, err := Options{}.cacheOptions().DefaultTransform(pod)
 	if err != nil {
 		t.Fatal(err)
@@ -106,15 +118,27 @@ func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
 	spec := corev1.PodSpec{
 		NodeName: "node", ServiceAccountName: "account", Volumes: []corev1.Volume{{Name: "work"}, cache},
 		SchedulingGates: []corev1.PodSchedulingGate{{Name: "queue"}},
-		InitContainers:  []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules, Args: []string{"dockerd"}}},
-		Containers:      []corev1.Container{{Name: "runner", Image: "runner", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
+		InitContainers: []corev1.Container{
+			{
+				Name:               "dind",
+				Image:              "docker",
+				RestartPolicy:      &always,
+				RestartPolicyRules: rules,
+				Args:               []string{"dockerd"},
+			},
+		},
+		Containers: []corev1.Container{
+			{Name: "runner", Image: "runner", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}},
+		},
 	}
 	stripped := corev1.PodSpec{
 		NodeName:        "node",
 		Volumes:         []corev1.Volume{cache},
 		SchedulingGates: []corev1.PodSchedulingGate{{Name: "queue"}},
-		InitContainers:  []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules}},
-		Containers:      []corev1.Container{{Name: "runner", Image: "runner"}},
+		InitContainers: []corev1.Container{
+			{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules},
+		},
+		Containers: []corev1.Container{{Name: "runner", Image: "runner"}},
 	}
 	for name, test := range map[string]struct {
 		labels map[string]string
@@ -124,7 +148,10 @@ func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
 		"listener": {map[string]string{v1alpha1.LabelComponent: v1alpha1.ComponentListener}, spec},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kept, err := stripPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, Spec: *spec.DeepCopy()})
+			kept, err := stripPod(&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Labels: test.labels},
+				Spec:       *spec.DeepCopy(),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

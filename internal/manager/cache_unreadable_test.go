@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	setsWithOne = `{"apiVersion":"actions.github.com/v1alpha1","kind":"AutoscalingRunnerSetList","metadata":{"resourceVersion":"1"},"items":[%s]}`
-	oneSet      = `{"apiVersion":"actions.github.com/v1alpha1","kind":"AutoscalingRunnerSet","metadata":{"namespace":"n","name":"set","resourceVersion":"%d"},` +
+	setsWithOne = `{"apiVersion":"actions.github.com/v1alpha1","kind":"AutoscalingRunnerSetList",` +
+		`"metadata":{"resourceVersion":"1"},"items":[%s]}`
+	oneSet = `{"apiVersion":"actions.github.com/v1alpha1","kind":"AutoscalingRunnerSet","metadata":{"namespace":"n",` +
+		`"name":"set","resourceVersion":"%d"},` +
 		`"spec":{"pendingTimeout":"%s","runnerGroup":"%s"}}`
 )
 
@@ -33,7 +35,10 @@ func TestCacheKeepsWhatCouldBeRead(t *testing.T) {
 		set := object.(*v1alpha1.AutoscalingRunnerSet)
 		seen <- set.Spec.RunnerGroup + " " + set.Spec.PendingTimeout.Duration.String()
 	}
-	_, err := sets.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, object any) { tell(object) }})
+	_, err := sets.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    tell,
+		UpdateFunc: func(_, object any) { tell(object) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +68,8 @@ func serveSets(w http.ResponseWriter, request *http.Request) {
 func setInformer(t *testing.T, url string) toolscache.SharedIndexInformer {
 	t.Helper()
 	config := clientConfig(&rest.Config{Host: url, APIPath: "/apis", ContentConfig: rest.ContentConfig{
-		GroupVersion: &v1alpha1.GroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(kinds.Scheme()).WithoutConversion(),
+		GroupVersion:         &v1alpha1.GroupVersion,
+		NegotiatedSerializer: serializer.NewCodecFactory(kinds.Scheme()).WithoutConversion(),
 	}}, Options{QPS: 100, Burst: 100})
 	connection, err := rest.RESTClientFor(config)
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/wallclock"
 )
 
-// dependencies are what the controllers share.
+// dependencies are shared by the controllers.
 type dependencies struct {
 	mgr     ctrl.Manager
 	options Options
@@ -58,8 +58,8 @@ func newDependencies(mgr ctrl.Manager, options Options) (dependencies, error) {
 	return d, nil
 }
 
-// addControllers adds the four controllers, the pool that runs their calls to GitHub, and the caches that all of them read. A
-// manager that is restricted to a namespace gets a fifth controller.
+// addControllers adds the four controllers, the pool that runs their calls to GitHub, and the caches that all of them
+// read. A manager that is restricted to a namespace gets a fifth controller.
 func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := fillCaches(ctx, mgr.GetCache()); err != nil {
 		return err

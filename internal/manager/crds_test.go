@@ -17,7 +17,9 @@ import (
 
 func TestManagerWaitsUntilTheCRDsAreRight(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	answers := []error{&crdcheck.OutdatedError{Missing: []string{"EphemeralRunner"}}, errors.New("the API server is away"), nil}
+	answers := []error{
+		&crdcheck.OutdatedError{Missing: []string{"EphemeralRunner"}}, errors.New("the API server is away"), nil,
+	}
 	var reported []error
 	asked := 0
 	check := func(context.Context) error {
@@ -26,11 +28,14 @@ func TestManagerWaitsUntilTheCRDsAreRight(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() {
-		done <- awaitCRDs(t.Context(), check, clock, logr.Discard(), func(err error) { reported = append(reported, err) })
+		done <- awaitCRDs(t.Context(), check, clock, logr.Discard(), func(err error) {
+			reported = append(reported, err)
+		})
 	}()
 	for range len(answers) - 1 {
-		gomega.NewWithT(t).Eventually(clock.HasWaiters).WithTimeout(startTimeout).WithPolling(time.Millisecond).Should(gomega.BeTrue())
-		clock.Step(crdMaxPause)
+		gomega.NewWithT(t).Eventually(clock.HasWaiters).
+			WithTimeout(startTimeout).WithPolling(time.Millisecond).Should(gomega.BeTrue())
+		clock.Step(longestCRDBackoff)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -44,7 +49,9 @@ func TestAwaitCRDsEnds(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	report := func(error) {}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "openapi", nil)
-	if err := awaitCRDs(t.Context(), func(context.Context) error { return forbidden }, clock, logr.Discard(), report); err != nil {
+	if err := awaitCRDs(
+		t.Context(), func(context.Context) error { return forbidden }, clock, logr.Discard(), report,
+	); err != nil {
 		t.Errorf("where schemas can't be read: %v", err)
 	}
 	canceled, cancel := context.WithCancel(t.Context())

@@ -34,7 +34,8 @@ func testOptions() Options {
 	return options
 }
 
-// startManager starts a manager as the user manager, in the namespace default. Scale sets may use the allowed addresses.
+// startManager starts a manager as the user manager, in the namespace default. Scale sets may use the allowed
+// addresses.
 func startManager(t *testing.T, cluster *testkube.Cluster, log *output, allowed ...string) *process {
 	t.Helper()
 	options := testOptions()
@@ -98,7 +99,8 @@ func grantChartPermissions(t *testing.T, cluster client.Client, scaleSetNamespac
 	}}, &rbacv1.RoleBinding{}, "default")
 	for _, namespace := range scaleSetNamespaces {
 		bind(t, cluster, &rbacv1.Role{Rules: []rbacv1.PolicyRule{
-			rule("", []string{"create", "delete", "get"}, "pods"), rule("", append(write, "list"), "secrets", "serviceaccounts"),
+			rule("", []string{"create", "delete", "get"}, "pods"),
+			rule("", append(write, "list"), "secrets", "serviceaccounts"),
 			rule(rbacv1.GroupName, write, "roles", "rolebindings"),
 		}}, &rbacv1.RoleBinding{}, namespace)
 	}
@@ -110,9 +112,15 @@ func bind(t *testing.T, cluster client.Client, role, binding client.Object, name
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "manager"}}
 	switch binding := binding.(type) {
 	case *rbacv1.ClusterRoleBinding:
-		binding.RoleRef, binding.Subjects = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager"}, subjects
+		binding.RoleRef, binding.Subjects = rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName,
+			Kind:     "ClusterRole",
+			Name:     "manager",
+		},
+			subjects
 	case *rbacv1.RoleBinding:
-		binding.RoleRef, binding.Subjects = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "manager"}, subjects
+		binding.RoleRef, binding.Subjects = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "manager"},
+			subjects
 	}
 	for _, object := range []client.Object{role, binding} {
 		object.SetNamespace(namespace)
@@ -124,8 +132,9 @@ func bind(t *testing.T, cluster client.Client, role, binding client.Object, name
 	awaitRole(t, cluster, namespace)
 }
 
-// awaitRole returns when the API server applies the role of the namespace, which reaches it by watches of its own: anything that
-// it refused before would be in a manager's log. Only the role for the cluster lists pods, and only the others create them.
+// awaitRole returns when the API server applies the role of the namespace, which reaches it by watches of its own:
+// anything that it refused before would be in a manager's log. Only the role for the cluster lists pods, and only the
+// others create them.
 func awaitRole(t *testing.T, cluster client.Client, namespace string) {
 	t.Helper()
 	allowed := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"}

@@ -23,8 +23,8 @@ const (
 	watchSingleNamespaceFlag = "watch-single-namespace"
 )
 
-// ParseOptions parses the command line and the environment. If help was asked for it writes the usage to output and fails with
-// flag.ErrHelp. Otherwise its error lists everything that is wrong.
+// ParseOptions parses the command line and the environment. If help was asked for it writes the usage to output and
+// fails with flag.ErrHelp. Otherwise its error lists everything that is wrong.
 func ParseOptions(arguments []string, environment func(string) string, output io.Writer) (Options, error) {
 	options := Options{
 		Namespace:          environment(envNamespace),
@@ -43,7 +43,10 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 		return Options{}, fmt.Errorf("%w; manager --help lists the flags", err)
 	}
 	if flags.NArg() > 0 {
-		return Options{}, fmt.Errorf("unexpected argument %q; flags begin with --, and the only commands are doctor and validate", flags.Arg(0))
+		return Options{}, fmt.Errorf(
+			"unexpected argument %q; flags begin with --, and the only commands are doctor and validate",
+			flags.Arg(0),
+		)
 	}
 	wrong := checkNamespaces(flags) // before one flag's value replaces the other's
 	if *singleNamespace != "" {
@@ -81,46 +84,79 @@ func checkNamespaces(flags *flag.FlagSet) error {
 // register defines the flags. It returns the value of --watch-single-namespace, which wins over --watch-namespace.
 func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.WatchNamespace, watchNamespaceFlag, "", "watch scale sets of this namespace only")
-	singleNamespace = flags.String(watchSingleNamespaceFlag, "", "same as --watch-namespace, and takes precedence over it")
-	flags.Bool("enable-leader-election", true, "accepted for ARC's command lines; a leader is always elected, also with false")
-	flags.StringVar(&o.LeaderElectionID, "leader-election-id", "actions-runner-controller", "name of the Lease that the one manager that acts holds")
-	flags.StringVar(&o.MetricsAddress, "metrics-addr", ":8080", "address of the metrics server; 0 turns it off") // this and the next two: kubebuilder's names
+	singleNamespace = flags.String(
+		watchSingleNamespaceFlag, "", "same as --watch-namespace, and takes precedence over it",
+	)
+	flags.Bool(
+		"enable-leader-election", true, "accepted for ARC's command lines; a leader is always elected, also with false",
+	)
+	flags.StringVar(
+		&o.LeaderElectionID, "leader-election-id", "actions-runner-controller",
+		"name of the Lease that the one manager that acts holds",
+	)
+	// This and the next two: kubebuilder's names.
+	flags.StringVar(&o.MetricsAddress, "metrics-addr", ":8080", "address of the metrics server; 0 turns it off")
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", false,
 		"serve metrics over HTTPS, and only to clients whose token may get the nonResourceURL /metrics")
 	flags.StringVar(&o.MetricsCertificates, "metrics-cert-path", "",
 		"directory with tls.crt and tls.key for --metrics-secure, reloaded on change; empty: a self-signed certificate")
-	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", "", "address of /healthz and /readyz; empty turns them off")
+	flags.StringVar(
+		&o.HealthAddress, "health-probe-bind-address", "", "address of /healthz and /readyz; empty turns them off",
+	)
 	flags.StringVar(&o.PprofAddress, "pprof-addr", "", "address of Go's profiler; empty turns it off")
-	flags.StringVar(&o.ListenerMetricsAddress, "listener-metrics-addr", ":8080", "address of each listener's metrics server; 0 turns it off")
-	flags.StringVar(&o.ListenerMetricsEndpoint, "listener-metrics-endpoint", "/metrics", "path of the listeners' metrics")
+	flags.StringVar(
+		&o.ListenerMetricsAddress, "listener-metrics-addr", ":8080",
+		"address of each listener's metrics server; 0 turns it off",
+	)
+	flags.StringVar(
+		&o.ListenerMetricsEndpoint, "listener-metrics-endpoint", "/metrics", "path of the listeners' metrics",
+	)
 	flags.StringVar(&o.ListenerMetricsLabels, "listener-metrics-labels", config.MetricsLabelsFew,
-		"labels and buckets of the listeners' job metrics: few (scale set and result, 10 buckets) or arc (also job, event and repository, 46 buckets)")
-	flags.Var((*list)(&o.ListenerPullSecrets), "auto-scaler-image-pull-secrets", "Secret to pull the listener's image with; may be repeated")
+		"labels and buckets of the listeners' job metrics: few (scale set and result, 10 buckets) or arc (also job, "+
+			"event and repository, 46 buckets)")
+	flags.Var(
+		(*list)(&o.ListenerPullSecrets), "auto-scaler-image-pull-secrets",
+		"Secret to pull the listener's image with; may be repeated",
+	)
 	flags.StringVar(&o.ListenerTemplatePolicy, "listener-template-policy", listenertemplate.Restricted,
-		"what scale sets may choose for objects in the manager's namespace, by listenerTemplate and metadata: restricted (docs/security.md) or unrestricted")
+		"what scale sets may choose for objects in the manager's namespace, by listenerTemplate and metadata: "+
+			"restricted (docs/security.md) or unrestricted")
 	flags.Var((*list)(&o.ListenerSidecarImages), "listener-sidecar-images",
-		"image that the restricted policy allows in further containers of listener pods, as listenerTemplate writes it; may be repeated")
+		"image that the restricted policy allows in further containers of listener pods, as listenerTemplate writes "+
+			"it; may be repeated")
 	flags.Var((*list)(&o.ExcludedLabelPrefixes), "exclude-label-propagation-prefix",
 		"prefix of labels that are not copied from an AutoscalingRunnerSet; may be repeated")
 	flags.Var((*list)(&o.AllowedGitHubURLs), addresses.Flag,
-		"address that scale sets may use for GitHub, such as https://github.com/my-org; may be repeated. Without any, every address that is neither link-local nor loopback")
+		"address that scale sets may use for GitHub, such as https://github.com/my-org; may be repeated. Without "+
+			"any, every address that is neither link-local nor loopback")
 	flags.IntVar(&o.RunnerWorkers, "runner-max-concurrent-reconciles", defaultRunnerWorkers,
 		"EphemeralRunners reconciled at once; values below 24 count as 24. Calls to GitHub don't occupy these workers")
 	flags.BoolVar(&o.JobPodMetadata, "job-pod-metadata", true,
-		"write repository, workflow, run, id and name of a job to its pod, as annotations and labels, when it starts; without it only the label that it is busy")
+		"write repository, workflow, run, id and name of a job to its pod, as annotations and labels, when it "+
+			"starts; without it only the label that it is busy")
 	flags.BoolVar(&o.JobPodProtection, "job-pod-protection", true,
 		"ask node autoscalers not to evict a pod while its job runs; part of --job-pod-metadata")
 	flags.BoolVar(&o.WatchNodes, "watch-nodes", true,
-		"watch the names, unschedulable and taints of nodes, and move idle runners from nodes that are about to go away; has no effect with --watch-namespace")
+		"watch the names, unschedulable and taints of nodes, and move idle runners from nodes that are about to go "+
+			"away; has no effect with --watch-namespace")
 	o.registerTenancy(flags)
 	flags.Var(rateLimiter{}, "workqueue-rate-limiter",
-		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts: with either, failing objects back off from 50 ms to 30 s")
-	flags.DurationVar(&o.SyncPeriod, "sync-period", defaultSyncPeriod, "how often every object is reconciled even if nothing changed")
+		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts: with either, failing objects back off "+
+			"from 50 ms to 30 s")
+	flags.DurationVar(
+		&o.SyncPeriod, "sync-period", defaultSyncPeriod, "how often every object is reconciled even if nothing changed",
+	)
 	flags.IntVar(&o.QPS, "k8s-client-rate-limiter-qps", defaultQPS, "sustained requests per second to the API server")
-	flags.IntVar(&o.Burst, "k8s-client-rate-limiter-burst", defaultBurst, "requests to the API server that may exceed the rate in a burst")
+	flags.IntVar(
+		&o.Burst, "k8s-client-rate-limiter-burst", defaultBurst,
+		"requests to the API server that may exceed the rate in a burst",
+	)
 	flags.StringVar(&o.LogLevel, "log-level", levelDebug, "debug, info, warn, error, or a zap level such as -2")
 	flags.StringVar(&o.LogFormat, "log-format", formatText, "text or json")
-	flags.BoolVar(&o.CheckUninstall, "check-uninstall", false, "check that no scale set is left, then exit; used by the chart's uninstall hook")
+	flags.BoolVar(
+		&o.CheckUninstall, "check-uninstall", false,
+		"check that no scale set is left, then exit; used by the chart's uninstall hook",
+	)
 	kubeconfig.RegisterFlags(flags) // --kubeconfig, for a manager outside the cluster
 	flags.Bool("auto-scaling-runner-set-only", true, "accepted for ARC's charts; there is no other mode")
 	return singleNamespace
@@ -128,8 +164,10 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 
 // registerTenancy defines the flags with which an administrator limits what scale sets may use.
 func (o *Options) registerTenancy(flags *flag.FlagSet) {
-	flags.Func("vaults", `JSON list of {"url", "namespaces", "secretNames"}, in which * stands for any characters: only a scale set whose namespace, vault and `+
-		"secrets one entry names may read a vault; without the flag, or with [], any may", func(text string) (err error) {
+	const vaults = `JSON list of {"url", "namespaces", "secretNames"}, in which * stands for any characters: only ` +
+		"a scale set whose namespace, vault and secrets one entry names may read a vault; without the flag, or with " +
+		"[], any may"
+	flags.Func("vaults", vaults, func(text string) (err error) {
 		o.Vaults, err = credentials.ParseVaultRules(text)
 		return err
 	})
@@ -137,11 +175,14 @@ func (o *Options) registerTenancy(flags *flag.FlagSet) {
 		"the only directory from which certificates for vaults are read; empty: any regular file up to 1 MiB")
 	flags.BoolVar(&o.StripForeignFinalizers, "strip-foreign-finalizers", true,
 		"remove ARC's finalizers from the objects of its charts, for which the manager needs the right to patch Roles")
-	flags.IntVar(&o.MaxRunnersPerSet, "max-runners-per-set", 0, "limit on the runners of each scale set, whatever its maxRunners is; 0: none")
+	flags.IntVar(
+		&o.MaxRunnersPerSet, "max-runners-per-set", 0,
+		"limit on the runners of each scale set, whatever its maxRunners is; 0: none",
+	)
 }
 
-// ignoredFlags are flags of ARC that mean nothing here: most of them belong to its legacy mode, which does not exist here.
-// They are accepted so that a command line written for ARC works.
+// ignoredFlags are flags of ARC that mean nothing here: most of them belong to its legacy mode, which does not exist
+// here. They are accepted so that a command line written for ARC works.
 var ignoredFlags = []string{
 	"update-strategy", "port",
 	"runner-image", "docker-image", "docker-gid", "runner-image-pull-secret", "docker-registry-mirror",

@@ -18,8 +18,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// userAgent identifies the manager to GitHub. System and subsystem are ARC's, because we don't know what GitHub makes of other
-// values.
+// userAgent identifies the manager to GitHub. System and subsystem are ARC's, because we don't know what GitHub makes
+// of other values.
 func userAgent() actions.UserAgent {
 	return actions.UserAgent{
 		System: "actions-runner-controller", Version: build.Version, CommitSHA: build.CommitSHA,
@@ -28,13 +28,13 @@ func userAgent() actions.UserAgent {
 }
 
 const (
-	// answersMemory is how many bytes of GitHub's answers are in memory at a time. With what decoding needs for a moment, 4.2 times as
-	// much in measurements, that is 134 MiB. 128 calls with 6 kB each need 1 MiB.
+	// At most answersMemory bytes of GitHub's answers are in memory at a time. With what decoding needs for a moment,
+	// 4.2 times as much in measurements, that is 134 MiB. 128 calls with 6 kB each need 1 MiB.
 	answersMemory = 32 << 20
-	// answersBudget is what is left of it for large answers: the pool has at most twice pool.Limit calls in flight, and each of these
-	// 256 has its first 32 KiB for itself, 8 MiB in all.
+	// answersBudget is the rest of it, for large answers: the pool has at most twice pool.Limit calls in flight, and
+	// each of these 256 has its first 32 KiB for itself, 8 MiB in all.
 	answersBudget = answersMemory - 2*pool.Limit*actions.FirstBytes
-	// answersShare is how much of that the calls to one GitHub with one credential get at most, so that one that answers with
+	// The calls to one GitHub with one credential get at most answersShare of that, so that one that answers with
 	// megabytes leaves as much to others.
 	answersShare = answersBudget / 2
 )
@@ -53,12 +53,13 @@ func newProvider(mgr ctrl.Manager, options Options, clk clock.WithTicker) (*cred
 	}), nil
 }
 
-// githubClients provides GitHub clients for runners and their sets. Runners outlive the credential Secret when a scale set is
-// uninstalled. So if the Secret is gone or no longer valid, the credentials in the listener's Secrets are used. The
-// AutoscalingRunnerSet controller uses those on deletion only, because it reports to the user what is wrong with the Secret.
+// githubClients provides GitHub clients for runners and their sets. Runners outlive the credential Secret when a scale
+// set is uninstalled. So if the Secret is gone or no longer valid, the credentials in the listener's Secrets are used.
+// The AutoscalingRunnerSet controller uses those on deletion only, because it reports to the user what is wrong with
+// the Secret.
 type githubClients struct {
 	provider *credentials.Provider
-	// listeners reads AutoscalingListeners from the cache; namespace is where they are.
+	// listeners reads AutoscalingListeners from the cache; namespace is theirs.
 	listeners client.Reader
 	namespace string
 }
@@ -77,9 +78,13 @@ func (c githubClients) clientFor(ctx context.Context, reference credentials.Refe
 }
 
 // listenerOf finds a listener that was given the credentials that the reference names.
-func (c githubClients) listenerOf(ctx context.Context, reference credentials.Reference) (client.ObjectKey, bool, error) {
+func (c githubClients) listenerOf(
+	ctx context.Context, reference credentials.Reference,
+) (client.ObjectKey, bool, error) {
 	listeners := new(v1alpha1.AutoscalingListenerList)
-	if err := c.listeners.List(ctx, listeners, client.InNamespace(c.namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.listeners.List(
+		ctx, listeners, client.InNamespace(c.namespace), client.UnsafeDisableDeepCopy,
+	); err != nil {
 		return client.ObjectKey{}, false, err
 	}
 	for i := range listeners.Items {
@@ -92,8 +97,8 @@ func (c githubClients) listenerOf(ctx context.Context, reference credentials.Ref
 	return client.ObjectKey{}, false, nil
 }
 
-// The manager's own metrics, in addition to those of controller-runtime and of the controllers. Endpoints are a fixed list of
-// about 20 names, so these are a few hundred series, however many scale sets there are.
+// The manager's own metrics, in addition to those of controller-runtime and of the controllers. Endpoints are a fixed
+// list of about 20 names, so these are a few hundred series, however many scale sets there are.
 var (
 	buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_build_info",
@@ -115,22 +120,27 @@ var (
 	// Rate limits belong to credentials: there is one series per config URL, and scale sets share it.
 	rateLimit = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_github_rate_limit_remaining",
-		Help: "Requests that GitHub's REST API still allows with the credentials for a config URL until the limit is reset.",
+		Help: "Requests that GitHub's REST API still allows with the credentials for a config URL until the limit is " +
+			"reset.",
 	}, []string{"github_config_url", "resource"})
 
 	rateLimitReset = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_github_rate_limit_reset_timestamp_seconds",
-		Help: "Unix time at which the limit of GitHub's REST API is reset; from then on gha_controller_github_rate_limit_remaining is out of date.",
+		Help: "Unix time at which the limit of GitHub's REST API is reset; from then on " +
+			"gha_controller_github_rate_limit_remaining is out of date.",
 	}, []string{"github_config_url", "resource"})
 
 	credentialExpiry = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_credential_expiry_timestamp_seconds",
-		Help: "Unix time at which the token for a config URL expires, as reported by GitHub; no series if GitHub has not reported it or the token does not expire.",
+		Help: "Unix time at which the token for a config URL expires, as reported by GitHub; no series if GitHub has " +
+			"not reported it or the token does not expire.",
 	}, []string{"github_config_url"})
 )
 
 func init() {
-	metrics.Registry.MustRegister(buildInfo, githubRequests, githubDuration, rateLimit, rateLimitReset, credentialExpiry)
+	metrics.Registry.MustRegister(
+		buildInfo, githubRequests, githubDuration, rateLimit, rateLimitReset, credentialExpiry,
+	)
 	buildInfo.WithLabelValues(build.Version, build.CommitSHA).Set(1)
 }
 

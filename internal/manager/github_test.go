@@ -31,10 +31,18 @@ func listenerFor(name, url, secretName string) *v1alpha1.AutoscalingListener {
 
 func githubClientsOn(objects ...client.Object) githubClients {
 	cluster := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).Build()
-	return githubClients{provider: credentials.New(cluster, credentials.Options{}), listeners: cluster, namespace: "harrier"}
+	return githubClients{
+		provider:  credentials.New(cluster, credentials.Options{}),
+		listeners: cluster,
+		namespace: "harrier",
+	}
 }
 
-var reference = credentials.Reference{Namespace: "runners", GitHubConfigURL: "https://github.com/org", GitHubConfigSecret: "github"}
+var reference = credentials.Reference{
+	Namespace:          "runners",
+	GitHubConfigURL:    "https://github.com/org",
+	GitHubConfigSecret: "github",
+}
 
 func TestRunnersUseTheListenersCredentialsWhereTheSecretIsUnusable(t *testing.T) {
 	others := []client.Object{
@@ -65,7 +73,9 @@ func TestRunnersUseTheListenersCredentialsWhereTheSecretIsUnusable(t *testing.T)
 		}
 	})
 	t.Run("the Secret is broken", func(t *testing.T) { // its AutoscalingRunnerSet says so
-		c := githubClientsOn(secret("runners", "github", credentials.KeyToken, "not a token"), listenerFor("ours", "https://github.com/org", "github"),
+		c := githubClientsOn(secret(
+			"runners", "github", credentials.KeyToken, "not a token",
+		), listenerFor("ours", "https://github.com/org", "github"),
 			secret("harrier", "ours-config", "config.json", listenerConfig))
 		if made, err := c.clientFor(t.Context(), reference); err != nil || made == nil {
 			t.Errorf("got %v, %v", made, err)

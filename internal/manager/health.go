@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// stuckAfter is how long a reconcile may run. reconcileTimeout ends its context long before that, so a reconcile that is
-	// still running ignores its context, and only a restart frees its worker.
-	stuckAfter = 5 * time.Minute
+	// A reconcile that has run for stuckTimeout is stuck. reconcileTimeout ends its context long before that, so a
+	// reconcile that is still running ignores its context, and only a restart frees its worker.
+	stuckTimeout = 5 * time.Minute
 	// longestReconcile is controller-runtime's metric of the longest reconcile now running, in seconds, by controller.
 	longestReconcile = metrics.WorkQueueSubsystem + "_" + metrics.LongestRunningProcessorKey
 
-	// lookPeriod is the shortest time between two looks for a stuck worker. Each costs as much as a scrape: a second and more with
-	// thousands of scale sets, whoever created them.
-	lookPeriod = 15 * time.Second
+	// lookInterval is the shortest time between two looks for a stuck worker. Each costs as much as a scrape: a second
+	// and more with thousands of scale sets, whoever created them.
+	lookInterval = 15 * time.Second
 
-	// syncProbe is how long /readyz waits for caches. By default the kubelet gives a probe 1 s.
+	// /readyz waits for caches for syncProbe. By default the kubelet gives a probe 1 s.
 	syncProbe = 500 * time.Millisecond
 	// headerTimeout and shutdownTimeout keep a stalled client from blocking the server or its shutdown.
 	headerTimeout   = 5 * time.Second
@@ -36,23 +36,25 @@ const (
 
 var errStarting = errors.New("the manager is starting")
 
-// health answers the kubelet's probes. It has its own server instead of controller-runtime's, because it must already say "not
-// ready" while the manager waits for its CRDs.
+// health answers the kubelet's probes. It has its own server instead of controller-runtime's, because it must already
+// say "not ready" while the manager waits for its CRDs.
 type health struct {
 	gatherer prometheus.Gatherer
 
 	mu sync.Mutex
-	// blocked is why the manager has not started. Once synced is set it has, and synced says whether the caches are filled.
+	// blocked is the cause that keeps the manager from starting. When synced is set it has started, and synced says
+	// whether the caches are filled.
 	blocked error
 	synced  func(context.Context) bool
-	// stuck is what the last look for a stuck worker found, nil if nothing. That look began at lookedAt; looking is set until it ends.
+	// stuck is the result of the last look for a stuck worker, nil if there is none. That look began at lookedAt;
+	// looking is set until it ends.
 	stuck    error
 	lookedAt time.Time
 	looking  bool
 }
 
-// report records why the manager has not started, nil if it is about to; or, with synced, that it has. It is then ready as soon as synced
-// says so, a standby as well as the leader.
+// report remembers why the manager has not started, nil if it is about to; or, with synced, that it has. It is then
+// ready as soon as synced says so, a standby as well as the leader.
 func (h *health) report(blocked error, synced func(context.Context) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,16 +76,16 @@ func (h *health) ready(request *http.Request) error {
 	return nil
 }
 
-// alive fails when a worker is stuck. It never fails because of GitHub or the API server: a restart would not help. It says what the last
-// look has found, because the kubelet doesn't wait for one.
+// alive fails when a worker is stuck. It never fails because of GitHub or the API server: a restart would not help. It
+// says what the last look has found, because the kubelet doesn't wait for one.
 func (h *health) alive(*http.Request) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	since := time.Since(h.lookedAt)
 	switch {
-	case h.looking && since > stuckAfter:
+	case h.looking && since > stuckTimeout:
 		return fmt.Errorf("the metrics have not been gathered for %s", since.Round(time.Second))
-	case !h.looking && since >= lookPeriod:
+	case !h.looking && since >= lookInterval:
 		h.looking, h.lookedAt = true, time.Now()
 		go h.look()
 	}
@@ -109,7 +111,7 @@ func (h *health) findStuck() error {
 		}
 		for _, metric := range family.GetMetric() {
 			running := time.Duration(metric.GetGauge().GetValue() * float64(time.Second))
-			if running > stuckAfter {
+			if running > stuckTimeout {
 				return fmt.Errorf("a reconcile has been running for %s", running.Round(time.Second))
 			}
 		}

@@ -54,31 +54,31 @@ func TestLivenessFailsWithAStuckWorker(t *testing.T) {
 			t.Helper()
 			for range 2 { // what one probe has looked for, the next one says
 				h.status("/healthz")
-				<-time.After(lookPeriod)
+				<-time.After(lookInterval)
 			}
 			if got := h.status("/healthz"); got != want {
 				t.Errorf("%s: %d, want %d", when, got, want)
 			}
 		}
 		running.WithLabelValues("quick").Set(1)
-		running.WithLabelValues("slow").Set(stuckAfter.Seconds())
+		running.WithLabelValues("slow").Set(stuckTimeout.Seconds())
 		expect("after the longest time", http.StatusOK)
-		running.WithLabelValues("slow").Set(stuckAfter.Seconds() + 1)
+		running.WithLabelValues("slow").Set(stuckTimeout.Seconds() + 1)
 		expect("after more", http.StatusInternalServerError)
 		running.WithLabelValues("slow").Set(0)
 		expect("when it is over", http.StatusOK)
 	})
 }
 
-// Anybody who may create scale sets can make the metrics large. The kubelet gives up after seconds, and restarts the manager after three
-// times.
+// Anybody who may create scale sets can make the metrics large. The kubelet gives up after seconds, and restarts the
+// manager after three times.
 func TestLivenessDoesNotWaitForMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry, metrics := prometheus.NewRegistry(), &slowMetrics{release: make(chan struct{})}
 		registry.MustRegister(metrics)
 		h := &health{gatherer: registry}
 		begun := time.Now()
-		for time.Since(begun) <= stuckAfter {
+		for time.Since(begun) <= stuckTimeout {
 			before := time.Now()
 			if got := h.status("/healthz"); got != http.StatusOK || time.Since(before) != 0 {
 				t.Fatalf("after %s: %d in %s", time.Since(begun), got, time.Since(before))
@@ -86,7 +86,10 @@ func TestLivenessDoesNotWaitForMetrics(t *testing.T) {
 			<-time.After(20 * time.Second)
 		}
 		if got := h.status("/healthz"); got != http.StatusInternalServerError || metrics.gathered.Load() != 1 {
-			t.Errorf("metrics that can't be gathered: %d after %d attempts, want a failure after one", got, metrics.gathered.Load())
+			t.Errorf(
+				"metrics that can't be gathered: %d after %d attempts, want a failure after one",
+				got, metrics.gathered.Load(),
+			)
 		}
 		close(metrics.release)
 		synctest.Wait()

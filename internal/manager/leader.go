@@ -21,29 +21,31 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Durations of leader election. Candidates check the Lease every 1 to 2.2 s, which is leaseRetryPeriod with client-go's jitter:
-// they see the last renewal at most 2.2 s late, and the end of the Lease at most 2.2 s late. So a leader that was killed is
-// replaced after at most 9 + 2·2.2 = 13.4 s; client-go's defaults of 15 and 2 s would make that 23.8 s.
+// Durations of leader election. Candidates check the Lease every 1 to 2.2 s, which is leaseRetryPeriod with client-go's
+// jitter: they see the last renewal at most 2.2 s late, and the end of the Lease at most 2.2 s late. So a leader that
+// was killed is replaced after at most 9 + 2·2.2 = 13.4 s; client-go's defaults of 15 and 2 s would make that 23.8 s.
 const (
 	leaseDuration    = 9 * time.Second
 	leaseRetryPeriod = time.Second
-	// leaseRenewDeadline is how long client-go tries to renew.
+	// client-go gives up a renewal after leaseRenewDeadline.
 	leaseRenewDeadline = 6 * time.Second
-	// leaseValidity is how long after its last renewal a manager acts, and when it ends: 2 s before another may lead, one of which
-	// the server of the probes may take. client-go alone would end it later: after the deadline it first tries to release the
-	// Lease, for up to 6 s if the API server hangs.
+	// A manager acts for leaseValidity after its last renewal, and then ends: 2 s before another may lead, one of which
+	// the server of the probes may take. client-go alone would end it later: after the deadline it first tries to
+	// release the Lease, for up to 6 s if the API server hangs.
 	leaseValidity = leaseRetryPeriod + leaseRenewDeadline
 )
 
 var (
-	errLeaseLost = errors.New("the manager's Lease was not renewed in time, or another manager holds it: this one ends, so that it " +
-		"can't act beside the other, and begins anew as a candidate. If that happens often, the API server is overloaded or cut off")
+	errLeaseLost = errors.New("the manager's Lease was not renewed in time, or another manager holds it: this one " +
+		"ends, so that it can't act beside the other, and begins anew as a candidate. If that happens often, the " +
+		"API server is overloaded or cut off")
 	errNotLeading = errors.New("this manager does not hold the Lease, so it changes nothing in the cluster")
 )
 
-// leadership is the Lease by which managers agree on the one that acts, and what this one knows of it. client-go's elector uses it
-// as its lock. Beyond what the elector does it sees to it that a manager whose Lease may have passed to another writes nothing,
-// even if the process was stopped for a minute and goes on where it was, and that it ends at once.
+// leadership is the Lease by which managers agree on the one that acts, and what this one knows of it. client-go's
+// elector uses it as its lock. Beyond what the elector does it sees to it that a manager whose Lease may have passed to
+// another writes nothing, even if the process was stopped for a minute and goes on where it was, and that it ends
+// immediately.
 type leadership struct {
 	resourcelock.Interface
 	clock clock.WithDelayedExecution
@@ -51,8 +53,8 @@ type leadership struct {
 	lost chan struct{}
 
 	mu sync.Mutex
-	// renewed is when the last successful renewal was asked for; zero before the first. The clock is monotonic, so it doesn't
-	// matter whether the node's time is right.
+	// renewed is the time at which the last successful renewal was asked for; zero before the first. The clock is
+	// monotonic, so it doesn't matter whether the node's time is right.
 	renewed time.Time
 	expiry  clock.Timer
 	// over is set when the Lease was lost or released. The process ends then, and doesn't lead again.
@@ -96,7 +98,7 @@ func leaseOf(options Options, config *rest.Config) (resourcelock.Interface, erro
 	}, nil
 }
 
-// leaseConfig is how the manager reaches its Lease.
+// leaseConfig returns the configuration with which the manager reaches its Lease.
 func leaseConfig(config *rest.Config) *rest.Config {
 	config = withOwnConnection(rest.AddUserAgent(config, "leader-election"))
 	config.Timeout = leaseRenewDeadline / 2 // a renewal that hangs is tried again before the deadline
@@ -146,8 +148,8 @@ func (l *leadership) explain(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	return fmt.Errorf("the manager acts only while it holds the Lease %s: allow its account to get, create and update leases in "+
-		"that namespace, as the chart's Role ...-leader-election does: %w", l.Describe(), err)
+	return fmt.Errorf("the manager acts only while it holds the Lease %s: allow its account to get, create and "+
+		"update leases in that namespace, as the chart's Role ...-leader-election does: %w", l.Describe(), err)
 }
 
 func (l *leadership) renew(asked time.Time) {
@@ -232,12 +234,13 @@ func (f fenced) RoundTrip(request *http.Request) (*http.Response, error) {
 	return f.RoundTripper.RoundTrip(request)
 }
 
-// changes reports whether a request changes the cluster. Reviews, with which every replica protects its metrics, are posted and
-// change nothing.
+// changes reports whether a request changes the cluster. Reviews, with which every replica protects its metrics, are
+// posted and change nothing.
 func changes(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	}
-	return !strings.Contains(request.URL.Path, "/apis/authentication.k8s.io/") && !strings.Contains(request.URL.Path, "/apis/authorization.k8s.io/")
+	return !strings.Contains(request.URL.Path, "/apis/authentication.k8s.io/") &&
+		!strings.Contains(request.URL.Path, "/apis/authorization.k8s.io/")
 }

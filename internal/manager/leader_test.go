@@ -40,7 +40,7 @@ type memoryLock struct {
 	resourcelock.Interface
 	mu     sync.Mutex
 	record resourcelock.LeaderElectionRecord
-	// answer, if set, is what requests come to.
+	// answer, if set, answers requests.
 	answer func(context.Context) error
 }
 
@@ -98,7 +98,11 @@ func elect(t *testing.T, lease *leadership) {
 	t.Helper()
 	elected := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lease, LeaseDuration: leaseDuration, RenewDeadline: leaseRenewDeadline, RetryPeriod: leaseRetryPeriod, ReleaseOnCancel: true,
+		Lock:            lease,
+		LeaseDuration:   leaseDuration,
+		RenewDeadline:   leaseRenewDeadline,
+		RetryPeriod:     leaseRetryPeriod,
+		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(elected) }, OnStoppedLeading: func() {},
 		},
@@ -158,7 +162,9 @@ func TestALeaderThatSeesAnotherEndsAtOnce(t *testing.T) {
 		if after := time.Since(taken); after > leaseRetryPeriod {
 			t.Errorf("ended after %s, want with its next renewal", after)
 		}
-		if err := lease.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "this"}); !errors.Is(err, errLeaseLost) {
+		if err := lease.Update(t.Context(), resourcelock.LeaderElectionRecord{
+			HolderIdentity: "this",
+		}); !errors.Is(err, errLeaseLost) {
 			t.Errorf("took the Lease again: %v", err)
 		}
 	})
@@ -211,78 +217,105 @@ func TestOnlyALeaderWrites(t *testing.T) {
 			lock.record.HolderIdentity = "another"
 			_, _, _ = lease.Get(t.Context())
 		}},
-		"the leader": {writes: true, happens: func(t *testing.T, lease *leadership, _ *memoryLock, now *clocktesting.FakeClock) {
-			_ = lease.Create(t.Context(), own)
-			now.Step(leaseValidity - 1)
-		}},
-		"one whose process was stopped": {happens: func(t *testing.T, lease *leadership, _ *memoryLock, now *clocktesting.FakeClock) {
-			_ = lease.Create(t.Context(), own)
-			now.Step(time.Minute)
-		}},
+		"the leader": {
+			writes: true,
+			happens: func(t *testing.T, lease *leadership, _ *memoryLock, now *clocktesting.FakeClock) {
+				_ = lease.Create(t.Context(), own)
+				now.Step(leaseValidity - 1)
+			},
+		},
+		"one whose process was stopped": {
+			happens: func(t *testing.T, lease *leadership, _ *memoryLock, now *clocktesting.FakeClock) {
+				_ = lease.Create(t.Context(), own)
+				now.Step(time.Minute)
+			},
+		},
 		// A renewal counts from the moment it was asked for.
-		"one whose renewal took long": {happens: func(t *testing.T, lease *leadership, lock *memoryLock, now *clocktesting.FakeClock) {
-			lock.answer = func(context.Context) error { now.Step(leaseValidity); return nil }
-			_ = lease.Update(t.Context(), own)
-		}},
-		"one that failed to renew": {happens: func(t *testing.T, lease *leadership, lock *memoryLock, now *clocktesting.FakeClock) {
-			_ = lease.Update(t.Context(), own)
-			lock.answer = func(context.Context) error { now.Step(leaseValidity); return errBroken }
-			_ = lease.Update(t.Context(), own)
-		}},
-		"one that released the Lease": {happens: func(t *testing.T, lease *leadership, lock *memoryLock, _ *clocktesting.FakeClock) {
-			_ = lease.Update(t.Context(), own)
-			lock.answer = func(context.Context) error {
-				if request(t, lease, http.MethodPost, runners) {
-					t.Error("wrote while it released the Lease")
+		"one whose renewal took long": {
+			happens: func(t *testing.T, lease *leadership, lock *memoryLock, now *clocktesting.FakeClock) {
+				lock.answer = func(context.Context) error { now.Step(leaseValidity); return nil }
+				_ = lease.Update(t.Context(), own)
+			},
+		},
+		"one that failed to renew": {
+			happens: func(t *testing.T, lease *leadership, lock *memoryLock, now *clocktesting.FakeClock) {
+				_ = lease.Update(t.Context(), own)
+				lock.answer = func(context.Context) error { now.Step(leaseValidity); return errBroken }
+				_ = lease.Update(t.Context(), own)
+			},
+		},
+		"one that released the Lease": {
+			happens: func(t *testing.T, lease *leadership, lock *memoryLock, _ *clocktesting.FakeClock) {
+				_ = lease.Update(t.Context(), own)
+				lock.answer = func(context.Context) error {
+					if request(t, lease, http.MethodPost, runners) {
+						t.Error("wrote while it released the Lease")
+					}
+					return nil
 				}
-				return nil
-			}
-			_ = lease.Update(t.Context(), resourcelock.LeaderElectionRecord{})
-		}},
-		"one that saw another": {lost: true, happens: func(t *testing.T, lease *leadership, lock *memoryLock, _ *clocktesting.FakeClock) {
-			_ = lease.Update(t.Context(), own)
-			lock.record.HolderIdentity = "another"
-			_, _, _ = lease.Get(t.Context())
-		}},
+				_ = lease.Update(t.Context(), resourcelock.LeaderElectionRecord{})
+			},
+		},
+		"one that saw another": {
+			lost: true,
+			happens: func(t *testing.T, lease *leadership, lock *memoryLock, _ *clocktesting.FakeClock) {
+				_ = lease.Update(t.Context(), own)
+				lock.record.HolderIdentity = "another"
+				_, _, _ = lease.Get(t.Context())
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, lock := clocktesting.NewFakeClock(time.Now()), &memoryLock{}
 			lease := newLeadership(lock, stoppedTimers{now})
 			test.happens(t, lease, lock, now)
-			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-				if got := request(t, lease, method, runners); got != test.writes {
-					t.Errorf("%s was sent: %t, want %t", method, got, test.writes)
-				}
-			}
-			for _, review := range []string{"/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"} {
-				if !request(t, lease, http.MethodPost, review) {
-					t.Errorf("%s was not sent: a standby's metrics could not be read", review)
-				}
-			}
-			if !request(t, lease, http.MethodGet, runners) {
-				t.Error("could not read")
-			}
-			select {
-			case <-lease.lost:
-				if !test.lost {
-					t.Error("ends")
-				}
-			default:
-				if test.lost {
-					t.Error("does not end")
-				}
-			}
+			checkWrites(t, lease, test.writes, test.lost)
 		})
+	}
+}
+
+// checkWrites checks whether a manager sends what changes the cluster, and whether it ends. It always reads.
+func checkWrites(t *testing.T, lease *leadership, writes, lost bool) {
+	t.Helper()
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if got := request(t, lease, method, runners); got != writes {
+			t.Errorf("%s was sent: %t, want %t", method, got, writes)
+		}
+	}
+	for _, review := range []string{
+		"/apis/authentication.k8s.io/v1/tokenreviews",
+		"/apis/authorization.k8s.io/v1/subjectaccessreviews",
+	} {
+		if !request(t, lease, http.MethodPost, review) {
+			t.Errorf("%s was not sent: a standby's metrics could not be read", review)
+		}
+	}
+	if !request(t, lease, http.MethodGet, runners) {
+		t.Error("could not read")
+	}
+	select {
+	case <-lease.lost:
+		if !lost {
+			t.Error("ends")
+		}
+	default:
+		if lost {
+			t.Error("does not end")
+		}
 	}
 }
 
 func TestAForbiddenLeaseSaysWhatToAllow(t *testing.T) {
 	lock := &memoryLock{answer: func(context.Context) error {
-		return apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "lease", errBroken)
+		return apierrors.NewForbidden(
+			schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "lease", errBroken,
+		)
 	}}
 	lease := newLeadership(lock, clock.RealClock{})
 	_, _, err := lease.Get(t.Context())
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "holds the Lease harrier/lease: allow its account to get, create and update leases") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(
+		err.Error(), "holds the Lease harrier/lease: allow its account to get, create and update leases",
+	) {
 		t.Errorf("says %v", err)
 	}
 }

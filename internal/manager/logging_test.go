@@ -17,7 +17,13 @@ func TestLogKeys(t *testing.T) {
 	if err := json.Unmarshal(output.Bytes(), &line); err != nil {
 		t.Fatalf("%v: %s", err, output.String())
 	}
-	for key, want := range map[string]string{"severity": "error", "message": "It failed", "logger": "part", "set": "a/b", "error": "broken"} {
+	for key, want := range map[string]string{
+		"severity": "error",
+		"message":  "It failed",
+		"logger":   "part",
+		"set":      "a/b",
+		"error":    "broken",
+	} {
 		if line[key] != want {
 			t.Errorf("%s is %v, want %s", key, line[key], want)
 		}

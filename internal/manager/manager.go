@@ -2,8 +2,8 @@
 //
 //	ParseOptions ─▶ Run: health server ─▶ CRDs have our fields? ─▶ cache, client, metrics ─▶ controllers
 //
-// It decides nothing about runners. It does decide what is cached and what never is, how many requests the API server gets,
-// which replica leads, and what "healthy" and "ready" mean.
+// It decides nothing about runners. It does decide what is cached and what never is, how many requests the API server
+// gets, which replica leads, and what "healthy" and "ready" mean.
 package manager
 
 import (
@@ -38,17 +38,20 @@ import (
 )
 
 const (
-	// shutdownGrace is the time to finish reconciles and release the Lease, within the 10 s that the chart gives the pod.
+	// shutdownGrace is the time to finish reconciles and release the Lease, within the 10 s that the chart gives the
+	// pod.
 	shutdownGrace = 8 * time.Second
 	// stopLimit terminates a manager that has not stopped by itself, still within those 10 s.
 	stopLimit = shutdownGrace + time.Second
-	// reconcileTimeout ends the context of a reconcile. No reconcile waits for GitHub; creating a thousand objects takes a few
-	// seconds.
+	// reconcileTimeout ends the context of a reconcile. No reconcile waits for GitHub; creating a thousand objects
+	// takes a few seconds.
 	reconcileTimeout = time.Minute
-	// setWorkers is how many EphemeralRunnerSets are reconciled at once: a burst in one scale set leaves seven workers for others.
+	// setWorkers EphemeralRunnerSets are reconciled at the same time: a burst in one scale set leaves seven workers for
+	// others.
 	setWorkers = 8
 	// garbagePercent lets the heap grow by half between collections instead of doubling. The cache of 1,000 runners is
-	// about 20 MiB, so this saves 10 MiB for less than 1 ms of CPU per runner. The environment variable GOGC takes precedence.
+	// about 20 MiB, so this saves 10 MiB for less than 1 ms of CPU per runner. The environment variable GOGC takes
+	// precedence.
 	garbagePercent = 50
 )
 
@@ -56,8 +59,8 @@ const (
 var errNotStopped = fmt.Errorf("the manager did not stop within %s of being asked to and is terminated: "+
 	"most often its caches could not be filled; the lines above say what the API server answered", stopLimit)
 
-// Run runs the manager until the context ends, or the check that --check-uninstall asks for. The cluster is the one that
-// KUBECONFIG names, or the one that the pod is in. Run returns nil after an orderly stop.
+// Run runs the manager until the context ends, or the check that --check-uninstall asks for. The cluster is the one
+// that KUBECONFIG names, or the one that the pod is in. Run returns nil after an orderly stop.
 func Run(ctx context.Context, options Options, log logr.Logger) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
@@ -83,8 +86,8 @@ func askBeforeUninstall(ctx context.Context, config *rest.Config, namespace stri
 	}
 	err = checkUninstall(ctx, reader, namespace)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the API server at %s did not answer in time: %w; check that it runs and can be reached from here "+
-			"(NetworkPolicy, or the server that KUBECONFIG names), then try again", config.Host, err)
+		return fmt.Errorf("the API server at %s did not answer in time: %w; check that it runs and can be reached "+
+			"from here (NetworkPolicy, or the server that KUBECONFIG names), then try again", config.Host, err)
 	}
 	return err
 }
@@ -103,7 +106,9 @@ func run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	if err != nil {
 		return err
 	}
-	if err := awaitCRDs(ctx, crds.Check, clock.RealClock{}, log, func(why error) { health.report(why, nil) }); err != nil {
+	if err := awaitCRDs(ctx, crds.Check, clock.RealClock{}, log, func(why error) {
+		health.report(why, nil)
+	}); err != nil {
 		return ignoreCanceled(err)
 	}
 	mgr, leader, err := newManager(config, options, log)
@@ -117,10 +122,10 @@ func run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	return runUntilStopped(ctx, leader.lost, mgr.Start)
 }
 
-// runUntilStopped calls start and waits until it returns, but no longer than stopLimit after the context has ended. While caches
-// can't be filled, controller-runtime's Start ignores its context and keeps a CPU busy. Such a manager leads nothing yet, so
-// nothing is lost. A manager that has lost its Lease isn't waited for: its grace would overlap with the next one's work. That ends
-// its calls to GitHub, too.
+// runUntilStopped calls start and waits until it returns, but no longer than stopLimit after the context has ended.
+// While caches can't be filled, controller-runtime's Start ignores its context and keeps a CPU busy. Such a manager
+// leads nothing yet, so nothing is lost. A manager that has lost its Lease isn't waited for: its grace would overlap
+// with the next one's work. That ends its calls to GitHub, too.
 func runUntilStopped(ctx context.Context, lost <-chan struct{}, start func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -149,8 +154,8 @@ func runUntilStopped(ctx context.Context, lost <-chan struct{}, start func(conte
 	}
 }
 
-// clientConfig returns a copy of the configuration with our rate limits and user agent, and with the transport that repairs
-// answers that caches could not decode.
+// clientConfig returns a copy of the configuration with our rate limits and user agent, and with the transport that
+// repairs answers that caches could not decode.
 func clientConfig(config *rest.Config, options Options) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = float32(options.QPS), options.Burst
@@ -165,7 +170,8 @@ func managerOptions(options Options, lock resourcelock.Interface, log logr.Logge
 		metricsServer.BindAddress = disabledAddress // controller-runtime treats an empty address as its default
 	}
 	if options.MetricsSecure {
-		metricsServer.SecureServing, metricsServer.CertDir, metricsServer.FilterProvider = true, options.MetricsCertificates, metricsauth.New
+		metricsServer.SecureServing, metricsServer.CertDir, metricsServer.FilterProvider = true,
+			options.MetricsCertificates, metricsauth.New
 	}
 	return ctrl.Options{
 		Scheme:         kinds.Scheme(),
@@ -174,7 +180,9 @@ func managerOptions(options Options, lock resourcelock.Interface, log logr.Logge
 		Cache:          options.cacheOptions(),
 		NewCache:       newCache,
 		// Secrets and ConfigMaps stay out of the cache: caching them would mean listing and watching every one of them.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{
+			&corev1.Secret{}, &corev1.ConfigMap{},
+		}}},
 
 		// A single replica takes part, too: `kubectl scale`, or a node that is cut off, makes it two at any time.
 		LeaderElection:                      true,
@@ -193,10 +201,12 @@ func managerOptions(options Options, lock resourcelock.Interface, log logr.Logge
 
 		Controller: ctrlconfig.Controller{
 			ReconciliationTimeout: reconcileTimeout,
-			// A standby fills its caches (see fillCaches), but its controllers start only when it leads, and then get all objects
-			// that exist. Started earlier, they would queue every runner that ever existed in the meantime, with no worker running.
+			// A standby fills its caches (see fillCaches), but its controllers start only when it leads, and then get
+			// all objects that exist. Started earlier, they would queue every runner that ever existed in the meantime,
+			// with no worker running.
 			EnableWarmup: new(false),
-			// The names are constants in different packages. Only tests reuse them: they run several managers in one process.
+			// The names are constants in different packages. Only tests reuse them: they run several managers in one
+			// process.
 			SkipNameValidation: new(true),
 		},
 	}
@@ -210,17 +220,20 @@ func ignoreCanceled(err error) error {
 }
 
 const (
-	// Outdated CRDs are checked again after crdPause, doubled each time up to crdMaxPause. The first pauses are short, because
-	// manager and CRDs are often installed together, and the API server takes a second or two to publish a new CRD.
-	crdPause    = time.Second
-	crdMaxPause = 30 * time.Second
+	// Outdated CRDs are checked again after crdBackoff, doubled each time up to longestCRDBackoff. The first pauses are
+	// short, because manager and CRDs are often installed together, and the API server takes a second or two to publish
+	// a new CRD.
+	crdBackoff        = time.Second
+	longestCRDBackoff = 30 * time.Second
 )
 
-// awaitCRDs waits until the CRDs have the fields we need. It fails only with the context's error. The reason for waiting is
-// logged when it changes, and passed to report for /readyz.
-func awaitCRDs(ctx context.Context, check func(context.Context) error, clk clock.Clock, log logr.Logger, report func(error)) error {
+// awaitCRDs waits until the CRDs have the fields we need. It fails only with the context's error. The reason for
+// waiting is logged when it changes, and passed to report for /readyz.
+func awaitCRDs(
+	ctx context.Context, check func(context.Context) error, clk clock.Clock, log logr.Logger, report func(error),
+) error {
 	logged := ""
-	for pause := crdPause; ; pause = min(2*pause, crdMaxPause) {
+	for pause := crdBackoff; ; pause = min(2*pause, longestCRDBackoff) {
 		err := check(ctx)
 		if err == nil || crdsUnreadable(err) {
 			report(nil)
@@ -228,7 +241,10 @@ func awaitCRDs(ctx context.Context, check func(context.Context) error, clk clock
 		}
 		report(err)
 		if text := err.Error(); text != logged {
-			log.Error(err, "Waiting for the CustomResourceDefinitions to be upgraded before starting", "recheckAtLeastEvery", crdMaxPause.String())
+			log.Error(
+				err, "Waiting for the CustomResourceDefinitions to be upgraded before starting",
+				"recheckAtLeastEvery", longestCRDBackoff.String(),
+			)
 			logged = text
 		}
 		select {

@@ -26,7 +26,7 @@ import (
 const startTimeout = 3 * time.Minute
 
 // TestManagerStarts starts two managers with the permissions of the chart on a cluster without CRDs: they are alive but
-// not ready and say why. Once the CRDs are there both are ready, the one that leads and the one that stands by, and end
+// not ready and say why. When the CRDs are there both are ready, the one that leads and the one that stands by, and end
 // when told to.
 func TestManagerStarts(t *testing.T) {
 	g := gomega.NewWithT(t)
@@ -38,9 +38,15 @@ func TestManagerStarts(t *testing.T) {
 		g.Eventually(manager.probe("/healthz")).WithTimeout(startTimeout).Should(gomega.Equal(http.StatusOK))
 		g.Expect(manager.probe("/readyz")()).To(gomega.Equal(http.StatusInternalServerError))
 	}
-	g.Eventually(log.String).WithTimeout(startTimeout).Should(gomega.ContainSubstring("lack AutoscalingListener, AutoscalingRunnerSet"))
+	g.Eventually(log.String).WithTimeout(startTimeout).Should(gomega.ContainSubstring(
+		"lack AutoscalingListener, AutoscalingRunnerSet",
+	))
 
-	crds := envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "apis", "crds")}, ErrorIfPathMissing: true, MaxTime: startTimeout}
+	crds := envtest.CRDInstallOptions{
+		Paths:              []string{filepath.Join("..", "..", "apis", "crds")},
+		ErrorIfPathMissing: true,
+		MaxTime:            startTimeout,
+	}
 	if _, err := envtest.InstallCRDs(cluster.Config(), crds); err != nil {
 		t.Fatal(err)
 	}
@@ -66,17 +72,23 @@ func TestManagerEndsWhenAnotherHoldsItsLease(t *testing.T) {
 	manager := startManager(t, cluster, &log)
 	lease := &coordinationv1.Lease{}
 	g.Eventually(func() error {
-		return cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: defaults().LeaderElectionID}, lease)
+		return cluster.Client().Get(
+			t.Context(), client.ObjectKey{Namespace: "default", Name: defaults().LeaderElectionID}, lease,
+		)
 	}).WithTimeout(startTimeout).Should(gomega.Succeed(), log.String)
 	taken := []byte(`{"spec":{"holderIdentity":"another"}}`)
-	if err := cluster.Client().Patch(t.Context(), lease, client.RawPatch("application/merge-patch+json", taken)); err != nil {
+	if err := cluster.Client().Patch(
+		t.Context(), lease, client.RawPatch("application/merge-patch+json", taken),
+	); err != nil {
 		t.Fatal(err)
 	}
 	g.Eventually(manager.ended).WithTimeout(startTimeout).Should(gomega.BeClosed(), log.String)
 	if err := manager.stop(); !errors.Is(err, errLeaseLost) {
 		t.Errorf("the manager ended with: %v", err)
 	}
-	if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil || *lease.Spec.HolderIdentity != "another" {
+	if err := cluster.Client().Get(
+		t.Context(), client.ObjectKeyFromObject(lease), lease,
+	); err != nil || *lease.Spec.HolderIdentity != "another" {
 		t.Errorf("the Lease is %+v, %v", lease.Spec, err)
 	}
 }
@@ -117,7 +129,9 @@ func TestManagerServesAScaleSet(t *testing.T) {
 	// What the listener would do for an assigned job.
 	runnerSets := &v1alpha1.EphemeralRunnerSetList{}
 	g.Expect(count(runnerSets, client.InNamespace(namespace))()).To(gomega.Equal(1))
-	demand := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":1,"patchID":1,"assignedJobs":1}}`))
+	demand := client.RawPatch(
+		"application/merge-patch+json", []byte(`{"spec":{"replicas":1,"patchID":1,"assignedJobs":1}}`),
+	)
 	if err := kube.Patch(t.Context(), &runnerSets.Items[0], demand); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,11 @@ import (
 func TestRateLimitIsShownWithItsReset(t *testing.T) {
 	const url = "https://github.com/limit-test"
 	limit := &actions.RateLimit{Resource: "core", Remaining: 12, Reset: time.Unix(1700000000, 0)}
-	observeGitHub(url, actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201, RateLimit: limit})
+	observeGitHub(url, actions.RequestInfo{
+		Endpoint:   actions.EndpointRegistrationToken,
+		StatusCode: 201,
+		RateLimit:  limit,
+	})
 	if got := testutil.ToFloat64(rateLimitReset.WithLabelValues(url, "core")); got != 1700000000 {
 		t.Errorf("the reset is shown as %v, want 1700000000", got)
 	}
@@ -27,9 +31,14 @@ func TestRateLimitIsShownWithItsReset(t *testing.T) {
 func TestCredentialExpiryGoesWithTheCredential(t *testing.T) {
 	const url = "https://github.com/expiry-test"
 	t.Cleanup(func() { forgetGitHub(url) })
-	asked := actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201, TokenExpires: time.Unix(1700000000, 0)}
+	asked := actions.RequestInfo{
+		Endpoint:     actions.EndpointRegistrationToken,
+		StatusCode:   201,
+		TokenExpires: time.Unix(1700000000, 0),
+	}
 	observeGitHub(url, asked)
-	observeGitHub(url, actions.RequestInfo{Endpoint: actions.EndpointGenerateJITConfig, StatusCode: 200}) // says nothing about it
+	// Says nothing about it.
+	observeGitHub(url, actions.RequestInfo{Endpoint: actions.EndpointGenerateJITConfig, StatusCode: 200})
 	if got := testutil.CollectAndCount(credentialExpiry); got != 1 {
 		t.Fatalf("%d series, want 1", got)
 	}

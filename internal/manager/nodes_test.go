@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// A manager that may not watch nodes says so once, is ready and works.
+// A manager that may not watch nodes says so a single time, is ready and works.
 func TestManagerWithoutTheRightToWatchNodes(t *testing.T) {
 	g := gomega.NewWithT(t)
 	cluster := testkube.Start(t, testkube.Options{})
@@ -24,11 +24,16 @@ func TestManagerWithoutTheRightToWatchNodes(t *testing.T) {
 	role.Name = "manager"
 	g.Expect(cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(role), role)).To(gomega.Succeed())
 	for i := range role.Rules {
-		role.Rules[i].Resources = slices.DeleteFunc(role.Rules[i].Resources, func(resource string) bool { return resource == "nodes" })
+		role.Rules[i].Resources = slices.DeleteFunc(role.Rules[i].Resources, func(resource string) bool {
+			return resource == "nodes"
+		})
 	}
 	g.Expect(cluster.Client().Update(t.Context(), role)).To(gomega.Succeed())
 	g.Eventually(func() (bool, error) {
-		return testkube.Allowed(t.Context(), cluster.Client(), "manager", authorizationv1.ResourceAttributes{Verb: "list", Resource: "nodes"})
+		return testkube.Allowed(t.Context(), cluster.Client(), "manager", authorizationv1.ResourceAttributes{
+			Verb:     "list",
+			Resource: "nodes",
+		})
 	}).WithTimeout(startTimeout).WithPolling(10 * time.Millisecond).Should(gomega.BeFalse())
 
 	var log output

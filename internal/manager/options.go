@@ -31,20 +31,20 @@ const (
 )
 
 const (
-	// A runner costs at most 12 requests (docs/performance.md), so 1,000 runners at once cost 12,000: the burst, and 10 s at
-	// this rate. The API server's own priority and fairness protects it; a lower limit here would only make one scale set's
-	// burst wait for another's.
+	// A runner costs at most 12 requests (docs/performance.md), so 1,000 runners together cost 12,000: the burst, and
+	// 10 s at this rate. The API server's own priority and fairness protects it; a lower limit here would only make one
+	// scale set's burst wait for another's.
 	defaultQPS   = 1000
 	defaultBurst = 2000
 
-	// defaultRunnerWorkers is how many EphemeralRunners are reconciled at once, and the least that the flag can set. A reconcile
-	// takes 0.1 ms of CPU, but waits for its writes, each of which takes a busy API server 20–100 ms. A runner's life has six of
-	// them, so the 2 workers that ARC's charts and values ask for would serve 10 runners a second at most. With more than 24, an
-	// API server on two cores was so busy that its watches reported ended pods late.
+	// defaultRunnerWorkers EphemeralRunners are reconciled at the same time, and the flag can set no less. A reconcile
+	// takes 0.1 ms of CPU, but waits for its writes, each of which takes a busy API server 20–100 ms. A runner's life
+	// has six of them, so the 2 workers that ARC's charts and values ask for would serve 10 runners a second at most.
+	// With more than 24, an API server on two cores was so busy that its watches reported ended pods late.
 	defaultRunnerWorkers = 24
 
-	// A resync reconciles every object even if nothing changed. Watches deliver every change, and whatever must be checked
-	// without a change has a timer, so this is only a safety net. It is controller-runtime's own default.
+	// A resync reconciles every object even if nothing changed. Watches deliver every change, and whatever must be
+	// checked without a change has a timer, so this is only a safety net. It is controller-runtime's own default.
 	defaultSyncPeriod = 10 * time.Hour
 
 	// disabledAddress turns a server off.
@@ -70,52 +70,56 @@ type Options struct {
 	HealthAddress  string
 	PprofAddress   string
 
-	// MetricsSecure serves the manager's metrics over HTTPS, and only to clients whom the API server allows to get /metrics.
-	// MetricsCertificates is the directory of the certificate; if empty, the manager creates one when it starts.
+	// MetricsSecure serves the manager's metrics over HTTPS, and only to clients whom the API server allows to get
+	// /metrics. MetricsCertificates is the directory of the certificate; if empty, the manager creates one when it
+	// starts.
 	MetricsSecure       bool
 	MetricsCertificates string
 
 	// ListenerMetricsAddress and ListenerMetricsEndpoint go into the configuration of listeners.
 	ListenerMetricsAddress  string
 	ListenerMetricsEndpoint string
-	// ListenerMetricsLabels selects the labels of job metrics if the AutoscalingRunnerSet doesn't: config.MetricsLabelsFew or
-	// config.MetricsLabelsARC.
+	// ListenerMetricsLabels selects the labels of job metrics if the AutoscalingRunnerSet doesn't:
+	// config.MetricsLabelsFew or config.MetricsLabelsARC.
 	ListenerMetricsLabels string
 	// ListenerPullSecrets are names of Secrets with which nodes pull the listener's image.
 	ListenerPullSecrets []string
-	// ListenerTemplatePolicy says what scale sets may choose for objects in the manager's namespace: listenertemplate.Restricted or
-	// listenertemplate.Unrestricted. ListenerSidecarImages are the images of further containers that the former allows.
+	// ListenerTemplatePolicy says what scale sets may choose for objects in the manager's namespace:
+	// listenertemplate.Restricted or listenertemplate.Unrestricted. ListenerSidecarImages are the images of further
+	// containers that the former allows.
 	ListenerTemplatePolicy string
 	ListenerSidecarImages  []string
 
 	// ExcludedLabelPrefixes are prefixes of labels that are not copied from an AutoscalingRunnerSet.
 	ExcludedLabelPrefixes []string
 
-	// AllowedGitHubURLs are the addresses that scale sets may name. Empty means all that are neither link-local nor loopback.
+	// AllowedGitHubURLs are the addresses that scale sets may name. Empty means all that are neither link-local nor
+	// loopback.
 	AllowedGitHubURLs []string
 
-	// RunnerWorkers is how many EphemeralRunners are reconciled at once. Values below defaultRunnerWorkers count as that, so a
-	// flag kept from an earlier installation can't slow a burst.
+	// RunnerWorkers EphemeralRunners are reconciled at the same time. Values below defaultRunnerWorkers count as that,
+	// so a flag kept from an earlier installation can't slow a burst.
 	RunnerWorkers int
 	SyncPeriod    time.Duration
 
-	// JobPodMetadata writes a job's repository, workflow, run, id and name to its pod when the job starts. JobPodProtection keeps
-	// node autoscalers from evicting the pod while the job runs, and is part of the same patch.
+	// JobPodMetadata writes a job's repository, workflow, run, id and name to its pod when the job starts.
+	// JobPodProtection keeps node autoscalers from evicting the pod while the job runs, and is part of the same patch.
 	JobPodMetadata, JobPodProtection bool
 
-	// Vaults are what sets may read from vaults with the manager's identity; empty means anything. VaultCertificateDirectory is the
-	// only directory with certificates for that; "" means any.
+	// Vaults are the rules for reading from vaults with the manager's identity; empty means anything.
+	// VaultCertificateDirectory is the only directory with certificates for that; "" means any.
 	Vaults                    []credentials.VaultRule
 	VaultCertificateDirectory string
 
-	// StripForeignFinalizers removes ARC's finalizers from the objects of its charts, which takes the right to patch Roles.
+	// StripForeignFinalizers removes ARC's finalizers from the objects of its charts, which takes the right to patch
+	// Roles.
 	StripForeignFinalizers bool
 
 	// MaxRunnersPerSet limits the runners of each scale set, whatever its spec says; 0 means no limit.
 	MaxRunnersPerSet int
 
-	// WatchNodes has idle runners leave nodes that are about to go away. It means nothing with WatchNamespace: Nodes belong to no
-	// namespace, so a manager that is restricted to one has no right to watch them.
+	// WatchNodes has idle runners leave nodes that are about to go away. It means nothing with WatchNamespace: Nodes
+	// belong to no namespace, so a manager that is restricted to one has no right to watch them.
 	WatchNodes bool
 
 	// QPS and Burst limit the requests to the API server.
@@ -135,15 +139,25 @@ func (o Options) validate() error {
 			wrong = append(wrong, fmt.Errorf(format, arguments...))
 		}
 	}
-	check(o.CheckUninstall || o.Namespace != "", "environment variable %s is empty; set it to the manager's namespace", envNamespace)
-	check(o.CheckUninstall || o.Image != "", "environment variable %s is empty; set it to the image that listeners run", envImage)
+	check(
+		o.CheckUninstall || o.Namespace != "", "environment variable %s is empty; set it to the manager's namespace",
+		envNamespace,
+	)
+	check(
+		o.CheckUninstall || o.Image != "", "environment variable %s is empty; set it to the image that listeners run",
+		envImage,
+	)
 	_, err := parseLevel(o.LogLevel)
 	check(err == nil, "--log-level=%q is unknown; use debug, info, warn, error or a whole number", o.LogLevel)
-	check(slices.Contains([]string{formatText, formatJSON}, o.LogFormat), "--log-format=%q is unknown; use text or json", o.LogFormat)
+	check(
+		slices.Contains([]string{formatText, formatJSON}, o.LogFormat), "--log-format=%q is unknown; use text or json",
+		o.LogFormat,
+	)
 	check(slices.Contains([]string{config.MetricsLabelsFew, config.MetricsLabelsARC}, o.ListenerMetricsLabels),
 		"--listener-metrics-labels=%q is unknown; use few or arc", o.ListenerMetricsLabels)
 	check(slices.Contains(listenertemplate.Names, o.ListenerTemplatePolicy),
-		"--listener-template-policy=%q is unknown; use %s", o.ListenerTemplatePolicy, strings.Join(listenertemplate.Names, " or "))
+		"--listener-template-policy=%q is unknown; use %s", o.ListenerTemplatePolicy,
+		strings.Join(listenertemplate.Names, " or "))
 	_, err = addresses.New(o.AllowedGitHubURLs)
 	check(err == nil, "--%s: %v", addresses.Flag, err)
 	check(o.RunnerWorkers > 0, "--runner-max-concurrent-reconciles=%d; use 1 or more", o.RunnerWorkers)
@@ -153,14 +167,22 @@ func (o Options) validate() error {
 	check(o.MaxRunnersPerSet >= 0 && o.MaxRunnersPerSet <= v1alpha1.MaxRunnersUnlimited,
 		"--max-runners-per-set=%d; use 1 to %d, or 0 for no limit", o.MaxRunnersPerSet, v1alpha1.MaxRunnersUnlimited)
 	check(o.VaultCertificateDirectory == "" || filepath.IsAbs(o.VaultCertificateDirectory),
-		"--vault-certificate-directory=%q is not an absolute path; use the mountPath of the volume with the certificates", o.VaultCertificateDirectory)
-	check(o.MetricsSecure || o.MetricsCertificates == "", "--metrics-cert-path has no effect without --metrics-secure; set both")
+		"--vault-certificate-directory=%q is not an absolute path; use the mountPath of the volume with the "+
+			"certificates",
+		o.VaultCertificateDirectory)
+	check(
+		o.MetricsSecure || o.MetricsCertificates == "",
+		"--metrics-cert-path has no effect without --metrics-secure; set both",
+	)
 	check(o.CheckUninstall || o.LeaderElectionID != "", "--leader-election-id is empty; name the Lease")
 	for _, server := range []struct{ flag, address string }{
 		{"metrics-addr", o.MetricsAddress}, {"health-probe-bind-address", o.HealthAddress},
 		{"pprof-addr", o.PprofAddress}, {"listener-metrics-addr", o.ListenerMetricsAddress},
 	} {
-		check(validAddress(server.address), "--%s=%q is not an address; use HOST:PORT or :PORT, or 0 to turn it off", server.flag, server.address)
+		check(
+			validAddress(server.address), "--%s=%q is not an address; use HOST:PORT or :PORT, or 0 to turn it off",
+			server.flag, server.address,
+		)
 	}
 	return errors.Join(wrong...)
 }
@@ -186,7 +208,9 @@ func serves(address string) bool { return address != "" && address != disabledAd
 // listenerPolicy returns what scale sets may choose for objects in the manager's namespace.
 func (o Options) listenerPolicy() listenertemplate.Policy {
 	return listenertemplate.Policy{
-		Unrestricted: o.ListenerTemplatePolicy == listenertemplate.Unrestricted, SidecarImages: o.ListenerSidecarImages, Program: o.ListenerEntrypoint,
+		Unrestricted:  o.ListenerTemplatePolicy == listenertemplate.Unrestricted,
+		SidecarImages: o.ListenerSidecarImages,
+		Program:       o.ListenerEntrypoint,
 	}
 }
 

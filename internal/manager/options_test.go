@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
-// environment is what the chart sets.
+// environment returns the variables that the chart sets.
 func environment(name string) string {
 	return map[string]string{envNamespace: "harrier", envImage: "ghcr.io/example/manager:1"}[name]
 }
@@ -23,95 +23,134 @@ func environment(name string) string {
 func defaults() Options {
 	return Options{
 		Namespace: "harrier", Image: "ghcr.io/example/manager:1",
-		LeaderElectionID: "actions-runner-controller",
-		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics", ListenerMetricsLabels: "few",
-		ListenerTemplatePolicy: listenertemplate.Restricted,
-		RunnerWorkers:          24, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
-		JobPodMetadata: true, JobPodProtection: true, StripForeignFinalizers: true, WatchNodes: true, LogLevel: "debug", LogFormat: "text",
+		LeaderElectionID:        "actions-runner-controller",
+		MetricsAddress:          ":8080",
+		ListenerMetricsAddress:  ":8080",
+		ListenerMetricsEndpoint: "/metrics",
+		ListenerMetricsLabels:   "few",
+		ListenerTemplatePolicy:  listenertemplate.Restricted,
+		RunnerWorkers:           24, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
+		JobPodMetadata:         true,
+		JobPodProtection:       true,
+		StripForeignFinalizers: true,
+		WatchNodes:             true,
+		LogLevel:               "debug",
+		LogFormat:              "text",
 	}
 }
 
 func TestParseLimits(t *testing.T) {
 	got, err := ParseOptions([]string{
 		`--vaults=[{"namespaces":["team-a"],"secretNames":"team-a-*","url":"https://v.vault.azure.net"}]`,
-		"--vault-certificate-directory=/akv", "--watch-nodes=false", "--strip-foreign-finalizers=false", "--max-runners-per-set=50",
+		"--vault-certificate-directory=/akv", "--watch-nodes=false", "--strip-foreign-finalizers=false",
+		"--max-runners-per-set=50",
 	}, environment, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := defaults()
-	want.Vaults = []credentials.VaultRule{{URL: "https://v.vault.azure.net", Namespaces: []string{"team-a"}, SecretNames: []string{"team-a-*"}}}
-	want.VaultCertificateDirectory, want.StripForeignFinalizers, want.WatchNodes, want.MaxRunnersPerSet = "/akv", false, false, 50
+	want.Vaults = []credentials.VaultRule{
+		{URL: "https://v.vault.azure.net", Namespaces: []string{"team-a"}, SecretNames: []string{"team-a-*"}},
+	}
+	want.VaultCertificateDirectory, want.StripForeignFinalizers, want.WatchNodes, want.MaxRunnersPerSet = "/akv", false,
+		false, 50
 	if difference := cmp.Diff(want, got); difference != "" {
 		t.Errorf("options (-want +got):\n%s", difference)
 	}
 }
 
+// commandLines are valid ones, each with what it changes in the defaults.
+var commandLines = map[string]struct {
+	arguments []string
+	want      func(*Options)
+}{
+	"defaults": {want: func(*Options) {}},
+	// The command lines that the charts of ARC 0.14 and ours render.
+	"chart without metrics": {
+		arguments: []string{
+			"--auto-scaling-runner-set-only", "--log-level=debug", "--log-format=text",
+			"--update-strategy=immediate",
+			"--runner-max-concurrent-reconciles=2", "--listener-metrics-addr=0", "--listener-metrics-endpoint=",
+			"--metrics-addr=0",
+		},
+		want: func(o *Options) {
+			o.RunnerWorkers, o.MetricsAddress, o.ListenerMetricsAddress, o.ListenerMetricsEndpoint = 2, "0", "0", ""
+		},
+	},
+	"chart with everything": {
+		arguments: []string{
+			"--auto-scaling-runner-set-only", "--enable-leader-election", "--leader-election-id=release",
+			"--auto-scaler-image-pull-secrets=a", "--auto-scaler-image-pull-secrets=b", "--log-level=warn",
+			"--log-format=json",
+			"--watch-single-namespace=runners", "--metrics-addr=:8081", "--pprof-addr=:6060",
+			"--exclude-label-propagation-prefix=argocd.",
+			"--k8s-client-rate-limiter-qps=50", "--k8s-client-rate-limiter-burst=60",
+			"--workqueue-rate-limiter=typed_rate_limiter",
+			"--health-probe-bind-address=:8082", "--allowed-github-url=https://github.com/acme",
+			"--allowed-github-url=http://127.0.0.1:8080",
+		},
+		want: func(o *Options) {
+			o.LeaderElectionID = "release"
+			o.ListenerPullSecrets, o.LogLevel, o.LogFormat = []string{"a", "b"}, "warn", "json"
+			o.WatchNamespace, o.MetricsAddress, o.PprofAddress, o.HealthAddress = "runners", ":8081", ":6060",
+				":8082"
+			o.ExcludedLabelPrefixes, o.QPS, o.Burst = []string{"argocd."}, 50, 60
+			o.AllowedGitHubURLs = []string{"https://github.com/acme", "http://127.0.0.1:8080"}
+		},
+	},
+	"legacy flags": {
+		arguments: []string{
+			"--github-token", "s3cret", "--docker-image=x", "--port=9443", "--default-scale-down-delay=10m",
+		},
+		want: func(*Options) {},
+	},
+	"legacy flag without an argument": {
+		arguments: []string{"--runner-status-update-hook", "--watch-single-namespace=a"},
+		want:      func(o *Options) { o.WatchNamespace = "a" },
+	},
+	"leader election turned off": {arguments: []string{"--enable-leader-election=false"}, want: func(*Options) {}},
+	"outside of a cluster":       {arguments: []string{"--kubeconfig="}, want: func(*Options) {}},
+	"watch-namespace": {
+		arguments: []string{"--watch-namespace=a"},
+		want:      func(o *Options) { o.WatchNamespace = "a" },
+	},
+	"watch-single-namespace wins": {
+		arguments: []string{"--watch-single-namespace=b", "--watch-namespace=a"},
+		want:      func(o *Options) { o.WatchNamespace = "b" },
+	},
+	"single dash, level by number": {
+		arguments: []string{"-log-level=-2"},
+		want:      func(o *Options) { o.LogLevel = "-2" },
+	},
+	"pods as they are": {
+		arguments: []string{"--job-pod-metadata=false"},
+		want:      func(o *Options) { o.JobPodMetadata = false },
+	},
+	"no protection": {
+		arguments: []string{"--job-pod-protection=false"},
+		want:      func(o *Options) { o.JobPodProtection = false },
+	},
+	"labels of ARC": {
+		arguments: []string{"--listener-metrics-labels=arc"},
+		want:      func(o *Options) { o.ListenerMetricsLabels = "arc" },
+	},
+	"secure metrics": {
+		arguments: []string{"--metrics-secure", "--metrics-cert-path=/certificate"},
+		want:      func(o *Options) { o.MetricsSecure, o.MetricsCertificates = true, "/certificate" },
+	},
+	"listener pods as they are": {
+		arguments: []string{"--listener-template-policy=unrestricted"},
+		want:      func(o *Options) { o.ListenerTemplatePolicy = "unrestricted" },
+	},
+	"sidecars": {
+		arguments: []string{"--listener-sidecar-images=a:1", "--listener-sidecar-images=b@sha256:0"},
+		want:      func(o *Options) { o.ListenerSidecarImages = []string{"a:1", "b@sha256:0"} },
+	},
+	"sync period": {arguments: []string{"--sync-period=1m"}, want: func(o *Options) { o.SyncPeriod = time.Minute }},
+}
+
 func TestParseOptions(t *testing.T) {
-	for name, test := range map[string]struct {
-		arguments []string
-		want      func(*Options)
-	}{
-		"defaults": {want: func(*Options) {}},
-		// The command lines that the charts of ARC 0.14 and ours render.
-		"chart without metrics": {
-			arguments: []string{
-				"--auto-scaling-runner-set-only", "--log-level=debug", "--log-format=text", "--update-strategy=immediate",
-				"--runner-max-concurrent-reconciles=2", "--listener-metrics-addr=0", "--listener-metrics-endpoint=", "--metrics-addr=0",
-			},
-			want: func(o *Options) {
-				o.RunnerWorkers, o.MetricsAddress, o.ListenerMetricsAddress, o.ListenerMetricsEndpoint = 2, "0", "0", ""
-			},
-		},
-		"chart with everything": {
-			arguments: []string{
-				"--auto-scaling-runner-set-only", "--enable-leader-election", "--leader-election-id=release",
-				"--auto-scaler-image-pull-secrets=a", "--auto-scaler-image-pull-secrets=b", "--log-level=warn", "--log-format=json",
-				"--watch-single-namespace=runners", "--metrics-addr=:8081", "--pprof-addr=:6060", "--exclude-label-propagation-prefix=argocd.",
-				"--k8s-client-rate-limiter-qps=50", "--k8s-client-rate-limiter-burst=60", "--workqueue-rate-limiter=typed_rate_limiter",
-				"--health-probe-bind-address=:8082", "--allowed-github-url=https://github.com/acme", "--allowed-github-url=http://127.0.0.1:8080",
-			},
-			want: func(o *Options) {
-				o.LeaderElectionID = "release"
-				o.ListenerPullSecrets, o.LogLevel, o.LogFormat = []string{"a", "b"}, "warn", "json"
-				o.WatchNamespace, o.MetricsAddress, o.PprofAddress, o.HealthAddress = "runners", ":8081", ":6060", ":8082"
-				o.ExcludedLabelPrefixes, o.QPS, o.Burst = []string{"argocd."}, 50, 60
-				o.AllowedGitHubURLs = []string{"https://github.com/acme", "http://127.0.0.1:8080"}
-			},
-		},
-		"legacy flags": {
-			arguments: []string{"--github-token", "s3cret", "--docker-image=x", "--port=9443", "--default-scale-down-delay=10m"},
-			want:      func(*Options) {},
-		},
-		"legacy flag without an argument": {
-			arguments: []string{"--runner-status-update-hook", "--watch-single-namespace=a"},
-			want:      func(o *Options) { o.WatchNamespace = "a" },
-		},
-		"leader election turned off": {arguments: []string{"--enable-leader-election=false"}, want: func(*Options) {}},
-		"outside of a cluster":       {arguments: []string{"--kubeconfig="}, want: func(*Options) {}},
-		"watch-namespace":            {arguments: []string{"--watch-namespace=a"}, want: func(o *Options) { o.WatchNamespace = "a" }},
-		"watch-single-namespace wins": {
-			arguments: []string{"--watch-single-namespace=b", "--watch-namespace=a"},
-			want:      func(o *Options) { o.WatchNamespace = "b" },
-		},
-		"single dash, level by number": {arguments: []string{"-log-level=-2"}, want: func(o *Options) { o.LogLevel = "-2" }},
-		"pods as they are":             {arguments: []string{"--job-pod-metadata=false"}, want: func(o *Options) { o.JobPodMetadata = false }},
-		"no protection":                {arguments: []string{"--job-pod-protection=false"}, want: func(o *Options) { o.JobPodProtection = false }},
-		"labels of ARC":                {arguments: []string{"--listener-metrics-labels=arc"}, want: func(o *Options) { o.ListenerMetricsLabels = "arc" }},
-		"secure metrics": {
-			arguments: []string{"--metrics-secure", "--metrics-cert-path=/certificate"},
-			want:      func(o *Options) { o.MetricsSecure, o.MetricsCertificates = true, "/certificate" },
-		},
-		"listener pods as they are": {
-			arguments: []string{"--listener-template-policy=unrestricted"},
-			want:      func(o *Options) { o.ListenerTemplatePolicy = "unrestricted" },
-		},
-		"sidecars": {
-			arguments: []string{"--listener-sidecar-images=a:1", "--listener-sidecar-images=b@sha256:0"},
-			want:      func(o *Options) { o.ListenerSidecarImages = []string{"a:1", "b@sha256:0"} },
-		},
-		"sync period": {arguments: []string{"--sync-period=1m"}, want: func(o *Options) { o.SyncPeriod = time.Minute }},
-	} {
+	for name, test := range commandLines {
 		t.Run(name, func(t *testing.T) {
 			want := defaults()
 			test.want(&want)
@@ -224,7 +263,11 @@ func TestListenerPolicy(t *testing.T) {
 		"restricted":   {SidecarImages: []string{"a"}, Program: "/listener"},
 		"unrestricted": {Unrestricted: true, SidecarImages: []string{"a"}, Program: "/listener"},
 	} {
-		options := Options{ListenerTemplatePolicy: text, ListenerSidecarImages: []string{"a"}, ListenerEntrypoint: "/listener"}
+		options := Options{
+			ListenerTemplatePolicy: text,
+			ListenerSidecarImages:  []string{"a"},
+			ListenerEntrypoint:     "/listener",
+		}
 		if diff := cmp.Diff(want, options.listenerPolicy()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A manager is set up even if the API server fails right after the CRDs were checked. Its caches wait for the server; if the
-// process ended instead, the kubelet would restart it with a growing back-off.
+// A manager is set up even if the API server fails right after the CRDs were checked. Its caches wait for the server;
+// if the process ended instead, the kubelet would restart it with a growing back-off.
 func TestSetUpAsksTheAPIServerNothing(t *testing.T) {
 	for name, watched := range map[string]string{"of all namespaces": "", "of one namespace": "runners"} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,10 @@ func TestSetUpAsksTheAPIServerNothing(t *testing.T) {
 			if err := addControllers(t.Context(), mgr, options); err != nil {
 				t.Fatal(err)
 			}
-			if err := mgr.GetClient().Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "harrier", Name: "pod"}}); !errors.Is(err, errNotLeading) {
+			if err := mgr.GetClient().Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "harrier",
+				Name:      "pod",
+			}}); !errors.Is(err, errNotLeading) {
 				t.Errorf("before it leads it writes: %v", err)
 			}
 		})

@@ -24,8 +24,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// A standby has all caches that it will need, but has started no controllers: nobody would take from their queues, which would
-// grow with every runner.
+// A standby has all caches that it will need, but has started no controllers: nobody would take from their queues,
+// which would grow with every runner.
 func TestManagerThatStandsByHasCachesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		caches, lead := standBy(t)
@@ -92,7 +92,9 @@ type countingCache struct {
 	times map[string]int
 }
 
-func (c *countingCache) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *countingCache) GetInformer(
+	_ context.Context, object client.Object, _ ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	kind, err := apiutil.GVKForObject(object, kinds.Scheme())
 	if err != nil {
 		return nil, err

@@ -35,8 +35,12 @@ func TestAManagerThatDoesNotHeedItsContextEnds(t *testing.T) {
 					<-time.After(test.takes)
 					return test.fails
 				})
-				if after := time.Since(begun) - time.Minute; !errors.Is(err, test.want) || (err == nil) != (test.want == nil) || after != test.after {
-					t.Errorf("ended %s after it was asked to, with %v; want %s and %v", after, err, test.after, test.want)
+				if after := time.Since(begun) - time.Minute; !errors.Is(err, test.want) ||
+					(err == nil) != (test.want == nil) || after != test.after {
+					t.Errorf(
+						"ended %s after it was asked to, with %v; want %s and %v",
+						after, err, test.after, test.want,
+					)
 				}
 			})
 		})

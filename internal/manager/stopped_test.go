@@ -37,8 +37,8 @@ func runAsManager(kubeconfig string) int {
 	return 1
 }
 
-// A process that was stopped, as by a freezer or an overloaded node, ends as soon as it goes on, and leaves the Lease to the manager
-// that has taken it meanwhile. client-go's elector alone would let it lead for six seconds more.
+// A process that was stopped, as by a freezer or an overloaded node, ends as soon as it goes on, and leaves the Lease
+// to the manager that has taken it meanwhile. client-go's elector alone would let it lead for six seconds more.
 func TestAManagerThatWasStoppedEndsWhenItGoesOn(t *testing.T) {
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(startTimeout)

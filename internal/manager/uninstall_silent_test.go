@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The check gives up on an API server that accepts the connection and never answers, and stops waiting for it when interrupted.
+// The check gives up on an API server that accepts the connection and never answers, and stops waiting for it when
+// interrupted.
 func TestTheUninstallCheckGivesASilentServerUp(t *testing.T) {
 	over, asked := make(chan struct{}), make(chan struct{}, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -44,12 +45,16 @@ func TestTheUninstallCheckGivesASilentServerUp(t *testing.T) {
 
 // The check knows where scale sets are without asking the API server which kinds it serves.
 func TestTheUninstallCheckAsksForScaleSetsOnly(t *testing.T) {
-	const one = `{"kind": "AutoscalingRunnerSetList", "apiVersion": "actions.github.com/v1alpha1", "items": [{"metadata": {"namespace": "runners", "name": "linux"}}]}`
+	const one = `{"kind": "AutoscalingRunnerSetList", "apiVersion": "actions.github.com/v1alpha1",` +
+		` "items": [{"metadata": {"namespace": "runners", "name": "linux"}}]}`
 	for name, test := range map[string]struct {
 		status int
 		answer string
 		want   []string
-	}{"one is left": {http.StatusOK, one, []string{"runners/linux"}}, "no such kind": {http.StatusNotFound, "404 page not found", nil}} {
+	}{
+		"one is left":  {http.StatusOK, one, []string{"runners/linux"}},
+		"no such kind": {http.StatusNotFound, "404 page not found", nil},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var paths []string
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -61,10 +66,12 @@ func TestTheUninstallCheckAsksForScaleSetsOnly(t *testing.T) {
 			defer server.Close()
 			err := askBeforeUninstall(t.Context(), &rest.Config{Host: server.URL}, "runners")
 			left, _ := errors.AsType[*ScaleSetsLeftError](err)
-			if (err == nil) != (test.want == nil) || left != nil && strings.Join(left.Names, " ") != strings.Join(test.want, " ") {
+			if (err == nil) != (test.want == nil) ||
+				(left != nil && strings.Join(left.Names, " ") != strings.Join(test.want, " ")) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
-			if want := "/apis/actions.github.com/v1alpha1/namespaces/runners/autoscalingrunnersets"; len(paths) != 1 || paths[0] != want {
+			const want = "/apis/actions.github.com/v1alpha1/namespaces/runners/autoscalingrunnersets"
+			if len(paths) != 1 || paths[0] != want {
 				t.Errorf("asked for %q, want %s", paths, want)
 			}
 		})
@@ -75,7 +82,8 @@ func TestWithoutAKubeconfigTheNextStepIsSaid(t *testing.T) {
 	t.Setenv("KUBECONFIG", "testdata/absent")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("HOME", t.TempDir())
-	if err := Run(t.Context(), Options{CheckUninstall: true}, logr.Discard()); err == nil || !strings.Contains(err.Error(), "use --kubeconfig FILE or set KUBECONFIG") {
+	if err := Run(t.Context(), Options{CheckUninstall: true}, logr.Discard()); err == nil ||
+		!strings.Contains(err.Error(), "use --kubeconfig FILE or set KUBECONFIG") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -32,7 +32,9 @@ func TestCheckUninstallNamesWhatIsLeft(t *testing.T) {
 		}
 	}
 	err := checkUninstall(t.Context(), cluster, "")
-	for _, part := range []string{"22 scale set(s)", "runners/set-00", "runners/set-19", "and 2 more", "helm uninstall NAME"} {
+	for _, part := range []string{
+		"22 scale set(s)", "runners/set-00", "runners/set-19", "and 2 more", "helm uninstall NAME",
+	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v doesn't say %q", err, part)
 		}
@@ -42,7 +44,8 @@ func TestCheckUninstallNamesWhatIsLeft(t *testing.T) {
 	}
 }
 
-// helm uninstall of a scale set returns while its finalizers are still being worked on, and the controller's is typed next.
+// helm uninstall of a scale set returns while its finalizers are still being worked on, and the controller's is typed
+// next.
 func TestCheckUninstallWaitsForWhatIsBeingDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
 		questions int // the set is gone after so many
@@ -51,24 +54,32 @@ func TestCheckUninstallWaitsForWhatIsBeingDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				going := &v1alpha1.AutoscalingRunnerSet{}
-				going.Namespace, going.Name, going.Finalizers = "runners", "going", []string{v1alpha1.FinalizerAutoscalingRunnerSet}
+				going.Namespace, going.Name, going.Finalizers = "runners", "going",
+					[]string{v1alpha1.FinalizerAutoscalingRunnerSet}
 				asked := 0
-				cluster := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(going).WithInterceptorFuncs(interceptor.Funcs{
-					List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-						if asked++; asked == test.questions {
-							released := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-							if err := api.Patch(ctx, going, released); err != nil {
-								t.Error(err)
+				cluster := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(going).WithInterceptorFuncs(
+					interceptor.Funcs{
+						List: func(
+							ctx context.Context, api client.WithWatch, list client.ObjectList,
+							options ...client.ListOption,
+						) error {
+							if asked++; asked == test.questions {
+								released := client.RawPatch(
+									types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+								)
+								if err := api.Patch(ctx, going, released); err != nil {
+									t.Error(err)
+								}
 							}
-						}
-						return api.List(ctx, list, options...)
+							return api.List(ctx, list, options...)
+						},
 					},
-				}).Build()
+				).Build()
 				if err := cluster.Delete(t.Context(), going); err != nil {
 					t.Fatal(err)
 				}
 				err := checkUninstall(t.Context(), cluster, "")
-				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
 					t.Errorf("got %v after %d questions, want %q", err, asked, test.want)
 				}
 			})
@@ -76,7 +87,7 @@ func TestCheckUninstallWaitsForWhatIsBeingDeleted(t *testing.T) {
 	}
 }
 
-// Helm creates the check's Role and starts the check at once, but an API server gets Roles by a watch.
+// Helm creates the check's Role and starts the check immediately, but an API server gets Roles by a watch.
 func TestCheckUninstallWaitsForItsRights(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusals int
@@ -84,17 +95,22 @@ func TestCheckUninstallWaitsForItsRights(t *testing.T) {
 	}{"a moment": {3, true}, "forever": {1000, false}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "autoscalingrunnersets"}, "", errors.New("no Role"))
+				forbidden := apierrors.NewForbidden(
+					schema.GroupResource{Resource: "autoscalingrunnersets"}, "", errors.New("no Role"),
+				)
 				asked := 0
 				cluster := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
-					List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					List: func(
+						ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption,
+					) error {
 						if asked++; asked <= test.refusals {
 							return forbidden
 						}
 						return api.List(ctx, list, options...)
 					},
 				}).Build()
-				if err := checkUninstall(t.Context(), cluster, ""); test.want != (err == nil) || err != nil && !errors.Is(err, forbidden) {
+				if err := checkUninstall(t.Context(), cluster, ""); test.want != (err == nil) ||
+					(err != nil && !errors.Is(err, forbidden)) {
 					t.Errorf("got %v after %d questions", err, asked)
 				}
 			})

@@ -25,33 +25,35 @@ type Pass[T client.Object, M any] struct {
 	Key types.NamespacedName
 	// Object is the pass's own copy, as the cache has it.
 	Object T
-	// Memory is what is remembered of this very object. No other pass uses it meanwhile.
+	// Memory belongs to this very object. No other pass uses it meanwhile.
 	Memory *M
-	// Now is when the pass began.
+	// Now is the time at which the pass began.
 	Now time.Time
-	// Requeue is when the next pass comes even if nothing changes.
+	// At Requeue the next pass comes even if nothing changes.
 	Requeue Earliest
 	dueAt   time.Time // the same as a moment
-	// Priority is that of the next pass if it comes by time or after an error; nil for that of the event that began this one.
+	// Priority is that of the next pass if it comes by time or after an error; nil for that of the event that began
+	// this one.
 	Priority *int
 }
 
-// RequeueAt asks for another pass at a moment, or at once if that has passed. Zero means never.
+// RequeueAt asks for another pass at a moment, or immediately if that has passed. Zero means never.
 func (p *Pass[T, M]) RequeueAt(moment time.Time) {
-	if p.dueAt.IsZero() || !moment.IsZero() && moment.Before(p.dueAt) {
+	if p.dueAt.IsZero() || (!moment.IsZero() && moment.Before(p.dueAt)) {
 		p.dueAt = moment
 	}
 }
 
-// IsStale reports whether the cached object is older than a version that we wrote ourselves: the watch has not delivered that version yet,
-// and what the object says must not be acted on twice. If a version is empty or the two can't be compared, the object counts as current.
+// IsStale reports whether the cached object is older than a version that we wrote ourselves: the watch has not
+// delivered that version yet, and what the object says must not be acted on twice. If a version is empty or the two
+// can't be compared, the object counts as current.
 func IsStale(object client.Object, version string) bool {
 	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
 	return err == nil && order < 0
 }
 
-// Kind is how the objects of one kind are reconciled: T is the kind, M what is remembered of an object between passes, and W the world
-// of a pass, which is what its rules decide by. Functions may be nil unless they say otherwise.
+// Kind describes the reconciliation of the objects of one kind: T is the kind, M the memory of an object between
+// passes, and W the world of a pass, by which its rules decide. Functions may be nil unless they say otherwise.
 type Kind[T client.Object, M, W any] struct {
 	// Name is the kind's, for messages, and New returns an empty object of it. Both are required.
 	Name string
@@ -61,12 +63,12 @@ type Kind[T client.Object, M, W any] struct {
 	Clock  clock.PassiveClock
 	// Begin is called first in every pass. If it fails, so does the pass.
 	Begin func(context.Context) error
-	// Remember returns the memory of an object that no pass has seen; by default it is empty. Forget is called with the memory of one
-	// that is gone, or whose name another has now, after that was dropped.
+	// Remember returns the memory of an object that no pass has seen; by default it is empty. Forget is called with the
+	// memory of one that is gone, or whose name another has now, after that was dropped.
 	Remember func(T) *M
 	Forget   func(types.NamespacedName, *M)
-	// Gone is called if there is no object of that name, with what is remembered of the one that was there, nil if nothing is. The memory
-	// is dropped unless Gone fails.
+	// Gone is called if there is no object of that name, with what is remembered of the one that was there, nil if
+	// nothing is. The memory is dropped unless Gone fails.
 	Gone func(context.Context, types.NamespacedName, *M) (ctrl.Result, error)
 	// Log returns a context whose logger names the object as its users do.
 	Log func(context.Context, T) context.Context
@@ -149,30 +151,31 @@ func (r *Reconciler[T, M, W]) MemoryOf(object T) *M {
 	return memory
 }
 
-// Known returns what is remembered of the object of that name, nil if no pass has seen it. A pass may be using it: that part may be read
-// that never changes or has a lock of its own.
+// Known returns what is remembered of the object of that name, nil if no pass has seen it. A pass may be using it: that
+// part may be read that never changes or has a lock of its own.
 func (r *Reconciler[T, M, W]) Known(key types.NamespacedName) *M { return r.memories.get(key) }
 
-// EachMemory calls do with what is remembered of each object. Passes may be using it: do may only read what they never change. It must not
-// call the Reconciler.
+// EachMemory calls do with what is remembered of each object. Passes may be using it: do may only read what they never
+// change. It must not call the Reconciler.
 func (r *Reconciler[T, M, W]) EachMemory(do func(types.NamespacedName, *M)) { r.memories.each(do) }
 
-// memories holds what a controller remembers of each of its objects between passes: only what limits rates and waits, or saves work, and
-// may be lost in a restart. An object is reconciled by one worker at a time, so only the map has a lock. The zero value is empty.
+// memories holds what a controller remembers of each of its objects between passes: only what limits rates and waits,
+// or saves work, and may be lost in a restart. An object is reconciled by one worker at a time, so only the map has a
+// lock. The zero value is empty.
 type memories[M any] struct {
 	mu      sync.Mutex
 	objects map[types.NamespacedName]remembered[M]
 }
 
-// remembered is what is remembered of the object with this UID.
+// remembered is the memory of the object with this UID.
 type remembered[M any] struct {
 	uid    types.UID
 	memory *M
 }
 
-// of returns what is remembered of the object with that UID. fresh reports that this very object was not seen before, so that memory is
-// what remember returns; former is then what was remembered of another one of its name, which may have been deleted and created again
-// between two passes.
+// of returns the memory of the object with that UID. fresh reports that this very object was not seen before: then
+// memory is new, made by remember, and former is the memory of another object of its name, which may have been deleted
+// and created again between two passes.
 func (m *memories[M]) of(key types.NamespacedName, uid types.UID, remember func() *M) (memory, former *M, fresh bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,8 +212,8 @@ func (m *memories[M]) each(do func(types.NamespacedName, *M)) {
 	}
 }
 
-// Rule says what to do in one situation. W is the world by which it is recognized, and D what is to be done: a Step for a controller's
-// rules, a decision for those of a pure plan.
+// Rule says what to do in one situation. W is the world by which it is recognized, and D what is to be done: a Step for
+// a controller's rules, a decision for those of a pure plan.
 type Rule[W, D any] struct {
 	// Situation is the rule's name, in words.
 	Situation string
@@ -239,7 +242,7 @@ func First[W, D any](rules []Rule[W, D], world W) *Rule[W, D] {
 	return nil
 }
 
-// Step does something in a pass. What it finds out for later steps and for the report is noted in the world.
+// Step does something in a pass. What it finds out for later steps and for the report is kept in the world.
 type Step[W any] = func(context.Context, W) error
 
 // InOrder takes steps in order, up to the first that fails.
@@ -265,7 +268,8 @@ func Each[W any](steps ...Step[W]) Step[W] {
 	}
 }
 
-// Reported takes a step and then, even if that has failed, calls report with its error. The pass fails with what report returns.
+// Reported takes a step and then, even if that has failed, calls report with its error. The pass fails with what report
+// returns.
 func Reported[W any](report func(context.Context, W, error) error, step Step[W]) Step[W] {
 	return func(ctx context.Context, world W) error { return report(ctx, world, step(ctx, world)) }
 }
@@ -273,8 +277,8 @@ func Reported[W any](report func(context.Context, W, error) error, step Step[W])
 // Nothing is the step of a rule that ends the pass.
 func Nothing[W any](context.Context, W) error { return nil }
 
-// behindPause is more than enough for a cache to catch up.
-const behindPause = time.Second
+// A cache has caught up within behindGrace, usually much sooner.
+const behindGrace = time.Second
 
 // Earliest collects when the object is to be reconciled again. The zero value means never.
 type Earliest struct{ after time.Duration }
@@ -287,23 +291,23 @@ func (e *Earliest) After(d time.Duration) {
 	}
 }
 
-// Result returns the result of the pass. A request that was refused because the cache was behind is repeated without an error. A
-// request that was refused because its namespace is being deleted is not repeated: it would be refused again, and the deletion of
-// the namespace's objects brings events of its own.
+// Result returns the result of the pass. A request that was refused because the cache was behind is repeated without an
+// error. A request that was refused because its namespace is being deleted is not repeated: it would be refused again,
+// and the deletion of the namespace's objects brings events of its own.
 func (e *Earliest) Result(err error) (ctrl.Result, error) {
 	switch {
 	case err == nil:
 		return ctrl.Result{RequeueAfter: e.after}, nil
 	case every(err, kube.IsBehind):
-		return ctrl.Result{RequeueAfter: behindPause}, nil
+		return ctrl.Result{RequeueAfter: behindGrace}, nil
 	case every(err, kube.IsNamespaceTerminating):
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, err
 }
 
-// every reports whether an error is of a sort, and if it joins several, wrapped or not, whether all of them are: one that matters is not
-// lost among others.
+// every reports whether an error is of a sort, and if it joins several, wrapped or not, whether all of them are: one
+// that matters is not lost among others.
 func every(err error, is func(error) bool) bool {
 	for wraps := err; wraps != nil; wraps = errors.Unwrap(wraps) {
 		if joined, isJoined := wraps.(interface{ Unwrap() []error }); isJoined {
@@ -313,12 +317,12 @@ func every(err error, is func(error) bool) bool {
 	return is(err)
 }
 
-// Queue is what the handler of a watch is given for requests to reconcile.
+// Queue takes requests to reconcile from the handler of a watch.
 type Queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// Waker requeues objects from outside a pass, such as at the end of a call to GitHub. It is a source for one controller. Before
-// that controller has started there is nothing to wake, because it begins with all objects. Unlike a channel it never blocks,
-// even if nobody listens any more.
+// Waker requeues objects from outside a pass, such as at the end of a call to GitHub. It is a source for one
+// controller. Before that controller has started there is nothing to wake, because it begins with all objects. Unlike a
+// channel it never blocks, even if nobody listens any more.
 type Waker struct {
 	mu    sync.Mutex
 	queue Queue

@@ -38,10 +38,18 @@ var key = types.NamespacedName{Namespace: "a", Name: "object"}
 
 func newLedger(t *testing.T) *ledger {
 	t.Helper()
-	l := &ledger{T: t, clock: clocktesting.NewFakePassiveClock(time.Unix(100, 0)), there: map[types.NamespacedName]*corev1.ConfigMap{}, broken: map[string]error{}}
+	l := &ledger{
+		T:      t,
+		clock:  clocktesting.NewFakePassiveClock(time.Unix(100, 0)),
+		there:  map[types.NamespacedName]*corev1.ConfigMap{},
+		broken: map[string]error{},
+	}
 	small := func(w *world) bool { return len(w.Object.Data) < 2 }
 	reported := func(step Step[*world]) Step[*world] {
-		return Reported(func(_ context.Context, _ *world, failure error) error { return errors.Join(failure, l.do("report")) }, step)
+		return Reported(
+			func(_ context.Context, _ *world, failure error) error { return errors.Join(failure, l.do("report")) },
+			step,
+		)
 	}
 	l.kind = Kind[*corev1.ConfigMap, memory, *world]{
 		Name: "ConfigMap", New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
@@ -63,7 +71,10 @@ func newLedger(t *testing.T) *ledger {
 			return &world{p}, l.broken["observe"]
 		},
 		Rules: []Rule[*world, Step[*world]]{
-			When("it is being deleted", func(w *world) bool { return w.Object.DeletionTimestamp != nil }, Nothing[*world]),
+			When(
+				"it is being deleted", func(w *world) bool { return w.Object.DeletionTimestamp != nil },
+				Nothing[*world],
+			),
 			When("it is small", small, reported(InOrder(l.step("first"), l.step("second")))),
 			When("it is large", func(w *world) bool { return !small(w) }, Each(l.step("one"), l.step("other"))),
 		},
@@ -110,7 +121,10 @@ func (l *ledger) object(uid types.UID, keys ...string) {
 	for _, k := range keys {
 		data[k] = ""
 	}
-	l.there[key] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid}, Data: data}
+	l.there[key] = &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid},
+		Data:       data,
+	}
 }
 
 func (l *ledger) want(after time.Duration, want ...string) {
@@ -178,7 +192,10 @@ func TestWhatFailsEndsThePass(t *testing.T) {
 			l.broken[test.where] = failure
 			done, result, err := l.pass()
 			if !errors.Is(err, failure) || !slices.Equal(done, test.want) || result.RequeueAfter != 0 {
-				t.Errorf("did %q, requeued after %s: %v; want %q and the failure", done, result.RequeueAfter, err, test.want)
+				t.Errorf(
+					"did %q, requeued after %s: %v; want %q and the failure",
+					done, result.RequeueAfter, err, test.want,
+				)
 			}
 		})
 	}
@@ -187,8 +204,10 @@ func TestWhatFailsEndsThePass(t *testing.T) {
 func TestAWriteThatWasOvertakenIsTriedAgainWithoutAnError(t *testing.T) {
 	l := newLedger(t)
 	l.object("1")
-	l.broken["first"] = apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, key.Name, errors.New("changed"))
-	l.want(behindPause, "remember 1", "first", "report")
+	l.broken["first"] = apierrors.NewConflict(
+		schema.GroupResource{Resource: "configmaps"}, key.Name, errors.New("changed"),
+	)
+	l.want(behindGrace, "remember 1", "first", "report")
 }
 
 func TestAPassKeepsItsPriority(t *testing.T) {
@@ -212,8 +231,10 @@ func TestThePassAtAMomentComesThenHoweverLongThisOneTakes(t *testing.T) {
 		moments []time.Time
 		want    time.Duration
 	}{
-		"never":            {[]time.Time{{}}, time.Hour},
-		"the earliest":     {[]time.Time{time.Unix(190, 0), time.Unix(160, 0), {}, time.Unix(170, 0)}, 50 * time.Second},
+		"never": {[]time.Time{{}}, time.Hour},
+		"the earliest": {
+			[]time.Time{time.Unix(190, 0), time.Unix(160, 0), {}, time.Unix(170, 0)}, 50 * time.Second,
+		},
 		"after the steps'": {[]time.Time{time.Unix(100_000, 0)}, time.Hour},
 		"passed already":   {[]time.Time{time.Unix(105, 0)}, time.Millisecond},
 		"passed long ago":  {[]time.Time{time.Unix(100, 0).Add(-time.Hour)}, time.Millisecond},
@@ -241,7 +262,8 @@ func TestIsStale(t *testing.T) {
 		have, written string
 		want          bool
 	}{
-		{"9", "10", true}, {"10", "10", false}, {"11", "10", false}, {"9", "", false}, {"", "10", false}, {"x", "10", false},
+		{"9", "10", true}, {"10", "10", false}, {"11", "10", false}, {"9", "", false}, {"", "10", false},
+		{"x", "10", false},
 	} {
 		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: test.have}}
 		if got := IsStale(object, test.written); got != test.want {

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// firstPause doubles with every failed pass up to longestPause. The library's default goes up to 17 minutes, long after
-	// the cause of the failures has ended.
-	firstPause   = 50 * time.Millisecond
-	longestPause = 30 * time.Second
+	// firstBackoff doubles with every failed pass up to longestBackoff. The library's default goes up to 17 minutes,
+	// long after the cause of the failures has ended.
+	firstBackoff   = 50 * time.Millisecond
+	longestBackoff = 30 * time.Second
 )
 
 // backOff returns a rate limiter with the pauses between failing passes of one object.
 func backOff() workqueue.TypedRateLimiter[ctrl.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstPause, longestPause)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstBackoff, longestBackoff)
 }
 
 // ControllerOptions returns the options that all controllers share, with the given number of workers.
@@ -52,7 +52,9 @@ func Backoff(first, longest time.Duration, failures int) time.Duration {
 }
 
 // Requests returns a request for each object that a list finds, for the handler of a watch that leads to them.
-func Requests(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) ([]ctrl.Request, error) {
+func Requests(
+	ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption,
+) ([]ctrl.Request, error) {
 	if err := reader.List(ctx, list, options...); err != nil {
 		return nil, err
 	}
@@ -60,7 +62,10 @@ func Requests(ctx context.Context, reader client.Reader, list client.ObjectList,
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		object, err := meta.Accessor(item)
 		if err == nil {
-			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}})
+			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{
+				Namespace: object.GetNamespace(),
+				Name:      object.GetName(),
+			}})
 		}
 		return err
 	})

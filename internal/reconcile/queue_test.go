@@ -32,7 +32,7 @@ func TestBackOffIsBounded(t *testing.T) {
 	for range 50 {
 		last = limiter.When(ctrl.Request{})
 	}
-	if last != longestPause {
-		t.Errorf("pause %s after 50 failures, want %s", last, longestPause)
+	if last != longestBackoff {
+		t.Errorf("pause %s after 50 failures, want %s", last, longestBackoff)
 	}
 }

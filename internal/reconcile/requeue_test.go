@@ -21,14 +21,26 @@ func TestResult(t *testing.T) {
 		after time.Duration
 		fails bool
 	}{
-		"nothing wrong":            {nil, 2 * time.Second, false},
-		"conflict":                 {fmt.Errorf("patch: %w", apierrors.NewConflict(pods, "pod", errors.New("old"))), behindPause, false},
-		"two that are behind":      {errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), apierrors.NewAlreadyExists(pods, "pod")), behindPause, false},
-		"one that is not, wrapped": {fmt.Errorf("delete: %w", errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), errors.New("broken"))), 0, true},
-		"one that is not":          {errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), errors.New("broken")), 0, true},
-		"exists":                   {apierrors.NewAlreadyExists(pods, "pod"), behindPause, false},
-		"namespace terminating":    {terminating, 0, false},
-		"forbidden":                {apierrors.NewForbidden(pods, "pod", errors.New("no Role")), 0, true},
+		"nothing wrong": {nil, 2 * time.Second, false},
+		"conflict": {
+			fmt.Errorf("patch: %w", apierrors.NewConflict(pods, "pod", errors.New("old"))), behindGrace, false,
+		},
+		"two that are behind": {
+			errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), apierrors.NewAlreadyExists(pods, "pod")),
+			behindGrace, false,
+		},
+		"one that is not, wrapped": {
+			fmt.Errorf(
+				"delete: %w", errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), errors.New("broken")),
+			),
+			0, true,
+		},
+		"one that is not": {
+			errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), errors.New("broken")), 0, true,
+		},
+		"exists":                {apierrors.NewAlreadyExists(pods, "pod"), behindGrace, false},
+		"namespace terminating": {terminating, 0, false},
+		"forbidden":             {apierrors.NewForbidden(pods, "pod", errors.New("no Role")), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requeue Earliest
@@ -44,7 +56,15 @@ func TestResult(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	for failures, want := range map[int]time.Duration{-1: 0, 0: 0, 1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 5: 10 * time.Second, 1 << 30: 10 * time.Second} {
+	for failures, want := range map[int]time.Duration{
+		-1:      0,
+		0:       0,
+		1:       time.Second,
+		2:       2 * time.Second,
+		4:       8 * time.Second,
+		5:       10 * time.Second,
+		1 << 30: 10 * time.Second,
+	} {
 		if got := Backoff(time.Second, 10*time.Second, failures); got != want {
 			t.Errorf("Backoff() after %d failures = %s, want %s", failures, got, want)
 		}

@@ -9,19 +9,19 @@ import (
 
 type queue = priorityqueue.PriorityQueue[ctrl.Request]
 
-// stopQueue releases the workers of the queue that it wraps before that is shut down. As of v0.24, controller-runtime's own may hand
-// out a request at that moment, to a worker that has left, and wait for it forever with its locks held
-// (kubernetes-sigs/controller-runtime#3538): a manager that was asked to stop did so 8 s late and with an error, and its
-// successor waited as long for the Lease. Delete this file when the module is at v0.25 or later.
+// stopQueue releases the workers of the queue that it wraps before that is shut down. As of v0.24, controller-runtime's
+// own may hand out a request at that moment, to a worker that has left, and wait for it forever with its locks held
+// (kubernetes-sigs/controller-runtime#3538): a manager that was asked to stop did so 8 s late and with an error, and
+// its successor waited as long for the Lease. Delete this file when the module is at v0.25 or later.
 type stopQueue struct {
 	queue
 	stop    sync.Once
 	stopped chan struct{}
-	// returning is held for reading by workers that return a request, and once for writing by ShutDown.
+	// returning is held for reading by workers that return a request, and a single time for writing by ShutDown.
 	returning sync.RWMutex
 }
 
-// handout is what the queue hands to a worker.
+// handout is a request that the queue hands to a worker.
 type handout struct {
 	request  ctrl.Request
 	priority int

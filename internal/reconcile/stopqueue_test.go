@@ -16,8 +16,8 @@ func requestFor(number int) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(number)}}
 }
 
-// Workers that add, take and return requests all leave, whenever the queue is shut down. With controller-runtime's queue
-// alone this test hangs within a few rounds.
+// Workers that add, take and return requests all leave, whenever the queue is shut down. With controller-runtime's
+// queue alone this test hangs within a few rounds.
 func TestWorkersLeaveAQueueThatIsShutDown(t *testing.T) {
 	const rounds, workers, takenBefore = 200, 16, 500
 	for range rounds {

@@ -1,6 +1,7 @@
-// Package registrations asks GitHub about the registrations of runners, outside of reconcile workers: about those of a set's runners
-// (Questions), and which ones no runner has any more (Strays). What GitHub has answered about one registration are its Answers; what a set has
-// found out about a runner for the runner's own controller is a verdict (Verdicts).
+// Package registrations asks GitHub about the registrations of runners, outside of reconcile workers: about those of a
+// set's runners (Questions), and which ones no runner has any more (Strays). What GitHub has answered about one
+// registration are its Answers; what a set has found out about a runner for the runner's own controller is a verdict
+// (Verdicts).
 package registrations
 
 import (
@@ -25,7 +26,8 @@ import (
 
 // GitHub is the part of the Actions service that is used.
 type GitHub interface {
-	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if the runner is already gone.
+	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if the runner is already
+	// gone.
 	RemoveRunner(ctx context.Context, id int) error
 	// GetRunner fails with actions.ErrRunnerNotFound if there is no such runner.
 	GetRunner(ctx context.Context, id int) (*actions.RunnerReference, error)
@@ -35,7 +37,7 @@ type GitHub interface {
 	ListOfflineRunners(ctx context.Context, maxAge time.Duration) (*actions.OfflineRunners, error)
 }
 
-// Options are what questions and the search for strays need from outside.
+// Options have what questions and the search for strays need from outside.
 type Options struct {
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
@@ -51,17 +53,17 @@ type Options struct {
 }
 
 const (
-	// AskMissingAgainAfter is the pause after the first answer that a runner is not registered: the service takes some seconds to show
-	// a new registration everywhere.
-	AskMissingAgainAfter = 15 * time.Second
-	// retryQuestionAfter is the pause after a question that GitHub did not answer, although the client has repeated it for up to
-	// 30 s. It doubles with every further failure, up to longestQuestionPause, so that a failing GitHub is not asked about a
-	// thousand runners all the time.
-	retryQuestionAfter   = 15 * time.Second
-	longestQuestionPause = time.Minute
+	// GitHub is asked again at MissingGrace after its first answer that a runner is not registered: the service takes
+	// some seconds to show a new registration everywhere.
+	MissingGrace = 15 * time.Second
+	// A question that GitHub did not answer, although the client has repeated it for up to 30 s, is asked again after
+	// questionBackoff. That doubles with every further failure, up to longestQuestionBackoff, so that a failing GitHub
+	// is not asked about a thousand runners all the time.
+	questionBackoff        = 15 * time.Second
+	longestQuestionBackoff = time.Minute
 )
 
-// Answer is what GitHub answers about a runner, or what follows from that.
+// Answer is GitHub's answer about a runner, or what follows from it.
 type Answer int
 
 const (
@@ -73,14 +75,14 @@ const (
 	// A 404 that does not name GitHub's exception may come from a gateway in between, so less follows from it.
 	PerhapsRemoved
 	PerhapsMissing
-	// NoJob: the runner exited without ever having had a job; GitHub would have removed its record after one. NoKnownJob: the same, as
-	// far as is known, because GitHub can't tell.
+	// NoJob: the runner exited without ever having had a job; GitHub would have removed its record after one.
+	// NoKnownJob: the same, as far as is known, because GitHub can't tell.
 	NoJob
 	NoKnownJob
 )
 
-// Answers are what GitHub has answered about a registration, and when it was asked. They are lost in a restart: then GitHub is asked
-// once more.
+// Answers hold GitHub's answers about a registration, with the times of the questions. They are lost in a restart: then
+// GitHub is asked again.
 type Answers struct {
 	Busy      bool      // GitHub refused to remove it because it has a job
 	RemovedAt time.Time // when GitHub first said that it has removed the runner or knows no such runner
@@ -92,12 +94,12 @@ type Answers struct {
 	MissingSince  time.Time // when the first of an unbroken row of "not registered" answers came
 	missingByName bool      // GitHub itself said so, by the name of its exception
 	Gone          bool      // two answers, far enough apart, said that it is not registered
-	// RegisteredAt is when the latest question was asked that GitHub answered with "registered".
+	// RegisteredAt is the time of the latest question that GitHub answered with "registered".
 	RegisteredAt time.Time
 }
 
-// Note records GitHub's answer, or the error of the question.
-func (a *Answers) Note(call pool.Call[Answer], now time.Time) {
+// Remember takes in GitHub's answer, or the error of the question.
+func (a *Answers) Remember(call pool.Call[Answer], now time.Time) {
 	a.Removing = false
 	if call.Err != nil {
 		a.failures++
@@ -114,13 +116,14 @@ func (a *Answers) Note(call pool.Call[Answer], now time.Time) {
 		a.MissingSince, a.missingByName, a.RegisteredAt = time.Time{}, false, a.AskedAt
 	case Missing, PerhapsMissing:
 		a.missingByName = a.missingByName || call.Result == Missing
-		if !kube.SetIfZero(&a.MissingSince, now) && now.Sub(a.MissingSince) >= AskMissingAgainAfter {
+		if !kube.SetIfZero(&a.MissingSince, now) && now.Sub(a.MissingSince) >= MissingGrace {
 			a.Gone = true
 		}
 	}
 }
 
-// Unregistered reports whether GitHub has removed the runner or doesn't know it: it gets no job any more, and is deleted in this pass.
+// Unregistered reports whether GitHub has removed the runner or doesn't know it: it gets no job any more, and is
+// deleted in this pass.
 func (a *Answers) Unregistered() bool { return !a.RemovedAt.IsZero() || a.Gone }
 
 // RecordRemoved reports whether GitHub no longer has the runner's record although nobody asked to remove it.
@@ -141,9 +144,11 @@ type Subject struct {
 	Name string
 	// HasJob is set if the runner is believed to have a job, so that not every answer may cost it its pod.
 	HasJob bool
-	// Ended is set if its container has ended for good: it has no pod that would prove that the id is its own.
+	// Ended is set if its container has ended and doesn't start again: it has no pod that would prove that the id is
+	// its own.
 	Ended bool
-	// Own is set if the id is no copy's: the runner was created by this process, or under a name that its predecessor had chosen.
+	// Own is set if the id is no copy's: the runner was created by this process, or under a name that its predecessor
+	// had chosen.
 	Own bool
 	// Question is the last one about the registration. Another is asked when it has been answered.
 	Question *pool.Last[Answer]
@@ -154,8 +159,8 @@ type Subject struct {
 // Questions asks GitHub about runners in the background. Whoever asks keeps the answers.
 type Questions struct{ Options }
 
-// Remove asks GitHub to remove a registration. It reports whether it has asked: it does not if a question about it is under way. The
-// set must not change afterwards, because the call outlasts the pass.
+// Remove asks GitHub to remove a registration. It reports whether it has asked: it does not if a question about it is
+// under way. The set must not change afterwards, because the call outlasts the pass.
 func (q Questions) Remove(set *v1alpha1.EphemeralRunnerSet, about Subject) bool {
 	return q.ask(set, about, deregisterRunner)
 }
@@ -182,17 +187,20 @@ func (q Questions) ask(
 			verdict = Removed
 		}
 		if verdict == Removed || verdict == Busy {
-			q.Verdicts.Give(types.NamespacedName{Namespace: key.Namespace, Name: about.Name}, about.Registration, verdict)
+			q.Verdicts.Give(
+				types.NamespacedName{Namespace: key.Namespace, Name: about.Name}, about.Registration, verdict,
+			)
 		}
 		return said, err
 	}, func() { q.Wake(key) })
 }
 
-// deregisterRunner asks GitHub to remove a runner's registration. It is looked for first if nothing proves that the id is the runner's own.
+// deregisterRunner asks GitHub to remove a runner's registration. It is looked for first if nothing proves that the id
+// is the runner's own.
 //
-// Of a runner that has not ended only GitHub's agreement to remove it proves that it has no job: a look-up may be answered by a replica that
-// doesn't know a new registration yet. If the id is another's and there is none of the runner's name, nothing can be removed; its own
-// finalization then asks by the id that its pod has.
+// Of a runner that has not ended only GitHub's agreement to remove it proves that it has no job: a look-up may be
+// answered by a replica that doesn't know a new registration yet. If the id is another's and there is none of the
+// runner's name, nothing can be removed; its own finalization then asks by the id that its pod has.
 func deregisterRunner(ctx context.Context, github GitHub, about Subject) (Answer, error) {
 	id := about.ID
 	if about.Ended || !about.Own {
@@ -229,8 +237,8 @@ func lookUpRunner(ctx context.Context, github GitHub, about Subject) (Answer, er
 	return said, err
 }
 
-// findRunner returns the id under which GitHub has the runner, the recorded one if GitHub has none of that id, and 0 if that is another's and
-// GitHub has none of the runner's name.
+// findRunner returns the id under which GitHub has the runner, the recorded one if GitHub has none of that id, and 0 if
+// that is another's and GitHub has none of the runner's name.
 func findRunner(ctx context.Context, github GitHub, about Subject) (id int, said Answer, err error) {
 	found, err := github.GetRunner(ctx, about.ID)
 	switch {
@@ -245,15 +253,16 @@ func findRunner(ctx context.Context, github GitHub, about Subject) (id int, said
 	}
 }
 
-// findByName is findRunner if the recorded id is another runner's: the record is a copy's, or GitHub was itself restored from a backup. Then
-// the name decides, which nobody else gets in the same scale set. That GitHub has none of that name costs no runner its job: nothing follows
-// from it.
+// findByName is findRunner if the recorded id is another runner's: the record is a copy's, or GitHub was itself
+// restored from a backup. Then the name decides, which nobody else gets in the same scale set. That GitHub has none of
+// that name costs no runner its job: nothing follows from it.
 func findByName(ctx context.Context, github GitHub, about Subject) (id int, said Answer, err error) {
 	found, err := github.GetRunnerByName(ctx, about.Name)
 	if err == nil && (found.RunnerScaleSetID == 0 || about.scaleSet == 0 || found.RunnerScaleSetID == about.scaleSet) {
 		return found.ID, Registered, nil
 	}
-	_, isAnswer := errors.AsType[*actions.Error](err) // a 404, perhaps of a gateway; a list without the runner is GitHub's own answer
+	// A 404, perhaps of a gateway; a list without the runner is GitHub's own answer.
+	_, isAnswer := errors.AsType[*actions.Error](err)
 	switch {
 	case err != nil && !errors.Is(err, actions.ErrRunnerNotFound):
 		return 0, None, err
@@ -265,8 +274,9 @@ func findByName(ctx context.Context, github GitHub, about Subject) (id int, said
 	return 0, Missing, nil
 }
 
-// isGone reports whether the answer is that there is no such runner. If the runner has a job the answer must name GitHub's
-// exception: any other 404 may come from a gateway in between, and would cost the job together with the runner's pod.
+// isGone reports whether the answer is that there is no such runner. If the runner has a job the answer must name
+// GitHub's exception: any other 404 may come from a gateway in between, and would cost the job together with the
+// runner's pod.
 func isGone(err error, hasJob bool) bool {
 	return errors.Is(err, actions.ErrRunnerNotFound) && (!hasJob || actions.NamesException(err))
 }
@@ -278,8 +288,8 @@ func sureOr(err error, sure, perhaps Answer) Answer {
 	return perhaps
 }
 
-// retryQuestionAt returns when GitHub may be asked again after that many failed questions in a row, the last of which failed
-// with err: not before the time that err names.
+// retryQuestionAt returns when GitHub may be asked again after that many failed questions in a row, the last of which
+// failed with err: not before the time that err names.
 func retryQuestionAt(err error, failures int, now time.Time) time.Time {
-	return actions.RetryAt(err, now.Add(reconcile.Backoff(retryQuestionAfter, longestQuestionPause, failures)))
+	return actions.RetryAt(err, now.Add(reconcile.Backoff(questionBackoff, longestQuestionBackoff, failures)))
 }

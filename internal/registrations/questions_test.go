@@ -28,34 +28,48 @@ var (
 	start       = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	errNoAnswer = errors.New("connection reset")
 	// errRunnerNotFound is GitHub's own answer that there is no such runner.
-	errRunnerNotFound = &actions.Error{StatusCode: http.StatusNotFound, TypeName: "GitHub.Runners.AgentNotFoundException"}
+	errRunnerNotFound = &actions.Error{
+		StatusCode: http.StatusNotFound,
+		TypeName:   "GitHub.Runners.AgentNotFoundException",
+	}
 )
 
-// Log lines about a call to GitHub carry the name of the scale set, as users know it, and not that of the set that belongs to
-// it.
+// Log lines about a call to GitHub carry the name of the scale set, as users know it, and not that of the set that
+// belongs to it.
 func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged []string
-		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})))
+		ctx, cancel := context.WithCancel(log.IntoContext(
+			t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}),
+		))
 		defer cancel()
 		workers := pool.New(1, clock.RealClock{})
 		go func() { _ = workers.Start(ctx) }()
-		q := Questions{Options{Pool: workers, Clock: clock.RealClock{}, GitHub: func(ctx context.Context, _ credentials.Reference) (GitHub, error) {
-			log.FromContext(ctx).Info("asked")
-			return nil, context.Canceled
-		}, Wake: func(types.NamespacedName) {}}}
-		q.Remove(&v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: map[string]string{
-			v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "runners",
-		}}}, Subject{Name: "linux-x7k2p-runner-abcde", Question: &pool.Last[Answer]{}})
+		q := Questions{Options{
+			Pool:  workers,
+			Clock: clock.RealClock{},
+			GitHub: func(ctx context.Context, _ credentials.Reference) (GitHub, error) {
+				log.FromContext(ctx).Info("asked")
+				return nil, context.Canceled
+			},
+			Wake: func(types.NamespacedName) {},
+		}}
+		q.Remove(&v1alpha1.EphemeralRunnerSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: map[string]string{
+				v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "runners",
+			}},
+		}, Subject{Name: "linux-x7k2p-runner-abcde", Question: &pool.Last[Answer]{}})
 		synctest.Wait()
-		if all := strings.Join(logged, "\n"); !strings.Contains(all, `"scaleSet"="runners/linux" "runner"="linux-x7k2p-runner-abcde"`) {
+		if all := strings.Join(logged, "\n"); !strings.Contains(
+			all, `"scaleSet"="runners/linux" "runner"="linux-x7k2p-runner-abcde"`,
+		) {
 			t.Errorf("logged %s", all)
 		}
 	})
 }
 
-// A gateway that can't reach GitHub answers 404 as well, without the name of GitHub's exception. That must not cost a runner
-// with a job.
+// A gateway that can't reach GitHub answers 404 as well, without the name of GitHub's exception. That must not cost a
+// runner with a job.
 func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 	unnamed := &actions.Error{Endpoint: actions.EndpointRemoveRunner, StatusCode: http.StatusNotFound}
 	for name, test := range map[string]struct {
@@ -70,16 +84,19 @@ func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 		"without a name, working": {unnamed, true, None, None, true},
 	} {
 		github, about := answering{err: test.err}, Subject{HasJob: test.protected, Own: true}
-		if removed, err := deregisterRunner(t.Context(), github, about); removed != test.removed || (err != nil) != test.fails {
+		if removed, err := deregisterRunner(t.Context(), github, about); removed != test.removed ||
+			(err != nil) != test.fails {
 			t.Errorf("%s: the removal is %v, %v", name, removed, err)
 		}
-		if looked, err := lookUpRunner(t.Context(), github, about); looked != test.looked || (err != nil) != test.fails {
+		if looked, err := lookUpRunner(t.Context(), github, about); looked != test.looked ||
+			(err != nil) != test.fails {
 			t.Errorf("%s: the question is %v, %v", name, looked, err)
 		}
 	}
 }
 
-// A backup tool restores a runner's status under another name, people edit copies, and a GitHub that is restored gives ids again.
+// A backup tool restores a runner's status under another name, people edit copies, and a GitHub that is restored gives
+// ids again.
 func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
 	for name, test := range map[string]struct {
 		github  *registry
@@ -89,23 +106,39 @@ func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
 		asked   Answer // what follows if it is to be removed
 		removed int    // the registration that is
 	}{
-		"its own":                              {&registry{7: "runner"}, Subject{}, Registered, false, Removed, 7},
-		"its own, in capitals":                 {&registry{7: "RUNNER"}, Subject{HasJob: true}, Registered, false, Removed, 7},
-		"one without a name":                   {&registry{7: ""}, Subject{HasJob: true}, Registered, false, Removed, 7},
-		"another's":                            {&registry{7: "original"}, Subject{}, Missing, false, PerhapsRemoved, 0},
-		"another's, and it has ended":          {&registry{7: "original"}, Subject{Ended: true}, Missing, false, Removed, 0},
-		"another's, and it has a job":          {&registry{7: "original"}, Subject{HasJob: true}, None, false, None, 0},
-		"another's, and it has one of its own": {&registry{7: "original", 8: "runner"}, Subject{HasJob: true}, Registered, false, Removed, 8},
+		"its own": {&registry{7: "runner"}, Subject{}, Registered, false, Removed, 7},
+		"its own, in capitals": {
+			&registry{7: "RUNNER"}, Subject{HasJob: true}, Registered, false, Removed, 7,
+		},
+		"one without a name": {
+			&registry{7: ""}, Subject{HasJob: true}, Registered, false, Removed, 7,
+		},
+		"another's": {
+			&registry{7: "original"}, Subject{}, Missing, false, PerhapsRemoved, 0,
+		},
+		"another's, and it has ended": {
+			&registry{7: "original"}, Subject{Ended: true}, Missing, false, Removed, 0,
+		},
+		"another's, and it has a job": {&registry{7: "original"}, Subject{HasJob: true}, None, false, None, 0},
+		"another's, and it has one of its own": {
+			&registry{7: "original", 8: "runner"}, Subject{HasJob: true}, Registered, false, Removed, 8,
+		},
 		// To look for it first would cost every surplus runner another call.
-		"of a runner that this process created": {&registry{7: "as it asks nobody"}, Subject{Own: true}, Missing, false, Removed, 7},
+		"of a runner that this process created": {
+			&registry{7: "as it asks nobody"}, Subject{Own: true}, Missing, false, Removed, 7,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.about.Name, test.about.ID = "runner", 7
-			if said, err := lookUpRunner(t.Context(), test.github, test.about); said != test.looked || (err != nil) != test.fails {
+			if said, err := lookUpRunner(
+				t.Context(), test.github, test.about,
+			); said != test.looked || (err != nil) != test.fails {
 				t.Errorf("the question: %v, %v", said, err)
 			}
 			before := maps.Clone(*test.github)
-			if said, err := deregisterRunner(t.Context(), test.github, test.about); said != test.asked || (err != nil) != test.fails {
+			if said, err := deregisterRunner(
+				t.Context(), test.github, test.about,
+			); said != test.asked || (err != nil) != test.fails {
 				t.Errorf("the removal: %v, %v", said, err)
 			}
 			delete(before, test.removed)
@@ -140,8 +173,8 @@ func (r *reading) RemoveRunner(_ context.Context, id int) error {
 	return r.err
 }
 
-// A replica of GitHub may not know a new registration yet, and a gateway answers 404 for what it can't reach. Only that GitHub agrees to
-// remove a runner that has not ended says that it has no job.
+// A replica of GitHub may not know a new registration yet, and a gateway answers 404 for what it can't reach. Only that
+// GitHub agrees to remove a runner that has not ended says that it has no job.
 func TestALookUpIsNoConsent(t *testing.T) {
 	original := &actions.RunnerReference{ID: 7, Name: "original"}
 	gateway := &actions.Error{Endpoint: actions.EndpointFindRunner, StatusCode: http.StatusNotFound}
@@ -151,19 +184,28 @@ func TestALookUpIsNoConsent(t *testing.T) {
 		want    Answer
 		removed []int
 	}{
-		"unknown to a replica, busy":       {&reading{answering: answering{err: actions.ErrJobStillRunning}}, false, Busy, []int{7}},
+		"unknown to a replica, busy": {
+			&reading{answering: answering{err: actions.ErrJobStillRunning}}, false, Busy, []int{7},
+		},
 		"unknown, and it has ended":        {&reading{}, true, Removed, nil},
 		"another's, says a gateway":        {&reading{byID: original, byNameErr: gateway}, false, PerhapsRemoved, nil},
 		"another's, ended, says a gateway": {&reading{byID: original, byNameErr: gateway}, true, PerhapsRemoved, nil},
 		"of that name in another scale set": {
-			&reading{byID: original, byName: &actions.RunnerReference{ID: 8, Name: "runner", RunnerScaleSetID: 99}}, false, PerhapsRemoved, nil,
+			&reading{byID: original, byName: &actions.RunnerReference{ID: 8, Name: "runner", RunnerScaleSetID: 99}},
+			false, PerhapsRemoved, nil,
 		},
-		"of that name": {&reading{byID: original, byName: &actions.RunnerReference{ID: 8, Name: "runner", RunnerScaleSetID: 1}}, false, Removed, []int{8}},
+		"of that name": {
+			&reading{byID: original, byName: &actions.RunnerReference{ID: 8, Name: "runner", RunnerScaleSetID: 1}},
+			false, Removed, []int{8},
+		},
 	} {
 		about := Subject{Name: "runner", Ended: test.ended, scaleSet: 1}
 		about.ID = 7
-		if said, err := deregisterRunner(t.Context(), test.github, about); said != test.want || err != nil || !slices.Equal(test.github.removed, test.removed) {
-			t.Errorf("%s: %v, %v, removed %v; want %v, %v", name, said, err, test.github.removed, test.want, test.removed)
+		if said, err := deregisterRunner(t.Context(), test.github, about); said != test.want || err != nil ||
+			!slices.Equal(test.github.removed, test.removed) {
+			t.Errorf(
+				"%s: %v, %v, removed %v; want %v, %v", name, said, err, test.github.removed, test.want, test.removed,
+			)
 		}
 	}
 }
@@ -217,12 +259,12 @@ func TestRetryAt(t *testing.T) {
 		failures int
 		want     time.Duration
 	}{
-		"no answer":                        {err: errNoAnswer, want: retryQuestionAfter},
-		"no answer three times":            {errNoAnswer, 3, 4 * retryQuestionAfter},
-		"no answer for a long time":        {errNoAnswer, 100, longestQuestionPause},
+		"no answer":                        {err: errNoAnswer, want: questionBackoff},
+		"no answer three times":            {errNoAnswer, 3, 4 * questionBackoff},
+		"no answer for a long time":        {errNoAnswer, 100, longestQuestionBackoff},
 		"to be left alone for an hour":     {err: limited(time.Hour), want: time.Hour},
-		"to be left alone for a moment":    {err: limited(time.Second), want: retryQuestionAfter},
-		"to be left alone, until long ago": {err: limited(-time.Hour), want: retryQuestionAfter},
+		"to be left alone for a moment":    {err: limited(time.Second), want: questionBackoff},
+		"to be left alone, until long ago": {err: limited(-time.Hour), want: questionBackoff},
 	} {
 		if got := retryQuestionAt(test.err, max(1, test.failures), start).Sub(start); got != test.want {
 			t.Errorf("%s: asked again after %s, want %s", name, got, test.want)

@@ -9,12 +9,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// rememberedFor is how long a verdict is remembered. The runner's object is deleted, its pod marked as busy, or its status written within
-// a second after it.
-const rememberedFor = 5 * time.Minute
+// A verdict is forgotten after verdictTimeout: the runner's object is deleted, its pod marked as busy, or its status
+// written within a second after it.
+const verdictTimeout = 5 * time.Minute
 
-// Verdicts remembers what a set has found out about its runners for their own controller, which finalizes them, protects their jobs and
-// writes their statuses, and so needn't ask GitHub again. It is lost in a restart: then GitHub is asked once more.
+// Verdicts remembers what a set has found out about its runners for their own controller, which finalizes them,
+// protects their jobs and writes their statuses, and so needn't ask GitHub again. It is lost in a restart: then GitHub
+// is asked again.
 type Verdicts struct {
 	given *cache.Expiring
 
@@ -27,18 +28,19 @@ func NewVerdicts(clk clock.Clock) *Verdicts {
 	return &Verdicts{given: cache.NewExpiringWithClock(clk), wake: func(types.NamespacedName) {}}
 }
 
-// WhenGiven has a function called, which must not block, with each runner about which there is news from now on. That it is removed is
-// none, because its set deletes it next.
+// WhenGiven has a function called, which must not block, with each runner about which there is news from now on. That
+// it is removed is none, because its set deletes it next.
 func (v *Verdicts) WhenGiven(wake func(runner types.NamespacedName)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.wake = wake
 }
 
-// Give remembers a verdict about a registration of the runner with that name. One about the runner itself is about the registration 0.
+// Give remembers a verdict about a registration of the runner with that name. One about the runner itself is about the
+// registration 0.
 func (v *Verdicts) Give(name types.NamespacedName, about Registration, verdict Answer) {
 	news := v.Of(about) != verdict
-	v.given.Set(about, verdict, rememberedFor)
+	v.given.Set(about, verdict, verdictTimeout)
 	if !news || verdict == Removed {
 		return
 	}

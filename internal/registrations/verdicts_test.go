@@ -21,7 +21,7 @@ func TestVerdictsAreRememberedForAWhile(t *testing.T) {
 		}
 	}
 	verdicts.Give(name, Registration{"uid", 1}, Removed)
-	clk.Step(rememberedFor - time.Second)
+	clk.Step(verdictTimeout - time.Second)
 	verdicts.Give(name, Registration{"uid", 2}, Busy)
 	want(1, Removed)
 	want(2, Busy)
@@ -34,11 +34,11 @@ func TestVerdictsAreRememberedForAWhile(t *testing.T) {
 	want(2, Busy)
 	verdicts.Give(name, Registration{"uid", 2}, Removed)
 	want(2, Removed)
-	clk.Step(rememberedFor)
+	clk.Step(verdictTimeout)
 	want(2, None)
 }
 
-// Whoever protects the job and writes the runner's status learns of it at once, and a single time.
+// Whoever protects the job and writes the runner's status learns of it immediately, and a single time.
 func TestRunnersAreToldOf(t *testing.T) {
 	verdicts := NewVerdicts(clocktesting.NewFakeClock(time.Unix(1_000_000, 0)))
 	verdicts.Give(name, Registration{"before", 1}, Busy) // nobody listens yet

@@ -1,5 +1,6 @@
-// Package wallclock is the clock that the programs give to everything that asks for the time. It is the machine's, except in
-// programs built for test/rig, whose clock can be set wrong: the clocks of nodes, of the API server and of GitHub do differ.
+// Package wallclock is the clock that the programs give to everything that asks for the time. It is the machine's,
+// except in programs built for test/rig, whose clock can be set wrong: the clocks of nodes, of the API server and of
+// GitHub do differ.
 package wallclock
 
 import (

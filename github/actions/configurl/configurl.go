@@ -1,5 +1,6 @@
-// Package configurl understands config URLs: the web addresses of the organizations, repositories and enterprises at which runners
-// register. It tells which of the three an address is, where its REST API is, and what to use in place of an address that is none.
+// Package configurl understands config URLs: the web addresses of the organizations, repositories and enterprises at
+// which runners register. It tells which of the three an address is, where its REST API is, and what to use in place of
+// an address that is none.
 package configurl
 
 import (
@@ -38,8 +39,8 @@ type URL struct {
 	Organization string
 	// Repository is set if Scope is ScopeRepository.
 	Repository string
-	// Hosted is true for github.com and *.ghe.com, and false for GitHub Enterprise Server, whose REST API is below /api/v3. It is
-	// also false if the environment variable GITHUB_ACTIONS_FORCE_GHES is present.
+	// Hosted is true for github.com and *.ghe.com, and false for GitHub Enterprise Server, whose REST API is below
+	// /api/v3. It is also false if the environment variable GITHUB_ACTIONS_FORCE_GHES is present.
 	Hosted bool
 }
 
@@ -55,13 +56,15 @@ type InvalidError struct {
 
 // Error returns the reason and the address to use, or the valid forms.
 func (e *InvalidError) Error() string {
-	use := cmp.Or(e.Instead, "https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE")
+	use := cmp.Or(
+		e.Instead, "https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE",
+	)
 	return fmt.Sprintf("invalid config URL %q: %s; use %s", e.URL, e.Reason, use)
 }
 
 // Parse parses https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE. It
-// accepts http:// too, and ignores white space and slashes around the address, and a query or fragment after it. Of other addresses
-// that GitHub shows for these three it says which to use instead. It fails with *InvalidError.
+// accepts http:// too, and ignores white space and slashes around the address, and a query or fragment after it. Of
+// other addresses that GitHub shows for these three it says which to use instead. It fails with *InvalidError.
 func Parse(in string) (*URL, error) {
 	trimmed := strings.Trim(strings.TrimSpace(in), "/")
 	config, problem := parse(trimmed)
@@ -119,8 +122,8 @@ func hostOfAPI(host string) (web string, isAPI bool) {
 	return "", false
 }
 
-// otherHost matches github.com's hosts for other things, such as gists, files and downloads. The chart of scale sets has the same rule, and that of
-// contentHost and otherPages.
+// otherHost matches github.com's hosts for other things, such as gists, files and downloads. The chart of scale sets
+// has the same rule, and that of contentHost and otherPages.
 var otherHost = regexp.MustCompile(`(?i)(\.github\.com|(^|\.)githubusercontent\.com|\.github\.io)$`)
 
 // contentHost matches those of otherHost whose paths begin with owner and repository.
@@ -128,17 +131,19 @@ var contentHost = regexp.MustCompile(`(?i)^(raw\.githubusercontent|codeload\.git
 
 // otherPages are names that nobody can have, because GitHub has pages about other things there.
 var otherPages = []string{
-	"account", "apps", "collections", "dashboard", "explore", "login", "marketplace", "notifications", "search", "settings", "sponsors", "stars", "topics", "users",
+	"account", "apps", "collections", "dashboard", "explore", "login", "marketplace", "notifications", "search",
+	"settings", "sponsors", "stars", "topics", "users",
 }
 
 // isAPIPath reports whether a path is one of the REST API of a GitHub Enterprise Server.
 func isAPIPath(path string) bool { return strings.HasPrefix(path+"/", "/api/v3/") }
 
-// scpAddress is how git writes an address for SSH without a scheme: git@HOST:PATH.
+// scpAddress matches an address for SSH without a scheme as git writes it: git@HOST:PATH.
 var scpAddress = regexp.MustCompile(`^[\w.-]+@([\w.-]+):([^/].*)$`)
 
-// shownAs returns the config URL for an address of an organization, repository or enterprise in another form: a page about it
-// or below it, its address in the REST API or for git, or one without a scheme. It returns "" if the address doesn't say which.
+// shownAs returns the config URL for an address of an organization, repository or enterprise in another form: a page
+// about it or below it, its address in the REST API or for git, or one without a scheme. It returns "" if the address
+// doesn't say which.
 func shownAs(address string) string {
 	if scp := scpAddress.FindStringSubmatch(address); scp != nil {
 		address = "https://" + scp[1] + "/" + scp[2]
@@ -183,7 +188,8 @@ func shownAs(address string) string {
 	return instead
 }
 
-// shownParts returns the parts of a config URL's path for those of another address, nil if it names no organization or repository.
+// shownParts returns the parts of a config URL's path for those of another address, nil if it names no organization or
+// repository.
 func shownParts(parts []string) []string {
 	length := 2
 	switch strings.ToLower(parts[0]) {

@@ -19,15 +19,18 @@ func TestConfigURL(t *testing.T) {
 		"/https://github.com/acme//": {ScopeOrganization, "", "acme", "", true,
 			"https://api.github.com/orgs/acme/actions/runners/registration-token", "https://github.com/acme"},
 		"https://www.github.com/acme/web": {ScopeRepository, "", "acme", "web", true,
-			"https://api.github.com/repos/acme/web/actions/runners/registration-token", "https://www.github.com/acme/web"},
+			"https://api.github.com/repos/acme/web/actions/runners/registration-token",
+			"https://www.github.com/acme/web"},
 		"https://github.com/Enterprises/big": {ScopeEnterprise, "big", "", "", true,
-			"https://api.github.com/enterprises/big/actions/runners/registration-token", "https://github.com/Enterprises/big"},
+			"https://api.github.com/enterprises/big/actions/runners/registration-token",
+			"https://github.com/Enterprises/big"},
 		"https://acme.ghe.com/o": {ScopeOrganization, "", "o", "", true,
 			"https://api.acme.ghe.com/orgs/o/actions/runners/registration-token", "https://acme.ghe.com/o"},
 		"http://localhost/o/r": {ScopeRepository, "", "o", "r", false,
 			"http://localhost/api/v3/repos/o/r/actions/runners/registration-token", "http://localhost/o/r"},
 		"https://ghes.example:8443/o%20o": {ScopeOrganization, "", "o o", "", false,
-			"https://ghes.example:8443/api/v3/orgs/o%20o/actions/runners/registration-token", "https://ghes.example:8443/o%20o"},
+			"https://ghes.example:8443/api/v3/orgs/o%20o/actions/runners/registration-token",
+			"https://ghes.example:8443/o%20o"},
 	} {
 		got, err := Parse(in)
 		if err != nil {
@@ -125,9 +128,16 @@ func TestInvalidConfigURLSaysWhyAndHidesPasswords(t *testing.T) {
 	}
 }
 
-// Whatever GitHub shows for an organization, repository or enterprise is understood, or refused with the address to use.
+// Config URLs that addresses of an organization, a repository and an enterprise stand for.
+const (
+	acme = "https://github.com/acme"
+	web  = "https://github.com/acme/web"
+	big  = "https://github.com/enterprises/big"
+)
+
+// Whatever GitHub shows for an organization, repository or enterprise is understood, or refused with the address to
+// use.
 func TestAddressesThatGitHubShows(t *testing.T) {
-	const acme, web, big = "https://github.com/acme", "https://github.com/acme/web", "https://github.com/enterprises/big"
 	for in, want := range map[string]string{
 		"https://github.com/acme?tab=repositories":                    acme,
 		"https://github.com/acme/#top":                                acme,
@@ -208,7 +218,10 @@ func TestAddressesThatGitHubShows(t *testing.T) {
 }
 
 func FuzzParseConfigURL(f *testing.F) {
-	for _, seed := range []string{"https://github.com/acme", "http://h:1/enterprises/e", "https://u:p@h/o/r", "//", "https://h/%2f/b", "https://[::1]:8/o"} {
+	for _, seed := range []string{
+		"https://github.com/acme", "http://h:1/enterprises/e", "https://u:p@h/o/r", "//", "https://h/%2f/b",
+		"https://[::1]:8/o",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
@@ -228,7 +241,8 @@ func FuzzParseConfigURL(f *testing.F) {
 			return
 		}
 		again, err := Parse(config.String())
-		if err != nil || again.Scope != config.Scope || again.Organization != config.Organization || again.Repository != config.Repository {
+		if err != nil || again.Scope != config.Scope || again.Organization != config.Organization ||
+			again.Repository != config.Repository {
 			t.Errorf("%q: parsed again: %+v, %v; first %+v", in, again, err, config)
 		}
 		address := config.RunnersURL().JoinPath("registration-token")

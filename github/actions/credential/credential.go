@@ -1,5 +1,5 @@
-// Package credential has what a client of GitHub's API authenticates with: a personal access token, or the key of a GitHub App in whatever
-// form it comes. It checks both without asking GitHub, and prints neither.
+// Package credential has what a client of GitHub's API authenticates with: a personal access token, or the key of a
+// GitHub App in whatever form it comes. It checks both without asking GitHub, and prints neither.
 package credential
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 )
 
-// Credentials authenticate to GitHub's REST API. Exactly one of the fields must be set. Printing or logging them shows no secret.
+// Credentials authenticate to GitHub's REST API. Exactly one of the fields must be set. Printing or logging them shows
+// no secret.
 type Credentials struct {
 	// Token is a personal access token, classic or fine-grained.
 	Token string
@@ -27,8 +28,8 @@ type AppCredentials struct {
 	ID string
 	// InstallationID is the ID of the app's installation in the organization or repository.
 	InstallationID int64
-	// PrivateKey is the app's RSA key in PEM form, PKCS#1 or PKCS#8. What became of its line ends on its way doesn't matter, and the
-	// PEM may be base64-encoded.
+	// PrivateKey is the app's RSA key in PEM form, PKCS#1 or PKCS#8. What became of its line ends on its way doesn't
+	// matter, and the PEM may be base64-encoded.
 	PrivateKey string
 }
 
@@ -38,7 +39,7 @@ const (
 	PersonalAccessToken = "personal access token"
 	// App is the JWT that the key of [Credentials.App] signs. It is exchanged for an installation access token.
 	App = "GitHub App key"
-	// InstallationToken is what an app uses in place of a personal access token. GitHub lets it live for an hour.
+	// An InstallationToken takes the place of a personal access token for an App. GitHub lets it live for an hour.
 	InstallationToken = "installation access token"
 	// RegistrationToken is exchanged for the address of the Actions service and an admin token.
 	RegistrationToken = "registration token"
@@ -99,7 +100,10 @@ func NewSource(c Credentials) (*Source, error) {
 	case token == "":
 		return nil, fmt.Errorf("%w: give a personal access token or a GitHub App", ErrInvalid)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, fmt.Errorf("%w: the personal access token contains white space or other characters that no token has; copy it again", ErrInvalid)
+		return nil, fmt.Errorf(
+			"%w: the personal access token contains white space or other characters that no token has; copy it again",
+			ErrInvalid,
+		)
 	}
 	return &Source{Token: token}, nil
 }
@@ -114,7 +118,8 @@ func (a *AppCredentials) source() (*Source, error) {
 	}
 	key, err := privateKeyOf(a.PrivateKey)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the GitHub App's private key: %w; give all of a .pem file that the app's settings on GitHub generate",
+		return nil, fmt.Errorf("%w: the GitHub App's private key: %w; give all of a .pem file that the app's "+
+			"settings on GitHub generate",
 			ErrInvalid, err)
 	}
 	return &Source{appID: id, InstallationID: a.InstallationID, appKey: key}, nil
@@ -123,7 +128,8 @@ func (a *AppCredentials) source() (*Source, error) {
 // IsApp reports whether the credentials are those of a GitHub App.
 func (s *Source) IsApp() bool { return s.appKey != nil }
 
-// Account returns whose limits at GitHub the credentials use: the App, whatever its installation, or whoever has made the token.
+// Account returns whose limits at GitHub the credentials use: the App, whatever its installation, or whoever has made
+// the token.
 func (s *Source) Account() string {
 	if s.IsApp() {
 		return "App " + s.appID

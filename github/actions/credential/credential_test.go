@@ -42,16 +42,24 @@ func TestValidateCredentials(t *testing.T) {
 		credentials Credentials
 		problem     string
 	}{
-		"token":                  {Credentials{Token: "t"}, ""},
-		"token ends in newline":  {Credentials{Token: "t\n"}, ""},
-		"app, PKCS#1":            {Credentials{App: &AppCredentials{ID: "1", InstallationID: 2, PrivateKey: pkcs1()}}, ""},
-		"app, PKCS#8, client id": {Credentials{App: &AppCredentials{ID: "Iv1.abc", InstallationID: 2, PrivateKey: pkcs8(t)}}, ""},
+		"token":                 {Credentials{Token: "t"}, ""},
+		"token ends in newline": {Credentials{Token: "t\n"}, ""},
+		"app, PKCS#1": {
+			Credentials{App: &AppCredentials{ID: "1", InstallationID: 2, PrivateKey: pkcs1()}}, "",
+		},
+		"app, PKCS#8, client id": {
+			Credentials{App: &AppCredentials{ID: "Iv1.abc", InstallationID: 2, PrivateKey: pkcs8(t)}}, "",
+		},
 		"none":                   {Credentials{}, "give a personal access token or a GitHub App"},
 		"both":                   {Credentials{Token: "t", App: &AppCredentials{}}, "give one"},
 		"token with white space": {Credentials{Token: "secret one"}, "white space"},
-		"app without id":         {Credentials{App: &AppCredentials{InstallationID: 2, PrivateKey: pkcs1()}}, "client id"},
-		"app, no installation":   {Credentials{App: &AppCredentials{ID: "1", PrivateKey: pkcs1()}}, "installation id"},
-		"app, key is no PEM":     {Credentials{App: &AppCredentials{ID: "1", InstallationID: 2, PrivateKey: "secret"}}, "private key"},
+		"app without id": {
+			Credentials{App: &AppCredentials{InstallationID: 2, PrivateKey: pkcs1()}}, "client id",
+		},
+		"app, no installation": {Credentials{App: &AppCredentials{ID: "1", PrivateKey: pkcs1()}}, "installation id"},
+		"app, key is no PEM": {
+			Credentials{App: &AppCredentials{ID: "1", InstallationID: 2, PrivateKey: "secret"}}, "private key",
+		},
 	} {
 		err := test.credentials.Validate()
 		if test.problem == "" {
@@ -82,7 +90,9 @@ func TestAppTokenHasThreeClaims(t *testing.T) {
 	}
 	claims := jwt.MapClaims{}
 	parser := jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithoutClaimsValidation())
-	if _, err := parser.ParseWithClaims(signed, claims, func(*jwt.Token) (any, error) { return appKey().Public(), nil }); err != nil {
+	if _, err := parser.ParseWithClaims(signed, claims, func(*jwt.Token) (any, error) {
+		return appKey().Public(), nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	want := jwt.MapClaims{

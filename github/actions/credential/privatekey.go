@@ -11,20 +11,23 @@ import (
 	"strings"
 )
 
-// maxPrivateKey is the largest text in bytes that is looked at: ten times the PEM of an RSA key of 16,384 bits, base64-encoded again.
+// maxPrivateKey is the largest text in bytes that is looked at: ten times the PEM of an RSA key of 16,384 bits,
+// base64-encoded again.
 const maxPrivateKey = 160 << 10
 
 var (
-	// pemBlock is a block as RFC 7468 has it, whatever became of its white space. The labels must be the same; see privateKeyOf.
+	// pemBlock is a block as RFC 7468 has it, whatever became of its white space. The labels must be the same; see
+	// privateKeyOf.
 	pemBlock = regexp.MustCompile(`(?s)-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END ([A-Z0-9 ]+)-----`)
-	// notBase64 matches what secret managers, shells and editors put between the lines of a key: white space, and line ends written
-	// as a backslash and a letter.
+	// notBase64 matches what secret managers, shells and editors put between the lines of a key: white space, and line
+	// ends written as a backslash and a letter.
 	notBase64 = regexp.MustCompile(`\s+|\\[nrt]`)
 )
 
-// privateKeyOf reads the private key of a GitHub App: the PEM that GitHub generates, and whatever became of it on its way as long as it
-// can be read in one way only. White space doesn't count, nor whether a line end is written as a backslash and an n, quotes around it,
-// other blocks beside it, or another base64 around it or instead of it. Errors say what is wrong and quote nothing of the text.
+// privateKeyOf reads the private key of a GitHub App: the PEM that GitHub generates, and whatever became of it on its
+// way as long as it can be read in one way only. White space doesn't count, nor whether a line end is written as a
+// backslash and an n, quotes around it, other blocks beside it, or another base64 around it or instead of it. Errors
+// say what is wrong and quote nothing of the text.
 func privateKeyOf(text string) (*rsa.PrivateKey, error) {
 	text = strings.ReplaceAll(text, "\x00", "") // of UTF-16, as some shells write files
 	switch {

@@ -13,7 +13,8 @@ import (
 	"unicode/utf16"
 )
 
-// A key reaches the manager through secret managers, shells, editors and templates. Each of these forms can be read in one way only.
+// A key reaches the manager through secret managers, shells, editors and templates. Each of these forms can be read in
+// one way only.
 func TestPrivateKeyInEveryReadableForm(t *testing.T) {
 	lines := func(key string) []string { return strings.Split(strings.TrimSpace(key), "\n") }
 	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("any")}))
@@ -51,7 +52,9 @@ func TestPrivateKeyInEveryReadableForm(t *testing.T) {
 		"base64, backslash and n": func(key string) string {
 			return base64.StdEncoding.EncodeToString([]byte(strings.Join(lines(key), `\n`)))
 		},
-		"base64 in single quotes ": func(key string) string { return "'" + base64.StdEncoding.EncodeToString([]byte(key)) + "'\n" },
+		"base64 in single quotes ": func(key string) string {
+			return "'" + base64.StdEncoding.EncodeToString([]byte(key)) + "'\n"
+		},
 	}
 	for name, form := range forms {
 		for kind, key := range map[string]string{"PKCS#1": pkcs1(), "PKCS#8": pkcs8(t)} {
@@ -113,12 +116,17 @@ func TestWhatIsWrongWithAPrivateKey(t *testing.T) {
 }
 
 func FuzzPrivateKey(f *testing.F) {
-	for _, seed := range []string{"", "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----", `-----BEGIN PRIVATE KEY-----\n`, "MIIE", "\x00-"} {
+	for _, seed := range []string{
+		"", "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----", `-----BEGIN PRIVATE KEY-----\n`,
+		"MIIE", "\x00-",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		const secret = "Zm9vYmFyYmF6"
-		for _, text := range []string{text, text + secret, "-----BEGIN RSA PRIVATE KEY-----\n" + secret + text + "-----END RSA PRIVATE KEY-----"} {
+		for _, text := range []string{
+			text, text + secret, "-----BEGIN RSA PRIVATE KEY-----\n" + secret + text + "-----END RSA PRIVATE KEY-----",
+		} {
 			if _, err := privateKeyOf(text); err != nil && strings.Contains(err.Error(), secret) {
 				t.Errorf("%q is quoted: %v", text, err)
 			}

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Budget limits the bytes of answers above FirstBytes that are in memory at the same time, for all callers that share it. An answer
-// that has to wait for its turn keeps the deadline of its call. Decoding needs about four times as much for a moment.
+// Budget limits the bytes of answers above FirstBytes that are in memory at the same time, for all callers that share
+// it. An answer that has to wait for its turn keeps the deadline of its call. Decoding needs about four times as much
+// for a moment.
 type Budget struct {
 	total, perCaller int64
 
@@ -18,8 +19,8 @@ type Budget struct {
 	waiting []*reservation
 }
 
-// NewBudget returns a budget of which one caller gets at most perCaller bytes. That is also the size of the largest answer that a
-// caller accepts.
+// NewBudget returns a budget of which one caller gets at most perCaller bytes. That is also the size of the largest
+// answer that a caller accepts.
 func NewBudget(total, perCaller int64) *Budget {
 	return &Budget{total: total, perCaller: min(perCaller, total), byCaller: map[*Caller]int64{}}
 }
@@ -28,7 +29,7 @@ func NewBudget(total, perCaller int64) *Budget {
 type reservation struct {
 	caller *Caller
 	held   int64
-	// wanted is how much more it waits for, and granted is closed when it has that.
+	// wanted is the number of bytes for which it still waits, and granted is closed when it has them.
 	wanted  int64
 	granted chan struct{}
 }
@@ -71,14 +72,15 @@ func (b *Budget) free(r *reservation) {
 	b.grant()
 }
 
-// grant serves whoever waits, in order. A caller that has used up its share holds up nobody else; a large answer for which the
-// budget has no room holds up those behind it, so that small ones can't keep it waiting forever. It needs the lock.
+// grant serves whoever waits, in order. A caller that has used up its share holds up nobody else; a large answer for
+// which the budget has no room holds up those behind it, so that small ones can't keep it waiting forever. It needs the
+// lock.
 func (b *Budget) grant() {
 	var left []*reservation
 	full := false
 	for _, r := range b.waiting {
 		share := b.byCaller[r.caller]+r.wanted <= b.perCaller
-		full = full || share && b.used+r.wanted > b.total
+		full = full || (share && b.used+r.wanted > b.total)
 		if full || !share {
 			left = append(left, r)
 			continue

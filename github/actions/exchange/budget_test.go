@@ -56,13 +56,16 @@ func TestManyLargeAnswersStayWithinTheBudget(t *testing.T) {
 	group.Wait()
 	close(done)
 	<-watched
-	// The server's buffers are part of the process, and the collector may be late on a busy machine, where 162 MiB were seen. 128 × 15 MiB
-	// would be 1,920 MiB.
+	// The server's buffers are part of the process, and the collector may be late on a busy machine, where 162 MiB were
+	// seen. 128 × 15 MiB would be 1,920 MiB.
 	if most.Load() > 320<<20 {
 		t.Errorf("the heap had %d MiB", most.Load()>>20)
 	}
 	if budget.used != 0 || len(budget.byCaller) != 0 || len(budget.waiting) != 0 {
-		t.Errorf("%d bytes are still in use, by %d callers, %d waiting", budget.used, len(budget.byCaller), len(budget.waiting))
+		t.Errorf(
+			"%d bytes are still in use, by %d callers, %d waiting",
+			budget.used, len(budget.byCaller), len(budget.waiting),
+		)
 	}
 }
 
@@ -101,9 +104,10 @@ func TestOneClientGetsItsShareOfTheBudgetOnly(t *testing.T) {
 func TestTheBudgetServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := NewBudget(100, 100)
-		first, large, small := reservation{caller: new(Caller)}, reservation{caller: new(Caller)}, reservation{caller: new(Caller)}
+		first, large, small := reservation{caller: new(Caller)}, reservation{caller: new(Caller)},
+			reservation{caller: new(Caller)}
 		_ = budget.raise(t.Context(), &first, 60)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, &failure.TimeoutError{After: time.Second})
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, &failure.TimeoutError{Limit: time.Second})
 		defer cancel()
 		ofLarge, ofSmall := make(chan error, 1), make(chan error, 1)
 		go func() { ofLarge <- budget.raise(ctx, &large, 80) }()
@@ -136,7 +140,7 @@ func TestACallThatWaitsForTheBudgetKeepsItsDeadline(t *testing.T) {
 	others := reservation{caller: new(Caller)}
 	_ = budget.raise(t.Context(), &others, 1<<20)
 	var late *failure.TimeoutError
-	if _, err := caller.Do(t.Context(), request); !errors.As(err, &late) || late.After != caller.Deadlines.Poll {
+	if _, err := caller.Do(t.Context(), request); !errors.As(err, &late) || late.Limit != caller.Deadlines.Poll {
 		t.Errorf("got %v, want the attempt's deadline", err)
 	}
 	budget.free(&others)

@@ -1,6 +1,6 @@
-// Package exchange makes one request to GitHub and reads its answer: over proxies, to addresses that a check allows, within a budget of
-// memory and a deadline, and again after failures that pass. What a failed answer means it leaves to package failure, and whose turn it is to
-// renew a refused token to package service.
+// Package exchange makes one request to GitHub and reads its answer: over proxies, to addresses that a check allows,
+// within a budget of memory and a deadline, and again after failures that pass. What a failed answer means it leaves to
+// package failure, and whose turn it is to renew a refused token to package service.
 package exchange
 
 import (
@@ -26,7 +26,7 @@ import (
 type Caller struct {
 	// Options are those that were given, with a clock.
 	Options
-	// Config is where the caller registers runners.
+	// Config is the address at which the caller registers runners.
 	Config *configurl.URL
 	// Deadlines are the package's constants, unless a test shortens them before the first request.
 	Deadlines Deadlines
@@ -48,7 +48,7 @@ func New(config *configurl.URL, options Options) *Caller {
 // CloseIdleConnections closes the connections that no request is using. Call it when the caller is replaced.
 func (c *Caller) CloseIdleConnections() { c.transport.CloseIdleConnections() }
 
-// Request is what is asked.
+// Request is a question to GitHub.
 type Request struct {
 	// Endpoint is one of the Endpoint… constants of package failure.
 	Endpoint string
@@ -62,17 +62,18 @@ type Request struct {
 	Credential string
 	// ScaleSetID is the scale set that the request is about, 0 if there is none.
 	ScaleSetID int
-	// Poll is set if the server may hold the request until it has something to say. It then has the longer deadline of polls, may be
-	// answered with a message, and is not repeated.
+	// Poll is set if the server may hold the request until it has something to say. It then has the longer deadline of
+	// polls, may be answered with a message, and is not repeated.
 	Poll bool
-	// Once is set if the request must not be carried out twice: it is only repeated after an answer which says that it was not carried out.
+	// Once is set if the request must not be carried out twice: it is only repeated after an answer which says that it
+	// was not carried out.
 	Once bool
 	// RepeatWhenForbidden makes 401 and 403 worth repeating.
 	RepeatWhenForbidden bool
 }
 
-// attempts are one request with its repetitions. They are the transport below the retry layer: there they read each answer
-// within the attempt's deadline, so that a truncated body is repeated like any network error, and keep the last
+// attempts are one request with its repetitions. They are the transport below the retry layer: there they read each
+// answer within the attempt's deadline, so that a truncated body is repeated like any network error, and keep the last
 // answer, which the retry layer would lose.
 type attempts struct {
 	caller  *Caller
@@ -80,14 +81,14 @@ type attempts struct {
 	attempt int
 	pause   time.Duration
 	last    *Response
-	// memory is what the last answer holds of the budget.
+	// memory is the last answer's part of the budget.
 	memory reservation
 	// redirect is the redirect in the last answer, nil if there is none or it was followed.
 	redirect *failure.Redirect
 }
 
-// Do makes a request, and repeats it as long as that may help and the context has time. It returns an answer with a 2xx status, which the
-// caller must free, or fails with *failure.Error, *failure.RateLimitedError or *failure.NetworkError.
+// Do makes a request, and repeats it as long as that may help and the context has time. It returns an answer with a 2xx
+// status, which the caller must free, or fails with *failure.Error, *failure.RateLimitedError or *failure.NetworkError.
 func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
 	a := &attempts{caller: c, request: r, memory: reservation{caller: c}}
 	var body any
@@ -135,7 +136,9 @@ func (a *attempts) RoundTrip(outgoing *http.Request) (*http.Response, error) {
 		a.caller.OnRequest(info)
 	}
 	if info.StatusCode/100 == 2 {
-		a.log(outgoing.Context(), answer).Info("GitHub answered", "status", info.StatusCode, "seconds", info.Duration.Seconds())
+		a.log(outgoing.Context(), answer).Info(
+			"GitHub answered", "status", info.StatusCode, "seconds", info.Duration.Seconds(),
+		)
 	}
 	return answer, err
 }
@@ -170,8 +173,9 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// log returns the logger for lines about one attempt, at debug: the one in the call's context if there is one, because it says on
-// whose behalf the call is made. Lines have the IDs that GitHub's support asks for; a call's final error has them too.
+// log returns the logger for lines about one attempt, at debug: the one in the call's context if there is one, because
+// it says on whose behalf the call is made. Lines have the IDs that GitHub's support asks for; a call's final error has
+// them too.
 func (a *attempts) log(ctx context.Context, answer *http.Response) logr.Logger {
 	log, err := logr.FromContext(ctx)
 	if err != nil {
@@ -185,7 +189,10 @@ func (a *attempts) log(ctx context.Context, answer *http.Response) logr.Logger {
 	if answer == nil {
 		return log
 	}
-	for _, id := range []struct{ key, header string }{{"activityID", failure.HeaderActivityID}, {"githubRequestID", failure.HeaderRequestID}} {
+	for _, id := range []struct{ key, header string }{
+		{"activityID", failure.HeaderActivityID},
+		{"githubRequestID", failure.HeaderRequestID},
+	} {
 		if value := failure.Identifier(answer.Header.Get(id.header)); value != "" {
 			log = log.WithValues(id.key, value)
 		}
@@ -196,15 +203,22 @@ func (a *attempts) log(ctx context.Context, answer *http.Response) logr.Logger {
 // answer returns the last answer and what was asked.
 func (a *attempts) answer() *failure.Answer {
 	return &failure.Answer{
-		Endpoint: a.request.Endpoint, Credential: a.request.Credential, Authorization: a.request.Header.Get("Authorization"), Config: a.caller.Config,
-		StatusCode: a.last.StatusCode, Header: a.last.Header, Body: a.last.Body, Redirect: a.redirect,
+		Endpoint:      a.request.Endpoint,
+		Credential:    a.request.Credential,
+		Authorization: a.request.Header.Get("Authorization"),
+		Config:        a.caller.Config,
+		StatusCode:    a.last.StatusCode,
+		Header:        a.last.Header,
+		Body:          a.last.Body,
+		Redirect:      a.redirect,
 	}
 }
 
 // networkError returns the error for a call without a complete answer.
 func (a *attempts) networkError(cause error) error {
 	failed := failure.NetworkError{
-		Endpoint: a.request.Endpoint, Method: a.request.Method, URL: failure.Bare(a.request.URL), Attempts: max(1, a.attempt), Err: cause,
+		Endpoint: a.request.Endpoint, Method: a.request.Method, URL: failure.Bare(a.request.URL),
+		Attempts: max(1, a.attempt), Err: cause,
 	}
 	if a.last != nil {
 		failed.LastAnswer = a.answer().Describe()

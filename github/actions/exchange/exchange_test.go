@@ -32,12 +32,16 @@ func asked(t *testing.T, options Options, answer http.HandlerFunc) (*Caller, Req
 // The deadlines are promises of the client's documentation.
 func TestDeadlines(t *testing.T) {
 	caller := New(&configurl.URL{}, Options{})
-	if want := (Deadlines{Call: 30 * time.Second, Attempt: 15 * time.Second, Poll: 75 * time.Second}); caller.Deadlines != want {
+	if want := (Deadlines{
+		Call:    30 * time.Second,
+		Attempt: 15 * time.Second,
+		Poll:    75 * time.Second,
+	}); caller.Deadlines != want {
 		t.Errorf("got %+v, want %+v", caller.Deadlines, want)
 	}
 	var pauses time.Duration
 	for i := range maxRetries {
-		pauses += firstPause << i
+		pauses += firstBackoff << i
 	}
 	if pauses*12/10 >= CallTimeout {
 		t.Errorf("%s of pauses leave no time for attempts within %s", pauses, CallTimeout)

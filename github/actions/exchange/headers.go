@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions/failure"
 )
 
-// modulePath is where this package's version is found in a program's build information.
+// Under modulePath this package's version is found in a program's build information.
 const modulePath = "github.com/harrier-ci/harrier"
 
 // UserAgent identifies the calling program to GitHub. The header is a JSON object, as in github.com/actions/scaleset.
@@ -41,8 +41,8 @@ type userAgentHeader struct {
 	Kind           string `json:"kind"`
 }
 
-// header returns the value of the User-Agent header. scaleSetID is what the call is about, 0 if it is not about a scale set. A
-// client of one scale set always names that one.
+// header returns the value of the User-Agent header. scaleSetID is the scale set that the call is about, 0 if it is
+// about none. A client of one scale set always names that one.
 func (u UserAgent) header(scaleSetID int) string {
 	if u.ScaleSetID != 0 {
 		scaleSetID = u.ScaleSetID
@@ -86,19 +86,20 @@ type RequestInfo struct {
 	Endpoint string
 	// StatusCode is the answer's HTTP status, or 0 if no complete answer came.
 	StatusCode int
-	// Duration is how long the attempt took, reading the answer included.
+	// Duration is the time from the start of the attempt to its end, reading the answer included.
 	Duration time.Duration
 	// Err says why no complete answer came; nil if one did, whatever its status.
 	Err error
-	// RateLimit is the credential's limit according to the answer. It is nil if the answer has none, as those of the Actions service.
+	// RateLimit is the credential's limit according to the answer. It is nil if the answer has none, as those of the
+	// Actions service.
 	RateLimit *RateLimit
-	// TokenExpires is when the request's personal access token expires (header GitHub-Authentication-Token-Expiration); zero if
-	// the answer does not say.
+	// TokenExpires is the expiry of the request's personal access token (header
+	// GitHub-Authentication-Token-Expiration); zero if the answer does not say.
 	TokenExpires time.Time
 }
 
-// Status returns the HTTP status as a metric's label: "none" if no complete answer came, "other" if HTTP has no such status. Each one
-// creates series, and the server may be anybody's.
+// Status returns the HTTP status as a metric's label: "none" if no complete answer came, "other" if HTTP has no such
+// status. Each one creates series, and the server may be anybody's.
 func (i RequestInfo) Status() string {
 	switch {
 	case i.StatusCode == 0:
@@ -109,8 +110,9 @@ func (i RequestInfo) Status() string {
 	return strconv.Itoa(i.StatusCode)
 }
 
-// ShowsExpiry reports whether the attempt obtained a registration token, about once an hour: only this call carries the personal
-// access token. A zero TokenExpires then means that the token does not expire, or that GitHub does not say when.
+// ShowsExpiry reports whether the attempt obtained a registration token, about every hour: only this call carries the
+// personal access token. A zero TokenExpires then means that the token does not expire, or that GitHub does not say
+// when.
 func (i RequestInfo) ShowsExpiry() bool {
 	return i.Endpoint == failure.EndpointRegistrationToken && i.StatusCode >= 200 && i.StatusCode < 300
 }
@@ -129,13 +131,14 @@ func infoOf(endpoint string, took time.Duration, answer *http.Response, err erro
 	return info
 }
 
-// RateLimit is how many requests for a resource of the REST API are left (headers X-RateLimit-…).
+// RateLimit counts the requests for a resource of the REST API that are left (headers X-RateLimit-…).
 type RateLimit struct {
-	// Resource is GitHub's name for what is limited, such as "core"; "other" if GitHub's documentation does not have the name.
+	// Resource is GitHub's name for what is limited, such as "core"; "other" if GitHub's documentation does not have
+	// the name.
 	Resource string
-	// Remaining is how many requests GitHub accepts until Reset.
+	// Remaining is the number of requests that GitHub accepts until Reset.
 	Remaining int
-	// Reset is when the limit starts over, on GitHub's clock; zero if the answer does not say.
+	// At Reset the limit starts over, on GitHub's clock; zero if the answer does not say.
 	Reset time.Time
 }
 
@@ -145,15 +148,16 @@ var tokenExpiryLayouts = []string{"2006-01-02 15:04:05 MST", "2006-01-02 15:04:0
 const (
 	// resourceCore is GitHub's name for the REST API. Older servers don't send it.
 	resourceCore = "core"
-	// resourceOther replaces names that GitHub's documentation does not have. The name becomes a label of a metric: it must be
-	// valid UTF-8, each new one creates a series, and the server may be anybody's.
+	// resourceOther replaces names that GitHub's documentation does not have. The name becomes a label of a metric: it
+	// must be valid UTF-8, each new one creates a series, and the server may be anybody's.
 	resourceOther = "other"
 )
 
 // resources are GitHub's names for what it limits, from its documentation of "REST API endpoints for rate limits".
 var resources = []string{
-	resourceCore, "search", "code_search", "graphql", "integration_manifest", "source_import", "dependency_snapshots", "dependency_sbom",
-	"code_scanning_upload", "code_scanning_autofix", "actions_runner_registration", "scim", "audit_log", "audit_log_streaming",
+	resourceCore, "search", "code_search", "graphql", "integration_manifest", "source_import", "dependency_snapshots",
+	"dependency_sbom", "code_scanning_upload", "code_scanning_autofix", "actions_runner_registration", "scim",
+	"audit_log", "audit_log_streaming",
 }
 
 // rateLimitOf returns the limit that an answer of the REST API reports, or nil if it reports none.
@@ -172,8 +176,8 @@ func rateLimitOf(header http.Header) *RateLimit {
 	return limit
 }
 
-// tokenExpiryOf returns when the token expires, or zero if the answer does not say or its format is unknown. It only serves to
-// warn people in time; no decision depends on it.
+// tokenExpiryOf returns when the token expires, or zero if the answer does not say or its format is unknown. It only
+// serves to warn people in time; no decision depends on it.
 func tokenExpiryOf(header http.Header) time.Time {
 	text := header.Get("Github-Authentication-Token-Expiration")
 	for _, layout := range tokenExpiryLayouts {

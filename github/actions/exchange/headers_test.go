@@ -18,11 +18,21 @@ func TestRateLimitOf(t *testing.T) {
 	}{
 		"none":      {http.Header{}, nil},
 		"no number": {http.Header{"X-Ratelimit-Remaining": {"many"}}, nil},
-		"whole": {http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1700000000"}, "X-Ratelimit-Resource": {"actions_runner_registration"}},
+		"whole": {http.Header{
+			"X-Ratelimit-Remaining": {"0"},
+			"X-Ratelimit-Reset":     {"1700000000"},
+			"X-Ratelimit-Resource":  {"actions_runner_registration"},
+		},
 			&RateLimit{Resource: "actions_runner_registration", Reset: time.Unix(1700000000, 0)}},
 		// Anybody's server may be asked, and the name becomes the label of a metric.
-		"unknown":    {http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Resource": {"of-my-own"}}, &RateLimit{Resource: "other", Remaining: 5}},
-		"not UTF-8":  {http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Resource": {"\xff"}}, &RateLimit{Resource: "other", Remaining: 5}},
+		"unknown": {
+			http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Resource": {"of-my-own"}},
+			&RateLimit{Resource: "other", Remaining: 5},
+		},
+		"not UTF-8": {
+			http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Resource": {"\xff"}},
+			&RateLimit{Resource: "other", Remaining: 5},
+		},
 		"old server": {http.Header{"X-Ratelimit-Remaining": {"4999"}}, &RateLimit{Resource: "core", Remaining: 4999}},
 	} {
 		if diff := cmp.Diff(test.want, rateLimitOf(test.header)); diff != "" {
@@ -65,9 +75,27 @@ func TestBuildInformation(t *testing.T) {
 		info            debug.BuildInfo
 		version, commit string
 	}{
-		"dependency": {debug.BuildInfo{Main: debug.Module{Path: "example.com/x"}, Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3"}}}, "v1.2.3", "v1.2.3"},
-		"own binary": {debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "(devel)"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}}, "unknown", "abc"},
-		"unrelated":  {debug.BuildInfo{Main: debug.Module{Path: "example.com/x"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}}, "unknown", "unknown"},
+		"dependency": {
+			debug.BuildInfo{
+				Main: debug.Module{Path: "example.com/x"},
+				Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3"}},
+			},
+			"v1.2.3", "v1.2.3",
+		},
+		"own binary": {
+			debug.BuildInfo{
+				Main:     debug.Module{Path: modulePath, Version: "(devel)"},
+				Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}},
+			},
+			"unknown", "abc",
+		},
+		"unrelated": {
+			debug.BuildInfo{
+				Main:     debug.Module{Path: "example.com/x"},
+				Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}},
+			},
+			"unknown", "unknown",
+		},
 	} {
 		if version, commit := buildOf(&test.info); version != test.version || commit != test.commit {
 			t.Errorf("%s: got %s, %s; want %s, %s", name, version, commit, test.version, test.commit)

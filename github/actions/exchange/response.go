@@ -18,10 +18,11 @@ const (
 	maxBodyBytes = 1 << 20
 	// maxMessageBytes limits a message of the queue. One with 50 entries is about 100 kB.
 	maxMessageBytes = 16 << 20
-	// maxFailureBytes is how much is read of an answer that is no success. Of a longer one its status is enough.
+	// At most maxFailureBytes are read of an answer that is no success. Of a longer one its status is enough.
 	maxFailureBytes = FirstBytes
-	// FirstBytes is what every answer gets at once, beside the budget: more than all answers of an ordinary GitHub but long lists and
-	// messages. So servers that announce much and send nothing, or that have used up the budget, delay no ordinary answer.
+	// Every answer gets FirstBytes immediately, beside the budget: more than all answers of an ordinary GitHub but long
+	// lists and messages. So servers that announce much and send nothing, or that have used up the budget, delay no
+	// ordinary answer.
 	FirstBytes = 32 << 10
 )
 
@@ -34,8 +35,8 @@ type Response struct {
 	Header     http.Header
 	// Body is the body without a byte order mark.
 	Body []byte
-	// Whole is set if the answer said where its body ends, so that an empty body is really empty. A body that ends with its
-	// connection may have been cut anywhere.
+	// Whole is set if the answer said where its body ends, so that an empty body is really empty. A body that ends with
+	// its connection may have been cut anywhere.
 	Whole bool
 
 	endpoint string
@@ -46,8 +47,9 @@ type Response struct {
 // Free gives the body's memory back to the budget. Call it when the answer is decoded.
 func (r *Response) Free() { r.free() }
 
-// Acknowledge fails if a success is a page that a proxy or gateway shows in GitHub's place, with status 200: that must not pass
-// for, say, a deletion. It fails with *failure.UnexpectedResponseError. GitHub answers 204 if there is no result; a server that says "ok" is believed.
+// Acknowledge fails if a success is a page that a proxy or gateway shows in GitHub's place, with status 200: that must
+// not pass for, say, a deletion. It fails with *failure.UnexpectedResponseError. GitHub answers 204 if there is no
+// result; a server that says "ok" is believed.
 func (r *Response) Acknowledge() error {
 	if failure.HasMarkup(r.Body) {
 		return failure.WebPage(r.endpoint, r.StatusCode)
@@ -75,9 +77,10 @@ func (r *Response) Decode(result any) error {
 
 // TooLargeError says how large an answer may be that was not read to its end. It matches failure.ErrTruncated.
 type TooLargeError struct {
-	// Limit is what is allowed in bytes, Size what the server announced, or -1.
+	// Limit is the allowed number of bytes, Size the one that the server announced, or -1.
 	Limit, Size int64
-	// MessageID is the ID of a message, 0 if it could not be read. The message must be deleted: the queue would never get past it.
+	// MessageID is the ID of a message, 0 if it could not be read. The message must be deleted: the queue would never
+	// get past it.
 	MessageID int64
 }
 
@@ -108,9 +111,10 @@ func (a *attempts) read(ctx context.Context, answer *http.Response) (*Response, 
 	}, nil
 }
 
-// readBody reads the body of an answer. If it has more than FirstBytes, it counts against the budget until the answer to the next attempt is read,
-// or until the response is freed. The budget is asked once, when that many bytes have really come: what a server announces
-// costs nobody anything, and as nobody waits while holding a part of the budget, calls can't wait for each other.
+// readBody reads the body of an answer. If it has more than FirstBytes, it counts against the budget until the answer
+// to the next attempt is read, or until the response is freed. The budget is asked a single time, when that many bytes
+// have really come: what a server announces costs nobody anything, and as nobody waits while holding a part of the
+// budget, calls can't wait for each other.
 func (a *attempts) readBody(ctx context.Context, answer *http.Response) ([]byte, error) {
 	a.free()
 	success := answer.StatusCode/100 == 2
@@ -178,8 +182,8 @@ func messageIDIn(beginning []byte) int64 {
 	return 0
 }
 
-// isCutJSON reports whether a body is JSON that ends too early. The transport does not notice that if the end of the body is the
-// end of the connection.
+// isCutJSON reports whether a body is JSON that ends too early. The transport does not notice that if the end of the
+// body is the end of the connection.
 func isCutJSON(body []byte) bool {
 	var value json.RawMessage
 	err := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, byteOrderMark))).Decode(&value)

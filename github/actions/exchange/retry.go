@@ -12,19 +12,20 @@ import (
 	"github.com/harrier-ci/harrier/github/actions/failure"
 )
 
-// Deadlines of calls. GitHub does not publish its own limits. These follow from how long its calls take (a JIT config about
-// 0.7 s) and how long a caller can wait.
+// Deadlines of calls. GitHub does not publish its own limits. These follow from the time that its calls take (a JIT
+// config about 0.7 s) and that a caller can wait.
 const (
-	// CallTimeout ends a call, including all its repetitions and a renewal of credentials. 15 s of pauses (1+2+4+8) leave
-	// 15 s for five attempts.
+	// CallTimeout ends a call, including all its repetitions and a renewal of credentials. 15 s of pauses (1+2+4+8)
+	// leave 15 s for five attempts.
 	CallTimeout = 30 * time.Second
 	// AttemptTimeout ends one attempt of a call, so that a dead connection leaves time for another attempt.
 	AttemptTimeout = 15 * time.Second
-	// PollTimeout ends one attempt of GetMessage. GitHub holds a poll for about 50 s; half as much again is for slow networks.
+	// PollTimeout ends one attempt of GetMessage. GitHub holds a poll for about 50 s; half as much again is for slow
+	// networks.
 	PollTimeout = 75 * time.Second
 )
 
-// Deadlines are how long something may take.
+// Deadlines limit the duration of calls and of their parts.
 type Deadlines struct {
 	// Call is for a call, which may need several requests; whoever makes it keeps to that.
 	Call time.Duration
@@ -35,15 +36,15 @@ type Deadlines struct {
 const (
 	// maxRetries allows five attempts of a request.
 	maxRetries = 4
-	// firstPause is doubled after each attempt: 1, 2, 4, 8 s, 15 s in all, half of CallTimeout.
-	firstPause = time.Second
+	// firstBackoff is doubled after each attempt: 1, 2, 4, 8 s, 15 s in all, half of CallTimeout.
+	firstBackoff = time.Second
 )
 
 // layer returns the client that makes the attempts.
 func (a *attempts) layer() *retryablehttp.Client {
 	return &retryablehttp.Client{
-		// The transport deliberately lacks CloseIdleConnections: after a failure the retry layer would call it and close
-		// the connections of all other calls.
+		// The transport deliberately lacks CloseIdleConnections: after a failure the retry layer would call it and
+		// close the connections of all other calls.
 		HTTPClient:     &http.Client{Transport: a, CheckRedirect: a.checkRedirect},
 		RetryMax:       maxRetries,
 		RequestLogHook: func(_ retryablehttp.Logger, _ *http.Request, repetition int) { a.attempt = repetition + 1 },
@@ -55,7 +56,7 @@ func (a *attempts) layer() *retryablehttp.Client {
 	}
 }
 
-// checkRedirect notes a redirect that is not followed, and ends the attempt with it.
+// checkRedirect remembers a redirect that is not followed, and ends the attempt with it.
 func (a *attempts) checkRedirect(next *http.Request, before []*http.Request) (err error) {
 	if a.redirect, err = refuse(a.request.Endpoint, next, before); a.redirect != nil {
 		return http.ErrUseLastResponse
@@ -63,8 +64,8 @@ func (a *attempts) checkRedirect(next *http.Request, before []*http.Request) (er
 	return err
 }
 
-// shouldRepeat is the retry layer's policy. A complete answer counts even if the context has ended in the meantime. A pause
-// that would not end before the deadline is not begun: the caller can make better use of the time.
+// shouldRepeat is the retry layer's policy. A complete answer counts even if the context has ended in the meantime. A
+// pause that would not end before the deadline is not begun: the caller can make better use of the time.
 func (a *attempts) shouldRepeat(ctx context.Context, answer *http.Response, err error) (bool, error) {
 	if err == nil && !a.worthRepeating(answer) {
 		return false, nil
@@ -72,7 +73,7 @@ func (a *attempts) shouldRepeat(ctx context.Context, answer *http.Response, err 
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	if a.request.Poll || a.attempt > maxRetries || err != nil && !worthRepeatingError(ctx, err) {
+	if a.request.Poll || a.attempt > maxRetries || (err != nil && !worthRepeatingError(ctx, err)) {
 		return false, nil
 	}
 	if a.request.Once && (err != nil || answer.StatusCode >= http.StatusInternalServerError) {
@@ -112,8 +113,8 @@ func worthRepeatingError(ctx context.Context, err error) bool {
 	return repeat
 }
 
-// pauseAfter returns the pause that GitHub asked for and up to 20 % more, or else an exponential one that varies by ±20 %: calls that
-// failed together, of this process or of others, must not be repeated together.
+// pauseAfter returns the pause that GitHub asked for and up to 20 % more, or else an exponential one that varies by ±20
+// %: calls that failed together, of this process or of others, must not be repeated together.
 func (a *attempts) pauseAfter(answer *http.Response) time.Duration {
 	now := a.caller.Clock.Now()
 	if answer != nil {
@@ -121,7 +122,7 @@ func (a *attempts) pauseAfter(answer *http.Response) time.Duration {
 			return varied(until.Sub(now), 1, 1.2)
 		}
 	}
-	return varied(firstPause<<(a.attempt-1), 0.8, 1.2)
+	return varied(firstBackoff<<(a.attempt-1), 0.8, 1.2)
 }
 
 // varied returns a pause between least and most times the given one.

@@ -22,18 +22,21 @@ import (
 )
 
 const (
-	// maxConcurrentCalls is how many calls a manager has in flight to one host. The pool keeps as many idle connections: otherwise
-	// a burst of HTTP/1.1 calls would close and reopen most of them, with a TLS handshake each.
+	// A manager has at most maxConcurrentCalls calls in flight to one host. The pool keeps as many idle connections:
+	// otherwise a burst of HTTP/1.1 calls would close and reopen most of them, with a TLS handshake each.
 	maxConcurrentCalls = 128
-	// maxHeaderBytes limits an answer's header. net/http allows 10 MiB, and the Budget doesn't cover headers. GitHub's have 3 kB.
+	// maxHeaderBytes limits an answer's header. net/http allows 10 MiB, and the Budget doesn't cover headers. GitHub's
+	// have 3 kB.
 	maxHeaderBytes = 128 << 10
-	// An HTTP/2 server may send this much before it is read: of one answer, and of all on a connection together. It is enough for
-	// 10 MB/s over 25 ms. net/http allows 4 MiB for each answer.
+	// An HTTP/2 server may send this much before it is read: of one answer, and of all on a connection together. It is
+	// enough for 10 MB/s over 25 ms. net/http allows 4 MiB for each answer.
 	maxUnreadOfAnswer, maxUnreadOfConnection = 256 << 10, 2 << 20
 )
 
 // errProxy hides its cause, which quotes the proxy's address and may contain a password.
-var errProxy = errors.New("the proxy can't be determined; check the proxy URL (not shown, because it may contain a password)")
+var errProxy = errors.New(
+	"the proxy can't be determined; check the proxy URL (not shown, because it may contain a password)",
+)
 
 // proxyError says that a proxy refuses to connect to GitHub.
 type proxyError struct{ status int }
@@ -56,8 +59,8 @@ type Options struct {
 	UserAgent UserAgent
 	// RootCAs are all certificate authorities to trust, in place of the system's. nil means the system's.
 	RootCAs *x509.CertPool
-	// Proxy returns the proxy for a request, or nil if it needs none. A nil function means HTTP_PROXY, HTTPS_PROXY and NO_PROXY, which
-	// are read once.
+	// Proxy returns the proxy for a request, or nil if it needs none. A nil function means HTTP_PROXY, HTTPS_PROXY and
+	// NO_PROXY, which are read once.
 	Proxy func(*http.Request) (*url.URL, error)
 	// Addresses decides which addresses are used. The zero value allows all.
 	Addresses AddressCheck
@@ -65,33 +68,35 @@ type Options struct {
 	Resolver *net.Resolver
 	// Budget limits the memory for answers, together with other callers; nil means that only each answer is limited.
 	Budget *Budget
-	// Logger receives renewals at info, and answers and repetitions at V(1). The latter go to the logger in the call's context
-	// if there is one. No credential is ever logged.
+	// Logger receives renewals at info, and answers and repetitions at V(1). The latter go to the logger in the call's
+	// context if there is one. No credential is ever logged.
 	Logger logr.Logger
-	// Clock tells the time for expiry and pauses; nil means the real clock. Deadlines always run in real time, as contexts do.
+	// Clock tells the time for expiry and pauses; nil means the real clock. Deadlines always run in real time, as
+	// contexts do.
 	Clock clock.WithTicker
 	// OnRequest is called after every attempt unless it is nil. Calls may be concurrent, and it must not block.
 	OnRequest func(RequestInfo)
 }
 
-// AddressCheck decides which addresses a caller uses, for programs whose config URLs, proxies and servers are chosen by people who
-// may not reach everything that the program can reach. A nil function allows every address. Functions may be called concurrently.
+// AddressCheck decides which addresses a caller uses, for programs whose config URLs, proxies and servers are chosen by
+// people who may not reach everything that the program can reach. A nil function allows every address. Functions may be
+// called concurrently.
 type AddressCheck struct {
-	// URL is asked about each address that an answer names: the Actions service's and the message queue's. The config URL is the
-	// caller's own.
+	// URL is asked about each address that an answer names: the Actions service's and the message queue's. The config
+	// URL is the caller's own.
 	URL func(*url.URL) error
-	// Dial is asked right before each connection, after names were resolved. So a name can't be resolved to something else after
-	// the check.
+	// Dial is asked right before each connection, after names were resolved. So a name can't be resolved to something
+	// else after the check.
 	Dial func(Destination) error
 }
 
-// Destination is where a connection is about to be opened.
+// Destination is the target of a connection that is about to be opened.
 type Destination struct {
 	// Proxy is set if a proxy listens there. What the proxy connects to is resolved by the proxy and never checked.
 	Proxy bool
 	// Host is the host and port before the host's name was resolved.
 	Host string
-	// Address is what it was resolved to.
+	// Address is the result of the resolution.
 	Address netip.AddrPort
 }
 
@@ -104,12 +109,12 @@ type Transport struct {
 // chosenProxy is the key of the proxy in a request's context: dialling has to know whether it is for a proxy.
 type chosenProxy struct{}
 
-// NewTransport returns a transport with Proxy, RootCAs, Addresses and Resolver of the options. Programs can use it for requests of
-// their own that have to follow the same rules.
+// NewTransport returns a transport with Proxy, RootCAs, Addresses and Resolver of the options. Programs can use it for
+// requests of their own that have to follow the same rules.
 func NewTransport(options Options) *Transport {
 	proxy := options.Proxy
 	if proxy == nil {
-		// This reads the environment now; http.ProxyFromEnvironment reads it once per process.
+		// This reads the environment now; http.ProxyFromEnvironment reads it a single time per process.
 		fromEnvironment := httpproxy.FromEnvironment().ProxyFunc()
 		proxy = func(r *http.Request) (*url.URL, error) { return fromEnvironment(r.URL) }
 	}
@@ -124,8 +129,8 @@ func NewTransport(options Options) *Transport {
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true, // otherwise setting TLSClientConfig turns HTTP/2 off
 		MaxResponseHeaderBytes: maxHeaderBytes,
-		// An HTTP/2 connection outlives the attempts on it. 10 s of silence and 4 s without an answer to a ping end a dead
-		// connection before AttemptTimeout (15 s), so that the next attempt gets a new one.
+		// An HTTP/2 connection outlives the attempts on it. 10 s of silence and 4 s without an answer to a ping end a
+		// dead connection before AttemptTimeout (15 s), so that the next attempt gets a new one.
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: 10 * time.Second, PingTimeout: 4 * time.Second,
 			MaxReceiveBufferPerStream: maxUnreadOfAnswer, MaxReceiveBufferPerConnection: maxUnreadOfConnection,
@@ -182,12 +187,13 @@ func (c AddressCheck) Accept(endpoint string, from, named *url.URL) error {
 	return nil
 }
 
-// mostRedirects is how many redirects are followed, as many as net/http follows by default.
+// At most mostRedirects redirects are followed, as many as net/http follows by default.
 const mostRedirects = 10
 
-// refuse decides whether a redirect is followed, and returns it if not. 301, 302 and 303 turn any call into a GET, whose success says nothing
-// about, say, the deletion that the call asked for. A redirect to another host or port would let a server choose what the program
-// requests inside of its own network. Such redirects end the call, and so do those that give up TLS.
+// refuse decides whether a redirect is followed, and returns it if not. 301, 302 and 303 turn any call into a GET,
+// whose success says nothing about, say, the deletion that the call asked for. A redirect to another host or port would
+// let a server choose what the program requests inside of its own network. Such redirects end the call, and so do those
+// that give up TLS.
 func refuse(endpoint string, next *http.Request, before []*http.Request) (*failure.Redirect, error) {
 	last := before[len(before)-1]
 	redirect := &failure.Redirect{
@@ -204,12 +210,13 @@ func refuse(endpoint string, next *http.Request, before []*http.Request) (*failu
 	return nil, nil
 }
 
-// sameServer reports whether a redirect stays at its server: on the same port, or from http:// to https:// of the same host.
+// sameServer reports whether a redirect stays at its server: on the same port, or from http:// to https:// of the same
+// host.
 func sameServer(from, to *url.URL) bool {
 	if !strings.EqualFold(from.Hostname(), to.Hostname()) {
 		return false
 	}
-	return portOf(from) == portOf(to) && from.Scheme == to.Scheme || from.Scheme == "http" && to.Scheme == "https"
+	return (portOf(from) == portOf(to) && from.Scheme == to.Scheme) || (from.Scheme == "http" && to.Scheme == "https")
 }
 
 func portOf(address *url.URL) string {

@@ -22,14 +22,15 @@ const (
 )
 
 const (
-	// limitedPause is the pause after a rate limit that names no time, as GitHub's documentation asks.
-	limitedPause = time.Minute
-	// unavailablePause is the longest pause that a 503 or a web page can ask for. Both may come from a gateway, which knows nothing
-	// about GitHub's limits, and one call a minute does no harm to a server that is overloaded or in maintenance. Callers that give
-	// up after some minutes must have several attempts.
-	unavailablePause = time.Minute
-	// longestPause is the longest pause that a server can ask for. A limit lasts an hour; a wrong date must not last forever.
-	longestPause = 24 * time.Hour
+	// limitedBackoff is the pause after a rate limit that names no time, as GitHub's documentation asks.
+	limitedBackoff = time.Minute
+	// unavailableBackoff is the longest pause that a 503 or a web page can ask for. Both may come from a gateway, which
+	// knows nothing about GitHub's limits, and one call a minute does no harm to a server that is overloaded or in
+	// maintenance. Callers that give up after some minutes must have several attempts.
+	unavailableBackoff = time.Minute
+	// longestBackoff is the longest pause that a server can ask for. A limit lasts an hour; a wrong date must not last
+	// forever.
+	longestBackoff = 24 * time.Hour
 )
 
 // Answer is an answer that is no success, with what was asked.
@@ -40,7 +41,7 @@ type Answer struct {
 	Credential string
 	// Authorization is the request's header of that name. Errors show nothing of it.
 	Authorization string
-	// Config is where the caller registers runners.
+	// Config is the address at which the caller registers runners.
 	Config *configurl.URL
 
 	// StatusCode, Header and Body are the answer, without a byte order mark.
@@ -51,7 +52,8 @@ type Answer struct {
 	Redirect *Redirect
 }
 
-// Failure returns the error for a call that ends with this answer: *RateLimitedError if GitHub is rate limiting the caller, else *Error.
+// Failure returns the error for a call that ends with this answer: *RateLimitedError if GitHub is rate limiting the
+// caller, else *Error.
 func (a *Answer) Failure(now time.Time) error {
 	failed := a.Describe()
 	until, limited := LimitedUntil(a.StatusCode, a.Header, now)
@@ -61,19 +63,19 @@ func (a *Answer) Failure(now time.Time) error {
 		return failed
 	case a.StatusCode == http.StatusServiceUnavailable || failed.webPage:
 		if limited {
-			failed.RetryAt = now.Add(min(until.Sub(now), unavailablePause))
+			failed.RetryAt = now.Add(min(until.Sub(now), unavailableBackoff))
 		}
 		return failed
 	case assumed:
-		until = now.Add(limitedPause)
+		until = now.Add(limitedBackoff)
 	}
 	failed.rateLimited = true
 	return &RateLimitedError{Endpoint: a.Endpoint, Until: until, Assumed: assumed, Err: failed}
 }
 
-// isSecondaryLimit reports whether an answer is a 403 for the REST API's secondary limit, which may come without any header that
-// says so. GitHub's documentation then asks for a pause of a minute. GitHub's own clients recognize the limit by the page that the
-// answer links to, or by its text.
+// isSecondaryLimit reports whether an answer is a 403 for the REST API's secondary limit, which may come without any
+// header that says so. GitHub's documentation then asks for a pause of a minute. GitHub's own clients recognize the
+// limit by the page that the answer links to, or by its text.
 func (a *Answer) isSecondaryLimit() bool {
 	var body errorBody
 	if a.StatusCode != http.StatusForbidden || json.Unmarshal(a.Body, &body) != nil {
@@ -144,8 +146,8 @@ func (t *textOrJSON) UnmarshalJSON(value []byte) error {
 // exception returns the name of the service's exception.
 func (b *errorBody) exception() string { return string(cmp.Or(b.TypeName, b.TypeKey)) }
 
-// explain returns what the answer says about its failure. Only an error of GitHub's form is quoted: anything else may come from a
-// server that whoever chose the config URL can't read otherwise.
+// explain returns what the answer says about its failure. Only an error of GitHub's form is quoted: anything else may
+// come from a server that whoever chose the config URL can't read otherwise.
 func (a *Answer) explain() (message, typeName string) {
 	const none = "no explanation was given"
 	var body errorBody
@@ -179,8 +181,8 @@ func (b *errorBody) unwrap() {
 	}
 }
 
-// RetryAt returns when a call that failed with err may be repeated: at earliest, or later if GitHub said so, or a gateway that
-// answered 503 in its place. A gateway is believed for at most a minute.
+// RetryAt returns when a call that failed with err may be repeated: at earliest, or later if GitHub said so, or a
+// gateway that answered 503 in its place. A gateway is believed for at most a minute.
 func RetryAt(err error, earliest time.Time) time.Time {
 	if limited, ok := errors.AsType[*RateLimitedError](err); ok && limited.Until.After(earliest) {
 		return limited.Until
@@ -191,8 +193,8 @@ func RetryAt(err error, earliest time.Time) time.Time {
 	return earliest
 }
 
-// LimitedUntil returns until when GitHub is rate limiting us, if it says so: by Retry-After (seconds or a date), or by a primary
-// limit that is used up and the time of its reset. These headers mean that only together with some statuses.
+// LimitedUntil returns until when GitHub is rate limiting us, if it says so: by Retry-After (seconds or a date), or by
+// a primary limit that is used up and the time of its reset. These headers mean that only together with some statuses.
 func LimitedUntil(status int, header http.Header, now time.Time) (until time.Time, limited bool) {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusServiceUnavailable:
@@ -204,7 +206,7 @@ func LimitedUntil(status int, header http.Header, now time.Time) (until time.Tim
 		reset, err := strconv.ParseInt(header.Get("X-Ratelimit-Reset"), 10, 64)
 		until, limited = OnOurClock(time.Unix(reset, 0), header, now), err == nil
 	}
-	if latest := now.Add(longestPause); until.After(latest) {
+	if latest := now.Add(longestBackoff); until.After(latest) {
 		until = latest
 	}
 	return until, limited
@@ -213,15 +215,15 @@ func LimitedUntil(status int, header http.Header, now time.Time) (until time.Tim
 func parseRetryAfter(header http.Header, now time.Time) (time.Time, bool) {
 	value := header.Get("Retry-After")
 	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
-		seconds = min(seconds, int64(longestPause/time.Second)) // the product below must not overflow
+		seconds = min(seconds, int64(longestBackoff/time.Second)) // the product below must not overflow
 		return now.Add(time.Duration(seconds) * time.Second), seconds >= 0
 	}
 	date, err := http.ParseTime(value)
 	return OnOurClock(date, header, now), err == nil
 }
 
-// OnOurClock converts a time on the server's clock, which the answer's Date header shows, to our clock. The result is relative to
-// now, so it stays right if our clock is changed.
+// OnOurClock converts a time on the server's clock, which the answer's Date header shows, to our clock. The result is
+// relative to now, so it stays right if our clock is changed.
 func OnOurClock(at time.Time, header http.Header, now time.Time) time.Time {
 	sent, err := http.ParseTime(header.Get("Date"))
 	if err != nil {

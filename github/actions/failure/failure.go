@@ -1,8 +1,10 @@
-// Package failure says what it means that a call to GitHub has failed: it turns an answer that is no success, or the lack of one, into a
-// typed error with GitHub's reason and what to do about it. Only what GitHub itself says is quoted, and no credential.
+// Package failure says what it means that a call to GitHub has failed: it turns an answer that is no success, or the
+// lack of one, into a typed error with GitHub's reason and what to do about it. Only what GitHub itself says is quoted,
+// and no credential.
 //
-// It is the room below the exchange of requests: it gets answers and sends nothing. To teach it an exception of the Actions service, the
-// meaning of a status or a way to refuse a credential, extend one of its tables: exceptions, endpoints, refusalRules.
+// It is the room below the exchange of requests: it gets answers and sends nothing. To teach it an exception of the
+// Actions service, the meaning of a status or a way to refuse a credential, extend one of its tables: exceptions,
+// endpoints, refusalRules.
 package failure
 
 import (
@@ -17,14 +19,15 @@ import (
 	"time"
 )
 
-// Error is an unsuccessful answer from GitHub. errors.Is matches it with the sentinels, by its exception or else its status.
+// Error is an unsuccessful answer from GitHub. errors.Is matches it with the sentinels, by its exception or else its
+// status.
 type Error struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
 	// StatusCode is the HTTP status of the last attempt.
 	StatusCode int
-	// TypeName is the name of the Actions service's exception, such as GitHub.DistributedTask.WebApi.TaskAgentNotFoundException. It
-	// is empty if the answer names none.
+	// TypeName is the name of the Actions service's exception, such as
+	// GitHub.DistributedTask.WebApi.TaskAgentNotFoundException. It is empty if the answer names none.
 	TypeName string
 	// Message is GitHub's own explanation, cut after 512 bytes.
 	Message string
@@ -33,8 +36,8 @@ type Error struct {
 	RequestID  string
 	// Credential is the credential that the call carried, one of the constants of package credential.
 	Credential string
-	// RetryAt is when to repeat the call according to an answer that is not a rate limit, at most a minute ahead. It is zero if the
-	// answer does not say.
+	// RetryAt is the time for the next attempt according to an answer that is not a rate limit, at most a minute ahead.
+	// It is zero if the answer does not say.
 	RetryAt time.Time
 
 	// rateLimited keeps a 403 that means "later" from being treated as a refused credential.
@@ -52,7 +55,10 @@ type Error struct {
 // Error names the call, the answer, GitHub's reason, the IDs to quote to GitHub's support, and what to check.
 func (e *Error) Error() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s: GitHub answered %d %s: %s", Words(e.Endpoint), e.StatusCode, http.StatusText(e.StatusCode), e.Message)
+	fmt.Fprintf(
+		&text, "%s: GitHub answered %d %s: %s", Words(e.Endpoint), e.StatusCode, http.StatusText(e.StatusCode),
+		e.Message,
+	)
 	for _, detail := range []struct{ name, value string }{
 		{"type", e.TypeName}, {"ActivityId", e.ActivityID}, {"X-GitHub-Request-Id", e.RequestID},
 	} {
@@ -101,15 +107,16 @@ func (e *Error) advice() string {
 	return advice
 }
 
-// RateLimitedError says that GitHub is rate limiting the caller: the limit ends after the call's deadline, or still held at the last
-// attempt. It wraps the answer's *Error. By GitHub's documentation a limit is a 429, or a 403 with Retry-After, with
-// X-RateLimit-Remaining: 0 or with the text of the secondary limit.
+// RateLimitedError says that GitHub is rate limiting the caller: the limit ends after the call's deadline, or still
+// held at the last attempt. It wraps the answer's *Error. By GitHub's documentation a limit is a 429, or a 403 with
+// Retry-After, with X-RateLimit-Remaining: 0 or with the text of the secondary limit.
 type RateLimitedError struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
 	// Until is the earliest time at which it makes sense to repeat the call.
 	Until time.Time
-	// Assumed is set if GitHub did not name that time and Until is a minute ahead. A caller may follow its own back-off instead.
+	// Assumed is set if GitHub did not name that time and Until is a minute ahead. A caller may follow its own back-off
+	// instead.
 	Assumed bool
 	// Err is the answer, with its status and request IDs.
 	Err error
@@ -126,10 +133,11 @@ func (e *RateLimitedError) Error() string {
 // Unwrap returns the answer.
 func (e *RateLimitedError) Unwrap() error { return e.Err }
 
-const webPageAdvice = "; a web page is not an answer of GitHub's API: check the proxy or gateway on the way and the config URL"
+const webPageAdvice = "; a web page is not an answer of GitHub's API: check the proxy or gateway on the way and the " +
+	"config URL"
 
-// NetworkError says that no complete answer came, because of GitHub, a proxy, the network in between, or the end of the call's
-// time. It wraps the cause, and the last complete answer if an earlier attempt had one.
+// NetworkError says that no complete answer came, because of GitHub, a proxy, the network in between, or the end of the
+// call's time. It wraps the cause, and the last complete answer if an earlier attempt had one.
 type NetworkError struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
@@ -137,7 +145,7 @@ type NetworkError struct {
 	Method string
 	// URL is the address without its query, user name and password.
 	URL string
-	// Attempts is how many attempts were made, at least 1.
+	// Attempts counts the attempts that were made, at least 1.
 	Attempts int
 	// Err is the cause.
 	Err error
@@ -148,8 +156,8 @@ type NetworkError struct {
 	text string
 }
 
-// NewNetworkError returns an error like the given one for a call that carried a header Authorization. It drops the URL that net/http adds to
-// the cause: it has the query, and a proxy's may have a password.
+// NewNetworkError returns an error like the given one for a call that carried a header Authorization. It drops the URL
+// that net/http adds to the cause: it has the query, and a proxy's may have a password.
 func NewNetworkError(e NetworkError, authorization string) *NetworkError {
 	if wrapped, ok := errors.AsType[*url.Error](e.Err); ok {
 		e.Err = wrapped.Err
@@ -177,17 +185,17 @@ func (e *NetworkError) Unwrap() []error {
 
 // TimeoutError says that one of this client's deadlines passed. It matches context.DeadlineExceeded.
 type TimeoutError struct {
-	// After is the time that was allowed.
-	After time.Duration
+	// Limit is the time that was allowed.
+	Limit time.Duration
 }
 
 // WithTimeout returns a context that ends after limit because of a *TimeoutError.
 func WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
+	return context.WithTimeoutCause(ctx, limit, &TimeoutError{Limit: limit})
 }
 
 // Error says how long was allowed.
-func (e *TimeoutError) Error() string { return fmt.Sprintf("no complete answer within %s", e.After) }
+func (e *TimeoutError) Error() string { return fmt.Sprintf("no complete answer within %s", e.Limit) }
 
 // Timeout returns true. With it, the error is recognized as a timeout by code that expects a net.Error.
 func (e *TimeoutError) Timeout() bool { return true }
@@ -195,7 +203,8 @@ func (e *TimeoutError) Timeout() bool { return true }
 // Unwrap makes the error match context.DeadlineExceeded.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// UnexpectedResponseError reports a success that lacks what the protocol promises. It matches ErrForeignAnswer if it is a web page.
+// UnexpectedResponseError reports a success that lacks what the protocol promises. It matches ErrForeignAnswer if it is
+// a web page.
 type UnexpectedResponseError struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
@@ -203,8 +212,8 @@ type UnexpectedResponseError struct {
 	Err error
 }
 
-// Error names the call and what is wrong with its answer. It does not blame GitHub for a web page, or for an address that this
-// client refuses.
+// Error names the call and what is wrong with its answer. It does not blame GitHub for a web page, or for an address
+// that this client refuses.
 func (e *UnexpectedResponseError) Error() string {
 	if errors.Is(e.Err, ErrForeignAnswer) || IsRefusedAddress(e.Err) {
 		return fmt.Sprintf("%s: %v", Words(e.Endpoint), e.Err)
@@ -243,8 +252,8 @@ func (e *RefusedAddressError) Error() string { return e.Err.Error() }
 // Unwrap returns the check's error.
 func (e *RefusedAddressError) Unwrap() error { return e.Err }
 
-// InsecureRedirectError reports an https:// address that leads to one without TLS, where the credential would be sent in clear
-// text. Nothing was sent there.
+// InsecureRedirectError reports an https:// address that leads to one without TLS, where the credential would be sent
+// in clear text. Nothing was sent there.
 type InsecureRedirectError struct {
 	// Endpoint is the call whose answer named the address, one of the Endpoint… constants.
 	Endpoint string
@@ -255,10 +264,12 @@ type InsecureRedirectError struct {
 // Error names both addresses and what to correct.
 func (e *InsecureRedirectError) Error() string {
 	return fmt.Sprintf("%s leads to %s, without TLS: the credential would be readable on the way and was not sent; "+
-		"let the gateway in front of GitHub set X-Forwarded-Proto: https, so that GitHub names https:// addresses", e.From, e.To)
+		"let the gateway in front of GitHub set X-Forwarded-Proto: https, so that GitHub names https:// addresses",
+		e.From, e.To)
 }
 
-// Insecure returns an error if an https:// address leads to one without TLS, else nil. The call's answer names the address to.
+// Insecure returns an error if an https:// address leads to one without TLS, else nil. The call's answer names the
+// address to.
 func Insecure(endpoint string, from, to *url.URL) *InsecureRedirectError {
 	if from.Scheme != "https" || to.Scheme == "https" {
 		return nil
@@ -275,7 +286,7 @@ func IsRefusedAddress(err error) bool {
 
 // Redirect is a redirect that was not followed.
 type Redirect struct {
-	// To is where it leads.
+	// To is the redirect's target.
 	To string
 	// Elsewhere is set if that is another host or port. Otherwise the redirect would turn the call into a GET.
 	Elsewhere bool
@@ -285,36 +296,44 @@ type Redirect struct {
 
 // String says where the redirect leads and what to check.
 func (r *Redirect) String() string {
-	const advice = "use that address's http:// or https:// and its host (without api.) in githubConfigUrl, or check the proxy or gateway on the way"
+	const advice = "use that address's http:// or https:// and its host (without api.) in githubConfigUrl, or check " +
+		"the proxy or gateway on the way"
 	switch {
 	case r.Insecure != nil:
 		return r.Insecure.Error()
 	case r.Elsewhere:
-		return fmt.Sprintf("it redirects to %s, on another host or port, where the credential is not sent: %s", r.To, advice)
+		return fmt.Sprintf(
+			"it redirects to %s, on another host or port, where the credential is not sent: %s",
+			r.To, advice,
+		)
 	}
 	return fmt.Sprintf("it redirects to %s, which only a GET can follow: %s", r.To, advice)
 }
 
-// NamesException reports whether err is an answer that names an exception of the Actions service. Such an answer comes from the
-// service itself, never from a proxy or gateway on the way.
+// NamesException reports whether err is an answer that names an exception of the Actions service. Such an answer comes
+// from the service itself, never from a proxy or gateway on the way.
 func NamesException(err error) bool {
 	answer, ok := errors.AsType[*Error](err)
 	return ok && answer.TypeName != ""
 }
 
-// LacksReadByID reports whether the read of a scale set by its ID failed because the service does not have this call. ARC never makes
-// it, so a server that stands in for GitHub may lack it. GitHub has it, and names an exception if it lacks the scale set.
+// LacksReadByID reports whether the read of a scale set by its ID failed because the service does not have this call.
+// ARC never makes it, so a server that stands in for GitHub may lack it. GitHub has it, and names an exception if it
+// lacks the scale set.
 func LacksReadByID(err error) bool {
 	answer, ok := errors.AsType[*Error](err)
 	return ok && answer.Endpoint == EndpointGetScaleSet && answer.TypeName == "" &&
-		slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, answer.StatusCode)
+		slices.Contains(
+			[]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, answer.StatusCode,
+		)
 }
 
-// IsRejected reports whether GitHub refused the call itself (4xx), so that repeating it is useless. 408 does not count, because
-// proxies send it about a poll that is held; nor does ErrForeignAnswer.
+// IsRejected reports whether GitHub refused the call itself (4xx), so that repeating it is useless. 408 does not count,
+// because proxies send it about a poll that is held; nor does ErrForeignAnswer.
 func IsRejected(err error) bool {
 	answer, ok := errors.AsType[*Error](err)
-	return ok && answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusRequestTimeout && !errors.Is(err, ErrForeignAnswer)
+	return ok && answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusRequestTimeout &&
+		!errors.Is(err, ErrForeignAnswer)
 }
 
 // IsRefused reports whether err is an answer with 401 to a call that carried this kind of credential.
@@ -323,8 +342,8 @@ func IsRefused(err error, credential string) bool {
 	return ok && refused.StatusCode == http.StatusUnauthorized && refused.Credential == credential
 }
 
-// NoteRenewal marks a call's error, and returns it: the refused credential had been renewed just before.
-func NoteRenewal(err error, credential string) error {
+// MarkRenewal marks a call's error, and returns it: the refused credential had been renewed just before.
+func MarkRenewal(err error, credential string) error {
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Credential == credential {
 		refused.renewed = true
 	}

@@ -13,26 +13,28 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrRunnerNotFound means that the runner is not registered, or no longer.
 	ErrRunnerNotFound = fmt.Errorf("runner %w", ErrNotFound)
-	// ErrScaleSetNotFound means that the scale set does not exist. GitHub was observed to delete one that is unused for some days.
+	// ErrScaleSetNotFound means that the scale set does not exist. GitHub was observed to delete one that is unused for
+	// some days.
 	ErrScaleSetNotFound = fmt.Errorf("scale set %w", ErrNotFound)
 	// ErrRunnerGroupNotFound means that the runner group does not exist, or that the credentials can't see it.
 	ErrRunnerGroupNotFound = fmt.Errorf("runner group %w", ErrNotFound)
 	// ErrSessionNotFound means that the session expired or was evicted: create a new one.
 	ErrSessionNotFound = fmt.Errorf("session %w", ErrNotFound)
 
-	// ErrRunnerExists means that a runner of that name is already registered in the organization, repository or enterprise.
+	// ErrRunnerExists means that a runner of that name is already registered in the organization, repository or
+	// enterprise.
 	ErrRunnerExists = errors.New("runner name is taken")
 	// ErrScaleSetExists means that the runner group already has a scale set of that name.
 	ErrScaleSetExists = errors.New("scale set name is taken")
-	// ErrSessionConflict means that the scale set already has a session, even if it has the same owner. It can't be taken over.
-	// GitHub was observed to end an abandoned one after 60 to 91 s.
+	// ErrSessionConflict means that the scale set already has a session, even if it has the same owner. It can't be
+	// taken over. GitHub was observed to end an abandoned one after 60 to 91 s.
 	ErrSessionConflict = errors.New("another session of the scale set is open")
 	// ErrJobStillRunning means that the runner was not removed because it has a job.
 	ErrJobStillRunning = errors.New("the runner has a job")
 	// ErrUnauthorized means that GitHub refused a credential; [Error.Credential] says which.
 	ErrUnauthorized = errors.New("credential refused")
-	// ErrForeignAnswer means that the answer is markup. Neither the Actions service nor the REST API sends any, so it comes from a
-	// proxy, gateway or firewall on the way and says nothing about what was asked for.
+	// ErrForeignAnswer means that the answer is markup. Neither the Actions service nor the REST API sends any, so it
+	// comes from a proxy, gateway or firewall on the way and says nothing about what was asked for.
 	ErrForeignAnswer = errors.New("the answer did not come from GitHub's API")
 	// ErrTruncated means that the answer ends too early.
 	ErrTruncated = errors.New("the answer was cut short")
@@ -82,8 +84,9 @@ const (
 // Words turns an endpoint's name into words.
 func Words(endpoint string) string { return strings.ReplaceAll(endpoint, "_", " ") }
 
-// exceptions maps the service's exception names to what they mean. Names are matched by substring because the service sends them
-// with a namespace and an assembly, which have changed over time. Their status codes differ between versions.
+// exceptions maps the service's exception names to what they mean. Names are matched by substring because the service
+// sends them with a namespace and an assembly, which have changed over time. Their status codes differ between
+// versions.
 var exceptions = []struct {
 	name    string
 	meaning error
@@ -114,8 +117,8 @@ func (e endpoint) meaningOfNotFound(exception string) error {
 	return ErrNotFound
 }
 
-// hidden is what 404 means in the REST API: GitHub answers it in place of 403 if the credential must not even learn that
-// the organization or repository exists.
+// hidden is the meaning of 404 in the REST API: GitHub answers it in place of 403 if the credential must not even learn
+// that the organization or repository exists.
 var hidden = endpoint{missing: ErrUnauthorized, missingByAnyName: true}
 
 var endpoints = map[string]endpoint{
@@ -139,8 +142,13 @@ var endpoints = map[string]endpoint{
 	EndpointGenerateJITConfig: {missing: ErrScaleSetNotFound, conflict: ErrRunnerExists},
 	EndpointGetRunner:         {missing: ErrRunnerNotFound},
 	EndpointFindRunner:        {missing: ErrRunnerNotFound},
-	// GitHub's REST API refuses with 422 to remove a busy runner. When in doubt, the runner counts as busy: it may have a job.
-	EndpointRemoveRunner:      {missing: ErrRunnerNotFound, conflict: ErrJobStillRunning, unprocessable: ErrJobStillRunning},
+	// GitHub's REST API refuses with 422 to remove a busy runner. When in doubt, the runner counts as busy: it may have
+	// a job.
+	EndpointRemoveRunner: {
+		missing:       ErrRunnerNotFound,
+		conflict:      ErrJobStillRunning,
+		unprocessable: ErrJobStillRunning,
+	},
 	EndpointGetAcquirableJobs: {},
 	EndpointCreateSession:     {missing: ErrScaleSetNotFound, conflict: ErrSessionConflict},
 	EndpointRefreshSession:    {missing: ErrSessionNotFound, missingByAnyName: true}, // RunnerAdminException
@@ -150,8 +158,8 @@ var endpoints = map[string]endpoint{
 	EndpointDeleteMessage:     {},
 }
 
-// meaningOf returns what an answer that is no success means, nil for nothing in particular. exception is the name of the service's exception,
-// if it names one.
+// meaningOf returns what an answer that is no success means, nil for nothing in particular. exception is the name of
+// the service's exception, if it names one.
 func meaningOf(name string, status int, exception string, webPage bool) error {
 	for _, known := range exceptions {
 		if strings.Contains(exception, known.name) {

@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxMessageLength is how many bytes of a foreign text an error quotes, and with it logs and conditions.
+// maxMessageLength is the number of bytes of a foreign text that an error quotes, and with it logs and conditions.
 const maxMessageLength = 512
 
 // Shorten cuts a foreign text after 512 bytes, between two characters.
@@ -48,8 +48,8 @@ func Bare(address *url.URL) string {
 // tokenPattern matches GitHub's tokens, by the prefixes that GitHub documents for them.
 var tokenPattern = regexp.MustCompile(`\b(gh[a-z]_|github_pat_)\w{16,}`)
 
-// redact removes the request's credential, and what looks like another one, from a foreign text: the error page of a proxy or debugging
-// server may echo it.
+// redact removes the request's credential, and what looks like another one, from a foreign text: the error page of a
+// proxy or debugging server may echo it.
 func redact(text, authorization string) string {
 	text = tokenPattern.ReplaceAllString(text, "[redacted]")
 	if _, secret, ok := strings.Cut(authorization, " "); ok && secret != "" {
@@ -58,12 +58,12 @@ func redact(text, authorization string) string {
 	return text
 }
 
-// quote returns a foreign text as errors show it: without the request's credential, Printable and short. Its credential is removed before it
-// is shortened: one that was cut would not be found.
+// quote returns a foreign text as errors show it: without the request's credential, Printable and short. Its credential
+// is removed before it is shortened: one that was cut would not be found.
 func quote(text, authorization string) string { return Shorten(Printable(redact(text, authorization))) }
 
-// Printable returns a foreign text with spaces instead of what a terminal or a log would not show as it is, such as control characters, line
-// ends and directions of writing.
+// Printable returns a foreign text with spaces instead of what a terminal or a log would not show as it is, such as
+// control characters, line ends and directions of writing.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -76,8 +76,8 @@ func Printable(text string) string {
 // quoted matches what a text quotes.
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
 
-// textOf returns the text of a transport's error without what the other side sent: net/http quotes the first line of an answer that
-// is not HTTP, which may be any server's.
+// textOf returns the text of a transport's error without what the other side sent: net/http quotes the first line of an
+// answer that is not HTTP, which may be any server's.
 func textOf(err error) string {
 	if _, header := errors.AsType[textproto.ProtocolError](err); header {
 		return "the header of the answer is not HTTP"
@@ -106,6 +106,6 @@ func MediaType(header http.Header) string {
 	return cmp.Or(mediaTypePattern.FindString(named), "of no known type")
 }
 
-// HasMarkup reports whether a body is markup. Its Content-Type says nothing: some frameworks declare every text HTML, even an
-// empty one.
+// HasMarkup reports whether a body is markup. Its Content-Type says nothing: some frameworks declare every text HTML,
+// even an empty one.
 func HasMarkup(body []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) }

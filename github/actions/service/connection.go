@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// renewBefore is how long before its expiry a token is renewed at the latest, as in GitHub's own client. It is longer than any
-	// attempt. A token with a lifetime of less than twice that is renewed after half of it; otherwise each call would renew it.
+	// A token is renewed at renewBefore before its expiry at the latest, as in GitHub's own client. That is longer than
+	// any attempt. A token with a lifetime of less than twice that is renewed after half of it; otherwise each call
+	// would renew it.
 	renewBefore = time.Minute
-	// renewSpread is the part of its lifetime by which a token is renewed earlier than that, at most. Processes that got their tokens in
-	// the same minute, as 200 listeners do after an upgrade, renew them within six minutes of an hour. A renewal takes two or three
-	// calls, which GitHub counts as five points each, of 900 a minute.
+	// renewSpread is the part of its lifetime by which a token is renewed earlier than that, at most. Processes that
+	// got their tokens in the same minute, as 200 listeners do after an upgrade, renew them within six minutes of an
+	// hour. A renewal takes two or three calls, which GitHub counts as five points each, of 900 a minute.
 	renewSpread = 10
-	// unknownLifetime is the assumed lifetime of an admin token that does not state its own. GitHub.com's tokens last about an
-	// hour. A wrong guess costs one renewal too many, or one 401, which also leads to a renewal.
+	// unknownLifetime is the assumed lifetime of an admin token that does not state its own. GitHub.com's tokens last
+	// about an hour. A wrong guess costs one renewal too many, or one 401, which also leads to a renewal.
 	unknownLifetime = 5 * time.Minute
 	// longestLifetime is the longest lifetime that a token is believed to have.
 	longestLifetime = 24 * time.Hour
-	// renewalPause is how long a token that is still valid is used after its renewal has failed. Otherwise each call of its last
-	// minute would wait for a renewal of its own.
-	renewalPause = 10 * time.Second
+	// A token that is still valid is used for renewalBackoff after its renewal has failed. Otherwise each call of its
+	// last minute would wait for a renewal of its own.
+	renewalBackoff = 10 * time.Second
 )
 
 // connection is the address of the Actions service and the admin token for it. A renewal may change both.
@@ -41,7 +42,7 @@ type connection struct {
 	lifetime
 }
 
-// lifetime is when a token was given, when it should be renewed, and when it ends.
+// lifetime has the times at which a token was given, should be renewed, and ends.
 type lifetime struct{ since, renewAt, expires time.Time }
 
 // lifetimeOf returns the lifetime of a token that is given now.
@@ -51,8 +52,8 @@ func lifetimeOf(now, expires time.Time) lifetime {
 	return lifetime{since: now, renewAt: expires.Add(-min(early, length/2)), expires: expires}
 }
 
-// currentConnection returns a connection whose token is good for another minute, or for half of its lifetime. If the renewal fails,
-// it returns the present connection until its token expires.
+// currentConnection returns a connection whose token is good for another minute, or for half of its lifetime. If the
+// renewal fails, it returns the present connection until its token expires.
 func (s *Service) currentConnection(ctx context.Context) (*connection, error) {
 	current, now := s.connection.Get(), s.Clock.Now()
 	switch {
@@ -61,7 +62,8 @@ func (s *Service) currentConnection(ctx context.Context) (*connection, error) {
 	case !now.After(current.renewAt) || now.UnixNano() < s.renewFrom.Load():
 		return current, nil
 	}
-	// The wait for a renewal that hangs leaves half of the call's time for the call itself. The renewal goes on for others.
+	// The wait for a renewal that hangs leaves half of the call's time for the call itself. The renewal goes on for
+	// others.
 	limit := s.Deadlines.Call
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end))
@@ -72,14 +74,17 @@ func (s *Service) currentConnection(ctx context.Context) (*connection, error) {
 	if now = s.Clock.Now(); err == nil || ctx.Err() != nil || !now.Before(current.expires) {
 		return fresh, err
 	}
-	if next := now.Add(renewalPause).UnixNano(); s.renewFrom.Swap(next) < now.UnixNano() {
-		s.Logger.Info("The admin token could not be renewed, using it until it expires", "expires", current.expires, "cause", err.Error())
+	if next := now.Add(renewalBackoff).UnixNano(); s.renewFrom.Swap(next) < now.UnixNano() {
+		s.Logger.Info(
+			"The admin token could not be renewed, using it until it expires",
+			"expires", current.expires, "cause", err.Error(),
+		)
 	}
 	return current, nil
 }
 
-// connect walks the chain of credentials once. The registration token lasts an hour but is not kept: it is needed only to
-// renew the admin token, which lasts as long.
+// connect walks the chain of credentials once. The registration token lasts an hour but is not kept: it is needed only
+// to renew the admin token, which lasts as long.
 func (s *Service) connect(ctx context.Context, _ *connection) (fresh *connection, err error) {
 	defer func() {
 		if err != nil {
@@ -104,12 +109,16 @@ func (s *Service) connect(ctx context.Context, _ *connection) (fresh *connection
 	if err != nil {
 		return nil, err
 	}
-	s.Logger.Info("Connected to the Actions service", "configURL", s.Config.String(), "service", fresh.serviceURL.Host, "expires", fresh.expires)
+	s.Logger.Info(
+		"Connected to the Actions service", "configURL", s.Config.String(), "service", fresh.serviceURL.Host,
+		"expires", fresh.expires,
+	)
 	return fresh, nil
 }
 
-// register exchanges a registration token for the address of the Actions service and an admin token. GitHub's replicas do not
-// all know a new registration token at once, so 401 and 403 are worth repeating here, as GitHub's own clients do.
+// register exchanges a registration token for the address of the Actions service and an admin token. GitHub's replicas
+// do not all know a new registration token immediately, so 401 and 403 are worth repeating here, as GitHub's own
+// clients do.
 func (s *Service) register(ctx context.Context, registrationToken string) (*connection, error) {
 	var answer struct {
 		URL   string `json:"url"`
@@ -146,7 +155,11 @@ func (s *Service) register(ctx context.Context, registrationToken string) (*conn
 		return nil, err
 	}
 	now := s.Clock.Now()
-	return &connection{serviceURL: service, token: answer.Token, lifetime: lifetimeOf(now, expiry(answer.Token, given.Header, now))}, nil
+	return &connection{
+		serviceURL: service,
+		token:      answer.Token,
+		lifetime:   lifetimeOf(now, expiry(answer.Token, given.Header, now)),
+	}, nil
 }
 
 func restHeader(authorization, contentType string) http.Header {
@@ -161,8 +174,8 @@ type expiryClaim struct {
 // Valid implements jwt.Claims.
 func (expiryClaim) Valid() error { return nil }
 
-// expiry returns when a token expires that came in an answer with this header. It does not verify the token; that is up to GitHub.
-// A token that is not a JWT or has no expiry gets unknownLifetime.
+// expiry returns when a token expires that came in an answer with this header. It does not verify the token; that is up
+// to GitHub. A token that is not a JWT or has no expiry gets unknownLifetime.
 func expiry(token string, header http.Header, now time.Time) time.Time {
 	var claims expiryClaim
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/harrier-ci/harrier/github/actions/failure"
 )
 
-// installationToken is what a GitHub App uses in GitHub's REST API. GitHub lets it live for an hour.
+// An installationToken is for a GitHub App's calls of GitHub's REST API. GitHub lets it live for an hour.
 type installationToken struct {
 	token string
 	lifetime
 }
 
-// CallREST makes one call to GitHub's REST API with the personal access token, or with the App's installation token, which all calls
-// share. That one is renewed when due, and once if GitHub refuses it. An App that was given another permission has it in new tokens: so
-// it is also renewed once if GitHub refuses what a token of more than five minutes asks for. The answer must be freed. It fails with the
-// errors of package failure.
+// CallREST makes one call to GitHub's REST API with the personal access token, or with the App's installation token,
+// which all calls share. That one is renewed when due, and once if GitHub refuses it. An App that was given another
+// permission has it in new tokens: so it is also renewed once if GitHub refuses what a token of more than five minutes
+// asks for. The answer must be freed. It fails with the errors of package failure.
 func (s *Service) CallREST(ctx context.Context, r exchange.Request) (*exchange.Response, error) {
 	with := func(token, kind string) (*exchange.Response, error) {
 		authorized := r
@@ -52,13 +52,14 @@ func (s *Service) CallREST(ctx context.Context, r exchange.Request) (*exchange.R
 		return nil, err
 	}
 	answer, err = call(fresh)
-	return answer, failure.NoteRenewal(err, credential.InstallationToken)
+	return answer, failure.MarkRenewal(err, credential.InstallationToken)
 }
 
 // isForbidden reports whether an answer says that the token may not do something, or that it doesn't exist for it.
 func isForbidden(err error) bool {
 	answer, ok := errors.AsType[*failure.Error](err)
-	return ok && (answer.StatusCode == http.StatusForbidden && errors.Is(answer, failure.ErrUnauthorized) || answer.StatusCode == http.StatusNotFound)
+	return ok && ((answer.StatusCode == http.StatusForbidden && errors.Is(answer, failure.ErrUnauthorized)) ||
+		answer.StatusCode == http.StatusNotFound)
 }
 
 // currentInstallationToken returns a token that is good for another minute.
@@ -80,9 +81,11 @@ func (s *Service) createInstallationToken(ctx context.Context, _ *installationTo
 		return nil, err
 	}
 	answer, err := s.Do(ctx, exchange.Request{
-		Endpoint:   failure.EndpointInstallationToken,
-		Method:     http.MethodPost,
-		URL:        s.Config.RESTURL("app", "installations", strconv.FormatInt(s.source.InstallationID, 10), "access_tokens"),
+		Endpoint: failure.EndpointInstallationToken,
+		Method:   http.MethodPost,
+		URL: s.Config.RESTURL(
+			"app", "installations", strconv.FormatInt(s.source.InstallationID, 10), "access_tokens",
+		),
 		Header:     restHeader("Bearer "+appToken, "application/vnd.github+json"),
 		Credential: credential.App,
 	})

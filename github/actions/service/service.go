@@ -1,6 +1,7 @@
-// Package service calls the Actions service. It walks the chain of credentials: a personal access token or a GitHub App yields a registration
-// token, that one the service's address and an admin token. It renews them when due or refused, once for all callers, and asks for the
-// address again if the service seems to have left it. What is called, and with which results, its callers know.
+// Package service calls the Actions service. It walks the chain of credentials: a personal access token or a GitHub App
+// yields a registration token, that one the service's address and an admin token. It renews them when due or refused,
+// once for all callers, and asks for the address again if the service seems to have left it. What is called, and with
+// which results, its callers know.
 package service
 
 import (
@@ -21,19 +22,20 @@ import (
 // APIVersion is the version of the Actions service's API that GitHub's own clients ask for.
 const APIVersion = "6.0-preview"
 
-// Service is the Actions service, and GitHub's REST API, for one config URL and one set of credentials. It is safe for concurrent use.
+// Service is the Actions service, and GitHub's REST API, for one config URL and one set of credentials. It is safe for
+// concurrent use.
 type Service struct {
 	*exchange.Caller
 
 	source     *credential.Source
 	connection *Shared[connection]
-	// installation is what an App uses in place of a personal access token; nobody asks for it if there is no App.
+	// installation takes the place of a personal access token for an App; nobody asks for it if there is no App.
 	installation *Shared[installationToken]
-	// renewFrom is the earliest time, in Unix nanoseconds, to renew a connection that is still good. It is set when a renewal has
-	// failed; zero sets no limit.
+	// renewFrom is the earliest time, in Unix nanoseconds, to renew a connection that is still good. It is set when a
+	// renewal has failed; zero sets no limit.
 	renewFrom atomic.Int64
-	// reconnectFrom is the earliest time to replace a connection that is only suspected to be outdated, in the same unit. It is
-	// set when a registration has failed.
+	// reconnectFrom is the earliest time to replace a connection that is only suspected to be outdated, in the same
+	// unit. It is set when a registration has failed.
 	reconnectFrom atomic.Int64
 }
 
@@ -41,7 +43,10 @@ type Service struct {
 func New(config *configurl.URL, source *credential.Source, options exchange.Options) *Service {
 	s := &Service{Caller: exchange.New(config, options), source: source}
 	s.connection = &Shared[connection]{Fetch: unlessLimited(s.Clock, s.connect), Limit: s.Deadlines.Call}
-	s.installation = &Shared[installationToken]{Fetch: unlessLimited(s.Clock, s.createInstallationToken), Limit: s.Deadlines.Call}
+	s.installation = &Shared[installationToken]{
+		Fetch: unlessLimited(s.Clock, s.createInstallationToken),
+		Limit: s.Deadlines.Call,
+	}
 	return s
 }
 
@@ -59,9 +64,10 @@ type Request struct {
 	ScaleSetID int
 }
 
-// Call calls the Actions service with the admin token and decodes the answer into result, unless it is 204. If result is
-// nil, the answer only has to be GitHub's own. The token is renewed when due, and once if it is refused. If the service has moved,
-// or refuses the token with 403, the service may register again; see isOutdated. It fails with the errors of package failure.
+// Call calls the Actions service with the admin token and decodes the answer into result, unless it is 204. If result
+// is nil, the answer only has to be GitHub's own. The token is renewed when due, and once if it is refused. If the
+// service has moved, or refuses the token with 403, the service may register again; see isOutdated. It fails with the
+// errors of package failure.
 func (s *Service) Call(ctx context.Context, r Request, result any) error {
 	ctx, cancel := failure.WithTimeout(ctx, s.Deadlines.Call)
 	defer cancel()
@@ -100,7 +106,9 @@ func (s *Service) SendWith(ctx context.Context, r Request, token, kind string) (
 	return s.send(ctx, r, connection.serviceURL, token, kind)
 }
 
-func (s *Service) send(ctx context.Context, r Request, service *url.URL, token, kind string) (*exchange.Response, error) {
+func (s *Service) send(
+	ctx context.Context, r Request, service *url.URL, token, kind string,
+) (*exchange.Response, error) {
 	return s.Do(ctx, exchange.Request{
 		Endpoint:   r.Endpoint,
 		Method:     r.Method,
@@ -126,7 +134,8 @@ func addressOf(service *url.URL, path string, query url.Values) *url.URL {
 	return address
 }
 
-// AcceptNamed checks an address that an answer of the service names for later requests. It fails with *failure.UnexpectedResponseError.
+// AcceptNamed checks an address that an answer of the service names for later requests. It fails with
+// *failure.UnexpectedResponseError.
 func (s *Service) AcceptNamed(endpoint string, named *url.URL) error {
 	if current := s.connection.Get(); current != nil {
 		return s.Addresses.Accept(endpoint, current.serviceURL, named)
@@ -134,12 +143,13 @@ func (s *Service) AcceptNamed(endpoint string, named *url.URL) error {
 	return nil
 }
 
-// connectionTrust is how long a connection is trusted after GitHub has given it. In that time, a service that is down, a missing
-// permission, or things that don't exist, such as runners that GitHub itself has removed, cause at most one registration.
+// A connection is trusted for connectionTrust after GitHub has given it. In that time, a service that is down, a
+// missing permission, or things that don't exist, such as runners that GitHub itself has removed, cause at most one
+// registration.
 const connectionTrust = 5 * time.Minute
 
-// isOutdated reports whether a call may have failed because the connection is outdated: the service has left its address, or the
-// admin token was revoked.
+// isOutdated reports whether a call may have failed because the connection is outdated: the service has left its
+// address, or the admin token was revoked.
 func (s *Service) isOutdated(used *connection, endpoint string, err error) bool {
 	now := s.Clock.Now()
 	if now.Sub(used.since) < connectionTrust {
@@ -147,32 +157,39 @@ func (s *Service) isOutdated(used *connection, endpoint string, err error) bool 
 	}
 	mayAsk := now.UnixNano() >= s.reconnectFrom.Load()
 	if unreached, ok := errors.AsType[*failure.NetworkError](err); ok { // and the caller has not given up
-		return mayAsk && unreached.Endpoint == endpoint && unreached.LastAnswer == nil && !errors.Is(err, context.Canceled)
+		return mayAsk && unreached.Endpoint == endpoint && unreached.LastAnswer == nil &&
+			!errors.Is(err, context.Canceled)
 	}
 	answer, ok := errors.AsType[*failure.Error](err)
 	switch {
 	case !ok || answer.Credential != credential.AdminToken:
 		return false
 	case answer.StatusCode == http.StatusNotFound:
-		// It may come from somebody else at the old address. Believing it would mean that a runner is gone, and so idle. So GitHub
-		// is asked each time until it answers.
+		// It may come from somebody else at the old address. Believing it would mean that a runner is gone, and so
+		// idle. So GitHub is asked each time until it answers.
 		return answer.TypeName == ""
 	}
 	return mayAsk && answer.StatusCode == http.StatusForbidden && errors.Is(answer, failure.ErrUnauthorized)
 }
 
-// reconnect registers again. It repeats the call if the service has moved or the token was refused; otherwise it returns failed.
-func (s *Service) reconnect(ctx context.Context, used *connection, failed error, call func(*connection) (*exchange.Response, error)) (*exchange.Response, error) {
+// reconnect registers again. It repeats the call if the service has moved or the token was refused; otherwise it
+// returns failed.
+func (s *Service) reconnect(
+	ctx context.Context, used *connection, failed error, call func(*connection) (*exchange.Response, error),
+) (*exchange.Response, error) {
 	current, err := s.connection.Replace(ctx, used)
 	switch {
 	case err != nil && errors.Is(failed, failure.ErrNotFound):
 		return nil, fmt.Errorf("ask whether the Actions service has moved: %w", err)
 	case err != nil:
-		s.Logger.V(1).Info("The connection to the Actions service may be outdated and could not be renewed", "cause", err.Error())
+		s.Logger.V(1).Info(
+			"The connection to the Actions service may be outdated and could not be renewed",
+			"cause", err.Error(),
+		)
 		return nil, failed
 	case current.serviceURL.String() == used.serviceURL.String() && !errors.Is(failed, failure.ErrUnauthorized):
 		return nil, failed
 	}
 	answer, err := call(current)
-	return answer, failure.NoteRenewal(err, credential.AdminToken)
+	return answer, failure.MarkRenewal(err, credential.AdminToken)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions/failure"
 )
 
-// Times on a server's clock are converted to ours: neither a clock that differs nor one that is changed makes a pause, or a
-// token's lifetime, longer or shorter.
+// Times on a server's clock are converted to ours: neither a clock that differs nor one that is changed makes a pause,
+// or a token's lifetime, longer or shorter.
 func TestTimesOfTheServerAreReckonedByOurClock(t *testing.T) {
 	now := time.Now()
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
@@ -23,8 +23,11 @@ func TestTimesOfTheServerAreReckonedByOurClock(t *testing.T) {
 		date := map[string][]string{"Date": {sent.Format(http.TimeFormat)}}
 		inTwoMinutes := sent.Add(2 * time.Minute)
 		for name, header := range map[string]http.Header{
-			"date":  {"Retry-After": {inTwoMinutes.Format(http.TimeFormat)}},
-			"reset": {"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {strconv.FormatInt(inTwoMinutes.Unix(), 10)}},
+			"date": {"Retry-After": {inTwoMinutes.Format(http.TimeFormat)}},
+			"reset": {
+				"X-Ratelimit-Remaining": {"0"},
+				"X-Ratelimit-Reset":     {strconv.FormatInt(inTwoMinutes.Unix(), 10)},
+			},
 		} {
 			maps.Copy(header, date)
 			until, limited := failure.LimitedUntil(http.StatusTooManyRequests, header, now)
@@ -40,7 +43,8 @@ func TestTimesOfTheServerAreReckonedByOurClock(t *testing.T) {
 	}
 }
 
-// Many processes that got their tokens together don't renew them together, and none renews one at once or in the last minute.
+// Many processes that got their tokens together don't renew them together, and none renews one immediately or in the
+// last minute.
 func TestRenewalsAreSpread(t *testing.T) {
 	now := time.Now()
 	for _, test := range []struct{ life, least, most time.Duration }{
@@ -54,7 +58,10 @@ func TestRenewalsAreSpread(t *testing.T) {
 		for range 200 {
 			got := lifetimeOf(now, now.Add(test.life)).renewAt
 			if got.Before(now.Add(test.least)) || got.After(now.Add(test.most)) {
-				t.Errorf("a token that lives for %s is renewed after %s, want %s to %s", test.life, got.Sub(now), test.least, test.most)
+				t.Errorf(
+					"a token that lives for %s is renewed after %s, want %s to %s",
+					test.life, got.Sub(now), test.least, test.most,
+				)
 			}
 			moments[got] = true
 		}

@@ -17,7 +17,7 @@ import (
 type Shared[T any] struct {
 	// Fetch returns a new value. stale is the value to be replaced, nil at first. It never runs twice at a time.
 	Fetch func(ctx context.Context, stale *T) (*T, error)
-	// Limit is how long a fetch may take.
+	// Limit is the longest time that a fetch may take.
 	Limit time.Duration
 
 	flight  singleflight.Group
@@ -39,8 +39,8 @@ func (s *Shared[T]) Set(value *T) {
 	s.current = value
 }
 
-// Replace returns a value other than stale: the current one if it has been replaced already, or else a fetched one. If a
-// caller's context ends, the caller leaves at once and the fetch goes on for the others.
+// Replace returns a value other than stale: the current one if it has been replaced already, or else a fetched one. If
+// a caller's context ends, the caller leaves immediately and the fetch goes on for the others.
 func (s *Shared[T]) Replace(ctx context.Context, stale *T) (*T, error) {
 	if current := s.Get(); current != stale {
 		return current, nil
@@ -69,8 +69,9 @@ func (s *Shared[T]) Replace(ctx context.Context, stale *T) (*T, error) {
 	}
 }
 
-// WithRenewal makes a call with a shared value. If GitHub refuses the credential in it, which is of the given kind, the value is replaced
-// once and the call is repeated once. A refusal of another credential, such as one that a renewal used, changes nothing.
+// WithRenewal makes a call with a shared value. If GitHub refuses the credential in it, which is of the given kind, the
+// value is replaced once and the call is repeated once. A refusal of another credential, such as one that a renewal
+// used, changes nothing.
 func WithRenewal[T any](ctx context.Context, values *Shared[T], value *T, credential string,
 	call func(*T) (*exchange.Response, error),
 ) (*exchange.Response, error) {
@@ -83,12 +84,15 @@ func WithRenewal[T any](ctx context.Context, values *Shared[T], value *T, creden
 		return nil, err
 	}
 	answer, err = call(value)
-	return answer, failure.NoteRenewal(err, credential)
+	return answer, failure.MarkRenewal(err, credential)
 }
 
-// unlessLimited returns the function that fetches a value, except while GitHub is rate limiting us: otherwise every runner's call would try
-// again, and GitHub extends the limit of clients that do. The function's state needs no lock because it never runs twice at a time.
-func unlessLimited[T any](clk clock.PassiveClock, fetch func(context.Context, *T) (*T, error)) func(context.Context, *T) (*T, error) {
+// unlessLimited returns the function that fetches a value, except while GitHub is rate limiting us: otherwise every
+// runner's call would try again, and GitHub extends the limit of clients that do. The function's state needs no lock
+// because it never runs twice at a time.
+func unlessLimited[T any](
+	clk clock.PassiveClock, fetch func(context.Context, *T) (*T, error),
+) func(context.Context, *T) (*T, error) {
 	var failed error
 	return func(ctx context.Context, stale *T) (fresh *T, err error) {
 		if now := clk.Now(); failure.RetryAt(failed, now).After(now) {

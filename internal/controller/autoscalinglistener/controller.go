@@ -34,7 +34,7 @@ const workers = 10
 // Credentials reads what a listener needs to reach GitHub. *credentials.Provider implements it.
 type Credentials interface {
 	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
-	// Invalidate makes the next Resolve read again, though not more often than every credentials.RetryAfter.
+	// Invalidate makes the next Resolve read again, though not more often than every credentials.RetryBackoff.
 	Invalidate(reference credentials.Reference)
 	// FromListener returns what a listener's Secrets have; see credentials.Provider.FromListener.
 	FromListener(ctx context.Context, listener client.ObjectKey) (*credentials.Resolved, error)

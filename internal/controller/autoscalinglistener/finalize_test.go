@@ -133,7 +133,7 @@ func TestListenerTellsWhatItLeaves(t *testing.T) {
 					t.Fatal(err)
 				}
 				f.settle()
-				f.elapse(kube.KeptAfter - time.Second)
+				f.elapse(kube.KeptGrace - time.Second)
 				f.settle()
 				if !f.exists()["listener"] {
 					t.Fatal("the listener is gone before anybody could be told what it leaves")
@@ -174,7 +174,7 @@ func TestEndedPodThatIsKeptIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.settle()
-	f.elapse(kube.KeptAfter)
+	f.elapse(kube.KeptGrace)
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, v1alpha1.ReasonPodTerminating)
 }

@@ -35,7 +35,7 @@ const refusedRecheckInterval = 15 * time.Second
 // A running listener reads the mounted configuration again when it changes.
 func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 	reference := credentials.ForAutoscalingListener(w.Object)
-	w.Requeue.After(credentials.RereadAfter)
+	w.Requeue.After(credentials.RereadInterval)
 	if w.refused() {
 		c.options.Credentials.Invalidate(reference)
 		w.Requeue.After(refusedRecheckInterval)

@@ -50,7 +50,7 @@ func (c *Controller) resolve(ctx context.Context, w *world) error {
 		return nil
 	}
 	resolved, err := c.options.Connections.Resolve(ctx, credentials.ForAutoscalingRunnerSet(w.Set), w.mustReread())
-	w.Requeue.After(credentials.RereadAfter)
+	w.Requeue.After(credentials.RereadInterval)
 	if w.CredentialsRefused() {
 		w.Requeue.After(refusedRereadInterval)
 	}
@@ -77,7 +77,7 @@ func (c *Controller) resolve(ctx context.Context, w *world) error {
 // changed, or the set is new, and the Secret may have the name of one that was deleted with another set.
 func (w *world) mustReread() bool {
 	if w.Memory.revision == nil {
-		return w.Now.Sub(w.Set.CreationTimestamp.Time) < credentials.RereadAfter
+		return w.Now.Sub(w.Set.CreationTimestamp.Time) < credentials.RereadInterval
 	}
 	return *w.Memory.revision != w.Set.Spec.GitHubConfigSecretRevision
 }

@@ -45,7 +45,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	}
 	due := pace.DueAt(change, m.written, w.Now, m.movedAt)
 	if change == report.ChangeTurn && !w.Moved() && reconcile.IsStale(w.Set, m.written.Version) {
-		due = w.Now.Add(report.SeenAgainAfter)
+		due = w.Now.Add(report.TurnInterval)
 	}
 	if w.Now.Before(due) {
 		w.Requeue.After(due.Sub(w.Now))

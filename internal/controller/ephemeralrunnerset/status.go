@@ -98,7 +98,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1
 	kube.SetIfZero(&m.changedAt, w.Now)
 	due := pace.DueAt(change, m.reported, m.changedAt, m.movedAt)
 	if change == report.ChangeTurn && reconcile.IsStale(before, m.reported.Version) {
-		due = w.Now.Add(report.SeenAgainAfter)
+		due = w.Now.Add(report.TurnInterval)
 	}
 	if w.Now.Before(due) {
 		w.RequeueAt(due)
@@ -175,7 +175,7 @@ func (c *Controller) kept(ctx context.Context, w *world) []metav1.Condition {
 		}
 		kind, keepers := "EphemeralRunner", strings.Fields(r.Keepers)
 		if pod := c.podOf(ctx, w.Object.Namespace, r); len(keepers) == 0 && pod != nil {
-			w.Requeue.After(kube.KeptAfter)
+			w.Requeue.After(kube.KeptGrace)
 			kind, keepers = "Pod", kube.PodKeepers(pod)
 		}
 		if len(keepers) == 0 {

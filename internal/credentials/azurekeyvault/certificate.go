@@ -21,15 +21,15 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// assertionLifetime is how long an assertion is valid. Entra allows 10 min, and a request needs seconds; the rest is for clocks that
-// differ.
+// An assertion is valid for assertionLifetime. Entra allows 10 min, and a request needs seconds; the rest is for clocks
+// that differ.
 const assertionLifetime = 5 * time.Minute
 
 // maxCertificate bounds a certificate file: a chain with its key has some kilobytes.
 const maxCertificate = 1 << 20
 
-// CertificateError says that the certificate file can't be used. Whoever may create a scale set chooses the path, in the manager's file
-// system, so the text is the same whatever there is: it must not tell which files exist.
+// CertificateError says that the certificate file can't be used. Whoever may create a scale set chooses the path, in
+// the manager's file system, so the text is the same whatever there is: it must not tell which files exist.
 type CertificateError struct {
 	// Directory is the only one that may have the file; "" means any.
 	Directory string
@@ -44,7 +44,8 @@ func (e *CertificateError) Error() string {
 		place = "below " + e.Directory + " " + place
 	}
 	return "there is no usable certificate: the path must be that of a regular file of at most 1 MiB " + place +
-		", with the client's certificate and its RSA key, PEM or PKCS#12 without a password; the controller's chart mounts it with volumes and volumeMounts"
+		", with the client's certificate and its RSA key, PEM or PKCS#12 without a password; the controller's chart " +
+		"mounts it with volumes and volumeMounts"
 }
 
 // assertion returns a signed statement of the application's identity, valid for one audience.
@@ -75,8 +76,8 @@ func (v Vault) now() time.Time {
 	return v.Clock.Now()
 }
 
-// certificate returns the key in the client's file and the certificate in it that belongs to the key. A file may hold a whole chain.
-// It fails with *CertificateError, also if the file system doesn't answer before the call's deadline.
+// certificate returns the key in the client's file and the certificate in it that belongs to the key. A file may hold a
+// whole chain. It fails with *CertificateError, also if the file system doesn't answer before the call's deadline.
 func (v Vault) certificate(ctx context.Context) (*x509.Certificate, *rsa.PrivateKey, error) {
 	content, err := v.readCertificate(ctx)
 	if err != nil {
@@ -87,7 +88,10 @@ func (v Vault) certificate(ctx context.Context) (*x509.Certificate, *rsa.Private
 		key, certificates = decodePKCS12(content)
 	}
 	unusable := func(problem string) error {
-		return &CertificateError{Directory: v.CertificateDirectory, Cause: fmt.Errorf("%s %s", v.CertificatePath, problem)}
+		return &CertificateError{
+			Directory: v.CertificateDirectory,
+			Cause:     fmt.Errorf("%s %s", v.CertificatePath, problem),
+		}
 	}
 	if key == nil {
 		return nil, nil, unusable("has no RSA private key, or a password")
@@ -119,8 +123,9 @@ func (v Vault) readCertificate(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// readRegular reads a small regular file. A named pipe would block whoever opens it, and a device may never end, so neither is opened:
-// the file is looked at before it is opened, and once more afterwards, because it may have been replaced in between.
+// readRegular reads a small regular file. A named pipe would block whoever opens it, and a device may never end, so
+// neither is opened: the file is looked at before it is opened, and again afterwards, because it may have been replaced
+// in between.
 func readRegular(directory, path string) ([]byte, error) {
 	files, closeFiles, err := filesBelow(directory)
 	if err != nil {
@@ -166,15 +171,15 @@ func requireRegular(info os.FileInfo, err error) error {
 	return nil
 }
 
-// files is where certificates may be.
+// files are the places where certificates may be.
 type files struct {
 	nameOf func(path string) (string, error)
 	stat   func(name string) (os.FileInfo, error)
 	open   func(name string, flag int, mode os.FileMode) (*os.File, error)
 }
 
-// filesBelow returns the files below a directory, from which no link leads out; "" means all files. Links within it work, so that a
-// mounted Secret does, whose files are links.
+// filesBelow returns the files below a directory, from which no link leads out; "" means all files. Links within it
+// work, so that a mounted Secret does, whose files are links.
 func filesBelow(directory string) (files, func(), error) {
 	if directory == "" {
 		same := func(path string) (string, error) { return path, nil }

@@ -21,14 +21,19 @@ func refusal(t *testing.T, vault Vault) string {
 	return err.Error()
 }
 
-// Devices that never end, pipes that block, files of the system, and what isn't there: none of them can be told from another.
+// Devices that never end, pipes that block, files of the system, and what isn't there: none of them can be told from
+// another.
 func TestUnusablePathsAllGetOneText(t *testing.T) {
 	directory := t.TempDir()
 	at := func(name string) string { return filepath.Join(directory, name) }
 	if err := syscall.Mkfifo(at("pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"large": strings.Repeat("x", maxCertificate+1), "other": "a secret of the manager", "unreadable": "x"} {
+	for name, content := range map[string]string{
+		"large":      strings.Repeat("x", maxCertificate+1),
+		"other":      "a secret of the manager",
+		"unreadable": "x",
+	} {
 		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -40,8 +45,10 @@ func TestUnusablePathsAllGetOneText(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := refusal(t, Vault{CertificatePath: at("gone")})
-	for _, path := range []string{"", "gone.pem", "/dev/zero", "/dev/null", "/proc/self/environ", "/etc", "/etc/passwd", "a\x00b",
-		at("pipe"), at("large"), at("other"), at("unreadable"), at("link"), at("other") + "/below"} {
+	for _, path := range []string{
+		"", "gone.pem", "/dev/zero", "/dev/null", "/proc/self/environ", "/etc", "/etc/passwd", "a\x00b",
+		at("pipe"), at("large"), at("other"), at("unreadable"), at("link"), at("other") + "/below",
+	} {
 		if got := refusal(t, Vault{CertificatePath: path}); got != want {
 			t.Errorf("%q: got %q, want %q", path, got, want)
 		}
@@ -62,8 +69,8 @@ func TestReadingACertificateEndsWithTheCall(t *testing.T) {
 	}
 }
 
-// mountedSecret returns a directory as the kubelet lays out a projected volume: files are links into a directory of the last update,
-// which is a link itself.
+// mountedSecret returns a directory as the kubelet lays out a projected volume: files are links into a directory of the
+// last update, which is a link itself.
 func mountedSecret(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
@@ -98,7 +105,8 @@ func TestCertificatesOfAMountedSecret(t *testing.T) {
 	}
 }
 
-// With a directory, nothing leads out of it, and a usable certificate elsewhere gets the same text as a file that doesn't exist.
+// With a directory, nothing leads out of it, and a usable certificate elsewhere gets the same text as a file that
+// doesn't exist.
 func TestNothingLeadsOutOfTheCertificateDirectory(t *testing.T) {
 	outside, directory := writeFile(t, identity().pem), mountedSecret(t)
 	relative, err := filepath.Rel(directory, outside)
@@ -111,7 +119,9 @@ func TestNothingLeadsOutOfTheCertificateDirectory(t *testing.T) {
 		}
 	}
 	want := refusal(t, Vault{CertificatePath: filepath.Join(directory, "gone"), CertificateDirectory: directory})
-	for _, path := range []string{outside, relative, directory + "/" + relative, filepath.Join(directory, "absolute"), filepath.Join(directory, "relative"),
+	for _, path := range []string{outside, relative, directory + "/" + relative, filepath.Join(
+		directory, "absolute",
+	), filepath.Join(directory, "relative"),
 		directory + "/above/" + filepath.Base(directory) + "/client.pem", directory, "/etc/passwd"} {
 		if got := refusal(t, Vault{CertificatePath: path, CertificateDirectory: directory}); got != want {
 			t.Errorf("%q: got %q, want %q", path, got, want)
@@ -120,7 +130,10 @@ func TestNothingLeadsOutOfTheCertificateDirectory(t *testing.T) {
 	if !strings.Contains(want, directory) {
 		t.Errorf("the text doesn't name the directory: %s", want)
 	}
-	if got := refusal(t, Vault{CertificatePath: outside, CertificateDirectory: directory + "/gone"}); !strings.Contains(got, "/gone") {
+	if got := refusal(t, Vault{
+		CertificatePath:      outside,
+		CertificateDirectory: directory + "/gone",
+	}); !strings.Contains(got, "/gone") {
 		t.Errorf("a directory that doesn't exist: %s", got)
 	}
 }

@@ -25,7 +25,7 @@ type azure struct {
 	*httptest.Server
 	certificate *x509.Certificate
 	secrets     map[string]string
-	// refusal, if set, is what the vault answers with.
+	// refusal, if set, writes the vault's answer.
 	refusal func(http.ResponseWriter)
 }
 
@@ -54,12 +54,17 @@ func (a *azure) token(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_client", "error_description": problem})
 		return
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "token-for-" + r.FormValue("scope"), "expires_in": 3599})
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"access_token": "token-for-" + r.FormValue("scope"),
+		"expires_in":   3599,
+	})
 }
 
 func (a *azure) problemOf(r *http.Request) string {
 	claims := jwt.RegisteredClaims{}
-	token, err := jwt.ParseWithClaims(r.FormValue("client_assertion"), &claims, func(*jwt.Token) (any, error) { return a.certificate.PublicKey, nil })
+	token, err := jwt.ParseWithClaims(r.FormValue("client_assertion"), &claims, func(*jwt.Token) (any, error) {
+		return a.certificate.PublicKey, nil
+	})
 	if err != nil {
 		return "AADSTS700027: " + err.Error()
 	}
@@ -90,7 +95,9 @@ func (a *azure) secret(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 	case !known:
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte(`{"error":{"code":"SecretNotFound","message":"A secret with (name/id) x was not found"}}`))
+		_, _ = w.Write([]byte(
+			`{"error":{"code":"SecretNotFound","message":"A secret with (name/id) x was not found"}}`,
+		))
 	default:
 		_ = json.NewEncoder(w).Encode(map[string]string{"value": value, "id": a.URL})
 	}
@@ -120,7 +127,11 @@ func newCredential() credential {
 	if err != nil {
 		panic(err)
 	}
-	return credential{certificate: certificate, key: key, pem: append(pemOf("CERTIFICATE", der), pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))...)}
+	return credential{
+		certificate: certificate,
+		key:         key,
+		pem:         append(pemOf("CERTIFICATE", der), pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))...),
+	}
 }
 
 func pemOf(kind string, der []byte) []byte {

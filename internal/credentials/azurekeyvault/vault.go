@@ -2,8 +2,9 @@
 //
 //	certificate ─▶ signed assertion ─▶ Microsoft Entra: access token ─▶ vault: secret
 //
-// It keeps nothing between calls: secrets are read about once a minute, and a certificate that was replaced on disk is used from
-// the next call on. It uses the standard library's HTTP client, because the one call it needs does not justify Azure's SDK.
+// It keeps nothing between calls: secrets are read about every minute, and a certificate that was replaced on disk is
+// used from the next call on. It uses the standard library's HTTP client, because the one call it needs does not
+// justify Azure's SDK.
 package azurekeyvault
 
 import (
@@ -24,7 +25,9 @@ import (
 var ErrNotFound = errors.New("not found in the vault")
 
 // ErrAddress says that Vault.URL is not the address of a vault.
-var ErrAddress = errors.New("it is not the address of a vault; use https://NAME.vault.azure.net, or that of Azure China or Azure US Government")
+var ErrAddress = errors.New(
+	"it is not the address of a vault; use https://NAME.vault.azure.net, or that of Azure China or Azure US Government",
+)
 
 const (
 	// apiVersion of the vault's REST interface; every sovereign cloud has it.
@@ -41,13 +44,15 @@ type Vault struct {
 	TenantID, ClientID string
 	// CertificatePath is a file with the application's certificate and RSA key, PEM or PKCS#12 without a password.
 	CertificatePath string
-	// CertificateDirectory, if set, is the only directory that CertificatePath may be in; a relative path is relative to it.
+	// CertificateDirectory, if set, is the only directory that CertificatePath may be in; a relative path is relative
+	// to it.
 	CertificateDirectory string
 	// HTTP sends the requests; nil means http.DefaultClient.
 	HTTP *http.Client
 	// Clock dates the assertion; nil means the real clock.
 	Clock clock.PassiveClock
-	// Authority issues tokens for a vault on any host; "" means the authority of the cloud that the vault's host belongs to.
+	// Authority issues tokens for a vault on any host; "" means the authority of the cloud that the vault's host
+	// belongs to.
 	Authority string
 }
 
@@ -74,8 +79,8 @@ var clouds = []cloud{
 	{".vault.usgovcloudapi.net", "https://login.microsoftonline.us", "https://vault.usgovcloudapi.net/.default"},
 }
 
-// cloudOf returns the cloud that a vault's host belongs to. No token is sent to any other host. Otherwise whoever may create an
-// AutoscalingRunnerSet could name a host of their own, and read all vaults with the application's token.
+// cloudOf returns the cloud that a vault's host belongs to. No token is sent to any other host. Otherwise whoever may
+// create an AutoscalingRunnerSet could name a host of their own, and read all vaults with the application's token.
 func cloudOf(host string) (cloud, bool) {
 	i := slices.IndexFunc(clouds, func(c cloud) bool { return strings.HasSuffix(strings.ToLower(host), c.hostSuffix) })
 	if i < 0 {

@@ -63,7 +63,8 @@ func TestRefusals(t *testing.T) {
 			test.change(server, &vault)
 			_, err := vault.Secret(t.Context(), "github")
 			var refusal *Error
-			if !errors.As(err, &refusal) || refusal.StatusCode != test.status || !strings.Contains(err.Error(), test.message) {
+			if !errors.As(err, &refusal) || refusal.StatusCode != test.status ||
+				!strings.Contains(err.Error(), test.message) {
 				t.Errorf("got %v, want %d and %q", err, test.status, test.message)
 			}
 		})
@@ -82,7 +83,8 @@ func TestUnusableAnswersDontLeak(t *testing.T) {
 func TestUnusableAddress(t *testing.T) {
 	for _, address := range []string{"", "my-vault", "http://my-vault.vault.azure.net", "https://",
 		"https://vault.example.com", "https://my-vault.vault.azure.net.example.com"} {
-		if _, err := (Vault{URL: address}).Secret(t.Context(), "github"); err == nil || !strings.Contains(err.Error(), "https://NAME") {
+		if _, err := (Vault{URL: address}).Secret(t.Context(), "github"); err == nil ||
+			!strings.Contains(err.Error(), "https://NAME") {
 			t.Errorf("%q: got %v", address, err)
 		}
 	}
@@ -109,7 +111,9 @@ func TestCertificateFiles(t *testing.T) {
 	}
 	certificate := pemOf("CERTIFICATE", ours.certificate.Raw)
 	pfx := func(password string) []byte {
-		content, err := pkcs12.Modern.Encode(ours.key, ours.certificate, []*x509.Certificate{other.certificate}, password)
+		content, err := pkcs12.Modern.Encode(
+			ours.key, ours.certificate, []*x509.Certificate{other.certificate}, password,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,13 +124,18 @@ func TestCertificateFiles(t *testing.T) {
 		usable  bool
 	}{
 		"certificate and PKCS#1 key": {ours.pem, true},
-		"PKCS#8 key, then a chain":   {append(pemOf("PRIVATE KEY", pkcs8), append(pemOf("CERTIFICATE", other.certificate.Raw), certificate...)...), true},
-		"PKCS#12":                    {pfx(""), true},
-		"PKCS#12 with a password":    {pfx("secret"), false},
-		"no key":                     {certificate, false},
-		"no certificate":             {pemOf("PRIVATE KEY", pkcs8), false},
-		"another's certificate":      {append(pemOf("CERTIFICATE", other.certificate.Raw), pemOf("PRIVATE KEY", pkcs8)...), false},
-		"no PEM":                     {[]byte("0\x82"), false},
+		"PKCS#8 key, then a chain": {
+			append(pemOf("PRIVATE KEY", pkcs8), append(pemOf("CERTIFICATE", other.certificate.Raw), certificate...)...),
+			true,
+		},
+		"PKCS#12":                 {pfx(""), true},
+		"PKCS#12 with a password": {pfx("secret"), false},
+		"no key":                  {certificate, false},
+		"no certificate":          {pemOf("PRIVATE KEY", pkcs8), false},
+		"another's certificate": {
+			append(pemOf("CERTIFICATE", other.certificate.Raw), pemOf("PRIVATE KEY", pkcs8)...), false,
+		},
+		"no PEM": {[]byte("0\x82"), false},
 	} {
 		found, _, err := Vault{CertificatePath: writeFile(t, test.content)}.certificate(t.Context())
 		var unusable *CertificateError

@@ -162,7 +162,7 @@ func keptAsEvidence(s set) int {
 func checkKept(s set) []finding.Finding {
 	var messages []string
 	look := func(kind string, object client.Object, keepers []string) {
-		if len(keepers) > 0 && s.Now.Sub(object.GetDeletionTimestamp().Time) >= kube.KeptAfter {
+		if len(keepers) > 0 && s.Now.Sub(object.GetDeletionTimestamp().Time) >= kube.KeptGrace {
 			messages = append(messages, kube.WhyKept(kind, client.ObjectKeyFromObject(object), keepers))
 		}
 	}
@@ -201,7 +201,7 @@ func checkOwnerless(s set) []finding.Finding {
 		switch {
 		case owner != nil && owners[owner.UID]:
 			owners[object.GetUID()] = true
-		case !created.IsZero() && s.Now.Sub(created.Time) >= kube.KeptAfter:
+		case !created.IsZero() && s.Now.Sub(created.Time) >= kube.KeptGrace:
 			left = append(left, kind+" "+object.GetName())
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// RefuseUnreadable returns a client whose Get fails for an object that couldn't be read as a whole, so that nobody acts on the rest
-// of it. It does return an object that is being deleted, because the rest is enough to finalize it. Lists have all objects.
+// RefuseUnreadable returns a client whose Get fails for an object that couldn't be read as a whole, so that nobody acts
+// on the rest of it. It does return an object that is being deleted, because the rest is enough to finalize it. Lists
+// have all objects.
 func RefuseUnreadable(c client.Client) client.Client { return refusing{c} }
 
 // IsWhole reports whether an object could be read as a whole.
@@ -25,7 +26,9 @@ func IsWhole(object client.Object) bool {
 type refusing struct{ client.Client }
 
 // Get fails with *UnreadableError for an object that could not be read as a whole.
-func (r refusing) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (r refusing) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	if err := r.Client.Get(ctx, key, object, options...); err != nil {
 		return err
 	}
@@ -36,13 +39,19 @@ func (r refusing) Get(ctx context.Context, key client.ObjectKey, object client.O
 	if err != nil {
 		return err
 	}
-	return &UnreadableError{Kind: kind.Kind, Namespace: key.Namespace, Name: key.Name, Cause: object.GetAnnotations()[annotationUnreadable]}
+	return &UnreadableError{
+		Kind:      kind.Kind,
+		Namespace: key.Namespace,
+		Name:      key.Name,
+		Cause:     object.GetAnnotations()[annotationUnreadable],
+	}
 }
 
-// ListReadable lists objects even if some can't be decoded as a whole. It returns those; list has what can be read of them. scheme
-// knows the kind.
+// ListReadable lists objects even if some can't be decoded as a whole. It returns those; list has what can be read of
+// them. scheme knows the kind.
 func ListReadable(
-	ctx context.Context, reader client.Reader, scheme *runtime.Scheme, list client.ObjectList, options ...client.ListOption,
+	ctx context.Context, reader client.Reader, scheme *runtime.Scheme, list client.ObjectList,
+	options ...client.ListOption,
 ) ([]*UnreadableError, error) {
 	err := reader.List(ctx, list, options...)
 	if !undecodable(err) {
@@ -61,7 +70,9 @@ func ListReadable(
 }
 
 // decodeItems fills list with the items of raw, as far as they can be decoded.
-func decodeItems(raw *unstructured.UnstructuredList, list client.ObjectList) (unreadable []*UnreadableError, err error) {
+func decodeItems(
+	raw *unstructured.UnstructuredList, list client.ObjectList,
+) (unreadable []*UnreadableError, err error) {
 	items, err := meta.GetItemsPtr(list)
 	if err != nil {
 		return nil, err

@@ -23,14 +23,16 @@ func TestRefuseUnreadable(t *testing.T) {
 		return object
 	}
 	c := RefuseUnreadable(fake.NewClientBuilder().WithScheme(scheme.Scheme).
-		WithObjects(pod("good", ""), pod("bad", "no containers"), pod("deleted", "no containers", "example.com/a")).Build())
+		WithObjects(
+			pod("good", ""), pod("bad", "no containers"), pod("deleted", "no containers", "example.com/a"),
+		).Build())
 	if err := c.Delete(t.Context(), pod("deleted", "")); err != nil {
 		t.Fatal(err)
 	}
 	for name, refused := range map[string]bool{"good": false, "bad": true, "deleted": false} {
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: name}, &corev1.Pod{})
 		var unreadable *UnreadableError
-		if errors.As(err, &unreadable) != refused || !refused && err != nil {
+		if errors.As(err, &unreadable) != refused || (!refused && err != nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // annotationUnreadable is on an object in memory that could not be read as a whole, and says why. It is never written.
 const annotationUnreadable = "actions.github.com/unreadable"
 
-// longestCause is how much of a decoder's error is quoted, in bytes. Some errors repeat the value.
+// At most longestCause bytes of a decoder's error are quoted. Some errors repeat the value.
 const longestCause = 500
 
 // UnreadableError says that the API server holds an object that Go can't decode.
@@ -31,12 +31,13 @@ type UnreadableError struct {
 
 // Error names the object, the cause and the next step.
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("%s %s/%s can't be read: %s; correct the field with kubectl edit, or delete the object. It is left as it is until then",
+	return fmt.Sprintf("%s %s/%s can't be read: %s; correct the field with kubectl edit, or delete the object. It is "+
+		"left as it is until then",
 		e.Kind, e.Namespace, e.Name, e.Cause)
 }
 
-// mender makes objects decodable. Of an object that Go can't decode it replaces the smallest fields that can't be read by their last
-// readable values, or drops them. So the object itself is still there to be counted.
+// mender makes objects decodable. Of an object that Go can't decode it replaces the smallest fields that can't be read
+// by their last readable values, or drops them. So the object itself is still there to be counted.
 type mender struct {
 	// empty returns a new object of the kind.
 	empty func() any
@@ -96,7 +97,7 @@ func encoded(whole map[string]json.RawMessage, field string, value any, before [
 // object returns the object itself if it can be decoded, or what can be read of it.
 func (m *mender) object(ctx context.Context, content json.RawMessage) json.RawMessage {
 	cause := m.cause(content)
-	m.say(ctx, content, cause)
+	m.logCause(ctx, content, cause)
 	if cause == nil {
 		return content
 	}
@@ -110,7 +111,9 @@ func (m *mender) mended(content []byte, cause *UnreadableError) json.RawMessage 
 		return content
 	}
 	m.mend(fields, m.known(cause.Namespace+"/"+cause.Name), nil)
-	if err := unstructured.SetNestedField(fields, cause.Cause, "metadata", "annotations", annotationUnreadable); err != nil {
+	if err := unstructured.SetNestedField(
+		fields, cause.Cause, "metadata", "annotations", annotationUnreadable,
+	); err != nil {
 		return content
 	}
 	mended, err := json.Marshal(fields)
@@ -129,11 +132,16 @@ func (m *mender) cause(content []byte) *UnreadableError {
 	known := metav1.PartialObjectMetadata{}
 	_ = utiljson.Unmarshal(content, &known) // the API server stores no object with invalid metadata
 	text := err.Error()
-	return &UnreadableError{Kind: known.Kind, Namespace: known.Namespace, Name: known.Name, Cause: text[:min(len(text), longestCause)]}
+	return &UnreadableError{
+		Kind:      known.Kind,
+		Namespace: known.Namespace,
+		Name:      known.Name,
+		Cause:     text[:min(len(text), longestCause)],
+	}
 }
 
-// say logs an object that can't be read: once, and again if the cause changes.
-func (m *mender) say(ctx context.Context, content []byte, cause *UnreadableError) {
+// logCause logs an object that can't be read: a single time, and again if the cause changes.
+func (m *mender) logCause(ctx context.Context, content []byte, cause *UnreadableError) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if cause == nil {
@@ -145,7 +153,10 @@ func (m *mender) say(ctx context.Context, content []byte, cause *UnreadableError
 		return
 	}
 	m.said[key] = cause.Cause
-	log.FromContext(ctx).Error(cause, "An object can't be read and is left as it is; other objects of its kind are not affected", "kind", cause.Kind, "object", key)
+	log.FromContext(ctx).Error(
+		cause, "An object can't be read and is left as it is; other objects of its kind are not affected",
+		"kind", cause.Kind, "object", key,
+	)
 }
 
 // forget allows an object that can be read now to be logged again.

@@ -12,12 +12,21 @@ import (
 // Only the smallest part that can't be read is replaced by its last value, or dropped.
 func TestMend(t *testing.T) {
 	for name, test := range map[string]struct{ is, was, want string }{
-		"readable":      {`{"spec":{"nodeName":"a"}}`, `{}`, `{"spec":{"nodeName":"a"}}`},
-		"a field":       {`{"spec":{"nodeName":"a","containers":"abc"}}`, `{}`, `{"spec":{"nodeName":"a"}}`},
-		"as it was":     {`{"spec":{"nodeName":"a","containers":"abc"}}`, `{"spec":{"nodeName":"b","containers":[]}}`, `{"spec":{"nodeName":"a","containers":[]}}`},
-		"deep":          {`{"spec":{"nodeSelector":{"a":1,"b":"c"}}}`, `{}`, `{"spec":{"nodeSelector":{"b":"c"}}}`},
-		"deep as was":   {`{"spec":{"nodeSelector":{"a":1,"b":"c"}}}`, `{"spec":{"nodeSelector":{"a":"x"}}}`, `{"spec":{"nodeSelector":{"a":"x","b":"c"}}}`},
-		"another shape": {`{"spec":3,"status":{"phase":"Running"}}`, `{"spec":{"nodeName":"b"}}`, `{"spec":{"nodeName":"b"},"status":{"phase":"Running"}}`},
+		"readable": {`{"spec":{"nodeName":"a"}}`, `{}`, `{"spec":{"nodeName":"a"}}`},
+		"a field":  {`{"spec":{"nodeName":"a","containers":"abc"}}`, `{}`, `{"spec":{"nodeName":"a"}}`},
+		"as it was": {
+			`{"spec":{"nodeName":"a","containers":"abc"}}`, `{"spec":{"nodeName":"b","containers":[]}}`,
+			`{"spec":{"nodeName":"a","containers":[]}}`,
+		},
+		"deep": {`{"spec":{"nodeSelector":{"a":1,"b":"c"}}}`, `{}`, `{"spec":{"nodeSelector":{"b":"c"}}}`},
+		"deep as was": {
+			`{"spec":{"nodeSelector":{"a":1,"b":"c"}}}`, `{"spec":{"nodeSelector":{"a":"x"}}}`,
+			`{"spec":{"nodeSelector":{"a":"x","b":"c"}}}`,
+		},
+		"another shape": {
+			`{"spec":3,"status":{"phase":"Running"}}`, `{"spec":{"nodeName":"b"}}`,
+			`{"spec":{"nodeName":"b"},"status":{"phase":"Running"}}`,
+		},
 		"a quantity": {`{"spec":{"overhead":{"cpu":"1e99999999999999999999","memory":"1Gi"}}}`, `{}`,
 			`{"spec":{"overhead":{"memory":"1Gi"}}}`},
 	} {

@@ -52,7 +52,8 @@ func (o *outage) source() *cache.ListWatch {
 
 func TestPersistentOutlastsOutages(t *testing.T) {
 	for name, err := range map[string]error{
-		"nobody there": syscall.ECONNREFUSED, "overloaded": apierrors.NewServiceUnavailable("no"), "broken": apierrors.NewInternalError(errors.New("no")),
+		"nobody there": syscall.ECONNREFUSED, "overloaded": apierrors.NewServiceUnavailable("no"),
+		"broken": apierrors.NewInternalError(errors.New("no")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -78,14 +79,18 @@ func TestPersistentOutlastsOutages(t *testing.T) {
 
 func TestPersistentHandsRefusalsOn(t *testing.T) {
 	for name, err := range map[string]error{
-		"version too old": apierrors.NewResourceExpired("too old"), "not served": apierrors.NewNotFound(corev1.Resource("pods"), ""),
-		"not allowed": apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no")), "too many": apierrors.NewTooManyRequests("slow down", 1),
+		"version too old":            apierrors.NewResourceExpired("too old"),
+		"not served":                 apierrors.NewNotFound(corev1.Resource("pods"), ""),
+		"not allowed":                apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no")),
+		"too many":                   apierrors.NewTooManyRequests("slow down", 1),
 		"version not there any more": versionTooLarge(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &outage{until: time.Now().Add(time.Hour), err: err}
 			source := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{}))
-			if _, got := source.ListWithContext(t.Context(), metav1.ListOptions{}); !errors.Is(got, err) || o.calls != 1 {
+			if _, got := source.ListWithContext(
+				t.Context(), metav1.ListOptions{},
+			); !errors.Is(got, err) || o.calls != 1 {
 				t.Errorf("%d calls, then %v", o.calls, got)
 			}
 		})
@@ -102,8 +107,13 @@ func TestPersistentOutlastsAStartOfTheAPIServer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				o := &outage{until: began.Add(time.Minute), err: syscall.ECONNREFUSED}
-				o.then = &outage{until: o.until.Add(test.lasts), err: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))}
-				_, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).WatchWithContext(t.Context(), metav1.ListOptions{})
+				o.then = &outage{
+					until: o.until.Add(test.lasts),
+					err:   apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no")),
+				}
+				_, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).WatchWithContext(
+					t.Context(), metav1.ListOptions{},
+				)
 				if apierrors.IsForbidden(err) != test.fails {
 					t.Errorf("after %s: %v", time.Since(began), err)
 				}
@@ -127,7 +137,9 @@ func TestPersistentEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		o := &outage{until: time.Now().Add(time.Hour), err: syscall.ECONNREFUSED}
-		if _, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).ListWithContext(ctx, metav1.ListOptions{}); err == nil {
+		if _, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).ListWithContext(
+			ctx, metav1.ListOptions{},
+		); err == nil {
 			t.Error("a list that was canceled succeeded")
 		}
 	})
@@ -146,7 +158,11 @@ func TestPersistentSaysWhatItWaitsFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, lines := logged(t)
 				o := &outage{until: time.Now().Add(time.Minute), err: test.err}
-				if _, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).ListWithContext(ctx, metav1.ListOptions{}); err != nil {
+				if _, err := cache.ToListerWatcherWithContext(Persistent(
+					o.source(), clock.RealClock{},
+				)).ListWithContext(
+					ctx, metav1.ListOptions{},
+				); err != nil {
 					t.Error(err)
 				}
 				if said := lines.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, test.want) {

@@ -23,11 +23,14 @@ import (
 // watchDecoding is the cause that client-go gives for an event that can't be decoded. It has no constant for it.
 const watchDecoding metav1.CauseType = "ClientWatchDecoding"
 
-// Readable wraps the source of an informer so that one object that Go can't decode doesn't hide all objects of its kind. (A CRD
-// schema accepts more than the Go types do.) After the first such object, answers are repaired by MendAnswers, which must wrap
-// the HTTP transport below source: an unreadable field keeps its value from last, or is dropped. The object then carries
-// annotationUnreadable, which RefuseUnreadable checks. object is an example of the kind.
-func Readable(source cache.ListerWatcher, object runtime.Object, last func(key string) (any, bool)) cache.ListerWatcher {
+// Readable wraps the source of an informer so that one object that Go can't decode doesn't hide all objects of its
+// kind. (A CRD schema accepts more than the Go types do.) After the first such object, answers are repaired by
+// MendAnswers, which must wrap the HTTP transport below source: an unreadable field keeps its value from last, or is
+// dropped. The object then carries annotationUnreadable, which RefuseUnreadable checks. object is an example of the
+// kind.
+func Readable(
+	source cache.ListerWatcher, object runtime.Object, last func(key string) (any, bool),
+) cache.ListerWatcher {
 	s := &readable{source: cache.ToListerWatcherWithContext(source), mender: newMender(object, last)}
 	return &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
 }
@@ -35,7 +38,7 @@ func Readable(source cache.ListerWatcher, object runtime.Object, last func(key s
 type readable struct {
 	source cache.ListerWatcherWithContext
 	mender *mender
-	// met is set once an object could not be decoded: there may be more.
+	// met is set when an object could not be decoded: there may be more.
 	met atomic.Bool
 }
 
@@ -56,8 +59,8 @@ func (r *readable) watch(ctx context.Context, options metav1.ListOptions) (watch
 	if err != nil {
 		return events, err
 	}
-	// End the watch without an error, so that the informer resumes it at once, after the last decodable event. From then on answers
-	// are repaired.
+	// End the watch without an error, so that the informer resumes it immediately, after the last decodable event. From
+	// then on answers are repaired.
 	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
 		if event.Type == watch.Error && apierrors.HasStatusCause(apierrors.FromObject(event.Object), watchDecoding) {
 			r.met.Store(true)
@@ -98,7 +101,12 @@ func (m mending) RoundTrip(request *http.Request) (*http.Response, error) {
 		return answer, err
 	}
 	if watches, _ := strconv.ParseBool(request.URL.Query().Get("watch")); watches {
-		answer.Body = &mendedEvents{ctx: request.Context(), body: answer.Body, lines: bufio.NewReader(answer.Body), mender: mender}
+		answer.Body = &mendedEvents{
+			ctx:    request.Context(),
+			body:   answer.Body,
+			lines:  bufio.NewReader(answer.Body),
+			mender: mender,
+		}
 		return answer, nil
 	}
 	return answer, mendList(request.Context(), answer, mender)

@@ -24,12 +24,15 @@ import (
 
 // goodPod and badPod are objects as the API server stores them. In Go, containers can't be a string.
 const (
-	goodPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"good","resourceVersion":"1"},"spec":{"nodeName":"a"}}`
-	badPod  = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"bad","resourceVersion":"2"},"spec":{"nodeName":"a","containers":"abc"}}`
+	goodPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"good","resourceVersion":"1"},` +
+		`"spec":{"nodeName":"a"}}`
+	badPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"bad","resourceVersion":"2"},` +
+		`"spec":{"nodeName":"a","containers":"abc"}}`
 )
 
 func podList(pods ...string) string {
-	return `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"3"},"items":[` + strings.Join(pods, ",") + `]}`
+	return `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"3"},"items":[` +
+		strings.Join(pods, ",") + `]}`
 }
 
 func podEvents(kind string, pods ...string) string {
@@ -70,7 +73,9 @@ func logged(t *testing.T) (context.Context, *bytes.Buffer) {
 func TestListGoesOnWithoutWhatCantBeRead(t *testing.T) {
 	source := apiServer(t, podList(badPod, goodPod))
 	ctx, lines := logged(t)
-	if _, err := cache.ToListerWatcherWithContext(source).ListWithContext(ctx, metav1.ListOptions{}); !undecodable(err) {
+	if _, err := cache.ToListerWatcherWithContext(source).ListWithContext(
+		ctx, metav1.ListOptions{},
+	); !undecodable(err) {
 		t.Fatalf("the list is without a mender: %v", err)
 	}
 	readable := cache.ToListerWatcherWithContext(Readable(source, &corev1.Pod{}, nothingKnown))
@@ -107,8 +112,8 @@ func checkSaid(t *testing.T, lines *bytes.Buffer, want int) {
 	}
 }
 
-// The first watch ends at an event that can't be read, without an error, which would make the informer wait. The next watch is
-// repaired.
+// The first watch ends at an event that can't be read, without an error, which would make the informer wait. The next
+// watch is repaired.
 func TestWatchGoesOnWithoutWhatCantBeRead(t *testing.T) {
 	known := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "b", Containers: []corev1.Container{{Name: "known"}}}}
 	last := func(key string) (any, bool) { return known, key == "n/bad" }
@@ -157,7 +162,10 @@ func TestAnswersOfAnotherShapeAreHandedOn(t *testing.T) {
 			t.Errorf("list %q is %q", answer, got)
 		}
 	}
-	for _, line := range []string{"", "nonsense\n", `{"type":"BOOKMARK","object":` + badPod + "}\n", `{"type":"ERROR","object":{"kind":"Status"}}` + "\n"} {
+	for _, line := range []string{
+		"", "nonsense\n", `{"type":"BOOKMARK","object":` + badPod + "}\n",
+		`{"type":"ERROR","object":{"kind":"Status"}}` + "\n",
+	} {
 		if got := string(m.event(ctx, []byte(line))); got != line {
 			t.Errorf("event %q is %q", line, got)
 		}

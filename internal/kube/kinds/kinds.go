@@ -1,6 +1,6 @@
-// Package kinds is the table of all kinds that manager and doctor use: Go types, resources and scopes. It replaces API discovery,
-// which clients and caches run during set-up without a context: if the API server fails at that moment the program exits, and if
-// it accepts the connection but never answers, the program hangs.
+// Package kinds is the table of all kinds that manager and doctor use: Go types, resources and scopes. It replaces API
+// discovery, which clients and caches run during set-up without a context: if the API server fails at that moment the
+// program exits, and if it accepts the connection but never answers, the program hangs.
 package kinds
 
 import (
@@ -21,12 +21,16 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// namespaced and clusterWide are the kinds that manager or doctor reads or writes. The resource of each is its name in lower case
-// and plural. The first use of a kind that is missing here fails with "no matches for kind".
+// namespaced and clusterWide are the kinds that manager or doctor reads or writes. The resource of each is its name in
+// lower case and plural. The first use of a kind that is missing here fails with "no matches for kind".
 var (
 	namespaced = map[schema.GroupVersion][]string{
-		v1alpha1.GroupVersion:       {"AutoscalingRunnerSet", "AutoscalingListener", "EphemeralRunnerSet", "EphemeralRunner"},
-		corev1.SchemeGroupVersion:   {"ConfigMap", "Event", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "ServiceAccount"},
+		v1alpha1.GroupVersion: {
+			"AutoscalingRunnerSet", "AutoscalingListener", "EphemeralRunnerSet", "EphemeralRunner",
+		},
+		corev1.SchemeGroupVersion: {
+			"ConfigMap", "Event", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "ServiceAccount",
+		},
 		rbacv1.SchemeGroupVersion:   {"Role", "RoleBinding"},
 		appsv1.SchemeGroupVersion:   {"Deployment"},
 		batchv1.SchemeGroupVersion:  {"Job"},
@@ -58,7 +62,8 @@ func Mapper() meta.RESTMapper {
 		for version, names := range kinds {
 			for _, name := range names {
 				mapper.Add(version.WithKind(name), scope)
-				mapper.Add(version.WithKind(name+"List"), scope) // as discovery does: a cache of some namespaces needs the scope of a list
+				// As discovery does: a cache of some namespaces needs the scope of a list.
+				mapper.Add(version.WithKind(name+"List"), scope)
 			}
 		}
 	}

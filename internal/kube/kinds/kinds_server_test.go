@@ -28,10 +28,15 @@ func TestTableIsWhatTheServerSays(t *testing.T) {
 	for _, table := range []map[schema.GroupVersion][]string{namespaced, clusterWide} {
 		for version, names := range table {
 			for _, name := range names {
-				for _, kind := range []schema.GroupVersionKind{version.WithKind(name), version.WithKind(name + "List")} {
+				for _, kind := range []schema.GroupVersionKind{
+					version.WithKind(name), version.WithKind(name + "List"),
+				} {
 					want, got := mapping(t, server, kind), mapping(t, known, kind)
 					if got.Resource != want.Resource || got.Scope.Name() != want.Scope.Name() {
-						t.Errorf("%s is %s by %s, want %s by %s", kind, got.Resource, got.Scope.Name(), want.Resource, want.Scope.Name())
+						t.Errorf(
+							"%s is %s by %s, want %s by %s", kind, got.Resource, got.Scope.Name(), want.Resource,
+							want.Scope.Name(),
+						)
 					}
 				}
 				if !Scheme().Recognizes(version.WithKind(name)) {

@@ -1,3 +1,3 @@
-// Package nodes tells which nodes are about to go away, from what their objects say. Manager and cache take from it how nodes are
-// watched, and the controller of runner sets what that means for a runner there.
+// Package nodes tells which nodes are about to go away, from what their objects say. Manager and cache take from it how
+// nodes are watched, and the controller of runner sets what that means for a runner there.
 package nodes

@@ -7,19 +7,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Signs are those by which a node shows that it is about to go away: one bit for each entry of announcements, and beingDeleted. Zero
-// means that it stays.
+// Signs are those by which a node shows that it is about to go away: one bit for each entry of announcements, and
+// beingDeleted. Zero means that it stays.
 type Signs uint32
 
-// announcements are the keys of taints that somebody sets when he has decided to empty a node or to remove it. Key by key, with the
-// effects NoSchedule and NoExecute only: PreferNoSchedule is for nodes that may still be kept, such as the cluster autoscaler's
-// candidates. A key that ends in / stands for all that begin with it.
+// announcements are the keys of taints that somebody sets when he has decided to empty a node or to remove it. Key by
+// key, with the effects NoSchedule and NoExecute only: PreferNoSchedule is for nodes that may still be kept, such as
+// the cluster autoscaler's candidates. A key that ends in / stands for all that begin with it.
 //
-// Taints that say what a node is for (dedicated, spot, GPU), that it isn't ready yet, or that it is ill (not-ready, unreachable,
-// memory-pressure) aren't here: such a node stays, and often recovers.
+// Taints that say what a node is for (dedicated, spot, GPU), that it isn't ready yet, or that it is ill (not-ready,
+// unreachable, memory-pressure) aren't here: such a node stays, and often recovers.
 var announcements = []string{
-	corev1.TaintNodeUnschedulable,                   // kubectl cordon and drain, and nearly every tool that drains; see SignsOf
-	corev1.TaintNodeOutOfService,                    // an administrator, when the machine has been switched off for good
+	corev1.TaintNodeUnschedulable,                   // kubectl cordon and drain, and most tools that drain; see SignsOf
+	corev1.TaintNodeOutOfService,                    // an administrator, when the machine is switched off and stays so
 	"node.cloudprovider.kubernetes.io/shutdown",     // cloud controller managers, when the machine has been stopped
 	"ToBeDeletedByClusterAutoscaler",                // cluster autoscaler, when it scales down
 	"karpenter.sh/disrupted",                        // Karpenter from 1.0 on, for every reason why it removes a node
@@ -52,7 +52,7 @@ func SignsOf(node *corev1.Node) Signs {
 			continue
 		}
 		for bit, key := range announcements {
-			if taint.Key == key || strings.HasSuffix(key, "/") && strings.HasPrefix(taint.Key, key) {
+			if taint.Key == key || (strings.HasSuffix(key, "/") && strings.HasPrefix(taint.Key, key)) {
 				found |= 1 << bit
 			}
 		}
@@ -60,8 +60,8 @@ func SignsOf(node *corev1.Node) Signs {
 	return found
 }
 
-// Tolerated returns the signs that don't keep a pod with these tolerations from a node: another pod in its place may be given the same
-// node. Values of taints and of tolerations don't count.
+// Tolerated returns the signs that don't keep a pod with these tolerations from a node: another pod in its place may be
+// given the same node. Values of taints and of tolerations don't count.
 func Tolerated(tolerations []corev1.Toleration) Signs {
 	var tolerated Signs
 	for i := range tolerations {
@@ -70,7 +70,7 @@ func Tolerated(tolerations []corev1.Toleration) Signs {
 			continue
 		}
 		for bit, key := range announcements {
-			if t.Key == "" || t.Key == key || strings.HasSuffix(key, "/") && strings.HasPrefix(t.Key, key) {
+			if t.Key == "" || t.Key == key || (strings.HasSuffix(key, "/") && strings.HasPrefix(t.Key, key)) {
 				tolerated |= 1 << bit
 			}
 		}
@@ -95,14 +95,17 @@ func (s Signs) String() string {
 	return strings.Join(all, " and ")
 }
 
-// Strip drops everything of a Node but its name, its signs and what a watch needs: 1 KiB instead of 10 KiB or more. It is a transform
-// for a cache.
+// Strip drops everything of a Node but its name, its signs and what a watch needs: 1 KiB instead of 10 KiB or more. It
+// is a transform for a cache.
 func Strip(object any) (any, error) {
 	if node, is := object.(*corev1.Node); is { // otherwise it is a tombstone
 		*node = corev1.Node{
 			TypeMeta: node.TypeMeta,
 			ObjectMeta: metav1.ObjectMeta{
-				Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, DeletionTimestamp: node.DeletionTimestamp,
+				Name:              node.Name,
+				UID:               node.UID,
+				ResourceVersion:   node.ResourceVersion,
+				DeletionTimestamp: node.DeletionTimestamp,
 			},
 			Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
 		}

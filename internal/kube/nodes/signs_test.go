@@ -16,35 +16,65 @@ func tainted(key, value string, effect corev1.TaintEffect) *corev1.Node {
 
 // Only what announces a node's end is a sign, not what the node is for or what ails it.
 func TestSignsOf(t *testing.T) {
-	const schedule, execute, prefer = corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule
+	const (
+		schedule = corev1.TaintEffectNoSchedule
+		execute  = corev1.TaintEffectNoExecute
+		prefer   = corev1.TaintEffectPreferNoSchedule
+	)
 	for name, test := range map[string]struct {
 		node *corev1.Node
 		want string // what is said of it, empty if it stays
 	}{
-		"an ordinary node":              {&corev1.Node{}, ""},
-		"cordoned":                      {&corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, "is cordoned"},
-		"cordoned by taint":             {tainted("node.kubernetes.io/unschedulable", "", schedule), "is cordoned"},
-		"deleted, waits for Karpenter":  {&corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now())}}, "is being deleted"},
-		"Karpenter":                     {tainted("karpenter.sh/disrupted", "", schedule), "has the taint karpenter.sh/disrupted"},
-		"an earlier Karpenter":          {tainted("karpenter.sh/disruption", "disrupting", schedule), "has the taint karpenter.sh/disruption"},
-		"cluster autoscaler, decided":   {tainted("ToBeDeletedByClusterAutoscaler", "1700000000", schedule), "has the taint ToBeDeletedByClusterAutoscaler"},
+		"an ordinary node":  {&corev1.Node{}, ""},
+		"cordoned":          {&corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, "is cordoned"},
+		"cordoned by taint": {tainted("node.kubernetes.io/unschedulable", "", schedule), "is cordoned"},
+		"deleted, waits for Karpenter": {
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now())}}, "is being deleted",
+		},
+		"Karpenter": {
+			tainted("karpenter.sh/disrupted", "", schedule), "has the taint karpenter.sh/disrupted",
+		},
+		"an earlier Karpenter": {
+			tainted("karpenter.sh/disruption", "disrupting", schedule), "has the taint karpenter.sh/disruption",
+		},
+		"cluster autoscaler, decided": {
+			tainted("ToBeDeletedByClusterAutoscaler", "1700000000", schedule),
+			"has the taint ToBeDeletedByClusterAutoscaler",
+		},
 		"cluster autoscaler, candidate": {tainted("DeletionCandidateOfClusterAutoscaler", "1700000000", prefer), ""},
-		"switched off":                  {tainted("node.kubernetes.io/out-of-service", "nodeshutdown", execute), "has the taint node.kubernetes.io/out-of-service"},
-		"stopped in the cloud":          {tainted("node.cloudprovider.kubernetes.io/shutdown", "", schedule), "has the taint node.cloudprovider.kubernetes.io/shutdown"},
-		"AWS spot":                      {tainted("aws-node-termination-handler/spot-itn", "x", schedule), "has the taint aws-node-termination-handler"},
-		"AWS, whatever event":           {tainted("aws-node-termination-handler/anything", "", execute), "has the taint aws-node-termination-handler"},
-		"AWS, something else":           {tainted("aws-node-termination-handler-managed", "", execute), ""},
-		"GKE":                           {tainted("cloud.google.com/impending-node-termination", "", schedule), "has the taint cloud.google.com/impending-node-termination"},
-		"AKS":                           {tainted("remediator.kubernetes.azure.com/unschedulable", "", schedule), "has the taint remediator.kubernetes.azure.com/unschedulable"},
-		"a sign, but only preferred":    {tainted("karpenter.sh/disrupted", "", prefer), ""},
-		"dedicated":                     {tainted("dedicated", "ci", schedule), ""},
-		"spot":                          {tainted("kubernetes.azure.com/scalesetpriority", "spot", schedule), ""},
-		"GPU":                           {tainted("nvidia.com/gpu", "present", schedule), ""},
-		"not ready":                     {tainted("node.kubernetes.io/not-ready", "", execute), ""},
-		"unreachable":                   {tainted("node.kubernetes.io/unreachable", "", execute), ""},
-		"out of memory":                 {tainted("node.kubernetes.io/memory-pressure", "", schedule), ""},
-		"control plane":                 {tainted("node-role.kubernetes.io/control-plane", "", schedule), ""},
-		"not initialized":               {tainted("node.cloudprovider.kubernetes.io/uninitialized", "true", schedule), ""},
+		"switched off": {
+			tainted("node.kubernetes.io/out-of-service", "nodeshutdown", execute),
+			"has the taint node.kubernetes.io/out-of-service",
+		},
+		"stopped in the cloud": {
+			tainted("node.cloudprovider.kubernetes.io/shutdown", "", schedule),
+			"has the taint node.cloudprovider.kubernetes.io/shutdown",
+		},
+		"AWS spot": {
+			tainted("aws-node-termination-handler/spot-itn", "x", schedule),
+			"has the taint aws-node-termination-handler",
+		},
+		"AWS, whatever event": {
+			tainted("aws-node-termination-handler/anything", "", execute), "has the taint aws-node-termination-handler",
+		},
+		"AWS, something else": {tainted("aws-node-termination-handler-managed", "", execute), ""},
+		"GKE": {
+			tainted("cloud.google.com/impending-node-termination", "", schedule),
+			"has the taint cloud.google.com/impending-node-termination",
+		},
+		"AKS": {
+			tainted("remediator.kubernetes.azure.com/unschedulable", "", schedule),
+			"has the taint remediator.kubernetes.azure.com/unschedulable",
+		},
+		"a sign, but only preferred": {tainted("karpenter.sh/disrupted", "", prefer), ""},
+		"dedicated":                  {tainted("dedicated", "ci", schedule), ""},
+		"spot":                       {tainted("kubernetes.azure.com/scalesetpriority", "spot", schedule), ""},
+		"GPU":                        {tainted("nvidia.com/gpu", "present", schedule), ""},
+		"not ready":                  {tainted("node.kubernetes.io/not-ready", "", execute), ""},
+		"unreachable":                {tainted("node.kubernetes.io/unreachable", "", execute), ""},
+		"out of memory":              {tainted("node.kubernetes.io/memory-pressure", "", schedule), ""},
+		"control plane":              {tainted("node-role.kubernetes.io/control-plane", "", schedule), ""},
+		"not initialized":            {tainted("node.cloudprovider.kubernetes.io/uninitialized", "true", schedule), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := SignsOf(test.node); got.String() != test.want || (got == 0) != (test.want == "") {
@@ -61,12 +91,25 @@ func TestTolerated(t *testing.T) {
 		toleration corev1.Toleration
 		want       Signs
 	}{
-		"of everything":            {corev1.Toleration{Operator: corev1.TolerationOpExists}, ^beingDeleted & (1<<len(announcements) - 1)},
-		"of one":                   {corev1.Toleration{Key: "karpenter.sh/disrupted", Operator: corev1.TolerationOpExists}, karpenter},
-		"of one value":             {corev1.Toleration{Key: "karpenter.sh/disrupted", Value: "x", Effect: corev1.TaintEffectNoSchedule}, karpenter},
-		"of one of several events": {corev1.Toleration{Key: "aws-node-termination-handler/spot-itn", Operator: corev1.TolerationOpExists}, spot},
-		"of a preference":          {corev1.Toleration{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectPreferNoSchedule}, 0},
-		"of what is no sign":       {corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists}, 0},
+		"of everything": {
+			corev1.Toleration{Operator: corev1.TolerationOpExists}, ^beingDeleted & (1<<len(announcements) - 1),
+		},
+		"of one": {
+			corev1.Toleration{Key: "karpenter.sh/disrupted", Operator: corev1.TolerationOpExists}, karpenter,
+		},
+		"of one value": {
+			corev1.Toleration{Key: "karpenter.sh/disrupted", Value: "x", Effect: corev1.TaintEffectNoSchedule},
+			karpenter,
+		},
+		"of one of several events": {
+			corev1.Toleration{Key: "aws-node-termination-handler/spot-itn", Operator: corev1.TolerationOpExists}, spot,
+		},
+		"of a preference": {
+			corev1.Toleration{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectPreferNoSchedule}, 0,
+		},
+		"of what is no sign": {
+			corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists}, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Tolerated([]corev1.Toleration{test.toleration}); got != test.want {

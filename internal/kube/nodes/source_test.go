@@ -61,7 +61,8 @@ func (f *forbidden) source() cache.ListerWatcher {
 	}
 }
 
-// A missing right is said once, costs a few requests a minute, and is noticed when it is granted. Then nodes come in pages, stripped.
+// A missing right is logged a single time, costs a few requests a minute, and is noticed when it is granted. Then nodes
+// come in pages, stripped.
 func TestMissingRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -69,7 +70,7 @@ func TestMissingRight(t *testing.T) {
 		logger := funcr.New(func(string, string) { said.Add(1) }, funcr.Options{})
 		f := &forbidden{}
 		informer := cache.NewSharedIndexInformer(InPages(f.source()), &corev1.Node{}, 0, nil)
-		if err := informer.SetWatchErrorHandlerWithContext(SayForbiddenOnce(logger)); err != nil {
+		if err := informer.SetWatchErrorHandlerWithContext(LogForbiddenOnce(logger)); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan struct{})

@@ -46,24 +46,29 @@ func Ready(reason, message string) []metav1.Condition {
 func Unready(reason, message string, stalled bool) []metav1.Condition {
 	ready := False(v1alpha1.ConditionReady, reason, message)
 	if stalled {
-		return []metav1.Condition{ready, False(v1alpha1.ConditionProgressing, reason, ""), True(v1alpha1.ConditionStalled, reason, message)}
+		return []metav1.Condition{
+			ready, False(v1alpha1.ConditionProgressing, reason, ""), True(v1alpha1.ConditionStalled, reason, message),
+		}
 	}
-	return []metav1.Condition{ready, True(v1alpha1.ConditionProgressing, reason, message), False(v1alpha1.ConditionStalled, reason, "")}
+	return []metav1.Condition{
+		ready, True(v1alpha1.ConditionProgressing, reason, message), False(v1alpha1.ConditionStalled, reason, ""),
+	}
 }
 
-// maxMessage is the longest message in bytes. The schema allows 32,768 characters, but a pod's own message, repeated in every
-// status, should not make objects large.
+// maxMessage is the longest message in bytes. The schema allows 32,768 characters, but a pod's own message, repeated in
+// every status, should not make objects large.
 const maxMessage = 1024
 
-// SetConditions sets conditions as of now and for the generation, and reports whether anything but the generation changed. The
-// transition time of a condition changes only with its status.
+// SetConditions sets conditions as of now and for the generation, and reports whether anything but the generation
+// changed. The transition time of a condition changes only with its status.
 func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Time, set ...metav1.Condition) bool {
 	changed := false
 	for _, c := range set {
 		before := meta.FindStatusCondition(*conditions, c.Type)
 		c.Reason, c.Message = validReason(c.Reason), Truncate(c.Message, maxMessage)
 		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now)
-		changed = changed || before == nil || before.Status != c.Status || before.Reason != c.Reason || before.Message != c.Message
+		changed = changed || before == nil || before.Status != c.Status || before.Reason != c.Reason ||
+			before.Message != c.Message
 		meta.SetStatusCondition(conditions, c)
 	}
 	return changed
@@ -74,8 +79,9 @@ const maxReason = 128
 
 var notInReason = regexp.MustCompile(`[^A-Za-z0-9_,:]`)
 
-// validReason turns a text into a word that the schema of conditions accepts. Many reasons come from schedulers, kubelets or
-// container runtimes, which have no such rule, and a status that is refused because of its reason says nothing at all.
+// validReason turns a text into a word that the schema of conditions accepts. Many reasons come from schedulers,
+// kubelets or container runtimes, which have no such rule, and a status that is refused because of its reason says
+// nothing at all.
 func validReason(text string) string {
 	word := strings.TrimLeft(notInReason.ReplaceAllString(text, ""), "0123456789_,:")
 	return cmp.Or(strings.TrimRight(word[:min(len(word), maxReason)], ",:"), "Unknown")
@@ -90,9 +96,9 @@ func Truncate(text string, maxBytes int) string {
 	return strings.ToValidUTF8(text[:maxBytes-len(mark)], "") + mark
 }
 
-// Refusal returns a message if the API server rejects a request and will reject it again, so that the object can't become what its
-// spec asks for. The message is empty if failure, the error of the pass, will pass by itself. A pass that was cut short before it
-// came to the rejected request keeps the message of the previous condition.
+// Refusal returns a message if the API server rejects a request and will reject it again, so that the object can't
+// become what its spec asks for. The message is empty if failure, the error of the pass, will pass by itself. A pass
+// that was cut short before it came to the rejected request keeps the message of the previous condition.
 func Refusal(failure error, cutShort bool, previous *metav1.Condition) string {
 	switch {
 	case kube.IsNamespaceTerminating(failure):
@@ -105,13 +111,14 @@ func Refusal(failure error, cutShort bool, previous *metav1.Condition) string {
 	return ""
 }
 
-// WithAdvice returns the text of an error and, if the API server refused an object, the next step: the refusal itself only says
-// what is wrong. A missing permission, and an object that Pod Security, a quota or an admission policy rejects, are both
-// Forbidden and differ only in their text, so both next steps are named.
+// WithAdvice returns the text of an error and, if the API server refused an object, the next step: the refusal itself
+// only says what is wrong. A missing permission, and an object that Pod Security, a quota or an admission policy
+// rejects, are both Forbidden and differ only in their text, so both next steps are named.
 func WithAdvice(err error) string {
 	if apierrors.IsForbidden(err) {
-		return err.Error() + "; if the manager lacks the permission, grant it: the charts' Roles do, and a scale set created without its chart needs such a Role and RoleBinding in its namespace; " +
-			"if Pod Security, a quota or a policy forbids the object, change that or the object's template in the AutoscalingRunnerSet"
+		return err.Error() + "; if the manager lacks the permission, grant it: the charts' Roles do, and a scale " +
+			"set created without its chart needs such a Role and RoleBinding in its namespace; if Pod Security, a " +
+			"quota or a policy forbids the object, change that or the object's template in the AutoscalingRunnerSet"
 	}
 	if kube.IsRefused(err) {
 		return err.Error() + "; correct what it names in the AutoscalingRunnerSet"

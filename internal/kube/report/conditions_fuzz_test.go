@@ -18,7 +18,9 @@ func FuzzConditions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reason, message string) {
 		var conditions []metav1.Condition
 		SetConditions(&conditions, 1, time.Unix(0, 0), False("Ready", reason, message))
-		if problems := validation.IsConfigMapKey(strings.ToLower(strings.NewReplacer(",", "", ":", "").Replace(conditions[0].Reason))); len(problems) > 0 {
+		if problems := validation.IsConfigMapKey(strings.ToLower(strings.NewReplacer(
+			",", "", ":", "",
+		).Replace(conditions[0].Reason))); len(problems) > 0 {
 			t.Errorf("reason %q becomes %q", reason, conditions[0].Reason)
 		}
 		if length := len(conditions[0].Message); length > maxMessage {

@@ -34,7 +34,8 @@ func TestConditions(t *testing.T) {
 	for i, step := range steps {
 		changed := SetConditions(&conditions, int64(i), now.Add(time.Duration(i)*time.Second), step.set)
 		got := conditions[0]
-		if changed != step.changed || !got.LastTransitionTime.Time.Equal(step.since) || got.ObservedGeneration != int64(i) || got.Reason != step.set.Reason {
+		if changed != step.changed || !got.LastTransitionTime.Time.Equal(step.since) ||
+			got.ObservedGeneration != int64(i) || got.Reason != step.set.Reason {
 			t.Errorf("step %d: changed %t, condition %+v", i, changed, got)
 		}
 	}
@@ -44,7 +45,8 @@ func TestLongMessagesAreCutAtACharacter(t *testing.T) {
 	var conditions []metav1.Condition
 	long := strings.Repeat("ä", 5000)
 	SetConditions(&conditions, 1, time.Unix(1, 0), True("Ready", "Long", long))
-	if got := conditions[0].Message; !utf8.ValidString(got) || len(got) > maxMessage || len(got) < maxMessage-utf8.UTFMax {
+	if got := conditions[0].Message; !utf8.ValidString(got) || len(got) > maxMessage ||
+		len(got) < maxMessage-utf8.UTFMax {
 		t.Errorf("message of %d bytes, valid %t", len(got), utf8.ValidString(got))
 	}
 	if SetConditions(&conditions, 1, time.Unix(2, 0), True("Ready", "Long", long)) {
@@ -83,15 +85,28 @@ func TestRefusal(t *testing.T) {
 		previous *metav1.Condition
 		want     string
 	}{
-		"no failure":                      {},
-		"no failure any more":             {previous: before},
-		"refused":                         {failure: forbidden, cutShort: true, want: WithAdvice(forbidden)},
-		"refused for another reason":      {failure: forbidden, cutShort: true, previous: before, want: WithAdvice(forbidden)},
-		"namespace terminating":           {failure: terminating, cutShort: true, previous: before},
-		"failure that passes":             {failure: errors.New("timeout"), cutShort: true},
-		"cut short before the refused":    {failure: errors.New("timeout"), cutShort: true, previous: before, want: "before"},
-		"cut short by a cache":            {cutShort: true, previous: before, want: "before"},
-		"cut short after another problem": {cutShort: true, previous: &metav1.Condition{Reason: "Other", Message: "other"}},
+		"no failure":          {},
+		"no failure any more": {previous: before},
+		"refused":             {failure: forbidden, cutShort: true, want: WithAdvice(forbidden)},
+		"refused for another reason": {
+			failure:  forbidden,
+			cutShort: true,
+			previous: before,
+			want:     WithAdvice(forbidden),
+		},
+		"namespace terminating": {failure: terminating, cutShort: true, previous: before},
+		"failure that passes":   {failure: errors.New("timeout"), cutShort: true},
+		"cut short before the refused": {
+			failure:  errors.New("timeout"),
+			cutShort: true,
+			previous: before,
+			want:     "before",
+		},
+		"cut short by a cache": {cutShort: true, previous: before, want: "before"},
+		"cut short after another problem": {
+			cutShort: true,
+			previous: &metav1.Condition{Reason: "Other", Message: "other"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Refusal(test.failure, test.cutShort, test.previous); got != test.want {
@@ -106,16 +121,26 @@ func TestRefusalsComeWithAdvice(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no permission": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no Role")), "if the manager lacks the permission, grant it: "},
-		"not let in":    {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("violates PodSecurity")), "if Pod Security, a quota or a policy forbids the object"},
-		"invalid":       {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), "; correct what it names in the AutoscalingRunnerSet"},
-		"malformed":     {apierrors.NewBadRequest("no number"), "; correct what it names in the AutoscalingRunnerSet"},
-		"other":         {errors.New("away"), "create it: away"},
+		"no permission": {
+			apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no Role")),
+			"if the manager lacks the permission, grant it: ",
+		},
+		"not let in": {
+			apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("violates PodSecurity")),
+			"if Pod Security, a quota or a policy forbids the object",
+		},
+		"invalid": {
+			apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil),
+			"; correct what it names in the AutoscalingRunnerSet",
+		},
+		"malformed": {apierrors.NewBadRequest("no number"), "; correct what it names in the AutoscalingRunnerSet"},
+		"other":     {errors.New("away"), "create it: away"},
 	} {
 		if refused := name != "other"; kube.IsRefused(test.err) != refused {
 			t.Errorf("%s: refused %t, want %t", name, !refused, refused)
 		}
-		if got := WithAdvice(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") || !strings.Contains(got, test.want) {
+		if got := WithAdvice(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") ||
+			!strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q in it", name, got, test.want)
 		}
 	}

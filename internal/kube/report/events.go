@@ -28,7 +28,7 @@ import (
 // RecorderName is the reporting controller of Events.
 const RecorderName = "gha-runner-scale-set-controller"
 
-// Event is what a Kubernetes Event says about an object.
+// Event is the content of a Kubernetes Event about an object.
 type Event struct {
 	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
 	Type string
@@ -48,20 +48,23 @@ func Warning(reason, action, note string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Note: note}
 }
 
-// note returns the text as the API server takes it, and a terminal can show it: it may quote whatever others have written.
+// note returns the text as the API server takes it, and a terminal can show it: it may quote whatever others have
+// written.
 func (e *Event) note() string { return Truncate(actions.Printable(e.Note), maxNote) }
 
-// RecordEvent records an Event about an object and logs it. related may be nil. The note is not used as a format string, because
-// it may quote others.
+// RecordEvent records an Event about an object and logs it. related may be nil. The note is not used as a format
+// string, because it may quote others.
 func RecordEvent(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
 	ctrl.LoggerFrom(ctx).Info("Event", "type", event.Type, "reason", event.Reason, "note", event.Note)
 	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", event.note())
 }
 
-// CreateEvent creates an Event about an object, under a name by which it is there once, however often this is called, and logs it. It is for
-// what must not get lost, also if the process is killed after it, and beyond what the recorder lets through. It fails with the API server's
-// error if trying again may help.
-func CreateEvent(ctx context.Context, to client.Client, name string, about, related client.Object, event Event, now time.Time) error {
+// CreateEvent creates an Event about an object, under a name by which it is there a single time, however often this is
+// called, and logs it. It is for what must not get lost, also if the process is killed after it, and beyond what the
+// recorder lets through. It fails with the API server's error if trying again may help.
+func CreateEvent(
+	ctx context.Context, to client.Client, name string, about, related client.Object, event Event, now time.Time,
+) error {
 	regarding, err := reference.GetReference(to.Scheme(), about)
 	if err != nil {
 		return err
@@ -74,11 +77,17 @@ func CreateEvent(ctx context.Context, to client.Client, name string, about, rela
 	err = to.Create(ctx, &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.GetNamespace(), Name: name},
 		EventTime:           metav1.NewMicroTime(now),
-		ReportingController: RecorderName, ReportingInstance: RecorderName,
-		Type: event.Type, Reason: validReason(event.Reason), Action: event.Action, Note: event.note(),
-		Regarding: *regarding, Related: other,
+		ReportingController: RecorderName,
+		ReportingInstance:   RecorderName,
+		Type:                event.Type,
+		Reason:              validReason(event.Reason),
+		Action:              event.Action,
+		Note:                event.note(),
+		Regarding:           *regarding,
+		Related:             other,
 	})
-	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsNotFound(err) {
 		return nil // it is there, or never will be
 	}
 	return err
@@ -88,14 +97,15 @@ func CreateEvent(ctx context.Context, to client.Client, name string, about, rela
 const maxNote = 1024
 
 const (
-	// eventRepeat is how long a warning is not repeated with the same text about the same object. An Event lives for an hour.
-	// Normal Events, such as that a set has grown from 0 to 3 again, are news each time.
+	// A warning with the same text about the same object is repeated after eventRepeat at the earliest. An Event lives
+	// for an hour. Normal Events, such as that a set has grown from 0 to 3 again, are news each time.
 	eventRepeat = 10 * time.Minute
-	// eventBurst and eventsPerSecond limit the Events with one reason about one kind of object of a scale set: if a thousand
-	// runners fail alike, twenty have an Event at once, and then one a minute. The set's status has the number.
+	// eventBurst and eventsPerSecond limit the Events with one reason about one kind of object of a scale set: if a
+	// thousand runners fail alike, twenty have an Event immediately, and then one a minute. The set's status has the
+	// number.
 	eventBurst      = 20
 	eventsPerSecond = 1.0 / 60
-	// eventMemory is how many texts and how many buckets are remembered. Forgetting one too early costs an Event.
+	// At most eventMemory texts, and as many buckets, are remembered. Forgetting one too early costs an Event.
 	eventMemory = 4096
 )
 
@@ -118,12 +128,15 @@ type text struct {
 // bucket identifies Events that share a limit.
 type bucket struct{ namespace, scaleSet, kind, reason string }
 
-// bucketOf takes the scale set of a runner or runner set from its labels; see kube.ScaleSetOf. A listener shares its namespace with
-// those of other sets, and its spec names its own.
+// bucketOf takes the scale set of a runner or runner set from its labels; see kube.ScaleSetOf. A listener shares its
+// namespace with those of other sets, and its spec names its own.
 func bucketOf(object client.Object, kind, reason string) bucket {
 	set := kube.ScaleSetOf(object)
 	if listener, is := object.(*v1alpha1.AutoscalingListener); is {
-		set = types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName}
+		set = types.NamespacedName{
+			Namespace: listener.Spec.AutoscalingRunnerSetNamespace,
+			Name:      listener.Spec.AutoscalingRunnerSetName,
+		}
 	}
 	// Unknown reasons share a limit: an object's status may bring any number of them.
 	return bucket{namespace: set.Namespace, scaleSet: set.Name, kind: kind, reason: KnownReason(reason)}
@@ -138,12 +151,14 @@ func LimitEvents(recorder events.EventRecorder, clk clock.PassiveClock) events.E
 }
 
 // Eventf records an Event unless it repeats a warning or exceeds the limit of its bucket.
-func (l *limitedRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, arguments ...any) {
+func (l *limitedRecorder) Eventf(
+	regarding, related runtime.Object, eventType, reason, action, note string, arguments ...any,
+) {
 	if object, is := regarding.(client.Object); is {
 		kind, warning := fmt.Sprintf("%T", regarding), eventType == corev1.EventTypeWarning
 		said := text{about: object.GetUID(), kind: kind, reason: reason, words: fmt.Sprintf(note, arguments...)}
 		_, repeated := l.said.Get(said)
-		if warning && repeated || !l.bucket(bucketOf(object, kind, reason)).TryAccept() {
+		if (warning && repeated) || !l.bucket(bucketOf(object, kind, reason)).TryAccept() {
 			return
 		}
 		if warning {
@@ -153,7 +168,8 @@ func (l *limitedRecorder) Eventf(regarding, related runtime.Object, eventType, r
 	l.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, arguments...)
 }
 
-// bucket returns the limiter of a bucket. If two goroutines create the same one at once, one Event too many passes.
+// bucket returns the limiter of a bucket. If two goroutines create the same one at the same time, one Event too many
+// passes.
 func (l *limitedRecorder) bucket(at bucket) flowcontrol.PassiveRateLimiter {
 	found, _ := l.buckets.Get(at)
 	if limiter, ok := found.(flowcontrol.PassiveRateLimiter); ok {

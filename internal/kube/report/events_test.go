@@ -34,7 +34,10 @@ func TestRecordEventQuotesAndCutsNotes(t *testing.T) {
 func TestEventsAreLoggedUnderOneMessage(t *testing.T) {
 	var logged string
 	log := funcr.New(func(_, line string) { logged = line }, funcr.Options{})
-	RecordEvent(ctrl.LoggerInto(t.Context(), log), events.NewFakeRecorder(1), &corev1.Pod{}, nil, Warning("Evicted", "Run", "by node 1"))
+	RecordEvent(
+		ctrl.LoggerInto(t.Context(), log), events.NewFakeRecorder(1), &corev1.Pod{}, nil,
+		Warning("Evicted", "Run", "by node 1"),
+	)
 	if want := `"level"=0 "msg"="Event" "type"="Warning" "reason"="Evicted" "note"="by node 1"`; logged != want {
 		t.Errorf("logged %s, want %s", logged, want)
 	}
@@ -71,7 +74,10 @@ func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 	}
 	for range 2 {
 		before := len(recorder.Events)
-		RecordEvent(t.Context(), limited, &v1alpha1.AutoscalingRunnerSet{}, nil, Normal("ScaledUp", "Scale", "From 0 to 3 runners"))
+		RecordEvent(
+			t.Context(), limited, &v1alpha1.AutoscalingRunnerSet{}, nil,
+			Normal("ScaledUp", "Scale", "From 0 to 3 runners"),
+		)
 		if len(recorder.Events) == before {
 			t.Error("a set that grows again is no news")
 		}
@@ -92,17 +98,26 @@ func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 	}
 }
 
-// If many sets have the same reason, as when GitHub is down, each of them has its Event. Sets created without their chart have no
-// labels, and listeners of sets with the same name in many namespaces share a namespace.
+// If many sets have the same reason, as when GitHub is down, each of them has its Event. Sets created without their
+// chart have no labels, and listeners of sets with the same name in many namespaces share a namespace.
 func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
 	recorder := events.NewFakeRecorder(1000)
 	limited := LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	const sets = 3 * eventBurst
 	for i := range sets {
-		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: fmt.Sprint("set-", i), UID: types.UID(fmt.Sprint("set-", i))}}
+		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "runners",
+			Name:      fmt.Sprint("set-", i),
+			UID:       types.UID(fmt.Sprint("set-", i)),
+		}}
 		listener := &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "arc-systems", Name: fmt.Sprint("linux-", i, "-listener"), UID: types.UID(fmt.Sprint("listener-", i)),
-		}, Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetName: "linux", AutoscalingRunnerSetNamespace: fmt.Sprint("team-", i)}}
+			Namespace: "arc-systems",
+			Name:      fmt.Sprint("linux-", i, "-listener"),
+			UID:       types.UID(fmt.Sprint("listener-", i)),
+		}, Spec: v1alpha1.AutoscalingListenerSpec{
+			AutoscalingRunnerSetName:      "linux",
+			AutoscalingRunnerSetNamespace: fmt.Sprint("team-", i),
+		}}
 		RecordEvent(t.Context(), limited, set, nil, Warning("GitHubUnavailable", "Register", "no answer"))
 		RecordEvent(t.Context(), limited, listener, nil, Warning("PodNameTaken", "CreatePod", "taken"))
 	}
@@ -111,7 +126,8 @@ func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
 	}
 }
 
-// Whoever may create runners in one namespace chooses their labels. Labels of another namespace's set must not use up its Events.
+// Whoever may create runners in one namespace chooses their labels. Labels of another namespace's set must not use up
+// its Events.
 func TestEventsOfAForeignLabelCountWhereTheObjectIs(t *testing.T) {
 	recorder := events.NewFakeRecorder(1000)
 	limited := LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))

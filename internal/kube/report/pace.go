@@ -7,35 +7,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Pace is how soon a status is written that nobody waits for. Each such write costs the API server as much processor time as the creation
-// of a runner and its pod together, because the kinds that carry a pod template are decoded, validated and encoded as a whole.
+// Pace delays writes of a status that nobody waits for. Each such write costs the API server as much processor time as
+// the creation of a runner and its pod together, because the kinds that carry a pod template are decoded, validated and
+// encoded as a whole.
 type Pace struct {
-	// Figures is the shortest time between two writes that only move figures or texts. While they move, it grows with the time that a write
-	// takes, up to longestPace.
+	// Figures is the shortest time between two writes that only move figures or texts. While they move, it grows with
+	// the time that a write takes, up to longestPace.
 	Figures time.Duration
-	// Echo is how long a status may be of an earlier generation of its object if it would say nothing else.
+	// A status that would say nothing else may be of an earlier generation of its object for Echo.
 	Echo time.Duration
 }
 
 const (
-	// paceShare is how many times as long as the last write took nothing is written but turns: an idle API server answers in 10 ms, and
-	// one that is busy with writes that somebody waits for in half a second.
+	// For paceShare times the duration of the last write only turns are written: an idle API server answers in 10 ms,
+	// and one that is busy with writes that somebody waits for in half a second.
 	paceShare = 20
-	// longestPace is how old figures may be, however busy the API server is.
+	// Figures are at most longestPace old, however busy the API server is.
 	longestPace = 10 * time.Second
 )
 
-// Written is the last write of a status: when it ended, how long it took, and the version of the object that it made. The zero value is none.
+// Written is the last write of a status: when it ended, how long it took, and the version of the object that it made.
+// The zero value is none.
 type Written struct {
 	At      time.Time
 	Took    time.Duration
 	Version string
 }
 
-// SeenAgainAfter is when to look again for a turn in a cache that doesn't show the last write yet: the turn may be that write's.
-const SeenAgainAfter = 50 * time.Millisecond
+// TurnInterval passes before a cache that doesn't show the last write yet is searched for a turn again: the turn may be
+// that write's.
+const TurnInterval = 50 * time.Millisecond
 
-// Change is what a write of a status would tell.
+// Change classifies the news in a write of a status.
 type Change int
 
 // Changes, by how urgent they are.
@@ -48,8 +51,8 @@ const (
 	ChangeTurn
 )
 
-// DueAt returns when a change is to be written that was first seen at seenAt, and that has said something else until movedAt: figures that have
-// come to rest wait for no busy API server.
+// DueAt returns when a change is to be written that was first seen at seenAt, and that has said something else until
+// movedAt: figures that have come to rest wait for no busy API server.
 func (p Pace) DueAt(change Change, last Written, seenAt, movedAt time.Time) time.Time {
 	switch change {
 	case ChangeTurn:
@@ -68,7 +71,8 @@ func (p Pace) DueAt(change Change, last Written, seenAt, movedAt time.Time) time
 	return busy
 }
 
-// Turned reports whether a condition has another status or reason, or is new or gone: what people and programs wait for.
+// Turned reports whether a condition has another status or reason, or is new or gone: what people and programs wait
+// for.
 func Turned(before, after []metav1.Condition) bool {
 	if len(before) != len(after) {
 		return true

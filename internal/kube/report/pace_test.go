@@ -17,16 +17,24 @@ func TestWhatNobodyWaitsForIsWrittenLater(t *testing.T) {
 		moved  time.Time
 		want   time.Time
 	}{
-		"a condition turns":                     {ChangeTurn, 10 * time.Millisecond, noon, noon},
-		"a condition turns, a busy API server":  {ChangeTurn, time.Second, noon, noon},
-		"figures":                               {ChangeFigures, 10 * time.Millisecond, noon, written.Add(time.Second)},
-		"figures, a busy API server":            {ChangeFigures, 300 * time.Millisecond, noon.Add(time.Minute), written.Add(6 * time.Second)},
-		"figures, an API server that hangs":     {ChangeFigures, time.Minute, noon.Add(time.Minute), written.Add(10 * time.Second)},
-		"figures at rest, a busy API server":    {ChangeFigures, 300 * time.Millisecond, noon, noon.Add(time.Second)},
-		"figures that rested before this write": {ChangeFigures, 300 * time.Millisecond, written.Add(-time.Minute), written.Add(time.Second)},
-		"the generation":                        {ChangeEcho, 10 * time.Millisecond, noon, noon.Add(4 * time.Second)},
+		"a condition turns":                    {ChangeTurn, 10 * time.Millisecond, noon, noon},
+		"a condition turns, a busy API server": {ChangeTurn, time.Second, noon, noon},
+		"figures":                              {ChangeFigures, 10 * time.Millisecond, noon, written.Add(time.Second)},
+		"figures, a busy API server": {
+			ChangeFigures, 300 * time.Millisecond, noon.Add(time.Minute), written.Add(6 * time.Second),
+		},
+		"figures, an API server that hangs": {
+			ChangeFigures, time.Minute, noon.Add(time.Minute), written.Add(10 * time.Second),
+		},
+		"figures at rest, a busy API server": {ChangeFigures, 300 * time.Millisecond, noon, noon.Add(time.Second)},
+		"figures that rested before this write": {
+			ChangeFigures, 300 * time.Millisecond, written.Add(-time.Minute), written.Add(time.Second),
+		},
+		"the generation": {ChangeEcho, 10 * time.Millisecond, noon, noon.Add(4 * time.Second)},
 	} {
-		if got := pace.DueAt(test.change, Written{At: written, Took: test.took}, noon, test.moved); !got.Equal(test.want) {
+		if got := pace.DueAt(
+			test.change, Written{At: written, Took: test.took}, noon, test.moved,
+		); !got.Equal(test.want) {
 			t.Errorf("%s: due at %s, want %s", name, got, test.want)
 		}
 	}

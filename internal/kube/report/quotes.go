@@ -6,11 +6,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MaxQuoted is how many characters of somebody else's text a message quotes: half of what a message may have, so that the next
-// step, which comes last, is never cut off.
+// MaxQuoted is the number of characters that a message quotes of somebody else's text: half of what a message may have,
+// so that the next step, which comes last, is never cut off.
 const MaxQuoted = 512
 
-// Abridged cuts the middle out of a text that is longer than MaxQuoted: it begins with what was tried and ends with the outcome.
+// Abridged cuts the middle out of a text that is longer than MaxQuoted: it begins with what was tried and ends with the
+// outcome.
 func Abridged(text string) string {
 	runes := []rune(text)
 	if len(runes) <= MaxQuoted {

@@ -16,8 +16,10 @@ import (
 
 func TestKnownReason(t *testing.T) {
 	for reason, want := range map[string]string{
-		"": "", v1alpha1.ReasonVaultNotAllowed: "VaultNotAllowed", "ImagePullBackOff": "ImagePullBackOff", "OutOfephemeral-storage": "OutOfephemeral-storage",
-		"Forged": ReasonOther, "imagepullbackoff": ReasonOther, ReasonOther: ReasonOther, "Ready Read": ReasonOther,
+		"": "", v1alpha1.ReasonVaultNotAllowed: "VaultNotAllowed", "ImagePullBackOff": "ImagePullBackOff",
+		"OutOfephemeral-storage": "OutOfephemeral-storage",
+		"Forged":                 ReasonOther, "imagepullbackoff": ReasonOther, ReasonOther: ReasonOther,
+		"Ready Read": ReasonOther,
 	} {
 		if got := KnownReason(reason); got != want {
 			t.Errorf("%q became %q, want %q", reason, got, want)
@@ -40,10 +42,13 @@ func TestUnknownReasonsShareALimitOfEvents(t *testing.T) {
 
 // The classes of GitHub's refusals are reasons of the API: for each there is a constant with its word.
 func TestRefusalsHaveReasons(t *testing.T) {
-	want := sets.New(v1alpha1.ReasonUnauthorized, v1alpha1.ReasonTokenExpired, v1alpha1.ReasonSuspended, v1alpha1.ReasonIPAddressNotAllowed,
-		v1alpha1.ReasonSingleSignOnRequired, v1alpha1.ReasonPermissionMissing, v1alpha1.ReasonTokenForbidden, v1alpha1.ReasonClockSkewed,
-		v1alpha1.ReasonAppNotFound, v1alpha1.ReasonRunnersDisabled, v1alpha1.ReasonRepositoryUnavailable, v1alpha1.ReasonAccountUnavailable,
-		v1alpha1.ReasonNotFoundOrHidden, v1alpha1.ReasonTooManyFailedLogins)
+	want := sets.New(
+		v1alpha1.ReasonUnauthorized, v1alpha1.ReasonTokenExpired, v1alpha1.ReasonSuspended,
+		v1alpha1.ReasonIPAddressNotAllowed, v1alpha1.ReasonSingleSignOnRequired, v1alpha1.ReasonPermissionMissing,
+		v1alpha1.ReasonTokenForbidden, v1alpha1.ReasonClockSkewed, v1alpha1.ReasonAppNotFound,
+		v1alpha1.ReasonRunnersDisabled, v1alpha1.ReasonRepositoryUnavailable, v1alpha1.ReasonAccountUnavailable,
+		v1alpha1.ReasonNotFoundOrHidden, v1alpha1.ReasonTooManyFailedLogins,
+	)
 	got := sets.New(refusalReasons()...)
 	if !got.Equal(want) {
 		t.Errorf("without a constant: %v; without a class: %v", got.Difference(want), want.Difference(got))

@@ -1,4 +1,5 @@
-// Package cluster is what a listener reads and writes in Kubernetes: one EphemeralRunnerSet and the status of its runners.
+// Package cluster has the calls of a listener to Kubernetes: it reads and writes one EphemeralRunnerSet, and writes the
+// status of its runners.
 package cluster
 
 import (
@@ -13,8 +14,8 @@ import (
 // RequestTimeout ends one request to the API server.
 const RequestTimeout = 10 * time.Second
 
-// Cluster is the part of the Kubernetes API that a listener needs. All of it is about one EphemeralRunnerSet and its runners. Errors
-// are as in k8s.io/apimachinery/pkg/api/errors.
+// Cluster is the part of the Kubernetes API that a listener needs. All of it is about one EphemeralRunnerSet and its
+// runners. Errors are as in k8s.io/apimachinery/pkg/api/errors.
 type Cluster interface {
 	// RunnerSet reads the set.
 	RunnerSet(ctx context.Context) (*RunnerSet, error)
@@ -26,27 +27,28 @@ type Cluster interface {
 	ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error
 }
 
-// Desired is what the listener asks the EphemeralRunnerSet for. Replicas is how many runners there should be, PatchID numbers the
-// statistics from which that follows, and AssignedJobs is how many jobs they count.
+// Desired is the listener's demand on the EphemeralRunnerSet. Replicas is the number of runners that there should be,
+// PatchID numbers the statistics from which that follows, and AssignedJobs is the number of jobs that they count.
 type Desired struct {
 	Replicas, PatchID, AssignedJobs int
 }
 
-// Publication is what the listener writes into its set.
+// Publication is written by the listener into its set.
 type Publication struct {
 	Desired
 	// SessionID identifies the session held. It is stored so that the next process can close the session.
 	SessionID string
 }
 
-// RunnerSet is what the listener reads of its set.
+// RunnerSet is the part of its set that the listener reads.
 type RunnerSet struct {
 	Publication
 	// UID distinguishes the set from an earlier set of the same name.
 	UID types.UID
-	// Capacity limits the jobs that GitHub may assign while the set can't run as many as maxRunners; nil means no such limit.
+	// Capacity limits the jobs that GitHub may assign while the set can't run as many as maxRunners; nil means no such
+	// limit.
 	Capacity *int
-	// DoubtedJobs is how many of the assigned jobs the manager believes not to exist.
+	// DoubtedJobs counts the assigned jobs that the manager believes not to exist.
 	DoubtedJobs int
 	// Runners counts those of the set that have not ended.
 	Runners RunnerCounts
@@ -54,7 +56,7 @@ type RunnerSet struct {
 	Listener *v1alpha1.ListenerStatus
 }
 
-// RunnerCounts are how many runners of a set are starting and up, as the manager counts them.
+// RunnerCounts count the runners of a set that are starting and up, as the manager counts them.
 type RunnerCounts struct {
 	Pending int `json:"pendingEphemeralRunners"`
 	Running int `json:"runningEphemeralRunners"`

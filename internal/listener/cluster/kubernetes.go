@@ -34,8 +34,8 @@ func New(config *rest.Config, namespace, name string) (Cluster, error) {
 	config.APIPath = "/apis"
 	config.GroupVersion = &v1alpha1.GroupVersion
 	config.QPS = -1 // the reporter bounds the requests in flight, and API priority and fairness does the rest
-	// The only answer decoded by type is Status, the type of errors. Of a set only a few fields are read, because it contains a
-	// whole pod template that is not needed here.
+	// The only answer decoded by type is Status, the type of errors. Of a set only a few fields are read, because it
+	// contains a whole pod template that is not needed here.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
@@ -47,8 +47,8 @@ func New(config *rest.Config, namespace, name string) (Cluster, error) {
 	return &kubernetes{client: client, namespace: namespace, name: name}, nil
 }
 
-// setDocument has the fields of an EphemeralRunnerSet that the listener uses. Numbers have no omitempty, because a field that a
-// merge patch leaves out keeps its value.
+// setDocument has the fields of an EphemeralRunnerSet that the listener uses. Numbers have no omitempty, because a
+// field that a merge patch leaves out keeps its value.
 type setDocument struct {
 	Metadata struct {
 		UID         types.UID         `json:"uid,omitempty"` // in answers only
@@ -71,7 +71,9 @@ func (k *kubernetes) RunnerSet(ctx context.Context) (*RunnerSet, error) {
 func (k *kubernetes) Publish(ctx context.Context, publication Publication) (*RunnerSet, error) {
 	var patch setDocument
 	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationListenerSession: publication.SessionID}
-	patch.Spec.Replicas, patch.Spec.PatchID, patch.Spec.AssignedJobs = publication.Replicas, publication.PatchID, publication.AssignedJobs
+	patch.Spec.Replicas = publication.Replicas
+	patch.Spec.PatchID = publication.PatchID
+	patch.Spec.AssignedJobs = publication.AssignedJobs
 	answer, err := k.patch(ctx, runnerSets, k.name, patch)
 	return k.runnerSet("patch", answer, err)
 }
@@ -81,7 +83,8 @@ func (k *kubernetes) WriteStatus(ctx context.Context, status v1alpha1.ListenerSt
 	// Empty fields are written as well: otherwise the merge patch would keep the last message.
 	patch := map[string]any{"status": map[string]any{"listener": map[string]any{
 		"state": status.State, "reason": status.Reason, "message": status.Message, "since": status.Since,
-		"strayRegistrations": status.StrayRegistrations, "unknownRunnerJobs": status.UnknownRunnerJobs, "waiting": status.Waiting,
+		"strayRegistrations": status.StrayRegistrations, "unknownRunnerJobs": status.UnknownRunnerJobs,
+		"waiting": status.Waiting,
 	}}}
 	if _, err := k.patch(ctx, runnerSets, k.name, patch, "status"); err != nil {
 		return fmt.Errorf("patch status of EphemeralRunnerSet %s/%s: %w", k.namespace, k.name, err)
@@ -89,12 +92,13 @@ func (k *kubernetes) WriteStatus(ctx context.Context, status v1alpha1.ListenerSt
 	return nil
 }
 
-// ReportJob implements Cluster. If the name can't be part of a request's path, it returns BadRequest, as the API server does for
-// an invalid request. The client would never send the request.
+// ReportJob implements Cluster. If the name can't be part of a request's path, it returns BadRequest, as the API server
+// does for an invalid request. The client would never send the request.
 func (k *kubernetes) ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
 	if wrong := rest.IsValidPathSegmentName(runner); len(wrong) > 0 {
-		return apierrors.NewBadRequest(fmt.Sprintf("no EphemeralRunner in namespace %s can be called %q, as a name %s: "+
-			"the job did not run on a runner of this scale set, look it up on GitHub", k.namespace, runner, strings.Join(wrong, ", ")))
+		return apierrors.NewBadRequest(fmt.Sprintf("no EphemeralRunner in namespace %s can be called %q, as a name "+
+			"%s: the job did not run on a runner of this scale set, look it up on GitHub", k.namespace, runner,
+			strings.Join(wrong, ", ")))
 	}
 	if _, err := k.patch(ctx, runners, runner, map[string]any{"status": status}, "status"); err != nil {
 		return fmt.Errorf("patch status of EphemeralRunner %s/%s: %w", k.namespace, runner, err)
@@ -110,7 +114,9 @@ func body(answer rest.Result) ([]byte, error) {
 	return answer.Raw()
 }
 
-func (k *kubernetes) patch(ctx context.Context, resource, name string, patch any, subresources ...string) ([]byte, error) {
+func (k *kubernetes) patch(
+	ctx context.Context, resource, name string, patch any, subresources ...string,
+) ([]byte, error) {
 	content, err := json.Marshal(patch)
 	if err != nil {
 		return nil, err
@@ -135,7 +141,13 @@ func (k *kubernetes) runnerSet(verb string, answer []byte, err error) (*RunnerSe
 	if err != nil {
 		return nil, fmt.Errorf("%s EphemeralRunnerSet %s/%s: %w", verb, k.namespace, k.name, err)
 	}
-	set := &RunnerSet{UID: read.Metadata.UID, Capacity: read.Status.Capacity, DoubtedJobs: read.Status.DoubtedJobs, Listener: read.Status.Listener, Runners: read.Status.RunnerCounts}
+	set := &RunnerSet{
+		UID:         read.Metadata.UID,
+		Capacity:    read.Status.Capacity,
+		DoubtedJobs: read.Status.DoubtedJobs,
+		Listener:    read.Status.Listener,
+		Runners:     read.Status.RunnerCounts,
+	}
 	set.Replicas, set.PatchID, set.AssignedJobs = read.Spec.Replicas, read.Spec.PatchID, read.Spec.AssignedJobs
 	set.SessionID = read.Metadata.Annotations[v1alpha1.AnnotationListenerSession]
 	return set, nil

@@ -58,7 +58,8 @@ func TestPublishedNumbersAreExplicit(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := wire{http.MethodPatch, setPath, "application/merge-patch+json",
-		`{"metadata":{"annotations":{"actions.github.com/listener-session-id":"abc"}},"spec":{"replicas":0,"patchID":8,"assignedJobs":0}}`}
+		`{"metadata":{"annotations":{"actions.github.com/listener-session-id":"abc"}},"spec":{"replicas":0,` +
+			`"patchID":8,"assignedJobs":0}}`}
 	if diff := cmp.Diff(want, *seen); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
@@ -86,11 +87,15 @@ func TestReadingTheSet(t *testing.T) {
 func TestAStateReplacesTheLastAsAWhole(t *testing.T) {
 	kubernetes, seen := onServer(t, http.StatusOK, `{}`)
 	since := metav1.NewTime(noon)
-	if err := kubernetes.WriteStatus(t.Context(), v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening, Since: &since}); err != nil {
+	if err := kubernetes.WriteStatus(t.Context(), v1alpha1.ListenerStatus{
+		State: v1alpha1.ListenerStateListening,
+		Since: &since,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	want := wire{http.MethodPatch, setPath + "/status", "application/merge-patch+json",
-		`{"status":{"listener":{"message":"","reason":"","since":"2026-07-01T12:00:00Z","state":"Listening","strayRegistrations":0,"unknownRunnerJobs":null,"waiting":null}}}`}
+		`{"status":{"listener":{"message":"","reason":"","since":"2026-07-01T12:00:00Z","state":"Listening",` +
+			`"strayRegistrations":0,"unknownRunnerJobs":null,"waiting":null}}}`}
 	if diff := cmp.Diff(want, *seen); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
@@ -103,8 +108,10 @@ func TestAJobReportHasTheJobsFieldsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{"status": map[string]any{
-		"jobRequestId": 7.0, "jobId": "job-7", "jobRepositoryName": "org/repo", "workflowRunId": 47.0, "jobDisplayName": "build",
-		"jobWorkflowRef": "org/repo/.github/workflows/ci.yml@refs/heads/main", "jobResult": "succeeded", "jobPatchID": 12.0,
+		"jobRequestId": 7.0, "jobId": "job-7", "jobRepositoryName": "org/repo", "workflowRunId": 47.0,
+		"jobDisplayName": "build",
+		"jobWorkflowRef": "org/repo/.github/workflows/ci.yml@refs/heads/main", "jobResult": "succeeded",
+		"jobPatchID": 12.0,
 		"finishedAt": noon.Format(time.RFC3339),
 	}}
 	var got map[string]any
@@ -114,12 +121,14 @@ func TestAJobReportHasTheJobsFieldsOnly(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
-	if path := "/apis/actions.github.com/v1alpha1/namespaces/runners/ephemeralrunners/runner-a/status"; seen.Path != path {
+	const path = "/apis/actions.github.com/v1alpha1/namespaces/runners/ephemeralrunners/runner-a/status"
+	if seen.Path != path {
 		t.Errorf("path = %s, want %s", seen.Path, path)
 	}
 }
 
-// An error keeps its kind and says what the API server says, such as which permission is missing or what a webhook denies.
+// An error keeps its kind and says what the API server says, such as which permission is missing or what a webhook
+// denies.
 func TestErrorsAreTheAPIServers(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
@@ -127,20 +136,29 @@ func TestErrorsAreTheAPIServers(t *testing.T) {
 		is     func(error) bool
 		says   string
 	}{
-		"not found": {404, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"\"a\" not found","code":404}`,
+		"not found": {404, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound",` +
+			`"message":"\"a\" not found","code":404}`,
 			apierrors.IsNotFound, `"a" not found`},
-		"forbidden": {403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"cannot patch","code":403}`,
+		"forbidden": {403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden",` +
+			`"message":"cannot patch","code":403}`,
 			apierrors.IsForbidden, "cannot patch"},
-		"denied": {400, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"admission webhook \"w\" denied the request: frozen","code":400}`,
+		"denied": {400, `{"kind":"Status","apiVersion":"v1","status":"Failure",` +
+			`"message":"admission webhook \"w\" denied the request: frozen","code":400}`,
 			func(err error) bool { return err != nil }, `webhook "w" denied the request: frozen`},
-		"from a gateway": {502, `<html>`, func(err error) bool { return err != nil && !apierrors.IsNotFound(err) }, "server"},
+		"from a gateway": {
+			502, `<html>`, func(err error) bool { return err != nil && !apierrors.IsNotFound(err) }, "server",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kubernetes, _ := onServer(t, test.status, test.body)
 			_, publication := kubernetes.Publish(t.Context(), cluster.Publication{})
 			_, reading := kubernetes.RunnerSet(t.Context())
 			report := kubernetes.ReportJob(t.Context(), "a", v1alpha1.EphemeralRunnerStatus{})
-			for request, err := range map[string]error{"publication": publication, "reading": reading, "report": report} {
+			for request, err := range map[string]error{
+				"publication": publication,
+				"reading":     reading,
+				"report":      report,
+			} {
 				if !test.is(err) || !strings.Contains(err.Error(), test.says) {
 					t.Errorf("%s: %v", request, err)
 				}
@@ -156,7 +174,9 @@ func TestAReportThatNoRequestCanCarryIsDroppedAtOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var lines, reasons []string
 			log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-			r := reports.New(kubernetes, clock.RealClock{}, log, func(reason string) { reasons = append(reasons, reason) })
+			r := reports.New(kubernetes, clock.RealClock{}, log, func(reason string) {
+				reasons = append(reasons, reason)
+			})
 			begun := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -164,10 +184,15 @@ func TestAReportThatNoRequestCanCarryIsDroppedAtOnce(t *testing.T) {
 				t.Error("the message is not to be deleted")
 			}
 			if took := time.Since(begun); took != 0 || len(reasons) != 1 || len(lines) != 1 {
-				t.Errorf("%q: after %s dropped for %v with the log %v, want it at once and one line", name, took, reasons, lines)
+				t.Errorf(
+					"%q: after %s dropped for %v with the log %v, want it at once and one line",
+					name, took, reasons, lines,
+				)
 			}
 		})
-		if err := kubernetes.ReportJob(t.Context(), name, v1alpha1.EphemeralRunnerStatus{}); !apierrors.IsBadRequest(err) || *seen != (wire{}) {
+		if err := kubernetes.ReportJob(
+			t.Context(), name, v1alpha1.EphemeralRunnerStatus{},
+		); !apierrors.IsBadRequest(err) || *seen != (wire{}) {
 			t.Errorf("%q: got %v and request %v, want BadRequest and none", name, err, seen)
 		}
 	}

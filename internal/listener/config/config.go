@@ -1,6 +1,6 @@
-// Package config is the configuration file of a listener. The AutoscalingListener controller writes it into the key config.json
-// of a Secret, and the listener reads it where the Secret is mounted. Its JSON is ARC's, so that a listener of either project can
-// read the other's file.
+// Package config is the configuration file of a listener. The AutoscalingListener controller writes it into the key
+// config.json of a Secret, and the listener reads it where the Secret is mounted. Its JSON is ARC's, so that a listener
+// of either project can read the other's file.
 package config
 
 import (
@@ -29,7 +29,8 @@ const (
 	HealthAddressVariable = "LISTENER_HEALTH_ADDR"
 	// MetricsAddressVariable overrides the address of the metrics server.
 	MetricsAddressVariable = "LISTENER_METRICS_ADDR"
-	// MetricsLabelsFew gives metrics of jobs that the configuration does not describe few labels: the scale set and the result.
+	// MetricsLabelsFew gives metrics of jobs that the configuration does not describe few labels: the scale set and the
+	// result.
 	MetricsLabelsFew = "few"
 	// MetricsLabelsARC gives them all of ARC's labels, and histograms ARC's 45 buckets and +Inf.
 	MetricsLabelsARC = "arc"
@@ -45,7 +46,8 @@ type Config struct {
 	// ConfigureURL is githubConfigUrl of the AutoscalingRunnerSet.
 	ConfigureURL string `json:"configure_url"`
 
-	// VaultType is the type of the vault that has the credentials under VaultLookupKey. It is empty if Credentials has them.
+	// VaultType is the type of the vault that has the credentials under VaultLookupKey. It is empty if Credentials has
+	// them.
 	VaultType      string         `json:"vault_type"`
 	VaultLookupKey string         `json:"vault_lookup_key"`
 	AzureKeyVault  *AzureKeyVault `json:"azure_key_vault,omitempty"`
@@ -58,10 +60,11 @@ type Config struct {
 	// MaxRunners is math.MaxInt32 if the user set no limit.
 	MaxRunners int `json:"max_runners"`
 	MinRunners int `json:"min_runners"`
-	// PlacesJobs says that the EphemeralRunnerSet has the number of jobs for which there is room. ARC does not have this key.
-	PlacesJobs bool `json:"places_jobs,omitempty"`
-	// WaitingAfterSeconds is how long a job must have waited to be listed in the runner set's status; 0 lists none. ARC does not have
+	// PlacesJobs says that the EphemeralRunnerSet has the number of jobs for which there is room. ARC does not have
 	// this key.
+	PlacesJobs bool `json:"places_jobs,omitempty"`
+	// A job that has waited for WaitingAfterSeconds is listed in the runner set's status; 0 lists none. ARC does not
+	// have this key.
 	WaitingAfterSeconds int    `json:"waiting_after_seconds,omitempty"`
 	RunnerScaleSetID    int    `json:"runner_scale_set_id"`
 	RunnerScaleSetName  string `json:"runner_scale_set_name"`
@@ -73,17 +76,19 @@ type Config struct {
 	MetricsEndpoint string `json:"metrics_endpoint"`
 	// Metrics selects metrics and labels; nil means the defaults.
 	Metrics *v1alpha1.MetricsConfig `json:"metrics"`
-	// MetricsLabels selects the defaults: MetricsLabelsFew (also if empty) or MetricsLabelsARC. ARC does not have this key.
+	// MetricsLabels selects the defaults: MetricsLabelsFew (also if empty) or MetricsLabelsARC. ARC does not have this
+	// key.
 	MetricsLabels string `json:"metrics_labels,omitempty"`
-	// Addresses limits where the listener connects to. The manager always writes it. If it is missing, as in ARC's files, nothing is
-	// limited. ARC does not have this key.
+	// Addresses limits where the listener connects to. The manager always writes it. If it is missing, as in ARC's
+	// files, nothing is limited. ARC does not have this key.
 	Addresses *Addresses `json:"addresses,omitempty"`
 }
 
-// Addresses are the manager's rules about addresses. They come by this file and not by the pod's environment, which a listenerTemplate
-// may change.
+// Addresses are the manager's rules about addresses. They come by this file and not by the pod's environment, which a
+// listenerTemplate may change.
 type Addresses struct {
-	// AllowedGitHubURLs are the manager's flags.allowedGitHubURLs. Empty means every address that is neither link-local nor loopback.
+	// AllowedGitHubURLs are the manager's flags.allowedGitHubURLs. Empty means every address that is neither link-local
+	// nor loopback.
 	AllowedGitHubURLs []string `json:"allowed_github_urls"`
 }
 
@@ -132,7 +137,8 @@ type VaultProxy struct {
 }
 
 // unreadable says what to do about a file that is missing or that the manager has not written.
-const unreadable = "the manager writes this file, and " + PathVariable + " names it: correct the variable, or see the manager's log"
+const unreadable = "the manager writes this file, and " + PathVariable +
+	" names it: correct the variable, or see the manager's log"
 
 // Read reads and validates the file at path.
 func Read(path string) (*Config, error) {
@@ -176,7 +182,8 @@ func (c *Config) MetricsEnabled() bool {
 	return c.MetricsAddr != "" && c.MetricsAddr != MetricsDisabled
 }
 
-// MetricsAddress returns the address at which metrics are served, empty if they are not. override comes from the environment.
+// MetricsAddress returns the address at which metrics are served, empty if they are not. override comes from the
+// environment.
 func (c *Config) MetricsAddress(override string) string {
 	switch {
 	case !c.MetricsEnabled():

@@ -15,11 +15,15 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// sample is what ARC's manager writes for a token.
-const sample = `{"configure_url":"https://github.com/owner/repo","vault_type":"","vault_lookup_key":"","github_app_id":"",` +
-	`"github_app_installation_id":0,"github_app_private_key":"","github_token":"t","ephemeral_runner_set_namespace":"ns",` +
-	`"ephemeral_runner_set_name":"ars","max_runners":10,"min_runners":1,"runner_scale_set_id":1,"runner_scale_set_name":"ars",` +
-	`"server_root_ca":"","log_level":"debug","log_format":"text","metrics_addr":"","metrics_endpoint":"","metrics":null}`
+// sample is a file as ARC's manager writes it for a token.
+const sample = `{"configure_url":"https://github.com/owner/repo","vault_type":"","vault_lookup_key":"",` +
+	`"github_app_id":"",` +
+	`"github_app_installation_id":0,"github_app_private_key":"","github_token":"t",` +
+	`"ephemeral_runner_set_namespace":"ns",` +
+	`"ephemeral_runner_set_name":"ars","max_runners":10,"min_runners":1,"runner_scale_set_id":1,` +
+	`"runner_scale_set_name":"ars",` +
+	`"server_root_ca":"","log_level":"debug","log_format":"text","metrics_addr":"","metrics_endpoint":"",` +
+	`"metrics":null}`
 
 func valid() *Config {
 	return &Config{
@@ -92,26 +96,38 @@ func TestEachWrongKeyIsNamed(t *testing.T) {
 		change func(*Config)
 		want   []string
 	}{
-		"nothing":               {func(*Config) {}, nil},
-		"an App":                {app, nil},
-		"a vault":               {vault, nil},
-		"maxRunners 0":          {func(c *Config) { c.MinRunners, c.MaxRunners = 0, 0 }, nil},
-		"no URL":                {func(c *Config) { c.ConfigureURL = "" }, []string{"configure_url"}},
-		"a URL without host":    {func(c *Config) { c.ConfigureURL = "github" }, []string{"configure_url"}},
-		"a URL without path":    {func(c *Config) { c.ConfigureURL = "https://github.com" }, []string{"configure_url"}},
-		"a URL of a file":       {func(c *Config) { c.ConfigureURL = "https://github.com/a/b/c" }, []string{"configure_url"}},
-		"no set":                {func(c *Config) { c.EphemeralRunnerSetName = "" }, []string{"ephemeral_runner_set_name"}},
-		"no namespace":          {func(c *Config) { c.EphemeralRunnerSetNamespace = "" }, []string{"ephemeral_runner_set_namespace"}},
+		"nothing":            {func(*Config) {}, nil},
+		"an App":             {app, nil},
+		"a vault":            {vault, nil},
+		"maxRunners 0":       {func(c *Config) { c.MinRunners, c.MaxRunners = 0, 0 }, nil},
+		"no URL":             {func(c *Config) { c.ConfigureURL = "" }, []string{"configure_url"}},
+		"a URL without host": {func(c *Config) { c.ConfigureURL = "github" }, []string{"configure_url"}},
+		"a URL without path": {func(c *Config) { c.ConfigureURL = "https://github.com" }, []string{"configure_url"}},
+		"a URL of a file": {
+			func(c *Config) { c.ConfigureURL = "https://github.com/a/b/c" }, []string{"configure_url"},
+		},
+		"no set": {
+			func(c *Config) { c.EphemeralRunnerSetName = "" }, []string{"ephemeral_runner_set_name"},
+		},
+		"no namespace": {
+			func(c *Config) { c.EphemeralRunnerSetNamespace = "" }, []string{"ephemeral_runner_set_namespace"},
+		},
 		"no scale set":          {func(c *Config) { c.RunnerScaleSetID = 0 }, []string{"runner_scale_set_id"}},
 		"negative minimum":      {func(c *Config) { c.MinRunners = -1 }, []string{"min_runners"}},
 		"maximum below minimum": {func(c *Config) { c.MinRunners = 11 }, []string{"max_runners"}},
 		"no credentials":        {func(c *Config) { c.Credentials = nil }, []string{"github_token"}},
 		"both credentials":      {func(c *Config) { app(c); c.Token = "t" }, []string{"github_token"}},
 		"half an App": {
-			func(c *Config) { app(c); c.AppPrivateKey, c.AppID = "", "" }, []string{"github_app_id", "github_app_private_key"},
+			func(c *Config) { app(c); c.AppPrivateKey, c.AppID = "", "" },
+			[]string{"github_app_id", "github_app_private_key"},
 		},
-		"rules about addresses":  {func(c *Config) { c.Addresses = &Addresses{AllowedGitHubURLs: []string{"https://github.com/owner"}} }, nil},
-		"broken rules":           {func(c *Config) { c.Addresses = &Addresses{AllowedGitHubURLs: []string{"github.com"}} }, []string{"addresses"}},
+		"rules about addresses": {
+			func(c *Config) { c.Addresses = &Addresses{AllowedGitHubURLs: []string{"https://github.com/owner"}} }, nil,
+		},
+		"broken rules": {
+			func(c *Config) { c.Addresses = &Addresses{AllowedGitHubURLs: []string{"github.com"}} },
+			[]string{"addresses"},
+		},
 		"unknown vault":          {func(c *Config) { c.VaultType = "safe" }, []string{"vault_type"}},
 		"vault without settings": {func(c *Config) { vault(c); c.AzureKeyVault = nil }, []string{"azure_key_vault"}},
 		"vault half set": {
@@ -182,7 +198,9 @@ func TestCredentialsForTheClient(t *testing.T) {
 		t.Errorf("token (-want +got):\n%s", diff)
 	}
 	want = actions.Credentials{App: &actions.AppCredentials{ID: "1", InstallationID: 2, PrivateKey: "key"}}
-	if diff := cmp.Diff(want, (&Credentials{AppID: "1", AppInstallationID: 2, AppPrivateKey: "key"}).ForActions()); diff != "" {
+	if diff := cmp.Diff(
+		want, (&Credentials{AppID: "1", AppInstallationID: 2, AppPrivateKey: "key"}).ForActions(),
+	); diff != "" {
 		t.Errorf("App (-want +got):\n%s", diff)
 	}
 }

@@ -13,7 +13,7 @@ import (
 type InvalidError struct {
 	// Key is the key in the file, and Cause says what is wrong with it.
 	Key, Cause string
-	// Next is what the user can do about it.
+	// Next is the step of the user that mends it.
 	Next string
 }
 
@@ -25,7 +25,8 @@ func (e *InvalidError) Error() string {
 // CauseReason implements causes.Named.
 func (e *InvalidError) CauseReason() string { return v1alpha1.ReasonInvalidConfiguration }
 
-// Validate checks the configuration. Its error joins an *InvalidError for each key that is wrong, and contains no secret.
+// Validate checks the configuration. Its error joins an *InvalidError for each key that is wrong, and contains no
+// secret.
 func (c *Config) Validate() error {
 	var wrong []error
 	check := func(ok bool, key, cause, next string) {
@@ -34,13 +35,19 @@ func (c *Config) Validate() error {
 		}
 	}
 	_, err := actions.ParseConfigURL(c.ConfigureURL)
-	check(err == nil, "configure_url", fmt.Sprintf("can't be used: %v", err), "correct githubConfigUrl of the AutoscalingRunnerSet")
+	check(
+		err == nil, "configure_url", fmt.Sprintf("can't be used: %v", err),
+		"correct githubConfigUrl of the AutoscalingRunnerSet",
+	)
 	check(c.EphemeralRunnerSetNamespace != "", "ephemeral_runner_set_namespace", "is empty", managed)
 	check(c.EphemeralRunnerSetName != "", "ephemeral_runner_set_name", "is empty", managed)
 	check(c.RunnerScaleSetID > 0, "runner_scale_set_id", "is not a positive number", managed)
 	check(c.MinRunners >= 0, "min_runners", "is negative", "set minRunners of the AutoscalingRunnerSet to 0 or more")
-	check(c.MaxRunners >= c.MinRunners, "max_runners", fmt.Sprintf("(%d) is less than min_runners (%d)", c.MaxRunners, c.MinRunners),
-		"set maxRunners of the AutoscalingRunnerSet to minRunners or more")
+	check(
+		c.MaxRunners >= c.MinRunners, "max_runners",
+		fmt.Sprintf("(%d) is less than min_runners (%d)", c.MaxRunners, c.MinRunners),
+		"set maxRunners of the AutoscalingRunnerSet to minRunners or more",
+	)
 	_, err = c.Policy()
 	check(err == nil, "addresses", fmt.Sprintf("can't be used: %v", err), managed)
 	if c.VaultType == "" {

@@ -10,11 +10,12 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// mountedData is the link by which the kubelet changes all files of a mounted Secret at once.
+// mountedData is the link by which the kubelet changes all files of a mounted Secret together.
 const mountedData = "..data"
 
-// Watch returns a channel that receives a value after the file, or the link mountedData next to it, has changed. Several
-// changes may come as one value. Other files in the directory don't count: one may be the log, which grows with each change.
+// Watch returns a channel that receives a value after the file, or the link mountedData next to it, has changed.
+// Several changes may come as one value. Other files in the directory don't count: one may be the log, which grows with
+// each change.
 func Watch(ctx context.Context, path string, log logr.Logger) (<-chan struct{}, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -64,5 +65,6 @@ func (c *Config) NeedsNewProcess(read *Config) bool {
 func (c *Config) SameAccess(other *Config) bool {
 	return reflect.DeepEqual(c.Credentials, other.Credentials) && c.ServerRootCA == other.ServerRootCA &&
 		reflect.DeepEqual(c.Addresses, other.Addresses) &&
-		c.VaultType == other.VaultType && c.VaultLookupKey == other.VaultLookupKey && reflect.DeepEqual(c.AzureKeyVault, other.AzureKeyVault)
+		c.VaultType == other.VaultType && c.VaultLookupKey == other.VaultLookupKey &&
+		reflect.DeepEqual(c.AzureKeyVault, other.AzureKeyVault)
 }

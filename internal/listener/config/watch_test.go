@@ -39,7 +39,12 @@ func TestAChangeOfAMountedSecretIsSeen(t *testing.T) {
 
 // The log may be in the same directory: a line about a file that can't be used must not cause another read of the file.
 func TestOtherFilesNextToTheConfigurationAreNoChange(t *testing.T) {
-	for name, want := range map[string]bool{FileName: true, "..data": true, "listener.log": false, "..data_tmp": false} {
+	for name, want := range map[string]bool{
+		FileName:       true,
+		"..data":       true,
+		"listener.log": false,
+		"..data_tmp":   false,
+	} {
 		if got := concerns(FilePath, filepath.Join(MountPath, name)); got != want {
 			t.Errorf("%s: %t, want %t", name, got, want)
 		}

@@ -1,6 +1,6 @@
-// Package errand is what all work of a listener with somebody else has in common: one attempt at a time, pauses that grow while
-// attempts fail, and the cause of the failure. It starts nothing and reads no clock: the loop says what it begins, how that ended, and
-// what time it is.
+// Package errand has the part that all work of a listener with somebody else shares: one attempt at a time, pauses that
+// grow while attempts fail, and the cause of the failure. It starts nothing and reads no clock: the loop says what it
+// begins, how that ended, and what time it is.
 package errand
 
 import (
@@ -14,9 +14,9 @@ import (
 type Errand struct {
 	// UnderWay is set from Begin to End.
 	UnderWay bool
-	// NotBefore is when the next attempt may begin, zero if nothing keeps it waiting.
+	// The next attempt may begin at NotBefore, zero if nothing keeps it waiting.
 	NotBefore time.Time
-	// Failure is why the last attempt failed, nil if it did not.
+	// Failure is the failure of the last attempt, nil if it succeeded.
 	Failure *failure.Failure
 
 	// first and longest bound the pauses.
@@ -27,8 +27,8 @@ type Errand struct {
 	random func(most time.Duration) time.Duration
 }
 
-// longestSpread bounds how much later than asked the next attempt begins. 200 listeners of one GitHub App are limited at the
-// same moment and told the same end: within 30 s they come back 7 a second.
+// longestSpread bounds how much later than asked the next attempt begins. 200 listeners of one GitHub App are limited
+// at the same moment and told the same end: within 30 s they come back 7 a second.
 const longestSpread = 30 * time.Second
 
 // New returns an errand whose pause after the first failure is at most first, and at most longest after many.
@@ -37,22 +37,22 @@ func New(first, longest time.Duration) Errand {
 	return Errand{first: first, longest: longest, random: random}
 }
 
-// Begin notes that an attempt has begun.
+// Begin remembers that an attempt has begun.
 func (e *Errand) Begin() { e.UnderWay = true }
 
-// End notes that the attempt has ended. What came of it is said by one of the methods below.
+// End remembers that the attempt has ended. One of the methods below says what came of it.
 func (e *Errand) End() { e.UnderWay = false }
 
-// Succeed notes that nothing is known to be wrong. It leaves NotBefore as it is.
+// Succeed remembers that nothing is known to be wrong. It leaves NotBefore as it is.
 func (e *Errand) Succeed() {
 	e.Failure = nil
 	e.ResetPauses()
 }
 
-// Fail notes that an attempt has failed: the next one waits for a pause, and for what the answer asked for. It returns err with what
-// happens next, or with what to do about it.
+// Fail remembers that an attempt has failed: the next one waits for a pause, and for what the answer asked for. It
+// returns err with what happens next, or with what to do about it.
 func (e *Errand) Fail(err error, now time.Time) error {
-	explained := e.Note(err, now)
+	explained := e.Remember(err, now)
 	e.Pause(now)
 	if at := e.AllowedAt(err, now); at.After(e.NotBefore) {
 		e.NotBefore = at
@@ -60,22 +60,23 @@ func (e *Errand) Fail(err error, now time.Time) error {
 	return explained
 }
 
-// AllowedAt returns when GitHub, or a gateway in front of it, allows the next attempt by what it answered, now if it named no time. The
-// moment is up to half a minute later than asked for, but at most twice as late: other listeners were told the same.
+// AllowedAt returns when GitHub, or a gateway in front of it, allows the next attempt by what it answered, now if it
+// named no time. The moment is up to half a minute later than asked for, but at most twice as late: other listeners
+// were told the same.
 func (e *Errand) AllowedAt(err error, now time.Time) time.Time {
-	asked := failure.AskedPause(err, now)
+	asked := failure.AskedBackoff(err, now)
 	return now.Add(asked + e.random(min(asked, longestSpread)))
 }
 
-// Note remembers why an attempt failed, without a pause. It returns the same as Fail.
-func (e *Errand) Note(err error, now time.Time) error {
+// Remember remembers why an attempt failed, without a pause. It returns the same as Fail.
+func (e *Errand) Remember(err error, now time.Time) error {
 	reason, explained := failure.Explain(err)
-	e.NoteAs(reason, explained, now)
+	e.RememberAs(reason, explained, now)
 	return explained
 }
 
-// NoteAs is Note for an error that did not come from GitHub.
-func (e *Errand) NoteAs(reason string, err error, now time.Time) {
+// RememberAs is Remember for an error that did not come from GitHub.
+func (e *Errand) RememberAs(reason string, err error, now time.Time) {
 	e.Failure = e.Failure.Next(reason, err, now)
 }
 

@@ -55,18 +55,29 @@ func TestOnlyTheEndEndsAnAttempt(t *testing.T) {
 	}
 }
 
-// What GitHub asks for counts if it is longer than the errand's own pause, and the cause of the failure keeps its beginning.
+// What GitHub asks for counts if it is longer than the errand's own pause, and the cause of the failure keeps its
+// beginning.
 func TestAFailureWaitsAsLongAsGitHubAsks(t *testing.T) {
 	for name, test := range map[string]struct {
 		err         error
 		least, most time.Duration
 	}{
-		"an error":                  {errors.New("broken"), 500 * time.Millisecond, time.Second},
-		"a long limit":              {&actions.RateLimitedError{Until: now.Add(time.Hour), Err: errors.New("slow down")}, time.Hour, time.Hour + longestSpread},
-		"a short limit":             {&actions.RateLimitedError{Until: now.Add(2 * time.Second), Err: errors.New("slow down")}, 2 * time.Second, 4 * time.Second},
-		"a limit that ends at once": {&actions.RateLimitedError{Until: now.Add(time.Millisecond), Err: errors.New("slow down")}, 500 * time.Millisecond, time.Second},
+		"an error": {errors.New("broken"), 500 * time.Millisecond, time.Second},
+		"a long limit": {
+			&actions.RateLimitedError{Until: now.Add(time.Hour), Err: errors.New("slow down")}, time.Hour,
+			time.Hour + longestSpread,
+		},
+		"a short limit": {
+			&actions.RateLimitedError{Until: now.Add(2 * time.Second), Err: errors.New("slow down")}, 2 * time.Second,
+			4 * time.Second,
+		},
+		"a limit that ends at once": {
+			&actions.RateLimitedError{Until: now.Add(time.Millisecond), Err: errors.New("slow down")},
+			500 * time.Millisecond, time.Second,
+		},
 		"a limit without an end": {
-			&actions.RateLimitedError{Assumed: true, Until: now.Add(time.Hour), Err: errors.New("slow down")}, 500 * time.Millisecond, time.Second},
+			&actions.RateLimitedError{Assumed: true, Until: now.Add(time.Hour), Err: errors.New("slow down")},
+			500 * time.Millisecond, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := New(time.Second, time.Minute)
@@ -76,7 +87,7 @@ func TestAFailureWaitsAsLongAsGitHubAsks(t *testing.T) {
 			if got := e.NotBefore.Sub(now); got < test.least || got > test.most {
 				t.Errorf("the next attempt waits %s, want %s to %s", got, test.least, test.most)
 			}
-			_ = e.Note(test.err, now.Add(time.Minute))
+			_ = e.Remember(test.err, now.Add(time.Minute))
 			if e.Failure == nil || !e.Failure.FirstAt.Equal(now) {
 				t.Errorf("failure = %+v, want it since %s", e.Failure, now)
 			}
@@ -87,7 +98,8 @@ func TestAFailureWaitsAsLongAsGitHubAsks(t *testing.T) {
 	}
 }
 
-// 200 listeners that share a GitHub App are limited together and are told the same end. Each waits for it, and they come back one by one.
+// 200 listeners that share a GitHub App are limited together and are told the same end. Each waits for it, and they
+// come back one by one.
 func TestListenersDoNotReturnTogether(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	limit := &actions.RateLimitedError{Until: now.Add(time.Minute), Err: errors.New("slow down")}
@@ -100,7 +112,10 @@ func TestListenersDoNotReturnTogether(t *testing.T) {
 	}
 	for second, count := range inSecond {
 		if second < 0 || second >= longestSpread || count > 20 {
-			t.Errorf("%d of 200 listeners return %s after the limit's end; want 7 a second for %s", count, second, longestSpread)
+			t.Errorf(
+				"%d of 200 listeners return %s after the limit's end; want 7 a second for %s",
+				count, second, longestSpread,
+			)
 		}
 	}
 }

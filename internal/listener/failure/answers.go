@@ -11,20 +11,20 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// HeldAtLeast is the shortest time after which a poll counts as held by the service. GitHub holds a poll for 50 s; proxies end one
-// after half a minute or more.
+// HeldAtLeast is the shortest time after which a poll counts as held by the service. GitHub holds a poll for 50 s;
+// proxies end one after half a minute or more.
 const HeldAtLeast = 10 * time.Second
 
-// AskedPause returns the pause that GitHub, or a gateway in front of it, asked for, or 0 if it named no time.
-func AskedPause(err error, now time.Time) time.Duration {
+// AskedBackoff returns the time to wait that GitHub, or a gateway in front of it, asked for, or 0 if it named none.
+func AskedBackoff(err error, now time.Time) time.Duration {
 	if limited, ok := errors.AsType[*actions.RateLimitedError](err); ok && limited.Assumed {
 		return 0
 	}
 	return actions.RetryAt(err, now).Sub(now)
 }
 
-// EndedWhileHeld reports whether a poll reached the service and was ended by a proxy, the network or its own deadline. A failure to
-// connect does not count, however long it took.
+// EndedWhileHeld reports whether a poll reached the service and was ended by a proxy, the network or its own deadline.
+// A failure to connect does not count, however long it took.
 func EndedWhileHeld(err error, took time.Duration) bool {
 	if took < HeldAtLeast {
 		return false
@@ -38,7 +38,8 @@ func EndedWhileHeld(err error, took time.Duration) bool {
 		return false
 	}
 	_, timedOut := errors.AsType[*actions.TimeoutError](err)
-	return timedOut || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	return timedOut || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET)
 }
 
 // Unreached reports whether a call did not reach GitHub, or its answer did not reach us.
@@ -47,8 +48,8 @@ func Unreached(err error) bool {
 	return is
 }
 
-// Useless reports whether GitHub itself answered a poll with an internal error or with content that can't be read. Answers from a
-// proxy or gateway on the way, and rate limits, say nothing about the session.
+// Useless reports whether GitHub itself answered a poll with an internal error or with content that can't be read.
+// Answers from a proxy or gateway on the way, and rate limits, say nothing about the session.
 func Useless(err error) bool {
 	if errors.Is(err, actions.ErrForeignAnswer) || Unreached(err) {
 		return false
@@ -61,31 +62,31 @@ func Useless(err error) bool {
 	return unexpected || malformed
 }
 
-// OffersRefused reports whether GitHub refused the requested jobs, rather than the session, the scale set, the credential or a call to
-// renew that.
+// OffersRefused reports whether GitHub refused the requested jobs, rather than the session, the scale set, the
+// credential or a call to renew that.
 func OffersRefused(err error) bool {
 	return refuses(err, actions.EndpointAcquireJobs) && !errors.Is(err, actions.ErrSessionNotFound) &&
 		!errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
 }
 
-// LacksSearch reports whether the service does not list open offers. A refused credential, or any refused call on the way, says nothing
-// about that, because it passes.
+// LacksSearch reports whether the service does not list open offers. A refused credential, or any refused call on the
+// way, says nothing about that, because it passes.
 func LacksSearch(err error) bool {
 	return refuses(err, actions.EndpointGetAcquirableJobs) && !errors.Is(err, actions.ErrUnauthorized)
 }
 
 // LacksRead reports whether the service has no call for the statistics of a scale set.
-func LacksRead(err error) bool { return actions.LacksReadByID(err) && refusedForGood(err) }
+func LacksRead(err error) bool { return actions.LacksReadByID(err) && lastingRefusal(err) }
 
-// refuses reports whether err is the answer that refused a call to endpoint for good, and not another call on the way, such as one for
-// a credential.
+// refuses reports whether err is GitHub's refusal of a call to endpoint, one that a repetition doesn't change, and not
+// the failure of another call on the way, such as one for a credential.
 func refuses(err error, endpoint string) bool {
 	answer, ok := errors.AsType[*actions.Error](err)
-	return ok && refusedForGood(err) && answer.Endpoint == endpoint
+	return ok && lastingRefusal(err) && answer.Endpoint == endpoint
 }
 
-// refusedForGood reports whether the same call in the same session would get the same answer.
-func refusedForGood(err error) bool {
+// lastingRefusal reports whether the same call in the same session would get the same answer.
+func lastingRefusal(err error) bool {
 	_, limited := errors.AsType[*actions.RateLimitedError](err)
 	answer, answered := errors.AsType[*actions.Error](err)
 	if limited || !answered || Unreached(err) {

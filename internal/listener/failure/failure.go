@@ -1,5 +1,6 @@
-// Package failure is what a failed call to GitHub means to a listener: why it failed and what to do about it, as users read it in
-// status.listener, and whether the session, the offers or only this attempt is to be given up. All of it is pure.
+// Package failure decides what a failed call to GitHub means to a listener: why it failed and what to do about it, as
+// users read it in status.listener, and whether the session, the offers or only this attempt is to be given up. All of
+// it is pure.
 package failure
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/causes"
 )
 
-// Reasons in status.listener on which no other component acts. The manager copies them to the AutoscalingRunnerSet's conditions.
+// Reasons in status.listener on which no other component acts. The manager copies them to the AutoscalingRunnerSet's
+// conditions.
 const (
 	ReasonSessionLost      = "SessionLost"
 	ReasonMalformedMessage = "MalformedMessage"
@@ -25,14 +27,14 @@ const (
 var ErrUnusable = errors.New("unusable configuration")
 
 const (
-	// conflictGrace is the same for a session conflict. GitHub ends the session of a killed listener by
-	// itself after about 90 s.
-	conflictGrace = 2 * time.Minute
-	// Grace is for good news before the status shows a failure that may pass by itself.
+	// The status shows a failure that may pass by itself when no good news has come for Grace.
 	Grace = 30 * time.Second
+	// conflictGrace is the same for a session conflict. GitHub ends the session of a killed listener by itself after
+	// about 90 s.
+	conflictGrace = 2 * time.Minute
 )
 
-// Failure is why the listener can't do a part of its work at the moment.
+// Failure explains that the listener can't do a part of its work at the moment.
 type Failure struct {
 	Reason, Message string
 	// FirstAt and lastAt are the times of its first and last error.
@@ -48,7 +50,7 @@ func (f *Failure) Next(reason string, err error, now time.Time) *Failure {
 	next := &Failure{Reason: reason, Message: err.Error(), FirstAt: now, lastAt: now}
 	limited, ok := errors.AsType[*actions.RateLimitedError](err)
 	next.assumed = ok && limited.Assumed
-	next.pause = AskedPause(err, now)
+	next.pause = AskedBackoff(err, now)
 	if f == nil || f.Reason != reason {
 		return next
 	}
@@ -59,8 +61,8 @@ func (f *Failure) Next(reason string, err error, now time.Time) *Failure {
 	return next
 }
 
-// grace returns how long the failure must last before the status shows it. It is 0 if waiting alone does not help, or if
-// the next attempt comes only after Grace.
+// grace returns how long the failure must last before the status shows it. It is 0 if waiting alone does not help, or
+// if the next attempt comes only after Grace.
 func (f *Failure) grace() time.Duration {
 	switch {
 	case f.assumed:
@@ -71,8 +73,8 @@ func (f *Failure) grace() time.Duration {
 		return 0
 	}
 	switch f.Reason {
-	case v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonInvalidConfiguration,
-		v1alpha1.ReasonRateLimited, v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonAddressNotAllowed, v1alpha1.ReasonInsecureRedirect:
+	case v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonInvalidConfiguration, v1alpha1.ReasonRateLimited,
+		v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonAddressNotAllowed, v1alpha1.ReasonInsecureRedirect:
 		return 0
 	case v1alpha1.ReasonSessionConflict:
 		return conflictGrace
@@ -80,8 +82,8 @@ func (f *Failure) grace() time.Duration {
 	return Grace
 }
 
-// Status returns the status that shows the failure, or nil to leave the last status as it is. Time since the last error does not
-// count: a poll that is being held may turn out well.
+// Status returns the status that shows the failure, or nil to leave the last status as it is. Time since the last error
+// does not count: a poll that is being held may turn out well.
 func (f *Failure) Status() *v1alpha1.ListenerStatus {
 	if f.lastAt.Sub(f.FirstAt) < f.grace() {
 		return nil
@@ -105,8 +107,8 @@ func Explain(err error) (reason string, explained error) {
 	case errors.Is(err, actions.ErrSessionNotFound):
 		return ReasonSessionLost, fmt.Errorf("%w; a new one is opened", err)
 	case malformed:
-		return ReasonMalformedMessage, fmt.Errorf("%w; it has no ID and can't be deleted, so the listener keeps polling for it; "+
-			"check the proxy or gateway on the way, and contact GitHub's support if it persists", err)
+		return ReasonMalformedMessage, fmt.Errorf("%w; it has no ID and can't be deleted, so the listener keeps "+
+			"polling for it; check the proxy or gateway on the way, and contact GitHub's support if it persists", err)
 	case cause.Reason == "" && errors.Is(err, ErrUnusable):
 		cause = causes.For(v1alpha1.ReasonInvalidConfiguration)
 	case cause.Reason == "" || cause.Reason == v1alpha1.ReasonGitHubUnavailable:

@@ -24,28 +24,37 @@ func TestReasons(t *testing.T) {
 		reason string
 		after  time.Duration
 	}{
-		"conflict":             {actions.ErrSessionConflict, v1alpha1.ReasonSessionConflict, conflictGrace},
-		"session gone":         {actions.ErrSessionNotFound, ReasonSessionLost, Grace},
-		"scale set gone":       {actions.ErrScaleSetNotFound, v1alpha1.ReasonScaleSetNotFound, 0},
-		"credential refused":   {actions.ErrUnauthorized, v1alpha1.ReasonUnauthorized, 0},
-		"credential useless":   {actions.ErrInvalidCredentials, v1alpha1.ReasonCredentialsInvalid, 0},
-		"no certificate":       {ErrUnusable, v1alpha1.ReasonInvalidConfiguration, 0},
-		"an address of others": {&addresses.NotAllowedError{Field: "githubConfigUrl"}, v1alpha1.ReasonAddressNotAllowed, 0},
-		"a wrong key":          {&config.InvalidError{Key: "min_runners"}, v1alpha1.ReasonInvalidConfiguration, 0},
-		"a redirect":           {&actions.Error{StatusCode: http.StatusTemporaryRedirect}, v1alpha1.ReasonRefusedByGitHub, Grace},
-		"rate limit":           {&actions.RateLimitedError{Err: actions.ErrUnauthorized}, v1alpha1.ReasonRateLimited, 0},
-		"message":              {&actions.MalformedMessageError{Err: errBroken}, ReasonMalformedMessage, Grace},
-		"time is up":           {&actions.TimeoutError{}, v1alpha1.ReasonTimeout, Grace},
-		"maintenance":          {&actions.Error{StatusCode: 503, RetryAt: noon.Add(time.Minute)}, v1alpha1.ReasonGitHubUnavailable, 0},
-		"short maintenance":    {&actions.Error{StatusCode: 503, RetryAt: noon.Add(time.Second)}, v1alpha1.ReasonGitHubUnavailable, Grace},
-		"anything else":        {errBroken, v1alpha1.ReasonGitHubUnavailable, Grace},
+		"conflict":           {actions.ErrSessionConflict, v1alpha1.ReasonSessionConflict, conflictGrace},
+		"session gone":       {actions.ErrSessionNotFound, ReasonSessionLost, Grace},
+		"scale set gone":     {actions.ErrScaleSetNotFound, v1alpha1.ReasonScaleSetNotFound, 0},
+		"credential refused": {actions.ErrUnauthorized, v1alpha1.ReasonUnauthorized, 0},
+		"credential useless": {actions.ErrInvalidCredentials, v1alpha1.ReasonCredentialsInvalid, 0},
+		"no certificate":     {ErrUnusable, v1alpha1.ReasonInvalidConfiguration, 0},
+		"an address of others": {
+			&addresses.NotAllowedError{Field: "githubConfigUrl"}, v1alpha1.ReasonAddressNotAllowed, 0,
+		},
+		"a wrong key": {&config.InvalidError{Key: "min_runners"}, v1alpha1.ReasonInvalidConfiguration, 0},
+		"a redirect": {
+			&actions.Error{StatusCode: http.StatusTemporaryRedirect}, v1alpha1.ReasonRefusedByGitHub, Grace,
+		},
+		"rate limit": {&actions.RateLimitedError{Err: actions.ErrUnauthorized}, v1alpha1.ReasonRateLimited, 0},
+		"message":    {&actions.MalformedMessageError{Err: errBroken}, ReasonMalformedMessage, Grace},
+		"time is up": {&actions.TimeoutError{}, v1alpha1.ReasonTimeout, Grace},
+		"maintenance": {
+			&actions.Error{StatusCode: 503, RetryAt: noon.Add(time.Minute)}, v1alpha1.ReasonGitHubUnavailable, 0,
+		},
+		"short maintenance": {
+			&actions.Error{StatusCode: 503, RetryAt: noon.Add(time.Second)}, v1alpha1.ReasonGitHubUnavailable, Grace,
+		},
+		"anything else": {errBroken, v1alpha1.ReasonGitHubUnavailable, Grace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reason, err := Explain(fmt.Errorf("call: %w", test.err))
 			if reason != test.reason {
 				t.Fatalf("reason = %s, want %s", reason, test.reason)
 			}
-			if (reason == v1alpha1.ReasonTimeout || reason == v1alpha1.ReasonGitHubUnavailable) && !strings.Contains(err.Error(), "check proxy") {
+			if (reason == v1alpha1.ReasonTimeout || reason == v1alpha1.ReasonGitHubUnavailable) &&
+				!strings.Contains(err.Error(), "check proxy") {
 				t.Errorf("%q says nothing of what to look at", err)
 			}
 			var f *Failure

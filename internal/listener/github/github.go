@@ -1,4 +1,5 @@
-// Package github is the part of the Actions service that a listener needs, as interfaces, and the real client behind them.
+// Package github is the part of the Actions service that a listener needs, as interfaces, and the real client behind
+// them.
 package github
 
 import (
@@ -33,7 +34,8 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
-// Connector makes a client from a configuration, without calling GitHub. The function that it takes is called after each request.
+// Connector makes a client from a configuration, without calling GitHub. The function that it takes is called after
+// each request.
 type Connector func(*config.Config, func(actions.RequestInfo)) (Client, error)
 
 // client is a Client on the real service.
@@ -48,23 +50,27 @@ func (c client) CreateSession(ctx context.Context, scaleSetID int, owner string)
 	return session, nil
 }
 
-// answersBudget limits the memory for answers: one message of the largest size, and besides it what the other calls read, which run
-// at the same time and get 1 MiB each. A message has about 100 kB, so in practice a listener uses a hundredth. It serves one scale set,
-// so nobody needs a share of their own.
+// answersBudget limits the memory for answers: one message of the largest size, and besides it what the other calls
+// read, which run at the same time and get 1 MiB each. A message has about 100 kB, so in practice a listener uses a
+// hundredth. It serves one scale set, so nobody needs a share of their own.
 const answersBudget = 20 << 20
 
-// Connect returns the Connector for the real service. All its clients share the memory for answers, and have the loop's clock, by which the
-// loop waits for what they say. A nil clock is the real one.
+// Connect returns the Connector for the real service. All its clients share the memory for answers, and have the loop's
+// clock, by which the loop waits for what they say. A nil clock is the real one.
 func Connect(log logr.Logger, clock clock.WithTicker) Connector {
 	budget := actions.NewBudget(answersBudget, answersBudget)
 	return func(c *config.Config, observe func(actions.RequestInfo)) (Client, error) {
 		if c.Credentials == nil {
-			return nil, fmt.Errorf("%w: vault_type %q is not supported; remove vaultConfig and name a Secret in githubConfigSecret",
+			return nil, fmt.Errorf("%w: vault_type %q is not supported; remove vaultConfig and name a Secret in "+
+				"githubConfigSecret",
 				failure.ErrUnusable, c.VaultType)
 		}
 		roots, err := actions.CertPool(c.ServerRootCA)
 		if err != nil {
-			return nil, fmt.Errorf("%w: server_root_ca holds %w; check the ConfigMap that githubServerTLS names", failure.ErrUnusable, err)
+			return nil, fmt.Errorf(
+				"%w: server_root_ca holds %w; check the ConfigMap that githubServerTLS names",
+				failure.ErrUnusable, err,
+			)
 		}
 		policy, err := c.Policy()
 		if err != nil {
@@ -79,7 +85,8 @@ func Connect(log logr.Logger, clock clock.WithTicker) Connector {
 				ScaleSetID: c.RunnerScaleSetID, Subsystem: "ghalistener",
 			},
 			RootCAs: roots, Logger: log, Clock: clock, OnRequest: observe, Budget: budget,
-			// The proxy comes from the environment, which a tenant may have chosen: only what the file allows is exempt.
+			// The proxy comes from the environment, which a tenant may have chosen: only what the file allows is
+			// exempt.
 			Addresses: policy.Check(c.ConfigureURL, false),
 		})
 		if err != nil {

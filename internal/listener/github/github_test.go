@@ -37,7 +37,10 @@ func TestWhatAClientCanBeMadeFrom(t *testing.T) {
 		"a token":             {func(*config.Config) {}, nil},
 		"a private authority": {func(c *config.Config) { c.ServerRootCA = certificate }, nil},
 		"no certificate":      {func(c *config.Config) { c.ServerRootCA = "nonsense" }, failure.ErrUnusable},
-		"a vault":             {func(c *config.Config) { c.Credentials, c.VaultType = nil, config.VaultTypeAzureKeyVault }, failure.ErrUnusable},
+		"a vault": {func(c *config.Config) {
+			c.Credentials, c.VaultType = nil,
+				config.VaultTypeAzureKeyVault
+		}, failure.ErrUnusable},
 		"an allowed address": {func(c *config.Config) {
 			c.Addresses = &config.Addresses{AllowedGitHubURLs: []string{"https://github.example"}}
 		}, nil},
@@ -47,19 +50,26 @@ func TestWhatAClientCanBeMadeFrom(t *testing.T) {
 			},
 			&addresses.NotAllowedError{},
 		},
-		"an address on loopback":           {func(c *config.Config) { c.ConfigureURL, c.Addresses = "http://127.0.0.1/org", &config.Addresses{} }, &addresses.NotAllowedError{}},
+		"an address on loopback": {func(c *config.Config) {
+			c.ConfigureURL, c.Addresses = "http://127.0.0.1/org",
+				&config.Addresses{}
+		}, &addresses.NotAllowedError{}},
 		"an address on loopback, no rules": {func(c *config.Config) { c.ConfigureURL = "http://127.0.0.1/org" }, nil},
 		"an App without its key": {
-			func(c *config.Config) { c.Credentials = &config.Credentials{AppID: "1", AppInstallationID: 2} }, actions.ErrInvalidCredentials,
+			func(c *config.Config) { c.Credentials = &config.Credentials{AppID: "1", AppInstallationID: 2} },
+			actions.ErrInvalidCredentials,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			settings := &config.Config{ConfigureURL: "https://github.example/org", Credentials: &config.Credentials{Token: "t"}}
+			settings := &config.Config{
+				ConfigureURL: "https://github.example/org",
+				Credentials:  &config.Credentials{Token: "t"},
+			}
 			test.change(settings)
 			made, err := Connect(logr.Discard(), nil)(settings, nil)
 			_, refused := errors.AsType[*addresses.NotAllowedError](err)
 			_, refusal := errors.AsType[*addresses.NotAllowedError](test.want)
-			if refused != refusal || !refusal && !errors.Is(err, test.want) || (made == nil) != (test.want != nil) {
+			if refused != refusal || (!refusal && !errors.Is(err, test.want)) || (made == nil) != (test.want != nil) {
 				t.Errorf("made %v, error %v, want error %v", made, err, test.want)
 			}
 		})
@@ -68,7 +78,9 @@ func TestWhatAClientCanBeMadeFrom(t *testing.T) {
 
 // The listener's environment may be a tenant's: only what the file allows makes a proxy on loopback usable.
 func TestProxiesOfTheEnvironmentFollowTheFile(t *testing.T) {
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+	}))
 	defer proxy.Close()
 	t.Setenv("http_proxy", proxy.URL)
 	t.Setenv("no_proxy", "")
@@ -76,11 +88,17 @@ func TestProxiesOfTheEnvironmentFollowTheFile(t *testing.T) {
 		rules   *config.Addresses
 		refused bool
 	}{
-		"rules":                 {&config.Addresses{}, true},
-		"rules that exempt it":  {&config.Addresses{AllowedGitHubURLs: []string{"http://github.example", proxy.URL}}, false},
+		"rules": {&config.Addresses{}, true},
+		"rules that exempt it": {
+			&config.Addresses{AllowedGitHubURLs: []string{"http://github.example", proxy.URL}}, false,
+		},
 		"no rules, as in ARC's": {nil, false},
 	} {
-		settings := &config.Config{ConfigureURL: "http://github.example/org", Credentials: &config.Credentials{Token: "t"}, Addresses: test.rules}
+		settings := &config.Config{
+			ConfigureURL: "http://github.example/org",
+			Credentials:  &config.Credentials{Token: "t"},
+			Addresses:    test.rules,
+		}
 		made, err := Connect(logr.Discard(), nil)(settings, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -59,7 +59,12 @@ func (c *Cluster) Publish(_ context.Context, publication cluster.Publication) (*
 	defer c.Mu.Unlock()
 	c.note("publish %d #%d", publication.Replicas, publication.PatchID-c.Set.PatchID)
 	c.Published = append(c.Published, publication)
-	return &cluster.RunnerSet{Publication: publication, UID: c.Set.UID, Capacity: c.Set.Capacity, Listener: c.Set.Listener}, nil
+	return &cluster.RunnerSet{
+		Publication: publication,
+		UID:         c.Set.UID,
+		Capacity:    c.Set.Capacity,
+		Listener:    c.Set.Listener,
+	}, nil
 }
 
 // WriteStatus implements cluster.Cluster.

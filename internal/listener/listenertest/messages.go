@@ -1,4 +1,5 @@
-// Package listenertest has what tests of a listener and of its rooms share: messages of GitHub, and an API server for one set.
+// Package listenertest has what tests of a listener and of its rooms share: messages of GitHub, and an API server for
+// one set.
 package listenertest
 
 import (
@@ -17,7 +18,9 @@ func Statistics(assigned int) *actions.Statistics {
 func Job(id int64) actions.JobMessageBase {
 	return actions.JobMessageBase{
 		RunnerRequestID: id, JobID: "job-" + strconv.FormatInt(id, 10), OwnerName: "org", RepositoryName: "repo",
-		JobDisplayName: "build", WorkflowRunID: 40 + id, JobWorkflowRef: "org/repo/.github/workflows/ci.yml@refs/heads/main",
+		JobDisplayName: "build",
+		WorkflowRunID:  40 + id,
+		JobWorkflowRef: "org/repo/.github/workflows/ci.yml@refs/heads/main",
 	}
 }
 
@@ -34,7 +37,10 @@ func Message(id int64, assigned int, entries ...string) *actions.Message {
 		case "assign":
 			built.JobsAssigned = append(built.JobsAssigned, actions.JobAssigned{JobMessageBase: Job(request)})
 		case "start":
-			built.JobsStarted = append(built.JobsStarted, actions.JobStarted{JobMessageBase: Job(request), RunnerName: runner})
+			built.JobsStarted = append(built.JobsStarted, actions.JobStarted{
+				JobMessageBase: Job(request),
+				RunnerName:     runner,
+			})
 		case "complete":
 			completed := actions.JobCompleted{JobMessageBase: Job(request), RunnerName: runner, Result: "succeeded"}
 			built.JobsCompleted = append(built.JobsCompleted, completed)

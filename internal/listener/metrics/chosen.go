@@ -81,12 +81,16 @@ func endpoint(settings *config.Config) string {
 // usable reports whether the configuration describes a metric that exists. It logs a metric that does not.
 func (m *Metrics) usable(name string, known, given bool) bool {
 	if !known {
-		m.log.Info("listenerMetrics names a metric that does not exist as this kind of metric, skipping it", "metric", name)
+		m.log.Info(
+			"listenerMetrics names a metric that does not exist as this kind of metric, skipping it",
+			"metric", name,
+		)
 	}
 	return known && given
 }
 
-// add logs why a metric could not be registered: a label's name is invalid or occurs twice, or its buckets don't ascend.
+// add logs why a metric could not be registered: a label's name is invalid or occurs twice, or its buckets don't
+// ascend.
 func (m *Metrics) add(name string, err error) {
 	if err != nil {
 		m.log.Error(err, "A metric can't be exported, correct it in listenerMetrics", "metric", name)
@@ -119,7 +123,9 @@ func (c *chosen) addHistogram(name string, metric *v1alpha1.HistogramMetric, buc
 	if err := errors.Join(ascending(buckets), notReserved(metric.Labels)); err != nil {
 		return err
 	}
-	histogram := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help[name], Buckets: buckets}, metric.Labels)
+	histogram := prometheus.NewHistogramVec(
+		prometheus.HistogramOpts{Name: name, Help: help[name], Buckets: buckets}, metric.Labels,
+	)
 	if err := c.registry.Register(histogram); err != nil {
 		return err
 	}
@@ -142,12 +148,13 @@ func (c *chosen) count(name string, job *actions.JobMessageBase, result string) 
 // measure observes a duration in whole seconds, as ARC does.
 func (c *chosen) measure(name string, job *actions.JobMessageBase, result string, duration time.Duration) {
 	if histogram, ok := c.histograms[name]; ok {
-		histogram.With(pick(c.ofJob(job, result), c.labels[name])).Observe(max(0, duration.Truncate(time.Second).Seconds()))
+		seconds := max(0, duration.Truncate(time.Second).Seconds())
+		histogram.With(pick(c.ofJob(job, result), c.labels[name])).Observe(seconds)
 	}
 }
 
-// notReserved refuses the label le, which a histogram's buckets use. The Prometheus library panics on it, as it does on buckets
-// that don't ascend.
+// notReserved refuses the label le, which a histogram's buckets use. The Prometheus library panics on it, as it does on
+// buckets that don't ascend.
 func notReserved(labels []string) error {
 	if slices.Contains(labels, "le") {
 		return errors.New("label le is reserved in histograms")

@@ -38,8 +38,9 @@ const (
 	labelJobWorkflowRef    = "job_workflow_ref"
 	labelJobWorkflowName   = "job_workflow_name"
 	labelJobWorkflowTarget = "job_workflow_target"
-	// The scale set again, as Prometheus calls the two labels of the listener's pod that say which it is. Nothing has them by
-	// default, because Prometheus adds them. If listenerMetrics names them, their empty values would replace those of the pod.
+	// The scale set again, as Prometheus calls the two labels of the listener's pod that say which it is. Nothing has
+	// them by default, because Prometheus adds them. If listenerMetrics names them, their empty values would replace
+	// those of the pod.
 	labelPodScaleSetName      = "actions_github_com_scale_set_name"
 	labelPodScaleSetNamespace = "actions_github_com_scale_set_namespace"
 )
@@ -54,11 +55,13 @@ type shape struct {
 	queue, startup, execution []float64
 }
 
-// few is the default. A job's name, repository and event can have any number of values, and each value would cost a histogram. The
-// scale set and the result can't. Nine buckets, +Inf, sum and count make 12 series. A scale set has them for each of two histograms
-// and for each result of the third. With everything else that makes 158 series if all jobs succeed (docs/observability.md).
+// few is the default. A job's name, repository and event can have any number of values, and each value would cost a
+// histogram. The scale set and the result can't. Nine buckets, +Inf, sum and count make 12 series. A scale set has them
+// for each of two histograms and for each result of the third. With everything else that makes 158 series if all jobs
+// succeed (docs/observability.md).
 //
-// Almost all buckets are among ARC's, so that expressions by le find them: service levels are written with a minute or five.
+// Almost all buckets are among ARC's, so that expressions by le find them: service levels are written with a minute or
+// five.
 var few = shape{
 	started:   setLabels,
 	completed: slices.Concat(setLabels, []string{labelJobResult}),
@@ -68,12 +71,12 @@ var few = shape{
 	execution: []float64{30, 60, 120, 300, 600, 1200, 1800, 3600, 14400},
 }
 
-// startupBuckets distinguish a warm runner (seconds), a new pod (tens of seconds), a new node (minutes) and a problem. Half an hour:
-// with ten minutes as the last bucket no percentile would ever be above ten minutes.
+// startupBuckets distinguish a warm runner (seconds), a new pod (tens of seconds), a new node (minutes) and a problem.
+// Half an hour: with ten minutes as the last bucket no percentile would ever be above ten minutes.
 var startupBuckets = []float64{1, 5, 10, 30, 60, 120, 300, 600, 1800}
 
-// arc has the labels and buckets that ARC exports, for dashboards and recording rules that were made for ARC, and the scale set's
-// name and namespace, which are the same in all series of a listener and cost none.
+// arc has the labels and buckets that ARC exports, for dashboards and recording rules that were made for ARC, and the
+// scale set's name and namespace, which are the same in all series of a listener and cost none.
 var arc = shape{
 	started:   arcLabels,
 	completed: slices.Concat(arcLabels, []string{labelJobResult}),

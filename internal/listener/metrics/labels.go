@@ -13,11 +13,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// labelsOfSet returns the label values that identify the scale set. A URL that can't be parsed leaves its labels empty: the
-// client refuses it with a better message.
+// labelsOfSet returns the label values that identify the scale set. A URL that can't be parsed leaves its labels empty:
+// the client refuses it with a better message.
 func labelsOfSet(settings *config.Config) prometheus.Labels {
 	// The EphemeralRunnerSet has the same name, unless ARC created it.
-	name, namespace := cmp.Or(settings.RunnerScaleSetName, settings.EphemeralRunnerSetName), settings.EphemeralRunnerSetNamespace
+	name := cmp.Or(settings.RunnerScaleSetName, settings.EphemeralRunnerSetName)
+	namespace := settings.EphemeralRunnerSetNamespace
 	labels := prometheus.Labels{
 		labelName: name, labelNamespace: namespace,
 		labelPodScaleSetName: name, labelPodScaleSetNamespace: namespace,
@@ -30,8 +31,8 @@ func labelsOfSet(settings *config.Config) prometheus.Labels {
 	return labels
 }
 
-// ofJob returns the label values of a job's metrics. Organization and repository are the job's, unless the labels are the default
-// few: then they are the scale set's, and empty where its jobs may come from several.
+// ofJob returns the label values of a job's metrics. Organization and repository are the job's, unless the labels are
+// the default few: then they are the scale set's, and empty where its jobs may come from several.
 func (c *chosen) ofJob(job *actions.JobMessageBase, result string) prometheus.Labels {
 	labels := maps.Clone(c.ofSet)
 	labels[labelJobResult] = knownResult(result)
@@ -58,9 +59,9 @@ func knownResult(result string) string {
 	return "other"
 }
 
-// splitWorkflowRef parses OWNER/REPO/PATH/FILE@refs/TARGET. It returns the file's name without its extension, and the target as
-// heads/BRANCH, tags/TAG or pull/NUMBER. Both are empty if the text is not such a reference; only the target is empty if it is of
-// another kind.
+// splitWorkflowRef parses OWNER/REPO/PATH/FILE@refs/TARGET. It returns the file's name without its extension, and the
+// target as heads/BRANCH, tags/TAG or pull/NUMBER. Both are empty if the text is not such a reference; only the target
+// is empty if it is of another kind.
 func splitWorkflowRef(reference string) (name, target string) {
 	file, ref, found := strings.Cut(reference, "@")
 	if !found || strings.Contains(ref, "@") {

@@ -1,7 +1,7 @@
-// Package metrics exports a listener's metrics to Prometheus. There are two groups. Metrics that ARC has too keep ARC's names;
-// listenerMetrics of the AutoscalingRunnerSet selects them and sets their labels and buckets. Without it they have a few labels
-// and buckets, or ARC's many if the manager runs with --listener-metrics-labels=arc. The other metrics are about the listener
-// itself and are always exported.
+// Package metrics exports a listener's metrics to Prometheus. There are two groups. Metrics that ARC has too keep ARC's
+// names; listenerMetrics of the AutoscalingRunnerSet selects them and sets their labels and buckets. Without it they
+// have a few labels and buckets, or ARC's many if the manager runs with --listener-metrics-labels=arc. The other
+// metrics are about the listener itself and are always exported.
 package metrics
 
 import (
@@ -23,7 +23,8 @@ type Metrics struct {
 	log     logr.Logger
 	own     *own
 	current atomic.Pointer[chosen]
-	// last is the last observation, which is shown again if the choice of metrics changes; nil until there are statistics.
+	// last is the last observation, which is shown again if the choice of metrics changes; nil until there are
+	// statistics.
 	last atomic.Pointer[observation]
 }
 
@@ -39,7 +40,8 @@ func New(settings *config.Config, log logr.Logger) *Metrics {
 	return m
 }
 
-// Configure applies a changed configuration: limits and the choice of metrics. If the choice changes, counters start from 0.
+// Configure applies a changed configuration: limits and the choice of metrics. If the choice changes, counters start
+// from 0.
 func (m *Metrics) Configure(settings *config.Config) {
 	before := m.current.Load()
 	if before == nil || before.path != endpoint(settings) || before.preset != settings.MetricsLabels ||
@@ -55,8 +57,8 @@ func (m *Metrics) Configure(settings *config.Config) {
 	}
 }
 
-// Statistics shows what GitHub says about the scale set, and how many runners follow from it. The first call does not count as a
-// scale decision, because the number wanted before the process began is not known here.
+// Statistics shows what GitHub says about the scale set, and how many runners follow from it. The first call does not
+// count as a scale decision, because the number wanted before the process began is not known here.
 func (m *Metrics) Statistics(statistics *actions.Statistics, desired int) {
 	seen := &observation{statistics: *statistics, desired: desired}
 	if before := m.last.Swap(seen); before != nil {

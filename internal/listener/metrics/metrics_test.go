@@ -79,8 +79,10 @@ func TestDefaultMetrics(t *testing.T) {
 	const completed = `enterprise="",job_result="succeeded",name="set",namespace="ns",organization="org",repository=""`
 	expect(t, scrape(t, m, "/metrics"),
 		"gha_available_jobs"+ofSet+"8", "gha_acquired_jobs"+ofSet+"7",
-		"gha_assigned_jobs"+ofSet+"4", "gha_running_jobs"+ofSet+"3", "gha_registered_runners"+ofSet+"6", "gha_busy_runners"+ofSet+"2",
-		"gha_idle_runners"+ofSet+"1", "gha_min_runners"+ofSet+"1", "gha_max_runners"+ofSet+"9", "gha_desired_runners"+ofSet+"5",
+		"gha_assigned_jobs"+ofSet+"4", "gha_running_jobs"+ofSet+"3", "gha_registered_runners"+ofSet+"6",
+		"gha_busy_runners"+ofSet+"2",
+		"gha_idle_runners"+ofSet+"1", "gha_min_runners"+ofSet+"1", "gha_max_runners"+ofSet+"9",
+		"gha_desired_runners"+ofSet+"5",
 		"gha_started_jobs_total{"+set+"} 1", "gha_completed_jobs_total{"+completed+"} 1",
 		"gha_job_queue_duration_seconds_sum{"+set+"} 3",
 		"gha_job_startup_duration_seconds_sum{"+set+"} 7", "gha_job_execution_duration_seconds_sum{"+completed+"} 65",
@@ -88,21 +90,25 @@ func TestDefaultMetrics(t *testing.T) {
 	// Service levels are written with these two, as in le="60".
 	for le, ran := range map[string]string{"60": "0", "300": "1"} {
 		expect(t, scrape(t, m, "/metrics"),
-			"gha_job_queue_duration_seconds_bucket{"+set+`,le="`+le+`"} 1`, "gha_job_startup_duration_seconds_bucket{"+set+`,le="`+le+`"} 1`,
+			"gha_job_queue_duration_seconds_bucket{"+set+`,le="`+le+`"} 1`,
+			"gha_job_startup_duration_seconds_bucket{"+set+`,le="`+le+`"} 1`,
 			"gha_job_execution_duration_seconds_bucket{"+completed+`,le="`+le+`"} `+ran)
 	}
 }
 
-// seriesOf counts the series of a listener whose jobs are of the given number of kinds. Each kind has a name, a repository and an
-// event of its own, and jobs with each of the results.
+// seriesOf counts the series of a listener whose jobs are of the given number of kinds. Each kind has a name, a
+// repository and an event of its own, and jobs with each of the results.
 func seriesOf(t *testing.T, m *Metrics, kinds int, results ...string) (series int) {
 	t.Helper()
 	m.Statistics(statistics(), 5)
 	for i := range kinds {
 		for _, result := range results {
 			message := messageOfJobs()
-			for _, job := range []*actions.JobMessageBase{&message.JobsStarted[0].JobMessageBase, &message.JobsCompleted[0].JobMessageBase} {
-				job.JobDisplayName, job.RepositoryName, job.EventName = fmt.Sprint("job ", i), fmt.Sprint("repo", i), fmt.Sprint("event", i)
+			for _, job := range []*actions.JobMessageBase{
+				&message.JobsStarted[0].JobMessageBase, &message.JobsCompleted[0].JobMessageBase,
+			} {
+				job.JobDisplayName, job.RepositoryName, job.EventName = fmt.Sprint("job ", i), fmt.Sprint("repo", i),
+					fmt.Sprint("event", i)
 			}
 			message.JobsCompleted[0].Result = result
 			m.Message(message)
@@ -116,8 +122,8 @@ func seriesOf(t *testing.T, m *Metrics, kinds int, results ...string) (series in
 	return series
 }
 
-// A set has the same number of series, however many jobs, repositories and events there are. With ARC's labels each of them costs
-// what docs/observability.md says.
+// A set has the same number of series, however many jobs, repositories and events there are. With ARC's labels each of
+// them costs what docs/observability.md says.
 func TestSeriesOfAScaleSet(t *testing.T) {
 	// Gauges, two counts of scale decisions, session held and wanted, last poll, expiry, reasons of dropped reports.
 	const fixed = 10 + 6 + 9
@@ -154,8 +160,10 @@ func TestDefaultsOfARC(t *testing.T) {
 	const completed = `enterprise="",event_name="push",job_name="build",job_result="succeeded",` + of
 	expect(t, scrape(t, m, "/metrics"),
 		"gha_started_jobs_total{"+started+"} 1", "gha_completed_jobs_total{"+completed+"} 1",
-		"gha_job_startup_duration_seconds_sum{"+started+"} 7", "gha_job_execution_duration_seconds_sum{"+completed+"} 65",
-		"gha_job_startup_duration_seconds_bucket{"+started+`,le="6"} 0`, "gha_job_startup_duration_seconds_bucket{"+started+`,le="7"} 1`,
+		"gha_job_startup_duration_seconds_sum{"+started+"} 7",
+		"gha_job_execution_duration_seconds_sum{"+completed+"} 65",
+		"gha_job_startup_duration_seconds_bucket{"+started+`,le="6"} 0`,
+		"gha_job_startup_duration_seconds_bucket{"+started+`,le="7"} 1`,
 		"gha_job_execution_duration_seconds_bucket{"+completed+`,le="3600"} 1`,
 	)
 	m.Configure(settings(nil))
@@ -183,7 +191,10 @@ func TestBuckets(t *testing.T) {
 // increase() of a counter that begins with its first event misses that one.
 func TestDroppedReportsAreCountedFromZero(t *testing.T) {
 	scraped := scrape(t, New(settings(nil), logr.Discard()), "/metrics")
-	for _, reason := range []string{"NotFound", "Forbidden", "Timeout", "Invalid", "BadRequest", "RequestEntityTooLarge", "OfferRefused", "MalformedMessage", "UnknownType"} {
+	for _, reason := range []string{
+		"NotFound", "Forbidden", "Timeout", "Invalid", "BadRequest", "RequestEntityTooLarge", "OfferRefused",
+		"MalformedMessage", "UnknownType",
+	} {
 		expect(t, scraped, `gha_listener_dropped_reports_total{name="set",namespace="ns",reason="`+reason+`"} 0`)
 	}
 }
@@ -194,21 +205,25 @@ func TestOwnMetrics(t *testing.T) {
 		m.Statistics(statistics(), desired)
 	}
 	m.Request(actions.RequestInfo{Endpoint: "registration_token", StatusCode: 201,
-		RateLimit: &actions.RateLimit{Resource: "core", Remaining: 12, Reset: time.Unix(1650000000, 0)}, TokenExpires: time.Unix(1700000000, 0)})
+		RateLimit:    &actions.RateLimit{Resource: "core", Remaining: 12, Reset: time.Unix(1650000000, 0)},
+		TokenExpires: time.Unix(1700000000, 0)})
 	m.Request(actions.RequestInfo{Endpoint: "get_message"})
 	m.Polled(time.Unix(1600000000, 0))
 	const set = `name="set",namespace="ns"`
 	expect(t, scrape(t, m, "/metrics"),
-		`gha_listener_scale_decisions_total{direction="up",`+set+`} 1`, `gha_listener_scale_decisions_total{direction="down",`+set+`} 1`,
+		`gha_listener_scale_decisions_total{direction="up",`+set+`} 1`,
+		`gha_listener_scale_decisions_total{direction="down",`+set+`} 1`,
 		`gha_listener_github_requests_total{endpoint="get_message",`+set+`,status="none"} 1`,
 		`gha_listener_github_rate_limit_remaining{`+set+`,resource="core"} 12`,
 		`gha_listener_github_rate_limit_reset_timestamp_seconds{`+set+`,resource="core"} 1.65e+09`,
 		`gha_listener_credential_expiry_timestamp_seconds{`+set+`} 1.7e+09`,
 		`gha_listener_session_up{`+set+`} 1`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
 	m.SessionLost()
-	m.Request(actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201}) // another token, which does not expire
+	// Another token, which does not expire.
+	m.Request(actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201})
 	expect(t, scrape(t, m, "/metrics"), `gha_listener_session_up{`+set+`} 0`,
-		`gha_listener_credential_expiry_timestamp_seconds{`+set+`} 0`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
+		`gha_listener_credential_expiry_timestamp_seconds{`+set+`} 0`,
+		`gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
 }
 
 // An EphemeralRunnerSet that ARC created has a name of its own; dashboards use the scale set's.
@@ -224,7 +239,11 @@ func TestSeriesAreNamedAfterTheScaleSet(t *testing.T) {
 
 func TestChosenMetrics(t *testing.T) {
 	m := New(settings(&v1alpha1.MetricsConfig{
-		Gauges: map[string]*v1alpha1.GaugeMetric{maxRunners: {Labels: []string{"name", "colour"}}, "gha_unknown": {}, minRunners: nil},
+		Gauges: map[string]*v1alpha1.GaugeMetric{
+			maxRunners:    {Labels: []string{"name", "colour"}},
+			"gha_unknown": {},
+			minRunners:    nil,
+		},
 		Counters: map[string]*v1alpha1.CounterMetric{
 			startedJobs: {Labels: []string{"job_workflow_name", "job_workflow_target", "job_workflow_ref"}},
 		},
@@ -235,7 +254,9 @@ func TestChosenMetrics(t *testing.T) {
 	m.Message(messageOfJobs())
 	scraped := scrape(t, m, "/metrics")
 	expect(t, scraped, `gha_max_runners{colour="",name="set"} 9`,
-		`gha_started_jobs_total{job_workflow_name="ci",job_workflow_ref="owner/repo/.github/workflows/ci.yml@refs/heads/feature/x",job_workflow_target="heads/feature/x"} 1`,
+		`gha_started_jobs_total{job_workflow_name="ci",`+
+			`job_workflow_ref="owner/repo/.github/workflows/ci.yml@refs/heads/feature/x",`+
+			`job_workflow_target="heads/feature/x"} 1`,
 		`gha_job_startup_duration_seconds_bucket{event_name="push",le="5"} 0`,
 		`gha_job_startup_duration_seconds_bucket{event_name="push",le="10"} 1`)
 	for _, absent := range []string{"gha_unknown", minRunners, assignedJobs, completedJobs, jobExecutionDuration} {
@@ -254,12 +275,18 @@ func TestLabelsOfThePodHaveItsValues(t *testing.T) {
 	}), logr.Discard())
 	m.Message(messageOfJobs())
 	const ofPod = `actions_github_com_scale_set_name="set",actions_github_com_scale_set_namespace="ns"`
-	expect(t, scrape(t, m, "/metrics"), "gha_max_runners{"+ofPod+"} 9", "gha_started_jobs_total{"+ofPod+`,repository="repo"} 1`)
+	expect(
+		t, scrape(t, m, "/metrics"), "gha_max_runners{"+ofPod+"} 9",
+		"gha_started_jobs_total{"+ofPod+`,repository="repo"} 1`,
+	)
 }
 
 func TestWrongChoicesAreLeftOut(t *testing.T) {
 	m := New(settings(&v1alpha1.MetricsConfig{
-		Gauges:   map[string]*v1alpha1.GaugeMetric{idleRunners: {Labels: []string{"name", "name"}}, busyRunners: {Labels: []string{"name"}}},
+		Gauges: map[string]*v1alpha1.GaugeMetric{
+			idleRunners: {Labels: []string{"name", "name"}},
+			busyRunners: {Labels: []string{"name"}},
+		},
 		Counters: map[string]*v1alpha1.CounterMetric{startedJobs: {Labels: []string{"no-label\xff"}}},
 		Histograms: map[string]*v1alpha1.HistogramMetric{
 			jobStartupDuration: {Buckets: []float64{5, 5}}, jobExecutionDuration: {Labels: []string{"le"}},
@@ -314,14 +341,15 @@ func TestWorkflowReferences(t *testing.T) {
 	}
 }
 
-// Before GitHub's first answer a count of 0 would be a lie, and the first statistics are not a change: a restart of a busy scale
-// set must show neither.
+// Before GitHub's first answer a count of 0 would be a lie, and the first statistics are not a change: a restart of a
+// busy scale set must show neither.
 func TestNothingIsShownBeforeTheFirstStatistics(t *testing.T) {
 	m := New(settings(nil), logr.Discard())
 	m.Configure(settings(nil))
 	scraped := scrape(t, m, "/metrics")
 	for _, name := range []string{
-		availableJobs, acquiredJobs, assignedJobs, runningJobs, registeredRunners, busyRunners, idleRunners, desiredRunners,
+		availableJobs, acquiredJobs, assignedJobs, runningJobs, registeredRunners, busyRunners, idleRunners,
+		desiredRunners,
 	} {
 		if strings.Contains(scraped, name) {
 			t.Errorf("%s is shown", name)
@@ -331,11 +359,17 @@ func TestNothingIsShownBeforeTheFirstStatistics(t *testing.T) {
 	m.Statistics(statistics(), 5)
 	const set = `name="set",namespace="ns"`
 	expect(t, scrape(t, m, "/metrics"), "gha_desired_runners"+ofSet+"5",
-		`gha_listener_scale_decisions_total{direction="up",`+set+`} 0`, `gha_listener_scale_decisions_total{direction="down",`+set+`} 0`)
+		`gha_listener_scale_decisions_total{direction="up",`+set+`} 0`,
+		`gha_listener_scale_decisions_total{direction="down",`+set+`} 0`)
 }
 
 func TestResultsAreFromAClosedSet(t *testing.T) {
-	for result, want := range map[string]string{"succeeded": "succeeded", "canceled": "canceled", "": "", "forged": "other"} {
+	for result, want := range map[string]string{
+		"succeeded": "succeeded",
+		"canceled":  "canceled",
+		"":          "",
+		"forged":    "other",
+	} {
 		if got := knownResult(result); got != want {
 			t.Errorf("%q became %q, want %q", result, got, want)
 		}

@@ -1,5 +1,5 @@
-// Package offers has the jobs that GitHub has offered and that are not acquired yet, and says when GitHub is to be asked which offers are
-// open. It calls nobody.
+// Package offers has the jobs that GitHub has offered and that are not acquired yet, and says when GitHub is to be
+// asked which offers are open. It calls nobody.
 package offers
 
 import (
@@ -13,11 +13,12 @@ import (
 const (
 	// searchInterval is the shortest time between two searches for open offers.
 	searchInterval = 3 * time.Second
-	// countedInterval is the same for a search because GitHub counts more offers than are known here, or keeps refusing those that it lists.
+	// countedInterval is the same for a search because GitHub counts more offers than are known here, or keeps refusing
+	// those that it lists.
 	countedInterval = time.Minute
-	// refusedPause is the time until the next request after one for a single offer was refused: a service that refuses every offer gets one
-	// request a second.
-	refusedPause = time.Second
+	// refusedBackoff is the time until the next request after one for a single offer was refused: a service that
+	// refuses every offer gets one request a second.
+	refusedBackoff = time.Second
 )
 
 // Offers are the jobs that GitHub offered, by request ID. The errand is their acquisition. Make them with New.
@@ -27,7 +28,7 @@ type Offers struct {
 	Waiting []int64
 	// Requested are those in the call under way. They are not added again.
 	Requested []int64
-	// most is how many a request has at most since GitHub refused one, until it takes one; 0 while any number goes.
+	// most bounds the offers of a request since GitHub refused one, until it takes one; 0 while any number goes.
 	most int
 	// Search asks GitHub which offers are open.
 	Search Search
@@ -35,17 +36,17 @@ type Offers struct {
 	pace errand.Errand
 }
 
-// Search is the state of asking which offers are open: at the beginning of each session, because offers may have been made while nobody
-// listened, and again if there is a reason, each time until there is an answer.
+// Search is the state of asking which offers are open: at the beginning of each session, because offers may have been
+// made while nobody listened, and again if there is a reason, each time until there is an answer.
 type Search struct {
 	errand.Errand
 	// Due is set if there is a reason to ask.
 	Due bool
 	// Lacking is set if the service does not have the call, so that it is not asked again in this session.
 	Lacking bool
-	// answered is set once the service has listed open offers in this session.
+	// answered is set when the service has listed open offers in this session.
 	answered bool
-	// lastAt is when the last search began.
+	// lastAt is the start of the last search.
 	lastAt time.Time
 }
 
@@ -113,14 +114,15 @@ func (o *Offers) Settle() {
 	o.Succeed()
 }
 
-// Refused ends a request that GitHub refused. It doesn't say which of several offers it refuses: they are put back, and the next request
-// has half as many, down to a single offer, which is dropped. It reports whether that was so. Offers that wait may have been withdrawn, so
-// a search is due: at once after the first refusal, later only if the last one is a minute old, because it lists what is refused.
+// Refused ends a request that GitHub refused. It doesn't say which of several offers it refuses: they are put back, and
+// the next request has half as many, down to a single offer, which is dropped. It reports whether that was so. Offers
+// that wait may have been withdrawn, so a search is due: immediately after the first refusal, later only if the last
+// one is a minute old, because it lists what is refused.
 func (o *Offers) Refused(now time.Time) (dropped bool) {
 	dropped = len(o.Requested) == 1
 	first, half := o.most == 0, max(1, len(o.Requested)/2)
 	if dropped {
-		o.Requested, o.NotBefore = nil, now.Add(refusedPause)
+		o.Requested, o.NotBefore = nil, now.Add(refusedBackoff)
 	}
 	o.PutBack()
 	o.Succeed()
@@ -138,8 +140,8 @@ func (o *Offers) Acquires(message *actions.Message) bool {
 	})
 }
 
-// WouldBeLost reports whether offers of a message wait that a new process would not find again: the service has not shown that it lists open
-// offers, so they would come only with their message.
+// WouldBeLost reports whether offers of a message wait that a new process would not find again: the service has not
+// shown that it lists open offers, so they would come only with their message.
 func (o *Offers) WouldBeLost(message *actions.Message) bool {
 	return !o.Search.answered && slices.ContainsFunc(message.JobsAvailable, func(job actions.JobAvailable) bool {
 		return slices.Contains(o.Waiting, job.RunnerRequestID)
@@ -149,15 +151,16 @@ func (o *Offers) WouldBeLost(message *actions.Message) bool {
 // SearchAgain makes a search due, unless the service does not list open offers.
 func (o *Offers) SearchAgain() { o.Search.Due = !o.Search.Lacking }
 
-// Counted compares the known offers with how many open ones GitHub counts. If those are more, a search is due: an offer that GitHub left
-// out of an answer may be open again, and GitHub need not repeat it.
+// Counted compares the known offers with how many open ones GitHub counts. If those are more, a search is due: an offer
+// that GitHub left out of an answer may be open again, and GitHub need not repeat it.
 func (o *Offers) Counted(open int, now time.Time) {
 	if open > len(o.Waiting)+len(o.Requested) && now.Sub(o.Search.lastAt) >= countedInterval {
 		o.SearchAgain()
 	}
 }
 
-// BeginSearch begins a search and returns the offers that its answer decides about: those that come during the call may be too new for it.
+// BeginSearch begins a search and returns the offers that its answer decides about: those that come during the call may
+// be too new for it.
 func (o *Offers) BeginSearch(now time.Time) (asked []int64) {
 	s := &o.Search
 	s.Begin()
@@ -165,10 +168,12 @@ func (o *Offers) BeginSearch(now time.Time) (asked []int64) {
 	return slices.Clone(o.Waiting)
 }
 
-// Found takes the answer to a search: open offers are added unless they are ours already, and asked offers that are not among them are
-// dropped, because they were withdrawn or taken by others. Nothing is dropped if GitHub counts more offers than it lists: then the list lags
-// or is one page. It returns how many were dropped.
-func (o *Offers) Found(open []actions.JobAvailable, asked []int64, ours func(requestID int64) bool, counted int) (withdrawn int) {
+// Found takes the answer to a search: open offers are added unless they are ours already, and asked offers that are not
+// among them are dropped, because they were withdrawn or taken by others. Nothing is dropped if GitHub counts more
+// offers than it lists: then the list lags or is one page. It returns how many were dropped.
+func (o *Offers) Found(
+	open []actions.JobAvailable, asked []int64, ours func(requestID int64) bool, counted int,
+) (withdrawn int) {
 	o.Search.Succeed()
 	o.Search.answered = true
 	gone := map[int64]bool{}
@@ -189,8 +194,8 @@ func (o *Offers) Found(open []actions.JobAvailable, asked []int64, ours func(req
 	return before - len(o.Waiting)
 }
 
-// NoteLacking notes that the service does not list open offers: every waiting offer may be open.
-func (o *Offers) NoteLacking() {
+// RememberLacking remembers that the service does not list open offers: every waiting offer may be open.
+func (o *Offers) RememberLacking() {
 	o.Search.Succeed()
 	o.Search.Lacking, o.Search.Due = true, false
 }

@@ -54,8 +54,8 @@ func TestOffersAreKeptOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// Whichever offers GitHub refuses, with them all that were requested together: the others are acquired, and each refused one costs a few
-// requests, at most the square of how often the number of offers can be halved.
+// Whichever offers GitHub refuses, with them all that were requested together: the others are acquired, and each
+// refused one costs a few requests, at most the square of how often the number of offers can be halved.
 func TestOffersThatGitHubRefuses(t *testing.T) {
 	const count, most = 10, 16 // 10 can be halved three times; three and the request of all of them, squared
 	for refused := range 1 << count {
@@ -81,8 +81,8 @@ func TestOffersThatGitHubRefuses(t *testing.T) {
 	}
 }
 
-// The first refusal may mean that offers were withdrawn, so GitHub is asked which are open; if those listed are refused as well, only once
-// a minute.
+// The first refusal may mean that offers were withdrawn, so GitHub is asked which are open; if those listed are refused
+// as well, only every minute.
 func TestWhenARefusalMakesASearchDue(t *testing.T) {
 	o := newOffers(1, 2, 3)
 	for _, test := range []struct {
@@ -117,8 +117,9 @@ func TestWhenARefusalMakesASearchDue(t *testing.T) {
 	}
 }
 
-// What a search lists is open, and what it leaves out is not, unless GitHub counts more than it lists: then the list lags or is one page,
-// or the service lists none any more. What came during the call may be too new for its answer, and what is ours is no offer.
+// What a search lists is open, and what it leaves out is not, unless GitHub counts more than it lists: then the list
+// lags or is one page, or the service lists none any more. What came during the call may be too new for its answer, and
+// what is ours is no offer.
 func TestWhatASearchFinds(t *testing.T) {
 	for name, test := range map[string]struct {
 		waiting, during, found []int64
@@ -147,7 +148,8 @@ func TestWhatASearchFinds(t *testing.T) {
 	}
 }
 
-// Searches because of GitHub's count are a minute apart, and there are none where the service has no such call, until the next session.
+// Searches because of GitHub's count are a minute apart, and there are none where the service has no such call, until
+// the next session.
 func TestWhenASearchIsDue(t *testing.T) {
 	o := newOffers(1)
 	if !o.Search.Due {
@@ -171,7 +173,7 @@ func TestWhenASearchIsDue(t *testing.T) {
 			t.Errorf("%s: due is %t, want %t", name, o.Search.Due, test.want)
 		}
 	}
-	o.NoteLacking()
+	o.RememberLacking()
 	o.SearchAgain()
 	if o.Counted(5, now.Add(time.Hour)); o.Search.Due {
 		t.Error("one is due although the service lacks the call")

@@ -7,8 +7,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// A message is written as the number of its entries, "h" if the poll was held for it, or "o" if it has an offer. Of what follows
-// each, "w" is a wait and "-" is none.
+// A message is written as the number of its entries, "h" if the poll was held for it, or "o" if it has an offer. Of
+// what follows each, "w" is a wait and "-" is none.
 func TestWaitsThatGatherNothingAreLeftOut(t *testing.T) {
 	for name, test := range map[string]struct {
 		messages, want string

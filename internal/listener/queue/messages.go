@@ -1,5 +1,5 @@
-// Package queue is what a listener knows of its scale set's message queue: the messages that it has received and not yet acknowledged, and
-// whether the next poll waits so that the service gathers more into one message.
+// Package queue has a listener's knowledge of its scale set's message queue: the messages that it has received and not
+// yet acknowledged, and whether the next poll waits so that the service gathers more into one message.
 package queue
 
 import (
@@ -12,26 +12,27 @@ import (
 )
 
 const (
-	// MaxEntries is how many entries a message has at most. After a full message the next one is already waiting.
+	// A message has at most MaxEntries entries. After a full message the next one is already waiting.
 	MaxEntries = 50
-	// MaxUnacked bounds what the service redelivers after a crash, and the memory that reports take: with 50 entries of 1 KiB each,
-	// 2.5 MiB. Once it is reached, no poll goes out, and offers and statistics wait too. So it is more than reports need while the API
-	// server keeps up.
+	// MaxUnacked bounds what the service redelivers after a crash, and the memory that reports take: 2.5 MiB with 50
+	// entries of 1 KiB each. While as many messages are kept, no poll goes out, and offers and statistics wait too. So
+	// it is more than reports need while the API server keeps up.
 	MaxUnacked = 50
-	// maxKept is how many messages are kept until their offers are acquired. The other half is for messages whose reports take time.
+	// maxKept messages are kept until their offers are acquired. The other half is for messages whose reports take
+	// time.
 	maxKept = MaxUnacked / 2
-	// DeletionTimeout is when a message is given up that can't be deleted, or whose count can't be published.
+	// A message that can't be deleted, or whose count can't be published, is given up after DeletionTimeout.
 	DeletionTimeout = time.Minute
 )
 
-// Message is a message that was received and not yet deleted. Deleting a message acknowledges it: a message that is not deleted is
-// delivered again in the next session. The errand is its deletion.
+// Message is a message that was received and not yet deleted. Deleting a message acknowledges it: a message that is not
+// deleted is delivered again in the next session. The errand is its deletion.
 type Message struct {
 	errand.Errand
 	*actions.Message
 	// PatchID is the patchID of the statistics in the message, or of the next ones if it has none.
 	PatchID int
-	// ReportedAt is when the last of its reports was written or given up, zero before that.
+	// ReportedAt is the time at which the last of its reports was written or given up, zero before that.
 	ReportedAt time.Time
 }
 
@@ -46,13 +47,13 @@ func (m *Message) same(message *actions.Message) bool {
 type Messages struct {
 	// Unacked has them by ID.
 	Unacked map[int64]*Message
-	// DeletionsAllowedAt is until when GitHub accepts no deletions.
+	// GitHub accepts no deletions until DeletionsAllowedAt.
 	DeletionsAllowedAt time.Time
-	// lastID is the highest ID of a message received in this session. A new session begins at 0: a service restored from a
-	// backup may count from the start, and Unacked shows which messages are redelivered.
+	// lastID is the highest ID of a message received in this session. A new session begins at 0: a service restored
+	// from a backup may count from the start, and Unacked shows which messages are redelivered.
 	lastID int64
-	// forgotten are the last messages that could not be deleted, at most MaxUnacked. They are delivered and handled again, but their
-	// jobs are not counted again.
+	// forgotten are the last messages that could not be deleted, at most MaxUnacked. They are delivered and handled
+	// again, but their jobs are not counted again.
 	forgotten []*Message
 	// waitForID is an unacked message that the service redelivered although the poll asked for later ones: until it is
 	// deleted, every poll would return it again.
@@ -76,12 +77,13 @@ func (q *Messages) Blocked() bool {
 
 func (q *Messages) full() bool { return len(q.Unacked) >= MaxUnacked }
 
-// Receive notes that a message has come. It reports whether it is on its way already, so that only its statistics are new, and whether it
-// is one that could not be deleted earlier, so that its jobs have been counted.
+// Receive remembers that a message has come. It reports whether it is on its way already, so that only its statistics
+// are new, and whether it is one that could not be deleted earlier, so that its jobs have been counted.
 func (q *Messages) Receive(message *actions.Message) (underWay, counted bool) {
 	unacked := q.Unacked[message.ID]
 	underWay = unacked != nil && unacked.same(message)
-	if underWay && message.ID <= q.lastID { // otherwise a new session begins with it, and the next poll asks for later ones
+	// Otherwise a new session begins with it, and the next poll asks for later ones.
+	if underWay && message.ID <= q.lastID {
 		q.waitForID = message.ID
 	}
 	q.lastID = max(q.lastID, message.ID)
@@ -100,8 +102,8 @@ func (q *Messages) Add(message *actions.Message, patchID int, deletion errand.Er
 	return added
 }
 
-// Kept returns the IDs of the messages that are ready to be deleted and for which needed holds: the newest maxKept of them, and never the one
-// that polls wait for, so that polls go on.
+// Kept returns the IDs of the messages that are ready to be deleted and for which needed holds: the newest maxKept of
+// them, and never the one that polls wait for, so that polls go on.
 func (q *Messages) Kept(needed func(*actions.Message) bool) (ids []int64) {
 	for id, m := range q.Unacked {
 		if !m.ReportedAt.IsZero() && !m.UnderWay && id != q.waitForID && needed(m.Message) {
@@ -112,10 +114,11 @@ func (q *Messages) Kept(needed func(*actions.Message) bool) (ids []int64) {
 	return ids[max(0, len(ids)-maxKept):]
 }
 
-// Expired reports whether a message has waited for its deletion for DeletionTimeout, or will have when GitHub allows deletions again.
-// The latter counts only while no poll goes out because there are MaxUnacked.
+// Expired reports whether a message has waited for its deletion for DeletionTimeout, or will have when GitHub allows
+// deletions again. The latter counts only while no poll goes out because there are MaxUnacked.
 func (q *Messages) Expired(m *Message, now time.Time) bool {
-	return now.Sub(m.ReportedAt) >= DeletionTimeout || (q.full() && q.DeletionsAllowedAt.Sub(m.ReportedAt) >= DeletionTimeout)
+	return now.Sub(m.ReportedAt) >= DeletionTimeout ||
+		(q.full() && q.DeletionsAllowedAt.Sub(m.ReportedAt) >= DeletionTimeout)
 }
 
 // Remove forgets a message that was deleted, or that could not be and so will come again.

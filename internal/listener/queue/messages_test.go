@@ -19,7 +19,7 @@ func (q *Messages) receive(message *actions.Message) (underWay, counted bool) {
 	return underWay, counted
 }
 
-// A message is handled once while it is on its way, and counted once although it comes again.
+// A message is handled a single time while it is on its way, and counted a single time although it comes again.
 func TestWhatIsKnownOfAMessage(t *testing.T) {
 	q, first := New(), listenertest.Message(7, 1, "start 1 a")
 	again := listenertest.Message(7, 5, "start 1 a") // with the statistics of its own moment
@@ -31,11 +31,17 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 	}
 	q.NewSession()
 	if underWay, _ := q.receive(again); !underWay || q.Blocked() || q.LastID() != 7 {
-		t.Errorf("in a new session: under way %t, blocked %t, after %d; want later ones to be polled for", underWay, q.Blocked(), q.LastID())
+		t.Errorf(
+			"in a new session: under way %t, blocked %t, after %d; want later ones to be polled for",
+			underWay, q.Blocked(), q.LastID(),
+		)
 	}
 	q.Remove(q.Unacked[7], false)
 	if underWay, counted := q.receive(again); underWay || !counted {
-		t.Errorf("after it could not be deleted: under way %t, counted %t; want it handled again and not counted", underWay, counted)
+		t.Errorf(
+			"after it could not be deleted: under way %t, counted %t; want it handled again and not counted",
+			underWay, counted,
+		)
 	}
 	if underWay, counted := q.receive(listenertest.Message(7, 1, "complete 1 a")); underWay || counted {
 		t.Errorf("another message of that ID: under way %t, counted %t", underWay, counted)
@@ -75,14 +81,15 @@ func TestWhenAMessageHasWaitedForItsDeletionTooLong(t *testing.T) {
 	}
 }
 
-// Of the messages whose offers would be lost, the newest are kept, and only those that nothing else keeps from being deleted.
+// Of the messages whose offers would be lost, the newest are kept, and only those that nothing else keeps from being
+// deleted.
 func TestWhichMessagesAreKept(t *testing.T) {
 	q := New()
 	for id := range int64(2 * maxKept) {
 		q.receive(listenertest.Message(id+1, 0))
 		q.Unacked[id+1].ReportedAt = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	}
-	q.receive(listenertest.Message(2*maxKept, 0)) // once more, so polls wait for it
+	q.receive(listenertest.Message(2*maxKept, 0)) // again, so polls wait for it
 	q.Unacked[2*maxKept-1].Begin()
 	q.Unacked[2*maxKept-2].ReportedAt = time.Time{}
 	var want []int64

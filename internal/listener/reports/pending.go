@@ -14,11 +14,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/errand"
 )
 
-// timeout is how long a report is retried while the API server accepts others.
+// A report is given up after timeout while the API server accepts others.
 const timeout = time.Minute
 
-// pendingReport is the next report to be written about a runner. Further reports about the runner that arrive before an attempt
-// begins are merged into it. It belongs to the holder of the reporter's lock; while it is under way, its Report doesn't change.
+// pendingReport is the next report to be written about a runner. Further reports about the runner that arrive before an
+// attempt begins are merged into it. It belongs to the holder of the reporter's lock; while it is under way, its Report
+// doesn't change.
 type pendingReport struct {
 	Report
 	errand.Errand
@@ -26,15 +27,15 @@ type pendingReport struct {
 	waiting []*sync.WaitGroup
 	// pausing is set after an attempt that failed, until the report is in the queue again.
 	pausing bool
-	// addedAt is when the report came, enqueuedAt when it was last put into the queue.
+	// The report came at addedAt, and was last put into the queue at enqueuedAt.
 	addedAt, enqueuedAt time.Time
 	// asStart is set while the report is being written and counts among the queue's startsWriting.
 	asStart bool
-	// firstTriedAt is when the first attempt began, zero before that. firstForbiddenAt is when the first 403 in a row came. Time
-	// in the queue before a further attempt does not count: begin moves both forward by it. While the API server accepts
-	// nothing, refusal sets firstTriedAt to the present.
+	// firstTriedAt is the start of the first attempt, zero before that. firstForbiddenAt is the time of the first 403
+	// in a row. Time in the queue before a further attempt does not count: begin moves both forward by it. While the
+	// API server accepts nothing, refusal sets firstTriedAt to the present.
 	firstTriedAt, firstForbiddenAt time.Time
-	// lastWait is how long the last attempt waited in the queue to begin, 0 for the first one.
+	// The last attempt waited in the queue for lastWait, 0 for the first one.
 	lastWait time.Duration
 	// next merges the reports that arrived while this one was being written.
 	next *pendingReport
@@ -44,7 +45,7 @@ func newPendingReport(report Report, now time.Time) *pendingReport {
 	return &pendingReport{Report: report, addedAt: now, Errand: errand.New(200*time.Millisecond, 5*time.Second)}
 }
 
-// begin notes that an attempt begins now. The time in the queue does not count, because others were being written.
+// begin remembers that an attempt begins now. The time in the queue does not count, because others were being written.
 func (p *pendingReport) begin(now time.Time) {
 	p.Begin()
 	if p.firstTriedAt.IsZero() {
@@ -58,9 +59,10 @@ func (p *pendingReport) begin(now time.Time) {
 	}
 }
 
-// refusal returns why the API server will never accept the report, whose attempt has just failed with err, or an empty text while it may.
-// It will not if it said so, or if it has accepted others for as long as this one was retried. acceptedAt is when it last accepted a
-// write. While it accepts none, the timeout does not begin: what runners do in the meantime must not be lost.
+// refusal returns why the API server will never accept the report, whose attempt has just failed with err, or an empty
+// text while it may. It will not if it said so, or if it has accepted others for as long as this one was retried. It
+// last accepted a write at acceptedAt. While it accepts none, the timeout does not begin: what runners do in the
+// meantime must not be lost.
 func (p *pendingReport) refusal(err error, acceptedAt, now time.Time) string {
 	forbidden := apierrors.IsForbidden(err)
 	if forbidden {
@@ -80,8 +82,8 @@ func (p *pendingReport) refusal(err error, acceptedAt, now time.Time) string {
 	return ""
 }
 
-// rejects reports whether the API server has judged the request itself. A 404 that names no object comes from something on the
-// way, or means that the whole kind is not served.
+// rejects reports whether the API server has judged the request itself. A 404 that names no object comes from something
+// on the way, or means that the whole kind is not served.
 func rejects(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -11,7 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// A report brings GitHub's times of the job's wait, but none that the API server would refuse, and the job's start with it.
+// A report brings GitHub's times of the job's wait, but none that the API server would refuse, and the job's start with
+// it.
 func TestReportsHaveTheTimesOfTheWait(t *testing.T) {
 	queued := time.Date(2026, 5, 4, 3, 2, 1, 987, time.FixedZone("east", 3600))
 	for title, test := range map[string]struct {
@@ -23,8 +24,11 @@ func TestReportsHaveTheTimesOfTheWait(t *testing.T) {
 			Assigned: new(metav1.Date(2026, 5, 4, 2, 2, 2, 0, time.UTC)),
 			Started:  new(metav1.Date(2026, 5, 4, 2, 3, 1, 0, time.UTC)),
 		}},
-		"not told":      {},
-		"out of bounds": {time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("west", -3600)), time.Unix(0, 0), time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), nil},
+		"not told": {},
+		"out of bounds": {
+			time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("west", -3600)), time.Unix(0, 0),
+			time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), nil,
+		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			job := actions.JobStarted{RunnerName: "runner"}

@@ -9,34 +9,35 @@ import (
 )
 
 const (
-	// maxWrites bounds the patches in flight. Patches of a runner's status are expensive for an API server, and in a burst they compete
-	// with the creation and deletion of pods, for which jobs and machines wait. At 10 ms each, six in flight make 600 a second, more than
-	// messages bring.
+	// maxWrites bounds the patches in flight. Patches of a runner's status are expensive for an API server, and in a
+	// burst they compete with the creation and deletion of pods, for which jobs and machines wait. At 10 ms each, six
+	// in flight make 600 a second, more than messages bring.
 	maxWrites = 6
-	// maxStartWrites bounds how many of them are about a job's start; the rest are for ends. If the job ends soon, one patch reports
-	// both. If it does not, its pod waits to be protected from node autoscalers, so the bound is maxOldStartWrites while the oldest
-	// start in the queue has waited for oldStartAfter.
+	// maxStartWrites bounds how many of them are about a job's start; the rest are for ends. If the job ends soon, one
+	// patch reports both. If it does not, its pod waits to be protected from node autoscalers, so the bound is
+	// maxOldStartWrites while the oldest start in the queue has waited for startGrace.
 	maxStartWrites    = 2
 	maxOldStartWrites = 4
-	oldStartAfter     = 5 * time.Second
+	startGrace        = 5 * time.Second
 	// Beyond manyMessages whose reports are not all written, both bounds grow with the number of messages, up to
-	// maxWritesUnderLoad at tooManyMessages, because no poll goes out once there are queue.MaxUnacked. With 32 in place of 16, a burst of
-	// 2 s jobs took a tenth longer.
+	// maxWritesUnderLoad at tooManyMessages, because no poll goes out when there are queue.MaxUnacked. With 32 in place
+	// of 16, a burst of 2 s jobs took a tenth longer.
 	manyMessages       = queue.MaxUnacked / 4
 	tooManyMessages    = queue.MaxUnacked / 2
 	maxWritesUnderLoad = 16
 )
 
-// reportQueue decides which report is written next. Ends of jobs come first, because the manager decides by them what becomes of
-// runners. Reports about one runner are written one at a time and in order. It is not safe for concurrent use.
+// reportQueue decides which report is written next. Ends of jobs come first, because the manager decides by them what
+// becomes of runners. Reports about one runner are written one at a time and in order. It is not safe for concurrent
+// use.
 type reportQueue struct {
 	byRunner map[string]*pendingReport
 	// ends and starts are the queued reports, oldest first.
 	ends, starts []*pendingReport
 	// deliveries counts the messages whose reports are not all written or given up.
 	deliveries int
-	// holding is set while the desired count can't be published. Ends wait for that: the manager deletes a runner whose job has
-	// ended, and would create another one if it still counted the job.
+	// holding is set while the desired count can't be published. Ends wait for that: the manager deletes a runner whose
+	// job has ended, and would create another one if it still counted the job.
 	holding bool
 	// draining is set if the process is about to end. Messages whose reports are not written by then are redelivered.
 	draining bool
@@ -79,7 +80,8 @@ func (q *reportQueue) enqueue(p *pendingReport, now time.Time) {
 	q.starts = append(q.starts, p)
 }
 
-// next removes the report to be written next and begins its attempt. It returns nil if there is none or the limit is reached.
+// next removes the report to be written next and begins its attempt. It returns nil if there is none or the limit is
+// reached.
 func (q *reportQueue) next(now time.Time) (p *pendingReport) {
 	switch {
 	case q.writing >= q.limit(maxWrites):
@@ -98,15 +100,15 @@ func (q *reportQueue) next(now time.Time) (p *pendingReport) {
 	return p
 }
 
-// startLimit returns how many starts may be written at once while next is the oldest in the queue.
+// startLimit returns how many starts may be in flight together while next is the oldest in the queue.
 func startLimit(next *pendingReport, now time.Time) int {
-	if now.Sub(next.addedAt) >= oldStartAfter {
+	if now.Sub(next.addedAt) >= startGrace {
 		return maxOldStartWrites
 	}
 	return maxStartWrites
 }
 
-// limit returns how many reports may be written at once: minimum, or more if many messages wait.
+// limit returns how many reports may be in flight together: minimum, or more if many messages wait.
 func (q *reportQueue) limit(minimum int) int {
 	if q.draining {
 		return maxWritesUnderLoad
@@ -123,9 +125,12 @@ func pop(list *[]*pendingReport) *pendingReport {
 	return first
 }
 
-// failed takes a report whose attempt failed with err out of writing. It returns why the report can never be written, for done, or else
-// the pause until enqueue. What came in the meantime goes with the next attempt. acceptedAt is when the API server last accepted a write.
-func (q *reportQueue) failed(p *pendingReport, err error, acceptedAt, now time.Time) (pause time.Duration, refused string) {
+// failed takes a report whose attempt failed with err out of writing. It returns why the report can never be written,
+// for done, or else the pause until enqueue. What came in the meantime goes with the next attempt. The API server last
+// accepted a write at acceptedAt.
+func (q *reportQueue) failed(
+	p *pendingReport, err error, acceptedAt, now time.Time,
+) (pause time.Duration, refused string) {
 	if refused = p.refusal(err, acceptedAt, now); refused != "" {
 		return 0, refused
 	}

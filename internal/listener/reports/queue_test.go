@@ -52,7 +52,10 @@ func TestReportQueueOrder(t *testing.T) {
 			[]Report{report("a", "", 1), report("b", "", 1), report("a", "failed", 2)}, []string{"a failed 2", "b  1"}},
 		"a late start keeps the end": {
 			[]Report{report("a", "failed", 1), report("a", "", 2)}, []string{"a failed 2"}},
-		"the last of two ends": {[]Report{report("a", "failed", 1), report("a", "succeeded", 2)}, []string{"a succeeded 2"}},
+		"the last of two ends": {
+			[]Report{report("a", "failed", 1), report("a", "succeeded", 2)},
+			[]string{"a succeeded 2"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newReportQueue()
@@ -105,8 +108,8 @@ func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
 	}
 }
 
-// In every order of events, the reports about a runner are written one at a time and together say what all of them said, the limit
-// is kept, and each delivery is done once.
+// In every order of events, the reports about a runner are written one at a time and together say what all of them
+// said, the limit is kept, and each delivery is done a single time.
 func TestReportQueueUnderRandomEvents(t *testing.T) {
 	for seed := range uint64(300) {
 		s := &randomReports{
@@ -211,14 +214,14 @@ func TestMoreStartsAreWrittenWhenTheyHaveWaitedLong(t *testing.T) {
 		}
 		return count
 	}
-	if got := begun(now.Add(oldStartAfter - 1)); got != maxStartWrites {
+	if got := begun(now.Add(startGrace - 1)); got != maxStartWrites {
 		t.Errorf("%d at once, want %d", got, maxStartWrites)
 	}
-	if got := begun(now.Add(oldStartAfter)); got != maxOldStartWrites-maxStartWrites {
-		t.Errorf("%d more after %s, want %d", got, oldStartAfter, maxOldStartWrites-maxStartWrites)
+	if got := begun(now.Add(startGrace)); got != maxOldStartWrites-maxStartWrites {
+		t.Errorf("%d more after %s, want %d", got, startGrace, maxOldStartWrites-maxStartWrites)
 	}
 	q.add(report("another", "failed", 2), &sync.WaitGroup{}, now)
-	if begun(now.Add(oldStartAfter)) != 1 {
+	if begun(now.Add(startGrace)) != 1 {
 		t.Error("an end waits for starts")
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Report is what is written into the status of a runner about its job.
+// Report is written into the status of a runner, about its job.
 type Report struct {
 	Runner string
 	Status v1alpha1.EphemeralRunnerStatus
 }
 
-// Of returns the reports that follow from a message. A job that started and completed within one message is reported once.
-// An entry without a runner is about a job that was withdrawn before a runner had it, and is not reported.
+// Of returns the reports that follow from a message. A job that started and completed within one message is reported a
+// single time. An entry without a runner is about a job that was withdrawn before a runner had it, and is not reported.
 func Of(message *actions.Message, patchID int, now time.Time) (reports []Report) {
 	completed := map[string]bool{}
 	for _, job := range message.JobsCompleted {
@@ -62,7 +62,9 @@ func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunne
 // phasesOf returns when GitHub says that a job reached the phases of its wait, nil if it says nothing.
 func phasesOf(job *actions.JobMessageBase) *v1alpha1.RunnerPhases {
 	p := v1alpha1.RunnerPhases{
-		Queued: reached(job.QueueTime), Assigned: reached(job.ScaleSetAssignTime), Started: reached(job.RunnerAssignTime),
+		Queued:   reached(job.QueueTime),
+		Assigned: reached(job.ScaleSetAssignTime),
+		Started:  reached(job.RunnerAssignTime),
 	}
 	if p == (v1alpha1.RunnerPhases{}) {
 		return nil
@@ -70,8 +72,8 @@ func phasesOf(job *actions.JobMessageBase) *v1alpha1.RunnerPhases {
 	return &p
 }
 
-// reached returns when a job reached a phase of its wait, nil if GitHub gives no time that the API server would take: nobody's report must
-// be refused because of it.
+// reached returns when a job reached a phase of its wait, nil if GitHub gives no time that the API server would take:
+// nobody's report must be refused because of it.
 func reached(at time.Time) *metav1.Time {
 	if at = at.UTC(); at.Year() < 2000 || at.Year() > 9000 {
 		return nil
@@ -79,8 +81,8 @@ func reached(at time.Time) *metav1.Time {
 	return new(metav1.NewTime(at).Rfc3339Copy())
 }
 
-// maxFieldBytes is how much of each text about a job is passed on. Users choose a job's name, and a matrix can make it arbitrarily
-// long. The texts end up in annotations of the runner's pod, which are limited to 256 KiB together.
+// At most maxFieldBytes of each text about a job are passed on. Users choose a job's name, and a matrix can make it
+// arbitrarily long. The texts end up in annotations of the runner's pod, which are limited to 256 KiB together.
 const maxFieldBytes = 1024
 
 // cut makes a text printable, and shortens it to maxFieldBytes without splitting a character.

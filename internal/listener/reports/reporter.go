@@ -1,5 +1,5 @@
-// Package reports writes what GitHub says about jobs into the status of their runners: a report for each start and each end, in the order
-// of the messages, at most a few at once. A message is acknowledged after its reports.
+// Package reports writes what GitHub says about jobs into the status of their runners: a report for each start and each
+// end, in the order of the messages, at most a few at the same time. A message is acknowledged after its reports.
 package reports
 
 import (
@@ -30,7 +30,7 @@ type Reporter struct {
 	// mu guards the fields below.
 	mu    sync.Mutex
 	queue reportQueue
-	// answeredAt is when the API server last accepted a report or a publication.
+	// The API server last accepted a report or a publication at answeredAt.
 	answeredAt time.Time
 	// unknown are the jobs that ended without success on runners that don't exist, nil before the first.
 	unknown *v1alpha1.UnknownRunnerJobs
@@ -38,12 +38,18 @@ type Reporter struct {
 
 // New returns a reporter that calls dropped, concurrently, with the reason for which a report was given up.
 func New(to cluster.Cluster, clk clock.Clock, log logr.Logger, dropped func(reason string)) *Reporter {
-	return &Reporter{cluster: to, clock: clk, log: log, dropped: dropped, queue: reportQueue{byRunner: map[string]*pendingReport{}}}
+	return &Reporter{
+		cluster: to,
+		clock:   clk,
+		log:     log,
+		dropped: dropped,
+		queue:   reportQueue{byRunner: map[string]*pendingReport{}},
+	}
 }
 
-// Deliver accepts reports, in the order of its calls. It returns a function that must be called: it waits until each report
-// is written or given up, and returns true. If ctx ends, it gives up the rest and returns false. All calls of a reporter must have
-// the same ctx.
+// Deliver accepts reports, in the order of its calls. It returns a function that must be called: it waits until each
+// report is written or given up, and returns true. If ctx ends, it gives up the rest and returns false. All calls of a
+// reporter must have the same ctx.
 func (r *Reporter) Deliver(ctx context.Context, reports []Report) (wait func() bool) {
 	var all sync.WaitGroup
 	all.Add(len(reports))
@@ -67,7 +73,7 @@ func (r *Reporter) Hold(ctx context.Context, holding bool) {
 	r.change(ctx, func(time.Time) { r.queue.holding = holding })
 }
 
-// Drain makes the reporter write as many reports as possible at once from now on.
+// Drain makes the reporter write as many reports as possible in parallel from now on.
 func (r *Reporter) Drain(ctx context.Context) {
 	r.change(ctx, func(time.Time) { r.queue.draining = true })
 }
@@ -75,23 +81,23 @@ func (r *Reporter) Drain(ctx context.Context) {
 // GiveUp makes the reporter give up, after the end of ctx, the reports that are held back.
 func (r *Reporter) GiveUp(ctx context.Context) { r.change(ctx, func(time.Time) {}) }
 
-// Answered notes that the API server has just accepted another write.
+// Answered remembers that the API server has just accepted another write.
 func (r *Reporter) Answered() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answeredAt = r.clock.Now()
 }
 
-// UnknownJobs returns the jobs that ended without success on runners that don't exist, nil if there are none. The result never
-// changes.
+// UnknownJobs returns the jobs that ended without success on runners that don't exist, nil if there are none. The
+// result never changes.
 func (r *Reporter) UnknownJobs() *v1alpha1.UnknownRunnerJobs {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.unknown
 }
 
-// change changes the queue, and then starts writing as many reports as it allows. After the end of ctx none is held back: each is given
-// up at once.
+// change changes the queue, and then starts writing as many reports as it allows. After the end of ctx none is held
+// back: each is given up immediately.
 func (r *Reporter) change(ctx context.Context, work func(now time.Time)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +109,8 @@ func (r *Reporter) change(ctx context.Context, work func(now time.Time)) {
 	}
 }
 
-// write makes one attempt. If it fails and may yet succeed, others are written during its pause, and then it is queued again.
+// write makes one attempt. If it fails and may yet succeed, others are written during its pause, and then it is queued
+// again.
 func (r *Reporter) write(ctx context.Context, p *pendingReport) {
 	attempt, cancel := context.WithTimeout(ctx, cluster.RequestTimeout)
 	err := r.cluster.ReportJob(attempt, p.Runner, p.Status)
@@ -122,8 +129,12 @@ func (r *Reporter) write(ctx context.Context, p *pendingReport) {
 			r.change(ctx, func(now time.Time) { r.queue.enqueue(p, now) })
 			return
 		}
-		r.log.Error(err, "Report to a runner could not be written, giving up", "runner", p.Runner, "jobID", p.Status.JobID, "reason", refused,
-			"repository", p.Status.JobRepositoryName, "workflowRunID", p.Status.WorkflowRunID, "result", p.Status.JobResult)
+		r.log.Error(
+			err, "Report to a runner could not be written, giving up",
+			"runner", p.Runner, "jobID", p.Status.JobID, "reason", refused,
+			"repository", p.Status.JobRepositoryName, "workflowRunID", p.Status.WorkflowRunID,
+			"result", p.Status.JobResult,
+		)
 		r.dropped(refused)
 	}
 	r.change(ctx, func(now time.Time) { r.queue.done(p, now) })
@@ -133,29 +144,34 @@ func (r *Reporter) write(ctx context.Context, p *pendingReport) {
 func (r *Reporter) failed(ctx context.Context, p *pendingReport, err error) (pause time.Duration, refused string) {
 	r.change(ctx, func(now time.Time) {
 		if pause, refused = r.queue.failed(p, err, r.answeredAt, now); refused != "" {
-			r.noteUnknown(&p.Report, refused)
+			r.countUnknown(&p.Report, refused)
 		}
 	})
 	return pause, refused
 }
 
-// noteUnknown notes a job that ended without success on a runner that doesn't exist. It was lost with the runner, unless the runner
-// is gone because a message that came twice has been handled before.
-func (r *Reporter) noteUnknown(job *Report, reason string) {
+// countUnknown counts a job that ended without success on a runner that doesn't exist. It was lost with the runner,
+// unless the runner is gone because a message that came twice has been handled before.
+func (r *Reporter) countUnknown(job *Report, reason string) {
 	if reason != string(metav1.StatusReasonNotFound) || !job.ended() || job.Status.JobResult == resultSucceeded {
 		return
 	}
-	next := v1alpha1.UnknownRunnerJobs{Count: 1, LastAt: metav1.NewTime(r.clock.Now()).Rfc3339Copy(), Last: cut(fmt.Sprintf(
-		"job %q, run %d of %s, ended as %s on runner %s",
-		job.Status.JobDisplayName, job.Status.WorkflowRunID, job.Status.JobRepositoryName, job.Status.JobResult, job.Runner))}
+	next := v1alpha1.UnknownRunnerJobs{
+		Count:  1,
+		LastAt: metav1.NewTime(r.clock.Now()).Rfc3339Copy(),
+		Last: cut(fmt.Sprintf(
+			"job %q, run %d of %s, ended as %s on runner %s",
+			job.Status.JobDisplayName, job.Status.WorkflowRunID, job.Status.JobRepositoryName, job.Status.JobResult,
+			job.Runner)),
+	}
 	if r.unknown != nil {
 		next.Count += r.unknown.Count
 	}
 	r.unknown = &next
 }
 
-// logReport logs the start or end of a job, so that a job's ID leads to its runner. Each job has at most two lines, and two more if
-// a message is delivered twice.
+// logReport logs the start or end of a job, so that a job's ID leads to its runner. Each job has at most two lines, and
+// two more if a message is delivered twice.
 func (r *Reporter) logReport(report Report) {
 	status := &report.Status
 	log := r.log.WithValues("runner", report.Runner, "jobID", status.JobID,

@@ -83,8 +83,8 @@ func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// More ends than starts are written at once, because the manager decides by ends, and more of both if many messages wait or the
-// process is about to end.
+// More ends than starts are written in parallel, because the manager decides by ends, and more of both if many messages
+// wait or the process is about to end.
 func TestReportsAreParallelWithinABound(t *testing.T) {
 	const quick = 10 * time.Millisecond
 	for name, test := range map[string]struct {
@@ -178,7 +178,8 @@ func TestHopelessReportsAreGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-// An API server that has just started forbids everything for a moment, and a 404 that does not name the object is not its answer.
+// An API server that has just started forbids everything for a moment, and a 404 that does not name the object is not
+// its answer.
 func TestRefusalsThatMayPassAreRepeatedForAWhile(t *testing.T) {
 	resource := schema.GroupResource{Group: "actions.github.com", Resource: "ephemeralrunners"}
 	forbidden := apierrors.NewForbidden(resource, "a", errBroken)
@@ -187,9 +188,12 @@ func TestRefusalsThatMayPassAreRepeatedForAWhile(t *testing.T) {
 		until   time.Duration
 		dropped []string
 	}{
-		"for a moment":    {forbidden, 2 * time.Second, nil},
-		"for good":        {forbidden, time.Hour, []string{"Forbidden"}},
-		"gateway's 404":   {apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", resource, "a", "", 0, true), 2 * time.Second, nil},
+		"for a moment": {forbidden, 2 * time.Second, nil},
+		"for good":     {forbidden, time.Hour, []string{"Forbidden"}},
+		"gateway's 404": {
+			apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", resource, "a", "", 0, true),
+			2 * time.Second, nil,
+		},
 		"it is not there": {apierrors.NewNotFound(resource, "a"), 2 * time.Second, []string{"NotFound"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -275,7 +279,11 @@ func TestTextsAboutJobsAreCutAndPrintable(t *testing.T) {
 	long := strings.Repeat("ä", maxFieldBytes)
 	message := &actions.Message{JobsStarted: []actions.JobStarted{{
 		RunnerName: "a", JobMessageBase: actions.JobMessageBase{
-			JobDisplayName: long, JobID: "job", OwnerName: "my", RepositoryName: "repo", JobWorkflowRef: "my/repo/\x1b[2J\u202e\n.yml@main",
+			JobDisplayName: long,
+			JobID:          "job",
+			OwnerName:      "my",
+			RepositoryName: "repo",
+			JobWorkflowRef: "my/repo/\x1b[2J\u202e\n.yml@main",
 		},
 	}}}
 	got := Of(message, 1, time.Unix(1, 0))[0].Status

@@ -66,8 +66,8 @@ func TestWaitingInTheQueueCostsAReportNoTime(t *testing.T) {
 	})
 }
 
-// An API server accepts the set's patches now and then, but no report: the reports are given up, although each waits long in the
-// queue between its attempts and the server accepts nothing during an attempt.
+// An API server accepts the set's patches now and then, but no report: the reports are given up, although each waits
+// long in the queue between its attempts and the server accepts nothing during an attempt.
 func TestWaitingInTheQueueKeepsNoReportForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, begun := newTestReporter(), time.Now()
@@ -92,14 +92,15 @@ func TestWaitingInTheQueueKeepsNoReportForEver(t *testing.T) {
 			names = append(names, fmt.Sprint("runner-", i))
 		}
 		r.Deliver(t.Context(), reportsAbout("succeeded", names...))()
-		// Some fifteen attempts each, maxWrites at once.
+		// Some fifteen attempts each, maxWrites in parallel.
 		if took := time.Since(begun); took > 45*time.Minute {
 			t.Errorf("the last report was given up after %s", took)
 		}
 	})
 }
 
-// An API server that comes back forbids everything for a moment, including reports that have waited for longer than that.
+// An API server that comes back forbids everything for a moment, including reports that have waited for longer than
+// that.
 func TestForbiddenAfterAnOutageIsNoReasonToGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, begun := newTestReporter(), time.Now()
@@ -126,7 +127,7 @@ func TestAnOutageCostsAReportNoTime(t *testing.T) {
 		r, begun := newTestReporter(), time.Now()
 		r.cluster.OnJob = func(runner string) error {
 			away := time.Since(begun)
-			if away < 2*timeout || runner == "late" && away < 2*timeout+20*time.Second {
+			if away < 2*timeout || (runner == "late" && away < 2*timeout+20*time.Second) {
 				return apierrors.NewServerTimeout(schema.GroupResource{Resource: "ephemeralrunners"}, "patch", 1)
 			}
 			return nil

@@ -7,47 +7,49 @@ import (
 )
 
 const (
-	// firstCapacity is how many jobs are announced at most by a set that places jobs and has not said for how many there is room.
+	// A set that places jobs and has not said for how many there is room announces at most firstCapacity jobs.
 	firstCapacity = 10
-	// awaitTimeout is how long the first poll of a session waits for what the set says, which is read every awaitInterval.
+	// The first poll of a session waits for what the set says until awaitTimeout; the set is read every awaitInterval.
 	awaitTimeout  = 10 * time.Second
 	awaitInterval = time.Second
-	// While all that is announced is assigned, the set is read every raisedInterval for raisedPeriod after a change, and then every
-	// fullInterval: 12 reads a minute, and then 4. Each publication counts as one. Without them a burst on free nodes would wait for
-	// the reads that an idle listener makes, 50 s apart.
+	// While all that is announced is assigned, the set is read every raisedInterval for raisedGrace after a change,
+	// and then every fullInterval: 12 reads a minute, and then 4. Each publication counts as one. Without them a burst
+	// on free nodes would wait for the reads that an idle listener makes, 50 s apart.
 	raisedInterval = 5 * time.Second
-	raisedPeriod   = time.Minute
+	raisedGrace    = time.Minute
 	fullInterval   = 15 * time.Second
 )
 
-// Capacity is for how many jobs the set has said that there is room.
+// Capacity has the number of jobs for which the set says that there is room.
 type Capacity struct {
-	// Places is set if the set says how many jobs its cluster places. Otherwise it says something only while its runners fail.
+	// Places is set if the set says how many jobs its cluster places. Otherwise it says something only while its
+	// runners fail.
 	Places bool
-	// said is what it has said, nil if nothing. seenAt is when that was seen last, changedAt when it was another number.
+	// said is the set's number, nil if it has said none. It was last seen at seenAt, and last changed at changedAt.
 	said              *int
 	seenAt, changedAt time.Time
-	// openedAt is when the session was opened, and askedAt when the set was last read.
+	// The session was opened at openedAt, and the set last read at askedAt.
 	openedAt, askedAt time.Time
 }
 
-// Opened notes that a session has been opened.
+// Opened remembers that a session has been opened.
 func (c *Capacity) Opened(now time.Time) { c.openedAt, c.askedAt = now, time.Time{} }
 
-// Ask notes that the set is read.
+// Ask remembers that the set is read.
 func (c *Capacity) Ask(now time.Time) { c.askedAt = now }
 
-// See takes in what the set says, nil if nothing.
-func (c *Capacity) See(said *int, now time.Time) {
+// Observe takes in what the set says, nil if nothing.
+func (c *Capacity) Observe(said *int, now time.Time) {
 	if !ptr.Equal(c.said, said) {
 		c.said, c.changedAt = said, now
 	}
 	c.seenAt = now
 }
 
-// Jobs returns how many jobs GitHub may assign to the set, running ones included: what the set says, but always one more than run, because
-// GitHub was seen never to offer again what was queued while a session announced 0. Assigned jobs that wait don't count, or a set that
-// can't run jobs would draw the whole queue. maxRunners comes last: more jobs would be promised than runners are allowed.
+// Jobs returns how many jobs GitHub may assign to the set, running ones included: what the set says, but always one
+// more than run, because GitHub was seen never to offer again what was queued while a session announced 0. Assigned
+// jobs that wait don't count, or a set that can't run jobs would draw the whole queue. maxRunners comes last: more jobs
+// would be promised than runners are allowed.
 func (c *Capacity) Jobs(s *Scaler) int {
 	most, unsaid := s.MaxRunners, s.MaxRunners
 	if c.Places {
@@ -59,7 +61,7 @@ func (c *Capacity) Jobs(s *Scaler) int {
 
 // AwaitedUntil returns until when the session's first poll waits for what the set says, zero if it doesn't.
 func (c *Capacity) AwaitedUntil() time.Time {
-	if !c.Places || c.said != nil && !c.seenAt.Before(c.openedAt) {
+	if !c.Places || (c.said != nil && !c.seenAt.Before(c.openedAt)) {
 		return time.Time{}
 	}
 	return c.openedAt.Add(awaitTimeout)
@@ -78,7 +80,7 @@ func (c *Capacity) ReadAt(s *Scaler, now time.Time) time.Time {
 	if c.askedAt.After(last) { // it could not be read
 		last = c.askedAt
 	}
-	if now.Sub(c.changedAt) < raisedPeriod {
+	if now.Sub(c.changedAt) < raisedGrace {
 		interval = raisedInterval
 	}
 	return last.Add(interval)

@@ -7,7 +7,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// opened is when a session is opened.
+// opened is the time at which a session is opened.
 var opened = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func TestWhatIsAnnounced(t *testing.T) {
@@ -32,7 +32,7 @@ func TestWhatIsAnnounced(t *testing.T) {
 		s := New(0, test.most, 0)
 		s.Statistics.TotalRunningJobs = test.running
 		c := Capacity{Places: test.places}
-		c.See(test.said, opened)
+		c.Observe(test.said, opened)
 		if got := c.Jobs(s); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
@@ -43,20 +43,21 @@ func TestWhatIsAnnounced(t *testing.T) {
 func TestFirstPollWaitsForTheSet(t *testing.T) {
 	s := New(0, 40, 0)
 	c := Capacity{Places: true}
-	c.See(nil, opened.Add(-time.Minute))
+	c.Observe(nil, opened.Add(-time.Minute))
 	c.Opened(opened)
 	if due := c.ReadAt(s, opened); due.After(opened) {
 		t.Errorf("it is read at %s", due)
 	}
 	c.Ask(opened)
-	c.See(nil, opened)
-	if due := c.ReadAt(s, opened); !due.Equal(opened.Add(time.Second)) || !c.AwaitedUntil().Equal(opened.Add(10*time.Second)) {
+	c.Observe(nil, opened)
+	if due := c.ReadAt(s, opened); !due.Equal(opened.Add(time.Second)) ||
+		!c.AwaitedUntil().Equal(opened.Add(10*time.Second)) {
 		t.Errorf("it is read again at %s, and awaited until %s", due, c.AwaitedUntil())
 	}
 	if due := c.ReadAt(s, opened.Add(10*time.Second)); !due.IsZero() {
 		t.Errorf("after ten seconds it is read again at %s", due)
 	}
-	c.See(new(12), opened.Add(2*time.Second))
+	c.Observe(new(12), opened.Add(2*time.Second))
 	if until := c.AwaitedUntil(); !until.IsZero() {
 		t.Errorf("it has said something, and the poll waits until %s", until)
 	}
@@ -86,18 +87,18 @@ func TestTheSetIsReadWhileAllThatIsAnnouncedIsAssigned(t *testing.T) {
 		s.Observe(&actions.Statistics{TotalAssignedJobs: test.assigned}, opened)
 		c := Capacity{Places: test.places}
 		c.Opened(opened)
-		c.See(new(20), opened)
+		c.Observe(new(20), opened)
 		reads := [2]int{}
 		for second := 1; second <= 600; second++ {
 			now := opened.Add(time.Duration(second) * time.Second)
 			if test.published > 0 && second%int(test.published/time.Second) == 0 {
-				c.See(new(20), now)
+				c.Observe(new(20), now)
 			}
 			if due := c.ReadAt(s, now); due.IsZero() || due.After(now) {
 				continue
 			}
 			c.Ask(now)
-			c.See(new(20), now)
+			c.Observe(new(20), now)
 			if second <= 60 {
 				reads[0]++
 			} else if second > 540 {

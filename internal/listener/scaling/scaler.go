@@ -1,5 +1,5 @@
-// Package scaling computes from GitHub's statistics and messages how many runners there should be, how many more jobs there is room for,
-// and which figures don't fit together. It has state, but no side effects and no clock.
+// Package scaling computes from GitHub's statistics and messages how many runners there should be, how many more jobs
+// there is room for, and which figures don't fit together. It has state, but no side effects and no clock.
 package scaling
 
 import (
@@ -11,23 +11,24 @@ import (
 )
 
 const (
-	// assignmentExpiresAfter is how long a message that shows a job to be assigned outweighs statistics that do not count the
-	// job yet. By then the service's counters have caught up.
-	assignmentExpiresAfter = 5 * time.Second
-	// maxAssignmentAge is how old an assignment may be to count. Older assignments are redelivered after a listener was killed, and
-	// statistics have long counted them. A clock may differ from GitHub's by less than that. If ours is farther ahead, only
-	// statistics count, which are late by one message at most.
+	// A message that shows a job to be assigned outweighs statistics that do not count the job yet until
+	// assignmentTimeout. By then the service's counters have caught up.
+	assignmentTimeout = 5 * time.Second
+	// An assignment counts if it is at most maxAssignmentAge old. Older assignments are redelivered after a listener
+	// was killed, and statistics have long counted them. A clock may differ from GitHub's by less than that. If ours is
+	// farther ahead, only statistics count, which are late by one message at most.
 	maxAssignmentAge = time.Minute
-	// startExpiresAfter is how long a job is remembered as started. An assignment of it that comes later, in a message that was
-	// overtaken or redelivered, is an old one.
-	startExpiresAfter = time.Minute
+	// A job is remembered as started until startedTimeout. An assignment of it that comes after the start, in a
+	// message that was overtaken or redelivered, is an old one.
+	startedTimeout = time.Minute
 	// maxStarted bounds the memory for started jobs to 1 MB, at about 100 bytes each.
 	maxStarted = 10_000
-	// AcquisitionTimeout ends the time for which an acquired job takes up room while no message shows it to be assigned. The service
-	// assigns a job within seconds; if it has not, the job was canceled or given to somebody else.
+	// An acquired job that no message shows to be assigned counts until AcquisitionTimeout. The service assigns a job
+	// within seconds; if it has not, the job was canceled or given to somebody else.
 	AcquisitionTimeout = time.Minute
-	// ReservedPatchIDs is more than the evaluations in the 3 s during which a report may carry a patchID that is not published
-	// yet. A new process skips that many, so that it uses no patchID that its predecessor has used in a report.
+	// ReservedPatchIDs is more than the evaluations in the 3 s during which a report may carry a patchID that is not
+	// published yet. A new process skips that many, so that it uses no patchID that its predecessor has used in a
+	// report.
 	ReservedPatchIDs = 1000
 )
 
@@ -37,29 +38,31 @@ const resultCanceled = "canceled"
 // Scaler computes how many runners there should be from GitHub's statistics and messages.
 type Scaler struct {
 	MinRunners, MaxRunners int
-	// Doubted is how many of the assigned jobs the manager believes not to exist. They count in what is published, from which the
-	// manager decides, but take up no room.
+	// Doubted counts the assigned jobs that the manager believes not to exist. They count in what is published, from
+	// which the manager decides, but leave room for others.
 	Doubted int
 	// Desired is the last evaluation.
 	Desired    cluster.Desired
 	Statistics actions.Statistics
-	// StatisticsAt is when Statistics came, zero before the first.
+	// StatisticsAt is the time at which Statistics came, zero before the first.
 	StatisticsAt time.Time
-	// assigned holds the jobs that a message showed to be assigned, and none to be started, with the time of the message.
+	// assigned holds the jobs that a message showed to be assigned, and none to be started, with the time of the
+	// message.
 	assigned map[jobKey]time.Time
 	// started holds the jobs that a message showed to be started or completed, with the time of the message.
 	started map[jobKey]time.Time
 	// acquired holds the jobs that were acquired and that no message has shown to be assigned.
 	acquired map[jobKey]acquisition
-	// unclear is how many jobs were requested at patchID and missing in the answer. They may still be ours, by an earlier answer
-	// that was lost. The next statistics will show.
+	// unclear counts the jobs that were requested at patchID and missing in the answer. They may still be ours, by an
+	// earlier answer that was lost. The next statistics will show.
 	unclear struct {
 		jobs, patchID int
 		askedAt       time.Time
 	}
 }
 
-// jobKey identifies a job by its request ID, or by its own ID if GitHub assigns jobs by itself and sends the request ID 0.
+// jobKey identifies a job by its request ID, or by its own ID if GitHub assigns jobs by itself and sends the request ID
+// 0.
 type jobKey struct {
 	requestID int64
 	jobID     string
@@ -72,13 +75,13 @@ func keyOf(job *actions.JobMessageBase) jobKey {
 	return jobKey{jobID: job.JobID}
 }
 
-// acquisition is when a job was acquired, and the patchID of the statistics then.
+// acquisition has the time at which a job was acquired, and the patchID of the statistics then.
 type acquisition struct {
 	acquiredAt time.Time
 	patchID    int
 }
 
-// expiresAt returns when the job no longer takes up room.
+// expiresAt returns the time from which the job no longer counts.
 func (a acquisition) expiresAt() time.Time { return a.acquiredAt.Add(AcquisitionTimeout) }
 
 // New returns a scaler that continues after published, the patchID that the API server has.
@@ -93,8 +96,8 @@ func New(minRunners, maxRunners, published int) *Scaler {
 // Known reports whether there were statistics. Without them the desired count is unknown.
 func (s *Scaler) Known() bool { return !s.StatisticsAt.IsZero() }
 
-// Observe evaluates new statistics. nil, from a service that sends none, stands for the last ones. The patchID grows: to the
-// EphemeralRunnerSet this means that replicas accounts for the ends of jobs that it saw a while ago.
+// Observe evaluates new statistics. nil, from a service that sends none, stands for the last ones. The patchID grows:
+// to the EphemeralRunnerSet this means that replicas accounts for the ends of jobs that it saw a while ago.
 func (s *Scaler) Observe(statistics *actions.Statistics, now time.Time) {
 	if statistics != nil {
 		s.Statistics = *statistics
@@ -104,11 +107,11 @@ func (s *Scaler) Observe(statistics *actions.Statistics, now time.Time) {
 	s.Evaluate(now)
 }
 
-// Evaluate applies new limits or acquisitions to the last statistics. The patchID stays the same: it must not promise more than
-// these statistics account for.
+// Evaluate applies new limits or acquisitions to the last statistics. The patchID stays the same: it must not promise
+// more than these statistics account for.
 func (s *Scaler) Evaluate(now time.Time) {
-	maps.DeleteFunc(s.assigned, func(_ jobKey, at time.Time) bool { return now.Sub(at) > assignmentExpiresAfter })
-	maps.DeleteFunc(s.started, func(_ jobKey, at time.Time) bool { return now.Sub(at) > startExpiresAfter })
+	maps.DeleteFunc(s.assigned, func(_ jobKey, at time.Time) bool { return now.Sub(at) > assignmentTimeout })
+	maps.DeleteFunc(s.started, func(_ jobKey, at time.Time) bool { return now.Sub(at) > startedTimeout })
 	s.ExpireAcquisitions(now)
 	jobs := s.jobs()
 	for _, acquired := range s.acquired {
@@ -117,13 +120,14 @@ func (s *Scaler) Evaluate(now time.Time) {
 		}
 	}
 	s.Desired.AssignedJobs = jobs
-	s.Desired.Replicas = min(s.MinRunners+min(jobs, s.MaxRunners), s.MaxRunners) // can't overflow, whatever GitHub sends
+	// Can't overflow, whatever GitHub sends.
+	s.Desired.Replicas = min(s.MinRunners+min(jobs, s.MaxRunners), s.MaxRunners)
 }
 
 // jobs returns how many jobs are assigned, at least as many as recent messages have shown.
 func (s *Scaler) jobs() int { return max(s.Statistics.TotalAssignedJobs, len(s.assigned), 0) }
 
-// Remember notes which jobs a message shows to be assigned, started or completed.
+// Remember takes in which jobs a message shows to be assigned, started or completed.
 func (s *Scaler) Remember(message *actions.Message, now time.Time) {
 	for _, job := range message.JobsAssigned {
 		key := keyOf(&job.JobMessageBase)
@@ -145,7 +149,7 @@ func (s *Scaler) Remember(message *actions.Message, now time.Time) {
 	}
 }
 
-// start notes that a job has started, or ended, and so does not wait any longer.
+// start remembers that a job has started, or ended, and so does not wait any longer.
 func (s *Scaler) start(job jobKey, now time.Time) {
 	delete(s.assigned, job)
 	delete(s.acquired, job)
@@ -154,8 +158,8 @@ func (s *Scaler) start(job jobKey, now time.Time) {
 	}
 }
 
-// Acquire counts the jobs requestIDs until statistics count them. They were just acquired, out of as many requested jobs as asked
-// says.
+// Acquire counts the jobs requestIDs until statistics count them. They were just acquired, out of as many requested
+// jobs as asked says.
 func (s *Scaler) Acquire(asked int, requestIDs []int64, now time.Time) {
 	if s.unclear.patchID != s.Desired.PatchID {
 		s.unclear.jobs, s.unclear.patchID = 0, s.Desired.PatchID
@@ -174,8 +178,8 @@ func (s *Scaler) Acquire(asked int, requestIDs []int64, now time.Time) {
 	s.Evaluate(now)
 }
 
-// ExpireAcquisitions forgets the acquired jobs that have taken up room for too long, and returns when the next one will have, zero
-// if there is none.
+// ExpireAcquisitions forgets the acquired jobs that no message has shown to be assigned in time, and returns when the
+// time of the next one ends, zero if there is none.
 func (s *Scaler) ExpireAcquisitions(now time.Time) (next time.Time) {
 	maps.DeleteFunc(s.acquired, func(_ jobKey, a acquisition) bool { return !now.Before(a.expiresAt()) })
 	for _, acquired := range s.acquired {
@@ -186,7 +190,8 @@ func (s *Scaler) ExpireAcquisitions(now time.Time) (next time.Time) {
 	return next
 }
 
-// Awaits reports whether jobs were requested that the last statistics may not count, so that these can't pass for current ones.
+// Awaits reports whether jobs were requested that the last statistics may not count, so that these can't pass for
+// current ones.
 func (s *Scaler) Awaits(now time.Time) bool {
 	for _, acquired := range s.acquired {
 		if now.Before(acquired.expiresAt()) {
@@ -213,8 +218,9 @@ func (s *Scaler) unclearJobs() int {
 	return s.unclear.jobs
 }
 
-// Room returns how many more jobs may be acquired before capacity is reached. It may be negative. GitHub does not document whether
-// its count of acquired jobs includes assigned ones: if it does, the difference is right; if not, it is too low.
+// Room returns how many more jobs may be acquired before capacity is reached. It may be negative. GitHub does not
+// document whether its count of acquired jobs includes assigned ones: if it does, the difference is right; if not, it
+// is too low.
 func (s *Scaler) Room(capacity int) int {
 	unassigned := s.Statistics.TotalAcquiredJobs - s.Statistics.TotalAssignedJobs
 	believed := max(s.Statistics.TotalAssignedJobs-max(s.Doubted, 0), len(s.assigned), 0)

@@ -77,7 +77,7 @@ func TestStatisticsAreNotBelowWhatMessagesJustSaid(t *testing.T) {
 	if got := s.Desired.AssignedJobs; got != 1 {
 		t.Errorf("assigned = %d after one started and one completed, want 1", got)
 	}
-	s.Observe(statistics(0), noon.Add(assignmentExpiresAfter+time.Second))
+	s.Observe(statistics(0), noon.Add(assignmentTimeout+time.Second))
 	if got := s.Desired.AssignedJobs; got != 0 {
 		t.Errorf("assigned = %d after the memory's end, want what the statistics say", got)
 	}
@@ -148,8 +148,8 @@ func TestOldAssignmentsAreLeftToTheStatistics(t *testing.T) {
 	}
 }
 
-// Messages may come in any order: an assignment that comes after the job's start is old, but not after a cancellation, because
-// GitHub cancels a job that no runner takes in time and assigns it again.
+// Messages may come in any order: an assignment that comes after the job's start is old, but not after a cancellation,
+// because GitHub cancels a job that no runner takes in time and assigns it again.
 func TestAssignmentsOfJobsThatHaveStartedDoNotCount(t *testing.T) {
 	const later = time.Second
 	for name, test := range map[string]struct {
@@ -165,7 +165,7 @@ func TestAssignmentsOfJobsThatHaveStartedDoNotCount(t *testing.T) {
 		"failed":                  {[]string{"start 1 a", "complete 1 a"}, "failed", later, 0},
 		"canceled":                {[]string{"complete 1"}, resultCanceled, later, 1},
 		"started and canceled":    {[]string{"start 1 a", "complete 1 a"}, resultCanceled, later, 1},
-		"started a while ago":     {[]string{"start 1 a"}, "", startExpiresAfter + time.Second, 1},
+		"started a while ago":     {[]string{"start 1 a"}, "", startedTimeout + time.Second, 1},
 		"started without any ids": {[]string{"start 0 a"}, "", later, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,9 +197,9 @@ func TestStartedJobsTakeBoundedMemory(t *testing.T) {
 	if len(s.started) != maxStarted {
 		t.Errorf("%d started jobs are remembered, want %d", len(s.started), maxStarted)
 	}
-	s.Observe(statistics(0), noon.Add(startExpiresAfter+1))
+	s.Observe(statistics(0), noon.Add(startedTimeout+1))
 	if len(s.started) != 0 {
-		t.Errorf("%d started jobs are remembered after %s", len(s.started), startExpiresAfter)
+		t.Errorf("%d started jobs are remembered after %s", len(s.started), startedTimeout)
 	}
 }
 
@@ -224,16 +224,31 @@ func TestRoomForOffers(t *testing.T) {
 		doubted    int
 		want       int
 	}{
-		"all free":                            {want: 10},
-		"assigned jobs take room":             {statistics: actions.Statistics{TotalAssignedJobs: 4}, want: 6},
-		"acquired jobs take room":             {acquired: []int64{1, 2}, want: 8},
-		"assigned ones are acquired no more":  {acquired: []int64{1, 2}, assigned: []string{"assign 1"}, want: 8},
-		"acquired by a process before this":   {statistics: actions.Statistics{TotalAssignedJobs: 2, TotalAcquiredJobs: 5}, want: 5},
-		"acquired counted with assigned ones": {statistics: actions.Statistics{TotalAssignedJobs: 5, TotalAcquiredJobs: 5}, want: 5},
-		"full":                                {statistics: actions.Statistics{TotalAssignedJobs: 12}, want: -2},
-		"doubted jobs take none":              {statistics: actions.Statistics{TotalAssignedJobs: 12, TotalAcquiredJobs: 12}, doubted: 9, want: 7},
-		"more doubted than there are":         {statistics: actions.Statistics{TotalAssignedJobs: 3}, doubted: 9, want: 10},
-		"doubted, but just assigned":          {statistics: actions.Statistics{TotalAssignedJobs: 1}, doubted: 1, assigned: []string{"assign 1"}, want: 9},
+		"all free":                           {want: 10},
+		"assigned jobs take room":            {statistics: actions.Statistics{TotalAssignedJobs: 4}, want: 6},
+		"acquired jobs take room":            {acquired: []int64{1, 2}, want: 8},
+		"assigned ones are acquired no more": {acquired: []int64{1, 2}, assigned: []string{"assign 1"}, want: 8},
+		"acquired by a process before this": {
+			statistics: actions.Statistics{TotalAssignedJobs: 2, TotalAcquiredJobs: 5},
+			want:       5,
+		},
+		"acquired counted with assigned ones": {
+			statistics: actions.Statistics{TotalAssignedJobs: 5, TotalAcquiredJobs: 5},
+			want:       5,
+		},
+		"full": {statistics: actions.Statistics{TotalAssignedJobs: 12}, want: -2},
+		"doubted jobs take none": {
+			statistics: actions.Statistics{TotalAssignedJobs: 12, TotalAcquiredJobs: 12},
+			doubted:    9,
+			want:       7,
+		},
+		"more doubted than there are": {statistics: actions.Statistics{TotalAssignedJobs: 3}, doubted: 9, want: 10},
+		"doubted, but just assigned": {
+			statistics: actions.Statistics{TotalAssignedJobs: 1},
+			doubted:    1,
+			assigned:   []string{"assign 1"},
+			want:       9,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(0, 10, 0)
@@ -271,8 +286,8 @@ func TestAcquiredJobsThatStartOrEndFreeTheirRoom(t *testing.T) {
 	}
 }
 
-// In every order of events, replicas stay within the limits and cover the jobs that statistics show, and the patchID never
-// decreases.
+// In every order of events, replicas stay within the limits and cover the jobs that statistics show, and the patchID
+// never decreases.
 func TestScalerProperties(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

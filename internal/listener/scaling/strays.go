@@ -7,14 +7,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
 )
 
-// StraysGrace is how long GitHub's figures must show stray registrations before the manager is told. A runner that has just had its
-// job is registered for tens of seconds longer than the cluster knows it.
+// StraysGrace passes before the manager is told of stray registrations that GitHub's figures show. A runner that has
+// just had its job is registered for tens of seconds longer than the cluster knows it.
 const StraysGrace = 3 * time.Minute
 
-// Strays notes how long GitHub's figures have counted more registrations than there are runners. A restore of the cluster from a
-// backup leaves such registrations: their runners were created after the backup, so that nobody knows them any more.
+// Strays remembers how long GitHub's figures have counted more registrations than there are runners. A restore of the
+// cluster from a backup leaves such registrations: their runners were created after the backup, so that nobody knows
+// them any more.
 type Strays struct {
-	// since is when the figures began to show any, zero if the last ones showed none, and least is the smallest number since then.
+	// The figures show some since then, zero if the last ones showed none; least is the smallest number in that time.
 	since time.Time
 	least int
 	// Shown is the number to tell the manager.
@@ -37,8 +38,8 @@ func (s *Strays) Observe(statistics *actions.Statistics, known cluster.RunnerCou
 	}
 }
 
-// strayRegistrations returns how many registrations must be strays: they are more than the set's runners, and more are offline than
-// runners that have yet to come up. GitHub may still count runners that had a job, but hardly as offline.
+// strayRegistrations returns how many registrations must be strays: they are more than the set's runners, and more are
+// offline than runners that have yet to come up. GitHub may still count runners that had a job, but hardly as offline.
 func strayRegistrations(statistics *actions.Statistics, known cluster.RunnerCounts) int {
 	registered := statistics.TotalRegisteredRunners
 	offline := registered - statistics.TotalBusyRunners - statistics.TotalIdleRunners

@@ -12,16 +12,18 @@ import (
 )
 
 const (
-	// HeartbeatInterval is how long the loop sleeps at most.
+	// The loop sleeps for at most HeartbeatInterval.
 	HeartbeatInterval = 10 * time.Second
-	// turnTimeout is how long an iteration of the loop may take. After six heartbeats without one, the loop or the node is stuck.
+	// An iteration of the loop takes less than turnTimeout. After six heartbeats without one, the loop or the node is
+	// stuck.
 	turnTimeout = 6 * HeartbeatInterval
-	// PollHold is how long the service holds a poll if it has no message.
+	// The service holds a poll for PollHold if it has no message.
 	PollHold = 50 * time.Second
 )
 
-// Health answers the kubelet's probes. Times are *time.Time (nil: never) rather than Unix seconds because they carry the monotonic
-// clock reading: otherwise a wall clock changed by an hour would fail the liveness probe of a healthy listener.
+// Health answers the kubelet's probes. Times are *time.Time (nil: never) rather than Unix seconds because they carry
+// the monotonic clock reading: otherwise a wall clock changed by an hour would fail the liveness probe of a healthy
+// listener.
 type Health struct {
 	clock                  clock.PassiveClock
 	lastTurnAt, lastPollAt atomic.Pointer[time.Time]
@@ -36,13 +38,13 @@ func NewHealth(clk clock.PassiveClock) *Health {
 	return h
 }
 
-// Turned notes an iteration of the loop.
+// Turned remembers an iteration of the loop.
 func (h *Health) Turned(at time.Time) { h.lastTurnAt.Store(&at) }
 
-// Polled notes a good poll. A session that was just opened counts as one.
+// Polled remembers a good poll. A session that was just opened counts as one.
 func (h *Health) Polled(at time.Time) { h.lastPollAt.Store(&at) }
 
-// Lost notes that no session is held.
+// Lost remembers that no session is held.
 func (h *Health) Lost() { h.lastPollAt.Store(nil) }
 
 // Alive fails only if the loop hangs: whatever GitHub or the API server does, a restart would not help.
@@ -63,7 +65,10 @@ func (h *Health) Ready() error {
 		return errors.New("no message session is held; status.listener of the EphemeralRunnerSet says why")
 	}
 	if age := h.age(last); age > 2*PollHold {
-		return fmt.Errorf("the last good poll was %s ago; status.listener of the EphemeralRunnerSet says why", age.Round(time.Second))
+		return fmt.Errorf(
+			"the last good poll was %s ago; status.listener of the EphemeralRunnerSet says why",
+			age.Round(time.Second),
+		)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (c *askedClock) Since(t time.Time) time.Duration {
 	return c.RealClock.Since(t)
 }
 
-// A change of the wall clock must not change what the probes say: that is what the monotonic reading in a time is for.
+// A change of the wall clock must not change the probes' answers: the monotonic reading in a time sees to that.
 func TestHealthKeepsTheMonotonicClock(t *testing.T) {
 	clk := &askedClock{}
 	h := &Health{clock: clk}

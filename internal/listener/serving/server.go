@@ -1,4 +1,5 @@
-// Package serving serves a listener's metrics and probes. Neither is worth ending a listener for: a server that can't listen is logged.
+// Package serving serves a listener's metrics and probes. Neither is worth ending a listener for: a server that can't
+// listen is logged.
 package serving
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// serverShutdownTimeout is how long a server that is stopped waits for requests in flight.
+// A server that is stopped waits for requests in flight for serverShutdownTimeout.
 const serverShutdownTimeout = 5 * time.Second
 
 // Servers are the two servers of a listener, or one if both have the same address. Make them with Start.
@@ -40,7 +41,8 @@ func Start(probesAt string, health *Health, metrics http.Handler, log logr.Logge
 	return s
 }
 
-// ServeMetrics serves metrics at address, which may be another one than before or that of the probes. An empty address stops that.
+// ServeMetrics serves metrics at address, which may be another one than before or that of the probes. An empty address
+// stops that.
 func (s *Servers) ServeMetrics(address string) {
 	same := sameAddress(address, s.probesAt)
 	s.metricsAtProbes.Store(same)
@@ -64,8 +66,8 @@ type server struct {
 	http    *http.Server
 }
 
-// serve makes the server listen at address. An empty address stops it. If it can't listen, it logs that and tries again when
-// the configuration changes: neither metrics nor probes are worth ending a listener for.
+// serve makes the server listen at address. An empty address stops it. If it can't listen, it logs that and tries again
+// when the configuration changes: neither metrics nor probes are worth ending a listener for.
 func (s *server) serve(address string, handler http.Handler) {
 	if address == s.address {
 		return
@@ -101,19 +103,19 @@ func (s *server) stop() {
 	s.http, s.address = nil, ""
 }
 
-// sameAddress reports whether two addresses share a port, so that a second server can't listen and one serves both. Port 0, which
-// means any free port, is never shared.
+// sameAddress reports whether two addresses share a port, so that a second server can't listen and one serves both.
+// Port 0, which means any free port, is never shared.
 func sameAddress(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
 	if errA != nil || errB != nil || portA != portB || portA == "0" {
 		return false
 	}
-	return hostA == hostB || anyHost(hostA) && anyHost(hostB)
+	return hostA == hostB || (anyHost(hostA) && anyHost(hostB))
 }
 
 // anyHost reports whether a server at host listens on all addresses of the machine.
 func anyHost(host string) bool {
 	ip := net.ParseIP(host)
-	return host == "" || ip != nil && ip.IsUnspecified()
+	return host == "" || (ip != nil && ip.IsUnspecified())
 }

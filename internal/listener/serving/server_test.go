@@ -17,9 +17,14 @@ import (
 
 func TestAServerThatMoves(t *testing.T) {
 	bound := ""
-	s := &server{name: "test", log: funcr.New(func(_, line string) { bound = boundAddress(line) }, funcr.Options{Verbosity: 1})}
+	s := &server{
+		name: "test",
+		log:  funcr.New(func(_, line string) { bound = boundAddress(line) }, funcr.Options{Verbosity: 1}),
+	}
 	defer s.stop()
-	hello := http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) { _, _ = answer.Write([]byte("hello")) })
+	hello := http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
+		_, _ = answer.Write([]byte("hello"))
+	})
 	var places []string
 	for _, address := range []string{"127.0.0.1:0", "localhost:0"} { // any free port, under two names
 		s.serve(address, hello)
@@ -87,7 +92,9 @@ func TestMetricsAtTheAddressOfTheProbes(t *testing.T) {
 		t.Fatal(err)
 	}
 	probes := net.JoinHostPort("127.0.0.1", strconv.Itoa(free[0]))
-	metrics := http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) { _, _ = answer.Write([]byte("metrics")) })
+	metrics := http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
+		_, _ = answer.Write([]byte("metrics"))
+	})
 	servers := Start(probes, NewHealth(clock.RealClock{}), metrics, logr.Discard())
 	defer servers.Stop()
 	servers.ServeMetrics(probes)

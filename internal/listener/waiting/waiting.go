@@ -19,7 +19,8 @@ const (
 	mostKnown = 1000
 	// mostListed is the limit of status.listener.waiting.
 	mostListed = 50
-	// longest is how long a job can wait: GitHub cancels it after a day. Of one that seems to wait longer the end was missed.
+	// A job waits for less than longest: GitHub cancels it after a day. Of one that seems to wait longer the end was
+	// missed.
 	longest = 25 * time.Hour
 	// Limits of texts in status.listener.waiting.
 	maxText, maxEvent = 256, 64
@@ -39,7 +40,8 @@ func New(listed []v1alpha1.WaitingJob) *Jobs {
 	return jobs
 }
 
-// Update follows a message: assigned jobs wait, until they start or end. If GitHub counts none that waits, none does, whatever was missed.
+// Update follows a message: assigned jobs wait, until they start or end. If GitHub counts none that waits, none does,
+// whatever was missed.
 func (j *Jobs) Update(message *actions.Message, now time.Time) {
 	for _, job := range message.JobsAssigned {
 		if id := idOf(&job.JobMessageBase); id != "" && len(j.byID) < mostKnown {
@@ -67,8 +69,12 @@ func idOf(job *actions.JobMessageBase) string {
 
 func waitingJob(id string, job *actions.JobMessageBase, now time.Time) v1alpha1.WaitingJob {
 	waiting := v1alpha1.WaitingJob{
-		Repository: cut(job.OwnerName+"/"+job.RepositoryName, maxText), RunID: job.WorkflowRunID, JobID: id,
-		Name: cut(job.JobDisplayName, maxText), Event: cut(job.EventName, maxEvent), AssignedAt: metav1.NewTime(now).Rfc3339Copy(),
+		Repository: cut(job.OwnerName+"/"+job.RepositoryName, maxText),
+		RunID:      job.WorkflowRunID,
+		JobID:      id,
+		Name:       cut(job.JobDisplayName, maxText),
+		Event:      cut(job.EventName, maxEvent),
+		AssignedAt: metav1.NewTime(now).Rfc3339Copy(),
 	}
 	if isTime(job.ScaleSetAssignTime, now) {
 		waiting.AssignedAt = metav1.NewTime(job.ScaleSetAssignTime.UTC()).Rfc3339Copy()
@@ -90,8 +96,8 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// Long returns the jobs that have waited for at least so long, oldest first and at most 50 of them, and when the next one will have, zero if
-// none will. It returns nil for 0.
+// Long returns the jobs that have waited for at least so long, oldest first and at most 50 of them, and when the next
+// one will have, zero if none will. It returns nil for 0.
 func (j *Jobs) Long(after time.Duration, now time.Time) (jobs []v1alpha1.WaitingJob, next time.Time) {
 	if after <= 0 {
 		return nil, time.Time{}

@@ -12,7 +12,14 @@ import (
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func job(id string, queued time.Time) actions.JobMessageBase {
-	return actions.JobMessageBase{JobID: id, OwnerName: "acme", RepositoryName: "app", WorkflowRunID: 7, EventName: "push", QueueTime: queued}
+	return actions.JobMessageBase{
+		JobID:          id,
+		OwnerName:      "acme",
+		RepositoryName: "app",
+		WorkflowRunID:  7,
+		EventName:      "push",
+		QueueTime:      queued,
+	}
 }
 
 func assigned(jobs ...actions.JobMessageBase) *actions.Message {
@@ -34,8 +41,12 @@ func ids(j *Jobs, after time.Duration, now time.Time) string {
 
 func TestJobsThatWaitLongAreListedUntilTheyStartOrEnd(t *testing.T) {
 	j := New(nil)
-	j.Update(assigned(job("b", noon.Add(time.Minute)), job("a", noon), job("c", noon.Add(-time.Minute))), noon.Add(2*time.Minute))
-	if got, next := j.Long(10*time.Minute, noon.Add(2*time.Minute)); len(got) != 0 || !next.Equal(noon.Add(9*time.Minute)) {
+	j.Update(
+		assigned(job("b", noon.Add(time.Minute)), job("a", noon), job("c", noon.Add(-time.Minute))),
+		noon.Add(2*time.Minute),
+	)
+	if got, next := j.Long(10*time.Minute, noon.Add(2*time.Minute)); len(got) != 0 ||
+		!next.Equal(noon.Add(9*time.Minute)) {
 		t.Errorf("at first %v, next %s, want none, and c after ten minutes", got, next)
 	}
 	later := noon.Add(11 * time.Minute)
@@ -66,7 +77,8 @@ func TestOddJobsAreBounded(t *testing.T) {
 	j := New(nil)
 	for i := range 3000 {
 		odd := job(fmt.Sprint(i), time.Time{})
-		odd.JobDisplayName, odd.EventName, odd.RepositoryName = "\x1b[2J"+strings.Repeat("ä", 5000), strings.Repeat("x", 999), strings.Repeat("y", 999)
+		odd.JobDisplayName, odd.EventName, odd.RepositoryName = "\x1b[2J"+strings.Repeat("ä", 5000),
+			strings.Repeat("x", 999), strings.Repeat("y", 999)
 		j.Update(assigned(odd), noon)
 	}
 	j.Update(assigned(actions.JobMessageBase{}), noon)
@@ -74,7 +86,8 @@ func TestOddJobsAreBounded(t *testing.T) {
 	if len(j.byID) != mostKnown || len(jobs) != mostListed {
 		t.Errorf("%d are known, %d listed", len(j.byID), len(jobs))
 	}
-	if one := jobs[0]; !strings.HasPrefix(one.Name, " [2Jä") || len(one.Name) > 256 || len(one.Event) > 64 || len(one.Repository) > 256 || one.QueuedAt != nil || one.AssignedAt.IsZero() {
+	if one := jobs[0]; !strings.HasPrefix(one.Name, " [2Jä") || len(one.Name) > 256 || len(one.Event) > 64 ||
+		len(one.Repository) > 256 || one.QueuedAt != nil || one.AssignedAt.IsZero() {
 		t.Errorf("%+v", one)
 	}
 	if jobs, next := j.Long(time.Minute, noon.Add(26*time.Hour)); len(jobs)+len(j.byID) != 0 || !next.IsZero() {

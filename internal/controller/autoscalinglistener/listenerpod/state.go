@@ -121,7 +121,7 @@ func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) St
 	state := State{Reason: ReasonReplacing, Message: "the previous pod is closing its session"}
 	left := kube.GracePeriod(pod) + LostTimeout - terminating
 	if len(kube.PodKeepers(pod)) > 0 {
-		left = min(left, kube.KeptAfter-terminating)
+		left = min(left, kube.KeptGrace-terminating)
 	}
 	switch {
 	case !lost && left > 0:

@@ -77,8 +77,8 @@ func TestGitHubDecidesWhoLeaves(t *testing.T) {
 		if p := s.pass(); len(p.With(Deregister)) != 2 || p.create != 0 {
 			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.With(Deregister)), p.create)
 		}
-		s.historyOf(busy).Note(answered(registrations.Busy), s.now)
-		s.historyOf(free).Note(answered(registrations.Removed), s.now)
+		s.historyOf(busy).Remember(answered(registrations.Busy), s.now)
+		s.historyOf(free).Remember(answered(registrations.Removed), s.now)
 		p := s.later(time.Second).pass()
 		if p.decided[busy] != None || p.decided[free] != Delete || p.Tally.working != 1 || p.create != create {
 			t.Errorf("decided %v about the busy one, %v about the other; %d working, create %d of %d",

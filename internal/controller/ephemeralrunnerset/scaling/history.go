@@ -231,7 +231,7 @@ func (h *History) RememberAnswers(runners []*roster.Runner) (failed int, cause e
 // rememberAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
 func (h *History) rememberAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
 	past := h.historyOf(r)
-	past.Note(call, h.now)
+	past.Remember(call, h.now)
 	if limited, is := errors.AsType[*actions.RateLimitedError](call.Err); is {
 		h.limitedUntil = kube.LaterOf(h.limitedUntil, limited.Until)
 	}

@@ -20,7 +20,7 @@ const (
 	// A runner may be up without a job for idleGrace while the listener's figure says that jobs are waiting.
 	idleGrace = 30 * time.Second
 	// askAgainInterval is the shortest pause between two questions about the same runner, but for
-	// registrations.AskMissingAgainAfter.
+	// registrations.MissingGrace.
 	askAgainInterval = time.Minute
 	// A runner with a job is asked about every askWorkingInterval, in case it has ended and the report was lost.
 	askWorkingInterval = 10 * time.Minute
@@ -60,7 +60,7 @@ func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Deman
 		case h.slotOf(r) == slotWorking:
 			pause := askWorkingInterval
 			if !past.MissingSince.IsZero() {
-				pause = registrations.AskMissingAgainAfter
+				pause = registrations.MissingGrace
 			}
 			h.ask(p, r, LookUp, kube.LaterOf(past.upAt, past.AskedAt), pause)
 		case r.Up():
@@ -107,7 +107,7 @@ func (h *History) removeUnaskable(p *Plan, r *roster.Runner) {
 func (h *History) verifyIdle(p *Plan, r *roster.Runner) {
 	past := h.historyOf(r)
 	if !past.MissingSince.IsZero() {
-		h.ask(p, r, LookUp, past.AskedAt, registrations.AskMissingAgainAfter)
+		h.ask(p, r, LookUp, past.AskedAt, registrations.MissingGrace)
 		return
 	}
 	due := h.idleTurn(r)

@@ -22,7 +22,7 @@ func answered(r registrations.Answer) pool.Call[registrations.Answer] {
 // answer asks GitHub about a runner now, and it answers at once.
 func (s *scenario) answer(r *roster.Runner, result registrations.Answer) {
 	s.historyOf(r).AskedAt = s.now
-	s.historyOf(r).Note(answered(result), s.now)
+	s.historyOf(r).Remember(answered(result), s.now)
 }
 
 func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
@@ -35,7 +35,7 @@ func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 		t.Fatal("want it asked about after 30 s")
 	}
 	s.answer(r, registrations.Missing)
-	if p := s.later(registrations.AskMissingAgainAfter - time.Second).pass(); len(p.With(LookUp)) != 0 {
+	if p := s.later(registrations.MissingGrace - time.Second).pass(); len(p.With(LookUp)) != 0 {
 		t.Error("asked again too early")
 	}
 	if p := s.later(time.Second).pass(); len(p.With(LookUp)) != 1 {
@@ -105,7 +105,7 @@ func TestIdleRunnerWithoutRegistrationIsReplacedThoughNoJobWaits(t *testing.T) {
 	r := s.add(1, idle)
 	for {
 		p := s.pass()
-		if s.now.Sub(start) > askIdleInterval+newRegistrationAge+registrations.AskMissingAgainAfter {
+		if s.now.Sub(start) > askIdleInterval+newRegistrationAge+registrations.MissingGrace {
 			t.Fatalf("not deleted after %s", s.now.Sub(start))
 		}
 		if len(p.With(Delete)) == 1 {
@@ -116,7 +116,7 @@ func TestIdleRunnerWithoutRegistrationIsReplacedThoughNoJobWaits(t *testing.T) {
 		}
 		s.later(p.RequeueAt.Sub(s.now))
 		if len(p.With(LookUp)) == 1 {
-			s.now = s.historyOf(r).AskedAt.Add(registrations.AskMissingAgainAfter)
+			s.now = s.historyOf(r).AskedAt.Add(registrations.MissingGrace)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
 			s.pass()
 			limited := &actions.RateLimitedError{Until: s.now.Add(wanted),
 				Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}
-			s.historyOf(r).Note(pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, s.now)
+			s.historyOf(r).Remember(pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, s.now)
 			if got := s.outcomeOf(); got.after != wanted || (got.what != "deregister" && got.what != "look up") {
 				t.Errorf("%v; want GitHub asked after %s", got, wanted)
 			}
@@ -278,7 +278,7 @@ func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(surplusPatience).publish(0).pass()
-	s.historyOf(r).Note(pool.Call[registrations.Answer]{Err: errors.New("no answer")}, s.now)
+	s.historyOf(r).Remember(pool.Call[registrations.Answer]{Err: errors.New("no answer")}, s.now)
 	if p := s.pass(); len(p.With(Deregister)) != 0 {
 		t.Error("GitHub is asked again at once")
 	}
@@ -333,7 +333,7 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	s.later(idleGrace).pass()
 	s.answer(r, registrations.Missing)
 	r.RegistrationID++
-	s.later(registrations.AskMissingAgainAfter).pass()
+	s.later(registrations.MissingGrace).pass()
 	s.answer(r, registrations.Missing)
 	if p := s.pass(); len(p.With(Delete)) != 0 {
 		t.Errorf("deleted after one answer about its registration")
