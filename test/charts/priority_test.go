@@ -21,8 +21,8 @@ const (
 	priorityOn   = "priorityAndFairness: {enabled: true}"
 )
 
-// By default there is none. A release that is restricted to one namespace doesn't collide with others of its name, and matches only
-// what its listeners do there.
+// By default there is none. A release that is restricted to one namespace doesn't collide with others of its name, and
+// matches only what its listeners do there.
 func TestPriorityIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	check(t, "objects by default", len(render(t, controller)[priorityFile]), 0)
@@ -30,7 +30,8 @@ func TestPriorityIsOffByDefault(t *testing.T) {
 	for values, suffix := range map[string]string{"": "", singleNamespace: ".team-a"} {
 		levels, schemas := priority(t, values)
 		check(t, "levels", sortedKeys(levels), []string{prefix + "-manager" + suffix, prefix + "-urgent" + suffix})
-		check(t, "schemas", sortedKeys(schemas), []string{prefix + "-lease" + suffix, prefix + "-listeners" + suffix, prefix + "-manager" + suffix})
+		check(t, "schemas", sortedKeys(schemas),
+			[]string{prefix + "-lease" + suffix, prefix + "-listeners" + suffix, prefix + "-manager" + suffix})
 		for name, schema := range schemas {
 			if _, rendered := levels[schema.Spec.PriorityLevelConfiguration.Name]; !rendered {
 				t.Errorf("%s leads to %s, which isn't rendered", name, schema.Spec.PriorityLevelConfiguration.Name)
@@ -40,15 +41,19 @@ func TestPriorityIsOffByDefault(t *testing.T) {
 		if served == "" {
 			served = "*"
 		}
-		check(t, "namespaces of listeners", schemas[prefix+"-listeners"+suffix].Spec.Rules[0].ResourceRules[0].Namespaces, []string{served})
+		listeners := schemas[prefix+"-listeners"+suffix].Spec.Rules[0]
+		check(t, "namespaces of listeners", listeners.ResourceRules[0].Namespaces, []string{served})
 	}
-	checkContains(t, refusal(t, controller, priorityOn, "rbac: {clusterRoles: false}", singleNamespace, "crds: {install: false}"), "Values.priorityAndFairness needs")
+	refused := refusal(t, controller, priorityOn, "rbac: {clusterRoles: false}", singleNamespace, "crds: {install: false}")
+	checkContains(t, refused, "Values.priorityAndFairness needs")
 }
 
 // priority returns what is rendered, by name.
-func priority(t *testing.T, values string) (map[string]flowcontrolv1.PriorityLevelConfiguration, map[string]flowcontrolv1.FlowSchema) {
+func priority(t *testing.T, values string) (
+	levels map[string]flowcontrolv1.PriorityLevelConfiguration, schemas map[string]flowcontrolv1.FlowSchema,
+) {
 	t.Helper()
-	levels, schemas := map[string]flowcontrolv1.PriorityLevelConfiguration{}, map[string]flowcontrolv1.FlowSchema{}
+	levels, schemas = map[string]flowcontrolv1.PriorityLevelConfiguration{}, map[string]flowcontrolv1.FlowSchema{}
 	for _, document := range render(t, controller, priorityOn, values)[priorityFile] {
 		if strings.Contains(document, "kind: FlowSchema\n") {
 			schema := decode[flowcontrolv1.FlowSchema](t, document)
@@ -61,8 +66,8 @@ func priority(t *testing.T, values string) (map[string]flowcontrolv1.PriorityLev
 	return levels, schemas
 }
 
-// The API server takes the objects, and says in its answers which of them a request was counted under. Nothing is left of them when the
-// release is uninstalled.
+// The API server takes the objects, and says in its answers which of them a request was counted under. Nothing is left of
+// them when the release is uninstalled.
 func TestPriorityOfRequests(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -73,27 +78,29 @@ func TestPriorityOfRequests(t *testing.T) {
 		"--set", "crds.install=false,priorityAndFairness.enabled=true,flags.watchSingleNamespace="+runners)
 
 	const sets = "/apis/actions.github.com/v1alpha1/namespaces/"
-	own := func(part string) string { return "arc-gha-rs-controller-" + part + "." + runners }
-	manager := testkube.ServiceAccountUser(system, "arc-gha-rs-controller")
-	listener := testkube.ServiceAccountUser(system, "set-listener")
-	everybody := counted{schema: "service-accounts", level: "workload-low"}
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/"
+	own := func(part, level string) counted {
+		return counted{"arc-gha-rs-controller-" + part + "." + runners, "arc-gha-rs-controller-" + level + "." + runners}
+	}
+	manager, listener := testkube.ServiceAccountUser(system, "arc-gha-rs-controller"), testkube.ServiceAccountUser(system, "l")
+	other, everybody := testkube.ServiceAccountUser(runners, "default"), counted{"service-accounts", "workload-low"}
+	lease, byManager, byListener := own("lease", "urgent"), own("manager", "manager"), own("listeners", "urgent")
 	for name, test := range map[string]struct {
 		as, method, path string
 		want             counted
 	}{
-		"the manager's Lease": {
-			manager, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/" + system + "/leases/arc", counted{own("lease"), own("urgent")},
-		},
-		"a pod":                    {manager, http.MethodPost, "/api/v1/namespaces/" + runners + "/pods", counted{own("manager"), own("manager")}},
-		"a status by the manager":  {manager, http.MethodPatch, sets + runners + "/ephemeralrunnersets/set/status", counted{own("manager"), own("manager")}},
-		"all nodes":                {manager, http.MethodGet, "/api/v1/nodes", counted{own("manager"), own("manager")}},
-		"the API server's version": {manager, http.MethodGet, "/version", counted{own("manager"), own("manager")}},
-		"how many runners":         {listener, http.MethodPatch, sets + runners + "/ephemeralrunnersets/set", counted{own("listeners"), own("urgent")}},
-		"what a listener says":     {listener, http.MethodPatch, sets + runners + "/ephemeralrunnersets/set/status", counted{own("listeners"), own("urgent")}},
-		"the end of a job":         {listener, http.MethodPatch, sets + runners + "/ephemeralrunners/runner/status", counted{own("listeners"), own("urgent")}},
+		"the manager's Lease":      {manager, http.MethodGet, leases + system + "/leases/arc", lease},
+		"a Lease of another":       {manager, http.MethodGet, leases + runners + "/leases/arc", byManager},
+		"a pod":                    {manager, http.MethodPost, "/api/v1/namespaces/" + runners + "/pods", byManager},
+		"a status by the manager":  {manager, http.MethodPatch, sets + runners + "/ephemeralrunnersets/set/status", byManager},
+		"all nodes":                {manager, http.MethodGet, "/api/v1/nodes", byManager},
+		"the API server's version": {manager, http.MethodGet, "/version", byManager},
+		"how many runners":         {listener, http.MethodPatch, sets + runners + "/ephemeralrunnersets/set", byListener},
+		"what a listener says":     {listener, http.MethodPatch, sets + runners + "/ephemeralrunnersets/set/status", byListener},
+		"the end of a job":         {listener, http.MethodPatch, sets + runners + "/ephemeralrunners/runner/status", byListener},
 		"somewhere else":           {listener, http.MethodPatch, sets + system + "/ephemeralrunnersets/set", everybody},
 		"another kind":             {listener, http.MethodPost, "/api/v1/namespaces/" + runners + "/pods", everybody},
-		"another's account":        {testkube.ServiceAccountUser(runners, "default"), http.MethodPatch, sets + runners + "/ephemeralrunnersets/set", everybody},
+		"another's account":        {other, http.MethodPatch, sets + runners + "/ephemeralrunnersets/set", everybody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := strings.Split(test.as, ":")[2]

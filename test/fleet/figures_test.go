@@ -19,7 +19,8 @@ type figures struct {
 func (f *fleet) figures() figures {
 	f.t.Helper()
 	now := figures{
-		at: time.Now(), requests: f.rig.Requests(), manager: f.rig.Usage(rig.ManagerProgram), listener: f.rig.Usage(rig.ListenerProgram),
+		at: time.Now(), requests: f.rig.Requests(),
+		manager: f.rig.Usage(rig.ManagerProgram), listener: f.rig.Usage(rig.ListenerProgram),
 	}
 	for _, counter := range f.rig.GitHub.Counters() {
 		switch {

@@ -23,9 +23,9 @@ var (
 )
 
 const (
-	// patience bounds every step. look is the pause between two looks at how far it is, and tell that between two lines about it.
+	// patience bounds every step. look is the pause between two looks at how far it is, tell that between two lines about it.
 	patience, look, tell = 30 * time.Minute, 200 * time.Millisecond, 5 * time.Second
-	// settle is how long a set still has something to do after it has begun to listen: the first statistics, a status, an Event.
+	// settle is for what a set still does after it has begun to listen: the first statistics, a status, an Event.
 	settle = 15 * time.Second
 	// perRelease is how many sets are installed at once: the chart allows that many variants beside the first set.
 	perRelease = 51
@@ -127,8 +127,7 @@ func (f *fleet) atRest(name string, budget restBudget) {
 	during := between(before, f.figures())
 	f.t.Logf("%s: %s", name, during.perMinute())
 	setMinutes := during.minutes * float64(f.sets)
-	// A set that asks for something every 50 s may do so twice in 60. The manager's own few reads don't depend on the number of sets.
-	setMinutes = max(setMinutes, float64(f.sets))
+	setMinutes = max(setMinutes, float64(f.sets)) // what comes a single time a minute may come in less
 	if reads := float64(during.reads()) / setMinutes; reads > budget.reads {
 		f.t.Errorf("%s: %.1f reads per set and minute, at most %.1f are allowed:\n%s", name, reads, budget.reads, during.requests)
 	}
@@ -166,7 +165,9 @@ func (f *fleet) killManager() {
 			}
 		}
 	}
-	took := f.await("sets have a new runner since the manager was killed", f.all()+f.sets, func() int { return f.running() + f.completed() })
+	took := f.await("jobs run or were cancelled since the manager was killed", f.all()+f.sets, func() int {
+		return f.running() + f.completed()
+	})
 	f.t.Logf("every set has a new runner %s after the manager was killed", took)
 	for _, session := range f.sessions() {
 		if !slices.Contains(sessions, session) {
