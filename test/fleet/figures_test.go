@@ -97,6 +97,6 @@ func (p period) perMinute() string {
 // perRunner describes the period by the runners that it was about.
 func (p period) perRunner(runners int) string {
 	ratio := func(count int) float64 { return float64(count) / float64(runners) }
-	return fmt.Sprintf("per runner %.1f requests to the API server, %.1f of them its own, and %.1f to GitHub\n%s",
-		ratio(p.requests.Total()), ratio(p.own()), ratio(p.gitHub), strings.TrimRight(p.requests.String(), "\n"))
+	return fmt.Sprintf("per runner %.1f requests to the API server, %.1f of them its own, %.1f of them unserved, and %.1f to GitHub\n%s",
+		ratio(p.requests.Total()), ratio(p.own()), ratio(p.requests.Unserved), ratio(p.gitHub), strings.TrimRight(p.requests.String(), "\n"))
 }

@@ -20,6 +20,9 @@ type Requests struct {
 	// Refused lists requests whose last answer was 403, which means that the charts grant too little. The API server enforces a
 	// new Role with a delay, so a request that was refused at first and granted when repeated does not count.
 	Refused []string
+	// Unserved counts requests that the API server has answered with 429 or 5xx, because it or etcd was too busy. They are repeated, and are
+	// counted each time above.
+	Unserved int
 }
 
 // Requests counts what manager and listeners have requested from the API server since the rig began, without watches and leader
@@ -80,6 +83,9 @@ func (c *Requests) add(event testkube.AuditEvent, counts map[string]int) {
 		what += "/" + event.Object.Subresource
 	}
 	counts[what]++
+	if code := event.Response.Code; code == http.StatusTooManyRequests || code >= http.StatusInternalServerError {
+		c.Unserved++
+	}
 	if event.Verb == "create" && event.Response.Code == http.StatusCreated && !event.DryRun() {
 		c.Created[event.Object.Resource]++
 	}
@@ -100,7 +106,7 @@ func (c Requests) Total() int {
 func (c Requests) Minus(earlier Requests) Requests {
 	return Requests{
 		Manager: minus(c.Manager, earlier.Manager), Listener: minus(c.Listener, earlier.Listener),
-		Created: minus(c.Created, earlier.Created), Refused: c.Refused,
+		Created: minus(c.Created, earlier.Created), Refused: c.Refused, Unserved: c.Unserved - earlier.Unserved,
 	}
 }
 
