@@ -16,8 +16,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way there, or stuck
-// until somebody changes something. The reason comes from the first step that isn't done, in the order in which a set is set up.
+// summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way
+// there, or stuck until somebody changes something. The reason comes from the first step that isn't done, in the order
+// in which a set is set up.
 func (f *Findings) summary(conditions []metav1.Condition) []metav1.Condition {
 	if f.Blocked != "" && (f.Deleting() || !f.HasRunnerSet()) {
 		return report.Unready(v1alpha1.ReasonForeignFinalizers, f.Blocked, true)
@@ -37,20 +38,23 @@ func (f *Findings) summary(conditions []metav1.Condition) []metav1.Condition {
 
 // deletionStage returns what a deletion waits for.
 func (f *Findings) deletionStage() (reason, message string) {
-	stopping, trouble := !f.IsStopped(), f.listenerTrouble()
+	stopping, cause := !f.IsStopped(), f.listenerCause()
 	switch {
-	case stopping && trouble != nil:
-		return trouble.Reason, trouble.Message
+	case stopping && cause != nil:
+		return cause.Reason, cause.Message
 	case stopping:
 		return "StoppingListener", "the listener is closing its session"
 	case len(f.RunnerSets) > 0:
 		return "DrainingRunners", cmp.Or(f.Awaited, drainingMessage(currentRunners(f.RunnerSets)))
 	case f.Creating:
-		return "Deregistering", "waiting for GitHub to answer a request that may have created the scale set; it is deleted after that"
+		return "Deregistering", "waiting for GitHub to answer a request that may have created the scale set; it is " +
+			"deleted after that"
 	case f.Searching:
-		return "Deregistering", fmt.Sprintf("asking GitHub, for at most %s, whether it has a scale set that was never recorded", scaleset.DeregisterTimeout.Round(time.Second))
+		return "Deregistering", fmt.Sprintf("asking GitHub, for at most %s, whether it has a scale set that was "+
+			"never recorded", scaleset.DeregisterTimeout.Round(time.Second))
 	case f.Registration != nil:
-		message := fmt.Sprintf("deleting scale set %d on GitHub, for at most %s", f.Registration.ID, scaleset.DeregisterTimeout.Round(time.Second))
+		message := fmt.Sprintf("deleting scale set %d on GitHub, for at most %s", f.Registration.ID,
+			scaleset.DeregisterTimeout.Round(time.Second))
 		if f.Unanswered != nil {
 			message += "; the last attempt failed: " + report.Abridged(f.Unanswered.Error())
 		}
@@ -59,12 +63,14 @@ func (f *Findings) deletionStage() (reason, message string) {
 	return "Releasing", cmp.Or(f.Awaited, "removing the last objects")
 }
 
-// drainingMessage says what the deletion of runners waits for. left is how many have not ended.
+// drainingMessage says what the deletion of runners waits for. left counts those that have not ended.
 func drainingMessage(left int) string {
 	if left == 0 {
-		return "runners that have ended are waiting for their pods to be removed; if one stays, kubectl get ephemeralrunners shows the reason"
+		return "runners that have ended are waiting for their pods to be removed; if one stays, kubectl get " +
+			"ephemeralrunners shows the reason"
 	}
-	return fmt.Sprintf("%d runners are left: idle ones are being removed, busy ones finish their jobs first; see the Events of a runner for why it stays", left)
+	return fmt.Sprintf("%d runners are left: idle ones are being removed, busy ones finish their jobs first; see the "+
+		"Events of a runner for why it stays", left)
 }
 
 // awaitedRunnerSet says what the next EphemeralRunnerSet waits for, which may be a job that takes hours.
@@ -74,14 +80,16 @@ func (f *Findings) awaitedRunnerSet() string {
 		return "the EphemeralRunnerSet is being created"
 	}
 	if deleted.Status.CurrentReplicas == 0 {
-		return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is created until it is gone: %s", deleted.Name, drainingMessage(0))
+		return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is created until it is gone: %s", deleted.Name,
+			drainingMessage(0))
 	}
-	return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is created until its %d busy runners have finished their jobs (%d runners are left)",
+	return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is created until its %d busy runners have "+
+		"finished their jobs (%d runners are left)",
 		deleted.Name, deleted.Status.BusyRunners, deleted.Status.CurrentReplicas)
 }
 
-// unregistered returns the condition that keeps the set from being registered, nil if none does. A condition that is False comes
-// before one that is Unknown.
+// unregistered returns the condition that keeps the set from being registered, nil if none does. A condition that is
+// False comes before one that is Unknown.
 func unregistered(conditions []metav1.Condition) *metav1.Condition {
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
 		for _, conditionType := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
@@ -96,18 +104,19 @@ func unregistered(conditions []metav1.Condition) *metav1.Condition {
 // runningSummary returns the summary of a set whose objects all exist.
 func (f *Findings) runningSummary(conditions []metav1.Condition) []metav1.Condition {
 	ready := meta.FindStatusCondition(f.Set.Status.Conditions, v1alpha1.ConditionReady)
-	if message := report.Refusal(f.Failure, f.CutShort, ready); message != "" { // the API server refuses it for good
+	if message := report.Refusal(f.Failure, f.CutShort, ready); message != "" { // the API server's refusal lasts
 		return report.Unready(v1alpha1.ReasonReconcileFailed, message, false)
 	}
-	trouble := f.listenerTrouble()
-	if trouble != nil && trouble.Type == v1alpha1.ConditionStalled {
-		return report.Unready(trouble.Reason, trouble.Message, needsUser(trouble.Reason))
+	cause := f.listenerCause()
+	if cause != nil && cause.Type == v1alpha1.ConditionStalled {
+		return report.Unready(cause.Reason, cause.Message, needsUser(cause.Reason))
 	}
 	if f.Template.Awaited || f.untried() {
-		return f.progressingSummary(podtemplate.ReasonChecking, "the API server has not said yet whether it would admit the runners' pods")
+		return f.progressingSummary(podtemplate.ReasonChecking,
+			"the API server has not said yet whether it would admit the runners' pods")
 	}
 	if c := withStatus(conditions, v1alpha1.ConditionPodTemplateRefused, metav1.ConditionTrue); c != nil {
-		lasting := f.Template.Lasting || f.Template.Condition == nil && podtemplate.IsStalled(f.Set, c.Reason)
+		lasting := f.Template.Lasting || (f.Template.Condition == nil && podtemplate.IsStalled(f.Set, c.Reason))
 		return report.Unready(c.Reason, c.Message, lasting)
 	}
 	for _, conditionType := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
@@ -116,18 +125,20 @@ func (f *Findings) runningSummary(conditions []metav1.Condition) []metav1.Condit
 			return report.Unready(c.Reason, c.Message, conditionType == v1alpha1.ConditionRunnerOutdated)
 		}
 	}
-	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil && c.Status != metav1.ConditionTrue {
-		if trouble != nil {
-			c = trouble // the listener may lack an object that could not be written
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil &&
+		c.Status != metav1.ConditionTrue {
+		if cause != nil {
+			c = cause // the listener may lack an object that could not be written
 		}
 		return f.progressingSummary(c.Reason, c.Message)
 	}
 	return report.Ready(f.readyReason(conditions))
 }
 
-// listenerTrouble returns the listener's condition about what its controller could not do, nil if it could do everything. The condition
-// is Stalled if that stays so until somebody changes something. The listener may keep running, but not as the spec asks for.
-func (f *Findings) listenerTrouble() *metav1.Condition {
+// listenerCause returns the listener's condition about what its controller could not do, nil if it could do everything.
+// The condition is Stalled if that stays so until somebody changes something. The listener may keep running, but not as
+// the spec asks for.
+func (f *Findings) listenerCause() *metav1.Condition {
 	listener := f.Listener()
 	if listener == nil {
 		return nil
@@ -135,16 +146,19 @@ func (f *Findings) listenerTrouble() *metav1.Condition {
 	if c := withStatus(listener.Status.Conditions, v1alpha1.ConditionStalled, metav1.ConditionTrue); c != nil {
 		return c
 	}
-	if c := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionProgressing); c != nil && c.Reason == v1alpha1.ReasonReconcileFailed {
+	if c := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionProgressing); c != nil &&
+		c.Reason == v1alpha1.ReasonReconcileFailed {
 		return c
 	}
 	return nil
 }
 
-// readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless there are just no jobs.
+// readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless there
+// are just no jobs.
 func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message string) {
 	limit := limits.Of(limits.Seen{Conditions: conditions}) // those that conditions report
-	if c := withStatus(conditions, v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue); c != nil && (limit.Kind == limits.None || limit.Kind == limits.Pace) {
+	if c := withStatus(conditions, v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue); c != nil &&
+		(limit.Kind == limits.None || limit.Kind == limits.Pace) {
 		return c.Reason, c.Message
 	}
 	if limit.Kind != limits.None {
@@ -154,17 +168,20 @@ func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message s
 	switch {
 	case f.Numbers.Drained:
 		reason, message = f.whyNoJobs()
-		return reason, message + ": no jobs are accepted, and those that are assigned run; the condition Drained says when none is left"
+		return reason, message + ": no jobs are accepted, and those that are assigned run; the condition Drained says " +
+			"when none is left"
 	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
 		return reasonReady, f.cutRunners() // even if maxRunners leaves no room for idle runners: no job waits for them
 	case !f.takesJobs():
 		reason, message = f.whyNoJobs()
-		return reason, message + ": no jobs are accepted, jobs that run finish, and assigned ones that have not started wait; raise maxRunners to run jobs"
+		return reason, message + ": no jobs are accepted, jobs that run finish, and assigned ones that have not started " +
+			"wait; raise maxRunners to run jobs"
 	}
-	return v1alpha1.ReasonMaxRunnersReached, f.mostRunners() + " is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time"
+	return v1alpha1.ReasonMaxRunnersReached, f.mostRunners() +
+		" is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time"
 }
 
-// cutRunners says what the manager's limit for each set takes away from what spec and schedules ask for, "" if nothing.
+// cutRunners says which numbers of spec and schedules the manager's limit for each set cuts, "" if none.
 func (f *Findings) cutRunners() string {
 	n := &f.Numbers
 	switch {
@@ -187,8 +204,8 @@ func (f *Findings) progressingSummary(reason, message string) []metav1.Condition
 // needsUser reports whether the cause that the reason names ends only after somebody has done something.
 func needsUser(reason string) bool { return causes.For(reason).Actor != causes.Nobody }
 
-// untried reports whether the pass was cut short before it came to a template that has changed, or may have: a failure that passes by itself
-// must not make the set ready with it.
+// untried reports whether the pass was cut short before it came to a template that has changed, or may have: a failure
+// that passes by itself must not make the set ready with it.
 func (f *Findings) untried() bool {
 	status := &f.Set.Status
 	switch {

@@ -1,6 +1,7 @@
-// Package placing applies the rule of package placement to the sets with capacity.mode Placement. It takes the pods of runners from the
-// watch, keeps what is remembered of a set between passes, and says what was decided, in status, condition and Event. The controller of
-// runner sets asks it in each pass, after runners were created and before the status is written; the listener announces the number.
+// Package placing applies the rule of package placement to the sets with capacity.mode Placement. It takes the pods of
+// runners from the watch, keeps the memory of a set between passes, and tells its decisions, in status, condition and
+// Event. The controller of runner sets asks it in each pass, after runners were created and before the status is
+// written; the listener announces the number.
 package placing
 
 import (
@@ -17,25 +18,26 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// reachedInterval is how precisely the status says when the mark was reached last: a set that is full reaches it with each pass, and a write
-// of its status costs more than the creation of a runner.
+// The time at which the mark was last reached is written to the status every reachedInterval at most: a set that is
+// full reaches it with each pass, and a write of its status costs more than the creation of a runner.
 const reachedInterval = time.Hour
 
-// Set is what is remembered of one set.
+// Set is the memory of one set.
 type Set struct {
 	memory *placement.Memory
 	// countedIn has, for each runner whose pod is counted, the number of the last pass that saw it.
 	countedIn map[types.UID]int
 	passes    int
-	// refusedSince is since when pods have been refused, or runners have waited for a claim, and refusal the reason; zero if neither is so.
+	// Since refusedSince pods have been refused, or runners have waited for a claim, for the reason refusal; zero if
+	// neither is so.
 	refusedSince time.Time
 	refusal      string
-	// failing is whether the cluster placed nothing more in the last pass; nil before the first.
+	// failing says whether the cluster placed nothing more in the last pass; nil before the first.
 	failing *bool
 }
 
-// Remember returns the memory of a set whose status says that, or that of the set before it; nil if neither does. announced is the
-// number in its status, nil if there is none.
+// Remember returns the memory of a set. saved is from its status or that of the set before it, nil if neither has it.
+// announced is the number in its status, nil if there is none.
 func Remember(saved *v1alpha1.PlacementStatus, announced *int, now time.Time) *Set {
 	s := &Set{countedIn: map[types.UID]int{}}
 	if saved == nil {
@@ -50,7 +52,7 @@ func Remember(saved *v1alpha1.PlacementStatus, announced *int, now time.Time) *S
 	return s
 }
 
-// Seen is what a pass sees of a set.
+// Seen has all that a pass sees of a set.
 type Seen struct {
 	placement.Seen // but for RefusedSince
 	Namespace      string
@@ -61,11 +63,12 @@ type Seen struct {
 	NoFreeClaim bool
 }
 
-// Outcome is what a pass has decided.
+// Outcome has the decisions of a pass.
 type Outcome struct {
 	placement.Decision
 	most int
-	// refusal is the reason why pods are refused, "" if none is. oldest is what the pod waits for that has waited for longest.
+	// refusal is the reason for which pods are refused, "" if none is. oldest says why the pod waits that has waited
+	// for longest.
 	refusal, oldest string
 	// Began and Ended are set if the cluster has placed nothing more from this pass on, or has again.
 	Began, Ended bool
@@ -74,7 +77,7 @@ type Outcome struct {
 // Decide decides for how many jobs there is room.
 func (s *Set) Decide(seen Seen, pods *Pods) *Outcome {
 	s.count(seen, pods.of(seen.Namespace, seen.Runners))
-	s.noteRefusal(seen)
+	s.rememberRefusal(seen)
 	seen.Seen.RefusedSince = s.refusedSince
 	o := &Outcome{Decision: s.memory.Decide(seen.Seen), most: seen.Max, refusal: s.refusal}
 	if s.failing != nil {
@@ -87,7 +90,8 @@ func (s *Set) Decide(seen Seen, pods *Pods) *Outcome {
 	return o
 }
 
-// count takes in the pods as they are now. Those that are gone go first: a pod that takes the place of another is no additional one.
+// count takes in the pods as they are now. Those that are gone go first: a pod that takes the place of another is no
+// additional one.
 func (s *Set) count(seen Seen, pods map[types.UID]placement.Pod) {
 	s.passes++
 	for runner := range pods {
@@ -110,9 +114,9 @@ func (s *Set) count(seen Seen, pods map[types.UID]placement.Pod) {
 // refusals are the reasons of runners to which the API server gives no pod, or no claim without which they get none.
 var refusals = []string{v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonVolumeClaimRefused}
 
-// noteRefusal remembers since when pods have been refused, or have had no claim. The oldest runner says which; what was said stays while it
-// is true of one.
-func (s *Set) noteRefusal(seen Seen) {
+// rememberRefusal remembers since when pods have been refused, or have had no claim. The oldest runner says which; what
+// was said stays while it is true of one.
+func (s *Set) rememberRefusal(seen Seen) {
 	var found []string
 	for _, r := range seen.Runners {
 		if slices.Contains(refusals, r.Reason) && r.Alive() && !r.Up() && !r.Deleting {
@@ -134,14 +138,15 @@ func (s *Set) noteRefusal(seen Seen) {
 	}
 }
 
-// oldestWait returns what the oldest pod waits for, as the scheduler says. Those that are stuck, which are older, don't count.
+// oldestWait returns what the oldest pod waits for, as the scheduler says. Those that are stuck, which are older, don't
+// count.
 func (s *Set) oldestWait(seen Seen, pods *Pods, stuck int) string {
 	waiting := pods.of(seen.Namespace, seen.Runners)
 	for _, r := range seen.Runners { // oldest first
 		pod, counted := waiting[r.UID]
 		job, waits := seen.Unplaced[r.UID]
 		switch {
-		case !counted || !pod.PlacedAt.IsZero() && !waits:
+		case !counted || (!pod.PlacedAt.IsZero() && !waits):
 		case stuck > 0:
 			stuck--
 		case waits:
@@ -153,7 +158,7 @@ func (s *Set) oldestWait(seen Seen, pods *Pods, stuck int) string {
 	return ""
 }
 
-// Status returns what the status is to say of the decision. before is what it says.
+// Status returns the status' part about the decision. before is the present one.
 func (o *Outcome) Status(before *v1alpha1.PlacementStatus) *v1alpha1.PlacementStatus {
 	after := &v1alpha1.PlacementStatus{Mark: o.Mark, Window: o.Window, ReachedAt: metav1.NewTime(o.ReachedAt)}
 	if before != nil {

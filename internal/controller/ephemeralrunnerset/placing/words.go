@@ -12,14 +12,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// announcing is what the manager does of which Events tell.
+// announcing is the action of the Events.
 const announcing = "AnnounceCapacity"
 
 // Condition says why GitHub is told of less room than the set may have runners, if it is.
 func (o *Outcome) Condition() metav1.Condition {
 	const conditionType = v1alpha1.ConditionCapacityLimited
 	if o.Announced >= o.most {
-		return report.False(conditionType, "AllAnnounced", "GitHub is told of room for as many jobs as the set may have runners")
+		return report.False(conditionType, "AllAnnounced",
+			"GitHub is told of room for as many jobs as the set may have runners")
 	}
 	return report.True(conditionType, o.reason(), o.numbers()+o.why())
 }
@@ -62,7 +63,8 @@ func (o *Outcome) why() string {
 		if o.refusal == v1alpha1.ReasonQuotaExceeded {
 			return "; pods are refused: the condition QuotaExceeded says by what. The number rises by itself when there is room"
 		}
-		return "; runners wait for a claim: the condition VolumeClaimsReady says why. The number rises by itself when they have one"
+		return "; runners wait for a claim: the condition VolumeClaimsReady says why. The number rises by itself when " +
+			"they have one"
 	case placement.PodsWait:
 		text := "; the number rises by itself when pods find nodes: add nodes if there are to be more"
 		if !o.ProbeAt.IsZero() {
@@ -85,7 +87,8 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Event returns the Event about a cluster that from now on places nothing more, or places pods again; false if neither is news.
+// Event returns the Event about a cluster that from now on places nothing more, or places pods again; false if neither
+// is news.
 func (o *Outcome) Event() (report.Event, bool) {
 	switch {
 	case o.Began && o.refusal != "":
