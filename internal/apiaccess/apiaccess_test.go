@@ -1,4 +1,4 @@
-package apiaccess
+package apiaccess_test
 
 import (
 	"net/http"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 )
 
 func TestWithoutProxy(t *testing.T) {
@@ -21,7 +23,7 @@ func TestWithoutProxy(t *testing.T) {
 		"by a kubeconfig with proxy-url": {&rest.Config{Proxy: http.ProxyURL(named)}, named},
 	} {
 		before := test.config.Proxy == nil
-		got, err := WithoutProxy(test.config).Proxy(request)
+		got, err := apiaccess.WithoutProxy(test.config).Proxy(request)
 		if err != nil || got != test.want {
 			t.Errorf("%s: proxy %v, %v; want %v", name, got, err, test.want)
 		}

@@ -1,4 +1,4 @@
-package dryrun
+package dryrun_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/charts"
+	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
 func read(t *testing.T, text string) map[string]any {
@@ -24,13 +25,13 @@ func read(t *testing.T, text string) map[string]any {
 // texts renders values of a scale set, and returns what is said of them and of what they render to.
 func texts(t *testing.T, values map[string]any) (said []string) {
 	t.Helper()
-	rendered, faults, err := Render(charts.ScaleSet, values, Release{Name: "release", Namespace: "runners"})
+	rendered, faults, err := dryrun.Render(charts.ScaleSet, values, dryrun.Release{Name: "release", Namespace: "runners"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if rendered != nil {
 		for _, object := range rendered.Objects {
-			more, err := CheckObject(object)
+			more, err := dryrun.CheckObject(object)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,6 +45,9 @@ func texts(t *testing.T, values map[string]any) (said []string) {
 }
 
 const minimal = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: gh\n"
+
+// What is said of a field that the API server doesn't know.
+const dropped = "Kubernetes has no such field and drops it"
 
 // What the API server would drop or refuse is found at any depth, in all that the values render to.
 func TestRenderedObjectsAreCheckedStrictly(t *testing.T) {
@@ -84,7 +88,7 @@ func TestPlacesInValues(t *testing.T) {
 		"metadata.nobody":   "",
 		"":                  "",
 	} {
-		if got := Locate(path, values); got != want {
+		if got := dryrun.Locate(path, values); got != want {
 			t.Errorf("%s is at %q, want %q", path, got, want)
 		}
 	}
@@ -102,11 +106,11 @@ func TestWhereFieldsBelong(t *testing.T) {
 		"containerMode.tpye":                                  "",
 		"":                                                    "",
 	} {
-		if got := Belongs(charts.ScaleSet, path); !strings.HasPrefix(got, want) || want == "" && got != "" {
+		if got := dryrun.Belongs(charts.ScaleSet, path); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s belongs at %q, want %q", path, got, want)
 		}
 	}
-	if got := Belongs(charts.Controller, "podSecurityContext.privileged"); got != "securityContext.privileged" {
+	if got := dryrun.Belongs(charts.Controller, "podSecurityContext.privileged"); got != "securityContext.privileged" {
 		t.Errorf("in the controller's values it belongs at %q", got)
 	}
 }
@@ -126,7 +130,7 @@ func TestChartsAreWhole(t *testing.T) {
 	if _, err := charts.Files("gha-runner"); err == nil {
 		t.Error("there are files of a chart that there is none of")
 	}
-	if _, _, err := Render("gha-runner", nil, Release{}); err == nil {
+	if _, _, err := dryrun.Render("gha-runner", nil, dryrun.Release{}); err == nil {
 		t.Error("a chart that there is none of is rendered")
 	}
 }

@@ -1,10 +1,12 @@
-package dryrun
+package dryrun_test
 
 import (
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
 // Work that isn't done when its time is over says so.
@@ -12,11 +14,11 @@ func TestWorkEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		began := time.Now()
-		_, err := InTime(t.Context(), func() (int, error) {
+		_, err := dryrun.InTime(t.Context(), func() (int, error) {
 			<-end
 			return 0, nil
 		})
-		if took := time.Since(began); !errors.Is(err, ErrTooLong) || took != timeout {
+		if took := time.Since(began); !errors.Is(err, dryrun.ErrTooLong) || took != time.Minute {
 			t.Errorf("ends after %v with %v", took, err)
 		}
 		close(end)

@@ -1,4 +1,4 @@
-package plugin
+package plugin_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/plugin"
 )
 
 // said runs a command line in a directory without a kubeconfig.
@@ -18,7 +19,7 @@ func said(t *testing.T, arguments ...string) (code int, stdout, stderr string) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	var out, errors bytes.Buffer
-	code = Main(t.Context(), arguments, Streams{In: &bytes.Buffer{}, Out: &out, Err: &errors})
+	code = plugin.Main(t.Context(), arguments, plugin.Streams{In: &bytes.Buffer{}, Out: &out, Err: &errors})
 	return code, out.String(), errors.String()
 }
 
@@ -32,7 +33,7 @@ func every(command *cobra.Command, look func(*cobra.Command)) {
 
 // Every command has help with an example, and the commands of our own the flags that all have.
 func TestHelp(t *testing.T) {
-	every(Command(Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}), func(command *cobra.Command) {
+	every(plugin.Command(plugin.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}), func(command *cobra.Command) {
 		path := strings.Fields(command.CommandPath())[2:] // without kubectl harrier
 		if command.Name() == "help" || len(path) > 0 && path[0] == "completion" {
 			return

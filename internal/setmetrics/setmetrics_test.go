@@ -1,22 +1,24 @@
-package setmetrics
+package setmetrics_test
 
 import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 func TestDeleteEndsTheSeriesOfOneSet(t *testing.T) {
-	gauge := Gauge("test_gauge", "For a test.", "reason")
-	counter := Counter("test_total", "For a test.")
-	histogram := Histogram("test_seconds", "For a test.", StartupBuckets)
+	gauge := setmetrics.Gauge("test_gauge", "For a test.", "reason")
+	counter := setmetrics.Counter("test_total", "For a test.")
+	histogram := setmetrics.Histogram("test_seconds", "For a test.", setmetrics.StartupBuckets)
 	for _, namespace := range []string{"a", "b"} {
 		gauge.WithLabelValues("set", namespace, "why").Set(1)
 		counter.WithLabelValues("set", namespace).Inc()
 		histogram.WithLabelValues("set", namespace).Observe(1)
 	}
-	Delete(types.NamespacedName{Namespace: "a", Name: "set"})
+	setmetrics.Delete(types.NamespacedName{Namespace: "a", Name: "set"})
 	for name, count := range map[string]int{
 		"gauge": testutil.CollectAndCount(gauge), "counter": testutil.CollectAndCount(counter),
 		"histogram": testutil.CollectAndCount(histogram),

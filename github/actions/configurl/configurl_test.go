@@ -1,38 +1,40 @@
-package configurl
+package configurl_test
 
 import (
 	"errors"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/harrier-ci/harrier/github/actions/configurl"
 )
 
 func TestConfigURL(t *testing.T) {
 	for in, want := range map[string]struct {
-		scope                    Scope
+		scope                    configurl.Scope
 		enterprise, org, repo    string
 		hosted                   bool
 		registrationToken, start string
 	}{
-		"https://github.com/acme": {ScopeOrganization, "", "acme", "", true,
+		"https://github.com/acme": {configurl.ScopeOrganization, "", "acme", "", true,
 			"https://api.github.com/orgs/acme/actions/runners/registration-token", "https://github.com/acme"},
-		"/https://github.com/acme//": {ScopeOrganization, "", "acme", "", true,
+		"/https://github.com/acme//": {configurl.ScopeOrganization, "", "acme", "", true,
 			"https://api.github.com/orgs/acme/actions/runners/registration-token", "https://github.com/acme"},
-		"https://www.github.com/acme/web": {ScopeRepository, "", "acme", "web", true,
+		"https://www.github.com/acme/web": {configurl.ScopeRepository, "", "acme", "web", true,
 			"https://api.github.com/repos/acme/web/actions/runners/registration-token",
 			"https://www.github.com/acme/web"},
-		"https://github.com/Enterprises/big": {ScopeEnterprise, "big", "", "", true,
+		"https://github.com/Enterprises/big": {configurl.ScopeEnterprise, "big", "", "", true,
 			"https://api.github.com/enterprises/big/actions/runners/registration-token",
 			"https://github.com/Enterprises/big"},
-		"https://acme.ghe.com/o": {ScopeOrganization, "", "o", "", true,
+		"https://acme.ghe.com/o": {configurl.ScopeOrganization, "", "o", "", true,
 			"https://api.acme.ghe.com/orgs/o/actions/runners/registration-token", "https://acme.ghe.com/o"},
-		"http://localhost/o/r": {ScopeRepository, "", "o", "r", false,
+		"http://localhost/o/r": {configurl.ScopeRepository, "", "o", "r", false,
 			"http://localhost/api/v3/repos/o/r/actions/runners/registration-token", "http://localhost/o/r"},
-		"https://ghes.example:8443/o%20o": {ScopeOrganization, "", "o o", "", false,
+		"https://ghes.example:8443/o%20o": {configurl.ScopeOrganization, "", "o o", "", false,
 			"https://ghes.example:8443/api/v3/orgs/o%20o/actions/runners/registration-token",
 			"https://ghes.example:8443/o%20o"},
 	} {
-		got, err := Parse(in)
+		got, err := configurl.Parse(in)
 		if err != nil {
 			t.Errorf("%q: %v", in, err)
 			continue
@@ -53,7 +55,7 @@ func TestAddressOfRunners(t *testing.T) {
 		"https://github.com/acme/app":            "https://api.github.com/repos/acme/app/actions/runners",
 		"https://ghes.example/enterprises/group": "https://ghes.example/api/v3/enterprises/group/actions/runners",
 	} {
-		parsed, err := Parse(configURL)
+		parsed, err := configurl.Parse(configURL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +72,7 @@ func TestHostedComparesHostWithPort(t *testing.T) {
 		"ghe.com": false, "notghe.com": false, "github.com.example": false,
 	}
 	for host, want := range hosted {
-		config, err := Parse("https://" + host + "/o")
+		config, err := configurl.Parse("https://" + host + "/o")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +84,8 @@ func TestHostedComparesHostWithPort(t *testing.T) {
 
 // The variable counts if merely present.
 func TestForceGHESCountsWhenEmpty(t *testing.T) {
-	t.Setenv(forceGHESVariable, "")
-	config, err := Parse("https://github.com/o")
+	t.Setenv("GITHUB_ACTIONS_FORCE_GHES", "")
+	config, err := configurl.Parse("https://github.com/o")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +115,8 @@ func TestInvalidConfigURLSaysWhyAndHidesPasswords(t *testing.T) {
 		"https:me:hunter2@//github.com/o":   "no host",
 		"https://github.com/%zz":            "not a URL",
 	} {
-		_, err := Parse(in)
-		var invalid *InvalidError
+		_, err := configurl.Parse(in)
+		var invalid *configurl.InvalidError
 		if !errors.As(err, &invalid) {
 			t.Errorf("%q: got %v, want *InvalidError", in, err)
 			continue
@@ -200,8 +202,8 @@ func TestAddressesThatGitHubShows(t *testing.T) {
 		"acme/web":                                                    "",
 	} {
 		got := ""
-		config, err := Parse(in)
-		var invalid *InvalidError
+		config, err := configurl.Parse(in)
+		var invalid *configurl.InvalidError
 		switch {
 		case err == nil:
 			got = config.String()
@@ -226,13 +228,13 @@ func FuzzParseConfigURL(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in string) {
 		const password = "p4ssw0rd"
-		if _, err := Parse("https://me:" + password + "@" + in); err == nil || strings.Contains(err.Error(), password) {
+		if _, err := configurl.Parse("https://me:" + password + "@" + in); err == nil || strings.Contains(err.Error(), password) {
 			t.Errorf("%q with a password: %v", in, err)
 		}
-		config, err := Parse(in)
-		var invalid *InvalidError
+		config, err := configurl.Parse(in)
+		var invalid *configurl.InvalidError
 		if errors.As(err, &invalid) && invalid.Instead != "" {
-			config, err = Parse(invalid.Instead)
+			config, err = configurl.Parse(invalid.Instead)
 			if err != nil {
 				t.Errorf("%q: it says to use %q: %v", in, invalid.Instead, err)
 			}
@@ -240,7 +242,7 @@ func FuzzParseConfigURL(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := Parse(config.String())
+		again, err := configurl.Parse(config.String())
 		if err != nil || again.Scope != config.Scope || again.Organization != config.Organization ||
 			again.Repository != config.Repository {
 			t.Errorf("%q: parsed again: %+v, %v; first %+v", in, again, err, config)

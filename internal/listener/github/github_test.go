@@ -1,4 +1,4 @@
-package github
+package github_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listener/failure"
+	"github.com/harrier-ci/harrier/internal/listener/github"
 )
 
 // certificate is a self-signed one of a made-up authority.
@@ -66,7 +67,7 @@ func TestWhatAClientCanBeMadeFrom(t *testing.T) {
 				Credentials:  &config.Credentials{Token: "t"},
 			}
 			test.change(settings)
-			made, err := Connect(logr.Discard(), nil)(settings, nil)
+			made, err := github.Connect(logr.Discard(), nil)(settings, nil)
 			_, refused := errors.AsType[*addresses.NotAllowedError](err)
 			_, refusal := errors.AsType[*addresses.NotAllowedError](test.want)
 			if refused != refusal || (!refusal && !errors.Is(err, test.want)) || (made == nil) != (test.want != nil) {
@@ -99,7 +100,7 @@ func TestProxiesOfTheEnvironmentFollowTheFile(t *testing.T) {
 			Credentials:  &config.Credentials{Token: "t"},
 			Addresses:    test.rules,
 		}
-		made, err := Connect(logr.Discard(), nil)(settings, nil)
+		made, err := github.Connect(logr.Discard(), nil)(settings, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

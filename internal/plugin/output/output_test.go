@@ -1,4 +1,4 @@
-package output
+package output_test
 
 import (
 	"bytes"
@@ -6,18 +6,20 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
 // hostile has an escape sequence, an 8-bit one, an override of the direction, a new line and bytes that are no UTF-8.
 const hostile = "a\x1b[31mred\x1b]0;title\x07\u009b2J\u202eevil\r\nnext\u2028\xff\U000e0041"
 
 func TestTextsOfOthersAreOneLineThatATerminalOnlyPrints(t *testing.T) {
-	for _, r := range Clean(hostile) {
+	for _, r := range output.Clean(hostile) {
 		if !unicode.IsPrint(r) {
-			t.Errorf("%q is left in %q", r, Clean(hostile))
+			t.Errorf("%q is left in %q", r, output.Clean(hostile))
 		}
 	}
-	if got := Clean("  deploy to prod ✓ "); got != "deploy to prod ✓" {
+	if got := output.Clean("  deploy to prod ✓ "); got != "deploy to prod ✓" {
 		t.Errorf("a harmless text became %q", got)
 	}
 }
@@ -25,7 +27,7 @@ func TestTextsOfOthersAreOneLineThatATerminalOnlyPrints(t *testing.T) {
 func TestJSONMeansTheSameAndIsOnlyPrinted(t *testing.T) {
 	var text bytes.Buffer
 	document := map[string]string{"name": hostile[:len(hostile)-5], "harmless": "<a> & ✓"}
-	if err := WriteJSON(&text, document, true); err != nil {
+	if err := output.WriteJSON(&text, document, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range text.String() {
@@ -45,7 +47,7 @@ func TestCuts(t *testing.T) {
 		most int
 		want string
 	}{{"runners", 7, "runners"}, {"runners", 4, "run…"}, {"äöü", 2, "ä…"}, {"a", 0, ""}, {"ab", -3, ""}} {
-		if got := Cut(test.text, test.most); got != test.want {
+		if got := output.Cut(test.text, test.most); got != test.want {
 			t.Errorf("%q cut to %d: %q, want %q", test.text, test.most, got, test.want)
 		}
 	}
@@ -55,7 +57,7 @@ func TestDurations(t *testing.T) {
 	for took, want := range map[time.Duration]string{
 		0: "0s", 59499 * time.Millisecond: "59s", 90 * time.Second: "1m30s", 2*time.Hour + 5*time.Minute: "2h05m", 74 * time.Hour: "3d2h",
 	} {
-		if got := Duration(took); got != want {
+		if got := output.Duration(took); got != want {
 			t.Errorf("%s is %q, want %q", took, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package ownership
+package ownership_test
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ownership"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -43,7 +44,7 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	role := func(labels map[string]string, owner client.Object) client.Object {
 		return &rbacv1.Role{ObjectMeta: meta(runners, labels, owner)}
 	}
-	o := Objects{Listener: client.ObjectKeyFromObject(listener),
+	o := ownership.Objects{Listener: client.ObjectKeyFromObject(listener),
 		Set: types.NamespacedName{Namespace: runners, Name: "set"}}
 	for name, test := range map[string]struct {
 		wanted, found client.Object
@@ -55,14 +56,14 @@ func TestWhoseAnObjectIs(t *testing.T) {
 		"of another owner":                  {account(ofSet, listener), account(ofSet, set), kube.Foreign},
 		"without an owner":                  {account(ofSet, listener), account(ofSet, nil), kube.Foreign},
 		"of a former listener":              {account(ofSet, listener), account(ofSet, former), kube.Former},
-		"restored without its owner":        {account(ofSet, listener), account(Labels(listener), nil), kube.Former},
+		"restored without its owner":        {account(ofSet, listener), account(ownership.Labels(listener), nil), kube.Former},
 		"ARC's Secret":                      {secret(ofSet, listener), secret(nil, listener), kube.Ours},
 		"somebody's Secret":                 {secret(ofSet, listener), secret(nil, nil), kube.Foreign},
 		"a Secret of another set":           {secret(ofSet, listener), secret(others, listener), kube.Foreign},
 		"its own Role":                      {role(ofListener, set), role(ofListener, set), kube.Ours},
 		"ARC's Role":                        {role(ofListener, set), role(ofListener, nil), kube.Ours},
 		"a Role that names no listener":     {role(ofListener, set), role(ofSet, nil), kube.Foreign},
-		"a Role that is anybody's by label": {role(ofListener, set), role(Labels(listener), nil), kube.Foreign},
+		"a Role that is anybody's by label": {role(ofListener, set), role(ownership.Labels(listener), nil), kube.Foreign},
 	} {
 		if got := o.Standing(test.wanted, test.found); got != test.want {
 			t.Errorf("%s: Standing() = %d, want %d", name, got, test.want)
