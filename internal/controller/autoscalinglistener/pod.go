@@ -87,7 +87,8 @@ func (c *Controller) applyPod(ctx context.Context, w *world) error {
 	return c.applyAction(ctx, w, w.pod, w.state)
 }
 
-// awaitTurn leaves a pod that works as it is until it is its turn to be replaced. One that doesn't work is replaced at once.
+// awaitTurn leaves a pod that works as it is until it is its turn to be replaced. One that doesn't work is replaced at
+// once.
 func (c *Controller) awaitTurn(w *world) {
 	asIs := listenerpod.Describe(w.pod)
 	if w.state.Action != listenerpod.Replace || !asIs.Ready {

@@ -1,6 +1,6 @@
-// Package turns bounds how many listeners that work are replaced at a time. An upgrade of the controller replaces all of
-// them: together they would all be deaf at the same time, and ask GitHub for more tokens than it gives in a minute. What it
-// knows is lost with the process, and then counted anew.
+// Package turns bounds how many listeners that work are replaced at a time. An upgrade of the controller replaces all
+// of them: together they would all be deaf at the same time, and ask GitHub for more tokens than it gives in a minute.
+// What it knows is lost with the process, and then counted anew.
 package turns
 
 import (
@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// most bounds the turns. A new listener needs three calls for its tokens (an installation's, a registration token, and
-	// the registration), which GitHub counts as five points each; it allows an App 900 a minute. Five turns of 8 s are 37
-	// listeners a minute, or 560 points. Of 20 sets five are deaf for some seconds, of 200 as many.
+	// most bounds the turns. A new listener needs three calls for its tokens (an installation's, a registration token,
+	// and the registration), which GitHub counts as five points each; it allows an App 900 a minute. Five turns of 8 s
+	// are 37 listeners a minute, or 560 points. Of 20 sets five are deaf for some seconds, of 200 as many.
 	most = 5
 	// turnTimeout ends the turn of a listener that has not come back.
 	turnTimeout = 2 * time.Minute
-	// askInterval and longestAskInterval bound the pauses after which who waits may ask again. They grow with the number of
-	// those who wait, so that five ask every two seconds, and a turn isn't free for longer, until there are 300.
+	// askInterval and longestAskInterval bound the pauses after which who waits may ask again. They grow with the
+	// number of those who wait, so that five ask every two seconds, and a turn isn't free for longer, until there are
+	// 300.
 	askInterval, longestAskInterval = 2 * time.Second, 2 * time.Minute
 )
 
