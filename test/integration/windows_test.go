@@ -68,14 +68,28 @@ func TestWindowsOpenAndCloseOnTheMinute(t *testing.T) {
 		return len(edges)
 	}, 3*time.Minute, 100*time.Millisecond).Should(gomega.BeNumerically(">=", 3), "edges seen")
 	t.Logf("edges were followed at %s of a minute; %d jobs at most ran at a time", edges, most)
+	wantOnTime(t, edges)
+	if most <= few {
+		t.Errorf("no more than %d jobs ran at a time in a window that allows %d", most, many)
+	}
+	wantWindowsTold(t, r)
+	r.WaitDone(ids)
+}
+
+// wantOnTime checks that the numbers changed after an edge, and soon.
+func wantOnTime(t *testing.T, edges []time.Duration) {
+	t.Helper()
 	for _, at := range edges {
 		if late := at - windowLength; at > edgeGrace && (late < 0 || late > edgeGrace) {
 			t.Errorf("the numbers changed at %s of a minute, where edges are at 0 s and %s", at, windowLength)
 		}
 	}
-	if most <= few {
-		t.Errorf("no more than %d jobs ran at a time in a window that allows %d", most, many)
-	}
+}
+
+// wantWindowsTold checks that columns and Events of kubectl tell of the window.
+func wantWindowsTold(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	g := gomega.NewWithT(t)
 	table, err := r.Kubectl("get", "autoscalingrunnersets", rig.DefaultSet, "--namespace", r.RunnerNamespace)
 	g.Expect(err).NotTo(gomega.HaveOccurred(), table)
 	lines := strings.Split(table, "\n")
@@ -91,7 +105,6 @@ func TestWindowsOpenAndCloseOnTheMinute(t *testing.T) {
 			t.Errorf("no Event %s among\n%s", reason, events)
 		}
 	}
-	r.WaitDone(ids)
 }
 
 // column returns the value below a heading of a table of kubectl with one row.
