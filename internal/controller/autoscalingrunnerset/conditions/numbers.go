@@ -208,6 +208,9 @@ func (s *Shown) ShowNumbers(set types.NamespacedName, f *Findings) {
 	}
 }
 
+// What keeps a set from running more jobs is told by a metric and by an Event about each change. The doctor has the
+// same in more words.
+
 // reasonLimitChanged is the reason of all these Events, so that somebody can wait for it.
 const reasonLimitChanged = "LimitChanged"
 
