@@ -120,6 +120,10 @@ soak: preflight ## Half an hour of runners and an hour of messages, both simulat
 	go test -count 1 -v -run '^TestSoak$$' ./internal/listener
 	go test -count 1 -v -timeout 20m ./test/soak -soak.length 30m
 
+.PHONY: ledger
+ledger: preflight ## Measure the ledger of jobs with a million rows: size, answers, CPU (ROWS=100000; DATABASE=postgres://… instead of SQLite)
+	go run ./hack/ledger $(if $(ROWS),-rows $(ROWS)) $(if $(DATABASE),-database '$(DATABASE)')
+
 # They mostly wait, so that more of them than cores run at a time.
 E2E_PARALLEL ?= 4
 

@@ -1,5 +1,5 @@
-// Command manager runs the controllers of runner scale sets. `manager doctor`, `manager validate` and `manager convert`
-// are commands of the program harrier, which stands beside it.
+// Command manager runs the controllers of runner scale sets. `manager doctor`, `manager validate`, `manager convert` and
+// `manager history` are commands of the program harrier, which stands beside it.
 package main
 
 import (
@@ -24,7 +24,7 @@ const (
 )
 
 // operatorCommands are those of its commands that the manager hands over.
-var operatorCommands = []string{"doctor", "validate", "convert"}
+var operatorCommands = []string{"doctor", "validate", "convert", "history"}
 
 func main() {
 	if len(os.Args) > 1 && slices.Contains(operatorCommands, os.Args[1]) {

@@ -14,7 +14,7 @@ const head = `# Metrics
 
 <!-- Written by hack/generate.sh from the code; don't edit. -->
 
-What manager and listeners export. Metrics of jobs are shown with their default labels; [observability](observability.md)
+What manager, listeners and [ledger](history.md) export. Metrics of jobs are shown with their default labels; [observability](observability.md)
 says how to choose others. The manager also exports the metrics of controller-runtime, client-go and Go.
 `
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/history"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/manager"
 )
@@ -18,7 +19,7 @@ const flagsHead = `<!-- Written by hack/generate.sh from the code; don't edit. -
 
 # Flags and variables
 
-The image has three programs: ` + "`/manager`, `/ghalistener`, and `/harrier`, which has the commands `manager doctor`, `manager validate` and `manager convert`" + `. The chart of the controller sets the manager's flags from its
+The image has three programs: ` + "`/manager`, `/ghalistener`, and `/harrier`, which has the commands `manager doctor`, `manager validate`, `manager convert` and `manager history`" + `. The chart of the controller sets the manager's flags from its
 [values](values-gha-runner-scale-set-controller.md), and the manager sets everything that a listener needs. ` + "`--help`" + `
 after a command prints its flags. The plugin of kubectl has [a page of its own](kubectl-harrier.md).
 
@@ -39,6 +40,7 @@ The listener has no flags. Its settings are a file that the manager writes into 
 | ` + "`LISTENER_ENTRYPOINT`" + ` | manager | program that listeners start, ` + "`/ghalistener`" + ` by default |
 | ` + "`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`" + ` | manager | for the manager's calls to GitHub for scale sets without their own ` + "`proxy`" + `; listeners and runners don't inherit them and need that ` + "`proxy`" + ` |
 | ` + "`GITHUB_ACTIONS_FORCE_GHES`" + ` | manager, listener | if set, to any value, every host counts as GitHub Enterprise Server; listeners have it only from the ` + "`env`" + ` of their ` + "`listenerTemplate`" + ` |
+| ` + "`HISTORY_DATABASE_URL`" + ` | manager history | URL of a PostgreSQL, instead of a file; the chart takes it from a Secret |
 | ` + "`KUBECONFIG`" + ` | all | the API server, outside a cluster |
 | ` + "`GOGC`, `GOMEMLIMIT`" + ` | all | Go's own: ` + "`GOGC`" + ` takes precedence over what manager and listener set; they don't set ` + "`GOMEMLIMIT`" + ` |
 `
@@ -65,6 +67,16 @@ func flags() (string, error) {
 	}
 	fmt.Fprintf(page, "\nAll exit with %d if they find no problem (warnings don't count), with %d if they do, and with %d if they could not do their work.\n",
 		doctor.ExitFine, doctor.ExitProblems, doctor.ExitUnable)
+	var usage bytes.Buffer
+	if _, err := history.ParseOptions([]string{"-help"}, func(string) string { return "" }, &usage); !errors.Is(err, flag.ErrHelp) {
+		return "", fmt.Errorf("ask the ledger for its flags: %w", err)
+	}
+	rows, _, err := parseUsage(usage.String(), "--")
+	if err != nil {
+		return "", err
+	}
+	page.WriteString("\n## manager history\n")
+	table(page, []string{"flag", "type", "default", ""}, rows)
 	page.WriteString(environment)
 	for _, variable := range [][2]string{
 		{config.PathVariable, "path of its settings; the manager sets it"},

@@ -59,9 +59,10 @@ func TestPodsNameNoUser(t *testing.T) {
 // productPods returns the pods of the controller, of the uninstall check and of listeners, by a name for messages.
 func productPods(t *testing.T) map[string]corev1.PodSpec {
 	t.Helper()
-	rendered := render(t, controller)
+	rendered := render(t, controller, "history: {enabled: true}")
 	pods := map[string]corev1.PodSpec{
 		"controller":      one[appsv1.Deployment](t, rendered, "deployment.yaml").Spec.Template.Spec,
+		"ledger":          historyOf(t, rendered).Spec.Template.Spec,
 		"uninstall check": decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template.Spec,
 	}
 	// The golden pods of the controller that makes them.

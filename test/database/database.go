@@ -174,3 +174,16 @@ func account() (uid, gid int, err error) {
 	gid, err = strconv.Atoi(account.Gid)
 	return uid, gid, err
 }
+
+// Client runs a client program of PostgreSQL, such as pg_dump, on the database of a URL, and returns what it prints.
+func Client(t testing.TB, at, input, name string, arguments ...string) string {
+	t.Helper()
+	program := command(name, append(arguments, "--dbname", at)...)
+	var stderr bytes.Buffer
+	program.Stdin, program.Stderr = strings.NewReader(input), &stderr
+	out, err := program.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", program.Args, err, stderr.String())
+	}
+	return string(out)
+}

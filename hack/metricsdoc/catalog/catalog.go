@@ -1,4 +1,4 @@
-// Package catalog lists the metrics that manager and listeners export, from the code that registers them. hack/metricsdoc writes
+// Package catalog lists the metrics that manager, listeners and ledger export, from the code that registers them. hack/metricsdoc writes
 // the reference from it, and tests check that dashboards and alerts use only metrics that exist.
 package catalog
 
@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/harrier-ci/harrier/internal/history/server"
+	"github.com/harrier-ci/harrier/internal/history/watch"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listener/metrics"
 	_ "github.com/harrier-ci/harrier/internal/manager" // registers what the manager exports
@@ -21,7 +23,7 @@ import (
 type Metric struct {
 	Name, Help string
 	Labels     []string
-	// Source is "manager" or "listener".
+	// Source is "manager", "listener" or "ledger".
 	Source string
 }
 
@@ -47,7 +49,10 @@ var runtimeGauges = []string{
 // All returns every metric, the manager's first, and sorted by name.
 func All() []Metric {
 	listeners := metrics.New(&config.Config{}, logr.Discard())
-	all := append(of("manager", ctrlmetrics.Registry.(describer)), of("listener", listeners)...)
+	ledger := prometheus.NewRegistry()
+	watch.NewMetrics(ledger)
+	server.Handler(server.Options{Registry: ledger})
+	all := slices.Concat(of("manager", ctrlmetrics.Registry.(describer)), of("listener", listeners), of("ledger", ledger))
 	slices.SortFunc(all, func(a, b Metric) int {
 		return cmp.Or(cmp.Compare(b.Source, a.Source), cmp.Compare(a.Name, b.Name))
 	})

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -47,6 +48,12 @@ func Open(ctx context.Context, at string) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
+	if db.Embedded {
+		if err := prepare(ctx, at); err != nil {
+			db.Close()
+			return nil, err
+		}
+	}
 	if err := db.migrate(ctx); err != nil {
 		db.Close()
 		return nil, err
@@ -74,14 +81,31 @@ func Connect(at string) (*Database, error) {
 	return &Database{DB: db, Embedded: true}, nil
 }
 
-// fileURL returns SQLite's name for a file. Readers don't wait for the writer (WAL); a commit is on the disk when it
-// returns (FULL); a transaction has the right to write from its begin, so that it can't be refused in the middle; free
-// pages can be given back.
-func fileURL(path string) string {
-	query := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		"busy_timeout(10000)", "auto_vacuum(incremental)", "journal_mode(wal)", "synchronous(full)", "cache_size(-32768)",
-	}}
+// fileURL returns SQLite's name for a file, with what each connection sets first. Readers don't wait for the writer (WAL); a commit is on
+// the disk when it returns (FULL); a transaction has the right to write from its begin, so that it can't be refused in the middle.
+func fileURL(path string, first ...string) string {
+	query := url.Values{"_txlock": {"immediate"}, "_pragma": append(first,
+		"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)", "cache_size(-32768)")}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
+}
+
+// prepare has a new file give free pages back when it is told to. That can't be set later, and needs the right to write each time that
+// it is, so that readers must not do it.
+func prepare(ctx context.Context, path string) error {
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+		return nil
+	}
+	db, err := sql.Open("sqlite", fileURL(path, "auto_vacuum(incremental)"))
+	if err == nil {
+		err = db.PingContext(ctx)
+	}
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("create the database file %s: %w; its directory must exist and be writable", path, err)
+	}
+	return nil
 }
 
 func (d *Database) migrate(ctx context.Context) error {

@@ -17,9 +17,9 @@ func TestMain(m *testing.M) { databases.Main(m) }
 
 // former has, for each version of the tables, rows as a ledger of that version wrote them.
 var former = map[int64][]string{
-	1: {"INSERT INTO jobs (runner_uid, cluster, namespace, set_name, runner, at, repository, workflow, ref, job_name, job_id, " +
-		"event, result, lost_cause, rerun, node, node_type) VALUES ('uid-1', 'c', 'n', 's', 'r', 1800000000, 'o/r', 'o/r/w', " +
-		"'refs/heads/main', 'test', 'id', 'push', 'succeeded', '', '', 'node', 'large')"},
+	1: {"INSERT INTO jobs (runner_uid, cluster, namespace, set_name, runner, at, repository, workflow, ref, job_name, " +
+		"job_id, event, result, lost_cause, rerun, node, node_type) " +
+		"VALUES ('uid-1', 'c', 'n', 's', 'r', 1800000000, 'o/r', 'o/r/w', 'refs/heads/main', 'test', 'id', 'push', 'succeeded', '', '', 'node', 'large')"},
 }
 
 func TestEveryVersionComesUpToDate(t *testing.T) {

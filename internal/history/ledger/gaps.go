@@ -25,8 +25,6 @@ const (
 	GapClockSetBack = "ClockSetBack"
 	// GapOverflow: the database was away, or its disk full, for longer than could be remembered.
 	GapOverflow = "Overflow"
-	// GapUnobserved: the API server could not be watched.
-	GapUnobserved = "Unobserved"
 )
 
 // PutGap writes a gap. One that begins at the same moment is made longer.

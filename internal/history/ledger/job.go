@@ -1,10 +1,14 @@
 package ledger
 
 import (
+	"cmp"
+	"context"
 	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Job is what is known of a job and the runner that had it. A zero time, an empty text and a nil number stand for what
@@ -166,21 +170,6 @@ var columns = []column{
 	{"oom_kills", largest, func(j *Job) any { return &j.OOMKills }},
 }
 
-// maxText bounds a text in the database, in bytes. GitHub's names are shorter; a status may be written by anybody with
-// rights in its namespace.
-const maxText = 512
-
-// Clean returns text that both databases take: valid UTF-8 without NUL, cut to a length.
-func Clean(text string) string {
-	if len(text) > maxText {
-		text = text[:maxText]
-		for !utf8.ValidString(text) && len(text) > maxText-utf8.UTFMax {
-			text = text[:len(text)-1]
-		}
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
-}
-
 // value returns what a field is in the database.
 func value(field any) any {
 	switch f := field.(type) {
@@ -196,6 +185,14 @@ func value(field any) any {
 		return *number
 	}
 }
+
+var selectJobs = func() string {
+	names := make([]string, len(columns))
+	for i := range columns {
+		names[i] = columns[i].name
+	}
+	return "SELECT " + strings.Join(names, ", ") + " FROM jobs"
+}()
 
 // scanJob reads a row with all columns.
 func scanJob(rows *sql.Rows) (Job, error) {
@@ -217,4 +214,141 @@ func scanJob(rows *sql.Rows) (Job, error) {
 		}
 	}
 	return job, nil
+}
+
+// Fill returns a report with what only an earlier one about the same job knows.
+func Fill(newer, earlier Job) Job {
+	for i := range columns {
+		known, was := columns[i].field(&newer), columns[i].field(&earlier)
+		switch to := known.(type) {
+		case *string:
+			*to = cmp.Or(*to, *was.(*string))
+		case *time.Time:
+			if to.IsZero() {
+				*to = *was.(*time.Time)
+			}
+		default:
+			if number := known.(**int64); *number == nil {
+				*number = *was.(**int64)
+			}
+		}
+	}
+	return newer
+}
+
+// Same reports whether two reports say the same.
+func Same(a, b Job) bool {
+	for i := range columns {
+		if value(columns[i].field(&a)) != value(columns[i].field(&b)) {
+			return false
+		}
+	}
+	return true
+}
+
+// upsert writes a job, and makes it one row with what was written before.
+var upsert = func() string {
+	names, places, merges := make([]string, len(columns)), make([]string, len(columns)), []string{}
+	for i, column := range columns {
+		names[i], places[i] = column.name, fmt.Sprintf("$%d", i+1)
+		if column.rule != "" {
+			merges = append(merges, column.name+" = "+fmt.Sprintf(string(column.rule), column.name))
+		}
+	}
+	return "INSERT INTO jobs (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(places, ", ") +
+		") ON CONFLICT (runner_uid) DO UPDATE SET " + strings.Join(merges, ", ") + " RETURNING finished"
+}()
+
+// Put writes what is known of jobs, all of it or nothing. Jobs without a runner's UID or a time are not written.
+func (l *Ledger) Put(ctx context.Context, jobs []Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	return l.transaction(ctx, func(tx *sql.Tx) error {
+		statement, err := tx.PrepareContext(ctx, upsert)
+		if err != nil {
+			return err
+		}
+		defer statement.Close()
+		// Two ledgers that write the same rows must do so in the same order, or they wait for each other.
+		jobs := slices.SortedFunc(slices.Values(jobs),
+			func(a, b Job) int { return strings.Compare(a.RunnerUID, b.RunnerUID) })
+		stale := map[int64]bool{}
+		values := make([]any, len(columns))
+		for i := range jobs {
+			if jobs[i].RunnerUID == "" || seconds(jobs[i].At) == nil {
+				continue
+			}
+			for c := range columns {
+				values[c] = value(columns[c].field(&jobs[i]))
+			}
+			var finished sql.NullInt64
+			if err := statement.QueryRowContext(ctx, values...).Scan(&finished); err != nil {
+				return fmt.Errorf("write the job of runner %s/%s: %w", jobs[i].Namespace, jobs[i].Runner, err)
+			}
+			if finished.Valid {
+				stale[finished.Int64] = true
+			}
+		}
+		return markStale(ctx, tx, stale)
+	})
+}
+
+// markStale has the periods added up again in which jobs have finished at these times.
+func markStale(ctx context.Context, tx *sql.Tx, finished map[int64]bool) error {
+	for _, span := range []int64{hour, day} {
+		periods := map[int64]bool{}
+		for at := range finished {
+			periods[at-at%span] = true
+		}
+		for _, started := range slices.Sorted(maps.Keys(periods)) {
+			_, err := tx.ExecContext(ctx, "INSERT INTO stale_periods (span, started) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+				span, started)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Running returns the UIDs of the runners of a cluster whose jobs have not finished, as far as the ledger knows; of one
+// namespace, or of all if it is empty.
+func (l *Ledger) Running(ctx context.Context, cluster, namespace string) (uids []string, err error) {
+	q := &query{}
+	q.add("SELECT runner_uid FROM jobs")
+	q.and("finished IS NULL")
+	q.and("cluster = ?", Clean(cluster))
+	if namespace != "" {
+		q.and("namespace = ?", Clean(namespace))
+	}
+	err = l.rows(ctx, q, func(rows *sql.Rows) error {
+		var uid string
+		err := rows.Scan(&uid)
+		uids = append(uids, uid)
+		return err
+	})
+	return uids, err
+}
+
+// Gone writes that runners are gone whose jobs have not finished as far as the ledger knows: how they ended will never
+// be known.
+func (l *Ledger) Gone(ctx context.Context, uids []string, at time.Time) error {
+	return l.transaction(ctx, func(tx *sql.Tx) error {
+		stale := map[int64]bool{}
+		for _, uid := range slices.Sorted(slices.Values(uids)) {
+			result, err := tx.ExecContext(ctx, "UPDATE jobs SET finished = $1, result = CASE WHEN result = '' THEN '"+
+				ResultUnknown+
+				"' ELSE result END WHERE runner_uid = $2 AND finished IS NULL", seconds(at), uid)
+			if err != nil {
+				return fmt.Errorf("write that the runner with UID %s is gone: %w", uid, err)
+			}
+			if changed, err := result.RowsAffected(); err != nil {
+				return err
+			} else if changed > 0 {
+				stale[at.Unix()] = true
+			}
+		}
+		return markStale(ctx, tx, stale)
+	})
 }

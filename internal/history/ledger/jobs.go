@@ -7,28 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
-
-// Filter chooses jobs. What is empty chooses all.
-type Filter struct {
-	// From and To bound the time of jobs, To excluded: when they started (Jobs), or when they finished (Usage, Sizes).
-	From, To time.Time
-
-	Cluster, Namespace, Set    string
-	Repository, Workflow, Name string
-
-	// The following are for Jobs only.
-	RunnerUID, Runner, JobID, Event, Result, LostCause, Node string
-	RunID                                                    int64
-	// Lost chooses jobs that were lost, whatever to; Running those that have not finished.
-	Lost, Running bool
-
-	// Limit is how many jobs are returned at most: MaxJobs if it is 0 or more. After continues behind a page of them:
-	// its Next.
-	Limit int
-	After string
-}
 
 // MaxJobs bounds a page of jobs.
 const MaxJobs = 1000
@@ -39,21 +18,6 @@ type Page struct {
 	// Next is where the next page begins, empty if this is the last.
 	Next string `json:"next,omitempty"`
 }
-
-// FilterError says which part of a filter can't be understood.
-type FilterError struct{ Field, Value, Want string }
-
-func (e *FilterError) Error() string {
-	return fmt.Sprintf("%s is %q: it must be %s", e.Field, e.Value, e.Want)
-}
-
-var selectJobs = func() string {
-	names := make([]string, len(columns))
-	for i := range columns {
-		names[i] = columns[i].name
-	}
-	return "SELECT " + strings.Join(names, ", ") + " FROM jobs"
-}()
 
 // Jobs returns the jobs that a filter chooses, the youngest first.
 func (l *Ledger) Jobs(ctx context.Context, filter Filter) (Page, error) {
@@ -125,25 +89,4 @@ func (l *Ledger) Job(ctx context.Context, runnerUID string) (Job, error) {
 		return Job{}, ErrNoJob
 	}
 	return page.Jobs[0], nil
-}
-
-func (q *query) between(column string, from, to time.Time) {
-	if !from.IsZero() {
-		q.and(column+" >= ?", from.Unix())
-	}
-	if !to.IsZero() {
-		q.and(column+" < ?", to.Unix())
-	}
-}
-
-// same adds the conditions that every table about jobs can have.
-func (q *query) same(filter *Filter) {
-	for _, condition := range []struct{ column, value string }{
-		{"cluster", filter.Cluster}, {"namespace", filter.Namespace}, {"set_name", filter.Set},
-		{"repository", filter.Repository}, {"workflow", filter.Workflow}, {"job_name", filter.Name},
-	} {
-		if condition.value != "" {
-			q.and(condition.column+" = ?", Clean(condition.value))
-		}
-	}
 }

@@ -85,7 +85,7 @@ func TestNobodyHeardIsLessThanGitHubsWord(t *testing.T) {
 		running := job
 		running.Finished, running.Result = time.Time{}, ""
 		put(t, l, running, finished(2, 0))
-		uids, err := l.Running(t.Context(), "c")
+		uids, err := l.Running(t.Context(), "c", "team-a")
 		if err != nil || !cmp.Equal(uids, []string{job.RunnerUID}) {
 			t.Fatalf("running are %v, %v", uids, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/harrier-ci/harrier/internal/history/database"
 )
@@ -111,3 +112,78 @@ func timeOf(unix sql.NullInt64) time.Time {
 	}
 	return time.Unix(unix.Int64, 0).UTC()
 }
+
+// IsFinal reports whether opening the database again would fail again.
+func IsFinal(err error) bool {
+	var newer *database.NewerError
+	return errors.As(err, &newer)
+}
+
+// Filter chooses jobs. What is empty chooses all.
+type Filter struct {
+	// From and To bound the time of jobs, To excluded: when they started (Jobs), or when they finished (Usage, Sizes).
+	From, To time.Time
+
+	Cluster, Namespace, Set    string
+	Repository, Workflow, Name string
+
+	// The following are for Jobs only.
+	RunnerUID, Runner, JobID, Event, Result, LostCause, Node string
+	RunID                                                    int64
+	// Lost chooses jobs that were lost, whatever to; Running those that have not finished.
+	Lost, Running bool
+
+	// Limit is how many jobs are returned at most: MaxJobs if it is 0 or more. After continues behind a page of them:
+	// its Next.
+	Limit int
+	After string
+}
+
+// FilterError says which part of a filter can't be understood.
+type FilterError struct{ Field, Value, Want string }
+
+func (e *FilterError) Error() string {
+	return fmt.Sprintf("%s is %q: it must be %s", e.Field, e.Value, e.Want)
+}
+
+func (q *query) between(column string, from, to time.Time) {
+	if !from.IsZero() {
+		q.and(column+" >= ?", from.Unix())
+	}
+	if !to.IsZero() {
+		q.and(column+" < ?", to.Unix())
+	}
+}
+
+// same adds the conditions that every table about jobs can have.
+func (q *query) same(filter *Filter) {
+	for _, condition := range []struct{ column, value string }{
+		{"cluster", filter.Cluster}, {"namespace", filter.Namespace}, {"set_name", filter.Set},
+		{"repository", filter.Repository}, {"workflow", filter.Workflow}, {"job_name", filter.Name},
+	} {
+		if condition.value != "" {
+			q.and(condition.column+" = ?", Clean(condition.value))
+		}
+	}
+}
+
+// maxText bounds a text in the database, in bytes. GitHub's names are shorter; a status may be written by anybody with
+// rights in its namespace.
+const maxText = 512
+
+// Clean returns text that both databases take: valid UTF-8 without NUL, cut to a length.
+func Clean(text string) string {
+	if len(text) > maxText {
+		text = text[:maxText]
+		for !utf8.ValidString(text) && len(text) > maxText-utf8.UTFMax {
+			text = text[:len(text)-1]
+		}
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
+}
+
+// The spans of periods, in seconds. Periods are hours and days in UTC; a job counts in those in which it finished.
+const (
+	hour int64 = 60 * 60
+	day  int64 = 24 * hour
+)

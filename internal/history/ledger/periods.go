@@ -16,12 +16,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/phases"
 )
 
-// The spans of periods, in seconds. Periods are hours and days in UTC; a job counts in those in which it finished.
-const (
-	hour int64 = 60 * 60
-	day  int64 = 24 * hour
-)
-
 // kindOfJob is what jobs have in common that are added up.
 type kindOfJob struct{ cluster, namespace, set, repository, workflow, name string }
 
@@ -240,19 +234,22 @@ func addDay(rows *sql.Rows, of func(kindOfJob) *sums) error {
 	return nil
 }
 
+var insertPeriod = func() string {
+	const columns = "span, started, " + kindColumns + ", " + numberColumns + ", " + histogramColumns
+	places := make([]string, strings.Count(columns, ",")+1)
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+1)
+	}
+	return "INSERT INTO usage_periods (" + columns + ") VALUES (" + strings.Join(places, ", ") + ")"
+}()
+
 // writePeriod replaces the sums of a period.
 func writePeriod(ctx context.Context, tx *sql.Tx, span, started int64, summed map[kindOfJob]*sums) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM usage_periods WHERE span = $1 AND started = $2", span,
 		started); err != nil {
 		return err
 	}
-	const columns = "span, started, " + kindColumns + ", " + numberColumns + ", " + histogramColumns
-	places := make([]string, strings.Count(columns, ",")+1)
-	for i := range places {
-		places[i] = fmt.Sprintf("$%d", i+1)
-	}
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO usage_periods ("+columns+") VALUES ("+strings.Join(places, ", ")+
-		")")
+	insert, err := tx.PrepareContext(ctx, insertPeriod)
 	if err != nil {
 		return err
 	}

@@ -121,3 +121,11 @@ func (l *Ledger) samples(ctx context.Context, q *query) ([]Sample, error) {
 	}
 	return samples, nil
 }
+
+// Looks reports whether a set looks as it did in another sample.
+func (s *Sample) Looks(as *Sample) bool {
+	sameMax := (s.EffectiveMax == nil) == (as.EffectiveMax == nil) &&
+		(s.EffectiveMax == nil || *s.EffectiveMax == *as.EffectiveMax)
+	return sameMax && s.Running == as.Running && s.Idle == as.Idle && s.Waiting == as.Waiting &&
+		s.LimitedReason == as.LimitedReason
+}

@@ -38,7 +38,7 @@ var (
 		eventsv1.SchemeGroupVersion: {"Event"},
 	}
 	clusterWide = map[schema.GroupVersion][]string{
-		corev1.SchemeGroupVersion:           {"Node"},
+		corev1.SchemeGroupVersion:           {"Namespace", "Node"},
 		authenticationv1.SchemeGroupVersion: {"SelfSubjectReview"},
 		authorizationv1.SchemeGroupVersion:  {"SelfSubjectAccessReview", "SubjectAccessReview"},
 		rbacv1.SchemeGroupVersion:           {"ClusterRoleBinding"},

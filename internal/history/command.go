@@ -1,0 +1,255 @@
+// Package history is the program `manager history`: it watches the runners of a cluster, keeps what becomes of their
+// jobs in the ledger, and answers questions about them. Nothing else needs it: without it no runner behaves
+// differently.
+package history
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/zap/zapcore"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kubeconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	"github.com/harrier-ci/harrier/internal/apiaccess"
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/server"
+	"github.com/harrier-ci/harrier/internal/history/watch"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/logging"
+	"github.com/harrier-ci/harrier/internal/wallclock"
+)
+
+// Environment variables.
+const (
+	// envDatabase has the URL of PostgreSQL: an argument would show it to everybody on the node.
+	envDatabase  = "HISTORY_DATABASE_URL"
+	envNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
+)
+
+// Options are what the command line and the environment say.
+type Options struct {
+	Address   string
+	File      string
+	Database  string
+	Cluster   string
+	Namespace string
+	// Own is the namespace that the program runs in.
+	Own       string
+	NodeTypes bool
+	Retention time.Duration
+	Prices    ledger.Prices
+	LogJSON   bool
+}
+
+const usage = `Usage: manager history [flags]
+
+Keeps what becomes of jobs, and answers questions about them over HTTP. The environment variable HISTORY_DATABASE_URL has the URL
+of a PostgreSQL, if there is one.
+
+`
+
+// ParseOptions reads the command line and the environment.
+func ParseOptions(arguments []string, environment func(string) string, output io.Writer) (Options, error) {
+	o := Options{Database: environment(envDatabase), Own: environment(envNamespace)}
+	flags := flag.NewFlagSet("history", flag.ContinueOnError)
+	flags.SetOutput(output)
+	flags.Usage = func() {
+		fmt.Fprint(output, usage)
+		flags.PrintDefaults()
+	}
+	o.register(flags)
+	retention := flags.String("retention", "90d", "how long jobs are kept: days such as 90d, or a duration such as 48h")
+	if err := flags.Parse(arguments); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: manager history has flags only", flags.Arg(0))
+	}
+	var err error
+	if o.Retention, err = server.ParseDuration(*retention); err != nil || o.Retention < time.Hour {
+		return o, fmt.Errorf("--retention=%s must be days such as 90d, or a duration of an hour or more", *retention)
+	}
+	if o.Prices.CPUHour < 0 || o.Prices.GiBHour < 0 {
+		return o, errors.New("--price-cpu-hour and --price-gib-hour must not be negative")
+	}
+	return o, nil
+}
+
+func (o *Options) register(flags *flag.FlagSet) {
+	flags.StringVar(&o.Address, "address", ":8090", "address of the API, probes and metrics")
+	flags.StringVar(&o.File, "file", "/data/history.db", "file of the database; unused if "+envDatabase+" is set")
+	flags.StringVar(&o.Cluster, "cluster", "",
+		"name of the cluster in the ledger; empty: the UID of the namespace kube-system or, "+
+			"without the right to read that, of the program's own")
+	flags.StringVar(&o.Namespace, "watch-single-namespace", "", "watch runners in this namespace only; empty: in all")
+	flags.BoolVar(&o.NodeTypes, "node-types", true, "ask for the types of nodes on which jobs have run")
+	flags.Float64Var(&o.Prices.CPUHour, "price-cpu-hour", 0, "what a CPU costs for an hour; 0: no costs are told")
+	flags.Float64Var(&o.Prices.GiBHour, "price-gib-hour", 0, "what a GiB of memory costs for an hour")
+	flags.BoolVar(&o.LogJSON, "log-json", false, "write the log as JSON")
+}
+
+// Main runs the program until it is told to stop, and returns its exit code.
+func Main(arguments []string, stderr io.Writer) int {
+	options, err := ParseOptions(arguments, os.Getenv, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	log := logging.New(stderr, options.LogJSON, zapcore.InfoLevel)
+	ctrl.SetLogger(log)
+	config, err := kubeconfig.GetConfig()
+	if err != nil {
+		fmt.Fprintf(stderr, "there is no cluster to watch: %v; set KUBECONFIG, or run it in a cluster\n", err)
+		return 1
+	}
+	if err := Run(ctrl.SetupSignalHandler(), config, options, log); err != nil {
+		log.Error(err, "Exiting")
+		return 1
+	}
+	return 0
+}
+
+// Run watches, writes and answers until the context ends.
+func Run(ctx context.Context, config *rest.Config, options Options, log logr.Logger) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	config = apiaccess.WithoutProxy(config)
+	reader, err := client.New(config, client.Options{Scheme: kinds.Scheme(), Mapper: kinds.Mapper()})
+	if err != nil {
+		return fmt.Errorf("set up the client of the API server: %w", err)
+	}
+	name := options.Cluster
+	if name == "" {
+		if name, err = clusterUID(ctx, reader, options.Own); err != nil {
+			return err
+		}
+	}
+	now := wallclock.System()
+	store, err := openUntil(ctx, options, now, log)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	objects, err := watch.NewObjects(config, options.Namespace, name, nodeReader(reader, options.NodeTypes), now)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	recorder := &watch.Recorder{
+		Ledger: store, Name: name, Namespace: options.Namespace, Cluster: objects, Clock: now, Log: log,
+		Metrics: watch.NewMetrics(registry), Retention: options.Retention,
+		MaxPending: watch.MaxPending,
+	}
+	var started atomic.Bool
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", options.Address)
+	if err != nil {
+		return fmt.Errorf("listen on --address: %w", err)
+	}
+	api := server.New(server.Options{
+		Ledger: store, Prices: options.Prices, Clock: now, Log: log, Registry: registry, Started: started.Load,
+	})
+	log.Info("Answering questions", "address", listener.Addr().String())
+	go serve(ctx, api, listener, stop)
+	if err := objects.Start(ctx, recorder.Report); err != nil {
+		return err
+	}
+	if gap, err := store.Begin(ctx, name, now.Now()); err != nil {
+		return err
+	} else if gap != nil {
+		log.Info("Nobody has looked for a while; jobs that began and whose runners were gone within it are in no row",
+			"from", gap.From, "to", gap.To, "reason", gap.Reason)
+	}
+	started.Store(true)
+	recorder.Run(ctx)
+	return ended(ctx)
+}
+
+// ended returns why the program ends, nil if it was told to.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func nodeReader(reader client.Reader, wanted bool) client.Reader {
+	if !wanted {
+		return nil
+	}
+	return reader
+}
+
+// openBackoff is the pause after the database could not be opened.
+const openBackoff = 5 * time.Second
+
+// openUntil opens the ledger, and tries again while PostgreSQL is away. What was written by a newer program, or can't
+// be a database, fails.
+func openUntil(ctx context.Context, options Options, now clock.Clock, log logr.Logger) (*ledger.Ledger, error) {
+	if options.Database == "" {
+		return ledger.Open(ctx, options.File)
+	}
+	if !strings.HasPrefix(options.Database, "postgres://") && !strings.HasPrefix(options.Database, "postgresql://") {
+		return nil, fmt.Errorf("%s must have the form postgres://USER:PASSWORD@HOST:5432/NAME", envDatabase)
+	}
+	for {
+		store, err := ledger.Open(ctx, options.Database)
+		if err == nil || ledger.IsFinal(err) || ctx.Err() != nil {
+			return store, err
+		}
+		log.Error(err, "The database can't be opened; it is tried again", "retryAfter", openBackoff.String())
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-now.After(openBackoff):
+		}
+	}
+}
+
+// clusterUID returns what tells the cluster from others that share the database.
+func clusterUID(ctx context.Context, reader client.Reader, own string) (string, error) {
+	var failures []error
+	for _, name := range []string{metav1.NamespaceSystem, own} {
+		if name == "" {
+			continue
+		}
+		namespace := metav1.PartialObjectMetadata{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		err := reader.Get(ctx, client.ObjectKey{Name: name}, &namespace)
+		if err == nil {
+			return string(namespace.UID), nil
+		}
+		failures = append(failures, fmt.Errorf("get namespace %s: %w", name, err))
+	}
+	return "", fmt.Errorf("the cluster needs a name in the ledger: %w; allow it, or set --cluster",
+		errors.Join(failures...))
+}
+
+// serve answers until the context ends, and stops the program if it can't.
+func serve(ctx context.Context, api *http.Server, listener net.Listener, stop context.CancelCauseFunc) {
+	context.AfterFunc(ctx, func() { _ = api.Close() })
+	if err := api.Serve(listener); ctx.Err() == nil {
+		stop(fmt.Errorf("serve the API: %w", err))
+	}
+}

@@ -1,0 +1,143 @@
+package history_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/history"
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkube.Main(m, testkube.Options{})) }
+
+var answering = regexp.MustCompile(`"address"="([^"]+)"`)
+
+// start runs the program until the test ends or stop is called, and returns the address of its API.
+func start(t *testing.T, options history.Options) (address string, stop func()) {
+	t.Helper()
+	addresses, ended := make(chan string, 1), make(chan error, 1)
+	log := funcr.New(func(_, line string) {
+		if found := answering.FindStringSubmatch(line); found != nil {
+			addresses <- found[1]
+		}
+	}, funcr.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { ended <- history.Run(ctx, testkube.Shared(t).Config(), options, log) }()
+	var stopped bool
+	stop = func() {
+		if cancel(); !stopped {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		stopped = true
+	}
+	t.Cleanup(stop)
+	select {
+	case address = <-addresses:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return "http://" + address, stop
+}
+
+// ask returns the jobs that the API has.
+func ask(t *testing.T, address string) (page ledger.Page) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/jobs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil {
+		err = json.Unmarshal(body, &page)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return page
+}
+
+// TestARestartLosesNothingThatStillExists follows a runner of a real API server through a job, a restart, and its end
+// while nobody looks.
+func TestARestartLosesNothingThatStillExists(t *testing.T) {
+	cluster, err := client.New(testkube.Shared(t).Config(), client.Options{Scheme: kinds.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(time.Minute)
+	options := history.Options{
+		Address: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24, NodeTypes: true,
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1",
+		Labels: map[string]string{corev1.LabelInstanceTypeStable: "large"}}}
+	g.Expect(cluster.Create(t.Context(), node)).To(gomega.Succeed())
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "default"}}
+	g.Expect(client.IgnoreAlreadyExists(cluster.Create(t.Context(), account))).To(gomega.Succeed())
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Namespace: "default"}}
+	g.Expect(cluster.Create(t.Context(), runner)).To(gomega.Succeed())
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "linux-1", Namespace: "default", Labels: map[string]string{v1alpha1.LabelRunner: "True"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(runner,
+			v1alpha1.GroupVersion.WithKind("EphemeralRunner"))},
+	}}
+	pod.Spec.NodeName = "node-1"
+	pod.Spec.Containers = []corev1.Container{{Name: "runner", Image: "runner:1"}}
+	g.Expect(cluster.Create(t.Context(), pod)).To(gomega.Succeed())
+
+	address, stop := start(t, options)
+	before := runner.DeepCopy()
+	runner.Status.JobID, runner.Status.JobRepositoryName = "job", "acme/app"
+	runner.Status.Phases = &v1alpha1.RunnerPhases{Started: new(metav1.Now())}
+	g.Expect(cluster.Status().Patch(t.Context(), runner, client.MergeFrom(before))).To(gomega.Succeed())
+	g.Eventually(func() []ledger.Job { return ask(t, address).Jobs }).Should(gomega.HaveLen(1))
+	if job := ask(t, address).Jobs[0]; job.RunnerUID != string(runner.UID) || job.Node != "node-1" ||
+		job.NodeType != "large" ||
+		job.Cluster == "" || job.Repository != "acme/app" {
+		t.Errorf("the job is %+v", job)
+	}
+	stop()
+
+	g.Expect(cluster.Delete(t.Context(), runner)).To(gomega.Succeed())
+	address, _ = start(t, options)
+	g.Eventually(func() string { return ask(t, address).Jobs[0].Result }).Should(gomega.Equal(ledger.ResultUnknown))
+	if jobs := ask(t, address).Jobs; len(jobs) != 1 || jobs[0].Node != "node-1" {
+		t.Errorf("the jobs are %+v", jobs)
+	}
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	environment := func(string) string { return "" }
+	for _, arguments := range [][]string{{"--retention=1"}, {"--retention=5m"}, {"--price-cpu-hour=-1"}, {"now"},
+		{"--color"}} {
+		if _, err := history.ParseOptions(arguments, environment, io.Discard); err == nil {
+			t.Errorf("%v are options", arguments)
+		}
+	}
+	options, err := history.ParseOptions(nil, environment, io.Discard)
+	if err != nil || options.Retention != 90*24*time.Hour {
+		t.Errorf("without options they are %+v, %v", options, err)
+	}
+}

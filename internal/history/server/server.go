@@ -1,0 +1,140 @@
+// Package server answers questions about the ledger over HTTP: JSON and CSV of every table below /api/v1/, with the
+// time and the filter in the address. It only reads, and knows no users: who reaches its port may read all of it.
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+)
+
+const (
+	// maxHeaders bounds a request: none has a body.
+	maxHeaders = 16 << 10
+	// maxRequests is how many questions are answered at a time; more are told to come back. Each may hold MaxSamples in
+	// memory.
+	maxRequests = 8
+	// queryTimeout bounds a question, slowClientTimeout how long its answer may take to arrive.
+	queryTimeout      = 20 * time.Second
+	slowClientTimeout = 60 * time.Second
+	idleTimeout       = 2 * time.Minute
+)
+
+// Options are what the answers are made of.
+type Options struct {
+	Ledger   *ledger.Ledger
+	Prices   ledger.Prices
+	Clock    clock.PassiveClock
+	Log      logr.Logger
+	Registry *prometheus.Registry
+	// Started reports whether the cluster's objects have been read.
+	Started func() bool
+}
+
+// New returns a server without an address.
+func New(options Options) *http.Server {
+	return &http.Server{
+		Handler: Handler(options), MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: queryTimeout, ReadTimeout: queryTimeout,
+		WriteTimeout: queryTimeout + slowClientTimeout, IdleTimeout: idleTimeout,
+	}
+}
+
+// Handler returns what the server does.
+func Handler(options Options) http.Handler {
+	s := &server{Options: options, slots: make(chan struct{}, maxRequests)}
+	s.answers = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "gha_history_request_duration_seconds", Help: "How long questions to the ledger took to answer.",
+		Buckets: []float64{.01, .05, .1, .5, 1, 5, 20},
+	}, []string{"table"})
+	options.Registry.MustRegister(s.answers)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(options.Registry, promhttp.HandlerOpts{}))
+	for name, table := range tables {
+		mux.HandleFunc("GET /api/v1/"+name, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, name, table) })
+	}
+	mux.HandleFunc("GET /api/v1/jobs/{runnerUID}",
+		func(w http.ResponseWriter, r *http.Request) {
+			s.serve(w, r, "job", func(ctx context.Context, s *server, q question) (any, error) {
+				return s.Ledger.Job(ctx, q.runnerUID)
+			})
+		})
+	return mux
+}
+
+type server struct {
+	Options
+	slots   chan struct{}
+	answers *prometheus.HistogramVec
+}
+
+// ready fails while the database does not answer: nobody can be told anything then.
+func (s *server) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	switch err := s.Ledger.Ping(ctx); {
+	case err != nil:
+		s.Log.Error(err, "The database does not answer")
+		http.Error(w, "the database does not answer; the log says why", http.StatusServiceUnavailable)
+	case !s.Started():
+		http.Error(w, "runners and scale sets have not been read yet", http.StatusServiceUnavailable)
+	default:
+		_, _ = w.Write([]byte("ok\n"))
+	}
+}
+
+// serve answers with a table, or says why it can't.
+func (s *server) serve(w http.ResponseWriter, r *http.Request, name string, read table) {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		fail(w, http.StatusServiceUnavailable, "too many questions at a time; ask again in a second")
+		return
+	}
+	began := s.Clock.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	question, err := parse(r.URL.Query(), began)
+	var answer any
+	if err == nil {
+		question.runnerUID = r.PathValue("runnerUID")
+		answer, err = read(ctx, s, question)
+	}
+	s.answers.WithLabelValues(name).Observe(s.Clock.Since(began).Seconds())
+	var wrong *ledger.FilterError
+	switch {
+	case err == nil:
+		write(w, answer, question.csv)
+	case errors.As(err, &wrong):
+		fail(w, http.StatusBadRequest, err.Error())
+	case errors.Is(err, ledger.ErrNoJob):
+		fail(w, http.StatusNotFound, err.Error())
+	case r.Context().Err() != nil: // nobody listens any more
+	case ctx.Err() != nil:
+		fail(w, http.StatusServiceUnavailable, "the database took longer than "+queryTimeout.String()+
+			"; ask for less time, or choose a set or repository")
+	default:
+		s.Log.Error(err, "A question to the ledger can't be answered", "table", name)
+		fail(w, http.StatusServiceUnavailable, "the database does not answer; the log of the ledger says why")
+	}
+}
+
+// fail writes an error as JSON, as all answers are.
+func fail(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": message})
+}

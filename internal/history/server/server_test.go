@@ -1,0 +1,214 @@
+package server_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/server"
+	"github.com/harrier-ci/harrier/test/database"
+)
+
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// hostile is what a workflow may name a job.
+const hostile = "=cmd|' /C calc'!A0, \"quoted\"\n<script>"
+
+// serve returns a server with a ledger of two jobs and a gap, at half past noon.
+func serve(t *testing.T) (*httptest.Server, *ledger.Ledger) {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), database.SQLite(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	jobs := []ledger.Job{
+		{RunnerUID: "first", Cluster: "c", Namespace: "n", Set: "s", Runner: "r-1", At: noon, Started: noon,
+			Finished: noon.Add(6 * time.Minute),
+			Result:   "succeeded", Repository: "acme/app", Name: hostile, CPURequestMillis: new(int64(1000)),
+			RunID: new(int64(7)), JobID: "job"},
+		{RunnerUID: "second", Cluster: "c", Namespace: "n", Set: "s", Runner: "r-2", At: noon.Add(time.Minute),
+			LostCause: "Evicted"},
+	}
+	if err := l.Put(t.Context(), jobs); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.AddUp(t.Context(), noon.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.PutGap(t.Context(), ledger.Gap{Cluster: "c", From: noon, To: noon.Add(time.Minute),
+		Reason: ledger.GapStopped}); err != nil {
+		t.Fatal(err)
+	}
+	sample := ledger.Sample{Cluster: "c", Namespace: "n", Set: "s", At: noon, Running: 1}
+	if err := l.PutSamples(t.Context(), []ledger.Sample{sample}); err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(server.Handler(server.Options{
+		Ledger: l, Prices: ledger.Prices{CPUHour: 10}, Clock: clocktesting.NewFakePassiveClock(noon.Add(30 * time.Minute)),
+		Log: logr.Discard(), Registry: prometheus.NewRegistry(), Started: func() bool { return true },
+	}))
+	t.Cleanup(s.Close)
+	return s, l
+}
+
+func get(t *testing.T, s *httptest.Server, path string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+func TestFiltersAreInTheAddress(t *testing.T) {
+	s, _ := serve(t)
+	for path, want := range map[string][]string{
+		"/api/v1/jobs": {"second", "first"}, "/api/v1/jobs?runID=7": {"first"}, "/api/v1/jobs?jobID=job": {"first"},
+		"/api/v1/jobs?lost=true": {"second"}, "/api/v1/jobs?from=29m30s": {"second"},
+		"/api/v1/jobs?to=2026-03-04T12:00:30Z":                        {"first"},
+		"/api/v1/jobs?from=90d&set=s&namespace=n&repository=acme/app": {"first"},
+		"/api/v1/jobs?set=other":                                      nil, "/api/v1/jobs?limit=1": {"second"},
+	} {
+		status, body := get(t, s, path)
+		var page ledger.Page
+		if err := json.Unmarshal([]byte(body), &page); err != nil || status != http.StatusOK {
+			t.Fatalf("%s: %d, %v: %s", path, status, err, body)
+		}
+		var got []string
+		for _, job := range page.Jobs {
+			got = append(got, job.RunnerUID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+func TestEveryTableIsJSONAndCSV(t *testing.T) {
+	s, _ := serve(t)
+	for path, want := range map[string]string{
+		"/api/v1/jobs": "name", "/api/v1/jobs/first": "name", "/api/v1/sets": "running", "/api/v1/samples": "running",
+		"/api/v1/gaps":         "reason",
+		"/api/v1/usage?by=job": "cost", "/api/v1/sizes": "saving",
+	} {
+		status, body := get(t, s, path)
+		if !json.Valid([]byte(body)) || status != http.StatusOK || !strings.Contains(body, `"`+want+`"`) {
+			t.Errorf("%s: %d: %s", path, status, body)
+		}
+		mark := "?"
+		if strings.Contains(path, "?") {
+			mark = "&"
+		}
+		status, body = get(t, s, path+mark+"format=csv")
+		lines, err := csv.NewReader(strings.NewReader(body)).ReadAll()
+		if err != nil || status != http.StatusOK || len(lines) < 2 || !strings.Contains(strings.Join(lines[0], ","), want) {
+			t.Errorf("%s as CSV: %d, %v: %s", path, status, err, body)
+		}
+	}
+}
+
+func TestNamesComeThroughAsTheyAre(t *testing.T) {
+	s, _ := serve(t)
+	_, body := get(t, s, "/api/v1/jobs/first")
+	var job ledger.Job
+	if err := json.Unmarshal([]byte(body), &job); err != nil || job.Name != hostile {
+		t.Errorf("the name is %q, %v", job.Name, err)
+	}
+	if strings.Contains(body, "<script>") {
+		t.Error("a browser that takes the answer for a page would run a script of it")
+	}
+	_, body = get(t, s, "/api/v1/jobs/first?format=csv")
+	lines, err := csv.NewReader(strings.NewReader(body)).ReadAll()
+	if err != nil || len(lines) != 2 || !strings.Contains(strings.Join(lines[1], "|"), hostile) {
+		t.Errorf("lines are %q, %v", lines, err)
+	}
+}
+
+func TestCostsAreToldByPrices(t *testing.T) {
+	s, _ := serve(t)
+	_, body := get(t, s, "/api/v1/usage?by=repository&from=1d")
+	var usage []ledger.Usage
+	if err := json.Unmarshal([]byte(body), &usage); err != nil || len(usage) != 1 || usage[0].Cost < 0.999 ||
+		usage[0].Cost > 1.001 {
+		t.Errorf("six minutes of a CPU at 10 an hour: %s, %v", body, err)
+	}
+}
+
+func TestWrongQuestionsSayWhatIsWrong(t *testing.T) {
+	s, _ := serve(t)
+	for path, want := range map[string]string{
+		"/api/v1/jobs?color=red": "color", "/api/v1/jobs?from=yesterday": "30d", "/api/v1/jobs?limit=0": "from 1 to 1000",
+		"/api/v1/jobs?limit=1001": "1000", "/api/v1/jobs?runID=x": "number", "/api/v1/jobs?lost=maybe": "true or false",
+		"/api/v1/jobs?set=a&set=b": "single time", "/api/v1/jobs?format=xml": "json or csv",
+		"/api/v1/usage?by=color": "repository",
+		"/api/v1/jobs?after=x":   "next", "/api/v1/jobs?from=99999999999d": "30d",
+	} {
+		if status, body := get(t, s, path); status != http.StatusBadRequest || !strings.Contains(body, want) ||
+			!json.Valid([]byte(body)) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if status, body := get(t, s, "/api/v1/jobs/nobody"); status != http.StatusNotFound ||
+		!strings.Contains(body, "retention") {
+		t.Errorf("a job that is not there: %d %s", status, body)
+	}
+	request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/api/v1/jobs", nil)
+	answer, err := s.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("writing gives %d", answer.StatusCode)
+	}
+}
+
+func TestProbesFollowTheDatabase(t *testing.T) {
+	s, l := serve(t)
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		if status, body := get(t, s, path); status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	l.Close()
+	if status, _ := get(t, s, "/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("without a database /readyz gives %d", status)
+	}
+	if status, _ := get(t, s, "/healthz"); status != http.StatusOK {
+		t.Errorf("without a database /healthz gives %d: a restart would not bring it back", status)
+	}
+	if status, body := get(t, s, "/api/v1/jobs"); status != http.StatusServiceUnavailable ||
+		strings.Contains(body, "sql") {
+		t.Errorf("without a database jobs are %d %s", status, body)
+	}
+}
+
+func TestDurationsMayBeDays(t *testing.T) {
+	for text, want := range map[string]time.Duration{"90d": 90 * 24 * time.Hour, "48h": 48 * time.Hour, "1d12h": 0,
+		"-3d": 0, "d": 0} {
+		if got, err := server.ParseDuration(text); got != want || (err == nil) != (want > 0) {
+			t.Errorf("%s is %s, %v", text, got, err)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+)
+
+// write answers with a table as JSON, or as CSV with a line of names. A page of jobs in CSV says in a header where the
+// next begins.
+func write(w http.ResponseWriter, answer any, asCSV bool) {
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	if !asCSV {
+		header.Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer) // whoever has asked may be gone
+		return
+	}
+	switch a := answer.(type) {
+	case ledger.Page:
+		if a.Next != "" {
+			header.Set("X-Next", a.Next)
+		}
+		answer = a.Jobs
+	case ledger.Job:
+		answer = []ledger.Job{a}
+	}
+	header.Set("Content-Type", "text/csv; charset=utf-8; header=present")
+	rows := reflect.ValueOf(answer)
+	lines := csv.NewWriter(w)
+	_ = lines.Write(names(rows.Type().Elem()))
+	for i := range rows.Len() {
+		if lines.Write(cells(rows.Index(i))) != nil {
+			return
+		}
+	}
+	lines.Flush()
+}
+
+// names returns the names that the fields have in JSON.
+func names(of reflect.Type) (names []string) {
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// cells returns the fields as text. What is not known is empty.
+func cells(row reflect.Value) (cells []string) {
+	for i := range row.NumField() {
+		field := row.Field(i)
+		if field.Kind() == reflect.Pointer {
+			if field.IsNil() {
+				cells = append(cells, "")
+				continue
+			}
+			field = field.Elem()
+		}
+		switch value := field.Interface().(type) {
+		case time.Time:
+			text := ""
+			if !value.IsZero() {
+				text = value.Format(time.RFC3339)
+			}
+			cells = append(cells, text)
+		case map[string]float64:
+			text, _ := json.Marshal(value) // sorted by name
+			cells = append(cells, string(text))
+		default:
+			cells = append(cells, fmt.Sprint(value))
+		}
+	}
+	return cells
+}

@@ -1,0 +1,33 @@
+package watch
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics are those of the recorder.
+type Metrics struct {
+	Jobs, Failures, Dropped prometheus.Counter
+	Pending, Written        prometheus.Gauge
+}
+
+// NewMetrics returns the metrics, registered.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		Jobs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gha_history_writes_total", Help: "Number of rows of jobs that were written to the ledger.",
+		}),
+		Failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gha_history_write_failures_total", Help: "Number of times that the ledger could not be written.",
+		}),
+		Dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gha_history_dropped_total",
+			Help: "Number of reports about jobs that were dropped because too many waited to be written.",
+		}),
+		Pending: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "gha_history_pending_jobs", Help: "Jobs that are not written to the ledger yet.",
+		}),
+		Written: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "gha_history_last_write_timestamp_seconds", Help: "When all that was known was last written to the ledger.",
+		}),
+	}
+	registry.MustRegister(m.Jobs, m.Failures, m.Dropped, m.Pending, m.Written)
+	return m
+}

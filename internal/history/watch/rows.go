@@ -1,0 +1,158 @@
+// Package watch makes rows of the ledger out of what the cluster's objects say: a job of a runner and its pod, a sample
+// of a scale set. It follows the state and not its changes: whatever still exists after a restart or an outage is
+// written as it is. It writes to nothing but the ledger.
+package watch
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/phases"
+)
+
+// JobOf returns what a runner, and its pod if there is one, say of the runner's job. It returns false for a runner that
+// has had none.
+func JobOf(cluster string, runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) (ledger.Job, bool) {
+	status := &runner.Status
+	if !status.HadJob() {
+		return ledger.Job{}, false
+	}
+	if pod != nil && !metav1.IsControlledBy(pod, runner) {
+		pod = nil // anybody may create a pod of that name
+	}
+	workflow, ref, _ := strings.Cut(status.JobWorkflowRef, "@")
+	job := ledger.Job{
+		RunnerUID: string(runner.UID), Cluster: cluster, Namespace: runner.Namespace, Set: kube.ScaleSetOf(runner).Name,
+		Runner: runner.Name, At: runner.CreationTimestamp.UTC(),
+		Repository: status.JobRepositoryName, Workflow: workflow, Ref: ref, Name: status.JobDisplayName,
+		RunID: known(status.WorkflowRunID), JobID: status.JobID, Event: status.Event,
+		Result: status.JobResult, LostCause: string(status.LostCause), Finished: utc(status.FinishedAt),
+	}
+	if status.Rerun != nil {
+		job.Rerun, job.Attempt = string(status.Rerun.State), known(int64(status.Rerun.Attempt))
+	}
+	if p := phases.Of(runner, pod); p != nil {
+		job.Queued, job.Assigned, job.Registered = utc(p.Queued), utc(p.Assigned), utc(p.Registered)
+		job.Placed, job.ImagePulled, job.ContainerUp = utc(p.Placed), utc(p.ImagePulled), utc(p.ContainerUp)
+		job.Started = utc(p.Started)
+	}
+	job.Created = runner.CreationTimestamp.UTC()
+	if !job.Started.IsZero() {
+		job.At = job.Started
+	}
+	if pod != nil {
+		addPod(&job, pod)
+	}
+	return job, true
+}
+
+func known(number int64) *int64 {
+	if number <= 0 {
+		return nil
+	}
+	return &number
+}
+
+func utc(at *metav1.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return at.UTC()
+}
+
+// addPod adds what only the pod knows.
+func addPod(job *ledger.Job, pod *corev1.Pod) {
+	job.Node = pod.Spec.NodeName
+	if requested := requests(&pod.Spec, corev1.ResourceCPU); !requested.IsZero() {
+		job.CPURequestMillis = new(requested.MilliValue())
+	}
+	if requested := requests(&pod.Spec, corev1.ResourceMemory); !requested.IsZero() {
+		job.MemoryRequestBytes = new(requested.Value())
+	}
+	status := kube.ContainerStatus(pod, v1alpha1.RunnerContainerName)
+	if status == nil {
+		return
+	}
+	for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
+		if state.Terminated != nil && addUsage(job, state.Terminated.Message) {
+			return
+		}
+	}
+}
+
+// requests is what the scheduler counts: all containers, with those that start before and stay, or one that runs before
+// them if it is more.
+func requests(spec *corev1.PodSpec, of corev1.ResourceName) resource.Quantity {
+	var together, before resource.Quantity
+	for i := range spec.Containers {
+		together.Add(spec.Containers[i].Resources.Requests[of])
+	}
+	for i := range spec.InitContainers {
+		init := &spec.InitContainers[i]
+		if init.RestartPolicy != nil && *init.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			together.Add(init.Resources.Requests[of])
+		} else if alone := init.Resources.Requests[of]; alone.Cmp(before) > 0 {
+			before = alone
+		}
+	}
+	if before.Cmp(together) > 0 {
+		return before
+	}
+	return together
+}
+
+// usageLine begins the line that the hook of feedback.jobLog leaves in the termination message. Whatever else a job has
+// written there, and figures that can't be, are left out.
+const usageLine = `{"usage":1`
+
+func addUsage(job *ledger.Job, message string) bool {
+	for line := range strings.Lines(message) {
+		if !strings.HasPrefix(line, usageLine) {
+			continue
+		}
+		var usage struct {
+			PeakMemoryBytes, MemoryLimitBytes, OOMKills, CPUMicroseconds, CPUPeriods, ThrottledPeriods *int64
+		}
+		if json.Unmarshal([]byte(line), &usage) != nil {
+			continue
+		}
+		job.PeakMemoryBytes, job.MemoryLimitBytes, job.OOMKills = usage.PeakMemoryBytes, usage.MemoryLimitBytes,
+			usage.OOMKills
+		job.CPUMicroseconds, job.CPUPeriods, job.ThrottledPeriods = usage.CPUMicroseconds, usage.CPUPeriods,
+			usage.ThrottledPeriods
+		return true
+	}
+	return false
+}
+
+// SampleOf returns what a scale set looks like.
+func SampleOf(cluster string, set *v1alpha1.AutoscalingRunnerSet, now time.Time) ledger.Sample {
+	status := &set.Status
+	sample := ledger.Sample{
+		Cluster: cluster, Namespace: set.Namespace, Set: set.Name, At: now.UTC().Truncate(time.Minute),
+		Running: int64(max(0, status.BusyRunners)), Idle: int64(max(0, status.IdleRunners)),
+		Waiting: int64(max(0, status.AssignedJobs-status.BusyRunners)),
+	}
+	if status.EffectiveMaxRunners != nil {
+		sample.EffectiveMax = new(int64(*status.EffectiveMaxRunners))
+	}
+	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionCapacityLimited} {
+		condition := meta.FindStatusCondition(status.Conditions, about)
+		if limits := condition != nil && condition.Status == map[string]metav1.ConditionStatus{
+			v1alpha1.ConditionReady: metav1.ConditionFalse, v1alpha1.ConditionCapacityLimited: metav1.ConditionTrue,
+		}[about]; limits {
+			sample.LimitedReason = cmp.Or(sample.LimitedReason, condition.Reason)
+		}
+	}
+	return sample
+}

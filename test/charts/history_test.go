@@ -1,0 +1,120 @@
+package charts
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+const ledger = "history: {enabled: true}"
+
+// ofKind returns the documents of a kind that the ledger's template renders.
+func ofKind(rendered manifests, kind string) (documents []string) {
+	for _, document := range rendered["history.yaml"] {
+		if strings.Contains("\n"+document, "\nkind: "+kind+"\n") {
+			documents = append(documents, document)
+		}
+	}
+	return documents
+}
+
+func historyOf(t *testing.T, rendered manifests) appsv1.Deployment {
+	t.Helper()
+	found := ofKind(rendered, "Deployment")
+	if len(found) != 1 {
+		t.Fatalf("the ledger has %d Deployments", len(found))
+	}
+	return decode[appsv1.Deployment](t, found[0])
+}
+
+// By default there is no ledger. With one, neither scale sets nor the doctor nor Deployments take it for a controller.
+func TestTheLedgerIsNoController(t *testing.T) {
+	t.Parallel()
+	check(t, "objects by default", len(render(t, controller)["history.yaml"]), 0)
+	rendered := render(t, controller, ledger)
+	deployment, manager := historyOf(t, rendered), one[appsv1.Deployment](t, rendered, "deployment.yaml")
+	check(t, "part-of", deployment.Labels["app.kubernetes.io/part-of"] == manager.Labels["app.kubernetes.io/part-of"], false)
+	selects := func(d appsv1.Deployment, pod map[string]string) bool {
+		return labels.SelectorFromSet(d.Spec.Selector.MatchLabels).Matches(labels.Set(pod))
+	}
+	check(t, "it selects its own pod", selects(deployment, deployment.Spec.Template.Labels), true)
+	check(t, "it selects the controller's", selects(deployment, manager.Spec.Template.Labels), false)
+	check(t, "the controller selects its pod", selects(manager, deployment.Spec.Template.Labels), false)
+	service := decode[corev1.Service](t, ofKind(rendered, "Service")[0])
+	check(t, "its Service selects it",
+		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(deployment.Spec.Template.Labels)), true)
+}
+
+// It reads what rows are made of, and no Secret.
+func TestTheLedgerOnlyReads(t *testing.T) {
+	t.Parallel()
+	for title, test := range map[string]struct {
+		values []string
+		want   map[string][]string
+	}{
+		"all namespaces": {nil, map[string][]string{
+			"list": {"autoscalinglisteners", "autoscalingrunnersets", "ephemeralrunners", "ephemeralrunnersets", "pods"},
+			"get":  {"namespaces", "nodes"},
+		}},
+		"one": {[]string{"flags: {watchSingleNamespace: arc-runners}"}, map[string][]string{
+			"list": {"autoscalinglisteners", "autoscalingrunnersets", "ephemeralrunners", "ephemeralrunnersets", "pods"},
+			"get":  {"namespaces"},
+		}},
+	} {
+		rendered := render(t, controller, append(test.values, ledger)...)
+		got := map[string][]string{}
+		for _, document := range append(ofKind(rendered, "ClusterRole"), ofKind(rendered, "Role")...) {
+			for _, rule := range decode[rbacv1.ClusterRole](t, document).Rules {
+				for _, verb := range rule.Verbs {
+					got[verb] = slices.Sorted(slices.Values(append(got[verb], rule.Resources...)))
+				}
+			}
+		}
+		check(t, title+": it may watch what it lists", strings.Join(got["watch"], " "), strings.Join(got["list"], " "))
+		delete(got, "watch")
+		check(t, title+": verbs", len(got), len(test.want))
+		for verb := range maps.Keys(test.want) {
+			check(t, title+": "+verb, strings.Join(got[verb], " "), strings.Join(test.want[verb], " "))
+		}
+	}
+}
+
+// One database at a time: on a claim that outlives the release, or PostgreSQL by a Secret's key.
+func TestTheLedgersDatabase(t *testing.T) {
+	t.Parallel()
+	rendered := render(t, controller, ledger, "history: {storage: {size: 20Gi, storageClassName: fast}, retention: 30d}")
+	claim := decode[corev1.PersistentVolumeClaim](t, ofKind(rendered, "PersistentVolumeClaim")[0])
+	check(t, "size", claim.Spec.Resources.Requests.Storage().String(), "20Gi")
+	check(t, "class", *claim.Spec.StorageClassName, "fast")
+	check(t, "policy", claim.Annotations["helm.sh/resource-policy"], "keep")
+	container := historyOf(t, rendered).Spec.Template.Spec.Containers[0]
+	checkContains(t, strings.Join(container.Args, " "), "--retention=30d")
+
+	const postgres = "history: {database: {urlSecret: {name: db}}, prices: {cpuHour: 0.031, gibHour: 0.004}}"
+	rendered = render(t, controller, ledger, postgres)
+	check(t, "claims with PostgreSQL", len(ofKind(rendered, "PersistentVolumeClaim")), 0)
+	container = historyOf(t, rendered).Spec.Template.Spec.Containers[0]
+	check(t, "mounts", len(container.VolumeMounts), 1)
+	checkContains(t, strings.Join(container.Args, " "), "--price-cpu-hour=0.031 --price-gib-hour=0.004")
+	var found bool
+	for _, variable := range container.Env {
+		if variable.Name == "HISTORY_DATABASE_URL" {
+			found = true
+			check(t, "Secret", variable.ValueFrom.SecretKeyRef.Name+"/"+variable.ValueFrom.SecretKeyRef.Key, "db/url")
+		}
+	}
+	check(t, "it has a URL", found, true)
+}
+
+func TestTheLedgerRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	for _, values := range []string{"retention: 90", "retention: soon", "prices: {cpuHour: -1}", "colour: red"} {
+		checkContains(t, refusal(t, controller, "history: {enabled: true, "+values+"}"), "history")
+	}
+}
