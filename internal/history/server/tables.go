@@ -41,10 +41,6 @@ var tables = map[string]table{
 	"gaps": func(ctx context.Context, s *server, q question) (any, error) { return s.Ledger.Gaps(ctx, q.filter) },
 }
 
-func job(ctx context.Context, s *server, q question) (any, error) {
-	return s.Ledger.Job(ctx, q.runnerUID)
-}
-
 // parse reads the query of an address. It refuses what it does not know: a misspelt filter would choose everything.
 func parse(query url.Values, now time.Time) (q question, err error) {
 	f := &q.filter

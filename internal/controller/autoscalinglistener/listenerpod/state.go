@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// A listener is replaced after its node has been lost for LostTimeout. The node controller has already waited for 40 s
-// or more; this is for nodes that come back right away.
+// LostTimeout ends the life of a listener whose node is lost. The node controller has already waited for 40 s or more;
+// this is for nodes that come back right away.
 const LostTimeout = 10 * time.Second
 
 // Reasons of the condition Ready that follow from the pod.

@@ -149,7 +149,7 @@ func (f *Findings) matchesDesired() bool {
 		(d.Group == "" || strings.EqualFold(r.Group, d.Group))
 }
 
-// If GitHub has not answered a first call within SilentTimeout, the condition says that there is no answer. The call
+// SilentTimeout ends the wait for the answer to a first call: the condition then says that there is none. The call
 // times out after 30 s, and a user wants to know sooner what to check. An ordinary answer takes a second or two, and a
 // connection that is refused five times fails after about 15 s.
 const SilentTimeout = 20 * time.Second

@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// The deletion of a scale set on GitHub is retried until DeregisterTimeout. After that the scale set is left there, an
-// Event says so, and the finalizer is removed. The timeout outlasts a restart of GitHub Enterprise Server's services
+// DeregisterTimeout ends the attempts to delete a scale set on GitHub: it is left there, an Event says so, and the
+// finalizer is removed. The timeout outlasts a restart of GitHub Enterprise Server's services
 // and most incidents, and still lets a `kubectl delete namespace` end while somebody watches. GitHub itself deletes
 // scale sets that are unused for days.
 const DeregisterTimeout = 5 * time.Minute

@@ -250,6 +250,6 @@ func (d *Doubt) KeepsOne(grace time.Duration, now time.Time) bool {
 	return d.Disappointments > believedAnew && d.level > 0 && now.Before(d.disappointedAt.Add(grace))
 }
 
-// A runner is removed after there has been a surplus for SurplusGrace. Job assignments and figures take different
-// routes and disagree for seconds; if a runner is removed too early, a job waits for a new pod.
+// SurplusGrace is waited for before a surplus runner is removed. Job assignments and figures take different routes and
+// disagree for seconds; if a runner is removed too early, a job waits for a new pod.
 const SurplusGrace = 30 * time.Second
