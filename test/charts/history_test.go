@@ -59,11 +59,11 @@ func TestTheLedgerOnlyReads(t *testing.T) {
 		want   map[string][]string
 	}{
 		"all namespaces": {nil, map[string][]string{
-			"list": {"autoscalinglisteners", "autoscalingrunnersets", "ephemeralrunners", "ephemeralrunnersets", "pods"},
+			"list": {"autoscalingrunnersets", "ephemeralrunners", "pods"},
 			"get":  {"namespaces", "nodes"},
 		}},
 		"one": {[]string{"flags: {watchSingleNamespace: arc-runners}"}, map[string][]string{
-			"list": {"autoscalinglisteners", "autoscalingrunnersets", "ephemeralrunners", "ephemeralrunnersets", "pods"},
+			"list": {"autoscalingrunnersets", "ephemeralrunners", "pods"},
 			"get":  {"namespaces"},
 		}},
 	} {
