@@ -66,13 +66,13 @@ func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 	}
 	r.QueueJobs(1, time.Hour)
 	eventually(said(r), rig.Patience).Should(gomega.ConsistOf(gomega.MatchRegexp(
-		`^Runners ` + rig.DefaultSet + `: waiting \(PodsForbidden\): Waiting for a runner since \d+ \w+, \d\d:\d\d UTC: a quota of the cluster allows no more runners \(completed, neutral\)$`)))
+		`^Runners ` + rig.DefaultSet + `: waiting \(QuotaExceeded\): Waiting for a runner since \d+ \w+, \d\d:\d\d UTC: a quota of the cluster allows no more runners \(completed, neutral\)$`)))
 	r.KillListener()
 	r.KillManager()
 	if err := api.Delete(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	over := gomega.Equal(`Runners ` + rig.DefaultSet + `: waiting (PodsForbidden): No longer waiting for this (completed, neutral)`)
+	over := gomega.Equal(`Runners ` + rig.DefaultSet + `: waiting (QuotaExceeded): No longer waiting for this (completed, neutral)`)
 	// The next manager looks once a minute, and what it sees has to hold for a minute.
 	eventually(said(r), 2*rig.Patience).Should(gomega.ConsistOf(over))
 	busy := func() (pods []corev1.Pod) {
