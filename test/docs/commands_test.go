@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/history"
 	"github.com/harrier-ci/harrier/internal/plugin"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
@@ -173,8 +175,12 @@ func checkGo(arguments []string) error {
 // checkManager validates the files that a command would, and wants flags that exist of the others, which may read their standard
 // input: with -h in the end these go no further than to read their flags.
 func (r *reader) checkManager(arguments []string) error {
+	if len(arguments) > 0 && arguments[0] == "history" {
+		_, err := history.ParseOptions(arguments[1:], os.Getenv, io.Discard)
+		return err
+	}
 	if len(arguments) == 0 || !slices.Contains(doctor.Commands, arguments[0]) {
-		return fmt.Errorf("the manager's commands are %v", doctor.Commands)
+		return fmt.Errorf("the manager's commands are history and %v", doctor.Commands)
 	}
 	arguments = slices.Clone(arguments)
 	if file := slices.Index(arguments, "-f") + 1; file == 0 || file == len(arguments) || arguments[file] == "-" {
