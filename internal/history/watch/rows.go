@@ -5,7 +5,6 @@ package watch
 
 import (
 	"cmp"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/phases"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // JobOf returns what a runner, and its pod if there is one, say of the runner's job. It returns false for a runner that
@@ -84,7 +84,14 @@ func addPod(job *ledger.Job, pod *corev1.Pod) {
 		return
 	}
 	for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
-		if state.Terminated != nil && addUsage(job, state.Terminated.Message) {
+		if state.Terminated == nil {
+			continue
+		}
+		if usage, _ := podstatus.UsageIn(state.Terminated.Message); usage != nil {
+			job.PeakMemoryBytes, job.MemoryLimitBytes, job.OOMKills = usage.PeakMemoryBytes, usage.MemoryLimitBytes,
+				usage.OOMKills
+			job.CPUMicroseconds, job.CPUPeriods, job.ThrottledPeriods = usage.CPUMicroseconds, usage.CPUPeriods,
+				usage.ThrottledPeriods
 			return
 		}
 	}
@@ -109,30 +116,6 @@ func requests(spec *corev1.PodSpec, of corev1.ResourceName) resource.Quantity {
 		return before
 	}
 	return together
-}
-
-// usageLine begins the line that the hook of feedback.jobLog leaves in the termination message. Whatever else a job has
-// written there, and figures that can't be, are left out.
-const usageLine = `{"usage":1`
-
-func addUsage(job *ledger.Job, message string) bool {
-	for line := range strings.Lines(message) {
-		if !strings.HasPrefix(line, usageLine) {
-			continue
-		}
-		var usage struct {
-			PeakMemoryBytes, MemoryLimitBytes, OOMKills, CPUMicroseconds, CPUPeriods, ThrottledPeriods *int64
-		}
-		if json.Unmarshal([]byte(line), &usage) != nil {
-			continue
-		}
-		job.PeakMemoryBytes, job.MemoryLimitBytes, job.OOMKills = usage.PeakMemoryBytes, usage.MemoryLimitBytes,
-			usage.OOMKills
-		job.CPUMicroseconds, job.CPUPeriods, job.ThrottledPeriods = usage.CPUMicroseconds, usage.CPUPeriods,
-			usage.ThrottledPeriods
-		return true
-	}
-	return false
 }
 
 // SampleOf returns what a scale set looks like.
