@@ -71,7 +71,7 @@ func Returns(
 		case rule.verdict == Kept:
 			return Kept, "", time.Time{}
 		case rule.unknown(runner):
-			if due = reportDue(set, runner.EndedAt); now.Before(due) {
+			if due = reportDue(set, runner.EndedAt, now); now.Before(due) {
 				return Awaited, "", due
 			}
 		}
@@ -81,13 +81,14 @@ func Returns(
 }
 
 // reportDue returns until when the report about the job of a runner may come that ended at a time, zero if it was not
-// seen to end. The listener of a set that is being deleted goes first.
-func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt time.Time) time.Time {
+// seen to end. The listener of a set that is being deleted goes first. That the listener came back after now was
+// written by a clock that is ahead of ours, and says nothing.
+func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt, now time.Time) time.Time {
 	listens := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady)
 	switch latest := endedAt.Add(longestReportGrace); {
 	case endedAt.IsZero() || set.DeletionTimestamp != nil:
 		return time.Time{}
-	case listens == nil:
+	case listens == nil || (listens.Status == metav1.ConditionTrue && listens.LastTransitionTime.After(now)):
 		return endedAt.Add(reportGrace)
 	case listens.Status != metav1.ConditionTrue:
 		return latest
@@ -101,7 +102,7 @@ func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt time.Time) time.Time 
 // others keep, it proves nothing.
 func FailedWithoutJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	silent := []string{v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating,
-		v1alpha1.ReasonVolumeClaimNotDeleted}
+		v1alpha1.ReasonVolumeClaimAwaited, v1alpha1.ReasonVolumeClaimNotDeleted}
 	return status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && !status.HadJob() && !status.JobCompleted() &&
 		status.LostCause == "" &&
 		!slices.Contains(silent, status.Reason) && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)

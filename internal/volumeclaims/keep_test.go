@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -21,20 +22,22 @@ func TestAResultIsWaitedForWhileTheListenerIsAway(t *testing.T) {
 	for name, test := range map[string]struct {
 		conditions []metav1.Condition
 		change     func(*v1alpha1.AutoscalingRunnerSet, *volumeclaims.Runner)
+		now        time.Time // start if zero
 		want       time.Time // zero: it is not waited for
 	}{
-		"the listener listens": {conditions: listens(metav1.ConditionTrue, at(-60)), want: at(1)},
-		"it is away":           {conditions: listens(metav1.ConditionFalse, at(-60)), want: at(5)},
-		"nobody knows":         {conditions: listens(metav1.ConditionUnknown, at(-60)), want: at(5)},
-		"it came back":         {conditions: listens(metav1.ConditionTrue, at(2)), want: at(3)},
-		"it came back late":    {conditions: listens(metav1.ConditionTrue, at(10)), want: at(5)},
-		"the set goes": {listens(metav1.ConditionFalse, at(-60)),
-			func(s *v1alpha1.AutoscalingRunnerSet, _ *volumeclaims.Runner) {
+		"the listener listens":   {conditions: listens(metav1.ConditionTrue, at(-60)), want: at(1)},
+		"it is away":             {conditions: listens(metav1.ConditionFalse, at(-60)), want: at(5)},
+		"nobody knows":           {conditions: listens(metav1.ConditionUnknown, at(-60)), want: at(5)},
+		"it came back":           {conditions: listens(metav1.ConditionTrue, at(2)), now: at(2), want: at(3)},
+		"it came back late":      {conditions: listens(metav1.ConditionTrue, at(4)), now: at(4), want: at(5)},
+		"another clock is ahead": {conditions: listens(metav1.ConditionTrue, at(10)), want: at(1)},
+		"the set goes": {conditions: listens(metav1.ConditionFalse, at(-60)),
+			change: func(s *v1alpha1.AutoscalingRunnerSet, _ *volumeclaims.Runner) {
 				s.DeletionTimestamp = new(metav1.Now())
-			}, time.Time{}},
-		"the result is known":             {listens(metav1.ConditionFalse, at(-60)), func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.Job.Result = "failed" }, time.Time{}},
-		"the event is, and is untrusted":  {listens(metav1.ConditionFalse, at(-60)), func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.Job.Event = "pull_request" }, time.Time{}},
-		"nobody has seen the runner end ": {listens(metav1.ConditionFalse, at(-60)), func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.EndedAt = time.Time{} }, time.Time{}},
+			}},
+		"the result is known":             {conditions: listens(metav1.ConditionFalse, at(-60)), change: func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.Job.Result = "failed" }},
+		"the event is, and is untrusted":  {conditions: listens(metav1.ConditionFalse, at(-60)), change: func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.Job.Event = "pull_request" }},
+		"nobody has seen the runner end ": {conditions: listens(metav1.ConditionFalse, at(-60)), change: func(_ *v1alpha1.AutoscalingRunnerSet, r *volumeclaims.Runner) { r.EndedAt = time.Time{} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := newSet("docker")
@@ -45,7 +48,7 @@ func TestAResultIsWaitedForWhileTheListenerIsAway(t *testing.T) {
 			if test.change != nil {
 				test.change(set, runner)
 			}
-			verdict, _, due := volumeclaims.Returns(set, runner, start)
+			verdict, _, due := volumeclaims.Returns(set, runner, kube.LaterOf(start, test.now))
 			if (verdict == volumeclaims.Awaited) == test.want.IsZero() || !due.Equal(test.want) {
 				t.Errorf("%s until %s, want it until %s", verdict, due, test.want)
 			}
@@ -79,12 +82,13 @@ func TestAFailureWithoutAJobSpoilsNothing(t *testing.T) {
 		change func(*v1alpha1.EphemeralRunnerStatus)
 		want   bool
 	}{
-		"its image is not there": {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = "ImagePullBackOff" }, true},
-		"it exited":              {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonRunnerExitedWithoutJob }, false},
-		"its pod is kept":        {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonPodTerminating }, false},
-		"its claim could not go": {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonVolumeClaimNotDeleted }, false},
-		"it had a job":           {func(s *v1alpha1.EphemeralRunnerStatus) { s.JobID = "job" }, false},
-		"its job was lost":       {func(s *v1alpha1.EphemeralRunnerStatus) { s.LostCause = v1alpha1.LostCauseUnknown }, false},
+		"its image is not there":      {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = "ImagePullBackOff" }, true},
+		"it exited":                   {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonRunnerExitedWithoutJob }, false},
+		"its pod is kept":             {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonPodTerminating }, false},
+		"its claim could not go":      {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonVolumeClaimNotDeleted }, false},
+		"its job's result is awaited": {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonVolumeClaimAwaited }, false},
+		"it had a job":                {func(s *v1alpha1.EphemeralRunnerStatus) { s.JobID = "job" }, false},
+		"its job was lost":            {func(s *v1alpha1.EphemeralRunnerStatus) { s.LostCause = v1alpha1.LostCauseUnknown }, false},
 		"GitHub kept it for a job": {func(s *v1alpha1.EphemeralRunnerStatus) {
 			s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDraining, Status: metav1.ConditionTrue}}
 		}, false},

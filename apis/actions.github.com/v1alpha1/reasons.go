@@ -168,6 +168,8 @@ const (
 	// ReasonVolumeClaimUnusable: a pod could not be placed with its claims, or could not attach or mount them, or a claim is being deleted,
 	// is somebody else's, or has jobs of another runner group or none of the templates.
 	ReasonVolumeClaimUnusable = "VolumeClaimUnusable"
+	// ReasonVolumeClaimAwaited: the report about a job decides whether a claim is kept, so its runner stays for some minutes.
+	ReasonVolumeClaimAwaited = "VolumeClaimAwaited"
 	// ReasonVolumeClaimNotDeleted: the manager may not delete a claim that must not be passed on, so its runner stays.
 	ReasonVolumeClaimNotDeleted = "VolumeClaimNotDeleted"
 	// ReasonVolumeClaimShared: another runner, which is older, has the same claim.

@@ -155,7 +155,7 @@ func (c *Controller) retry(ctx context.Context, w *world, d rules.Decision) erro
 
 // endAttempt forgets the attempt whose failure is now in the status.
 func (c *Controller) endAttempt(w *world) {
-	w.Memory.Attempt = rules.Attempt{}
+	w.Memory.Attempt, w.Memory.pod.recorded = rules.Attempt{}, true
 	if w.Memory.failed.Step == rules.Reregister {
 		w.Memory.runnerID, w.Memory.secretDeleted = 0, false // the registration is gone, too
 	}

@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -101,6 +103,9 @@ func TestAClaimWaitsForItsJobsResult(t *testing.T) {
 			if runner == nil || f.claim() == nil {
 				t.Fatal("the runner or its claim is gone before the report")
 			}
+			if !runner.Status.Done() {
+				t.Errorf("phase %s: its set still counts it", runner.Status.Phase)
+			}
 			runner.Status.JobResult = result
 			if err := f.api.Status().Update(t.Context(), runner); err != nil {
 				t.Fatal(err)
@@ -111,6 +116,41 @@ func TestAClaimWaitsForItsJobsResult(t *testing.T) {
 				t.Errorf("result %q: the claim is kept: %t", result, f.claim() != nil)
 			}
 		}, away)
+	}
+}
+
+// A runner that is deleted with its job counts no longer once its pod has ended, though the result is waited for. One
+// without a claim of its own does not wait.
+func TestAWaitingRunnerLeavesItsPlaceToAnother(t *testing.T) {
+	for name, claim := range map[string]string{"a claim": cacheClaim, "a volume of its pod": ""} {
+		t.Run(name, func(t *testing.T) {
+			withClaim(t, func(f *fixture) {
+				runner := f.runner()
+				runner.Spec.VolumeClaims["cache"] = claim
+				if err := f.api.Update(t.Context(), runner); err != nil {
+					t.Fatal(err)
+				}
+				f.started().setStatus(hasReportedJob)
+				f.github.remove = actions.ErrJobStillRunning
+				f.settle()
+				f.delete()
+				f.settle()
+				f.github.remove = nil
+				f.setPod(exits(0))
+				f.elapse(rules.BusyRetryBackoff)
+				f.settle()
+				runner = f.runner()
+				switch {
+				case claim == "" && runner != nil:
+					t.Errorf("the runner is left: %+v", runner.Status)
+				case claim != "" && (runner == nil || runner.Status.Phase != v1alpha1.EphemeralRunnerPhaseSucceeded ||
+					runner.Status.Reason != v1alpha1.ReasonVolumeClaimAwaited):
+					t.Errorf("runner %+v, want one that has succeeded and waits", runner)
+				}
+				f.elapseMinutes(2)
+				f.wantGone()
+			})
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -155,19 +156,24 @@ func (c *Controller) reportKept(ctx context.Context, w *world, pod rules.Outcome
 		return nil
 	}
 	before := w.EphemeralRunner.DeepCopy()
+	due, finalizers := terminationOf(w.pod)
+	w.setStays(pod.Phase, v1alpha1.ReasonPodTerminating, kube.WhyTerminating(w.Name, due, finalizers))
+	return c.patchStatus(ctx, w, before, report.Warning(v1alpha1.ReasonPodTerminating, actionDelete,
+		"the runner has ended and waits for its pod: "+w.Status.Message))
+}
+
+// setStays writes into the status why a runner stays that has ended. If it has no final phase, it gets one: its set
+// counts it no longer.
+func (w *world) setStays(ended podstatus.Phase, reason, message string) {
 	status := &w.Status
 	switch {
 	case status.Done():
-	case pod.Phase == podstatus.Succeeded:
+	case ended == podstatus.Succeeded:
 		status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
 	default:
 		status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
 	}
-	due, finalizers := terminationOf(w.pod)
-	status.Ready, status.Reason = false, v1alpha1.ReasonPodTerminating
-	status.Message = kube.WhyTerminating(w.Name, due, finalizers)
-	return c.patchStatus(ctx, w, before, report.Warning(v1alpha1.ReasonPodTerminating, actionDelete,
-		"the runner has ended and waits for its pod: "+status.Message))
+	status.Ready, status.Reason, status.Message = false, reason, message
 }
 
 // settleLoss writes into the status of a runner that is being deleted what its job was lost to. It returns false while
@@ -267,7 +273,8 @@ const forbiddenInterval = 30 * time.Second
 // settleClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. It
 // returns false while that is not known, or while the manager may not: until the runner is gone nobody else gets them.
 func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, err error) {
-	if len(w.Spec.VolumeClaims) == 0 || w.Memory.claims.settled {
+	named := slices.ContainsFunc(slices.Collect(maps.Values(w.Spec.VolumeClaims)), func(n string) bool { return n != "" })
+	if !named || w.Memory.claims.settled {
 		return true, nil
 	}
 	set, err := c.claimedSet(ctx, w)
@@ -285,7 +292,7 @@ func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, 
 	verdict, why, due := volumeclaims.Returns(set, runner, w.Now)
 	if verdict == volumeclaims.Awaited {
 		w.RequeueAt(due)
-		return false, nil
+		return false, c.reportAwaited(ctx, w)
 	}
 	if verdict == volumeclaims.Spoiled {
 		switch err := c.launcher.DiscardClaims(ctx, set, w.EphemeralRunner); {
@@ -301,6 +308,18 @@ func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, 
 	return true, nil
 }
 
+// reportAwaited says a single time, in the status, that the runner stays because of a report that may still come,
+// unless its set doesn't count it any more.
+func (c *Controller) reportAwaited(ctx context.Context, w *world) error {
+	if w.Status.Done() || w.Memory.isBehind(w.EphemeralRunner) {
+		return nil
+	}
+	before := w.EphemeralRunner.DeepCopy()
+	w.setStays(w.Memory.Attempt.Ending, v1alpha1.ReasonVolumeClaimAwaited, "the runner has ended, and stays until the "+
+		"result of its job is reported, which decides whether its claims are kept; for some minutes at most")
+	return c.patchStatus(ctx, w, before)
+}
+
 // reportNotDeleted says a single time, in the status and in an Event, that the runner stays because of a claim that the
 // manager may not delete.
 func (c *Controller) reportNotDeleted(ctx context.Context, w *world, why string, refusal error) error {
@@ -308,10 +327,10 @@ func (c *Controller) reportNotDeleted(ctx context.Context, w *world, why string,
 		return nil
 	}
 	before := w.EphemeralRunner.DeepCopy()
-	w.Status.Reason = v1alpha1.ReasonVolumeClaimNotDeleted
-	w.Status.Message = fmt.Sprintf("the runner has ended, and stays until its claims are deleted, which no other runner "+
-		"may have: %s. The API server says: %v. The chart of the scale set gives the manager the right while its values "+
-		"have volumeClaimTemplates or volumeClaimPool", why, refusal)
+	w.setStays(w.Memory.Attempt.Ending, v1alpha1.ReasonVolumeClaimNotDeleted, fmt.Sprintf(
+		"the runner has ended, and stays until its claims are deleted, which no other runner may have: %s. The API server "+
+			"says: %v. The chart of the scale set gives the manager the right while its values have volumeClaimTemplates or "+
+			"volumeClaimPool", why, refusal))
 	return c.patchStatus(ctx, w, before,
 		report.Warning(v1alpha1.ReasonVolumeClaimNotDeleted, actionDelete, w.Status.Message))
 }

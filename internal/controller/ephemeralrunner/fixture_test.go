@@ -141,7 +141,7 @@ func (f *fixture) newPass() *world {
 	f.Helper()
 	runner := f.runner()
 	return f.controller.newWorld(&pass{Key: runnerKey, Object: runner, Memory: f.controller.reconciler.MemoryOf(runner),
-		Now: f.clock.Now()}, f.pod())
+		Now: f.clock.Now()}, f.pod(), nil)
 }
 
 // remembered returns how many runners the controller remembers.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -268,4 +269,80 @@ func TestFinalizationWaitsForThePodOfALaterAttempt(t *testing.T) {
 		f.settle()
 		f.wantGone()
 	}, newRunner())
+}
+
+const nodeRemoved = "DeletionByPodGC"
+
+// gone removes the runner's pod with its node, faster than any pass, and returns its last state.
+func (f *fixture) gone() *corev1.Pod {
+	f.Helper()
+	podDisrupted(nodeRemoved)(f)
+	last := f.pod()
+	podForced(f)
+	return last
+}
+
+// Two pods are lost with their nodes, one after the other, while the cache is behind. That is nobody's fault, and the
+// status says so at once.
+func TestNodesThatVanishFasterThanTheCacheFollows(t *testing.T) {
+	// firstLost has the runner lose its first pod, and wait for its second one.
+	firstLost := func(f *fixture) {
+		f.settle()
+		f.controller.seeRemoved(f.T, f.gone())
+		f.settle()
+	}
+	for name, test := range map[string]func(f *fixture){
+		"the end of the first pod is shown late": func(f *fixture) {
+			f.settle()
+			podDisrupted(nodeRemoved)(f)
+			f.setPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+			before, last := f.runner(), f.pod()
+			f.settle()
+			f.cache.Client = staleCache{f.api, before, last} // the failure is recorded, and not shown yet
+			f.settle()
+			f.cache.Client = f.api
+			f.elapse(rules.BackoffAfter(1))
+			f.settle()
+			podForced(f) // nothing shows why
+			f.settle()
+		},
+		"the second pod is never shown": func(f *fixture) {
+			firstLost(f)
+			f.elapse(rules.BackoffAfter(1))
+			f.reconcile()
+			f.controller.seeRemoved(f.T, f.gone())
+			f.settle()
+		},
+		"the second pod goes while a pass reads it": func(f *fixture) {
+			firstLost(f)
+			f.elapse(rules.BackoffAfter(1))
+			f.settle()
+			shown := f.pod()
+			last := f.gone()
+			f.cache.Client = interceptor.NewClient(f.api, interceptor.Funcs{Get: func(
+				ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
+				options ...client.GetOption,
+			) error {
+				pod, isPod := object.(*corev1.Pod)
+				if !isPod || shown == nil {
+					return c.Get(ctx, key, object, options...)
+				}
+				shown.DeepCopyInto(pod)
+				shown = nil
+				f.controller.seeRemoved(f.T, last)
+				return nil
+			}})
+			f.settle()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				test(f)
+				status := f.runner().Status
+				if len(status.Failures) != 0 || len(status.Disruptions) != 2 {
+					t.Errorf("status %+v, want two disruptions", status)
+				}
+			}, newRunner())
+		})
+	}
 }

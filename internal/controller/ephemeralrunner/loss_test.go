@@ -234,6 +234,13 @@ func TestJobsThatAreLostWhileNoManagerLeads(t *testing.T) {
 	}.test(t)
 }
 
+// seeRemoved has the watch show that a pod is gone, with its last state.
+func (c *Controller) seeRemoved(t *testing.T, last *corev1.Pod) {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	c.podEvents().Delete(t.Context(), event.DeleteEvent{Object: last}, q)
+}
+
 // The events of a pod that is deleted by force may all come before a pass, which then finds no pod. Its last state is
 // in the last event.
 func TestLastStateOfAPodThatIsGone(t *testing.T) {
@@ -256,16 +263,14 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 				last := f.pod()
 				test.last(last)
 				podForced(f)
-				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-				defer q.ShutDown()
-				f.controller.podEvents().Delete(t.Context(), event.DeleteEvent{Object: last}, q)
+				f.controller.seeRemoved(t, last)
 				f.settle()
 				f.elapse(rules.SilentGrace)
 				f.settle()
 				if status := f.runner().Status; status.LostCause != test.want || status.Done() != test.done {
 					t.Errorf("status %+v, want the job lost to %q", status, test.want)
 				}
-				if f.controller.remains.TakePod(runnerKey) != nil {
+				if f.controller.remains.LastPod(runnerKey) != nil {
 					t.Error("the pod is still kept")
 				}
 			}, newRunner())
@@ -364,13 +369,10 @@ func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
 func TestOnlyPodsOfRunnersAreKept(t *testing.T) {
 	for version, want := range map[string]bool{v1alpha1.GroupVersion.String(): true, "example.com/v1": false} {
 		c := NewController(Options{})
-		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer q.ShutDown()
-		c.podEvents().Delete(t.Context(),
-			event.DeleteEvent{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: version, Kind: "EphemeralRunner", Name: "r", Controller: new(true)},
-			}}}}, q)
-		if got := c.remains.TakePod(client.ObjectKey{Name: "r"}) != nil; got != want {
+		c.seeRemoved(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: version, Kind: "EphemeralRunner", Name: "r", Controller: new(true)},
+		}}})
+		if got := c.remains.LastPod(client.ObjectKey{Name: "r"}) != nil; got != want {
 			t.Errorf("%s: a pod is kept: %t, want %t", version, got, want)
 		}
 	}

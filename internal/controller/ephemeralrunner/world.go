@@ -79,6 +79,7 @@ type lastPod struct {
 	deleted    bool      // at the controller's request
 	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
 	left       bool      // the controller may not delete it: garbage collection does, after the runner is gone
+	recorded   bool      // its failure was written to the status, which the cache may not show yet
 	// ending says what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by
 	// the next pass.
 	ending podstatus.Ending
@@ -94,11 +95,13 @@ type failedAttempt struct {
 // observe adds what is seen now to what is remembered of a runner. Before anything else it reads the runner's pod.
 func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
 	p.Memory.mayVanish = !slices.ContainsFunc(p.Object.Finalizers, isOurs)
+	removed := c.remains.LastPod(p.Key) // before the cache is read, which shows no pod that was removed by now
 	pod, err := c.readPod(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	w := c.newWorld(p, pod)
+	w := c.newWorld(p, pod, removed)
+	c.remains.ForgetPod(p.Key, removed)
 	if !deleting(w) && !behind(w) {
 		w.set, w.setErr = c.runnerSet(ctx, w.EphemeralRunner)
 	}
@@ -110,7 +113,9 @@ func isOurs(finalizer string) bool {
 	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
 }
 
-func (c *Controller) newWorld(p *pass, pod *corev1.Pod) *world {
+// newWorld returns the world of a pass that has read the pod, which may be nil. removed is the last state of a pod that
+// was removed since the last pass, nil if none was.
+func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 	w := &world{pass: p, EphemeralRunner: p.Object, pod: pod}
 	m := p.Memory
 	var registered int
@@ -118,7 +123,10 @@ func (c *Controller) newWorld(p *pass, pod *corev1.Pod) *world {
 	if m.launch.TakeAsked() {
 		m.runnerID = 0
 	}
-	w.outcome = m.see(p.Object, pod, c.removedPod(w), p.Now)
+	if pod != nil || !m.lost(p.Object, removed) {
+		removed = nil
+	}
+	w.outcome = m.see(p.Object, pod, removed, p.Now)
 	if pod != nil || m.waiting != nil {
 		m.measure(w)
 	}
@@ -131,15 +139,17 @@ func (c *Controller) newWorld(p *pass, pod *corev1.Pod) *world {
 	return w
 }
 
-// removedPod returns the last state of the runner's pod if that was removed since the last pass, and not at the
-// controller's request.
-func (c *Controller) removedPod(w *world) *corev1.Pod {
-	removed, known := c.remains.TakePod(w.Key), &w.Memory.pod
-	if removed == nil || w.pod != nil || !metav1.IsControlledBy(removed, w) || known.deleted ||
-		(known.uid != "" && known.uid != removed.UID) {
-		return nil
+// lost reports whether a pod that was removed is that of the present attempt, and was not removed at the controller's
+// request. If no pass has seen that pod, the last one that was seen belongs to an earlier attempt.
+func (m *memory) lost(runner *v1alpha1.EphemeralRunner, removed *corev1.Pod) bool {
+	switch {
+	case removed == nil || !metav1.IsControlledBy(removed, runner):
+		return false
+	case m.pod.uid == removed.UID:
+		return !m.pod.deleted && m.hadPod(&runner.Status)
+	default:
+		return !m.hadPod(&runner.Status) && !rules.FailureRecorded(&runner.Status, removed.UID)
 	}
-	return removed
 }
 
 // readPod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale
@@ -198,7 +208,7 @@ func (c *Controller) missedPod(ctx context.Context, p *pass) (*corev1.Pod, error
 // pod as it was when it was removed, nil if there is a pod or that is not known.
 func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time) rules.Outcome {
 	status := &runner.Status
-	if removed != nil && !rules.FailureRecorded(status, removed.UID) {
+	if removed != nil {
 		m.pod.see(removed, now)
 		m.Attempt.SeeEnd(status, rules.OutcomeOf(removed, now), now)
 		m.pod.seeEnding(removed, status, false)
@@ -207,7 +217,7 @@ func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod,
 	m.seeStart(runner, pod, now)
 	serverTime := m.apiServerTime(pod, now)
 	seen := rules.OutcomeOf(pod, serverTime)
-	if pod == nil || !rules.FailureRecorded(status, pod.UID) {
+	if pod == nil || m.hadPod(status) {
 		m.Attempt.SeeEnd(status, seen, now)
 	}
 	if pod != nil {
@@ -286,7 +296,7 @@ func (l *lastPod) passedOver() bool { return l.left || l.removed }
 
 // hadPod reports whether a pod of the present attempt has been seen.
 func (m *memory) hadPod(status *v1alpha1.EphemeralRunnerStatus) bool {
-	return m.pod.uid != "" && !rules.FailureRecorded(status, m.pod.uid)
+	return m.pod.uid != "" && !m.pod.recorded && !rules.FailureRecorded(status, m.pod.uid)
 }
 
 // goneUnseen reports whether this manager has found the runner with a canceled job and, if there is none, never with a

@@ -113,13 +113,20 @@ func (r *Remover) KeepPod(runner types.NamespacedName, pod *corev1.Pod) {
 	r.gone.pods[runner] = pod
 }
 
-// TakePod returns the last state that was kept of a runner's pod, a single time; nil if none was.
-func (r *Remover) TakePod(runner types.NamespacedName) *corev1.Pod {
+// LastPod returns the last state that was kept of a runner's pod, nil if none was.
+func (r *Remover) LastPod(runner types.NamespacedName) *corev1.Pod {
 	r.gone.mu.Lock()
 	defer r.gone.mu.Unlock()
-	pod := r.gone.pods[runner]
-	delete(r.gone.pods, runner)
-	return pod
+	return r.gone.pods[runner]
+}
+
+// ForgetPod forgets a state that LastPod returned, which may be nil, unless another one was kept since.
+func (r *Remover) ForgetPod(runner types.NamespacedName, pod *corev1.Pod) {
+	r.gone.mu.Lock()
+	defer r.gone.mu.Unlock()
+	if r.gone.pods[runner] == pod {
+		delete(r.gone.pods, runner)
+	}
 }
 
 // RememberVanished remembers that a runner is gone without having been deleted first.

@@ -91,10 +91,15 @@ func (r *Runner) FailedIdle() bool {
 }
 
 // Blameless reports whether a runner that failed did so by no fault of its template: kubelets refused its pods for the
-// state of their nodes, or its pods did not show or were kept by finalizers of others. A runner does not fail because
-// its pods are taken away.
+// state of their nodes, its pods did not show or were kept by finalizers of others, or it was deleted and stays because
+// of its claims. A runner does not fail because its pods are taken away.
 func (r *Runner) Blameless() bool {
-	return podstatus.Refused(r.Reason) || r.Reason == v1alpha1.ReasonPodLost || r.Reason == v1alpha1.ReasonPodTerminating
+	switch r.Reason {
+	case v1alpha1.ReasonPodLost, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonVolumeClaimAwaited,
+		v1alpha1.ReasonVolumeClaimNotDeleted:
+		return true
+	}
+	return podstatus.Refused(r.Reason)
 }
 
 // ExitedIdle reports whether the runner exited with code 0 and, as far as is known, never had a job.
