@@ -366,3 +366,15 @@ func (w *world) mayHaveRun() bool {
 	}
 	return m.inherited || m.launch.WasAsked() || m.pod.uid != ""
 }
+
+// claims has the memory of a runner's claims.
+type claims struct {
+	// idle is set if GitHub has agreed to remove the registration while the runner container had not ended: it had no
+	// job, and gets none. Later the consent would prove less, because GitHub itself removes the record of a runner
+	// whose job has ended.
+	idle bool
+	// endedAt is the time at which the runner was first seen to be about to go. settled is set when it is certain that
+	// nobody gets a claim that must not be passed on.
+	endedAt time.Time
+	settled bool
+}
