@@ -118,6 +118,15 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 }
 
+// Termination returns when a pod that is being deleted should be gone, and the finalizers that it waits for. It
+// returns zero and nil for any other pod.
+func Termination(pod *corev1.Pod) (due time.Time, finalizers []string) {
+	if pod.DeletionTimestamp == nil {
+		return time.Time{}, nil
+	}
+	return pod.DeletionTimestamp.Time, pod.Finalizers
+}
+
 // WhyTerminating says why a pod that is being deleted is not gone, although it was due to be, and what to do about it.
 func WhyTerminating(pod string, due time.Time, finalizers []string) string {
 	since := due.UTC().Format(time.RFC3339)

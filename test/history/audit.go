@@ -47,10 +47,13 @@ func (h *History) FromAudit(events []testkube.AuditEvent, accounts Accounts) err
 	revision := uint64(0)          // the largest so far
 	newest := map[string]*Change{} // by resource and name
 	for _, event := range events {
+		by := accounts.actor(event)
+		if timedOut(event, accounts.Namespace) {
+			h.loseTrack(newest[event.Object.Resource+"/"+event.Object.Name], event, by, revision)
+		}
 		if !changed(event) {
 			continue
 		}
-		by := accounts.actor(event)
 		if by == Manager && event.Object.Resource == "leases" {
 			if err := h.addLease(event); err != nil {
 				return err
@@ -78,23 +81,51 @@ func (h *History) FromAudit(events []testkube.AuditEvent, accounts Accounts) err
 			change.Revision = revision
 		}
 		name := event.Object.Resource + "/" + event.Object.Name
-		if before := newest[name]; before != nil && change.uid() == "" {
-			change.Set, change.Runner, change.Pod, change.Pool, change.Claim = before.Set, before.Runner, before.Pod, before.Pool, before.Claim
-		}
+		change.complete(newest[name])
 		newest[name] = change
 		h.Changes = append(h.Changes, *change)
 	}
 	return nil
 }
 
+// complete takes the object from the change before, which may be nil, if the answer had none.
+func (c *Change) complete(before *Change) {
+	if before != nil && c.uid() == "" {
+		c.Set, c.Runner, c.Pod, c.Pool, c.Claim = before.Set, before.Runner, before.Pod, before.Pool, before.Claim
+	}
+}
+
+// loseTrack adds that nothing more is known of an object, of which before is the last change or nil, because a request
+// may have changed it. It counts as gone until its next change.
+func (h *History) loseTrack(before *Change, event testkube.AuditEvent, by Actor, revision uint64) {
+	if before == nil {
+		return
+	}
+	lost := *before
+	lost.Gone, lost.Revision, lost.Received, lost.Answered = true, revision, event.Received, event.Answered
+	lost.By, lost.Verb = by, event.Verb
+	h.Changes = append(h.Changes, lost)
+}
+
 // changed reports whether the event is the successful end of a request that was meant to change something.
 func changed(event testkube.AuditEvent) bool {
+	return ended(event) && event.Response.Code < http.StatusMultipleChoices
+}
+
+// timedOut reports whether the event is the end of such a request in a namespace that etcd did not answer in time, as on a machine with
+// too much to do.
+func timedOut(event testkube.AuditEvent, namespace string) bool {
+	return ended(event) && event.Response.Code == http.StatusGatewayTimeout && event.Object.Namespace == namespace
+}
+
+// ended reports whether the event is the end of a request that was meant to change something.
+func ended(event testkube.AuditEvent) bool {
 	switch event.Verb {
 	case "create", "update", "patch", "delete":
+		return event.Stage == "ResponseComplete" && !event.DryRun()
 	default:
 		return false
 	}
-	return event.Stage == "ResponseComplete" && event.Response.Code < http.StatusMultipleChoices && !event.DryRun()
 }
 
 // leadersOnly reports whether only the leader may make the change. Events and reviews of tokens are no such changes.
@@ -200,10 +231,10 @@ func endsAtOnce(event testkube.AuditEvent, pod *corev1.Pod) bool {
 	if json.Unmarshal(event.RequestObject, &options) == nil && options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 {
 		return true
 	}
-	return pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || ended(pod)
+	return pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || podEnded(pod)
 }
 
-func ended(pod *corev1.Pod) bool {
+func podEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 

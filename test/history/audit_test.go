@@ -139,6 +139,25 @@ func TestDeletionThatIsAnsweredWithoutObject(t *testing.T) {
 }
 
 // What was not carried out is no change, nor is what happened elsewhere.
+// A write that timed out may have been made: nothing more is known of the object, until somebody else is answered.
+func TestWritesThatTimedOut(t *testing.T) {
+	for _, verb := range []string{"delete", "patch"} {
+		log := &logged{t: t}
+		log.add(managerUser, verb, "ephemeralrunners", "", `{"kind": "Status"}`).Response.Code = 504
+		if got := log.history().Changes; len(got) != 0 {
+			t.Errorf("%s of an object that nothing is known of: changes %+v", verb, got)
+		}
+		log = &logged{t: t}
+		log.add(managerUser, "create", "ephemeralrunners", "", object("EphemeralRunner", 7, kept, ""))
+		log.add(managerUser, verb, "ephemeralrunners", "", `{"kind": "Status"}`).Response.Code = 504
+		log.add(listenerUser, "patch", "ephemeralrunners", "status", object("EphemeralRunner", 9, kept, ""))
+		got := log.history().Changes
+		if len(got) != 3 || !got[1].Gone || got[1].Runner.UID != got[0].Runner.UID || got[1].Revision != 7 || got[2].Gone {
+			t.Errorf("%s: changes %+v", verb, got)
+		}
+	}
+}
+
 func TestRequestsThatAreNoChanges(t *testing.T) {
 	l := &logged{t: t}
 	pod := object("Pod", 3, owned, "")

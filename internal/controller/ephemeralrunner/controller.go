@@ -248,7 +248,7 @@ func (c *Controller) plannable(w *world) *rules.World {
 		o.FailureRecorded = rules.FailureRecorded(&w.Status, m.pod.uid)
 		o.Bound = w.pod.Spec.NodeName != ""
 		o.StartableAt = startableSince(w.pod, o.Provisioning)
-		o.DeletionDueAt, o.Finalizers = terminationOf(w.pod)
+		o.DeletionDueAt, o.Finalizers = kube.Termination(w.pod)
 	}
 	if o.HadPod {
 		o.Pod.Outside, o.Pod.Fault = m.pod.ending.Outside, m.pod.ending.Fault

@@ -156,7 +156,7 @@ func (c *Controller) reportKept(ctx context.Context, w *world, pod rules.Outcome
 		return nil
 	}
 	before := w.EphemeralRunner.DeepCopy()
-	due, finalizers := terminationOf(w.pod)
+	due, finalizers := kube.Termination(w.pod)
 	w.setStays(pod.Phase, v1alpha1.ReasonPodTerminating, kube.WhyTerminating(w.Name, due, finalizers))
 	return c.patchStatus(ctx, w, before, report.Warning(v1alpha1.ReasonPodTerminating, actionDelete,
 		"the runner has ended and waits for its pod: "+w.Status.Message))
@@ -365,16 +365,4 @@ func (w *world) mayHaveRun() bool {
 		return w.outcome.Phase != podstatus.Pending
 	}
 	return m.inherited || m.launch.WasAsked() || m.pod.uid != ""
-}
-
-// claims has the memory of a runner's claims.
-type claims struct {
-	// idle is set if GitHub has agreed to remove the registration while the runner container had not ended: it had no
-	// job, and gets none. Later the consent would prove less, because GitHub itself removes the record of a runner
-	// whose job has ended.
-	idle bool
-	// endedAt is the time at which the runner was first seen to be about to go. settled is set when it is certain that
-	// nobody gets a claim that must not be passed on.
-	endedAt time.Time
-	settled bool
 }

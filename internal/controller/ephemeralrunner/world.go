@@ -368,15 +368,6 @@ func (m *memory) mayHaveJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	return status.JobRunning() || m.busy || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)
 }
 
-// terminationOf returns when a pod that is being deleted should be gone, and the finalizers that it waits for. It
-// returns zero and nil for any other pod.
-func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
-	if pod.DeletionTimestamp == nil {
-		return time.Time{}, nil
-	}
-	return pod.DeletionTimestamp.Time, pod.Finalizers
-}
-
 // removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
 // removal, except while a runner with a job is alive: the 404 may have come from a proxy or gateway in front of GitHub,
 // and would cost the job. That is decided when the answer is used, because the job may have been reported since GitHub
@@ -393,4 +384,16 @@ func (w *world) removal() rules.Progress {
 // verdict returns what the runner's set has found out about its registration.
 func (c *Controller) verdict(w *world) registrations.Answer {
 	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
+}
+
+// claims has the memory of a runner's claims.
+type claims struct {
+	// idle is set if GitHub has agreed to remove the registration while the runner container had not ended: it had no
+	// job, and gets none. Later the consent would prove less, because GitHub itself removes the record of a runner
+	// whose job has ended.
+	idle bool
+	// endedAt is the time at which the runner was first seen to be about to go. settled is set when it is certain that
+	// nobody gets a claim that must not be passed on.
+	endedAt time.Time
+	settled bool
 }
