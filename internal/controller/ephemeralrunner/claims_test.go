@@ -154,6 +154,35 @@ func TestAWaitingRunnerLeavesItsPlaceToAnother(t *testing.T) {
 	}
 }
 
+// The listener comes back, and no report does: the runner goes a minute later, though nothing tells it of the listener.
+func TestARunnerWaitsNoLongerThanItsListenerIsAway(t *testing.T) {
+	listens := func(set *v1alpha1.AutoscalingRunnerSet, status metav1.ConditionStatus) {
+		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: status,
+			LastTransitionTime: metav1.Now()}}
+	}
+	withClaim(t, func(f *fixture) {
+		f.endJob("")
+		wait := f.reconcile().RequeueAfter
+		set := &v1alpha1.AutoscalingRunnerSet{}
+		if !controllertest.Read(f, f.api, client.ObjectKeyFromObject(controllertest.Origin(newSet())), set) {
+			t.Fatal("no set")
+		}
+		listens(set, metav1.ConditionTrue)
+		if err := f.api.Update(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		const most = 70 * time.Second
+		for began := time.Now(); f.runner() != nil && wait > 0; wait = f.reconcile().RequeueAfter {
+			f.elapse(wait)
+			if waited := time.Since(began); waited > most {
+				t.Fatalf("the runner is left after %s", waited)
+			}
+		}
+		f.settle()
+		f.wantGone()
+	}, func(set *v1alpha1.AutoscalingRunnerSet) { listens(set, metav1.ConditionFalse) })
+}
+
 // A claim that the runner can't have is the API server's refusal of nothing: the runner gives way, and others get new
 // claims.
 func TestARunnerThatCantHaveItsClaimGivesWay(t *testing.T) {

@@ -267,8 +267,13 @@ func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 	return fmt.Sprintf("it belongs to an EphemeralRunnerSet %s that is gone (UID %s)", owner.Name, owner.UID)
 }
 
-// A claim that the manager may not delete is tried again every forbiddenInterval.
-const forbiddenInterval = 30 * time.Second
+const (
+	// A claim that the manager may not delete is tried again every forbiddenInterval.
+	forbiddenInterval = 30 * time.Second
+	// Until when a report is awaited is decided again every awaitedInterval: the listener may be back, of which a runner
+	// is not told. That costs no request.
+	awaitedInterval = 10 * time.Second
+)
 
 // settleClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. It
 // returns false while that is not known, or while the manager may not: until the runner is gone nobody else gets them.
@@ -291,7 +296,7 @@ func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, 
 	}
 	verdict, why, due := volumeclaims.Returns(set, runner, w.Now)
 	if verdict == volumeclaims.Awaited {
-		w.RequeueAt(due)
+		w.RequeueAt(kube.EarlierOf(due, w.Now.Add(awaitedInterval)))
 		return false, c.reportAwaited(ctx, w)
 	}
 	if verdict == volumeclaims.Spoiled {
