@@ -245,9 +245,10 @@ func (c *Controller) seeRemoved(t *testing.T, last *corev1.Pod) {
 // in the last event.
 func TestLastStateOfAPodThatIsGone(t *testing.T) {
 	for name, test := range map[string]struct {
-		last func(*corev1.Pod)
-		want v1alpha1.LostCause
-		done bool
+		last   func(*corev1.Pod)
+		missed bool
+		want   v1alpha1.LostCause
+		done   bool
 	}{
 		"evicted": {last: func(p *corev1.Pod) { p.Status.Reason, p.Status.Phase = "Evicted", corev1.PodFailed }, want: "Evicted", done: true},
 		"out of memory": {last: func(p *corev1.Pod) {
@@ -255,6 +256,9 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 			p.Status.Phase = corev1.PodFailed
 		}, want: "OOMKilled", done: true},
 		"exited with 0": {last: exits(0), done: true},
+		"deleted, which a pass has missed before": {last: func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Now()), new(int64)
+		}, missed: true, want: "PodDeleted", done: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -263,6 +267,9 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 				last := f.pod()
 				test.last(last)
 				podForced(f)
+				if test.missed {
+					f.settle()
+				}
 				f.controller.seeRemoved(t, last)
 				f.settle()
 				f.elapse(rules.SilentGrace)

@@ -95,13 +95,13 @@ type failedAttempt struct {
 // observe adds what is seen now to what is remembered of a runner. Before anything else it reads the runner's pod.
 func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
 	p.Memory.mayVanish = !slices.ContainsFunc(p.Object.Finalizers, isOurs)
-	removed := c.remains.LastPod(p.Key) // before the cache is read, which shows no pod that was removed by now
 	pod, err := c.readPod(ctx, p)
 	if err != nil {
 		return nil, err
 	}
+	removed := c.remains.LastPod(p.Key) // nil if none was removed
 	w := c.newWorld(p, pod, removed)
-	c.remains.ForgetPod(p.Key, removed)
+	c.remains.ForgetPod(p.Key, removed, pod) // unless it went after it was read
 	if !deleting(w) && !behind(w) {
 		w.set, w.setErr = c.runnerSet(ctx, w.EphemeralRunner)
 	}
@@ -113,8 +113,7 @@ func isOurs(finalizer string) bool {
 	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
 }
 
-// newWorld returns the world of a pass that has read the pod, which may be nil. removed is the last state of a pod that
-// was removed since the last pass, nil if none was.
+// newWorld returns the world of a pass that has read the pod. removed is one that was removed since the last pass.
 func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 	w := &world{pass: p, EphemeralRunner: p.Object, pod: pod}
 	m := p.Memory
@@ -142,14 +141,12 @@ func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 // lost reports whether a pod that was removed is that of the present attempt, and was not removed at the controller's
 // request. If no pass has seen that pod, the last one that was seen belongs to an earlier attempt.
 func (m *memory) lost(runner *v1alpha1.EphemeralRunner, removed *corev1.Pod) bool {
-	switch {
-	case removed == nil || !metav1.IsControlledBy(removed, runner):
+	if removed == nil || !metav1.IsControlledBy(removed, runner) {
 		return false
-	case m.pod.uid == removed.UID:
-		return !m.pod.deleted && m.hadPod(&runner.Status)
-	default:
-		return !m.hadPod(&runner.Status) && !rules.FailureRecorded(&runner.Status, removed.UID)
 	}
+	seen := m.pod.uid == removed.UID
+	return seen == m.hadPod(&runner.Status) && !rules.FailureRecorded(&runner.Status, removed.UID) &&
+		(!seen || !m.pod.deleted)
 }
 
 // readPod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale
@@ -209,6 +206,9 @@ func (c *Controller) missedPod(ctx context.Context, p *pass) (*corev1.Pod, error
 func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time) rules.Outcome {
 	status := &runner.Status
 	if removed != nil {
+		if m.pod.ending == rules.UnseenEnding {
+			m.pod.ending = podstatus.Ending{} // the cache told of the end before the watch did
+		}
 		m.pod.see(removed, now)
 		m.Attempt.SeeEnd(status, rules.OutcomeOf(removed, now), now)
 		m.pod.seeEnding(removed, status, false)

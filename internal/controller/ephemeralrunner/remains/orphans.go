@@ -120,11 +120,13 @@ func (r *Remover) LastPod(runner types.NamespacedName) *corev1.Pod {
 	return r.gone.pods[runner]
 }
 
-// ForgetPod forgets a state that LastPod returned, which may be nil, unless another one was kept since.
-func (r *Remover) ForgetPod(runner types.NamespacedName, pod *corev1.Pod) {
+// ForgetPod forgets a state that LastPod returned, unless another one was kept since, or the pod was there when a pass
+// read it: then the state is for the next pass. Both may be nil.
+func (r *Remover) ForgetPod(runner types.NamespacedName, last, read *corev1.Pod) {
 	r.gone.mu.Lock()
 	defer r.gone.mu.Unlock()
-	if r.gone.pods[runner] == pod {
+	before := last != nil && read != nil && last.UID == read.UID
+	if r.gone.pods[runner] == last && !before {
 		delete(r.gone.pods, runner)
 	}
 }
