@@ -177,7 +177,7 @@ func TestFarewellHeedsRateLimit(t *testing.T) {
 				began := time.Now()
 				f.github.Fail(&actions.RateLimitedError{Until: began.Add(limited), Err: errors.New("429")})
 				for time.Since(began) < limited-time.Second {
-					controllertest.Elapse(min(max(f.reconcile().RequeueAfter, 100*time.Millisecond), time.Minute))
+					controllertest.Elapse(min(max(f.reconcile().RequeueAfter, time.Second), time.Minute))
 				}
 				if diff := cmp.Diff([]string{test.call}, f.github.Made()); diff != "" {
 					t.Errorf("calls before the time that GitHub has named (-want +got):\n%s", diff)

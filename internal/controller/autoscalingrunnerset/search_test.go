@@ -43,7 +43,7 @@ func (f *fixture) finalizing() time.Duration {
 	f.Helper()
 	start := time.Now()
 	for !f.gone() && time.Since(start) < 3*scaleset.DeregisterTimeout {
-		controllertest.Elapse(max(f.reconcile().RequeueAfter, 100*time.Millisecond))
+		controllertest.Elapse(max(f.reconcile().RequeueAfter, time.Second))
 	}
 	return time.Since(start)
 }
