@@ -218,7 +218,7 @@ func (f *fleet) empty(jobs []int64) {
 	f.await("kinds of things are left", 0, func() int {
 		left, err := f.rig.Leftovers(context.Background())
 		if err != nil {
-			f.t.Fatal(err)
+			return -1 // an API server with too much to do answers no list; the next one may be answered
 		}
 		return len(left)
 	})
