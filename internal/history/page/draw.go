@@ -1,0 +1,251 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+)
+
+// window is the time that a picture shows. Places in it are percents of its width, so that pictures fit any screen.
+type window struct{ from, to time.Time }
+
+// place returns where a moment is, inside of the window.
+func (w window) place(moment time.Time) float64 {
+	const precision = 1000 // a screen has less than 100,000 pixels
+	exact := max(0, min(100, 100*float64(moment.Sub(w.from))/float64(w.to.Sub(w.from))))
+	return math.Round(exact*precision) / precision
+}
+
+// tick is a moment that is written below a picture.
+type tick struct {
+	X    float64
+	Text string
+}
+
+// ticks returns four to eight moments of a window that are easy to read.
+func (w window) ticks() (ticks []tick) {
+	const hour, day = time.Hour, 24 * time.Hour
+	length, form := w.to.Sub(w.from), "15:04"
+	every := 14 * day
+	for _, candidate := range []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute, hour / 2, hour, 2 * hour,
+		4 * hour, 6 * hour, 12 * hour, day, 2 * day, 7 * day} {
+		if length/candidate <= 7 {
+			every = candidate
+			break
+		}
+	}
+	if every >= day {
+		form = "01-02"
+	}
+	for moment := w.from.Truncate(every); moment.Before(w.to) && len(ticks) < 12; moment = moment.Add(every) {
+		if x := w.place(moment); moment.After(w.from) && x < 96 { // a text at the edge would be cut
+			ticks = append(ticks, tick{x, moment.UTC().Format(form)})
+		}
+	}
+	return ticks
+}
+
+// span is a part of a window.
+type span struct{ X, Width float64 }
+
+func (w window) span(from, to time.Time) span {
+	x := w.place(from)
+	return span{x, max(0.15, w.place(to)-x)}
+}
+
+// stripSlots is how many slots a strip has: half an hour each for a day.
+const stripSlots = 48
+
+// strip shows the jobs of a scale set over time: those that ran, and on top of them those that waited. Its coordinates
+// are slots, and percents of its height.
+type strip struct {
+	// Running, Waiting and Most are paths; Most is the number of runners that was allowed.
+	Running, Waiting, Most string
+	Gaps                   []span
+	Ticks                  []tick
+	// Top is what the height stands for; the others are the largest numbers that were seen.
+	Top, MostRunning, MostWaiting int64
+	Known                         bool
+}
+
+// slot is what a strip shows of one of its slots: the largest numbers in it.
+type slot struct {
+	known            bool
+	running, waiting int64
+	most             *int64
+}
+
+// newStrip draws the samples of one scale set, the oldest first. A sample holds until the next, at most as long as the
+// ledger lets one be without.
+func newStrip(samples []ledger.Sample, gaps []ledger.Gap, w window) strip {
+	slots := make([]slot, stripSlots)
+	long := w.to.Sub(w.from) / stripSlots
+	for i := range samples {
+		sample, until := &samples[i], samples[i].At.Add(ledger.SampleInterval+10*time.Minute)
+		if i+1 < len(samples) && samples[i+1].At.Before(until) {
+			until = samples[i+1].At
+		}
+		first, last := int(sample.At.Sub(w.from)/long), int((until.Sub(w.from)-1)/long)
+		for s := max(0, first); s <= min(last, stripSlots-1); s++ {
+			slots[s] = slot{true, max(slots[s].running, sample.Running), max(slots[s].waiting, sample.Waiting),
+				sample.EffectiveMax}
+		}
+	}
+	s := strip{Ticks: w.ticks()}
+	for _, slot := range slots {
+		s.Known = s.Known || slot.known
+		s.MostRunning, s.MostWaiting = max(s.MostRunning, slot.running), max(s.MostWaiting, slot.waiting)
+		s.Top = max(s.Top, slot.running+slot.waiting)
+	}
+	s.Top = max(1, s.Top)
+	height := func(number int64) float64 { return 100 - 100*float64(number)/float64(s.Top) }
+	s.Running = area(slots, func(s slot) (float64, float64) { return 100, height(s.running) })
+	s.Waiting = area(slots, func(s slot) (float64, float64) { return height(s.running), height(s.running + s.waiting) })
+	var most strings.Builder
+	for i, slot := range slots {
+		if slot.known && slot.most != nil && *slot.most > 0 && *slot.most <= s.Top {
+			fmt.Fprintf(&most, "M%d %.4gh1", i, height(*slot.most))
+		}
+	}
+	s.Most = most.String()
+	for i := range gaps {
+		s.Gaps = append(s.Gaps, w.span(gaps[i].From, gaps[i].To))
+	}
+	return s
+}
+
+// area returns the path around what is between two heights of each slot, in as few steps as there are changes.
+func area(slots []slot, between func(slot) (low, high float64)) string {
+	var path strings.Builder
+	for first := 0; first < len(slots); {
+		low, high := between(slots[first])
+		next := first + 1
+		for next < len(slots) && slots[next].known == slots[first].known {
+			if l, h := between(slots[next]); l != low || h != high {
+				break
+			}
+			next++
+		}
+		if slots[first].known && high < low {
+			fmt.Fprintf(&path, "M%d %.4gV%.4gh%dV%.4gz", first, low, high, next-first, low)
+		}
+		first = next
+	}
+	return path.String()
+}
+
+// timeline shows jobs one beside the other: a lane has one job at a time, as a runner would.
+type timeline struct {
+	Bars   []bar
+	Ticks  []tick
+	Gaps   []span
+	Height int
+	// NotShown is how many jobs had no lane left.
+	NotShown int
+}
+
+// bar is a job: its wait, since its runner was created, and its run.
+type bar struct {
+	Y         int
+	Wait, Run span
+	Class     string
+	Title     string
+}
+
+const (
+	maxLanes   = 40
+	laneHeight = 14
+)
+
+// newTimeline draws jobs as far as there are lanes. Those that run last until now.
+func newTimeline(jobs []ledger.Job, gaps []ledger.Gap, w window, now time.Time) timeline {
+	t := timeline{Ticks: w.ticks()}
+	for i := range gaps {
+		t.Gaps = append(t.Gaps, w.span(gaps[i].From, gaps[i].To))
+	}
+	sorted := slices.SortedFunc(slices.Values(jobs), func(a, b ledger.Job) int { return begun(&a).Compare(begun(&b)) })
+	var free []time.Time // when each lane is
+	for i := range sorted {
+		job := &sorted[i]
+		from, started, to := begun(job), job.At, job.Finished
+		if to.IsZero() {
+			to = now
+		}
+		lane := slices.IndexFunc(free, func(since time.Time) bool { return !since.After(from) })
+		switch {
+		case lane < 0 && len(free) == maxLanes:
+			t.NotShown++
+			continue
+		case lane < 0:
+			lane = len(free)
+			free = append(free, to)
+		default:
+			free[lane] = to
+		}
+		outcome := outcomeOf(job)
+		t.Bars = append(t.Bars, bar{
+			Y: lane * laneHeight, Wait: span{w.place(from), w.place(started) - w.place(from)}, Run: w.span(started, to),
+			Class: outcome.Class, Title: foreign(job.Name) + ", " + outcome.Word + ", " + took(max(0, to.Sub(started))),
+		})
+	}
+	t.Height = max(1, len(free)) * laneHeight
+	return t
+}
+
+// begun is when a job's runner began to be its own: when it was created or, if it was idle before, when the job came.
+func begun(job *ledger.Job) time.Time {
+	from := job.Created
+	for _, later := range []time.Time{job.Assigned, job.Queued} {
+		if later.After(from) && !later.After(job.At) {
+			from = later
+		}
+	}
+	if from.IsZero() || from.After(job.At) {
+		return job.At
+	}
+	return from
+}
+
+// part is a phase of a job's time, with its share of the whole.
+type part struct {
+	Number int
+	Class  string
+	step
+	Took  time.Duration
+	Until time.Time
+	span
+}
+
+// partsOf returns how a job's time was spent: what it waited for, and its run.
+func partsOf(job *ledger.Job, now time.Time) (parts []part) {
+	until := map[string]time.Time{"assigned": job.Assigned, "created": job.Created, "registered": job.Registered,
+		"placed": job.Placed, "imagePulled": job.ImagePulled, "containerUp": job.ContainerUp, "started": job.Started}
+	var whole time.Duration
+	for _, wait := range job.Waits() {
+		number, step := stepOf(wait.Phase)
+		parts = append(parts, part{Number: number, Class: "step" + fmt.Sprint(number), step: step, Took: wait.Took,
+			Until: until[wait.Phase]})
+		whole += wait.Took
+	}
+	run, words := job.RunTime(), "the job had ended"
+	if job.Finished.IsZero() && !job.Started.IsZero() {
+		run, words = max(0, now.Sub(job.Started)), "now: the job runs"
+	}
+	if run > 0 || !job.Finished.IsZero() {
+		parts = append(parts, part{Number: len(steps) + 1, Class: outcomeOf(job).Class,
+			step: step{Phase: "finished", Short: "run", Whose: words}, Took: run, Until: job.Finished})
+		whole += run
+	}
+	var x float64
+	for i := range parts {
+		if whole > 0 {
+			parts[i].span = span{x, 100 * float64(parts[i].Took) / float64(whole)}
+			x += parts[i].Width
+		}
+	}
+	return parts
+}

@@ -1,0 +1,144 @@
+package page
+
+import (
+	"context"
+	"net/url"
+	"regexp"
+	"strconv"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+)
+
+// pageOfJobs is how many jobs are on a page, at about 1 KB each.
+const pageOfJobs = 50
+
+// jobsPage is what the page of jobs shows.
+type jobsPage struct {
+	Jobs []ledger.Job
+	// Next leads to the next page, First to the youngest jobs; empty if that is this page.
+	Next, First string
+	Gaps        gapList
+	Tables      []table
+	Query       url.Values
+}
+
+func jobs(ctx context.Context, p *pages, r *request) (string, any, error) {
+	filter := r.Filter
+	if filter.Limit == 0 || filter.Limit > pageOfJobs {
+		filter.Limit = pageOfJobs
+	}
+	found, err := p.Ledger.Jobs(ctx, filter)
+	if err != nil {
+		return "", nil, err
+	}
+	gaps, err := p.Ledger.Gaps(ctx, filter)
+	if err != nil {
+		return "", nil, err
+	}
+	page := jobsPage{Jobs: found.Jobs, Gaps: listGaps(gaps), Query: r.query, Tables: []table{
+		tableAt("jobs", "Jobs", r.query), tableAt("gaps", "Gaps", within(r.query)),
+	}}
+	if found.Next != "" {
+		page.Next = address("jobs", r.query, "after", found.Next)
+	}
+	if filter.After != "" {
+		page.First = address("jobs", r.query, "after", "")
+	}
+	return "Jobs", page, nil
+}
+
+// jobPage is what the page of one job shows.
+type jobPage struct {
+	ledger.Job
+	Outcome outcome
+	Meaning string
+	Rerun   string
+	Parts   []part
+	// Waited is the whole wait, empty if nobody knows when it began.
+	Waited   string
+	SetLink  string
+	Attempts []ledger.Job
+	// Run leads to GitHub, and is empty if nobody knows where that is.
+	Run       string
+	Commands  []string
+	CPU       *int64
+	Throttled *int64
+	// Killed are processes that were killed for lack of memory.
+	Killed int64
+	Tables []table
+}
+
+// shownAttempts bounds the other jobs that have a job's name and run.
+const shownAttempts = 20
+
+// reruns say how far the rerun of a lost job is.
+var reruns = map[string]string{
+	"Wanted":  "It is run again when the workflow run has ended.",
+	"Asked":   "GitHub was asked to run it again.",
+	"Done":    "It was run again.",
+	"GivenUp": "It was not run again: its author can do that on the page of the workflow run.",
+}
+
+func oneJob(ctx context.Context, p *pages, r *request) (string, any, error) {
+	job, err := p.Ledger.Job(ctx, r.Filter.RunnerUID)
+	if err != nil {
+		return "", nil, err
+	}
+	page := jobPage{
+		Job: job, Outcome: outcomeOf(&job), Meaning: meanings[job.LostCause], Rerun: reruns[job.Rerun],
+		Parts: partsOf(&job, r.now), SetLink: setLink(job.Cluster, job.Namespace, job.Set, nil),
+		CPU: job.CPUAverageMillis(), Throttled: job.ThrottledPercent(), Commands: jobCommands(&job),
+		Waited: waited(&job), Killed: ptr.Deref(job.OOMKills, 0),
+		Tables: []table{tableAt("jobs/"+url.PathEscape(job.RunnerUID), "This job", nil)},
+	}
+	if p.Cluster != nil && job.Cluster == p.Name {
+		page.Run = runAddress(p.Cluster.GitHub(job.Namespace, job.Set), &job)
+	}
+	if job.RunID != nil {
+		same, err := p.Ledger.Jobs(ctx, ledger.Filter{RunID: *job.RunID, Repository: job.Repository, Name: job.Name,
+			Limit: shownAttempts + 1})
+		if err != nil {
+			return "", nil, err
+		}
+		for i := range same.Jobs {
+			if other := &same.Jobs[i]; other.RunnerUID != job.RunnerUID && other.Name == job.Name {
+				page.Attempts = append(page.Attempts, *other)
+			}
+		}
+	}
+	title := foreign(job.Name)
+	if title == "" {
+		title = "Job of " + foreign(job.Runner)
+	}
+	return title, page, nil
+}
+
+// repositoryName matches OWNER/REPO.
+var repositoryName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_]*/[-A-Za-z0-9._]+$`)
+
+// runAddress returns where GitHub shows the job's run, empty if that is not known.
+func runAddress(github string, job *ledger.Job) string {
+	if github == "" || job.RunID == nil || !repositoryName.MatchString(job.Repository) {
+		return ""
+	}
+	run := github + "/" + job.Repository + "/actions/runs/" + strconv.FormatInt(*job.RunID, 10)
+	if job.Attempt != nil {
+		run += "/attempts/" + strconv.FormatInt(*job.Attempt, 10)
+	}
+	return run
+}
+
+// jobCommands return what tells more of a job as long as its runner is there.
+func jobCommands(job *ledger.Job) (commands []string) {
+	if !objectName.MatchString(job.Namespace) || !objectName.MatchString(job.Runner) {
+		return nil
+	}
+	commands = []string{"kubectl harrier why --namespace " + job.Namespace + " " + job.Runner}
+	if job.Finished.IsZero() {
+		commands = append(commands, "kubectl --namespace "+job.Namespace+" describe pod "+job.Runner,
+			"kubectl --namespace "+job.Namespace+" logs --follow --container runner "+job.Runner)
+	}
+	return commands
+}

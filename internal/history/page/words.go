@@ -1,0 +1,214 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+)
+
+// longestText is how many characters of a text of others are shown: workflows give jobs names of any length.
+const longestText = 100
+
+// foreign returns a text of others with spaces instead of what can't be printed, such as directions of writing, and
+// cut. html/template escapes it.
+func foreign(text string) string {
+	text = actions.Printable(strings.ToValidUTF8(text, "\uFFFD"))
+	if utf8.RuneCountInString(text) <= longestText {
+		return text
+	}
+	return string([]rune(text)[:longestText-1]) + "…"
+}
+
+// took returns a duration in its two largest units.
+func took(d time.Duration) string {
+	seconds := int64(d.Round(time.Second) / time.Second)
+	switch {
+	case seconds < 60:
+		return fmt.Sprintf("%d s", seconds)
+	case seconds < 60*60:
+		return strings.TrimSuffix(fmt.Sprintf("%d min %d s", seconds/60, seconds%60), " 0 s")
+	case seconds < 24*60*60:
+		return strings.TrimSuffix(fmt.Sprintf("%d h %d min", seconds/3600, seconds/60%60), " 0 min")
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%d d %d h", seconds/86400, seconds/3600%24), " 0 h")
+}
+
+func tookSeconds(seconds float64) string {
+	return took(time.Duration(math.Min(seconds, float64(math.MaxInt64/time.Second)) * float64(time.Second)))
+}
+
+// at returns a moment, in UTC as all of the page.
+func at(moment time.Time) string {
+	if moment.IsZero() {
+		return ""
+	}
+	return moment.UTC().Format("2006-01-02 15:04:05")
+}
+
+// machine is a moment for programs.
+func machine(moment time.Time) string { return moment.UTC().Format(time.RFC3339) }
+
+// amount returns a number with as many digits as help.
+func amount(number float64) string {
+	switch size := math.Abs(number); {
+	case size == 0:
+		return "0"
+	case size < 0.01:
+		return "< 0.01"
+	case size < 10:
+		return strconv.FormatFloat(number, 'f', 2, 64)
+	case size < 100:
+		return strconv.FormatFloat(number, 'f', 1, 64)
+	}
+	return grouped(int64(math.Round(math.Max(-1e15, math.Min(number, 1e15)))))
+}
+
+// grouped returns a number with commas between thousands.
+func grouped(number int64) string {
+	digits := strconv.FormatInt(number, 10)
+	sign := ""
+	if number < 0 {
+		sign, digits = "−", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// cores returns thousandths of a CPU as CPUs, memory bytes in MiB or GiB. What is nil is not known.
+func cores(millis *int64) string {
+	if millis == nil {
+		return ""
+	}
+	return amount(float64(*millis)/1000) + " CPU"
+}
+
+func memory(bytes *int64) string {
+	const mebi, gibi = 1 << 20, 1 << 30
+	switch {
+	case bytes == nil:
+		return ""
+	case *bytes < gibi:
+		return amount(float64(*bytes)/mebi) + " MiB"
+	}
+	return amount(float64(*bytes)/gibi) + " GiB"
+}
+
+// step is one of the phases that a job waits for.
+type step struct {
+	// Phase is its name everywhere else, Short one for a person, Whose says what the time until then depends on.
+	Phase, Short, Whose string
+}
+
+// steps are in the order in which a job takes them.
+var steps = []step{
+	{"assigned", "GitHub", "GitHub assigned the job to the scale set"},
+	{"created", "queue", "its runner was created: the scale set had room for it"},
+	{"registered", "registration", "GitHub registered the runner"},
+	{"placed", "node", "the pod had a node: room, quota, requests"},
+	{"imagePulled", "image", "image, volumes and network were there"},
+	{"containerUp", "container", "the container ran: init containers come before it"},
+	{"started", "start", "the runner had connected to GitHub and taken the job"},
+}
+
+func stepOf(phase string) (number int, s step) {
+	number = slices.IndexFunc(steps, func(s step) bool { return s.Phase == phase })
+	if number < 0 {
+		return 0, step{Phase: phase, Short: phase}
+	}
+	return number + 1, steps[number]
+}
+
+// slowest says how long jobs waited on average and for what most of it, empty if nobody knows.
+func slowest(waits map[string]float64) string {
+	var whole, most float64
+	var name string
+	for _, step := range steps {
+		whole += waits[step.Phase]
+		if waits[step.Phase] > most {
+			most, name = waits[step.Phase], step.Short
+		}
+	}
+	switch {
+	case len(waits) == 0:
+		return ""
+	case most == 0:
+		return "0 s"
+	}
+	return fmt.Sprintf("%s, %s: %s", tookSeconds(whole), name, tookSeconds(most))
+}
+
+// averageWait is how long jobs waited for a phase on average.
+type averageWait struct {
+	step
+	Took time.Duration
+}
+
+func stepsOf(waits map[string]float64) (averages []averageWait) {
+	for _, step := range steps {
+		if seconds, known := waits[step.Phase]; known {
+			averages = append(averages, averageWait{step, time.Duration(seconds * float64(time.Second))})
+		}
+	}
+	return averages
+}
+
+// waited returns how long a job waited in all, empty if nobody knows when its wait began.
+func waited(job *ledger.Job) string {
+	waits := job.Waits()
+	if len(waits) == 0 {
+		return ""
+	}
+	var whole time.Duration
+	for _, wait := range waits {
+		whole += wait.Took
+	}
+	return took(whole)
+}
+
+// outcome is how a job ended, in one word for people and one for the style.
+type outcome struct{ Word, Class string }
+
+func outcomeOf(job *ledger.Job) outcome {
+	switch {
+	case job.LostCause != "":
+		return outcome{"lost: " + foreign(job.LostCause), "lost"}
+	case job.Finished.IsZero():
+		return outcome{"running", "running"}
+	case job.Result == "succeeded", job.Result == "failed", job.Result == "canceled":
+		return outcome{job.Result, job.Result}
+	}
+	return outcome{"unknown", "unknown"}
+}
+
+// meanings say what a job was lost to.
+var meanings = map[string]string{
+	string(v1alpha1.LostCauseEvicted): "The pod was evicted: by a node drain or an autoscaler, by a taint, or by its " +
+		"node because that ran short of memory or disk.",
+	string(v1alpha1.LostCauseNodeLost):        "The node was shut down, no longer answered, or was gone.",
+	string(v1alpha1.LostCausePreempted):       "The pod had to make room for one of higher priority.",
+	string(v1alpha1.LostCauseOOMKilled):       "A container of the pod ran out of memory.",
+	string(v1alpha1.LostCausePodDeleted):      "Somebody deleted the pod, by hand or with its namespace or owner.",
+	string(v1alpha1.LostCauseContainerFailed): "The runner's container failed, or reached the pod's deadline.",
+	string(v1alpha1.LostCauseUnknown):         "The pod was gone before anybody saw why.",
+}
+
+// gapMeanings say why nobody looked.
+var gapMeanings = map[string]string{
+	ledger.GapStopped:      "no ledger ran",
+	ledger.GapClockSetBack: "the clock was set back: how long no ledger ran is not known",
+	ledger.GapOverflow:     "the database was away, or its disk full, for too long",
+}
+
+// gapMeaning returns why nobody looked.
+func gapMeaning(reason string) string { return cmp.Or(gapMeanings[reason], foreign(reason)) }
