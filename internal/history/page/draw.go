@@ -57,16 +57,31 @@ func (w window) span(from, to time.Time) span {
 	return span{x, max(0.15, w.place(to)-x)}
 }
 
+// merged returns the parts of a window in which nobody looked. Those that are close to each other are one, so that there
+// are 200 at most.
+func (w window) merged(gaps []ledger.Gap) (spans []span) {
+	const close = 0.5
+	sorted := slices.SortedFunc(slices.Values(gaps), func(a, b ledger.Gap) int { return a.From.Compare(b.From) })
+	for i := range sorted {
+		next := w.span(sorted[i].From, sorted[i].To)
+		if last := len(spans) - 1; last >= 0 && next.X < spans[last].X+spans[last].Width+close {
+			spans[last].Width = max(spans[last].Width, next.X+next.Width-spans[last].X)
+		} else {
+			spans = append(spans, next)
+		}
+	}
+	return spans
+}
+
 // stripSlots is how many slots a strip has: half an hour each for a day.
 const stripSlots = 48
 
 // strip shows the jobs of a scale set over time: those that ran, and on top of them those that waited. Its coordinates
 // are slots, and percents of its height.
 type strip struct {
-	// Running, Waiting and Most are paths; Most is the number of runners that was allowed.
-	Running, Waiting, Most string
-	Gaps                   []span
-	Ticks                  []tick
+	// These are paths. Most is the number of runners that was allowed; Gaps are slots in which nobody looked for a while.
+	Running, Waiting, Most, Gaps string
+	Ticks                        []tick
 	// Top is what the height stands for; the others are the largest numbers that were seen.
 	Top, MostRunning, MostWaiting int64
 	Known                         bool
@@ -91,8 +106,8 @@ func newStrip(samples []ledger.Sample, gaps []ledger.Gap, w window) strip {
 		}
 		first, last := int(sample.At.Sub(w.from)/long), int((until.Sub(w.from)-1)/long)
 		for s := max(0, first); s <= min(last, stripSlots-1); s++ {
-			slots[s] = slot{true, max(slots[s].running, sample.Running), max(slots[s].waiting, sample.Waiting),
-				sample.EffectiveMax}
+			slots[s] = slot{known: true, running: max(slots[s].running, sample.Running),
+				waiting: max(slots[s].waiting, sample.Waiting), most: sample.EffectiveMax}
 		}
 	}
 	s := strip{Ticks: w.ticks()}
@@ -112,9 +127,14 @@ func newStrip(samples []ledger.Sample, gaps []ledger.Gap, w window) strip {
 		}
 	}
 	s.Most = most.String()
+	unseen := make([]slot, stripSlots)
 	for i := range gaps {
-		s.Gaps = append(s.Gaps, w.span(gaps[i].From, gaps[i].To))
+		first, last := int(gaps[i].From.Sub(w.from)/long), int(gaps[i].To.Sub(w.from)/long)
+		for s := max(0, first); s <= min(last, stripSlots-1) && gaps[i].To.After(w.from); s++ {
+			unseen[s] = slot{known: true}
+		}
 	}
+	s.Gaps = area(unseen, func(slot) (float64, float64) { return 100, 0 })
 	return s
 }
 
@@ -163,10 +183,7 @@ const (
 
 // newTimeline draws jobs as far as there are lanes. Those that run last until now.
 func newTimeline(jobs []ledger.Job, gaps []ledger.Gap, w window, now time.Time) timeline {
-	t := timeline{Ticks: w.ticks()}
-	for i := range gaps {
-		t.Gaps = append(t.Gaps, w.span(gaps[i].From, gaps[i].To))
-	}
+	t := timeline{Ticks: w.ticks(), Gaps: w.merged(gaps)}
 	sorted := slices.SortedFunc(slices.Values(jobs), func(a, b ledger.Job) int { return begun(&a).Compare(begun(&b)) })
 	var free []time.Time // when each lane is
 	for i := range sorted {

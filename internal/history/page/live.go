@@ -44,19 +44,20 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	var shown []byte
 	said := p.Clock.Now()
 	for {
-		content, err := p.content(r, k)
+		now := p.Clock.Now()
+		content, err := p.content(r, k, now)
 		switch {
 		case err == nil && !bytes.Equal(content, shown):
 			shown = content
-			err, said = send(event("content", content)), p.Clock.Now()
+			err, said = send(event("content", content)), now
 		case errors.Is(err, errBusy):
 			err = nil // the next time
 		case err != nil && r.Context().Err() == nil:
 			// The page stays as it is; the ledger's log and metrics tell of the database.
-			err, said = send(event("stale", []byte("the ledger does not answer"))), p.Clock.Now()
+			err, said = send(event("stale", []byte("the ledger does not answer"))), now
 			shown = nil
-		case p.Clock.Since(said) >= keepAlive:
-			err, said = send(": alive\n\n"), p.Clock.Now()
+		case now.Sub(said) >= keepAlive:
+			err, said = send(": alive\n\n"), now
 		}
 		if err != nil {
 			return
@@ -69,9 +70,9 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	}
 }
 
-// content returns what is on a page at this moment.
-func (p *pages) content(r *http.Request, k *kind) ([]byte, error) {
-	request, _, err := k.request(r, p.Clock.Now())
+// content returns what is on a page at a moment.
+func (p *pages) content(r *http.Request, k *kind, now time.Time) ([]byte, error) {
+	request, _, err := k.request(r, now)
 	if err != nil {
 		return nil, err
 	}

@@ -213,7 +213,8 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, k *kind) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write(page) // whoever has asked may be gone
 	case errors.As(err, &wrong):
-		p.fail(w, http.StatusBadRequest, foreign(err.Error()))
+		shown := ledger.FilterError{Field: foreign(wrong.Field), Value: foreign(wrong.Value), Want: wrong.Want}
+		p.fail(w, http.StatusBadRequest, shown.Error())
 	case errors.Is(err, ledger.ErrNoJob):
 		p.fail(w, http.StatusNotFound, err.Error())
 	case errors.Is(err, errBusy):

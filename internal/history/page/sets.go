@@ -24,7 +24,7 @@ type setRow struct {
 }
 
 // maxSets is how many scale sets are shown, at about 1.5 KB each; those with most waiting jobs come first.
-const maxSets = 60
+const maxSets = 50
 
 // shownGaps is how many gaps a page lists.
 const shownGaps = 10
@@ -224,7 +224,7 @@ func oneSet(ctx context.Context, p *pages, r *request) (string, any, error) {
 	page.Commands = setCommands(page.Namespace, page.Set)
 	page.Tables = []table{tableAt("jobs", "Jobs", r.query), tableAt("samples", "The scale set over time", r.query),
 		tableAt("usage", "What its jobs come to", r.query, "by", "set"), tableAt("gaps", "Gaps", within(r.query))}
-	return page.Set, page, nil
+	return foreign(page.Set), page, nil
 }
 
 // addNow adds what the set looks like, and what it waits for if it is in the cluster of this ledger.

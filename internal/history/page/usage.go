@@ -9,8 +9,8 @@ import (
 
 // Rows of the tables of use, at about 600 B each. The API has all.
 const (
-	usageRows = 60
-	sizeRows  = 40
+	usageRows = 50
+	sizeRows  = 30
 )
 
 // usageRow is what jobs came to, with a name and where its jobs are listed.

@@ -3,8 +3,11 @@ package page
 import (
 	"html/template"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 )
 
@@ -47,6 +50,10 @@ var hints = map[string]string{
 // longestValue is how much of a filter a form repeats: nothing in the ledger is longer.
 const longestValue = 512
 
+func repeated(value string) string {
+	return strings.ToValidUTF8(actions.Printable(value[:min(len(value), longestValue)]), "")
+}
+
 func (p *pages) view(k *kind, r *request, title string, main any) view {
 	v := view{
 		Title: title, Page: k.template, Version: p.version, Query: r.query, Main: main, AsOf: at(r.now) + " UTC",
@@ -58,7 +65,7 @@ func (p *pages) view(k *kind, r *request, title string, main any) view {
 	shown := map[string]bool{"from": true, "to": true, "after": true}
 	for _, name := range k.fields {
 		shown[name] = true
-		f := field{Name: name, Label: labels[name], Hint: hints[name], Value: r.query.Get(name)}
+		f := field{Name: name, Label: labels[name], Hint: hints[name], Value: repeated(r.query.Get(name))}
 		switch name {
 		case "result":
 			f.Choices = choices(f.Value, "succeeded", "failed", "canceled", "Unknown")
@@ -69,14 +76,14 @@ func (p *pages) view(k *kind, r *request, title string, main any) view {
 			}
 			f.Choices = choices(f.Value, causes...)
 		}
-		f.Value = f.Value[:min(len(f.Value), longestValue)]
 		v.Fields = append(v.Fields, f)
 	}
 	for name := range r.query {
 		if !shown[name] {
-			v.Kept = append(v.Kept, field{Name: name, Value: r.query.Get(name)})
+			v.Kept = append(v.Kept, field{Name: name, Value: repeated(r.query.Get(name))})
 		}
 	}
+	slices.SortFunc(v.Kept, func(a, b field) int { return strings.Compare(a.Name, b.Name) })
 	for _, length := range []string{"1h", "24h", "7d", "30d", "90d"} {
 		v.Ranges = append(v.Ranges, choice{
 			Text: length, Link: address(k.template, r.query, "from", length, "to", "", "after", ""),
@@ -94,7 +101,7 @@ func choices(chosen string, values ...string) []choice {
 		known = known || value == chosen
 	}
 	if !known {
-		all = append(all, choice{Text: foreign(chosen), Value: chosen[:min(len(chosen), longestValue)], Chosen: true})
+		all = append(all, choice{Text: foreign(chosen), Value: chosen, Chosen: true})
 	}
 	return all
 }
