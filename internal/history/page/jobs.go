@@ -9,6 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/picture"
+	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
 // pageOfJobs is how many jobs are on a page, at about 1 KB each.
@@ -52,10 +54,10 @@ func jobs(ctx context.Context, p *pages, r *request) (string, any, error) {
 // jobPage is what the page of one job shows.
 type jobPage struct {
 	ledger.Job
-	Outcome outcome
+	Outcome words.Outcome
 	Meaning string
 	Rerun   string
-	Parts   []part
+	Parts   []picture.Part
 	// Waited is the whole wait, empty if nobody knows when it began.
 	Waited   string
 	SetLink  string
@@ -87,10 +89,10 @@ func oneJob(ctx context.Context, p *pages, r *request) (string, any, error) {
 		return "", nil, err
 	}
 	page := jobPage{
-		Job: job, Outcome: outcomeOf(&job), Meaning: meanings[job.LostCause], Rerun: reruns[job.Rerun],
-		Parts: partsOf(&job, r.now), SetLink: setLink(job.Cluster, job.Namespace, job.Set, nil),
+		Job: job, Outcome: words.OutcomeOf(&job), Meaning: words.LostMeaning(job.LostCause), Rerun: reruns[job.Rerun],
+		Parts: picture.PartsOf(&job, r.now), SetLink: setLink(job.Cluster, job.Namespace, job.Set, nil),
 		CPU: job.CPUAverageMillis(), Throttled: job.ThrottledPercent(), Commands: jobCommands(&job),
-		Waited: waited(&job), Killed: ptr.Deref(job.OOMKills, 0),
+		Waited: words.Waited(&job), Killed: ptr.Deref(job.OOMKills, 0),
 		Tables: []table{tableAt("jobs/"+url.PathEscape(job.RunnerUID), "This job", nil)},
 	}
 	if p.Cluster != nil && job.Cluster == p.Name {
@@ -108,9 +110,9 @@ func oneJob(ctx context.Context, p *pages, r *request) (string, any, error) {
 			}
 		}
 	}
-	title := foreign(job.Name)
+	title := words.Foreign(job.Name)
 	if title == "" {
-		title = "Job of " + foreign(job.Runner)
+		title = "Job of " + words.Foreign(job.Runner)
 	}
 	return title, page, nil
 }

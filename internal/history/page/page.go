@@ -22,6 +22,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/picture"
+	"github.com/harrier-ci/harrier/internal/history/page/words"
 	"github.com/harrier-ci/harrier/internal/history/question"
 	"github.com/harrier-ci/harrier/internal/history/watch"
 )
@@ -160,7 +162,7 @@ type request struct {
 	query url.Values
 	now   time.Time
 	// window is the time that pictures show: whole minutes, so that they don't change all the time.
-	window window
+	window picture.Window
 }
 
 // read reads an address. It returns false if the address has something that says nothing, as forms leave it.
@@ -188,7 +190,7 @@ func (k *kind) request(r *http.Request, now time.Time) (*request, bool, error) {
 	if err == nil && !begin.IsZero() && !begin.Before(end) {
 		err = &ledger.FilterError{Field: "from", Value: asked.Get("from"), Want: "before to, and before now"}
 	}
-	return &request{parsed, asked, now, window{begin, end}}, clean, err
+	return &request{parsed, asked, now, picture.Window{From: begin, To: end}}, clean, err
 }
 
 // serve answers with a page or, if a script asks, with what is on it whenever that has changed.
@@ -213,7 +215,7 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, k *kind) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write(page) // whoever has asked may be gone
 	case errors.As(err, &wrong):
-		shown := ledger.FilterError{Field: foreign(wrong.Field), Value: foreign(wrong.Value), Want: wrong.Want}
+		shown := ledger.FilterError{Field: words.Foreign(wrong.Field), Value: words.Foreign(wrong.Value), Want: wrong.Want}
 		p.fail(w, http.StatusBadRequest, shown.Error())
 	case errors.Is(err, ledger.ErrNoJob):
 		p.fail(w, http.StatusNotFound, err.Error())

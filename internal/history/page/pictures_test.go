@@ -94,7 +94,7 @@ func TestStripsShowTheLargestNumbers(t *testing.T) {
 	}
 	// A sample that nothing follows holds for no longer than the ledger lets a set be silent: two areas are apart.
 	areas := regexp.MustCompile(`<path class="busy" d="([^"]*)"`).FindStringSubmatch(body)
-	if areas == nil || !strings.Contains(areas[1], "M20 ") || strings.Contains(areas[1], "M10 ") {
+	if areas == nil || !strings.Contains(areas[1], "M19 ") || strings.Contains(areas[1], "M10 ") {
 		t.Errorf("the areas are %q", areas)
 	}
 }

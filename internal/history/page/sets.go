@@ -10,6 +10,8 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/picture"
+	"github.com/harrier-ci/harrier/internal/history/page/words"
 	"github.com/harrier-ci/harrier/internal/history/watch"
 )
 
@@ -18,16 +20,13 @@ type setRow struct {
 	ledger.Sample
 	// Silent is set if nobody has said anything about it for too long.
 	Silent bool
-	Strip  strip
+	Strip  picture.Strip
 	Usage  ledger.Usage
 	Link   string
 }
 
 // maxSets is how many scale sets are shown, at about 1.5 KB each; those with most waiting jobs come first.
 const maxSets = 50
-
-// shownGaps is how many gaps a page lists.
-const shownGaps = 10
 
 // overviewPage is what the first page shows.
 type overviewPage struct {
@@ -42,23 +41,12 @@ type overviewPage struct {
 	Strips           string
 }
 
-// gapList are the times in which nobody looked, as far as they are listed.
-type gapList struct {
-	Gaps     []ledger.Gap
-	NotShown int
-}
-
-func listGaps(gaps []ledger.Gap) gapList {
-	shown := min(len(gaps), shownGaps)
-	return gapList{gaps[:shown], len(gaps) - shown}
-}
-
 // sampledWindow is the part of a time that samples are kept of.
-func sampledWindow(r *request) window {
+func sampledWindow(r *request) picture.Window {
 	const kept = 48 * time.Hour
 	w := r.window
-	if oldest := w.to.Add(-kept); w.from.Before(oldest) {
-		w.from = oldest
+	if oldest := w.To.Add(-kept); w.From.Before(oldest) {
+		w.From = oldest
 	}
 	return w
 }
@@ -66,7 +54,7 @@ func sampledWindow(r *request) window {
 func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 	filter := r.Filter
 	samples, err := p.Ledger.Samples(ctx, ledger.Filter{Cluster: filter.Cluster, Namespace: filter.Namespace,
-		Set: filter.Set, From: r.window.to.Add(-ledger.SampleInterval), To: filter.To})
+		Set: filter.Set, From: r.window.To.Add(-ledger.SampleInterval), To: filter.To})
 	if err != nil {
 		return "", nil, err
 	}
@@ -83,7 +71,7 @@ func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	page := overviewPage{Lost: lost.Jobs, Gaps: listGaps(gaps), Query: r.query, Strips: took(sampledLength(r)), Tables: []table{
+	page := overviewPage{Lost: lost.Jobs, Gaps: listGaps(gaps), Query: r.query, Strips: words.Took(sampledLength(r)), Tables: []table{
 		tableAt("sets", "Scale sets as they look now", nil), tableAt("samples", "Scale sets over time", r.query),
 		tableAt("usage", "Jobs by scale set", r.query, "by", "set"), tableAt("gaps", "Gaps", within(r.query)),
 	}}
@@ -111,11 +99,7 @@ func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 
 func sampledLength(r *request) time.Duration {
 	w := sampledWindow(r)
-	return w.to.Sub(w.from).Round(time.Hour)
-}
-
-func setLink(cluster, namespace, set string, query url.Values) string {
-	return address("set", within(query), "cluster", cluster, "namespace", namespace, "set", set)
+	return w.To.Sub(w.From).Round(time.Hour)
 }
 
 // addStrips adds to each set how it looked over time, and what its jobs came to.
@@ -124,11 +108,11 @@ func (p *pages) addStrips(ctx context.Context, r *request, rows []setRow, used [
 	for i := range rows {
 		row := &rows[i]
 		samples, err := p.Ledger.Samples(ctx, ledger.Filter{Cluster: row.Cluster, Namespace: row.Namespace, Set: row.Set,
-			From: w.from, To: w.to})
+			From: w.From, To: w.To})
 		if err != nil {
 			return err
 		}
-		row.Strip = newStrip(samples, gapsOf(gaps, row.Cluster), w)
+		row.Strip = picture.NewStrip(samples, gapsOf(gaps, row.Cluster), w)
 		for u := range used {
 			if used[u].Cluster == row.Cluster && used[u].Namespace == row.Namespace && used[u].Set == row.Set {
 				row.Usage = used[u]
@@ -161,7 +145,7 @@ type setPage struct {
 	Advice   string
 	Now      watch.Now
 	Here     bool
-	Timeline timeline
+	Timeline picture.Timeline
 	Jobs     []ledger.Job
 	// More leads to all jobs, and is empty if they are all shown.
 	More     string
@@ -210,7 +194,7 @@ func oneSet(ctx context.Context, p *pages, r *request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	page.Timeline = newTimeline(jobs.Jobs, gapsOf(gaps, page.Cluster), r.window, r.window.to)
+	page.Timeline = picture.NewTimeline(jobs.Jobs, gapsOf(gaps, page.Cluster), r.window, r.window.To)
 	if page.Jobs = jobs.Jobs; len(page.Jobs) > listedJobs || jobs.Next != "" {
 		page.Jobs, page.More = page.Jobs[:min(len(page.Jobs), listedJobs)], address("jobs", r.query)
 	}
@@ -224,13 +208,13 @@ func oneSet(ctx context.Context, p *pages, r *request) (string, any, error) {
 	page.Commands = setCommands(page.Namespace, page.Set)
 	page.Tables = []table{tableAt("jobs", "Jobs", r.query), tableAt("samples", "The scale set over time", r.query),
 		tableAt("usage", "What its jobs come to", r.query, "by", "set"), tableAt("gaps", "Gaps", within(r.query))}
-	return foreign(page.Set), page, nil
+	return words.Foreign(page.Set), page, nil
 }
 
 // addNow adds what the set looks like, and what it waits for if it is in the cluster of this ledger.
 func (p *pages) addNow(ctx context.Context, r *request, page *setPage) error {
 	samples, err := p.Ledger.Samples(ctx, ledger.Filter{Cluster: page.Cluster, Namespace: page.Namespace, Set: page.Set,
-		From: r.window.to.Add(-ledger.SampleInterval), To: r.Filter.To})
+		From: r.window.To.Add(-ledger.SampleInterval), To: r.Filter.To})
 	if err != nil {
 		return err
 	}
@@ -251,7 +235,7 @@ func countCauses(lost []ledger.Job, query url.Values) (rows []causeRow) {
 		known := slices.IndexFunc(rows, func(row causeRow) bool { return row.Cause == lost[i].LostCause })
 		if known < 0 {
 			known = len(rows)
-			rows = append(rows, causeRow{Cause: lost[i].LostCause, Meaning: meanings[lost[i].LostCause], Last: lost[i],
+			rows = append(rows, causeRow{Cause: lost[i].LostCause, Meaning: words.LostMeaning(lost[i].LostCause), Last: lost[i],
 				Link: address("jobs", query, "lostCause", lost[i].LostCause)})
 		}
 		rows[known].Jobs++

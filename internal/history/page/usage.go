@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
 // Rows of the tables of use, at about 600 B each. The API has all.
@@ -118,7 +119,7 @@ func rowOf(used *ledger.Usage, by ledger.By, query url.Values) usageRow {
 		narrowed = setLink(used.Cluster, used.Namespace, used.Set, query)
 	case ledger.ByDay:
 		row.Of = used.Day.UTC().Format("2006-01-02")
-		narrowed = address("jobs", query, "by", "", "from", machine(used.Day), "to", machine(used.Day.AddDate(0, 0, 1)))
+		narrowed = address("jobs", query, "by", "", "from", words.Machine(used.Day), "to", words.Machine(used.Day.AddDate(0, 0, 1)))
 	case ledger.ByRepository:
 		row.Of = used.Repository
 		narrowed = address("jobs", query, "by", "", "repository", used.Repository)

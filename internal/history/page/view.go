@@ -9,6 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
 // view is what the layout shows, with what is on the page in Main.
@@ -56,7 +57,7 @@ func repeated(value string) string {
 
 func (p *pages) view(k *kind, r *request, title string, main any) view {
 	v := view{
-		Title: title, Page: k.template, Version: p.version, Query: r.query, Main: main, AsOf: at(r.now) + " UTC",
+		Title: title, Page: k.template, Version: p.version, Query: r.query, Main: main, AsOf: words.At(r.now) + " UTC",
 		Live: r.query.Get("to") == "", Priced: p.Prices.CPUHour > 0 || p.Prices.GiBHour > 0,
 	}
 	if k.from == "" {
@@ -101,7 +102,7 @@ func choices(chosen string, values ...string) []choice {
 		known = known || value == chosen
 	}
 	if !known {
-		all = append(all, choice{Text: foreign(chosen), Value: chosen, Chosen: true})
+		all = append(all, choice{Text: words.Foreign(chosen), Value: chosen, Chosen: true})
 	}
 	return all
 }
@@ -140,6 +141,25 @@ func within(query url.Values) url.Values {
 	return times
 }
 
+// setLink leads to a scale set, at the time that a query is about.
+func setLink(cluster, namespace, set string, query url.Values) string {
+	return address("set", within(query), "cluster", cluster, "namespace", namespace, "set", set)
+}
+
+// shownGaps is how many gaps a page lists.
+const shownGaps = 10
+
+// gapList are the times in which nobody looked, as far as they are listed.
+type gapList struct {
+	Gaps     []ledger.Gap
+	NotShown int
+}
+
+func listGaps(gaps []ledger.Gap) gapList {
+	shown := min(len(gaps), shownGaps)
+	return gapList{gaps[:shown], len(gaps) - shown}
+}
+
 // table is a table of the API, for the links to its JSON and CSV.
 type table struct{ JSON, CSV, Of string }
 
@@ -150,22 +170,22 @@ func tableAt(name, of string, query url.Values, changes ...string) table {
 }
 
 var functions = template.FuncMap{
-	"foreign": foreign, "at": at, "machine": machine, "took": took, "amount": amount,
-	"cores": cores, "memory": memory, "address": address, "within": within, "slowest": slowest, "steps": stepsOf,
-	"gapMeaning": gapMeaning,
+	"foreign": words.Foreign, "at": words.At, "machine": words.Machine, "took": words.Took, "amount": words.Amount,
+	"cores": words.Cores, "memory": words.Memory, "address": address, "within": within, "slowest": words.Slowest,
+	"steps": words.Averages, "gapMeaning": words.GapMeaning,
 	"grouped": func(number any) string {
 		if whole, is := number.(int); is {
-			return grouped(int64(whole))
+			return words.Grouped(int64(whole))
 		}
-		return grouped(number.(int64))
+		return words.Grouped(number.(int64))
 	},
-	"outcome": func(job ledger.Job) outcome { return outcomeOf(&job) },
-	"waited":  func(job ledger.Job) string { return waited(&job) },
+	"outcome": func(job ledger.Job) words.Outcome { return words.OutcomeOf(&job) },
+	"waited":  func(job ledger.Job) string { return words.Waited(&job) },
 	"ran": func(job ledger.Job) string {
 		if job.Started.IsZero() || job.Finished.IsZero() {
 			return ""
 		}
-		return took(job.RunTime())
+		return words.Took(job.RunTime())
 	},
 	"dict": func(pairs ...any) map[string]any {
 		dict := map[string]any{}

@@ -68,7 +68,11 @@ func Handler(options Options) http.Handler {
 		mux.HandleFunc("GET /api/v1/"+name, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, name, table) })
 	}
 	mux.HandleFunc("GET /api/v1/jobs/{runnerUID}",
-		func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, "job", job) })
+		func(w http.ResponseWriter, r *http.Request) {
+			s.serve(w, r, "job", func(ctx context.Context, s *server, q question.Question) (any, error) {
+				return s.Ledger.Job(ctx, q.Filter.RunnerUID)
+			})
+		})
 	if options.Pages != nil {
 		mux.Handle("/", options.Pages)
 	}

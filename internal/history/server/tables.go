@@ -34,7 +34,3 @@ var tables = map[string]table{
 		return s.Ledger.Gaps(ctx, q.Filter)
 	},
 }
-
-func job(ctx context.Context, s *server, q question.Question) (any, error) {
-	return s.Ledger.Job(ctx, q.Filter.RunnerUID)
-}

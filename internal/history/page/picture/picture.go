@@ -1,4 +1,6 @@
-package page
+// Package picture turns what the ledger knows into shapes: places in percents, paths in slots. It is pure; templates draw
+// them.
+package picture
 
 import (
 	"fmt"
@@ -8,28 +10,29 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
-// window is the time that a picture shows. Places in it are percents of its width, so that pictures fit any screen.
-type window struct{ from, to time.Time }
+// Window is the time that a picture shows. Places in it are percents of its width, so that pictures fit any screen.
+type Window struct{ From, To time.Time }
 
 // place returns where a moment is, inside of the window.
-func (w window) place(moment time.Time) float64 {
+func (w Window) place(moment time.Time) float64 {
 	const precision = 1000 // a screen has less than 100,000 pixels
-	exact := max(0, min(100, 100*float64(moment.Sub(w.from))/float64(w.to.Sub(w.from))))
+	exact := max(0, min(100, 100*float64(moment.Sub(w.From))/float64(w.To.Sub(w.From))))
 	return math.Round(exact*precision) / precision
 }
 
-// tick is a moment that is written below a picture.
-type tick struct {
+// Tick is a moment that is written below a picture.
+type Tick struct {
 	X    float64
 	Text string
 }
 
 // ticks returns four to eight moments of a window that are easy to read.
-func (w window) ticks() (ticks []tick) {
+func (w Window) ticks() (ticks []Tick) {
 	const hour, day = time.Hour, 24 * time.Hour
-	length, form := w.to.Sub(w.from), "15:04"
+	length, form := w.To.Sub(w.From), "15:04"
 	every := 14 * day
 	for _, candidate := range []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute, hour / 2, hour, 2 * hour,
 		4 * hour, 6 * hour, 12 * hour, day, 2 * day, 7 * day} {
@@ -41,25 +44,25 @@ func (w window) ticks() (ticks []tick) {
 	if every >= day {
 		form = "01-02"
 	}
-	for moment := w.from.Truncate(every); moment.Before(w.to) && len(ticks) < 12; moment = moment.Add(every) {
-		if x := w.place(moment); moment.After(w.from) && x < 96 { // a text at the edge would be cut
-			ticks = append(ticks, tick{x, moment.UTC().Format(form)})
+	for moment := w.From.Truncate(every); moment.Before(w.To) && len(ticks) < 12; moment = moment.Add(every) {
+		if x := w.place(moment); moment.After(w.From) && x < 96 { // a text at the edge would be cut
+			ticks = append(ticks, Tick{x, moment.UTC().Format(form)})
 		}
 	}
 	return ticks
 }
 
-// span is a part of a window.
-type span struct{ X, Width float64 }
+// Span is a part of a window.
+type Span struct{ X, Width float64 }
 
-func (w window) span(from, to time.Time) span {
+func (w Window) span(from, to time.Time) Span {
 	x := w.place(from)
-	return span{x, max(0.15, w.place(to)-x)}
+	return Span{x, max(0.15, w.place(to)-x)}
 }
 
 // merged returns the parts of a window in which nobody looked. Those that are close to each other are one, so that there
 // are 200 at most.
-func (w window) merged(gaps []ledger.Gap) (spans []span) {
+func (w Window) merged(gaps []ledger.Gap) (spans []Span) {
 	const close = 0.5
 	sorted := slices.SortedFunc(slices.Values(gaps), func(a, b ledger.Gap) int { return a.From.Compare(b.From) })
 	for i := range sorted {
@@ -76,12 +79,12 @@ func (w window) merged(gaps []ledger.Gap) (spans []span) {
 // stripSlots is how many slots a strip has: half an hour each for a day.
 const stripSlots = 48
 
-// strip shows the jobs of a scale set over time: those that ran, and on top of them those that waited. Its coordinates
+// Strip shows the jobs of a scale set over time: those that ran, and on top of them those that waited. Its coordinates
 // are slots, and percents of its height.
-type strip struct {
+type Strip struct {
 	// These are paths. Most is the number of runners that was allowed; Gaps are slots in which nobody looked for a while.
 	Running, Waiting, Most, Gaps string
-	Ticks                        []tick
+	Ticks                        []Tick
 	// Top is what the height stands for; the others are the largest numbers that were seen.
 	Top, MostRunning, MostWaiting int64
 	Known                         bool
@@ -94,23 +97,23 @@ type slot struct {
 	most             *int64
 }
 
-// newStrip draws the samples of one scale set, the oldest first. A sample holds until the next, at most as long as the
+// NewStrip draws the samples of one scale set, the oldest first. A sample holds until the next, at most as long as the
 // ledger lets one be without.
-func newStrip(samples []ledger.Sample, gaps []ledger.Gap, w window) strip {
+func NewStrip(samples []ledger.Sample, gaps []ledger.Gap, w Window) Strip {
 	slots := make([]slot, stripSlots)
-	long := w.to.Sub(w.from) / stripSlots
+	long := w.To.Sub(w.From) / stripSlots
 	for i := range samples {
 		sample, until := &samples[i], samples[i].At.Add(ledger.SampleInterval+10*time.Minute)
 		if i+1 < len(samples) && samples[i+1].At.Before(until) {
 			until = samples[i+1].At
 		}
-		first, last := int(sample.At.Sub(w.from)/long), int((until.Sub(w.from)-1)/long)
+		first, last := int(sample.At.Sub(w.From)/long), int((until.Sub(w.From)-1)/long)
 		for s := max(0, first); s <= min(last, stripSlots-1); s++ {
 			slots[s] = slot{known: true, running: max(slots[s].running, sample.Running),
 				waiting: max(slots[s].waiting, sample.Waiting), most: sample.EffectiveMax}
 		}
 	}
-	s := strip{Ticks: w.ticks()}
+	s := Strip{Ticks: w.ticks()}
 	for _, slot := range slots {
 		s.Known = s.Known || slot.known
 		s.MostRunning, s.MostWaiting = max(s.MostRunning, slot.running), max(s.MostWaiting, slot.waiting)
@@ -129,8 +132,8 @@ func newStrip(samples []ledger.Sample, gaps []ledger.Gap, w window) strip {
 	s.Most = most.String()
 	unseen := make([]slot, stripSlots)
 	for i := range gaps {
-		first, last := int(gaps[i].From.Sub(w.from)/long), int(gaps[i].To.Sub(w.from)/long)
-		for s := max(0, first); s <= min(last, stripSlots-1) && gaps[i].To.After(w.from); s++ {
+		first, last := int(gaps[i].From.Sub(w.From)/long), int(gaps[i].To.Sub(w.From)/long)
+		for s := max(0, first); s <= min(last, stripSlots-1) && gaps[i].To.After(w.From); s++ {
 			unseen[s] = slot{known: true}
 		}
 	}
@@ -158,20 +161,20 @@ func area(slots []slot, between func(slot) (low, high float64)) string {
 	return path.String()
 }
 
-// timeline shows jobs one beside the other: a lane has one job at a time, as a runner would.
-type timeline struct {
-	Bars   []bar
-	Ticks  []tick
-	Gaps   []span
+// Timeline shows jobs one beside the other: a lane has one job at a time, as a runner would.
+type Timeline struct {
+	Bars   []Bar
+	Ticks  []Tick
+	Gaps   []Span
 	Height int
 	// NotShown is how many jobs had no lane left.
 	NotShown int
 }
 
-// bar is a job: its wait, since its runner was created, and its run.
-type bar struct {
+// Bar is a job: its wait, since its runner was created, and its run.
+type Bar struct {
 	Y         int
-	Wait, Run span
+	Wait, Run Span
 	Class     string
 	Title     string
 }
@@ -181,9 +184,9 @@ const (
 	laneHeight = 14
 )
 
-// newTimeline draws jobs as far as there are lanes. Those that run last until now.
-func newTimeline(jobs []ledger.Job, gaps []ledger.Gap, w window, now time.Time) timeline {
-	t := timeline{Ticks: w.ticks(), Gaps: w.merged(gaps)}
+// NewTimeline draws jobs as far as there are lanes. Those that run last until now.
+func NewTimeline(jobs []ledger.Job, gaps []ledger.Gap, w Window, now time.Time) Timeline {
+	t := Timeline{Ticks: w.ticks(), Gaps: w.merged(gaps)}
 	sorted := slices.SortedFunc(slices.Values(jobs), func(a, b ledger.Job) int { return begun(&a).Compare(begun(&b)) })
 	var free []time.Time // when each lane is
 	for i := range sorted {
@@ -203,10 +206,10 @@ func newTimeline(jobs []ledger.Job, gaps []ledger.Gap, w window, now time.Time) 
 		default:
 			free[lane] = to
 		}
-		outcome := outcomeOf(job)
-		t.Bars = append(t.Bars, bar{
-			Y: lane * laneHeight, Wait: span{w.place(from), w.place(started) - w.place(from)}, Run: w.span(started, to),
-			Class: outcome.Class, Title: foreign(job.Name) + ", " + outcome.Word + ", " + took(max(0, to.Sub(started))),
+		outcome := words.OutcomeOf(job)
+		t.Bars = append(t.Bars, Bar{
+			Y: lane * laneHeight, Wait: Span{w.place(from), w.place(started) - w.place(from)}, Run: w.span(started, to),
+			Class: outcome.Class, Title: words.Foreign(job.Name) + ", " + outcome.Word + ", " + words.Took(max(0, to.Sub(started))),
 		})
 	}
 	t.Height = max(1, len(free)) * laneHeight
@@ -227,40 +230,40 @@ func begun(job *ledger.Job) time.Time {
 	return from
 }
 
-// part is a phase of a job's time, with its share of the whole.
-type part struct {
+// Part is a phase of a job's time, with its share of the whole.
+type Part struct {
 	Number int
 	Class  string
-	step
+	words.Step
 	Took  time.Duration
 	Until time.Time
-	span
+	Span
 }
 
-// partsOf returns how a job's time was spent: what it waited for, and its run.
-func partsOf(job *ledger.Job, now time.Time) (parts []part) {
+// PartsOf returns how a job's time was spent: what it waited for, and its run.
+func PartsOf(job *ledger.Job, now time.Time) (parts []Part) {
 	until := map[string]time.Time{"assigned": job.Assigned, "created": job.Created, "registered": job.Registered,
 		"placed": job.Placed, "imagePulled": job.ImagePulled, "containerUp": job.ContainerUp, "started": job.Started}
 	var whole time.Duration
 	for _, wait := range job.Waits() {
-		number, step := stepOf(wait.Phase)
-		parts = append(parts, part{Number: number, Class: "step" + fmt.Sprint(number), step: step, Took: wait.Took,
+		number, step := words.StepOf(wait.Phase)
+		parts = append(parts, Part{Number: number, Class: "step" + fmt.Sprint(number), Step: step, Took: wait.Took,
 			Until: until[wait.Phase]})
 		whole += wait.Took
 	}
-	run, words := job.RunTime(), "the job had ended"
+	run, whose := job.RunTime(), "the job had ended"
 	if job.Finished.IsZero() && !job.Started.IsZero() {
-		run, words = max(0, now.Sub(job.Started)), "now: the job runs"
+		run, whose = max(0, now.Sub(job.Started)), "now: the job runs"
 	}
 	if run > 0 || !job.Finished.IsZero() {
-		parts = append(parts, part{Number: len(steps) + 1, Class: outcomeOf(job).Class,
-			step: step{Phase: "finished", Short: "run", Whose: words}, Took: run, Until: job.Finished})
+		parts = append(parts, Part{Number: words.RunPhase, Class: words.OutcomeOf(job).Class,
+			Step: words.Step{Phase: "finished", Short: "run", Whose: whose}, Took: run, Until: job.Finished})
 		whole += run
 	}
 	var x float64
 	for i := range parts {
 		if whole > 0 {
-			parts[i].span = span{x, 100 * float64(parts[i].Took) / float64(whole)}
+			parts[i].Span = Span{x, 100 * float64(parts[i].Took) / float64(whole)}
 			x += parts[i].Width
 		}
 	}

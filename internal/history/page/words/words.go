@@ -1,4 +1,5 @@
-package page
+// Package words says to people what the ledger's figures, times and words mean.
+package words
 
 import (
 	"cmp"
@@ -18,9 +19,9 @@ import (
 // longestText is how many characters of a text of others are shown: workflows give jobs names of any length.
 const longestText = 100
 
-// foreign returns a text of others with spaces instead of what can't be printed, such as directions of writing, and
+// Foreign returns a text of others with spaces instead of what can't be printed, such as directions of writing, and
 // cut. html/template escapes it.
-func foreign(text string) string {
+func Foreign(text string) string {
 	text = actions.Printable(strings.ToValidUTF8(text, "\uFFFD"))
 	if utf8.RuneCountInString(text) <= longestText {
 		return text
@@ -28,8 +29,8 @@ func foreign(text string) string {
 	return string([]rune(text)[:longestText-1]) + "…"
 }
 
-// took returns a duration in its two largest units.
-func took(d time.Duration) string {
+// Took returns a duration in its two largest units.
+func Took(d time.Duration) string {
 	seconds := int64(d.Round(time.Second) / time.Second)
 	switch {
 	case seconds < 60:
@@ -43,22 +44,22 @@ func took(d time.Duration) string {
 }
 
 func tookSeconds(seconds float64) string {
-	return took(time.Duration(math.Min(seconds, float64(math.MaxInt64/time.Second)) * float64(time.Second)))
+	return Took(time.Duration(math.Min(seconds, float64(math.MaxInt64/time.Second)) * float64(time.Second)))
 }
 
-// at returns a moment, in UTC as all of the page.
-func at(moment time.Time) string {
+// At returns a moment, in UTC as all of the page.
+func At(moment time.Time) string {
 	if moment.IsZero() {
 		return ""
 	}
 	return moment.UTC().Format("2006-01-02 15:04:05")
 }
 
-// machine is a moment for programs.
-func machine(moment time.Time) string { return moment.UTC().Format(time.RFC3339) }
+// Machine is a moment for programs.
+func Machine(moment time.Time) string { return moment.UTC().Format(time.RFC3339) }
 
-// amount returns a number with as many digits as help.
-func amount(number float64) string {
+// Amount returns a number with as many digits as help.
+func Amount(number float64) string {
 	switch size := math.Abs(number); {
 	case size == 0:
 		return "0"
@@ -69,11 +70,11 @@ func amount(number float64) string {
 	case size < 100:
 		return strconv.FormatFloat(number, 'f', 1, 64)
 	}
-	return grouped(int64(math.Round(math.Max(-1e15, math.Min(number, 1e15)))))
+	return Grouped(int64(math.Round(math.Max(-1e15, math.Min(number, 1e15)))))
 }
 
-// grouped returns a number with commas between thousands.
-func grouped(number int64) string {
+// Grouped returns a number with commas between thousands.
+func Grouped(number int64) string {
 	digits := strconv.FormatInt(number, 10)
 	sign := ""
 	if number < 0 {
@@ -85,33 +86,33 @@ func grouped(number int64) string {
 	return sign + digits
 }
 
-// cores returns thousandths of a CPU as CPUs, memory bytes in MiB or GiB. What is nil is not known.
-func cores(millis *int64) string {
+// Cores returns thousandths of a CPU as CPUs, memory bytes in MiB or GiB. What is nil is not known.
+func Cores(millis *int64) string {
 	if millis == nil {
 		return ""
 	}
-	return amount(float64(*millis)/1000) + " CPU"
+	return Amount(float64(*millis)/1000) + " CPU"
 }
 
-func memory(bytes *int64) string {
+func Memory(bytes *int64) string {
 	const mebi, gibi = 1 << 20, 1 << 30
 	switch {
 	case bytes == nil:
 		return ""
 	case *bytes < gibi:
-		return amount(float64(*bytes)/mebi) + " MiB"
+		return Amount(float64(*bytes)/mebi) + " MiB"
 	}
-	return amount(float64(*bytes)/gibi) + " GiB"
+	return Amount(float64(*bytes)/gibi) + " GiB"
 }
 
-// step is one of the phases that a job waits for.
-type step struct {
+// Step is one of the phases that a job waits for.
+type Step struct {
 	// Phase is its name everywhere else, Short one for a person, Whose says what the time until then depends on.
 	Phase, Short, Whose string
 }
 
 // steps are in the order in which a job takes them.
-var steps = []step{
+var steps = []Step{
 	{"assigned", "GitHub", "GitHub assigned the job to the scale set"},
 	{"created", "queue", "its runner was created: the scale set had room for it"},
 	{"registered", "registration", "GitHub registered the runner"},
@@ -121,16 +122,16 @@ var steps = []step{
 	{"started", "start", "the runner had connected to GitHub and taken the job"},
 }
 
-func stepOf(phase string) (number int, s step) {
-	number = slices.IndexFunc(steps, func(s step) bool { return s.Phase == phase })
+func StepOf(phase string) (number int, s Step) {
+	number = slices.IndexFunc(steps, func(s Step) bool { return s.Phase == phase })
 	if number < 0 {
-		return 0, step{Phase: phase, Short: phase}
+		return 0, Step{Phase: phase, Short: phase}
 	}
 	return number + 1, steps[number]
 }
 
-// slowest says how long jobs waited on average and for what most of it, empty if nobody knows.
-func slowest(waits map[string]float64) string {
+// Slowest says how long jobs waited on average and for what most of it, empty if nobody knows.
+func Slowest(waits map[string]float64) string {
 	var whole, most float64
 	var name string
 	for _, step := range steps {
@@ -148,23 +149,23 @@ func slowest(waits map[string]float64) string {
 	return fmt.Sprintf("%s, %s: %s", tookSeconds(whole), name, tookSeconds(most))
 }
 
-// averageWait is how long jobs waited for a phase on average.
-type averageWait struct {
-	step
+// AverageWait is how long jobs waited for a phase on average.
+type AverageWait struct {
+	Step
 	Took time.Duration
 }
 
-func stepsOf(waits map[string]float64) (averages []averageWait) {
+func Averages(waits map[string]float64) (averages []AverageWait) {
 	for _, step := range steps {
 		if seconds, known := waits[step.Phase]; known {
-			averages = append(averages, averageWait{step, time.Duration(seconds * float64(time.Second))})
+			averages = append(averages, AverageWait{step, time.Duration(seconds * float64(time.Second))})
 		}
 	}
 	return averages
 }
 
-// waited returns how long a job waited in all, empty if nobody knows when its wait began.
-func waited(job *ledger.Job) string {
+// Waited returns how long a job waited in all, empty if nobody knows when its wait began.
+func Waited(job *ledger.Job) string {
 	waits := job.Waits()
 	if len(waits) == 0 {
 		return ""
@@ -173,25 +174,25 @@ func waited(job *ledger.Job) string {
 	for _, wait := range waits {
 		whole += wait.Took
 	}
-	return took(whole)
+	return Took(whole)
 }
 
-// outcome is how a job ended, in one word for people and one for the style.
-type outcome struct{ Word, Class string }
+// Outcome is how a job ended, in one word for people and one for the style.
+type Outcome struct{ Word, Class string }
 
-func outcomeOf(job *ledger.Job) outcome {
+func OutcomeOf(job *ledger.Job) Outcome {
 	switch {
 	case job.LostCause != "":
-		return outcome{"lost: " + foreign(job.LostCause), "lost"}
+		return Outcome{"lost: " + Foreign(job.LostCause), "lost"}
 	case job.Finished.IsZero():
-		return outcome{"running", "running"}
+		return Outcome{"running", "running"}
 	case job.Result == "succeeded", job.Result == "failed", job.Result == "canceled":
-		return outcome{job.Result, job.Result}
+		return Outcome{job.Result, job.Result}
 	}
-	return outcome{"unknown", "unknown"}
+	return Outcome{"unknown", "unknown"}
 }
 
-// meanings say what a job was lost to.
+// meanings say what jobs were lost to.
 var meanings = map[string]string{
 	string(v1alpha1.LostCauseEvicted): "The pod was evicted: by a node drain or an autoscaler, by a taint, or by its " +
 		"node because that ran short of memory or disk.",
@@ -203,6 +204,9 @@ var meanings = map[string]string{
 	string(v1alpha1.LostCauseUnknown):         "The pod was gone before anybody saw why.",
 }
 
+// LostMeaning says what a job was lost to, empty if nobody knows.
+func LostMeaning(cause string) string { return meanings[cause] }
+
 // gapMeanings say why nobody looked.
 var gapMeanings = map[string]string{
 	ledger.GapStopped:      "no ledger ran",
@@ -210,5 +214,8 @@ var gapMeanings = map[string]string{
 	ledger.GapOverflow:     "the database was away, or its disk full, for too long",
 }
 
-// gapMeaning returns why nobody looked.
-func gapMeaning(reason string) string { return cmp.Or(gapMeanings[reason], foreign(reason)) }
+// GapMeaning returns why nobody looked.
+func GapMeaning(reason string) string { return cmp.Or(gapMeanings[reason], Foreign(reason)) }
+
+// RunPhase is the number of a job's run: it follows the phases of its wait.
+var RunPhase = len(steps) + 1
