@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -134,13 +135,23 @@ func open(t *testing.T, width int64, scheme string) *tab {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
+	opened := &tab{hosts: map[string]bool{}}
+	opened.Context, cancel = chromedp.NewContext(ctx, chromedp.WithListener(opened.listen))
 	t.Cleanup(cancel)
-	opened := &tab{Context: ctx, hosts: map[string]bool{}}
-	chromedp.ListenTarget(ctx, opened.listen)
-	opened.do(t, network.Enable(), log.Enable(), emulation.SetDeviceMetricsOverride(width, 900, 1, width < 600),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+	opened.do(t, command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: 900, DeviceScaleFactor: 1, Mobile: width < 600,
+	}), command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	}))
 	return opened
+}
+
+// command is a command of the protocol as an action.
+func command[P, R any](command cdp.Command[P, R], parameters P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, command, parameters)
+		return err
+	})
 }
 
 func (tab *tab) listen(event any) {
@@ -148,13 +159,13 @@ func (tab *tab) listen(event any) {
 	defer tab.mu.Unlock()
 	switch e := event.(type) {
 	case *log.EventEntryAdded: // among them what the content security policy has refused
-		if e.Entry.Level == log.LevelError || e.Entry.Level == log.LevelWarning {
-			tab.wrong = append(tab.wrong, fmt.Sprint(e.Entry.Text, " ", e.Entry.URL))
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+			tab.wrong = append(tab.wrong, e.Entry.Text+" "+e.Entry.URL)
 		}
 	case *runtime.EventConsoleAPICalled:
 		tab.wrong = append(tab.wrong, fmt.Sprint("console: ", e.Type))
 	case *runtime.EventExceptionThrown:
-		tab.wrong = append(tab.wrong, e.ExceptionDetails.Error())
+		tab.wrong = append(tab.wrong, e.ExceptionDetails.Text)
 	case *network.EventRequestWillBeSent:
 		tab.hosts[e.Request.URL[:min(len(e.Request.URL), len(site))]] = true
 	case *network.EventLoadingFinished:
@@ -170,26 +181,40 @@ func (tab *tab) errors() (wrong []string) {
 	return wrong
 }
 
-func (tab *tab) do(t *testing.T, actions ...chromedp.Action) {
+func (tab *tab) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	if err := chromedp.Run(tab, actions...); err != nil {
+	if err := chromedp.Do(tab, actions...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// evaluate returns the value of an expression in the page.
-func evaluate[T any](t *testing.T, tab *tab, expression string) (value T) {
+// show opens a page.
+func (tab *tab) show(t *testing.T, page string) {
 	t.Helper()
-	tab.do(t, chromedp.Evaluate(expression, &value, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
-		return p.WithAwaitPromise(true)
-	}))
+	tab.do(t, chromedp.Navigate(site+page), chromedp.WaitReady(chromedp.CSS("#content")))
+}
+
+// evaluate returns the value of an expression in the page, or what its promise becomes.
+func evaluate[T any](t *testing.T, tab *tab, expression string) T {
+	t.Helper()
+	value, err := chromedp.Run(tab, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%.200s: %v", expression, err)
+	}
 	return value
 }
 
-// until waits for an expression to be true.
+// until waits for an expression to be true. Where another page is loaded meanwhile, it goes on there. chromedp's own
+// polling makes a function of a text, which the policy of the pages forbids.
 func (tab *tab) until(t *testing.T, expression string) {
 	t.Helper()
-	if err := chromedp.Run(tab, chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(patience))); err != nil {
-		t.Fatalf("%s does not become true: %v", expression, err)
+	waiting := `new Promise(done => { let left = 20; const look = () => { if (` + expression +
+		`) done(true); else if (!left--) done(false); else setTimeout(look, 50) }; look() })`
+	for tab.Err() == nil {
+		is, err := chromedp.Run(tab, chromedp.Evaluate[bool](waiting, chromedp.EvalAwaitPromise))
+		if err == nil && is {
+			return
+		}
 	}
+	t.Fatalf("%s does not become true", expression)
 }

@@ -31,7 +31,7 @@ func TestEveryPageSuitsPeopleAndScreens(t *testing.T) {
 				tab.mu.Lock()
 				tab.loaded = 0
 				tab.mu.Unlock()
-				tab.do(t, chromedp.Navigate(site+page), chromedp.WaitReady("#content"))
+				tab.show(t, page)
 				if wrong := tab.errors(); len(wrong) > 0 && page != "nowhere" { // a page that is not there is an error
 					t.Errorf("%s: %q", name, wrong)
 				}
@@ -42,7 +42,7 @@ func TestEveryPageSuitsPeopleAndScreens(t *testing.T) {
 				if wide := evaluate[int64](t, tab, `document.documentElement.scrollWidth`); wide > width {
 					t.Errorf("%s: it is %d pixels wide", name, wide)
 				}
-				tab.do(t, chromedp.Evaluate(axe, nil))
+				evaluate[int](t, tab, axe+"; 1")
 				for _, violation := range evaluate[[]string](t, tab, violations) {
 					t.Errorf("%s: %s", name, violation)
 				}
@@ -63,10 +63,10 @@ func TestEveryPageSuitsPeopleAndScreens(t *testing.T) {
 
 func TestPagesFollowWithoutReload(t *testing.T) {
 	tab := open(t, 1440, "light")
-	tab.do(t, chromedp.Navigate(site+"jobs"))
+	tab.show(t, "jobs")
 	tab.until(t, `document.querySelector("#live [role=status]").textContent === "Live"`)
 	evaluate[int](t, tab, `window.sameDocument = 1`)
-	tab.do(t, chromedp.Focus(`#content tbody tr:nth-child(2) a`))
+	tab.do(t, chromedp.Focus(chromedp.CSS(`#content tbody tr:nth-child(2) a`)))
 	focused := evaluate[string](t, tab, `document.activeElement.getAttribute("href")`)
 	const name = `<b>brand new</b>`
 	if _, err := fmt.Fprintln(jobs, name); err != nil {
@@ -79,7 +79,7 @@ func TestPagesFollowWithoutReload(t *testing.T) {
 	if now := evaluate[string](t, tab, `document.activeElement.getAttribute("href") || ""`); now != focused {
 		t.Errorf("the focus was at %s and is at %q", focused, now)
 	}
-	tab.do(t, chromedp.Click(`#live button`))
+	tab.do(t, chromedp.Click(chromedp.CSS(`#live button`)))
 	tab.until(t, `document.querySelector("#live [role=status]").textContent === "Paused"`)
 	if wrong := tab.errors(); len(wrong) > 0 {
 		t.Errorf("the browser says %q", wrong)
@@ -88,7 +88,8 @@ func TestPagesFollowWithoutReload(t *testing.T) {
 
 func TestEverythingIsReachedByKeyboard(t *testing.T) {
 	tab := open(t, 1440, "light")
-	tab.do(t, chromedp.Navigate(site), chromedp.WaitReady("#content"), chromedp.KeyEvent(kb.Tab))
+	tab.show(t, "")
+	tab.do(t, chromedp.KeyEvent(kb.Tab))
 	const active = `document.activeElement.textContent.trim()`
 	if first := evaluate[string](t, tab, active); first != "Skip to the content" {
 		t.Errorf("the first that has the focus is %q", first)
@@ -116,16 +117,19 @@ func TestEverythingIsReachedByKeyboard(t *testing.T) {
 
 func TestPagesAreWholeWithoutScripts(t *testing.T) {
 	tab := open(t, 1440, "light")
-	var text string
-	tab.do(t, emulation.SetScriptExecutionDisabled(true), chromedp.Navigate(site+lost),
-		chromedp.ActionFunc(func(ctx context.Context) error {
-			document, err := dom.GetDocument().Do(ctx)
-			if err != nil {
-				return err
-			}
-			text, err = dom.GetOuterHTML().WithNodeID(cdp.NodeID(document.NodeID)).Do(ctx)
-			return err
-		}))
+	tab.do(t, command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}),
+		chromedp.Navigate(site+lost))
+	text, err := chromedp.Run(tab, func(ctx context.Context, target *chromedp.Target) (string, error) {
+		document, err := cdp.Call(ctx, target, dom.GetDocument, dom.GetDocumentParams{})
+		if err != nil {
+			return "", err
+		}
+		html, err := cdp.Call(ctx, target, dom.GetOuterHTML, dom.GetOuterHTMLParams{NodeID: document.Root.NodeID})
+		return html.OuterHTML, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []string{"deploy", "NodeLost", "linux-lost1", "actions/runs/19123456789"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("without scripts the page lacks %q", want)
@@ -143,8 +147,11 @@ func TestPictures(t *testing.T) {
 	for name, page := range map[string]string{
 		"history-sets": "", "history-set": linux, "history-job": lost, "history-usage": "usage?by=workflow",
 	} {
-		var picture []byte
-		tab.do(t, chromedp.Navigate(site+page), chromedp.WaitReady("#content"), chromedp.CaptureScreenshot(&picture))
+		tab.show(t, page)
+		picture, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
+		if err != nil {
+			t.Fatal(err)
+		}
 		if len(picture) > most {
 			t.Errorf("%s takes %d bytes", name, len(picture))
 		}
