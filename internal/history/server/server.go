@@ -1,5 +1,6 @@
 // Package server answers questions about the ledger over HTTP: JSON and CSV of every table below /api/v1/, with the
-// time and the filter in the address, and the page for people at all other addresses. It only reads, and knows no users: who reaches its port may read all of it.
+// time and the filter in the address, and the pages for people at all other addresses. It only reads, and knows no
+// users: who reaches its port may read all of it.
 package server
 
 import (
