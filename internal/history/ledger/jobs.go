@@ -41,7 +41,8 @@ func (l *Ledger) Jobs(ctx context.Context, filter Filter) (Page, error) {
 		q.and("run_id = ?", filter.RunID)
 	}
 	if filter.Text != "" {
-		q.and("LOWER(job_name || ' ' || workflow || ' ' || repository || ' ' || runner) LIKE ? ESCAPE '\\'", pattern(filter.Text))
+		q.and("LOWER(job_name || ' ' || workflow || ' ' || repository || ' ' || runner) LIKE ? ESCAPE '\\'",
+			pattern(filter.Text))
 	}
 	if filter.Lost || filter.LostCause != "" {
 		q.and("lost_cause <> ''") // has the index of lost jobs used

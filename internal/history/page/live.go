@@ -28,9 +28,11 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back
 	control := http.NewResponseController(w)
-	// The server's timeout is for whole answers; this one has no end.
+	// The server's timeouts are for whole requests and answers; these have no end. A read that times out would end the
+	// request, although nothing more is to be read.
+	_ = control.SetReadDeadline(time.Time{}) // a recorder in a test has none
 	send := func(text string) error {
-		_ = control.SetWriteDeadline(time.Now().Add(slowClientTimeout)) // a recorder in a test has none
+		_ = control.SetWriteDeadline(time.Now().Add(slowClientTimeout))
 		if _, err := fmt.Fprint(w, text); err != nil {
 			return err
 		}

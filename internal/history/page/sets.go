@@ -71,10 +71,13 @@ func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	page := overviewPage{Lost: lost.Jobs, Gaps: listGaps(gaps), Query: r.query, Strips: words.Took(sampledLength(r)), Tables: []table{
+	w := sampledWindow(r)
+	page := overviewPage{Lost: lost.Jobs, Gaps: listGaps(gaps), Query: r.query,
+		Strips: words.Took(w.To.Sub(w.From).Round(time.Hour))}
+	page.Tables = []table{
 		tableAt("sets", "Scale sets as they look now", nil), tableAt("samples", "Scale sets over time", r.query),
 		tableAt("usage", "Jobs by scale set", r.query, "by", "set"), tableAt("gaps", "Gaps", within(r.query)),
-	}}
+	}
 	for i := range samples {
 		s := &samples[i]
 		if i+1 < len(samples) && samples[i+1].Cluster == s.Cluster && samples[i+1].Namespace == s.Namespace &&
@@ -97,13 +100,10 @@ func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 	return "Scale sets", page, p.addStrips(ctx, r, page.Sets, used, gaps)
 }
 
-func sampledLength(r *request) time.Duration {
-	w := sampledWindow(r)
-	return w.To.Sub(w.From).Round(time.Hour)
-}
-
 // addStrips adds to each set how it looked over time, and what its jobs came to.
-func (p *pages) addStrips(ctx context.Context, r *request, rows []setRow, used []ledger.Usage, gaps []ledger.Gap) error {
+func (p *pages) addStrips(
+	ctx context.Context, r *request, rows []setRow, used []ledger.Usage, gaps []ledger.Gap,
+) error {
 	w := sampledWindow(r)
 	for i := range rows {
 		row := &rows[i]
@@ -168,7 +168,8 @@ const (
 func oneSet(ctx context.Context, p *pages, r *request) (string, any, error) {
 	filter := r.Filter
 	if filter.Set == "" || filter.Namespace == "" {
-		return "", nil, &ledger.FilterError{Field: "set", Value: filter.Set, Want: "the name of a scale set, with its namespace"}
+		return "", nil, &ledger.FilterError{Field: "set", Value: filter.Set,
+			Want: "the name of a scale set, with its namespace"}
 	}
 	page := setPage{Query: r.query}
 	page.Cluster, page.Namespace, page.Set = filter.Cluster, filter.Namespace, filter.Set

@@ -87,7 +87,8 @@ func usage(ctx context.Context, p *pages, r *request) (string, any, error) {
 		page.Sizes = append(page.Sizes, sizeRow{Size: *size, CPURequest: positive(size.CPURequestMillis),
 			CPU: positive(size.CPUAverageMillis), MemoryRequest: positive(size.MemoryRequestBytes),
 			Memory: positive(size.PeakMemoryBytes),
-			Link:   address("jobs", within(r.query), "repository", size.Repository, "workflow", size.Workflow, "name", size.Name)})
+			Link: address("jobs", within(r.query), "repository", size.Repository, "workflow", size.Workflow,
+				"name", size.Name)})
 	}
 	return "Cost and use", page, nil
 }

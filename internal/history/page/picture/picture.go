@@ -82,7 +82,8 @@ const stripSlots = 48
 // Strip shows the jobs of a scale set over time: those that ran, and on top of them those that waited. Its coordinates
 // are slots, and percents of its height.
 type Strip struct {
-	// These are paths. Most is the number of runners that was allowed; Gaps are slots in which nobody looked for a while.
+	// These are paths. Most is the number of runners that was allowed; Gaps are slots in which nobody looked for a
+	// while.
 	Running, Waiting, Most, Gaps string
 	Ticks                        []Tick
 	// Top is what the height stands for; the others are the largest numbers that were seen.
