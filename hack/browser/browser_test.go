@@ -25,7 +25,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var pictures = flag.String("pictures", "", "directory for the pictures of the documentation; empty: none are taken")
+var (
+	pictures = flag.String("pictures", "", "directory for the pictures of the documentation; empty: none are taken")
+	looks    = flag.String("looks", "", "directory for a picture of each page, width and colour scheme; empty: none are taken")
+)
 
 // The pages that are looked at. The days' jobs are those of internal/history/page/pagetest.
 const (
@@ -38,7 +41,7 @@ const (
 var pages = []string{"", gpu, linux, "jobs", "jobs?text=nothing+has+this+name", lost, harmful, "usage", "usage?by=job", "nowhere"}
 
 // patience is how long anything may take on a machine that is busy with other tests.
-const patience = 2 * time.Minute
+const patience = 6 * time.Minute
 
 var (
 	site string         // where the pages are

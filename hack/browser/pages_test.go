@@ -26,7 +26,7 @@ func TestEveryPageSuitsPeopleAndScreens(t *testing.T) {
 	for _, width := range []int64{390, 1440} {
 		for _, scheme := range []string{"light", "dark"} {
 			tab := open(t, width, scheme)
-			for _, page := range pages {
+			for number, page := range pages {
 				name := fmt.Sprintf("/%s, %d pixels, %s", page, width, scheme)
 				tab.mu.Lock()
 				tab.loaded = 0
@@ -41,6 +41,16 @@ func TestEveryPageSuitsPeopleAndScreens(t *testing.T) {
 				}
 				if wide := evaluate[int64](t, tab, `document.documentElement.scrollWidth`); wide > width {
 					t.Errorf("%s: it is %d pixels wide", name, wide)
+				}
+				if *looks != "" {
+					picture, err := chromedp.Run(tab, chromedp.FullScreenshot(100))
+					if err != nil {
+						t.Fatal(err)
+					}
+					file := fmt.Sprintf("%d-%d-%s.png", number, width, scheme)
+					if err := os.WriteFile(filepath.Join(*looks, file), picture, 0o644); err != nil {
+						t.Fatal(err)
+					}
 				}
 				evaluate[int](t, tab, axe+"; 1")
 				for _, violation := range evaluate[[]string](t, tab, violations) {
@@ -124,7 +134,7 @@ func TestPagesAreWholeWithoutScripts(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		html, err := cdp.Call(ctx, target, dom.GetOuterHTML, dom.GetOuterHTMLParams{NodeID: document.Root.NodeID})
+		html, err := cdp.Call(ctx, target, dom.GetOuterHTML, dom.GetOuterHTMLParams{BackendNodeID: document.Root.BackendNodeID})
 		return html.OuterHTML, err
 	})
 	if err != nil {
@@ -145,9 +155,12 @@ func TestPictures(t *testing.T) {
 	const most = 150_000
 	tab := open(t, 1280, "light")
 	for name, page := range map[string]string{
-		"history-sets": "", "history-set": linux, "history-job": lost, "history-usage": "usage?by=workflow",
+		"history-sets": "", "history-set": gpu, "history-job": lost, "history-usage": "usage?by=workflow",
 	} {
 		tab.show(t, page)
+		tab.until(t, `document.querySelector("#live [role=status]").textContent === "Live"`)
+		// The day's hostile names are for other tests.
+		evaluate[int](t, tab, `document.querySelectorAll("tr").forEach(r => r.textContent.includes("<script>") && r.remove()), 1`)
 		picture, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
 		if err != nil {
 			t.Fatal(err)

@@ -177,12 +177,18 @@ func Run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	})
 	log.Info("Answering questions", "address", listener.Addr().String())
 	go serve(ctx, api, listener, stop)
-	if err := objects.Start(ctx, recorder.Report); err != nil {
+	err = objects.Start(ctx, recorder.Report)
+	var gap *ledger.Gap
+	if err == nil {
+		gap, err = store.Begin(ctx, name, now.Now())
+	}
+	if ctx.Err() != nil {
+		return ended(ctx) // told to end before it has begun
+	}
+	if err != nil {
 		return err
 	}
-	if gap, err := store.Begin(ctx, name, now.Now()); err != nil {
-		return err
-	} else if gap != nil {
+	if gap != nil {
 		log.Info("Nobody has looked for a while; jobs that began and whose runners were gone within it are in no row",
 			"from", gap.From, "to", gap.To, "reason", gap.Reason)
 	}

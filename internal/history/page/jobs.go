@@ -1,10 +1,13 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -58,6 +61,7 @@ type jobPage struct {
 	Meaning string
 	Rerun   string
 	Parts   []picture.Part
+	Slowest string
 	// Waited is the whole wait, empty if nobody knows when it began.
 	Waited   string
 	SetLink  string
@@ -70,6 +74,22 @@ type jobPage struct {
 	// Killed are processes that were killed for lack of memory.
 	Killed int64
 	Tables []table
+}
+
+func (page jobPage) above() []choice {
+	return []choice{{Text: "Jobs", Link: "jobs"}, {Text: words.Foreign(page.Set), Link: page.SetLink}}
+}
+
+// longest returns the longest of the phases that a job waited for, empty if it waited for nothing.
+func longest(parts []picture.Part) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	most := slices.MaxFunc(parts, func(a, b picture.Part) int { return cmp.Compare(a.Took, b.Took) })
+	if most.Took < time.Second {
+		return ""
+	}
+	return most.Short + ", " + words.Took(most.Took)
 }
 
 // shownAttempts bounds the other jobs that have a job's name and run.
@@ -90,11 +110,12 @@ func oneJob(ctx context.Context, p *pages, r *request) (string, any, error) {
 	}
 	page := jobPage{
 		Job: job, Outcome: words.OutcomeOf(&job), Meaning: words.LostMeaning(job.LostCause), Rerun: reruns[job.Rerun],
-		Parts: picture.PartsOf(&job, r.now), SetLink: setLink(job.Cluster, job.Namespace, job.Set, nil),
+		Parts: picture.PartsOf(&job), SetLink: setLink(job.Cluster, job.Namespace, job.Set, nil),
 		CPU: job.CPUAverageMillis(), Throttled: job.ThrottledPercent(), Commands: jobCommands(&job),
 		Waited: words.Waited(&job), Killed: ptr.Deref(job.OOMKills, 0),
 		Tables: []table{tableAt("jobs/"+url.PathEscape(job.RunnerUID), "This job", nil)},
 	}
+	page.Slowest = longest(page.Parts)
 	if p.Cluster != nil && job.Cluster == p.Name {
 		page.Run = runAddress(p.Cluster.GitHub(job.Namespace, job.Set), &job)
 	}

@@ -33,7 +33,8 @@ const (
 	// every few seconds.
 	maxRequests = 8
 	maxLive     = 32
-	// readTimeout bounds making a page.
+	// slotTimeout bounds the wait for others' pages to be made, readTimeout making a page.
+	slotTimeout = 5 * time.Second
 	readTimeout = 20 * time.Second
 )
 
@@ -244,10 +245,12 @@ var errBusy = errors.New("too many pages are being made at this moment; ask agai
 
 // make returns a page, or what one of its templates has.
 func (p *pages) make(ctx context.Context, k *kind, r *request, part string) ([]byte, error) {
+	waits, stop := context.WithTimeout(ctx, slotTimeout)
+	defer stop()
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
-	default:
+	case <-waits.Done():
 		return nil, errBusy
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)

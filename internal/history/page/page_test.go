@@ -1,14 +1,18 @@
 package page_test
 
 import (
+	"context"
 	"fmt"
 	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,7 +39,13 @@ type site struct {
 // empty serves pages of a ledger without a row.
 func empty(t *testing.T) site {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), database.SQLite(t))
+	return serve(t, database.SQLite(t))
+}
+
+// serve serves pages of a ledger in a file.
+func serve(t *testing.T, file string) site {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,12 +62,36 @@ func empty(t *testing.T) site {
 // invented serves the pages of the invented day.
 func invented(t *testing.T) site {
 	t.Helper()
-	s := empty(t)
-	if err := pagetest.Fill(t.Context(), s.ledger, noon); err != nil {
+	content, err := day()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	file := database.SQLite(t)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, file)
 }
+
+// day returns a database with the invented day. It takes seconds to write under the race detector.
+var day = sync.OnceValues(func() ([]byte, error) {
+	directory, err := os.MkdirTemp("", "page-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(directory)
+	file := filepath.Join(directory, "history.db")
+	l, err := ledger.Open(context.Background(), file)
+	if err != nil {
+		return nil, err
+	}
+	err = pagetest.Fill(context.Background(), l, noon)
+	l.Close() // what it has written is in the file then
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
 
 func (s site) get(t *testing.T, path string) (*http.Response, string) {
 	t.Helper()
@@ -101,7 +135,7 @@ func TestPeoplesQuestionsAreAnswered(t *testing.T) {
 		"/set?cluster=" + pagetest.Name + "&namespace=research&set=gpu": {"Limited by Unschedulable",
 			"gpu-7k2xq", "registered", "9 Insufficient nvidia.com/gpu", "kubectl harrier doctor --namespace research",
 			// Is it GitHub, the queue, the image or the node?
-			"the pod had a node: room, quota, requests node", "image, volumes and network were there image"},
+			"4 node", "the pod had a node: room, quota, requests", "5 image", "image, volumes and network were there"},
 		"/set?cluster=" + pagetest.Name + "&namespace=team-web&set=linux": {"test (node 24) acme/web 19200000001",
 			"limited by MaxRunnersReached", "NodeLost 1 deploy", "The node was shut down"},
 		// What happened to the job?

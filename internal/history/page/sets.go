@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/page/picture"
@@ -31,7 +32,7 @@ const maxSets = 50
 // overviewPage is what the first page shows.
 type overviewPage struct {
 	Sets             []setRow
-	NotShown         int
+	All, NotShown    int
 	Running, Waiting int64
 	Limited          int
 	Lost             []ledger.Job
@@ -40,6 +41,10 @@ type overviewPage struct {
 	Query            url.Values
 	Strips           string
 }
+
+// sampleSlack is how much later than due a set's sample may be; questions for samples look ledger.SampleInterval further
+// back by themselves. A set without any is gone, or nobody looks.
+const sampleSlack = 5 * time.Minute
 
 // sampledWindow is the part of a time that samples are kept of.
 func sampledWindow(r *request) picture.Window {
@@ -54,7 +59,7 @@ func sampledWindow(r *request) picture.Window {
 func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 	filter := r.Filter
 	samples, err := p.Ledger.Samples(ctx, ledger.Filter{Cluster: filter.Cluster, Namespace: filter.Namespace,
-		Set: filter.Set, From: r.window.To.Add(-ledger.SampleInterval), To: filter.To})
+		Set: filter.Set, From: r.window.To.Add(-sampleSlack), To: filter.To})
 	if err != nil {
 		return "", nil, err
 	}
@@ -73,7 +78,7 @@ func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 	}
 	w := sampledWindow(r)
 	page := overviewPage{Lost: lost.Jobs, Gaps: listGaps(gaps), Query: r.query,
-		Strips: words.Took(w.To.Sub(w.From).Round(time.Hour))}
+		Strips: words.Hours(w.To.Sub(w.From))}
 	page.Tables = []table{
 		tableAt("sets", "Scale sets as they look now", nil), tableAt("samples", "Scale sets over time", r.query),
 		tableAt("usage", "Jobs by scale set", r.query, "by", "set"), tableAt("gaps", "Gaps", within(r.query)),
@@ -91,13 +96,23 @@ func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 		page.Sets = append(page.Sets, setRow{Sample: *s, Link: setLink(s.Cluster, s.Namespace, s.Set, r.query)})
 	}
 	slices.SortStableFunc(page.Sets, func(a, b setRow) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Set, b.Set),
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), limitedFirst(&a, &b), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Set, b.Set),
 			cmp.Compare(a.Cluster, b.Cluster))
 	})
-	if len(page.Sets) > maxSets {
-		page.Sets, page.NotShown = page.Sets[:maxSets], len(page.Sets)-maxSets
+	if page.All = len(page.Sets); page.All > maxSets {
+		page.Sets, page.NotShown = page.Sets[:maxSets], page.All-maxSets
 	}
 	return "Scale sets", page, p.addStrips(ctx, r, page.Sets, used, gaps)
+}
+
+func limitedFirst(a, b *setRow) int {
+	switch {
+	case (a.LimitedReason == "") == (b.LimitedReason == ""):
+		return 0
+	case a.LimitedReason != "":
+		return -1
+	}
+	return 1
 }
 
 // addStrips adds to each set how it looked over time, and what its jobs came to.
@@ -145,8 +160,11 @@ type setPage struct {
 	Advice   string
 	Now      watch.Now
 	Here     bool
+	Waits    []picture.Part
 	Timeline picture.Timeline
-	Jobs     []ledger.Job
+	// Drawn is when the timeline begins if more jobs started than it shows.
+	Drawn time.Time
+	Jobs  []ledger.Job
 	// More leads to all jobs, and is empty if they are all shown.
 	More     string
 	Causes   []causeRow
@@ -155,6 +173,22 @@ type setPage struct {
 	Commands []string
 	Tables   []table
 	Query    url.Values
+}
+
+func (page setPage) above() []choice {
+	return []choice{
+		{Text: "Scale sets", Link: address("overview", within(page.Query))},
+		{Text: words.Foreign(page.Namespace), Link: address("overview", within(page.Query), "namespace", page.Namespace)},
+	}
+}
+
+// limitAdvice is about limits that somebody has set, which are no failures.
+var limitAdvice = map[string]string{
+	v1alpha1.ReasonMaxRunnersReached: "raise the limit that is reached: maxRunners, that of an open schedule, or the " +
+		"controller's; the commands below name it",
+	v1alpha1.ReasonMaxRunnersZero: "raise maxRunners, or wait for the end of the schedule that allows no runner",
+	v1alpha1.ReasonDrained:        "have it take jobs again with kubectl harrier resume",
+	v1alpha1.ReasonStartsLimited:  "wait, or raise maxStartsPerMinute",
 }
 
 const (
@@ -189,13 +223,19 @@ func oneSet(ctx context.Context, p *pages, r *request) (string, any, error) {
 		return "", nil, err
 	}
 	page.setRow, page.Gaps = row[0], listGaps(gaps)
-	page.Advice = causes.For(page.LimitedReason).Advice
+	page.Advice = cmp.Or(causes.For(page.LimitedReason).Advice, limitAdvice[page.LimitedReason])
 	filter.Limit = drawnJobs
 	jobs, err := p.Ledger.Jobs(ctx, filter)
 	if err != nil {
 		return "", nil, err
 	}
-	page.Timeline = picture.NewTimeline(jobs.Jobs, gapsOf(gaps, page.Cluster), r.window, r.window.To)
+	drawn := r.window
+	if jobs.Next != "" { // the oldest of them is the last
+		drawn.From = jobs.Jobs[len(jobs.Jobs)-1].At.Truncate(time.Minute)
+		page.Drawn = drawn.From
+	}
+	page.Timeline = picture.NewTimeline(jobs.Jobs, gapsOf(gaps, page.Cluster), drawn, r.window.To)
+	page.Waits = picture.AverageParts(page.Usage.Waits)
 	if page.Jobs = jobs.Jobs; len(page.Jobs) > listedJobs || jobs.Next != "" {
 		page.Jobs, page.More = page.Jobs[:min(len(page.Jobs), listedJobs)], address("jobs", r.query)
 	}
@@ -215,7 +255,7 @@ func oneSet(ctx context.Context, p *pages, r *request) (string, any, error) {
 // addNow adds what the set looks like, and what it waits for if it is in the cluster of this ledger.
 func (p *pages) addNow(ctx context.Context, r *request, page *setPage) error {
 	samples, err := p.Ledger.Samples(ctx, ledger.Filter{Cluster: page.Cluster, Namespace: page.Namespace, Set: page.Set,
-		From: r.window.To.Add(-ledger.SampleInterval), To: r.Filter.To})
+		From: r.window.To.Add(-sampleSlack), To: r.Filter.To})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"net/url"
+	"strings"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/page/words"
@@ -26,6 +27,10 @@ type sizeRow struct {
 	CPURequest, CPU, MemoryRequest, Memory *int64
 	Link                                   string
 }
+
+// groupNames are what use is added up by.
+var groupNames = map[ledger.By]string{ledger.ByRepository: "Repository", ledger.ByWorkflow: "Workflow", ledger.ByJob: "Job",
+	ledger.BySet: "Scale set", ledger.ByDay: "Day"}
 
 // usagePage is what the page of cost and use shows.
 type usagePage struct {
@@ -58,12 +63,12 @@ func usage(ctx context.Context, p *pages, r *request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	page := usagePage{By: string(by), Unmeasured: true, Gaps: listGaps(gaps), Query: r.query, Tables: []table{
+	page := usagePage{By: groupNames[by], Unmeasured: true, Gaps: listGaps(gaps), Query: r.query, Tables: []table{
 		tableAt("usage", "Cost and use by "+string(by), r.query, "by", string(by)),
 		tableAt("sizes", "Requests and use", r.query, "by", ""), tableAt("gaps", "Gaps", within(r.query)),
 	}}
 	for _, one := range []ledger.By{ledger.ByRepository, ledger.ByWorkflow, ledger.ByJob, ledger.BySet, ledger.ByDay} {
-		page.Choices = append(page.Choices, choice{Text: string(one), Chosen: one == by,
+		page.Choices = append(page.Choices, choice{Text: groupNames[one], Chosen: one == by,
 			Link: address("usage", r.query, "by", string(one))})
 	}
 	for i := range used {
@@ -125,7 +130,9 @@ func rowOf(used *ledger.Usage, by ledger.By, query url.Values) usageRow {
 		row.Of = used.Repository
 		narrowed = address("jobs", query, "by", "", "repository", used.Repository)
 	case ledger.ByWorkflow:
-		row.Of, row.Also = used.Workflow, used.Repository
+		if row.Of = used.Workflow; !strings.HasPrefix(used.Workflow, used.Repository+"/") {
+			row.Also = used.Repository
+		}
 		narrowed = address("jobs", query, "by", "", "repository", used.Repository, "workflow", used.Workflow)
 	case ledger.ByJob:
 		row.Of, row.Also = used.Name, used.Workflow

@@ -15,8 +15,10 @@ import (
 // view is what the layout shows, with what is on the page in Main.
 type view struct {
 	Title, Page, Version string
-	Query                url.Values
-	Fields               []field
+	// Above leads to what the page is a part of.
+	Above  []choice
+	Query  url.Values
+	Fields []field
 	// Kept are the parts of the address that the form has no field for.
 	Kept   []field
 	Ranges []choice
@@ -59,6 +61,9 @@ func (p *pages) view(k *kind, r *request, title string, main any) view {
 	v := view{
 		Title: title, Page: k.template, Version: p.version, Query: r.query, Main: main, AsOf: words.At(r.now) + " UTC",
 		Live: r.query.Get("to") == "", Priced: p.Prices.CPUHour > 0 || p.Prices.GiBHour > 0,
+	}
+	if part, is := main.(interface{ above() []choice }); is {
+		v.Above = part.above()
 	}
 	if k.from == "" {
 		return v
@@ -171,11 +176,14 @@ func tableAt(name, of string, query url.Values, changes ...string) table {
 
 var functions = template.FuncMap{
 	"foreign": words.Foreign, "at": words.At, "machine": words.Machine, "took": words.Took, "amount": words.Amount,
-	"cores": words.Cores, "memory": words.Memory, "address": address, "within": within, "slowest": words.Slowest,
-	"steps": words.Averages, "gapMeaning": words.GapMeaning,
+	"cores": words.Cores, "memory": words.Memory, "address": address, "within": within, "slowest": words.Slowest, "whole": words.Whole,
+	"money": words.Money, "gapMeaning": words.GapMeaning,
 	"grouped": func(number any) string {
-		if whole, is := number.(int); is {
+		switch whole := number.(type) {
+		case int:
 			return words.Grouped(int64(whole))
+		case *int64:
+			return words.Grouped(*whole)
 		}
 		return words.Grouped(number.(int64))
 	},

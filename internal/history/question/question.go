@@ -3,6 +3,7 @@
 package question
 
 import (
+	"fmt"
 	"math"
 	"net/url"
 	"strconv"
@@ -19,6 +20,18 @@ type Question struct {
 	CSV    bool
 }
 
+// maxText bounds a name and a value: no text in the ledger has more than 512 bytes, and no cursor.
+const maxText = 1024
+
+// shown returns as much of a text as an answer repeats.
+func shown(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
 // Parse reads the query of an address. It refuses what it does not know: a misspelt filter would choose everything.
 func Parse(query url.Values, now time.Time) (q Question, err error) {
 	f := &q.Filter
@@ -31,8 +44,12 @@ func Parse(query url.Values, now time.Time) (q Question, err error) {
 	}
 	for name, values := range query {
 		value := values[0]
+		if len(name) > maxText || len(value) > maxText {
+			return q, &ledger.FilterError{Field: shown(name), Value: shown(value),
+				Want: fmt.Sprintf("at most %d bytes", maxText)}
+		}
 		if len(values) > 1 {
-			return q, &ledger.FilterError{Field: name, Value: strings.Join(values, ", "), Want: "given a single time"}
+			return q, &ledger.FilterError{Field: name, Value: shown(strings.Join(values, ", ")), Want: "given a single time"}
 		}
 		if text, known := texts[name]; known {
 			*text = value

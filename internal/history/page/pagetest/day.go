@@ -5,6 +5,7 @@ package pagetest
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -51,6 +52,11 @@ var sets = []set{
 	}},
 	{"research", "gpu", 4, "Unschedulable", 12000, 64 << 30, 2, 48, []workflow{{"acme/models", "train.yaml", "train (large)"}}},
 	{"research", "linux-arm64", 0, "", 4000, 8 << 30, 1.4, 14, []workflow{{"acme/models", "ci.yaml", "test"}}},
+	{"platform", "deploy", 2, "", 500, 1 << 30, 0.6, 6, []workflow{{"acme/platform", "deploy.yaml", "apply (production)"}}},
+	{"platform", "linux-privileged", 3, "", 4000, 8 << 30, 1.2, 11, []workflow{{"acme/platform", "images.yaml", "build"}}},
+	{"mobile", "android-emulator-x86-64-with-hardware-acceleration", 8, "", 6000, 12 << 30, 4, 19, []workflow{
+		{"acme/android", "pull-request.yaml", "instrumented tests (api 36, pixel tablet, landscape)"},
+	}},
 }
 
 // Fill writes the 24 hours before now into a ledger.
@@ -135,7 +141,7 @@ func (s *set) job(number int, start, now time.Time, random *rand.Rand) ledger.Jo
 	job.Placed = job.ImagePulled.Add(-seconds(20))
 	job.Registered = job.Placed.Add(-seconds(s.minutes))
 	job.Created = job.Registered.Add(-seconds(2))
-	job.Assigned = job.Created.Add(-seconds(5))
+	job.Assigned = job.Created.Add(-seconds(9 * load(now.Add(-24*time.Hour), start)))
 	job.Queued = job.Assigned.Add(-seconds(3))
 	ran := time.Duration(s.minutes*(0.4+random.ExpFloat64()*0.6)*60) * time.Second
 	job.Finished = start.Add(ran + time.Second)
@@ -160,7 +166,12 @@ func (s *set) job(number int, start, now time.Time, random *rand.Rand) ledger.Jo
 	return job
 }
 
-func hex(name string) string { return fmt.Sprintf("%08x", []byte(name + "        ")[:4]) }
+// hex tells sets apart in the UIDs of their jobs.
+func hex(name string) string {
+	sum := fnv.New32a()
+	sum.Write([]byte(name)) // it never fails
+	return fmt.Sprintf("%08x", sum.Sum32())
+}
 
 // Uids of the jobs that attempts returns.
 const (

@@ -108,6 +108,11 @@ func NewStrip(samples []ledger.Sample, gaps []ledger.Gap, w Window) Strip {
 		if i+1 < len(samples) && samples[i+1].At.Before(until) {
 			until = samples[i+1].At
 		}
+		for g := range gaps {
+			if from := gaps[g].From; from.After(sample.At) && from.Before(until) {
+				until = from // nobody knows how long it held
+			}
+		}
 		first, last := int(sample.At.Sub(w.From)/long), int((until.Sub(w.From)-1)/long)
 		for s := max(0, first); s <= min(last, stripSlots-1); s++ {
 			slots[s] = slot{known: true, running: max(slots[s].running, sample.Running),
@@ -124,13 +129,7 @@ func NewStrip(samples []ledger.Sample, gaps []ledger.Gap, w Window) Strip {
 	height := func(number int64) float64 { return 100 - 100*float64(number)/float64(s.Top) }
 	s.Running = area(slots, func(s slot) (float64, float64) { return 100, height(s.running) })
 	s.Waiting = area(slots, func(s slot) (float64, float64) { return height(s.running), height(s.running + s.waiting) })
-	var most strings.Builder
-	for i, slot := range slots {
-		if slot.known && slot.most != nil && *slot.most > 0 && *slot.most <= s.Top {
-			fmt.Fprintf(&most, "M%d %.4gh1", i, height(*slot.most))
-		}
-	}
-	s.Most = most.String()
+	s.Most = limit(slots, s.Top, height)
 	unseen := make([]slot, stripSlots)
 	for i := range gaps {
 		first, last := int(gaps[i].From.Sub(w.From)/long), int(gaps[i].To.Sub(w.From)/long)
@@ -142,21 +141,64 @@ func NewStrip(samples []ledger.Sample, gaps []ledger.Gap, w Window) Strip {
 	return s
 }
 
-// area returns the path around what is between two heights of each slot, in as few steps as there are changes.
+// limit returns the line of the numbers of runners that were allowed, as far as they are within the height.
+func limit(slots []slot, top int64, height func(int64) float64) string {
+	var path strings.Builder
+	last, drawn := int64(0), false
+	for i, slot := range slots {
+		switch now := slot.known && slot.most != nil && *slot.most > 0 && *slot.most <= top; {
+		case !now:
+			drawn = false
+			continue
+		case drawn && *slot.most == last:
+			fmt.Fprint(&path, "h1")
+		default:
+			fmt.Fprintf(&path, "M%d %.4gh1", i, height(*slot.most))
+		}
+		last, drawn = *slot.most, true
+	}
+	return path.String()
+}
+
+// edge is a part of an outline: it goes to a height, and there to a slot.
+type edge struct {
+	height float64
+	to     int
+}
+
+func extended(outline []edge, height float64, to int) []edge {
+	if last := len(outline) - 1; last >= 0 && outline[last].height == height {
+		outline[last].to = to
+		return outline
+	}
+	return append(outline, edge{height, to})
+}
+
+// area returns the path around what is between two heights of each slot, in as few steps as there are changes: for slots
+// that are side by side along their upper edge, and back along the lower.
 func area(slots []slot, between func(slot) (low, high float64)) string {
 	var path strings.Builder
-	for first := 0; first < len(slots); {
-		low, high := between(slots[first])
-		next := first + 1
-		for next < len(slots) && slots[next].known == slots[first].known {
-			if l, h := between(slots[next]); l != low || h != high {
+	for first := 0; first < len(slots); first++ {
+		var outline, lower []edge
+		next := first
+		for ; next < len(slots) && slots[next].known; next++ {
+			low, high := between(slots[next])
+			if high >= low {
 				break
 			}
-			next++
+			outline, lower = extended(outline, high, next+1), append(lower, edge{low, next})
 		}
-		if slots[first].known && high < low {
-			fmt.Fprintf(&path, "M%d %.4gV%.4gh%dV%.4gz", first, low, high, next-first, low)
+		if next == first {
+			continue
 		}
+		for _, back := range slices.Backward(lower) {
+			outline = extended(outline, back.height, back.to)
+		}
+		fmt.Fprintf(&path, "M%d %.4g", first, lower[0].height)
+		for _, e := range outline {
+			fmt.Fprintf(&path, "V%.4gH%d", e.height, e.to)
+		}
+		path.WriteByte('z')
 		first = next
 	}
 	return path.String()
@@ -231,7 +273,7 @@ func begun(job *ledger.Job) time.Time {
 	return from
 }
 
-// Part is a phase of a job's time, with its share of the whole.
+// Part is a phase of the wait for a runner, with its share of the whole.
 type Part struct {
 	Number int
 	Class  string
@@ -241,28 +283,35 @@ type Part struct {
 	Span
 }
 
-// PartsOf returns how a job's time was spent: what it waited for, and its run.
-func PartsOf(job *ledger.Job, now time.Time) (parts []Part) {
+// PartsOf returns what a job waited for.
+func PartsOf(job *ledger.Job) (parts []Part) {
 	until := map[string]time.Time{"assigned": job.Assigned, "created": job.Created, "registered": job.Registered,
 		"placed": job.Placed, "imagePulled": job.ImagePulled, "containerUp": job.ContainerUp, "started": job.Started}
-	var whole time.Duration
 	for _, wait := range job.Waits() {
-		number, step := words.StepOf(wait.Phase)
-		parts = append(parts, Part{Number: number, Class: "step" + fmt.Sprint(number), Step: step, Took: wait.Took,
-			Until: until[wait.Phase]})
-		whole += wait.Took
+		_, step := words.StepOf(wait.Phase)
+		parts = append(parts, Part{Step: step, Took: wait.Took, Until: until[wait.Phase]})
 	}
-	run, whose := job.RunTime(), "the job had ended"
-	if job.Finished.IsZero() && !job.Started.IsZero() {
-		run, whose = max(0, now.Sub(job.Started)), "now: the job runs"
+	return spread(parts)
+}
+
+// AverageParts returns what jobs waited for on average, in seconds by phase.
+func AverageParts(waits map[string]float64) (parts []Part) {
+	for _, average := range words.Averages(waits) {
+		parts = append(parts, Part{Step: average.Step, Took: average.Took})
 	}
-	if run > 0 || !job.Finished.IsZero() {
-		parts = append(parts, Part{Number: words.RunPhase, Class: words.OutcomeOf(job).Class,
-			Step: words.Step{Phase: "finished", Short: "run", Whose: whose}, Took: run, Until: job.Finished})
-		whole += run
+	return spread(parts)
+}
+
+// spread numbers parts, and lays them one after the other.
+func spread(parts []Part) []Part {
+	var whole time.Duration
+	for i := range parts {
+		whole += parts[i].Took
 	}
 	var x float64
 	for i := range parts {
+		parts[i].Number, _ = words.StepOf(parts[i].Phase)
+		parts[i].Class = fmt.Sprint("step", parts[i].Number)
 		if whole > 0 {
 			parts[i].Span = Span{x, 100 * float64(parts[i].Took) / float64(whole)}
 			x += parts[i].Width

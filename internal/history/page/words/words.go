@@ -43,6 +43,14 @@ func Took(d time.Duration) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d d %d h", seconds/86400, seconds/3600%24), " 0 h")
 }
 
+// Hours returns a duration of some days at most in hours or, if it is less than one, in minutes.
+func Hours(d time.Duration) string {
+	if d.Round(time.Minute) < time.Hour {
+		return fmt.Sprintf("%d min", d.Round(time.Minute)/time.Minute)
+	}
+	return fmt.Sprintf("%d h", d.Round(time.Hour)/time.Hour)
+}
+
 func tookSeconds(seconds float64) string {
 	return Took(time.Duration(math.Min(seconds, float64(math.MaxInt64/time.Second)) * float64(time.Second)))
 }
@@ -65,12 +73,25 @@ func Amount(number float64) string {
 		return "0"
 	case size < 0.01:
 		return "< 0.01"
-	case size < 10:
+	case size < 9.995:
 		return strconv.FormatFloat(number, 'f', 2, 64)
-	case size < 100:
+	case size < 99.95:
 		return strconv.FormatFloat(number, 'f', 1, 64)
 	}
 	return Grouped(int64(math.Round(math.Max(-1e15, math.Min(number, 1e15)))))
+}
+
+// Money returns an amount in whatever currency the prices are, with two digits behind the point.
+func Money(amount float64) string {
+	hundredths := int64(math.Round(100 * math.Max(-1e13, math.Min(amount, 1e13))))
+	if hundredths == 0 && amount > 0 {
+		return "< 0.01"
+	}
+	sign := ""
+	if hundredths < 0 {
+		sign, hundredths = "−", -hundredths
+	}
+	return fmt.Sprintf("%s%s.%02d", sign, Grouped(hundredths/100), hundredths%100)
 }
 
 // Grouped returns a number with commas between thousands.
@@ -130,23 +151,30 @@ func StepOf(phase string) (number int, s Step) {
 	return number + 1, steps[number]
 }
 
-// Slowest says how long jobs waited on average and for what most of it, empty if nobody knows.
+// Slowest says for what jobs waited longest on average, and how long; empty if they didn't wait, or nobody knows.
 func Slowest(waits map[string]float64) string {
-	var whole, most float64
-	var name string
+	most, name := 0.5, "" // less is shown as 0 s
 	for _, step := range steps {
-		whole += waits[step.Phase]
-		if waits[step.Phase] > most {
+		if waits[step.Phase] >= most {
 			most, name = waits[step.Phase], step.Short
 		}
 	}
-	switch {
-	case len(waits) == 0:
+	if name == "" {
 		return ""
-	case most == 0:
-		return "0 s"
 	}
-	return fmt.Sprintf("%s, %s: %s", tookSeconds(whole), name, tookSeconds(most))
+	return name + ", " + tookSeconds(most)
+}
+
+// Whole returns how long jobs waited on average in all, empty if nobody knows.
+func Whole(waits map[string]float64) string {
+	if len(waits) == 0 {
+		return ""
+	}
+	whole := 0.0
+	for _, step := range steps {
+		whole += waits[step.Phase]
+	}
+	return tookSeconds(whole)
 }
 
 // AverageWait is how long jobs waited for a phase on average.
@@ -216,6 +244,3 @@ var gapMeanings = map[string]string{
 
 // GapMeaning returns why nobody looked.
 func GapMeaning(reason string) string { return cmp.Or(gapMeanings[reason], Foreign(reason)) }
-
-// RunPhase is the number of a job's run: it follows the phases of its wait.
-var RunPhase = len(steps) + 1
