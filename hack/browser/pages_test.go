@@ -154,6 +154,9 @@ func TestPictures(t *testing.T) {
 	}
 	const most = 150_000
 	tab := open(t, 1280, "light")
+	tab.do(t, command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: 1280, Height: 720, DeviceScaleFactor: 1,
+	}))
 	for name, page := range map[string]string{
 		"history-sets": "", "history-set": gpu, "history-job": lost, "history-usage": "usage?by=workflow",
 	} {
