@@ -29,7 +29,8 @@ const (
 	// If another runner set of the scale set is deciding about its claims at this very moment, it is tried again after
 	// claimsTakenInterval.
 	claimsTakenInterval = time.Second
-	// claimsListInterval is the shortest time between two lists of a scale set's claims: two a minute.
+	// claimsListInterval is the shortest time between two lists of a scale set's claims: two a minute, and six more, with
+	// the pauses of leases.Set.List, if a runner of the list is gone before its watch has shown it.
 	claimsListInterval = 30 * time.Second
 	// A pod with claims may have a node without starting for slowStartGrace. Then it is found out whether the node can
 	// mount them, every mountEventsInterval.
@@ -159,8 +160,7 @@ func (c *Controller) listForLeases(ctx context.Context, w *world) error {
 			claims = append(claims, claim)
 		}
 	}
-	w.leasing.ListAt = c.options.Clock.Now().Add(claimsListInterval)
-	w.leasing.List(claims, unseen, c.options.Clock.Now())
+	w.leasing.List(claims, unseen, c.options.Clock.Now(), claimsListInterval)
 	w.leasing.Settle(overdue, names, c.options.Clock.Now())
 	return nil
 }

@@ -145,6 +145,23 @@ func TestNextManagerLeasesNothingThatItsWatchDoesNotShowInUse(t *testing.T) {
 	})
 }
 
+// Another manager takes over, and the runners that it finds in a list go before its watch has shown one: the next list
+// says so, within seconds.
+func TestNextManagerDoesNotAwaitRunnersThatGoWhileItLists(t *testing.T) {
+	withClaims(t, 2, 5, func(f *fixture) {
+		f.provision()
+		f.takeOver()
+		f.publish(4)
+		f.reconcile()
+		f.deleteAll()
+		f.late = false
+		for range 3 {
+			controllertest.Elapse(f.reconcile().RequeueAfter)
+		}
+		f.wantRunners(4)
+	})
+}
+
 // The set is moved to another runner group. An idle runner would give its first job there what jobs of the old group
 // have left, so GitHub is asked to remove it; one with a job finishes it.
 func TestIdleRunnersLeaveTheClaimsOfAFormerGroup(t *testing.T) {

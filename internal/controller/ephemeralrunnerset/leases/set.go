@@ -2,11 +2,13 @@ package leases
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
@@ -53,18 +55,32 @@ type Set struct {
 	// Recorded are the runners about which an Event was recorded because they give way.
 	Recorded sets.Set[string]
 	// listed is set when the API server has said which runners and claims there are; awaited are the runners that no
-	// watch had shown then.
+	// watch had shown then, and pause is the one before they are listed again.
 	listed  bool
 	awaited sets.Set[string]
+	pause   wait.Backoff
 }
+
+// firstListPause is the pause before runners are listed again that no watch has shown. It doubles up to the longest one.
+// Usually the watch is late. But a runner that was deleted while it was listed, as those of an old template are when
+// another manager takes over, is never shown, and all new runners wait for it.
+const firstListPause = time.Second
 
 // Listed reports whether the API server has said which runners and claims there are.
 func (s *Set) Listed() bool { return s.listed }
 
-// List remembers what the API server has said: the set's claims, and the runners that no watch has shown yet.
-func (s *Set) List(claims []volumeclaims.Claim, unseen []string, now time.Time) {
+// List remembers what the API server has said: the set's claims, and the runners that no watch has shown yet. It is asked
+// again after the longest pause, earlier if there are such runners.
+func (s *Set) List(claims []volumeclaims.Claim, unseen []string, now time.Time, longest time.Duration) {
 	s.Inherit(claims, now)
 	s.listed, s.awaited = true, sets.New(unseen...)
+	if len(unseen) == 0 || s.pause.Duration == 0 {
+		s.pause = wait.Backoff{Duration: firstListPause, Factor: 2, Steps: math.MaxInt, Cap: longest}
+	}
+	s.ListAt = now.Add(longest)
+	if len(unseen) > 0 {
+		s.ListAt = now.Add(s.pause.Step())
+	}
 }
 
 // Awaited returns the runners that the API server had and no watch has shown since. shown says which it has.
