@@ -93,3 +93,32 @@ func TestListenerOfASetIsItsManagers(t *testing.T) {
 		t.Errorf("listener %+v", listener)
 	}
 }
+
+// A ledger without a pod is told as one, and not taken for a manager: listeners in its namespace stay ignored.
+func TestALedgerIsNoManager(t *testing.T) {
+	set := types.NamespacedName{Namespace: "runners", Name: "linux"}
+	deployed := func(namespace, partOf, component string) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "d", Labels: map[string]string{
+			v1alpha1.LabelPartOf: partOf, v1alpha1.LabelComponent: component,
+		}}}
+	}
+	manager := deployed("system", snapshot.PartOfController, "controller-manager")
+	all := append(objects(), manager, deployed("reports", "harrier", "history"), deployed("web", "harrier", "site"),
+		listenerFor("system", "linux-listener", set, set), listenerFor("reports", "steal", set, set))
+	if said := ignoredIn(t, "", all...); len(said) != 1 || !strings.Contains(said[0], "steal (no manager runs in this namespace)") {
+		t.Errorf("findings %q", said)
+	}
+	found, err := snapshot.Gather(t.Context(), cluster(t, allow, all...), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, finding := range diagnosis.Diagnose(found) {
+		if finding.Reason == "HistoryNotRunning" {
+			told = append(told, finding.Object)
+		}
+	}
+	if want := []string{"Deployment reports/d"}; !slices.Equal(told, want) {
+		t.Errorf("ledgers that don't run: %q, want %q", told, want)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -40,6 +41,8 @@ func TestTheLedgerIsNoController(t *testing.T) {
 	rendered := render(t, controller, ledger)
 	deployment, manager := historyOf(t, rendered), one[appsv1.Deployment](t, rendered, "deployment.yaml")
 	check(t, "part-of", deployment.Labels["app.kubernetes.io/part-of"] == manager.Labels["app.kubernetes.io/part-of"], false)
+	check(t, "what the doctor finds it by", deployment.Labels["app.kubernetes.io/part-of"]+" "+deployment.Labels["app.kubernetes.io/component"],
+		"harrier history")
 	selects := func(d appsv1.Deployment, pod map[string]string) bool {
 		return labels.SelectorFromSet(d.Spec.Selector.MatchLabels).Matches(labels.Set(pod))
 	}
@@ -116,5 +119,34 @@ func TestTheLedgerRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	for _, values := range []string{"retention: 90", "retention: soon", "prices: {cpuHour: -1}", "colour: red"} {
 		checkContains(t, refusal(t, controller, "history: {enabled: true, "+values+"}"), "history")
+	}
+}
+
+// Where the chart's monitors are on, they find the ledger's metrics at the port of its pods, and only if there is a ledger.
+func TestMonitorsReadTheLedger(t *testing.T) {
+	t.Parallel()
+	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {
+		on := metricsOn + "monitoring: {" + kind + ": {enabled: true}}\n"
+		check(t, kind+" without a ledger", strings.Contains(strings.Join(render(t, controller, on)[file], ""), "ledger"), false)
+		rendered := render(t, controller, on, ledger)
+		pod := labels.Set(historyOf(t, rendered).Spec.Template.Labels)
+		found := 0
+		for _, document := range rendered[file] {
+			monitor := decode[unstructured.Unstructured](t, document)
+			if !strings.HasSuffix(monitor.GetName(), "-ledger") {
+				continue
+			}
+			found++
+			path := map[string][]string{"PodMonitor": {"spec", "selector", "matchLabels"}, "Service": {"spec", "selector"}}[monitor.GetKind()]
+			if path == nil {
+				checkContains(t, document, "port: http")
+				continue
+			}
+			selector, _, err := unstructured.NestedStringMap(monitor.Object, path...)
+			check(t, "error", err, error(nil))
+			check(t, kind+" finds its pod", labels.SelectorFromSet(selector).Matches(pod), true)
+			checkContains(t, document, "http")
+		}
+		check(t, kind+"s of the ledger", found, map[string]int{"podMonitor": 1, "serviceMonitor": 2}[kind])
 	}
 }

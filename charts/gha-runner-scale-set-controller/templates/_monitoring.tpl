@@ -51,10 +51,15 @@ scraped. A scrape that the user has set up may lack this label.
 {{- end }}
 
 {{/*
-The two things that are read, as a JSON list: suffix of the monitor's name, path, labels of the pods, those of them that their
-metrics get, address, secure.
+The things that are read, as a JSON list: suffix of the monitor's name, path, name of the port, labels of the pods, those of them
+that their metrics get, address, secure.
 */}}
 {{- define "gha-runner-scale-set-controller.monitor-targets" -}}
+{{- $ledger := list }}
+{{- if (.Values.history | default dict).enabled }}
+{{- $ledger = list (dict "suffix" "ledger" "path" "/metrics" "port" "http" "address" ":8090"
+    "labels" (include "gha-runner-scale-set-controller.history-selector" . | fromYaml) "secure" "") }}
+{{- end }}
 {{- list
   (dict "suffix" "manager" "path" "/metrics" "address" .Values.metrics.controllerManagerAddr
     "labels" (include "gha-runner-scale-set-controller.pod-selector" . | fromYaml)
@@ -63,7 +68,7 @@ metrics get, address, secure.
     "labels" (dict "app.kubernetes.io/part-of" "gha-runner-scale-set" "app.kubernetes.io/component" "runner-scale-set-listener")
     "podLabels" (list "actions.github.com/scale-set-name" "actions.github.com/scale-set-namespace")
     "secure" "")
-  | toJson }}
+  | concat $ledger | toJson }}
 {{- end }}
 
 {{/* Head of an object for monitoring. Takes root, apiVersion, kind, suffix and labels. */}}
@@ -79,7 +84,7 @@ metadata:
 
 {{/* How a target is scraped. Takes root, target and the monitor's values. */}}
 {{- define "gha-runner-scale-set-controller.monitor-endpoint" -}}
-- port: metrics
+- port: {{ .target.port | default "metrics" }}
   path: {{ .target.path }}
   # Metrics name their scale set by name and namespace. Without this the latter would be called exported_namespace.
   honorLabels: true

@@ -35,6 +35,13 @@ other objects may have. Takes root and suffix.
 {{- $label | trunc 53 | trimSuffix "-" }}-{{ .suffix }}
 {{- end }}
 
+{{/* Labels of the pod that keeps the ledger of jobs. */}}
+{{- define "gha-runner-scale-set-controller.history-selector" -}}
+app.kubernetes.io/name: {{ include "gha-runner-scale-set-controller.service-name" (dict "root" . "suffix" "history") | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: history
+{{- end }}
+
 {{- define "gha-runner-scale-set-controller.namespace" -}}
 {{- .Values.namespaceOverride | default .Release.Namespace | include "gha-runner-scale-set-controller.scalar" }}
 {{- end }}

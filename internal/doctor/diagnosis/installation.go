@@ -37,9 +37,15 @@ func installation(s *snapshot.Snapshot) []finding.Finding {
 			Fix: "install the chart, unless the manager runs in another way"})
 	}
 	for i := range s.Managers {
-		manager := &s.Managers[i]
-		if manager.Status.AvailableReplicas == 0 {
-			findings = append(findings, notRunning(manager))
+		if s.Managers[i].Status.AvailableReplicas == 0 {
+			findings = append(findings, notRunning(&s.Managers[i], "manager", "ManagerNotRunning",
+				", so no runners are created or removed, and the status of scale sets may be out of date", finding.Problem))
+		}
+	}
+	for i := range s.Ledgers {
+		if s.Ledgers[i].Status.AvailableReplicas == 0 {
+			findings = append(findings, notRunning(&s.Ledgers[i], "ledger", "HistoryNotRunning",
+				"; jobs don't depend on it, but those that end meanwhile may be missing from it", finding.Info))
 		}
 	}
 	return slices.Concat(findings, ignoredListeners(s), sharedIdentities(s), leftClaims(s), unreadable(s), unread(s))
@@ -143,14 +149,14 @@ func unreadable(s *snapshot.Snapshot) (findings []finding.Finding) {
 }
 
 // notRunning reports a manager without a ready pod. The status of scale sets is then the last one that it wrote.
-func notRunning(manager *appsv1.Deployment) finding.Finding {
-	message, command := "no pod of the manager is ready", "kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s"
-	if ptr.Deref(manager.Spec.Replicas, 1) == 0 {
-		message, command = "the manager is scaled to 0", "kubectl -n %s scale deployment %s --replicas=1"
+// notRunning is about a Deployment without a ready pod. Takes what it is and what follows.
+func notRunning(deployment *appsv1.Deployment, what, reason, so string, severity finding.Severity) finding.Finding {
+	message, command := "no pod of the "+what+" is ready", "kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s"
+	if ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
+		message, command = "the "+what+" is scaled to 0", "kubectl -n %s scale deployment %s --replicas=1"
 	}
-	return finding.Finding{Severity: finding.Problem, Object: "Deployment " + manager.Namespace + "/" + manager.Name, Reason: "ManagerNotRunning",
-		Message: message + ", so no runners are created or removed, and the status of scale sets may be out of date",
-		Fix:     fmt.Sprintf(command, manager.Namespace, manager.Name)}
+	return finding.Finding{Severity: severity, Object: "Deployment " + deployment.Namespace + "/" + deployment.Name, Reason: reason,
+		Message: message + so, Fix: fmt.Sprintf(command, deployment.Namespace, deployment.Name)}
 }
 
 // unread reports the kinds that were not checked, with the error of one of them: the cause is the same for all, the caller's

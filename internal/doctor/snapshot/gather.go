@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +31,12 @@ import (
 
 // PartOfController is the label value that identifies the Deployment of the controller's chart, whatever its name.
 const PartOfController = "gha-rs-controller"
+
+// partOfHarrier and componentHistory are the label values of the Deployment of the controller's chart that keeps the ledger of jobs.
+const (
+	partOfHarrier    = "harrier"
+	componentHistory = "history"
+)
 
 // atOnce is the maximum number of concurrent requests to the API server. A request takes some tens of milliseconds from a laptop:
 // fifty scale sets are checked in a second, without delaying the requests of others.
@@ -45,9 +53,7 @@ type gathering struct {
 // sets themselves can't be read although their kind is installed, or if the time is up.
 func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snapshot, error) {
 	g := gathering{cluster: cluster, Snapshot: &Snapshot{Namespace: namespace, Name: name, Unread: map[string]error{}}}
-	deployments := &appsv1.DeploymentList{}
-	g.read(ctx, deployments, "Deployments", client.MatchingLabels{v1alpha1.LabelPartOf: PartOfController})
-	g.Managers = deployments.Items
+	g.deployments(ctx)
 	sets := &v1alpha1.AutoscalingRunnerSetList{}
 	err := g.list(ctx, sets, client.InNamespace(namespace))
 	if len(sets.Items) == 0 && cluster.CheckServer != nil { // other servers may answer so, too
@@ -70,6 +76,22 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 		return nil, fmt.Errorf("check %d scale sets: %w; use -n NAMESPACE or a scale set's name to check fewer", len(g.Sets), err)
 	}
 	return g.Snapshot, nil
+}
+
+// deployments reads what the controller's chart deploys.
+func (g *gathering) deployments(ctx context.Context) {
+	ours, err := labels.NewRequirement(v1alpha1.LabelPartOf, selection.In, []string{PartOfController, partOfHarrier})
+	utilruntime.Must(err)
+	found := &appsv1.DeploymentList{}
+	g.read(ctx, found, "Deployments", client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*ours)})
+	for _, deployment := range found.Items {
+		switch {
+		case deployment.Labels[v1alpha1.LabelPartOf] == PartOfController:
+			g.Managers = append(g.Managers, deployment)
+		case deployment.Labels[v1alpha1.LabelComponent] == componentHistory:
+			g.Ledgers = append(g.Ledgers, deployment)
+		}
+	}
 }
 
 // gatherElsewhere notes the scale sets of all namespaces if the requested namespace has no requested one, and if the caller may

@@ -23,8 +23,9 @@ type Snapshot struct {
 	Namespace, Name string
 	// NotInstalled is set if the API server does not know our kinds.
 	NotInstalled bool
-	Managers     []appsv1.Deployment
-	Sets         []Set
+	// Ledgers are the Deployments that keep the ledger of jobs.
+	Managers, Ledgers []appsv1.Deployment
+	Sets              []Set
 	// Listeners are those of all namespaces, whether they count or not.
 	Listeners []v1alpha1.AutoscalingListener
 	// Others are the scale sets that were not requested, as NAMESPACE/NAME.
