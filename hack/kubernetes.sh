@@ -41,7 +41,7 @@ ldflags+=" -X $package.gitTreeState=clean -X $package.gitCommit=proxy"
 
 helm=
 [ "$source_dir" = "$hack/kubernetes" ] || helm=$(KUBERNETES=newest "$hack/kubernetes.sh")/helm
-hash=$( { cat main.go kubelet.go go.mod go.sum; [ -n "$helm" ] || cat helm/main.go; echo "$go_version $ldflags ${programs[*]} $helm"; } | sha256sum | cut -c 1-16)
+hash=$( { cat ./*.go go.mod go.sum; [ -n "$helm" ] || cat helm/main.go; echo "$go_version $ldflags ${programs[*]} $helm"; } | sha256sum | cut -c 1-16)
 result=$cache/kubernetes-$hash
 finished() { [ -x "$result/kubernetes" ] && [ -x "$result/helm" ]; }
 
