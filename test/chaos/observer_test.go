@@ -210,7 +210,7 @@ func (o *observer) excusedFor() time.Duration {
 // creates one. The caller holds the lock.
 func (o *observer) gap() time.Duration {
 	since := time.Since(o.looked)
-	if o.looked.IsZero() || since < lookTimeout && len(o.managers) > 0 {
+	if o.looked.IsZero() || (since < lookTimeout && len(o.managers) > 0) {
 		return 0
 	}
 	return since

@@ -170,7 +170,7 @@ func (r *restoration) checkJobs(running []int64) {
 	r.Eventually(func() bool { return strings.Contains(r.ManagerLog(), "UnknownRunnerJob") }, rig.Patience, lookInterval).
 		Should(gomega.BeTrue(), "no Event tells that jobs were lost")
 	for _, anomaly := range r.GitHub.Anomalies() {
-		if anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy" || !slices.Contains(lost, anomaly.Runner) {
+		if (anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy") || !slices.Contains(lost, anomaly.Runner) {
 			r.t.Error(anomaly)
 		}
 	}

@@ -158,7 +158,7 @@ func (w *world) checkLimits() {
 		w.mutex.Lock()
 		_, taken := w.taken[anomaly.Runner]
 		w.mutex.Unlock()
-		if anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy" || !taken {
+		if (anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy") || !taken {
 			w.errorf("%v", anomaly)
 		}
 	}

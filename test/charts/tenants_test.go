@@ -246,7 +246,7 @@ func (p protected) decidesAboutKinds(t *testing.T) {
 		"team-b": {false, false, false, false}, "arc-systems": {false, false, false, true},
 	} {
 		for i, object := range ofAllKinds(namespace, acme) {
-			if err := p.create(t, p.tenant, object); (err == nil) != allowed[i] || err != nil && !apierrors.IsForbidden(err) {
+			if err := p.create(t, p.tenant, object); (err == nil) != allowed[i] || (err != nil && !apierrors.IsForbidden(err)) {
 				t.Errorf("%T in %s: %v", object, namespace, err)
 			}
 			if err := p.create(t, p.manager, object); err != nil {
@@ -312,7 +312,7 @@ func TestFiftyTenants(t *testing.T) {
 		runnerSetOf("team-a", "https://github.com/a-long-organization-name-51-4", "g49", ptr.To(9)),
 	} {
 		err := p.create(t, p.tenant, object)
-		if (err == nil) != (i == 0) || err != nil && (!apierrors.IsForbidden(err) || strings.Contains(err.Error(), "cost")) {
+		if (err == nil) != (i == 0) || (err != nil && (!apierrors.IsForbidden(err) || strings.Contains(err.Error(), "cost"))) {
 			t.Errorf("set %d: %v", i, err)
 		}
 	}

@@ -188,7 +188,7 @@ func (r *reader) checkManager(arguments []string) error {
 	}
 	for i, argument := range arguments {
 		path := filepath.Join(r.directory, argument)
-		if _, err := os.Stat(path); err == nil || i > 0 && arguments[i-1] == "-d" {
+		if _, err := os.Stat(path); err == nil || (i > 0 && arguments[i-1] == "-d") {
 			arguments[i] = path
 		}
 	}

@@ -65,7 +65,7 @@ func TestStruckInstallationsSayWhatIsWrong(t *testing.T) {
 			r.WaitDone(ids)
 			NewWithT(t).Eventually(func() (string, error) {
 				seen, err := look(t.Context(), r, metrics, rig.DefaultSet)
-				if err != nil || len(seen.troubles) == 0 && seen.code == 0 && seen.columns["Reason"] == "Ready" && seen.columns["Pending Runners"] == "0" {
+				if err != nil || (len(seen.troubles) == 0 && seen.code == 0 && seen.columns["Reason"] == "Ready" && seen.columns["Pending Runners"] == "0") {
 					return "", err
 				}
 				return seen.String(), nil

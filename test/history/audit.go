@@ -185,7 +185,7 @@ func changeOf(event testkube.AuditEvent) (*Change, error) {
 		object := &corev1.Pod{}
 		change, err := read(event, object)
 		change.Pod = PodOf(object)
-		change.Gone = change.Gone || event.Verb == "delete" && endsAtOnce(event, object)
+		change.Gone = change.Gone || (event.Verb == "delete" && endsAtOnce(event, object))
 		return change, err
 	default:
 		return nil, nil

@@ -38,7 +38,7 @@ func (r *replay) slot(runner *runner, at time.Time) slot {
 		return working
 	case runner.Completed:
 		return heldUntil(at.Sub(runner.ended) >= heldAtMost)
-	case runner.Outdated || runner.Failed && !runner.HasJob:
+	case runner.Outdated || (runner.Failed && !runner.HasJob):
 		return free
 	case runner.Failed:
 		return heldUntil(at.Sub(runner.ended) >= heldAtMost || r.patchedSince(set, at, r.letGo(runner)))
@@ -65,7 +65,7 @@ func (s *set) saw(patchID int) bool { return s != nil && s.PatchID >= patchID }
 
 // patchedSince reports whether a manager may have seen a new patchID after a moment: it may have seen late one that came before.
 func (r *replay) patchedSince(set *set, at, since time.Time) bool {
-	return set == nil || !since.IsZero() && set.patched.Add(r.history.late(at)).After(since)
+	return set == nil || (!since.IsZero() && set.patched.Add(r.history.late(at)).After(since))
 }
 
 // letGo returns when GitHub had let go of a runner that has ended, at its end or later, zero if it has not.

@@ -52,7 +52,7 @@ func force(t *testing.T, r *rig.Rig, kind client.ObjectList, namespace string) {
 			_ = c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
 			now := object.DeepCopyObject().(client.Object)
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(object), now)
-			return apierrors.IsNotFound(err) || err == nil && now.GetUID() != object.GetUID()
+			return apierrors.IsNotFound(err) || (err == nil && now.GetUID() != object.GetUID())
 		}, rig.Patience).Should(gomega.BeTrue(), "%T %s is still there", object, object.GetName())
 	}
 }

@@ -95,7 +95,7 @@ func checkReaders(t *testing.T, s *site) {
 	for token, want := range map[string]int{
 		"": http.StatusUnauthorized, "made-up": http.StatusUnauthorized, s.stranger: http.StatusForbidden, s.reader: http.StatusOK,
 	} {
-		if status, body := read(t, manager, token); status != want || status != http.StatusOK && strings.Contains(body, "gha_") {
+		if status, body := read(t, manager, token); status != want || (status != http.StatusOK && strings.Contains(body, "gha_")) {
 			t.Errorf("token %.10q: status %d, want %d", token, status, want)
 		}
 	}

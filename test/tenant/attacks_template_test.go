@@ -239,7 +239,7 @@ func (s *stage) foreignParts() []string {
 			}
 		}
 		for _, volume := range spec.Volumes {
-			if volume.HostPath != nil || volume.Secret != nil && volume.Name == "stolen" {
+			if volume.HostPath != nil || (volume.Secret != nil && volume.Name == "stolen") {
 				wrong = append(wrong, fmt.Sprintf("pod %s has volume %s", pod.Name, volume.Name))
 			}
 		}
