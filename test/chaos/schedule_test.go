@@ -25,7 +25,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// seedsOfCI is how many seeds .ci/run runs.
+// seedsOfCI is the number of seeds that .ci/run runs.
 const seedsOfCI = 20
 
 func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
