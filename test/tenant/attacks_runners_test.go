@@ -130,7 +130,7 @@ func (s *stage) crowdsPods() (wrong []string) {
 	return wrong
 }
 
-// turn does with the rights of a set's listener what the listener doesn't.
+// turn uses the rights of a set's listener for what a listener doesn't do.
 func (s *stage) turn() error {
 	var listeners v1alpha1.AutoscalingListenerList
 	gomega.NewWithT(s.T).Eventually(func() (int, error) {
@@ -198,7 +198,7 @@ func (s *stage) metricsWith(text string) (wrong []string) {
 	return wrong
 }
 
-// countedForAnother lists series of team a's set that count a runner, once all its jobs are done.
+// countedForAnother lists series of team a's set that count a runner although all its jobs are done.
 func (s *stage) countedForAnother() (wrong []string) {
 	for _, line := range s.metricsWith(fmt.Sprintf("namespace=%q", s.victim.namespace)) {
 		counts := strings.Contains(line, "gha_controller_runners{") || strings.Contains(line, "gha_controller_pending_pods{")
