@@ -48,7 +48,7 @@ func (l *logged) history() *History {
 	return h
 }
 
-// object is what the API server answers.
+// object returns an answer of the API server.
 func object(kind string, revision int, metadata, rest string) string {
 	return fmt.Sprintf(`{"kind": %q, "metadata": {"name": "a", "uid": "uid of %s", "resourceVersion": "%d"%s}%s}`, kind, kind, revision, metadata, rest)
 }
@@ -138,8 +138,8 @@ func TestDeletionThatIsAnsweredWithoutObject(t *testing.T) {
 	}
 }
 
-// What was not carried out is no change, nor is what happened elsewhere.
-// A write that timed out may have been made: nothing more is known of the object, until somebody else is answered.
+// A request that was not carried out is no change, nor is one of another namespace. A write that timed out may have
+// been made: nothing more is known of the object, until somebody else is answered.
 func TestWritesThatTimedOut(t *testing.T) {
 	for _, verb := range []string{"delete", "patch"} {
 		log := &logged{t: t}
