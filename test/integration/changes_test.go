@@ -18,11 +18,11 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// takenOverWithin is how long a token that replaces a refused one may go unnoticed: it is looked for every 15 s, and jobs of
-// a second run afterwards. A minute is how long one would go unnoticed that nobody looks for.
+// A token that replaces a refused one is noticed within takenOverWithin: it is looked for every 15 s, and jobs of a
+// second run afterwards. If nobody looked for it, it would go unnoticed for a minute.
 const takenOverWithin = 55 * time.Second
 
-// A rotated token is taken over by manager and listener, also when the old one was revoked before, and nobody is restarted.
+// Manager and listener take over a rotated token, also when the old one was revoked before, and neither is restarted.
 func TestRotatedToken(t *testing.T) {
 	const next = "ghp_theTokenAfterTheRotation0123456789ab"
 	g := gomega.NewWithT(t)
@@ -52,8 +52,8 @@ func TestRotatedToken(t *testing.T) {
 	}
 }
 
-// maxRunners reaches the listener that runs. On a machine of its own the kubelet would look at the changed Secret a minute
-// later: that the pod is told of it is what the annotation shows.
+// maxRunners reaches the running listener. A real kubelet would look at the changed Secret a minute later: the
+// annotation shows that the pod is told of it.
 func TestMaximumReachesTheListener(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 1})
 	before := r.ListenerPod()
@@ -72,8 +72,8 @@ func TestMaximumReachesTheListener(t *testing.T) {
 	}
 }
 
-// Group, name, labels and address are followed on GitHub, with one listener and one session at a time. The chart names the
-// object after the scale set, so a name is changed by hand.
+// GitHub follows changes of group, name, labels and address, with one listener and one session at a time. The chart
+// names the object after the scale set, so a name is changed by hand.
 func TestRegistrationFollowsTheSpec(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{
@@ -96,8 +96,8 @@ func TestRegistrationFollowsTheSpec(t *testing.T) {
 	}
 }
 
-// A runner version that GitHub refuses ends no scale set: no runners are made, the status names the image, nothing is deleted,
-// and a template with another image resumes the work that waits.
+// A runner version that GitHub refuses ends no scale set: no runners are made, the status names the image, nothing is
+// deleted, and a template with another image resumes the work that waits.
 func TestOutdatedImage(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{ScaleSetValues: runnerVersion("1.0.0")})

@@ -17,8 +17,9 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Somebody applies CRDs of an earlier release while jobs run, and later those of ours again. A manager that runs serves jobs meanwhile; one that
-// starts waits. No runner is killed, the scale set on GitHub stays the same, and the status has all again that the earlier CRDs dropped.
+// Somebody applies CRDs of an earlier release while jobs run, and later ours again. Meanwhile a running manager serves
+// jobs, and a starting one waits. No runner is killed, the scale set on GitHub stays the same, and the status gets back
+// everything that the earlier CRDs dropped.
 func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 	g := gomega.NewWithT(t)
 	always := rig.Values{"name": "always", "schedule": "* * * * *", "duration": "1h", "maxRunners": 5}
@@ -64,7 +65,7 @@ func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 	}
 }
 
-// installedCRDs returns those that the cluster has.
+// installedCRDs returns the cluster's CRDs.
 func installedCRDs(t *testing.T, r *rig.Rig) (found []*unstructured.Unstructured) {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -78,8 +79,8 @@ func installedCRDs(t *testing.T, r *rig.Rig) (found []*unstructured.Unstructured
 	return found
 }
 
-// replaceCRDs gives the cluster other schemas, and returns when the API server drops fields that these lack, and no others. It is needed after the
-// test, too, when its context has ended.
+// replaceCRDs gives the cluster other schemas, and returns when the API server drops exactly the fields that these
+// lack. It also works after the test, when its context has ended.
 func replaceCRDs(t *testing.T, r *rig.Rig, wanted []*unstructured.Unstructured, hasSchedules bool) {
 	t.Helper()
 	ctx, kube := context.Background(), r.Cluster.Client()

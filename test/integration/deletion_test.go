@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// With the AutoscalingRunnerSet goes everything that was made for it, here and on GitHub.
+// The deletion of the AutoscalingRunnerSet removes everything that was made for it, here and on GitHub.
 func TestDeleteScaleSet(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
 	awaitIdle(t, r, 2)
@@ -26,7 +26,7 @@ func TestDeleteScaleSet(t *testing.T) {
 	}
 }
 
-// Helm deletes RoleBinding, Role, Secret and ServiceAccount before the AutoscalingRunnerSet. A job that runs is finished.
+// Helm deletes RoleBinding, Role, Secret and ServiceAccount before the AutoscalingRunnerSet. A running job is finished.
 func TestUninstallScaleSet(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
 	awaitIdle(t, r, 2)
@@ -42,11 +42,11 @@ func TestUninstallScaleSet(t *testing.T) {
 	}
 }
 
-// uninstalledWithin is how long the uninstall of an idle scale set may take, from helm's start to the last object.
+// The uninstall of an idle scale set ends within uninstalledWithin, from helm's start to the last object.
 const uninstalledWithin = 30 * time.Second
 
-// An idle scale set is gone half a minute after helm uninstall, which has taken the manager's rights in the namespace by
-// then, and nothing of it is left on GitHub. The manager that has done so ends with exit code 0 when it is told to.
+// An idle scale set is gone half a minute after helm uninstall, although that takes the manager's rights in the
+// namespace away, and nothing of it is left on GitHub. The manager then ends with exit code 0 when it is told to.
 func TestUninstallOfAnIdleScaleSet(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 3})
 	awaitIdle(t, r, 3)

@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Idle runners take jobs at once and are replaced; fewer are kept when minRunners is lowered.
+// Idle runners take jobs immediately and are replaced; fewer are kept when minRunners is lowered.
 func TestIdleRunners(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{

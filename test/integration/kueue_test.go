@@ -26,19 +26,19 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// What Kueue puts on a pod that names a queue: a label, a finalizer and a scheduling gate.
+// Kueue's marks on a pod that names a queue: a label, a finalizer and a scheduling gate.
 const (
 	kueueQueue   = "kueue.x-k8s.io/queue-name"
 	kueueManaged = "kueue.x-k8s.io/managed" // both a label and the finalizer
 	kueueGate    = "kueue.x-k8s.io/admission"
 )
 
-// kueue does to the pods of a rig what Kueue does to plain pods: its webhook gates new ones, its controller opens the gate of as many as its
-// quota has room for, and takes its finalizer from those that have ended, or are deleted behind the gate.
+// kueue plays Kueue for the plain pods of a rig. Its webhook gates new ones. Its controller opens as many gates as its
+// quota has room for, and takes its finalizer from pods that have ended or are deleted behind the gate.
 type kueue struct {
 	*rig.Rig
 	quota atomic.Int64
-	// keeps has it leave its finalizers where they are, as while its manager is away.
+	// keeps makes it leave its finalizers on pods, as while its manager is away.
 	keeps atomic.Bool
 }
 
@@ -141,8 +141,9 @@ func (k *kueue) patch(ctx context.Context, pod *corev1.Pod, change func()) {
 	_ = k.Cluster.Client().Patch(ctx, pod, client.MergeFrom(before))
 }
 
-// Pods behind Kueue's gate wait for as long as it takes, as they are, and say for whom. What its quota admits runs, and no more jobs than that
-// are drawn. A pod that has ended and that its finalizer keeps is no runner any more: the next jobs don't wait for it.
+// Pods behind Kueue's gate wait for as long as it takes, unchanged, and say for whom. As many pods run as the quota
+// admits, and no more jobs than that are drawn. A pod that has ended, but still exists because of Kueue's finalizer, is
+// no runner any more: the next jobs don't wait for it.
 func TestKueue(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{
 		GitHub: multiLabel, MaxRunners: 40, Slots: func() int { return 100 }, ScaleSetValues: placing(rig.Values{

@@ -19,8 +19,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Jobs lose their pods in every way that a cluster has for it, and one is left to work: each loss is told a single time, with its
-// cause, also by a manager that is killed right after.
+// Jobs lose their pods in every way that a cluster has for it, and one keeps its pod: each loss is told a single time,
+// with its cause, also by a manager that is killed right after.
 func TestEveryLostJobIsTold(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 10, ScaleSetValues: rig.Values{"protectRunners": "None"}}) // evictions are not to wait
 	api := r.Cluster.Client()

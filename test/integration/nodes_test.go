@@ -41,7 +41,7 @@ func setNode(t *testing.T, r *rig.Rig, node *corev1.Node, cordoned bool) {
 	}
 }
 
-// runnerPods returns the UIDs of the pods of runners, sorted.
+// runnerPods returns the sorted UIDs of the runners' pods.
 func runnerPods(r *rig.Rig) []types.UID {
 	var uids []types.UID
 	for _, pod := range r.RunnerPods() {
@@ -51,8 +51,8 @@ func runnerPods(r *rig.Rig) []types.UID {
 	return uids
 }
 
-// Idle runners leave a node that is cordoned, within a second after that shows, and the one with a job stays. The node that plays
-// pods takes every pod, so their replacements come to the cordoned node: they stay there.
+// Idle runners leave a cordoned node within a second after that shows, and the one with a job stays. The node that
+// plays pods takes every pod, so their replacements come to the cordoned node, and stay there.
 func TestCordonedNode(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 4})

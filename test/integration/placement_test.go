@@ -21,7 +21,8 @@ import (
 // shared is the label of the sets that share jobs.
 const shared = "shared"
 
-// placing are the values of a set that announces what its cluster places. A test can't wait for minutes until a pod is late.
+// placing returns values of a set that announces as many runners as its cluster places. A test can't wait for minutes
+// until a pod is late.
 func placing(more rig.Values) rig.Values {
 	values := rig.Values{"capacity": rig.Values{"mode": "Placement", "placementTimeout": "5s"}, "scaleSetLabels": []any{shared}}
 	for key, value := range more {
@@ -33,7 +34,7 @@ func placing(more rig.Values) rig.Values {
 // multiLabel is a GitHub on which sets may have more labels than their name.
 var multiLabel = fakegithub.Options{Rules: fakegithub.Rules{MultiLabel: true}, PollLength: 10 * time.Second}
 
-// placed is what a set says of its room.
+// placed is a set's status about its room.
 type placed struct {
 	Advertised int
 	Reason     string
@@ -69,8 +70,8 @@ func announced(r *rig.Rig, name string) int {
 	return -1
 }
 
-// Two sets in two namespaces share a label. One has room for two runners, and finds that out with the first jobs; the next ones run in the
-// other, as many at a time as it has room for.
+// Two sets in two namespaces share a label. One has room for two runners, and finds that out with the first jobs. The
+// next ones run in the other, as many at a time as fit there.
 func TestJobsRunWhereThereIsRoom(t *testing.T) {
 	const small, large = 2, 30
 	first := rig.Start(t, testkube.Shared(t), rig.Options{
@@ -98,12 +99,12 @@ func TestJobsRunWhereThereIsRoom(t *testing.T) {
 	first.UninstallSet(rig.DefaultSet) // the second looks after what is left on the GitHub of both
 }
 
-// few is how many jobs a set is given at most that places none: 10 at first, and one more after 1, 2, 4 … times placementTimeout, which is 2
-// and log2(180 s / 5 s) in the time that a test waits.
+// A set that places no runner is given at most few jobs: 10 at first, and one more after 1, 2, 4 … times
+// placementTimeout. That is 2 + log2(180 s / 5 s) more in the time that a test waits.
 const few = 10 + 2 + 6
 
-// A cluster that places nothing, as with an autoscaler that never delivers, is given a few jobs and now and then one more, and says why there
-// are no more; when its nodes come, late, it gets the others.
+// A cluster that places nothing, as with an autoscaler that never delivers, is given a few jobs and now and then one
+// more, and says why it gets no others. When its nodes come late, it gets them.
 func TestNodesThatComeLate(t *testing.T) {
 	var slots atomic.Int64
 	r := rig.Start(t, testkube.Shared(t), rig.Options{
