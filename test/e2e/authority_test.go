@@ -16,7 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// Nobody trusts this GitHub's certificate but by the ConfigMap: manager, listener and runner have to use it for a job to run.
+// Only the ConfigMap makes anybody trust this GitHub's certificate: a job runs only if manager, listener and runner use
+// it.
 func TestGitHubServerWithAnAuthorityOfItsOwn(t *testing.T) {
 	t.Parallel()
 	github, authority := serveTLS(t, nodeAddress(t))

@@ -20,11 +20,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
-// secondNode starts the second node, once.
+// secondNode starts the second node a single time.
 var secondNode = sync.OnceValues(func() (string, error) { return place.AddNode(context.Background()) })
 
-// A node is drained on which runners of two sets work and wait, while jobs keep coming. The idle ones leave at once, by deregistration
-// alone where all runners are protected. The drain waits for the jobs that run, and ends after them. No job is lost.
+// A node with busy and idle runners of two sets is drained while jobs keep coming. The idle ones leave immediately, by
+// deregistration alone where all runners are protected. The drain waits for the running jobs, and ends after them. No
+// job is lost.
 func TestDrainUnderLoad(t *testing.T) {
 	t.Parallel()
 	node, err := secondNode()

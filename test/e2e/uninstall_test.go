@@ -37,8 +37,8 @@ func TestControllerIsNotUninstalledUnderAScaleSet(t *testing.T) {
 	keepController(t)
 }
 
-// keepController is what whoever stays after all has to do: Helm upgrades no release whose uninstallation was refused before
-// it is rolled back to the revision it has.
+// keepController rolls the controller's release back to its present revision, and installs it again. A user who keeps
+// it has to do the same: Helm upgrades no release whose uninstallation was refused.
 func keepController(t *testing.T) {
 	t.Helper()
 	output, err := place.Helm(t.Context(), "status", site.ControllerName, "--namespace="+site.SystemNamespace, "--output=json")
