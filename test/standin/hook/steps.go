@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What job pod and step print, for the hook to find.
+// The lines of job pod and step that the hook looks for.
 const jobLine, stepLine = "the job's container runs", "a step ran"
 
 // Channels of the protocol by which the API server sends output; the first byte of a message is its channel.

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// inWorkshop returns a workshop whose runner has the longest name that a runner may have.
+// inWorkshop returns a workshop whose runner has the longest possible name.
 func inWorkshop(t *testing.T, extension string) *workshop {
 	t.Helper()
 	runner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strings.Repeat("r", maxName)}, Spec: corev1.PodSpec{NodeName: "node"}}
@@ -33,7 +33,7 @@ spec:
     - {name: $redis, image: no}
     - {name: beside, image: side}`
 
-// What 0.7 makes: a pod that no scheduler is asked about, or that waits for the runner's node, and whose volume is the runner's claim.
+// Version 0.7 makes a pod with the runner's claim as its volume. It needs no scheduler, or waits for the runner's node.
 func TestJobPodOfTheModeWithAVolume(t *testing.T) {
 	w := inWorkshop(t, extension)
 	pod, err := w.jobPod(t.Context(), false)
@@ -55,7 +55,7 @@ func TestJobPodOfTheModeWithAVolume(t *testing.T) {
 	}
 }
 
-// checkMetadata checks the name and what hooks and template say of a job's pod.
+// checkMetadata checks the name of a job's pod and its metadata from hooks and template.
 func checkMetadata(t *testing.T, pod *corev1.Pod, runner string) {
 	t.Helper()
 	named := len(pod.Name) == maxName && strings.HasSuffix(pod.Name, "r-workflow")
@@ -73,7 +73,7 @@ func checkSpec(t *testing.T, spec *corev1.PodSpec, runner string) {
 	}
 }
 
-// A step's Job has the label of the hooks, its pod only what the template says.
+// A step's Job has the label of the hooks, its pod only the template's metadata.
 func TestStepOfTheModeWithAVolumeIsAJob(t *testing.T) {
 	w := inWorkshop(t, extension)
 	ctx, stop := context.WithCancel(t.Context())
@@ -95,7 +95,7 @@ func TestStepOfTheModeWithAVolumeIsAJob(t *testing.T) {
 	}
 }
 
-// What 0.8 makes: pods on any node, for steps too, with volumes of their own.
+// Version 0.8 makes pods on any node, for steps too, with volumes of their own.
 func TestPodsOfTheModeWithoutAVolume(t *testing.T) {
 	w := inWorkshop(t, "metadata: {labels: {team: ci}}")
 	pod, err := w.jobPod(t.Context(), true)

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// runnerPodLabel is what the hooks put on all they make, except on the pods of Jobs.
+	// The hooks put runnerPodLabel on everything they make, except on the pods of Jobs.
 	runnerPodLabel = "runner-pod"
 	jobContainer   = "job"
 	workVolume     = "work"
 
-	// maxName is how long the hooks' names may be; stepDigits are the random characters of some.
+	// maxName bounds the length of the hooks' names. Some end with stepDigits random characters.
 	maxName    = 63
 	stepDigits = 8
 
-	// startLimit is how long the hooks wait for a pod.
+	// The hooks wait up to startLimit for a pod.
 	startLimit = 10 * time.Minute
-	// logLimit is how long a line that was printed may take to be in a container's log.
+	// A printed line is in the container's log within logLimit.
 	logLimit = 20 * time.Second
 	askEvery = 200 * time.Millisecond
 )
 
-// workshop is a job's containers as pods, worked on with the rights of the runner pod's ServiceAccount.
+// workshop works on a job's containers as pods, with the rights of the runner pod's ServiceAccount.
 type workshop struct {
 	config    *rest.Config
 	client    kubernetes.Interface
@@ -46,8 +46,8 @@ type workshop struct {
 	image     string
 }
 
-// runJob does what the hooks do for a job with a container: a pod, a command in it, its log, a step in a container of its own, and
-// the cleanup, which leaves a step's Job to its limit of time.
+// runJob does what the hooks do for a job with a container: a pod, a command in it, its log, a step in a container of
+// its own, and the cleanup. A step's Job is left until its time limit.
 func runJob(ctx context.Context) error {
 	w, err := newWorkshop()
 	if err != nil {
