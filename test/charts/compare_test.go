@@ -48,7 +48,7 @@ func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys
 
 func sorted(lists ...[]string) []string { return slices.Sorted(slices.Values(slices.Concat(lists...))) }
 
-// nonBlankLines returns the lines of the text that hold more than space.
+// nonBlankLines returns the lines of the text that have more than spaces.
 func nonBlankLines(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) != "" {

@@ -36,14 +36,14 @@ func TestCRDsAreTheGeneratedOnes(t *testing.T) {
 	}
 }
 
-// A key without a value takes the chart's defaults away, and so does --reuse-values for keys that an older chart lacks.
+// A key without a value removes the chart's defaults, and so does --reuse-values for keys that an older chart lacks.
 func TestMissingGroups(t *testing.T) {
 	t.Parallel()
 	want := sortedKeys(render(t, controller))
 	check(t, "templates", sortedKeys(render(t, controller, "flags:\ncrds:\nuninstallCheck:\nnetworkPolicy:\n")), want)
 }
 
-// Null is what isn't set, which is the default.
+// Null means not set, so the default counts.
 func TestNulls(t *testing.T) {
 	t.Parallel()
 	want, _, err := controller.template(t)
@@ -79,7 +79,7 @@ func TestCRDValues(t *testing.T) {
 	}
 }
 
-// What the generator writes may hold what Helm would evaluate.
+// Generated CRDs may contain text that Helm would evaluate.
 func TestSyncCRDsEscapesTemplates(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -130,7 +130,7 @@ func TestUninstallCheck(t *testing.T) {
 		arguments                       []string
 	}{
 		{"", "ClusterRole", "", []string{"--check-uninstall"}},
-		// The watched namespace may be gone, in which no Role could be made.
+		// The watched namespace may be gone, so a Role in it could not be made.
 		{singleNamespace, "ClusterRole", "", []string{"--check-uninstall", "--watch-single-namespace=team-a"}},
 		{noClusterRoles + singleNamespace, "Role", "team-a", []string{"--check-uninstall", "--watch-single-namespace=team-a"}},
 	} {
@@ -159,8 +159,8 @@ func TestUninstallCheck(t *testing.T) {
 	check(t, "objects when it is off", len(render(t, controller, "uninstallCheck: {enabled: false}")["uninstall_check.yaml"]), 0)
 }
 
-// The pod of the check has to be let in where the controller's is: by quotas, policies and taints. Nothing that selects the
-// controller's pods selects it.
+// Quotas, policies and taints that admit the controller's pod have to admit the pod of the check. Nothing that selects
+// the controller's pods selects it.
 func TestUninstallCheckPodValues(t *testing.T) {
 	t.Parallel()
 	const values = `

@@ -20,7 +20,8 @@ func TestImageByDigest(t *testing.T) {
 	check(t, "image of listeners", got.Env, managerEnv(got.Image))
 }
 
-// Where comments of ARC's values.yaml had these keys they are read too; under flags they win. Numbers may be in quotes.
+// These keys are also read where comments of ARC's values.yaml had them. Those under flags win. Numbers may be in
+// quotes.
 func TestMisplacedFlags(t *testing.T) {
 	t.Parallel()
 	const misplaced = `
@@ -39,7 +40,8 @@ healthProbeBindAddress: ":8082"
 	check(t, "probe", got.ReadinessProbe.HTTPGet.Port.IntValue(), 8082)
 }
 
-// By default there is none. With one, the pods of controller and listeners take connections for metrics only.
+// By default no NetworkPolicy is rendered. With one, the pods of controller and listeners take connections for metrics
+// only.
 func TestNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	check(t, "policies by default", len(render(t, controller)["networkpolicy.yaml"]), 0)

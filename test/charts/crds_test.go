@@ -21,7 +21,7 @@ import (
 
 const (
 	crdName = "autoscalingrunnersets.actions.github.com"
-	// newField is one that earlier CRDs lack: whether the cluster has it tells which CRDs it has.
+	// Earlier CRDs lack newField. It shows which CRDs the cluster has.
 	newField = "failedHistoryLimit"
 )
 
@@ -46,8 +46,8 @@ func TestCRDsFollowTheChart(t *testing.T) {
 	})
 }
 
-// ARC's chart has its CRDs in crds/, which Helm installs and then forgets. --take-ownership makes them the release's;
-// without it Helm says whose they are not, and changes nothing.
+// ARC's chart has its CRDs in crds/: Helm installs these and then forgets them. --take-ownership makes them the
+// release's. Without it Helm says that they aren't, and changes nothing.
 func TestCRDsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
@@ -74,8 +74,8 @@ func TestCRDsAreTakenOver(t *testing.T) {
 	})
 }
 
-// Tenants with a controller each: the first release has the CRDs and upgrades them, the others leave them to it. When it goes
-// the CRDs stay, and another release has them by --take-ownership.
+// Tenants have a controller each. The first release owns the CRDs and upgrades them, the others leave them to it. When
+// it goes the CRDs stay, and another release takes them with --take-ownership.
 func TestCRDsAreOfOneRelease(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
@@ -137,7 +137,7 @@ func uidOf(t *testing.T, cluster *testkube.Cluster, object client.Object) types.
 	return found.UID
 }
 
-// earlierCRDs writes ARC's CRDs to a directory, which have none of the fields that came later.
+// earlierCRDs writes ARC's CRDs to a directory. They have none of the later fields.
 func earlierCRDs(t *testing.T, directory string) {
 	t.Helper()
 	makeDirectory(t, directory)
@@ -172,8 +172,8 @@ func earlierChart(t *testing.T) string {
 	return target
 }
 
-// formerChart returns the directory of a chart made like ARC's: CRDs in crds/, which no template mentions, and the objects
-// of our chart, which have the same names.
+// formerChart returns the directory of a chart made like ARC's: its CRDs are in crds/ and no template mentions them;
+// its other objects are our chart's, under the same names.
 func formerChart(t *testing.T) string {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), controller.name)

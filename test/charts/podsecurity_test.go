@@ -35,7 +35,7 @@ func TestPodsAreRestricted(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The namespace does refuse what isn't restricted.
+	// The namespace does refuse other pods.
 	dind := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: runnerPod(t, mode("dind"))}
 	dind.Spec.ServiceAccountName = account.Name
 	if err := cluster.Client().Create(t.Context(), dind, client.DryRunAll); err == nil {
@@ -65,7 +65,7 @@ func productPods(t *testing.T) map[string]corev1.PodSpec {
 		"ledger":          historyOf(t, rendered).Spec.Template.Spec,
 		"uninstall check": decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template.Spec,
 	}
-	// The golden pods of the controller that makes them.
+	// The golden pods of the controller: it makes these.
 	for _, name := range []string{"plain", "proxy"} {
 		content, err := os.ReadFile(filepath.Join(root, "internal", "controller", "autoscalinglistener", "listenerpod", "testdata", name+".yaml"))
 		if err != nil {

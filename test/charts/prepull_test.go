@@ -62,7 +62,8 @@ template:
 	check(t, "has affinity", got.Affinity != nil, false)
 }
 
-// The account that the user named for the runners may have the pull secrets, and the rights by which a pod is admitted. The chart's have neither.
+// The user's account for the runners may have the pull secrets, and the rights to be admitted. The chart's accounts
+// have neither.
 func TestPrepullHasTheUsersAccount(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
@@ -99,8 +100,8 @@ variants:
 	})
 }
 
-// An API server that enforces the Pod Security Standard "restricted" takes its pods. They are small, and no other object of the set takes
-// them for runners.
+// An API server that enforces the Pod Security Standard "restricted" takes its pods. They are small, and no other
+// object of the set takes them for runners.
 func TestPrepullIsRestrictedAndSmall(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)

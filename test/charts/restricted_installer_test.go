@@ -9,8 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// Whoever has rights in the two namespaces only installs, upgrades and uninstalls both charts, as docs/upgrade.md says. With the
-// defaults both are refused.
+// A user with rights in the two namespaces only installs, upgrades and uninstalls both charts, as docs/upgrade.md says.
+// With the defaults both are refused.
 func TestInstallerWithRightsInNamespacesOnly(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)

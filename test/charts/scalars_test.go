@@ -10,8 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// What YAML makes of a value that nobody put in quotes is a string again where Kubernetes takes nothing else, and a
-// long number has all of its digits. Null takes a key away.
+// YAML reads values without quotes as numbers and booleans. They are strings again where Kubernetes takes nothing else,
+// and a long number keeps all digits. Null removes a key.
 const unquoted = "{build: 12345678, spot: true, part: 1.5, gone: null}"
 
 var quoted = map[string]string{"build": "12345678", "spot": "true", "part": "1.5"}
@@ -49,7 +49,7 @@ func TestMonitoringsMapsAreStrings(t *testing.T) {
 	check(t, "annotations of the dashboards", decode[object](t, rendered["dashboards.yaml"][0]).Metadata.Annotations, quoted)
 }
 
-// A map of nothing but nulls is an empty one.
+// A map of nulls only is an empty one.
 func TestControllersMapsOfNulls(t *testing.T) {
 	t.Parallel()
 	const none = "{gone: null}"
@@ -130,7 +130,7 @@ func TestNotesDrainASetWithSchedules(t *testing.T) {
 	check(t, "has schedules", strings.Contains(rendered, "schedules"), false)
 }
 
-// Jobs lose their rights with the Role, whatever takes it away. Without one of the chart's there is nothing to lose.
+// Jobs lose their rights with the Role, whoever deletes it. Without a Role of the chart they lose none.
 func TestNotesOfKubernetesModes(t *testing.T) {
 	t.Parallel()
 	for values, warns := range map[string]bool{

@@ -48,7 +48,8 @@ func TestJobHooksKeepTheirVolume(t *testing.T) {
 	}
 }
 
-// A claim at /var/lib/docker needs one value besides its template: what is said about the container dind is merged with the mode's own.
+// A claim at /var/lib/docker needs one value besides its template: the user's container dind is merged with the mode's
+// own.
 func TestDockerKeepsItsLayersOnAClaim(t *testing.T) {
 	t.Parallel()
 	rendered, said, err := scaleSet.template(t, minimal, "containerMode: {type: dind}\n"+

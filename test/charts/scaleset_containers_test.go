@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// change is one thing that a user writes about a container of the mode's own, and what it changes.
+// change is a user's setting for a container of the mode, and its effect.
 type change struct {
 	fields string
 	want   func(*corev1.Container)
@@ -24,7 +24,7 @@ type change struct {
 
 var cpus = corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}}
 
-// changes are each given alone. Those of all are for every container, those of dind for that one.
+// Each of changes is applied alone. Those of all are for every container, those of dind for that one.
 var changes = map[string][]change{
 	"all": {
 		{"resources: {requests: {cpu: '2'}}", func(c *corev1.Container) { c.Resources = cpus }},
@@ -38,7 +38,7 @@ var changes = map[string][]change{
 		{"volumeMounts: [{name: mine, mountPath: /mine}]", func(c *corev1.Container) {
 			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "mine", MountPath: "/mine"}}, c.VolumeMounts...)
 		}},
-		// What is empty or null says nothing.
+		// An empty value, or null, changes nothing.
 		{"image: '', args: [], env: null, volumeMounts: [], startupProbe: null, resources: {}, command: null", func(*corev1.Container) {}},
 	},
 	"init-dind-externals": {
@@ -78,8 +78,8 @@ func tcpProbe() *corev1.Probe {
 	return probe
 }
 
-// What a user says about a container of the mode's own changes that alone, whichever list it is in, and the API server takes
-// the pod.
+// A user's setting for a container of the mode changes that container alone, whichever list it is in, and the API
+// server takes the pod.
 func TestContainersOfDindAreMerged(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -104,7 +104,7 @@ func TestContainersOfDindAreMerged(t *testing.T) {
 	}
 }
 
-// A complete container stays as it is: the one that docs/container-modes.md had while a container replaced the mode's.
+// A complete container stays as it is: docs/container-modes.md had this one when a container replaced the mode's.
 func TestCompleteContainersStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	complete := map[string]string{
@@ -129,7 +129,7 @@ func TestCompleteContainersStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// Without sidecars dind is an ordinary container, and so is what the user says about it, in either list.
+// Without sidecars dind is an ordinary container, whichever list the user's settings for it are in.
 func TestDindOfTheUserWithoutSidecars(t *testing.T) {
 	t.Parallel()
 	for _, list := range []string{"containers", "initContainers"} {
@@ -142,7 +142,7 @@ func TestDindOfTheUserWithoutSidecars(t *testing.T) {
 	}
 }
 
-// In all modes the runner is merged with what the user says about it, from both lists, and stays one container.
+// In all modes the runner is merged with the user's settings from both lists, and stays one container.
 func TestRunnerIsMergedFromBothLists(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"none", "dind", "kubernetes", "kubernetes-novolume"} {
@@ -160,7 +160,7 @@ func TestRunnerIsMergedFromBothLists(t *testing.T) {
 	}
 }
 
-// A mount of the user's takes the place of the mode's at the same path, of which a container has only one.
+// A user's mount replaces the mode's at the same path: a container has only one mount of a path.
 func TestRunnerMountsOfTheUser(t *testing.T) {
 	t.Parallel()
 	const values = "template: {spec: {volumes: [{name: mine, emptyDir: {}}], containers: [{name: runner, volumeMounts: [{name: mine, mountPath: /home/runner/_work}]}]}}"
@@ -169,7 +169,7 @@ func TestRunnerMountsOfTheUser(t *testing.T) {
 	check(t, "kubernetes", runnerPod(t, mode("kubernetes"), values).Containers[0].VolumeMounts, []corev1.VolumeMount{mount})
 }
 
-// What can't be merged is refused with its key and the reason.
+// A setting that can't be merged is refused with its key and the reason.
 func TestContainersThatCannotBeMerged(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ mode, spec, want string }{
@@ -197,7 +197,8 @@ func TestContainersThatCannotBeMerged(t *testing.T) {
 	check(t, "own", pod.Containers[1], corev1.Container{Name: "dind", Image: "a"})
 }
 
-// An image that starts something else than the runner is noticed before the first job; one that starts it by itself is taken.
+// An image that starts something else than the runner is noticed before the first job; one that starts it by itself is
+// taken.
 func TestNotesOfARunnerWithoutCommand(t *testing.T) {
 	t.Parallel()
 	for container, warns := range map[string]bool{
@@ -214,7 +215,7 @@ func TestNotesOfARunnerWithoutCommand(t *testing.T) {
 	check(t, "warning where the mode adds it", strings.Contains(notes(t, mode("dind"), without), "WARNING"), false)
 }
 
-// What is set and not used is named, whoever is asked.
+// Notes and validate name settings that are not used.
 func TestNotesOfWhatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	const claim = "kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"

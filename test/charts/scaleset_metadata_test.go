@@ -63,7 +63,7 @@ resourceMeta:
 	}
 }
 
-// What the controller makes gets its metadata through the spec.
+// The controller's objects get their metadata by the spec.
 func TestMetadataOfDependents(t *testing.T) {
 	t.Parallel()
 	fields := map[string]func(v1alpha1.AutoscalingRunnerSetSpec) *v1alpha1.ResourceMeta{
@@ -99,7 +99,7 @@ func TestMetadataOfDependents(t *testing.T) {
 	check(t, "labels alone", only, &v1alpha1.ResourceMeta{Labels: map[string]string{"a": "b"}})
 }
 
-// Kubernetes takes strings only; YAML makes numbers and booleans of what nobody put in quotes.
+// Kubernetes takes strings only; YAML reads values without quotes as numbers and booleans.
 func TestMetadataOfPodTemplatesAreStrings(t *testing.T) {
 	t.Parallel()
 	const metadata = "metadata: {labels: {spot: true, many: 12345678}, annotations: {part: 1.5, id: '9007199254740993'}}"
@@ -111,7 +111,7 @@ func TestMetadataOfPodTemplatesAreStrings(t *testing.T) {
 	check(t, "containers", len(got.ListenerTemplate.Spec.Containers), 1)
 }
 
-// Null is how one takes a key of another values file, or of all objects, away.
+// Null removes a key of another values file, or of all objects.
 func TestNullTakesMetadataAway(t *testing.T) {
 	t.Parallel()
 	const none = "{labels: {gone: null}, annotations: {gone: null}}"

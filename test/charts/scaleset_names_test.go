@@ -23,7 +23,7 @@ func renderSet(t *testing.T, c chart, values ...string) manifests {
 
 func mode(name string) string { return "containerMode: {type: " + name + "}" }
 
-// chartLabels are on every object of the scale set called name.
+// chartLabels returns the labels of every object of the scale set with the name.
 func chartLabels(name, component string) map[string]string {
 	labels := map[string]string{
 		"helm.sh/chart":                          "gha-rs-0.1.0",
@@ -84,7 +84,7 @@ var components = map[string]string{
 	"manager_pod_metadata_role_binding.yaml": "manager-role-binding",
 }
 
-// object is any object's metadata; the rest of it is kept from failing strict decoding.
+// object has any object's metadata. Its other fields only satisfy strict decoding.
 type object struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`

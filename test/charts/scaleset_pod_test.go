@@ -70,7 +70,7 @@ func TestDind(t *testing.T) {
 	check(t, "pod", runnerPod(t, mode("dind")), dindPod())
 }
 
-// An init container of the user's takes the place of ours.
+// A user's init container replaces ours.
 func TestDindInitContainerOfTheUser(t *testing.T) {
 	t.Parallel()
 	pod := runnerPod(t, mode("dind"), "template: {spec: {initContainers: [{name: first, image: f}, {name: dind, image: own}]}}")
@@ -78,7 +78,7 @@ func TestDindInitContainerOfTheUser(t *testing.T) {
 	check(t, "init containers", names(pod.InitContainers, image), []string{"init-dind-externals=" + runnerImage, "dind=own", "first=f"})
 }
 
-// Kubernetes 1.28 has no sidecars. Clouds add to the version what isn't a number.
+// Kubernetes 1.28 has no sidecars. Clouds add other characters to the version.
 func TestDindByKubernetesVersion(t *testing.T) {
 	t.Parallel()
 	containerName := func(c corev1.Container) string { return c.Name }
@@ -136,7 +136,7 @@ func TestOtherModeLeavesThePodAlone(t *testing.T) {
 	check(t, "pod", runnerPod(t, mode("none")), runnerPod(t))
 }
 
-// The work volume may be the user's; without any, whoever renders for a cluster is told.
+// The work volume may be the user's. Without any, rendering for a cluster fails.
 func TestKubernetesModeNeedsWorkVolume(t *testing.T) {
 	t.Parallel()
 	cluster := scaleSet.with("--api-versions", "actions.github.com/v1alpha1")
@@ -146,7 +146,7 @@ func TestKubernetesModeNeedsWorkVolume(t *testing.T) {
 	check(t, "volumes without a cluster", names(runnerPod(t, mode("kubernetes")).Volumes, func(v corev1.Volume) string { return v.Name }), []string{"work"})
 }
 
-// userPod has an entry of the user's for everything a mode adds, and one more of each kind.
+// userPod has a user's entry for every addition of a mode, and one more of each kind.
 const userPod = `
 template:
   spec:
@@ -232,7 +232,7 @@ func TestNoRunnerContainer(t *testing.T) {
 	check(t, "dind", names(runnerPod(t, other, mode("dind")).Containers, containerName), []string{"runner", "other"})
 }
 
-// Whoever writes down resources alone gets the image of values.yaml, and its command unless another is given.
+// A runner with nothing but resources gets the image of values.yaml, and its command unless it has another.
 func TestRunnerWithoutImage(t *testing.T) {
 	t.Parallel()
 	runner := func(container, mode string) corev1.Container {

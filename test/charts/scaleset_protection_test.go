@@ -61,7 +61,8 @@ func TestBudgetCoversWhatItShould(t *testing.T) {
 	}
 }
 
-// Whoever may not create budgets, or has one of his own, turns the chart's off: then nothing asks for a right on them.
+// A user without the right to create budgets, or with an own one, turns the chart's off: then no right on budgets is
+// needed.
 func TestNoBudgetNeedsNoRight(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, scaleSet, minimal, "protectRunners: None")

@@ -35,7 +35,8 @@ func certificateAt(path string) string {
 	return "githubServerTLS: {runnerMountPath: '" + path + "', certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}"
 }
 
-// Windows mounts no single file, and its paths have a drive and backslashes, however the values say that runners are on Windows.
+// Windows mounts no single file, and its paths have a drive and backslashes. Several values may say that runners are on
+// Windows.
 func TestCertificateInRunnerOnWindows(t *testing.T) {
 	t.Parallel()
 	const system = "template: {spec: {os: {name: windows}}}"

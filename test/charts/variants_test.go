@@ -29,8 +29,8 @@ func variantsOf(t *testing.T, values ...string) (sets []v1alpha1.AutoscalingRunn
 	return sets
 }
 
-// A variant is what a release of its own would be with the same values and the variant's: every object, in every mode. Only the credentials
-// are those of the first set.
+// A variant equals a release of its own with the same values and the variant's: every object, in every mode. Only the
+// credentials are the first set's.
 func TestAVariantIsASetLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	const own = "\nminRunners: 1\nmaxRunners: 2\nscaleSetLabels: [big]\n"
@@ -58,7 +58,7 @@ func TestAVariantIsASetLikeAnyOther(t *testing.T) {
 	}
 }
 
-// withoutOrigin returns an object without what says which values made it, and where its credentials are.
+// withoutOrigin returns an object without the hash of its values and the reference to its credentials.
 func withoutOrigin(t *testing.T, document string) string {
 	t.Helper()
 	object := decode[map[string]any](t, document)
@@ -77,7 +77,7 @@ func withoutOrigin(t *testing.T, document string) string {
 	return string(text)
 }
 
-// Each template that makes an object makes those of variants, too.
+// Each template that makes an object makes the objects of variants, too.
 func TestVariantsHaveEveryTemplate(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(scaleSet.directory(), "templates", "*.yaml"))
@@ -98,7 +98,7 @@ func TestVariantsHaveEveryTemplate(t *testing.T) {
 	check(t, "templates", len(made), len(files)-2)
 }
 
-// The first set, and so what is in the cluster, is the same object with and without variants.
+// The first set, which the cluster already has, is the same object with and without variants.
 func TestTheFirstSetIsAsWithoutVariants(t *testing.T) {
 	t.Parallel()
 	const variants = "prepull: {enabled: true}\nvariants: [{name: big, maxRunners: 3, scaleSetLabels: [big]}]"
@@ -219,7 +219,7 @@ func TestVariantRefusals(t *testing.T) {
 		{"variants: [{name: a, template: {spec: {containers: [{name: x, image: i}, {name: x, image: j}]}}}]", []string{"variants[a].template.spec.containers has two entries named x"}},
 		{"template: {spec: {containers: [{name: x, env: [{name: V}]}]}}\nvariants: [{name: a, template: {spec: {containers: [{name: x, env: [{name: V}, {name: V}]}]}}}]", []string{"variants[a].template.spec.containers[x].env has two entries named V"}},
 		{"variants: [{name: a, scaleSetLabels: ['']}]", []string{"scaleSetLabels contains an empty string"}},
-		// Whatever the order and case, twice or once.
+		// Order, case and repetitions don't matter.
 		{"scaleSetLabels: [linux, x64]\nvariants: [{name: a, scaleSetLabels: [X64, Linux, linux]}]", []string{"scale set test-runners", "scale set test-runners-a", "[linux, x64]"}},
 		{"variants: [{name: a, scaleSetLabels: [gpu]}, {name: b, scaleSetLabels: [GPU]}]", []string{"scale set test-runners-a", "scale set test-runners-b"}},
 		{"variants: [{name: a, scaleSetLabels: [gpu]}, {name: b, scaleSetLabels: ['gpu ']}]", []string{"scale set test-runners-a", "scale set test-runners-b"}},
@@ -236,7 +236,7 @@ func TestVariantRefusals(t *testing.T) {
 			checkContains(t, said, part)
 		}
 	}
-	// What GitHub can tell apart.
+	// Sets that GitHub can tell apart.
 	for _, values := range []string{
 		"variants: [{name: a}, {name: b}]",
 		"scaleSetLabels: [linux, small]\nvariants: [{name: a, scaleSetLabels: [linux, large]}, {name: b}, {name: 8, scaleSetLabels: [gpu]}]",
@@ -247,7 +247,8 @@ func TestVariantRefusals(t *testing.T) {
 	}
 }
 
-// Both Helms install a release, add variants to it, and take one away: the first set stays the same object, with the same UID and generation.
+// Both Helms install a release, add variants to it, and take one away: the first set stays the same object, with the
+// same UID and generation.
 func TestVariantsComeAndGo(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
