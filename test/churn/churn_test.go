@@ -17,13 +17,16 @@ import (
 )
 
 const (
-	// churnPeriod is longer than all pauses of a runner together (155 s): if the ends counted, each runner would have failed by then.
+	// churnPeriod exceeds the sum of a runner's pauses (155 s): if its ends counted, each runner would have failed by
+	// then.
 	churnPeriod = 3 * time.Minute
-	// longestPause is a runner's pause after the fifth pod that it lost, and startSlack what twenty runners need to start on a busy machine.
+	// longestPause is a runner's pause after its fifth lost pod. startSlack is the time in which twenty runners start
+	// on a busy machine.
 	longestPause, startSlack = 80 * time.Second, time.Minute
 )
 
-// Nodes vanish under every pod for three minutes while 20 jobs wait. That is nobody's fault: all runners are back within one pause.
+// Nodes vanish under every pod for three minutes while 20 jobs wait. That is nobody's fault: all runners are back
+// within one pause.
 func TestNodesVanishUnderEveryPod(t *testing.T) {
 	const jobs = 20
 	g := gomega.NewWithT(t)
