@@ -21,7 +21,7 @@ import (
 // struck is an installation that worked until something happened to it. Each case ends as it began.
 type struck struct {
 	name string
-	// strike does it and returns what takes it back.
+	// strike does it and returns a function that undoes it.
 	strike func(t *testing.T, r *rig.Rig) (mend func())
 	symptom
 }
@@ -48,8 +48,8 @@ var strikes = []struck{
 	}},
 }
 
-// Whatever happens to an installation that worked, kubectl get, conditions, Events, metrics and the doctor say so while jobs
-// wait, and no longer once it is over.
+// Whatever happens to an installation that worked, kubectl get, conditions, Events, metrics and the doctor say so while
+// jobs wait, and no longer when it is over.
 func TestStruckInstallationsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	// A Retry-After of less than 30 s is waited for within the call; jobs wait for the one above until it is over.
@@ -103,8 +103,8 @@ func fullQuota(t *testing.T, r *rig.Rig) func() {
 	return func() { drop(t, r, quota) }
 }
 
-// unbound takes the manager's RoleBinding in the runners' namespace away, and waits until that has taken its rights: the API
-// server learns of it a moment later, which may be enough for the runners that are to wait.
+// unbound deletes the manager's RoleBinding in the runners' namespace, and waits until the rights are gone: the API
+// server learns of it a moment later. Without the wait, runners could still be created.
 func unbound(t *testing.T, r *rig.Rig) func() {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{}
