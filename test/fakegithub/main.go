@@ -59,8 +59,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// parse leaves durations of 0 to the defaults of the fake, which are those of the
-// real service.
+// parse leaves durations of 0 to the defaults of the fake: those of the real service.
 func parse(args []string) (*settings, error) {
 	set := &settings{}
 	o := &set.options
@@ -99,7 +98,7 @@ func parse(args []string) (*settings, error) {
 	return set, set.complete()
 }
 
-// complete checks what flags can't and puts it into the options.
+// complete checks values that flags can't check and puts them into the options.
 func (set *settings) complete() error {
 	o := &set.options
 	o.Flow = fakegithub.Flow(set.flow)
