@@ -44,11 +44,11 @@ type life struct {
 	ledger *ledger
 	// strips is set if the manager removes ARC's finalizers from the objects of its charts.
 	strips bool
-	// metricsReader is the ClusterRole of the chart that lets an account read the manager's metrics.
+	// metricsReader is the chart's ClusterRole for reading the manager's metrics.
 	metricsReader string
 }
 
-// authority is the value githubServerTLS of one of them.
+// authority is the value githubServerTLS of the set trusting.
 var authority = rig.Values{"certificateFrom": rig.Values{"configMapKeyRef": rig.Values{"name": "ca", "key": "ca.crt"}}}
 
 // hookedTemplate has the volume that runner and job share.
@@ -117,7 +117,7 @@ func forwardProxy(t *testing.T) string {
 	return proxy.URL
 }
 
-// lead leads it through everything between install and uninstall.
+// lead leads the installation through everything between install and uninstall.
 func (l *life) lead() {
 	l.Helper()
 	l.work()
@@ -149,7 +149,7 @@ func (l *life) work() {
 	l.rig.WaitDone(jobs)
 }
 
-// correctToken has a scale set begin with a token that GitHub doesn't know, until it is given the right one.
+// correctToken has a scale set begin with a token that GitHub doesn't know, and then gives it the right one.
 func (l *life) correctToken() {
 	l.Helper()
 	l.rig.InstallSet(mistyped, rig.Values{"minRunners": 0, "githubConfigSecret": rig.Values{"github_token": "ghp_unknown"}})
@@ -158,7 +158,7 @@ func (l *life) correctToken() {
 	l.rig.AwaitListening(mistyped)
 }
 
-// useVault has a scale set look for its credentials in a vault, for which the manager has no certificate.
+// useVault has a scale set look for its credentials in a vault. The manager has no certificate for it.
 func (l *life) useVault() {
 	l.Helper()
 	l.rig.InstallSet(vaulted, rig.Values{"minRunners": 0, "githubConfigSecret": "token", "keyVault": rig.Values{
@@ -185,7 +185,7 @@ func (l *life) runnerSet(name string) *v1alpha1.AutoscalingRunnerSet {
 	return set
 }
 
-// listenerPod returns the pod of a set's listener, an empty one where there is none.
+// listenerPod returns the pod of a set's listener, an empty one without any.
 func (l *life) listenerPod(set string) corev1.Pod {
 	l.Helper()
 	var pods corev1.PodList
@@ -198,8 +198,8 @@ func (l *life) listenerPod(set string) corev1.Pod {
 	return corev1.Pod{}
 }
 
-// change gives the sets other runners, another limit and another listener, one each. The manager is not to be killed before
-// it has told the listener of the new limit.
+// change gives the sets other runners, another limit and another listener, one each. The manager must not be killed
+// before it has told the listener the new limit.
 func (l *life) change() {
 	l.Helper()
 	l.rig.UpgradeSet(rig.DefaultSet, rig.Values{"template": rig.Values{
@@ -219,8 +219,8 @@ func (l *life) change() {
 	l.await("the listener of "+hooked+" is told of its limit", func() bool { return configuration(hooked) != limit })
 }
 
-// move gives a set another address twice, while GitHub deletes nothing. A manager that starts when it does again asks for both
-// former scale sets in one call and tells of them in one pass, which makes a series.
+// move gives a set another address twice, while GitHub deletes nothing. A manager that starts when GitHub deletes again
+// asks for both former scale sets in one call and reports them in one pass: their Events become a series.
 func (l *life) move() {
 	l.Helper()
 	back := l.disturb(fakegithub.Fault{Endpoint: "delete-scale-set", Hang: true})
@@ -246,7 +246,7 @@ func (l *life) awaitAnotherListener(set string, former types.UID) {
 	l.rig.AwaitListening(set)
 }
 
-// refuseUninstall wants the controller's release to stay while there are scale sets.
+// refuseUninstall checks that the controller's release can't be uninstalled while there are scale sets.
 func (l *life) refuseUninstall() {
 	l.Helper()
 	l.ledger.noteHooks(l.T)
@@ -255,7 +255,7 @@ func (l *life) refuseUninstall() {
 	}
 }
 
-// protect puts the finalizer on the objects of a set's release that ARC's chart puts on its own.
+// protect puts the finalizer of ARC's chart on the objects of a set's release.
 func (l *life) protect(set string) {
 	l.Helper()
 	for annotation, name := range l.runnerSet(set).Annotations {
@@ -272,8 +272,8 @@ func (l *life) protect(set string) {
 	}
 }
 
-// otherSetting is what the Role of a scale set's chart grants for objects that ARC has protected. The chart doesn't know whether the
-// controller makes use of it.
+// otherSetting returns the permissions of a scale set's chart for objects that ARC has protected. The chart doesn't
+// know whether the controller uses them.
 func (l *life) otherSetting() []permission {
 	if l.strips {
 		return nil
@@ -281,7 +281,7 @@ func (l *life) otherSetting() []permission {
 	return []permission{{l.rig.RunnerNamespace, "", "serviceaccounts", "patch"}}
 }
 
-// protectedKinds are the kinds of the objects that the annotations name.
+// protectedKinds are the kinds of the objects in the annotations.
 var protectedKinds = map[string]schema.GroupVersionKind{
 	"github-secret-name":                   corev1.SchemeGroupVersion.WithKind("Secret"),
 	"no-permission-service-account-name":   corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
@@ -292,7 +292,8 @@ var protectedKinds = map[string]schema.GroupVersionKind{
 	"manager-role-binding":                 rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
 }
 
-// end uninstalls all. Two sets are protected as ARC's chart would have it, if the manager is to undo that, and GitHub is away when another one goes.
+// end uninstalls everything. If the manager strips finalizers, two sets get those of ARC's chart. GitHub is away when
+// another set goes.
 func (l *life) end() {
 	l.Helper()
 	if l.strips {
@@ -309,8 +310,8 @@ func (l *life) end() {
 	}
 }
 
-// uninstallWithoutGitHub lets GitHub answer again once it was asked in vain. Without a registered runner it would not be asked:
-// the one that took the place of the last job's may come late.
+// uninstallWithoutGitHub lets GitHub answer again after it has refused a removal. It is only asked to remove a
+// registered runner, and the last job's runner may be replaced late.
 func (l *life) uninstallWithoutGitHub(set string) {
 	l.Helper()
 	const removal = "remove-runner"
@@ -335,7 +336,7 @@ func (l *life) hasIdle(set string) bool {
 	return false
 }
 
-// disturb makes calls to GitHub go wrong until what it returns is called.
+// disturb makes calls to GitHub go wrong until the returned function is called.
 func (l *life) disturb(fault fakegithub.Fault) (end func()) {
 	l.Helper()
 	id, err := l.rig.GitHub.AddFault(fault)
