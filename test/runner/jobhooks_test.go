@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// step returns the step of a hook that is this script.
+// step returns the step of a hook with this script.
 func step(ctx context.Context, t *testing.T, content string) fakegithub.Step {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), "hook.sh")
