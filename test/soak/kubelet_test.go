@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// failEvery is such that the runner of every twentieth job fails before it takes the job.
+// The runner of one of failEvery jobs fails before it takes the job.
 const failEvery = 20
 
 // play moves a runner's pod one step ahead: it starts, takes a job or fails, and ends with its job.
@@ -32,8 +32,8 @@ func (s *site) play(runner *v1alpha1.EphemeralRunner) {
 	}
 }
 
-// offer lets the runner take the oldest job. Instead, once for every twentieth job, the runner fails; the runner's next attempt,
-// or another runner, takes the job.
+// offer lets the runner take the oldest job. For every twentieth job the runner fails a single time instead; the
+// runner's next attempt, or another runner, takes the job.
 func (s *site) offer(name string, pod *corev1.Pod) {
 	s.Helper()
 	job := s.waiting[0]
