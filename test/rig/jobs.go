@@ -10,7 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// A rig waits up to Patience for things that take seconds on an idle machine. Most of them begin with the start of a
+// Patience bounds a rig's wait for things that take seconds on an idle machine. Most of them begin with the start of a
 // program, which may be built with the race detector and may have to share two cores with everything else.
 const Patience = 3 * time.Minute
 
