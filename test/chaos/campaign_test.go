@@ -68,7 +68,8 @@ func (c *campaign) done(seed uint64, passed bool, wrong []string) {
 func (c *campaign) summary() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	text := fmt.Sprintf("%d runs in %s, %d failed", c.passed+len(c.failed), time.Since(c.began).Round(time.Second), len(c.failed))
+	text := fmt.Sprintf("%d runs in %s, %d failed",
+		c.passed+len(c.failed), time.Since(c.began).Round(time.Second), len(c.failed))
 	for _, seed := range slices.Sorted(maps.Keys(c.failed)) {
 		text += fmt.Sprintf("\nseed %d: %s", seed, strings.Join(c.failed[seed], "\n  "))
 	}

@@ -70,5 +70,6 @@ func (c claims) values() rig.Values {
 
 // String describes the claims for a report.
 func (c claims) String() string {
-	return fmt.Sprintf("claims %v, at most %d (0: no limit), kept after success only: %t", c.templates, c.most, c.keptAfterSuccess)
+	return fmt.Sprintf("claims %v, at most %d (0: no limit), kept after success only: %t",
+		c.templates, c.most, c.keptAfterSuccess)
 }

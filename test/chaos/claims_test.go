@@ -62,7 +62,8 @@ func (w *world) wrongClaims() string {
 			return fmt.Sprintf("claim %s is still being deleted", claim.Name)
 		}
 		has := func(r v1alpha1.EphemeralRunner) bool {
-			return r.Spec.VolumeClaims[claim.Labels[v1alpha1.LabelVolumeClaimTemplate]] == claim.Name && r.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed
+			return r.Spec.VolumeClaims[claim.Labels[v1alpha1.LabelVolumeClaimTemplate]] == claim.Name &&
+				r.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed
 		}
 		if slices.ContainsFunc(runners.Items, has) {
 			leased++

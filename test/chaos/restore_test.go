@@ -165,12 +165,14 @@ func (r *restoration) checkJobs(running []int64) {
 	r.Expect(lost).To(gomega.HaveLen(2))
 	for _, runner := range lost {
 		report := regexp.MustCompile(`could not be written, giving up.*` + runner)
-		r.Eventually(func() bool { return report.MatchString(r.ListenerLog()) }, rig.Patience, lookInterval).Should(gomega.BeTrue(), runner)
+		r.Eventually(func() bool { return report.MatchString(r.ListenerLog()) }, rig.Patience, lookInterval).
+			Should(gomega.BeTrue(), runner)
 	}
 	r.Eventually(func() bool { return strings.Contains(r.ManagerLog(), "UnknownRunnerJob") }, rig.Patience, lookInterval).
 		Should(gomega.BeTrue(), "no Event tells that jobs were lost")
 	for _, anomaly := range r.GitHub.Anomalies() {
-		if (anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy") || !slices.Contains(lost, anomaly.Runner) {
+		if (anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy") ||
+			!slices.Contains(lost, anomaly.Runner) {
 			r.t.Error(anomaly)
 		}
 	}
@@ -205,7 +207,8 @@ func (r *restoration) checkRunners() {
 		}
 		g.Expect(r.registered()).To(gomega.ContainElements(names))
 	}, rig.Patience, lookInterval).Should(gomega.Succeed())
-	r.t.Logf("only idle runners were left %s after the restore; registrations: %v", time.Since(r.restoredAt).Round(time.Second), r.registered())
+	r.t.Logf("only idle runners were left %s after the restore; registrations: %v",
+		time.Since(r.restoredAt).Round(time.Second), r.registered())
 }
 
 // checkNoStrays checks that in the end GitHub has no registration without a runner.

@@ -172,7 +172,8 @@ func (w *world) checkClocks() {
 	logs := map[rig.Program]func() string{rig.ManagerProgram: w.rig.ManagerLog, rig.ListenerProgram: w.rig.ListenerLog}
 	for _, f := range w.schedule.faults {
 		wrong := wrongClocks[f.variant]
-		if f.kind == wrongClock && !strings.Contains(logs[wrong.program](), fmt.Sprintf("the clock is set wrong by %s", wrong.ahead)) {
+		if f.kind == wrongClock &&
+			!strings.Contains(logs[wrong.program](), fmt.Sprintf("the clock is set wrong by %s", wrong.ahead)) {
 			w.errorf("the clock of the %s was right", wrong.program)
 		}
 	}

@@ -30,7 +30,8 @@ func checkContains(t *testing.T, text, part string) {
 func rules(list []rbacv1.PolicyRule) []string {
 	var lines []string
 	for _, rule := range list {
-		lines = append(lines, strings.Join(rule.APIGroups, ",")+"/"+strings.Join(rule.Resources, ",")+": "+strings.Join(rule.Verbs, " "))
+		lines = append(lines,
+			strings.Join(rule.APIGroups, ",")+"/"+strings.Join(rule.Resources, ",")+": "+strings.Join(rule.Verbs, " "))
 	}
 	return lines
 }

@@ -140,7 +140,8 @@ func refusal(t *testing.T, c chart, values ...string) string {
 	if err == nil {
 		t.Fatalf("helm template %s took the values:\n%s", c.name, strings.Join(values, "\n"))
 	}
-	if c.usual() && len(validated(t, c, values)) == 0 && !strings.Contains(stderr, "No gha-rs-controller deployment found") {
+	if c.usual() && len(validated(t, c, values)) == 0 &&
+		!strings.Contains(stderr, "No gha-rs-controller deployment found") {
 		t.Errorf("helm refuses the values, but manager validate takes them:\n%s\n%s", stderr, strings.Join(values, "\n"))
 	}
 	return stderr

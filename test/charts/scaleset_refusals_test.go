@@ -152,7 +152,8 @@ func TestImagesOfARC(t *testing.T) {
 	} {
 		check(t, image+" is ARC's", listenertemplate.IsARCImage(image), ofARC)
 		_, said, err := scaleSet.template(t, minimal, fmt.Sprintf("listenerTemplate: {spec: {containers: [{name: logs, image: other}, {name: listener, image: %q}]}}", image))
-		if (err != nil) != ofARC || (ofARC && !strings.Contains(said, "listenerTemplate.spec.containers[listener].image is "+image)) {
+		if (err != nil) != ofARC ||
+			(ofARC && !strings.Contains(said, "listenerTemplate.spec.containers[listener].image is "+image)) {
 			t.Errorf("the scale set's chart with %s: %v %s", image, err, said)
 		}
 		_, said, err = controller.template(t, fmt.Sprintf("image: {repository: %q}", image))

@@ -42,7 +42,8 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 			r.LoseNodeOf(&pod)
 		}
 	}
-	g.Eventually(func() bool { vanish(); return time.Now().After(until) }, 2*churnPeriod, 500*time.Millisecond).Should(gomega.BeTrue())
+	g.Eventually(func() bool { vanish(); return time.Now().After(until) }, 2*churnPeriod, 500*time.Millisecond).
+		Should(gomega.BeTrue())
 	r.Node.OnStart(nil)
 	vanish()
 	ended := time.Now()
@@ -53,7 +54,8 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 	}
 	for i := range runners.Items {
 		if status := &runners.Items[i].Status; status.Done() || len(status.Failures) > 0 {
-			t.Errorf("runner %s: %s, failures %v, disruptions %v", runners.Items[i].Name, status.Phase, status.Failures, status.Disruptions)
+			t.Errorf("runner %s: %s, failures %v, disruptions %v",
+				runners.Items[i].Name, status.Phase, status.Failures, status.Disruptions)
 		}
 	}
 	set := &v1alpha1.AutoscalingRunnerSet{}
@@ -67,6 +69,7 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 	took := time.Since(ended)
 	t.Logf("%d pods vanished; all jobs were done %s after the last", len(lost), took)
 	if took > longestPause+startSlack {
-		t.Errorf("all jobs were done %s after the nodes had stopped to vanish, want %s at most", took, longestPause+startSlack)
+		t.Errorf("all jobs were done %s after the nodes had stopped to vanish, want %s at most",
+			took, longestPause+startSlack)
 	}
 }

@@ -39,7 +39,8 @@ func (r *reader) checkHelm(arguments []string) error {
 		// As a file below the values that the command gives: a Secret's name and --set of its keys don't go together.
 		defaults := filepath.Join(r.directory, "your-values.yaml")
 		if strings.Contains(strings.ReplaceAll(strings.Join(arguments, " "), "githubConfigSecretRevision", ""), "githubConfigSecret") {
-			template = append(template, "--set", "controllerServiceAccount.name=harrier,controllerServiceAccount.namespace=harrier-system")
+			template = append(template, "--set",
+				"controllerServiceAccount.name=harrier,controllerServiceAccount.namespace=harrier-system")
 		} else {
 			template = append(template, "--values", defaults)
 		}

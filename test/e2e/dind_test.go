@@ -41,7 +41,8 @@ func expectSidecarAround(t *testing.T, pod *corev1.Pod) {
 	daemon := statusOf(pod.Status.InitContainerStatuses, "dind").State.Terminated
 	runner := statusOf(pod.Status.ContainerStatuses, "runner").State.Terminated
 	if files == nil || daemon == nil || runner == nil {
-		t.Errorf("pod %s was last seen with %+v, %+v", pod.Name, pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+		t.Errorf("pod %s was last seen with %+v, %+v",
+			pod.Name, pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 		return
 	}
 	if runner.ExitCode != 0 || daemon.ExitCode != 0 || files.ExitCode != 0 {

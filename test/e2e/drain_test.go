@@ -114,7 +114,8 @@ func (s *scaleSet) awaitLeft(node string, jobs []int64) {
 	}
 	s.await(s.t.Context(), "only runners with a job to be left on node "+node, func() (string, error) {
 		if there := s.on(node); !maps.Equal(there, working) {
-			return fmt.Sprintf("there are %v, and %v work", slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(working))), nil
+			return fmt.Sprintf("there are %v, and %v work",
+				slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(working))), nil
 		}
 		return "", nil
 	})

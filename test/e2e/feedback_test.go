@@ -66,7 +66,8 @@ func TestJobReadsInItsLog(t *testing.T) {
 	s.await(t.Context(), "the pod's last words", func() (string, error) { return pods.untold(1) })
 	ended := statusOf(pods.all()[0].Status.ContainerStatuses, "runner").State.Terminated
 	var usage struct{ Usage, PeakMemoryBytes, MemoryLimitBytes int64 }
-	if ended == nil || json.Unmarshal([]byte(ended.Message), &usage) != nil || usage.Usage != 1 || usage.MemoryLimitBytes != 256<<20 ||
+	if ended == nil || json.Unmarshal([]byte(ended.Message), &usage) != nil || usage.Usage != 1 ||
+		usage.MemoryLimitBytes != 256<<20 ||
 		usage.PeakMemoryBytes <= 0 || usage.PeakMemoryBytes > usage.MemoryLimitBytes {
 		t.Errorf("the runner's container has left %+v", ended)
 	}
@@ -196,7 +197,8 @@ func (s *scaleSet) giveShell() {
 	volumes := []site.Values{{"name": "work", "emptyDir": site.Values{}}}
 	for _, folder := range []string{"bin", "lib", "lib64"} {
 		mounts = append(mounts, site.Values{"name": folder, "mountPath": "/" + folder, "readOnly": true})
-		volumes = append(volumes, site.Values{"name": folder, "hostPath": site.Values{"path": "/usr/" + folder, "type": "Directory"}})
+		volumes = append(volumes,
+			site.Values{"name": folder, "hostPath": site.Values{"path": "/usr/" + folder, "type": "Directory"}})
 	}
 	s.podSpec()["volumes"] = volumes
 	s.container()["volumeMounts"] = mounts

@@ -141,7 +141,8 @@ func TestHooksMayRunJobPodsInKubernetesMode(t *testing.T) {
 					continue
 				}
 				seen++
-				if pod.Labels[v1alpha1.LabelScaleSetNamespace] != s.namespace || pod.Labels["actions.github.com/runner-busy"] != "true" ||
+				if pod.Labels[v1alpha1.LabelScaleSetNamespace] != s.namespace ||
+					pod.Labels["actions.github.com/runner-busy"] != "true" ||
 					pod.Annotations[v1alpha1.AnnotationDoNotDisrupt] != "true" || pod.Annotations[v1alpha1.AnnotationSafeToEvict] != "false" {
 					t.Errorf("job pod %s has labels %v and annotations %v", pod.Name, pod.Labels, pod.Annotations)
 				}
@@ -172,7 +173,8 @@ func TestNothingOfADeadRunnersHooksIsLeft(t *testing.T) {
 			s.await(t.Context(), "everything of its hooks to be gone", func() (string, error) {
 				left, err := site.NamespaceLeft(t.Context(), kube, s.namespace)
 				left = slices.DeleteFunc(left, func(object string) bool {
-					return !strings.Contains(object, runner+"-workflow") && !strings.Contains(object, runner+"-step-") && !strings.Contains(object, runner+"-secret-")
+					return !strings.Contains(object, runner+"-workflow") &&
+						!strings.Contains(object, runner+"-step-") && !strings.Contains(object, runner+"-secret-")
 				})
 				return installation.Shorten(left, 5), err
 			})
@@ -251,7 +253,8 @@ func (s *scaleSet) saysThatAJobPodWaits() (missing string, err error) {
 		return "", err
 	}
 	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionRunnersPending)
-	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != corev1.PodReasonUnschedulable || !strings.Contains(c.Message, "1 job pod waits") {
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != corev1.PodReasonUnschedulable ||
+		!strings.Contains(c.Message, "1 job pod waits") {
 		return fmt.Sprintf("RunnersPending is %+v", c), nil
 	}
 	return s.diagnosed(corev1.PodReasonUnschedulable, "job pod")

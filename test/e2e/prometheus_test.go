@@ -98,7 +98,8 @@ func scrapeConfig(t *testing.T, m *prometheus.Monitor) map[string]any {
 	var targets []prometheus.Target
 	for i := range pods.Items {
 		if number := portNamed(&pods.Items[i], port); number != "" {
-			targets = append(targets, prometheus.Target{Pod: &pods.Items[i], Address: net.JoinHostPort(pods.Items[i].Status.PodIP, number)})
+			targets = append(targets,
+				prometheus.Target{Pod: &pods.Items[i], Address: net.JoinHostPort(pods.Items[i].Status.PodIP, number)})
 		}
 	}
 	if len(targets) == 0 {

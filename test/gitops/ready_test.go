@@ -45,7 +45,8 @@ func TestAScaleSetThatCanStartNoRunnerIsNotCurrent(t *testing.T) {
 
 	labelled(t, r, enforced, "baseline")
 	r.UpgradeSet("dind", dind)
-	g.Consistently(func() string { return statusOf(t, r, "dind") }, 5*time.Second, 20*time.Millisecond).Should(gomega.Equal(inProgress), "the former template was admitted, the new one isn't")
+	g.Consistently(func() string { return statusOf(t, r, "dind") }, 5*time.Second, 20*time.Millisecond).
+		Should(gomega.Equal(inProgress), "the former template was admitted, the new one isn't")
 	g.Expect(readyOf(t, r, "dind")).To(gomega.ContainSubstring(v1alpha1.ReasonPodForbidden))
 }
 
@@ -67,7 +68,8 @@ func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
 		return len(full.Status.Hard), err
 	}, rig.Patience).Should(gomega.Equal(1))
 	g.Expect(r.AttemptUpgrade("full", rig.Values{"minRunners": 1}, waits...)).To(gomega.Succeed())
-	g.Eventually(func() string { return readyOf(t, r, "full") }, rig.Patience).Should(gomega.ContainSubstring(v1alpha1.ReasonQuotaExceeded))
+	g.Eventually(func() string { return readyOf(t, r, "full") }, rig.Patience).
+		Should(gomega.ContainSubstring(v1alpha1.ReasonQuotaExceeded))
 	g.Expect(statusOf(t, r, "full")).To(gomega.Equal(current))
 	g.Expect(statusOf(t, r, rig.DefaultSet)).To(gomega.Equal(current))
 
@@ -77,7 +79,8 @@ func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Expect(r.AttemptUpgrade("unasked", rig.Values{"minRunners": 1}, waits...)).To(gomega.Succeed())
-	g.Eventually(func() string { return readyOf(t, r, "unasked") }, rig.Patience).Should(gomega.ContainSubstring("failed calling webhook"))
+	g.Eventually(func() string { return readyOf(t, r, "unasked") }, rig.Patience).
+		Should(gomega.ContainSubstring("failed calling webhook"))
 	for _, set := range []string{"unasked", rig.DefaultSet} {
 		g.Expect(statusOf(t, r, set)).To(gomega.Equal(current))
 	}

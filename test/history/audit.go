@@ -230,7 +230,8 @@ func read(event testkube.AuditEvent, object metav1.Object) (*Change, error) {
 // has ended.
 func endsAtOnce(event testkube.AuditEvent, pod *corev1.Pod) bool {
 	var options metav1.DeleteOptions
-	if json.Unmarshal(event.RequestObject, &options) == nil && options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 {
+	if json.Unmarshal(event.RequestObject, &options) == nil && options.GracePeriodSeconds != nil &&
+		*options.GracePeriodSeconds == 0 {
 		return true
 	}
 	return pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || podEnded(pod)

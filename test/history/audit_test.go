@@ -50,7 +50,8 @@ func (l *logged) history() *History {
 
 // object returns an answer of the API server.
 func object(kind string, revision int, metadata, rest string) string {
-	return fmt.Sprintf(`{"kind": %q, "metadata": {"name": "a", "uid": "uid of %s", "resourceVersion": "%d"%s}%s}`, kind, kind, revision, metadata, rest)
+	return fmt.Sprintf(`{"kind": %q, "metadata": {"name": "a", "uid": "uid of %s", "resourceVersion": "%d"%s}%s}`,
+		kind, kind, revision, metadata, rest)
 }
 
 const (

@@ -131,7 +131,8 @@ func (r *replay) checkKept(c Change, created *runner, leased *claim) {
 	pool := r.claims.pools[leased.Set]
 	for _, job := range r.history.Jobs {
 		if slices.Contains(leased.runners, job.Runner) && !job.Completed.IsZero() && !pool.keeps(job) {
-			r.breach(c, "runner %s was created with claim %s, in which job %d ran: event %q, result %q", created.Name, leased.Name, job.ID, job.Event, job.Result)
+			r.breach(c, "runner %s was created with claim %s, in which job %d ran: event %q, result %q",
+				created.Name, leased.Name, job.ID, job.Event, job.Result)
 		}
 	}
 }

@@ -39,7 +39,8 @@ func (h *History) checkLeaders() []string {
 	var broken []string
 	for _, write := range h.Writes {
 		leader, since := h.leaderAt(write.Received)
-		if leader == "" || leader == write.Credential || write.Received.Sub(since) <= overtaking || felt(h.Blind, write.Received) {
+		if leader == "" || leader == write.Credential || write.Received.Sub(since) <= overtaking ||
+			felt(h.Blind, write.Received) {
 			continue
 		}
 		broken = append(broken, fmt.Sprintf("%s %s by a manager, but another leads since %s",

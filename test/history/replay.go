@@ -165,7 +165,8 @@ func (r *replay) checkCreation(c Change, created *runner) {
 	}
 	slots, occupied := largest(set.slots(r.history.MinRunners), set.wanted, since), r.occupied(created, since)
 	if occupied >= slots {
-		r.breach(c, "runner %s was created although %d slots were occupied of %d: %s", created.Name, occupied, slots, r.describeSlots(created))
+		r.breach(c, "runner %s was created although %d slots were occupied of %d: %s",
+			created.Name, occupied, slots, r.describeSlots(created))
 	}
 }
 
@@ -229,7 +230,8 @@ func (r *replay) checkStart(c Change, started *runner) {
 		}
 	}
 	if alive > most {
-		r.breach(c, "pod %s was created: %d alive, maxRunners was at most %d when they were created", started.Name, alive, most)
+		r.breach(c, "pod %s was created: %d alive, maxRunners was at most %d when they were created",
+			started.Name, alive, most)
 	}
 }
 
@@ -241,7 +243,8 @@ func (r *replay) checkDeletion(c Change, deleted *pod) {
 	for _, job := range r.history.Jobs {
 		during := job.Started.Before(c.Received) && (job.Completed.IsZero() || job.Completed.After(c.Received))
 		if job.Runner == deleted.Name && during {
-			r.breach(c, "the %s deleted pod %s during its job %d, which started at %s", c.By, deleted.Name, job.ID, job.Started.Format(clockFormat))
+			r.breach(c, "the %s deleted pod %s during its job %d, which started at %s",
+				c.By, deleted.Name, job.ID, job.Started.Format(clockFormat))
 		}
 	}
 }

@@ -32,7 +32,8 @@ func TestRotatedToken(t *testing.T) {
 	r.GitHub.ExpireAdminTokens()
 	r.GitHub.ExpireQueueTokens()
 	ids := r.QueueJobs(3, time.Second)
-	g.Eventually(func() bool { return strings.Contains(r.ListenerLog(), "401") }, rig.Patience).Should(gomega.BeTrue(), "the listener was not refused")
+	g.Eventually(func() bool { return strings.Contains(r.ListenerLog(), "401") }, rig.Patience).
+		Should(gomega.BeTrue(), "the listener was not refused")
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"githubConfigSecret": rig.Values{"github_token": next}})
 	rotated := time.Now()
 	r.WaitDone(ids)
@@ -60,7 +61,8 @@ func TestMaximumReachesTheListener(t *testing.T) {
 	ids := r.QueueJobs(3, rig.Held)
 	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"maxRunners": 3})
-	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.BeNumerically(">", 1))
+	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).
+		Should(gomega.BeNumerically(">", 1))
 	const told = "actions.github.com/listener-config-hash"
 	gomega.NewWithT(t).Eventually(func() bool {
 		pod := r.ListenerPod()
@@ -104,7 +106,8 @@ func TestOutdatedImage(t *testing.T) {
 	r.GitHub.DeprecateRunnerVersion("1.0.0", true)
 	ids := r.QueueJobs(2, time.Second)
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionRunnerOutdated)
-	g.Eventually(func() string { return readyCondition(t, r, rig.DefaultSet).Message }, rig.Patience).Should(gomega.ContainSubstring("runner:1.0.0"))
+	g.Eventually(func() string { return readyCondition(t, r, rig.DefaultSet).Message }, rig.Patience).
+		Should(gomega.ContainSubstring("runner:1.0.0"))
 	id := r.GitHub.Snapshot().ScaleSets[0].ID
 	r.UpgradeSet(rig.DefaultSet, runnerVersion("2.0.0"))
 	r.WaitDone(ids)

@@ -90,7 +90,8 @@ func TestRetainedClaimsServeTheNextSet(t *testing.T) {
 	r.AwaitQuiet()
 	kept := uidsOf(t, r)
 	r.UninstallSet(rig.DefaultSet)
-	gomega.NewWithT(t).Eventually(func() []string { return objectsOf(t, r) }, rig.Patience).Should(gomega.BeEmpty(), "scale sets and runner sets")
+	gomega.NewWithT(t).Eventually(func() []string { return objectsOf(t, r) }, rig.Patience).
+		Should(gomega.BeEmpty(), "scale sets and runner sets")
 	if left := uidsOf(t, r); !slices.Equal(left, kept) {
 		t.Errorf("of %d retained claims %d are left", len(kept), len(left))
 	}
@@ -118,14 +119,16 @@ func TestClaimsComeAndGoWithTheirTemplate(t *testing.T) {
 	g := gomega.NewWithT(t)
 	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.Equal(1))
 	r.UpgradeSet(rig.DefaultSet, cacheTemplate(map[string]any{"max": 3}))
-	g.Eventually(func() int { return len(readSet(t, r, rig.DefaultSet).Spec.VolumeClaimTemplates) }, rig.Patience).Should(gomega.Equal(1))
+	g.Eventually(func() int { return len(readSet(t, r, rig.DefaultSet).Spec.VolumeClaimTemplates) }, rig.Patience).
+		Should(gomega.Equal(1))
 	r.WaitDone(append(running, r.QueueJobs(3, time.Second)...))
 	r.AwaitQuiet()
 	if claims := claimsOf(t, r); len(claims) == 0 || len(claims) > 3 {
 		t.Errorf("%d claims after the upgrade, of 3 at most", len(claims))
 	}
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"volumeClaimTemplates": []any{}, "volumeClaimPool": rig.Values{"max": 3}})
-	g.Eventually(func() int { return len(claimsOf(t, r)) }, rig.Patience).Should(gomega.BeZero(), "claims without a template")
+	g.Eventually(func() int { return len(claimsOf(t, r)) }, rig.Patience).
+		Should(gomega.BeZero(), "claims without a template")
 	r.WaitDone(r.QueueJobs(1, time.Second))
 	r.AwaitQuiet()
 }

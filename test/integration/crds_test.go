@@ -27,7 +27,8 @@ func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 	ours := installedCRDs(t, r)
 	t.Cleanup(func() { replaceCRDs(t, r, ours, true) })
 	held := r.QueueJobs(1, rig.Held)
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{2, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{2, 1}))
 	before, registered := r.RunnerPods(), readSet(t, r, rig.DefaultSet).Status.Registration
 
 	earlier, err := arc.CRDs("../../apis/crds")
@@ -40,18 +41,22 @@ func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 		t.Errorf("a job ran on %s, and not on one of the runners that were there", next.Runner)
 	}
 	more := r.QueueJobs(3, rig.Held) // one more than there are idle runners
-	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(4), "a job beyond the idle runners has none")
+	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).
+		Should(gomega.Equal(4), "a job beyond the idle runners has none")
 	r.KillManager()
-	g.Eventually(r.ManagerLog, rig.Patience).Should(gomega.ContainSubstring("Waiting for the CustomResourceDefinitions to be upgraded"))
+	g.Eventually(r.ManagerLog, rig.Patience).
+		Should(gomega.ContainSubstring("Waiting for the CustomResourceDefinitions to be upgraded"))
 	g.Eventually(readyManagers, rig.Patience).WithArguments(r).Should(gomega.BeZero())
 
 	replaceCRDs(t, r, ours, true)
 	g.Eventually(readyManagers, rig.Patience).WithArguments(r).Should(gomega.Equal(1))
 	r.UpgradeSet(rig.DefaultSet, nil) // brings the schedule back
-	g.Eventually(func() []string { return readSet(t, r, rig.DefaultSet).Status.ActiveSchedules }, rig.Patience).Should(gomega.Equal([]string{"always"}))
+	g.Eventually(func() []string { return readSet(t, r, rig.DefaultSet).Status.ActiveSchedules }, rig.Patience).
+		Should(gomega.Equal([]string{"always"}))
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
 	if set := readSet(t, r, rig.DefaultSet); set.Status.Registration == nil || *set.Status.Registration != *registered || len(set.Status.Registrations) != 1 {
-		t.Errorf("the scale set was registered as %+v, and is as %+v, in %+v", registered, set.Status.Registration, set.Status.Registrations)
+		t.Errorf("the scale set was registered as %+v, and is as %+v, in %+v",
+			registered, set.Status.Registration, set.Status.Registrations)
 	}
 	r.WaitDone(r.QueueJobs(1, 0))
 	r.EndJobs(more)

@@ -20,7 +20,8 @@ func TestDeleteScaleSet(t *testing.T) {
 	if err := r.Cluster.Client().Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	gomega.NewWithT(t).Eventually(r.MadeFor, rig.Patience).WithArguments(t.Context(), rig.DefaultSet).Should(gomega.BeEmpty())
+	gomega.NewWithT(t).Eventually(r.MadeFor, rig.Patience).WithArguments(t.Context(), rig.DefaultSet).
+		Should(gomega.BeEmpty())
 	if anomalies := r.Anomalies(); len(anomalies) > 0 {
 		t.Error(anomalies)
 	}
@@ -34,7 +35,8 @@ func TestUninstallScaleSet(t *testing.T) {
 	g := gomega.NewWithT(t)
 	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
 	r.UninstallSet(rig.DefaultSet)
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{0, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{0, 1}))
 	r.EndJobs(ids)
 	r.AwaitUninstalled()
 	if anomalies := r.Anomalies(); len(anomalies) > 0 {
@@ -61,5 +63,6 @@ func TestUninstallOfAnIdleScaleSet(t *testing.T) {
 
 func awaitIdle(t *testing.T, r *rig.Rig, count int) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(func() int { idle, _ := online(r); return idle }, rig.Patience).Should(gomega.Equal(count))
+	gomega.NewWithT(t).Eventually(func() int { idle, _ := online(r); return idle }, rig.Patience).
+		Should(gomega.Equal(count))
 }

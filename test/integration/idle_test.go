@@ -21,7 +21,8 @@ func TestIdleRunners(t *testing.T) {
 	awaitIdle(t, r, 2)
 
 	ids := r.QueueJobs(1, rig.Held)
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{2, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{2, 1}))
 	jobs := r.EndJobs(ids)
 	if registered := jobs[0].RunnerOnlineAt; registered.After(jobs[0].QueuedAt) {
 		t.Errorf("the job's runner came online at %s, after the job was queued at %s", registered, jobs[0].QueuedAt)

@@ -86,7 +86,8 @@ func (k *kueue) admit(w http.ResponseWriter, request *http.Request) {
 	var review admissionv1.AdmissionReview
 	var pod corev1.Pod
 	body, err := io.ReadAll(request.Body)
-	if err != nil || json.Unmarshal(body, &review) != nil || review.Request == nil || json.Unmarshal(review.Request.Object.Raw, &pod) != nil {
+	if err != nil || json.Unmarshal(body, &review) != nil || review.Request == nil ||
+		json.Unmarshal(review.Request.Object.Raw, &pod) != nil {
 		http.Error(w, "no review of a pod", http.StatusBadRequest)
 		return
 	}

@@ -41,7 +41,8 @@ func TestSingleNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(stranger.Finalizers) > 0 || len(stranger.Status.Conditions) > 0 {
-		t.Errorf("the scale set of another namespace was touched: finalizers %v, conditions %v", stranger.Finalizers, stranger.Status.Conditions)
+		t.Errorf("the scale set of another namespace was touched: finalizers %v, conditions %v",
+			stranger.Finalizers, stranger.Status.Conditions)
 	}
 }
 
@@ -60,7 +61,8 @@ func TestLeaderStepsDown(t *testing.T) {
 	checkStops(t, r, leaderPod(t, r))
 	// The other looks every 1 to 2.2 s. A Lease that is not released stays with its holder for 7 s and more.
 	g.Expect(leaseHolder(r)).NotTo(gomega.Equal(before), "the Lease was not given up")
-	g.Eventually(func() (string, error) { return leaseHolder(r) }, rig.Patience).ShouldNot(gomega.BeElementOf("", before), "nobody leads")
+	g.Eventually(func() (string, error) { return leaseHolder(r) }, rig.Patience).
+		ShouldNot(gomega.BeElementOf("", before), "nobody leads")
 	r.WaitDone(ids)
 	r.AwaitQuiet()
 	checkRequests(t, r, jobs)

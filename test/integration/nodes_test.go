@@ -59,7 +59,8 @@ func TestCordonedNode(t *testing.T) {
 	node := makeNode(t, r)
 	awaitIdle(t, r, 4)
 	ids := r.QueueJobs(1, rig.Held)
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{4, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{4, 1}))
 
 	registered := map[string]bool{}
 	for _, runner := range r.GitHub.Snapshot().Runners {
@@ -79,7 +80,8 @@ func TestCordonedNode(t *testing.T) {
 	setNode(t, r, node, true)
 	g.Eventually(left, rig.Patience, 5*time.Millisecond).Should(gomega.BeZero())
 	t.Logf("GitHub has removed four idle runners %s after their node was cordoned", time.Since(began))
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{4, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{4, 1}))
 	pods := runnerPods(r)
 	g.Consistently(func() []types.UID { return runnerPods(r) }, 3*time.Second).Should(gomega.Equal(pods))
 

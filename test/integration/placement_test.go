@@ -83,7 +83,8 @@ func TestJobsRunWhereThereIsRoom(t *testing.T) {
 	second.InstallSet("second", nil)
 	second.AwaitListening("second")
 	g := gomega.NewWithT(t)
-	g.Expect([]int{announced(first, rig.DefaultSet), announced(first, "second")}).To(gomega.Equal([]int{10, 10}), "announced at first")
+	g.Expect([]int{announced(first, rig.DefaultSet), announced(first, "second")}).
+		To(gomega.Equal([]int{10, 10}), "announced at first")
 
 	first.WaitDone(first.Queue(fakegithub.JobRequest{Labels: []string{shared}, Count: 40, Duration: fakegithub.Duration(4 * time.Second)}))
 	before := roomOf(t, first, rig.DefaultSet)
@@ -91,7 +92,8 @@ func TestJobsRunWhereThereIsRoom(t *testing.T) {
 		t.Errorf("after 40 jobs the small cluster says %+v", before)
 	}
 	held := first.Queue(fakegithub.JobRequest{Labels: []string{shared}, Count: large, Duration: fakegithub.Duration(rig.Held)})
-	g.Eventually(func() int { return len(first.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.BeNumerically(">=", large-3), "jobs that run at a time")
+	g.Eventually(func() int { return len(first.GitHub.Jobs("running")) }, rig.Patience).
+		Should(gomega.BeNumerically(">=", large-3), "jobs that run at a time")
 	if got := announced(first, rig.DefaultSet); got > small+3 {
 		t.Errorf("the small cluster announces %d", got)
 	}
@@ -117,8 +119,10 @@ func TestNodesThatComeLate(t *testing.T) {
 		gomega.HaveField("Advertised", gomega.And(gomega.BeNumerically(">=", 10+3), gomega.BeNumerically("<=", few)))))
 	g.Expect(len(r.RunnerPods())).To(gomega.BeNumerically("<=", few), "pods that no node fits")
 	slots.Store(100)
-	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.Equal(40), "jobs that run once there are nodes")
-	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).Should(gomega.Equal(placed{40, "AllAnnounced", false}))
+	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).
+		Should(gomega.Equal(40), "jobs that run once there are nodes")
+	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).
+		Should(gomega.Equal(placed{40, "AllAnnounced", false}))
 	r.EndJobs(ids)
 }
 
@@ -134,9 +138,11 @@ func TestQuotaLimitsWhatIsAnnounced(t *testing.T) {
 		return len(quota.Status.Hard), err
 	}, rig.Patience).Should(gomega.Equal(1))
 	ids := r.QueueJobs(30, rig.Held)
-	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).Should(gomega.Equal(placed{4, v1alpha1.ReasonQuotaExceeded, true}))
+	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).
+		Should(gomega.Equal(placed{4, v1alpha1.ReasonQuotaExceeded, true}))
 	g.Eventually(func() int { return announced(r, rig.DefaultSet) }, rig.Patience).Should(gomega.Equal(4))
 	g.Expect(r.Cluster.Client().Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.Equal(30), "jobs that run without a quota")
+	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).
+		Should(gomega.Equal(30), "jobs that run without a quota")
 	r.EndJobs(ids)
 }

@@ -60,7 +60,8 @@ func TestRestoredObjectsAreNobodysRunners(t *testing.T) {
 		for range objects {
 			b.restore()
 		}
-		b.Eventually(b.ownerless, rig.Patience, 200*time.Millisecond).WithContext(t.Context()).Should(gomega.BeEmpty(), "seed %d: left that nobody owns", seed)
+		b.Eventually(b.ownerless, rig.Patience, 200*time.Millisecond).WithContext(t.Context()).
+			Should(gomega.BeEmpty(), "seed %d: left that nobody owns", seed)
 	}
 	r.EndJobs(append(held, r.QueueJobs(6, time.Second)...))
 	r.AwaitQuiet()

@@ -37,7 +37,8 @@ func TestRestoreIntoASecondCluster(t *testing.T) {
 	awaitIdle(t, first, 2)
 	held := first.QueueJobs(1, rig.Held)
 	g := gomega.NewWithT(t)
-	g.Eventually(func() [2]int { idle, busy := online(first); return [2]int{idle, busy} }, rig.Patience).Should(gomega.Equal([2]int{2, 1}))
+	g.Eventually(func() [2]int { idle, busy := online(first); return [2]int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([2]int{2, 1}))
 	saved, runners := saveAll(t, first)
 
 	first.StopManager() // it would replace the runner that goes offline
@@ -86,7 +87,8 @@ func TestRestoreIntoASecondCluster(t *testing.T) {
 		t.Error(violation)
 	}
 
-	g.Eventually(func() int { return len(first.RunnerPods()) }, rig.Patience).Should(gomega.BeZero(), "runners of the first cluster")
+	g.Eventually(func() int { return len(first.RunnerPods()) }, rig.Patience).
+		Should(gomega.BeZero(), "runners of the first cluster")
 	first.StopManager() // it would make the scale set again
 	removeAll(t, second, restored)
 }

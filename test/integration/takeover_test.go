@@ -38,7 +38,8 @@ func TestTakesOverFromARC(t *testing.T) {
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(r.Cluster.Client().Get(t.Context(), older, &v1alpha1.EphemeralRunnerSet{}))
 	}, rig.Patience).Should(gomega.BeTrue(), "the runner set that ARC had replaced is left")
-	g.Eventually(inherited, rig.Patience).WithArguments(t, r).Should(gomega.BeEmpty(), "labels of the release on what has none of its own")
+	g.Eventually(inherited, rig.Patience).WithArguments(t, r).
+		Should(gomega.BeEmpty(), "labels of the release on what has none of its own")
 	r.EndJobs(append(ids, r.QueueJobsFor(arc.Name, 2, 0)...))
 	checkRanOnARCs(t, r, ids[0])
 	if sets := r.GitHub.Snapshot().ScaleSets; len(sets) != 1 || sets[0].ID != set.ScaleSet {

@@ -111,5 +111,6 @@ func TestWhereNoProcessCanBeStarted(t *testing.T) {
 // removeGroup removes a group after its last process is gone.
 func removeGroup(t *testing.T, directory string) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(func() error { return os.Remove(directory) }, 10*time.Second).Should(gomega.Or(gomega.Succeed(), gomega.MatchError(os.ErrNotExist)))
+	gomega.NewWithT(t).Eventually(func() error { return os.Remove(directory) }, 10*time.Second).
+		Should(gomega.Or(gomega.Succeed(), gomega.MatchError(os.ErrNotExist)))
 }

@@ -81,7 +81,8 @@ func hang(t *testing.T, r *rig.Rig, github *fakegithub.Server, address string) (
 	const set, jobs = "hanging", 200
 	r.InstallSet(set, rig.Values{"githubConfigUrl": address + "/org", "maxRunners": jobs})
 	g := gomega.NewWithT(t)
-	g.Eventually(func() int { return len(github.Snapshot().Sessions) }, patience, look).Should(gomega.Equal(1), "sessions of the hanging set")
+	g.Eventually(func() int { return len(github.Snapshot().Sessions) }, patience, look).
+		Should(gomega.Equal(1), "sessions of the hanging set")
 	fault, err := github.AddFault(fakegithub.Fault{Endpoint: "generate-jit-config", Hang: true})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,8 @@ func hang(t *testing.T, r *rig.Rig, github *fakegithub.Server, address string) (
 	if _, err := github.QueueJobs(fakegithub.JobRequest{Count: jobs, ScaleSet: set, Duration: fakegithub.Duration(time.Second)}); err != nil {
 		t.Fatal(err)
 	}
-	g.Eventually(func() int { return runnersIn(t, r) }, patience, look).Should(gomega.Equal(jobs), "runners that wait for GitHub")
+	g.Eventually(func() int { return runnersIn(t, r) }, patience, look).
+		Should(gomega.Equal(jobs), "runners that wait for GitHub")
 	return jobs, func() { github.RemoveFault(fault) }
 }
 

@@ -64,7 +64,8 @@ func podTimesOf(events []testkube.AuditEvent) map[string][]*podTimes {
 
 // reportsJob reports whether a listener has written about a runner's job.
 func reportsJob(event testkube.AuditEvent) bool {
-	return event.Object.Resource == "ephemeralrunners" && event.Object.Subresource == "status" && strings.HasSuffix(event.User.Username, "-listener")
+	return event.Object.Resource == "ephemeralrunners" && event.Object.Subresource == "status" &&
+		strings.HasSuffix(event.User.Username, "-listener")
 }
 
 // note adds an event to the latest of the pods with a name.

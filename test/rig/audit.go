@@ -144,7 +144,8 @@ func (r *Rig) LastCreation(resource string, count int) time.Time {
 		r.t.Fatal(err)
 	}
 	for _, event := range events {
-		if event.Verb != "create" || event.Object.Resource != resource || event.Response.Code != http.StatusCreated || event.DryRun() {
+		if event.Verb != "create" || event.Object.Resource != resource || event.Response.Code != http.StatusCreated ||
+			event.DryRun() {
 			continue
 		}
 		if count--; count == 0 {

@@ -41,7 +41,8 @@ func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		objects = slices.DeleteFunc(objects, func(object metav1.PartialObjectMetadata) bool {
-			return !ofRunner(&object) || (kind.Kind == "EphemeralRunner" && object.DeletionTimestamp == nil && lost[object.Name] != "")
+			return !ofRunner(&object) ||
+				(kind.Kind == "EphemeralRunner" && object.DeletionTimestamp == nil && lost[object.Name] != "")
 		})
 		if len(objects) != r.idle() {
 			left = append(left, fmt.Sprintf("%d of kind %s: %s", len(objects), kind.Kind, describe(objects)))

@@ -31,7 +31,8 @@ const logsVariable = "HARRIER_RIG_LOGS"
 func (r *Rig) owns(pod *corev1.Pod) bool { return r.ownsNamespace(pod.Namespace) }
 
 func (r *Rig) ownsNamespace(namespace string) bool {
-	return namespace == r.SystemNamespace || namespace == r.RunnerNamespace || slices.Contains(r.options.FurtherNamespaces, namespace)
+	return namespace == r.SystemNamespace || namespace == r.RunnerNamespace ||
+		slices.Contains(r.options.FurtherNamespaces, namespace)
 }
 
 // run runs the runner container.

@@ -72,7 +72,8 @@ func (r *Rig) processes(program Program) []string {
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is a constant
 	for _, path := range environments {
 		content, err := os.ReadFile(path)
-		if err == nil && bytes.Contains(append([]byte{0}, content...), []byte("\x00"+programVariable+"="+r.mark(program)+"\x00")) {
+		if err == nil &&
+			bytes.Contains(append([]byte{0}, content...), []byte("\x00"+programVariable+"="+r.mark(program)+"\x00")) {
 			found = append(found, filepath.Dir(path))
 		}
 	}

@@ -97,7 +97,8 @@ func gaugePanels(gauge, of string) []panel {
 func counterPanels(counter, of string, groups []string) []panel {
 	found := []panel{{query: `sum(rate(` + counter + `{` + of + `}[$__range])) * 60`}}
 	for _, group := range groups {
-		found = append(found, panel{`sum by (` + group + `) (increase(` + counter + `{` + of + `}[$__range]))`, []string{group}})
+		found = append(found,
+			panel{`sum by (` + group + `) (increase(` + counter + `{` + of + `}[$__range]))`, []string{group}})
 	}
 	return found
 }
@@ -123,11 +124,13 @@ func histogramPanels(name, of string, groups []string) []panel {
 func controllerPanels() (found []panel) {
 	for _, gauge := range []string{"pending", "running", "failed"} {
 		for _, of := range []string{``, `name=~"$name", namespace=~"$namespace"`, `organization="org"`} {
-			found = append(found, panel{`sum by (name) (gha_controller_` + gauge + `_ephemeral_runners{` + of + `})`, []string{"name"}})
+			found = append(found,
+				panel{`sum by (name) (gha_controller_` + gauge + `_ephemeral_runners{` + of + `})`, []string{"name"}})
 		}
 	}
 	for _, of := range []string{``, `namespace=~"$system"`, `name=~"$name-.+"`} {
-		found = append(found, panel{`sum by (namespace) (gha_controller_running_listeners{` + of + `})`, []string{"namespace"}})
+		found = append(found,
+			panel{`sum by (namespace) (gha_controller_running_listeners{` + of + `})`, []string{"namespace"}})
 	}
 	for _, library := range []string{
 		`rate(controller_runtime_reconcile_time_seconds_sum{namespace="$system"}[$__range])`, `controller_runtime_active_workers`,

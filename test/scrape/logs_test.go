@@ -73,10 +73,12 @@ func TestLogsOfABurst(t *testing.T) {
 	r.AwaitQuiet()
 	// A runner goes when its container has ended. The listener may hear of the job's end later.
 	completed := func() int { return strings.Count(r.ListenerLog(), `"message":"Job completed"`) }
-	NewWithT(t).Eventually(completed).WithTimeout(rig.Patience).Should(BeNumerically(">=", burst), "jobs that the listener logged as completed")
+	NewWithT(t).Eventually(completed).WithTimeout(rig.Patience).
+		Should(BeNumerically(">=", burst), "jobs that the listener logged as completed")
 	manager, listener := parse(t, r.ManagerLog()), parse(t, r.ListenerLog())
 	if got := len(manager.with(info)) + len(listener.with(info)) - quiet; got > burst*linesPerRunner {
-		t.Errorf("%d lines at info for %d runners, want at most %d each:\n%v\n%v", got, burst, linesPerRunner, manager.with(info), listener.with(info))
+		t.Errorf("%d lines at info for %d runners, want at most %d each:\n%v\n%v",
+			got, burst, linesPerRunner, manager.with(info), listener.with(info))
 	}
 	scaleSet := r.RunnerNamespace + "/" + rig.DefaultSet
 	for _, line := range listener {
@@ -116,7 +118,8 @@ func checkTrail(t *testing.T, job map[string]any, manager, listener logged) {
 		t.Errorf("job %v: started in %d lines, want one at most", job, len(starts))
 	}
 	registered := manager.with(map[string]any{"endpoint": "generate_jit_config", "name": job["runner"]})
-	if len(registered) != 1 || registered[0]["activityID"] == nil || registered[0]["githubRequestID"] == nil || registered[0]["severity"] != "debug" {
+	if len(registered) != 1 || registered[0]["activityID"] == nil || registered[0]["githubRequestID"] == nil ||
+		registered[0]["severity"] != "debug" {
 		t.Errorf("runner %v: lines %v about its registration, want one with GitHub's ids", job["runner"], registered)
 	}
 }

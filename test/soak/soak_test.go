@@ -54,7 +54,8 @@ func (s *site) after(length time.Duration) (heap uint64, goroutines int) {
 		s.pass()
 	}
 	if runners := s.runners(); len(runners)+len(s.waiting)+len(s.github.names) > 0 {
-		s.Fatalf("%d runners, %d jobs and %d registrations are left: %v", len(runners), len(s.waiting), len(s.github.names), s.describe())
+		s.Fatalf("%d runners, %d jobs and %d registrations are left: %v",
+			len(runners), len(s.waiting), len(s.github.names), s.describe())
 	}
 	runtime.GC()
 	runtime.GC() // frees what the finalizers of the first one have released

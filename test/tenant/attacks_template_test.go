@@ -160,7 +160,8 @@ func (s *stage) mistakenForController() []string {
 	for _, pod := range s.podsOf(s.rig.SystemNamespace) {
 		for name, selector := range s.selectors() {
 			chosen := labels.Set(pod.Labels)
-			if s.ofAttacker(pod.Labels) && selector.Matches(chosen) && selector.Matches(labels.Set(controller)) && !selector.Matches(honest) {
+			if s.ofAttacker(pod.Labels) && selector.Matches(chosen) && selector.Matches(labels.Set(controller)) &&
+				!selector.Matches(honest) {
 				wrong = append(wrong, fmt.Sprintf("%s selects listener pod %s", name, pod.Name))
 			}
 		}

@@ -60,7 +60,8 @@ func told(name, condition string, reasons []string, texts ...string) func(*stage
 		case found == nil:
 			return fmt.Errorf("scale set %s has no condition %s", name, condition)
 		case found.Status == metav1.ConditionTrue || !slices.Contains(reasons, found.Reason):
-			return fmt.Errorf("scale set %s says %s=%s/%s (%s), not False/%s", name, condition, found.Status, found.Reason, found.Message, strings.Join(reasons, "|"))
+			return fmt.Errorf("scale set %s says %s=%s/%s (%s), not False/%s",
+				name, condition, found.Status, found.Reason, found.Message, strings.Join(reasons, "|"))
 		}
 		for _, text := range texts {
 			if !strings.Contains(found.Message, text) {

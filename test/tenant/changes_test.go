@@ -41,7 +41,8 @@ func (s *stage) state() state {
 			}
 			metadata := plain["metadata"].(map[string]any)
 			labels, _ := metadata["labels"].(map[string]any)
-			if labels[v1alpha1.LabelScaleSetNamespace] == s.attacker.namespace || (labels[v1alpha1.LabelComponent] == "controller-manager" && plain["kind"] == "Pod") {
+			if labels[v1alpha1.LabelScaleSetNamespace] == s.attacker.namespace ||
+				(labels[v1alpha1.LabelComponent] == "controller-manager" && plain["kind"] == "Pod") {
 				continue // whether the manager's pod has been restarted is looked at by itself
 			}
 			// Every write changes these, and status follows from what is compared and from jobs, which are looked at

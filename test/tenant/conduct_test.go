@@ -141,7 +141,8 @@ func (s *stage) chatter(from, until time.Time, objects int) (found []string) {
 		about := event.Object
 		ours := strings.HasPrefix(event.User.Username, testkube.ServiceAccountUser(s.rig.SystemNamespace, ""))
 		reads := slices.Contains([]string{"get", "list", "watch"}, event.Verb) || about.Resource == "leases"
-		if !ours || reads || event.Received.After(until) || !slices.Contains([]string{s.attacker.namespace, s.rig.SystemNamespace}, about.Namespace) {
+		if !ours || reads || event.Received.After(until) ||
+			!slices.Contains([]string{s.attacker.namespace, s.rig.SystemNamespace}, about.Namespace) {
 			continue
 		}
 		if about.Resource == newEvents[1] && event.Verb == newEvents[0] {

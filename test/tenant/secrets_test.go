@@ -105,7 +105,8 @@ func (f *secrets) in(content string) (found []string) {
 	defer f.mutex.Unlock()
 	decoded := decodeAll(content)
 	for what, text := range f.texts {
-		if rig.Reveals(content, text) || slices.ContainsFunc(decoded, func(part string) bool { return strings.Contains(part, text) }) {
+		if rig.Reveals(content, text) ||
+			slices.ContainsFunc(decoded, func(part string) bool { return strings.Contains(part, text) }) {
 			found = append(found, what)
 		}
 	}

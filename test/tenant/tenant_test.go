@@ -198,7 +198,8 @@ func (s *stage) killManager() {
 	s.Helper()
 	before := s.restarts()
 	s.rig.KillManager()
-	gomega.NewWithT(s.T).Eventually(s.restarts, rig.Patience, "100ms").ShouldNot(gomega.Equal(before), "the manager is started again")
+	gomega.NewWithT(s.T).Eventually(s.restarts, rig.Patience, "100ms").
+		ShouldNot(gomega.Equal(before), "the manager is started again")
 	s.awaitManager()
 }
 

@@ -46,7 +46,8 @@ func TestJobPodOfTheModeWithAVolume(t *testing.T) {
 	checkMetadata(t, pod, w.runner)
 	spec, job := pod.Spec, pod.Spec.Containers[0]
 	checkSpec(t, &spec, w.runner)
-	if job.Name != jobContainer || job.Image != "job" || job.Env[0].Value != "a" || job.Resources.Requests.Cpu().String() != "3" {
+	if job.Name != jobContainer || job.Image != "job" || job.Env[0].Value != "a" ||
+		job.Resources.Requests.Cpu().String() != "3" {
 		t.Errorf("container %+v", job)
 	}
 	t.Setenv("ACTIONS_RUNNER_USE_KUBE_SCHEDULER", "true")
@@ -67,7 +68,8 @@ func checkMetadata(t *testing.T, pod *corev1.Pod, runner string) {
 // checkSpec checks where a job's pod runs, and on which volume.
 func checkSpec(t *testing.T, spec *corev1.PodSpec, runner string) {
 	t.Helper()
-	if spec.NodeName != "node" || spec.Affinity != nil || spec.ServiceAccountName != "jobs" || len(spec.Containers) != 2 || len(spec.Volumes) != 2 ||
+	if spec.NodeName != "node" || spec.Affinity != nil || spec.ServiceAccountName != "jobs" ||
+		len(spec.Containers) != 2 || len(spec.Volumes) != 2 ||
 		spec.Volumes[0].PersistentVolumeClaim.ClaimName != runner+"-work" {
 		t.Errorf("spec %+v", spec)
 	}
@@ -87,8 +89,10 @@ func TestStepOfTheModeWithAVolumeIsAJob(t *testing.T) {
 	}
 	job := jobs.Items[0]
 	template := job.Spec.Template
-	if len(job.Name) != maxName || job.Labels["team"] != "ci" || template.Labels["team"] != "ci" || template.Labels[runnerPodLabel] != "" || template.Spec.NodeName != "node" {
-		t.Errorf("Job %s with labels %v, its pod with %v on %q", job.Name, job.Labels, template.Labels, template.Spec.NodeName)
+	if len(job.Name) != maxName || job.Labels["team"] != "ci" || template.Labels["team"] != "ci" ||
+		template.Labels[runnerPodLabel] != "" || template.Spec.NodeName != "node" {
+		t.Errorf("Job %s with labels %v, its pod with %v on %q",
+			job.Name, job.Labels, template.Labels, template.Spec.NodeName)
 	}
 	if _, stray := template.Labels[batchv1.JobNameLabel]; stray {
 		t.Error("the Job controller sets that label")
@@ -99,7 +103,8 @@ func TestStepOfTheModeWithAVolumeIsAJob(t *testing.T) {
 func TestPodsOfTheModeWithoutAVolume(t *testing.T) {
 	w := inWorkshop(t, "metadata: {labels: {team: ci}}")
 	pod, err := w.jobPod(t.Context(), true)
-	if err != nil || pod.Spec.NodeName != "" || len(pod.Spec.InitContainers) != 1 || pod.Spec.Volumes[0].EmptyDir == nil || *pod.Spec.SecurityContext.FSGroup != 1001 {
+	if err != nil || pod.Spec.NodeName != "" || len(pod.Spec.InitContainers) != 1 ||
+		pod.Spec.Volumes[0].EmptyDir == nil || *pod.Spec.SecurityContext.FSGroup != 1001 {
 		t.Errorf("pod %+v, %v", pod, err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -108,7 +113,8 @@ func TestPodsOfTheModeWithoutAVolume(t *testing.T) {
 		t.Error("a step whose pod doesn't run is done")
 	}
 	pods, err := w.client.CoreV1().Pods("n").List(t.Context(), metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
-	if err != nil || len(pods.Items) != 1 || pods.Items[0].Labels["team"] != "ci" || !strings.Contains(pods.Items[0].Name, "-step-") {
+	if err != nil || len(pods.Items) != 1 || pods.Items[0].Labels["team"] != "ci" ||
+		!strings.Contains(pods.Items[0].Name, "-step-") {
 		t.Errorf("%+v, %v", pods.Items, err)
 	}
 }
