@@ -283,7 +283,10 @@ func (s *schedule) addClosure(random *rand.Rand) {
 	s.zeroIsFinal = random.IntN(2) == 0
 	f := newFault(random, closures[random.IntN(len(closures))])
 	s.add(f)
-	s.batches = append(s.batches, batch{at: f.at + closureJobsAfter, durations: jobDurations(random, closureJobs, time.Second, 4*time.Second)})
+	s.batches = append(s.batches, batch{
+		at:        f.at + closureJobsAfter,
+		durations: jobDurations(random, closureJobs, time.Second, 4*time.Second),
+	})
 }
 
 func (s *schedule) add(f fault) {
@@ -311,7 +314,10 @@ func (s schedule) newBatches(random *rand.Rand) []batch {
 	left := jobsPerRun - settlingJobs
 	for _, f := range s.faults {
 		if f.kind == lowerMaximum {
-			batches = append(batches, batch{at: f.at - firstFault, durations: jobDurations(random, longJobs, f.lasts+4*time.Second, f.lasts+8*time.Second)})
+			batches = append(batches, batch{
+				at:        f.at - firstFault,
+				durations: jobDurations(random, longJobs, f.lasts+4*time.Second, f.lasts+8*time.Second),
+			})
 			left -= longJobs
 		}
 	}

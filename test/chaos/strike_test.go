@@ -43,7 +43,12 @@ var strikes = map[kind]func(*world, fault){
 	slowWatch:   func(w *world, f fault) { w.proxy.slowDown(f.pause); w.pause(f.lasts); w.proxy.slowDown(0) },
 	cutWatches:  (*world).cutWatches,
 	refuseWrites: func(w *world, f fault) {
-		w.meddle(f, meddling{hits: refusals[f.variant].hits, percent: f.percent, answer: refusals[f.variant].answer, late: f.variant == timedOut})
+		w.meddle(f, meddling{
+			hits:    refusals[f.variant].hits,
+			percent: f.percent,
+			answer:  refusals[f.variant].answer,
+			late:    f.variant == timedOut,
+		})
 	},
 	slowAPIServer: func(w *world, f fault) {
 		w.meddle(f, meddling{hits: everything, percent: f.percent, pause: f.pause / 2})

@@ -51,7 +51,10 @@ func TestChartsLabelsWin(t *testing.T) {
 		check(t, "labels of "+file, labels["team"]+" "+labels["app.kubernetes.io/part-of"], "b gha-rs-controller")
 	}
 	got, plain := one[appsv1.Deployment](t, rendered, "deployment.yaml"), deployment(t)
-	check(t, "labels", got.Labels, extended(plain.Labels, map[string]string{"team": "a", "app.kubernetes.io/component": "mine"}))
+	check(t, "labels", got.Labels, extended(plain.Labels, map[string]string{
+		"team":                        "a",
+		"app.kubernetes.io/component": "mine",
+	}))
 	check(t, "labels of the pod", got.Spec.Template.Labels, plain.Spec.Template.Labels)
 	check(t, "annotations of the pod", got.Spec.Template.Annotations, plain.Spec.Template.Annotations)
 }
@@ -60,7 +63,10 @@ func TestChartsLabelsWin(t *testing.T) {
 func TestOnlyTheControllersPodsAreSelected(t *testing.T) {
 	t.Parallel()
 	own := labels.Set(deployment(t).Spec.Template.Labels)
-	listener := labels.Set(extended(own, map[string]string{v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet, v1alpha1.LabelComponent: v1alpha1.ComponentListener}))
+	listener := labels.Set(extended(own, map[string]string{
+		v1alpha1.LabelPartOf:    v1alpha1.PartOfScaleSet,
+		v1alpha1.LabelComponent: v1alpha1.ComponentListener,
+	}))
 	seen := map[string]bool{}
 	for _, monitor := range []string{"podMonitor", "serviceMonitor"} {
 		rendered := render(t, controller, metricsOn, "replicaCount: 2", "networkPolicy: {enabled: true}", "monitoring: {"+monitor+": {enabled: true}}")

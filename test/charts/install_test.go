@@ -190,7 +190,10 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 	listener := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "listener"}, Rules: []rbacv1.PolicyRule{
 		rule("ephemeralrunnersets", "get", "patch"), rule("ephemeralrunnersets/status", "patch"), rule("ephemeralrunners/status", "patch"),
 	}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "runner"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "i"}}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "runner"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "i"}}},
+	}
 	awaitBindings(t, account, system, runners)
 	for _, object := range []client.Object{listener, pod, event(system), event(runners)} {
 		if err := account.Create(t.Context(), object); err != nil {

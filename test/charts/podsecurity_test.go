@@ -36,7 +36,10 @@ func TestPodsAreRestricted(t *testing.T) {
 		}
 	}
 	// The namespace does refuse other pods.
-	dind := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: runnerPod(t, mode("dind"))}
+	dind := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"},
+		Spec:       runnerPod(t, mode("dind")),
+	}
 	dind.Spec.ServiceAccountName = account.Name
 	if err := cluster.Client().Create(t.Context(), dind, client.DryRunAll); err == nil {
 		t.Error("a privileged pod was let in")

@@ -47,7 +47,10 @@ func protection(set string) corev1.PodTemplateSpec {
 	template.Labels = map[string]string{
 		"actions.github.com/scale-set-name": set, "actions.github.com/scale-set-namespace": "arc-runners", "actions.github.com/runner-busy": "true",
 	}
-	template.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+	template.Annotations = map[string]string{
+		"karpenter.sh/do-not-disrupt":                    "true",
+		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+	}
 	return template
 }
 
@@ -128,7 +131,11 @@ func TestManagerMayDeleteJobsInModeKubernetes(t *testing.T) {
 	t.Parallel()
 	for containerMode, want := range map[string]bool{"kubernetes": true, "kubernetes-novolume": false, "dind": false, "none": false} {
 		role := one[rbacv1.Role](t, renderSet(t, scaleSet, mode(containerMode)), "manager_role.yaml")
-		rule := rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"delete", "list"}}
+		rule := rbacv1.PolicyRule{
+			APIGroups: []string{"batch"},
+			Resources: []string{"jobs"},
+			Verbs:     []string{"delete", "list"},
+		}
 		check(t, containerMode, slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, rule) }), want)
 	}
 }

@@ -42,7 +42,11 @@ resourceMeta:
 		}
 		documents := renderSet(t, scaleSet, containerMode, strings.ReplaceAll(values, "KIND", kind))[file]
 		got := decode[object](t, documents[0]).Metadata
-		labels := extended(chartLabels("test-runners", components[file]), map[string]string{"global": "1", "own": "12345678", "both": "own"})
+		labels := extended(chartLabels("test-runners", components[file]), map[string]string{
+			"global": "1",
+			"own":    "12345678",
+			"both":   "own",
+		})
 		annotations := map[string]string{"global": "true", "own": "1", "both": "own", "actions.github.com/x": "mine"}
 		if kind == "autoscalingRunnerSet" {
 			check(t, "hash", len(got.Annotations["actions.github.com/values-hash"]), 63)

@@ -74,7 +74,12 @@ func TestScaleSetNamesAndLabels(t *testing.T) {
 }
 
 // arcRoles are the Roles and bindings that ARC's chart has, too.
-var arcRoles = map[string]bool{"kube_mode_role.yaml": true, "kube_mode_role_binding.yaml": true, "manager_role.yaml": true, "manager_role_binding.yaml": true}
+var arcRoles = map[string]bool{
+	"kube_mode_role.yaml":         true,
+	"kube_mode_role_binding.yaml": true,
+	"manager_role.yaml":           true,
+	"manager_role_binding.yaml":   true,
+}
 
 var components = map[string]string{
 	"autoscalingrunnerset.yaml":              "autoscaling-runner-set",
@@ -119,7 +124,10 @@ func TestScaleSetNamespaceOverride(t *testing.T) {
 // The ARS names the objects of the chart by annotations: ARC's controller would look for them.
 func TestCleanupAnnotations(t *testing.T) {
 	t.Parallel()
-	always := map[string]string{"cleanup-manager-role-binding": "test-runners-gha-rs-manager", "cleanup-manager-role-name": "test-runners-gha-rs-manager"}
+	always := map[string]string{
+		"cleanup-manager-role-binding": "test-runners-gha-rs-manager",
+		"cleanup-manager-role-name":    "test-runners-gha-rs-manager",
+	}
 	secret := map[string]string{"cleanup-github-secret-name": "test-runners-gha-rs-github-secret"}
 	none := map[string]string{"cleanup-no-permission-service-account-name": "test-runners-gha-rs-no-permission"}
 	kube := map[string]string{
@@ -235,7 +243,11 @@ func TestScaleSetRules(t *testing.T) {
 func TestScaleSetBindings(t *testing.T) {
 	t.Parallel()
 	manager := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "arc", Namespace: "arc-system"}
-	runner := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "test-runners-gha-rs-kube-mode", Namespace: "arc-runners"}
+	runner := rbacv1.Subject{
+		Kind:      rbacv1.ServiceAccountKind,
+		Name:      "test-runners-gha-rs-kube-mode",
+		Namespace: "arc-runners",
+	}
 	for file, want := range map[string]rbacv1.Subject{
 		"manager_role_binding.yaml":              manager,
 		"manager_pod_metadata_role_binding.yaml": manager,
@@ -243,7 +255,11 @@ func TestScaleSetBindings(t *testing.T) {
 	} {
 		binding := one[rbacv1.RoleBinding](t, renderSet(t, scaleSet, mode("kubernetes")), file)
 		check(t, "subjects of "+file, binding.Subjects, []rbacv1.Subject{want})
-		check(t, "role of "+file, binding.RoleRef, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: binding.Name})
+		check(t, "role of "+file, binding.RoleRef, rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName,
+			Kind:     "Role",
+			Name:     binding.Name,
+		})
 	}
 }
 

@@ -17,7 +17,10 @@ import (
 
 // podLabels returns labels of a pod that belongs to a set, as the manager gives them to it, with others.
 func podLabels(set v1alpha1.AutoscalingRunnerSet, others ...string) labels.Set {
-	pod := labels.Set{"actions.github.com/scale-set-name": set.Name, "actions.github.com/scale-set-namespace": set.Namespace}
+	pod := labels.Set{
+		"actions.github.com/scale-set-name":      set.Name,
+		"actions.github.com/scale-set-namespace": set.Namespace,
+	}
 	for i := 0; i < len(others); i += 2 {
 		pod[others[i]] = others[i+1]
 	}

@@ -56,7 +56,10 @@ func TestCertificateInRunnerOnWindows(t *testing.T) {
 		pod := runnerPod(t, test.template, certificateAt(test.path))
 		what := test.path + " " + test.template
 		check(t, "mounts with "+what, pod.Containers[0].VolumeMounts, []corev1.VolumeMount{{Name: "github-server-tls-cert", MountPath: test.directory}})
-		check(t, "variable with "+what, pod.Containers[0].Env[0], corev1.EnvVar{Name: "NODE_EXTRA_CA_CERTS", Value: test.directory + `\ca.crt`})
+		check(t, "variable with "+what, pod.Containers[0].Env[0], corev1.EnvVar{
+			Name:  "NODE_EXTRA_CA_CERTS",
+			Value: test.directory + `\ca.crt`,
+		})
 		check(t, "key in the directory", pod.Volumes[0].ConfigMap.Items, []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}})
 	}
 	for _, linux := range []string{"os: {name: linux}", "nodeSelector: {kubernetes.io/os: linux}", "tolerations: [{key: os, value: windows}]"} {

@@ -170,7 +170,10 @@ variants:
 	check(t, "image", runner.Image, "registry.example.com/runner:1")
 	check(t, "env", runner.Env, []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "large"}, {Name: "C", Value: "$(B)c"}, {Name: "D", Value: "$(B)d"}})
 	check(t, "CPUs", runner.Resources.Limits.Cpu().String()+" "+runner.Resources.Requests.Cpu().String(), "16 1")
-	check(t, "first set's nodes", runnerSet(t, scaleSet, first).Spec.Template.Spec.NodeSelector, map[string]string{"pool": "runners", "disk": "ssd"})
+	check(t, "first set's nodes", runnerSet(t, scaleSet, first).Spec.Template.Spec.NodeSelector, map[string]string{
+		"pool": "runners",
+		"disk": "ssd",
+	})
 }
 
 // A number that a variant gives holds while schedules are open, too: they keep the other one, and go without any.

@@ -79,7 +79,11 @@ func doctorOnAnInstallation(t *testing.T, cluster *testkube.Cluster) {
 func ageCRD(t *testing.T, r *rig.Rig) (restore func()) {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	crd.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   "apiextensions.k8s.io",
+		Version: "v1",
+		Kind:    "CustomResourceDefinition",
+	})
 	crd.SetName("ephemeralrunners.actions.github.com")
 	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
 		t.Fatal(err)

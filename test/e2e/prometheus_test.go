@@ -127,7 +127,10 @@ func startPrometheus(t *testing.T, monitors []prometheus.Monitor) *prometheus.Se
 	for i := range monitors {
 		scrapes = append(scrapes, scrapeConfig(t, &monitors[i]))
 	}
-	return prometheus.Start(t, map[string]any{"rule_files": []string{filepath.Join(place.Root, alerts)}, "scrape_configs": scrapes})
+	return prometheus.Start(t, map[string]any{
+		"rule_files":     []string{filepath.Join(place.Root, alerts)},
+		"scrape_configs": scrapes,
+	})
 }
 
 // exposition returns our families of a pod's metrics. Those of libraries are not ours to correct.

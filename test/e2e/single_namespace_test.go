@@ -40,7 +40,10 @@ func TestWatchedNamespaceCanBeDeleted(t *testing.T) {
 	s.install()
 	s.awaitSuccess(s.queue(1, time.Second))
 	s.awaitIdle(2)
-	id, err := s.github.AddFault(t.Context(), fakegithub.Fault{Endpoint: "remove-runner", Status: http.StatusServiceUnavailable})
+	id, err := s.github.AddFault(t.Context(), fakegithub.Fault{
+		Endpoint: "remove-runner",
+		Status:   http.StatusServiceUnavailable,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,10 @@ func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 
 // GitHub lets nobody write check runs with a token: a scale set with one says so, and works.
 func TestChecksNeedAnApp(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 5, ScaleSetValues: rig.Values{"feedback": map[string]any{"checks": true}}})
+	r := rig.Start(t, testkube.Shared(t), rig.Options{
+		MaxRunners:     5,
+		ScaleSetValues: rig.Values{"feedback": map[string]any{"checks": true}},
+	})
 	api, eventually := r.Cluster.Client(), gomega.NewWithT(t).Eventually
 	r.QueueJobs(1, time.Hour)
 	eventually(func() []corev1.Pod {

@@ -148,7 +148,11 @@ func TestOneClaimServesOneRunnerAfterAnother(t *testing.T) {
 	if shared, mounted := mounts(); len(first) != 1 || len(shared) > 0 || mounted != jobs {
 		t.Errorf("%d claims, %d pods, shared: %v", len(first), mounted, shared)
 	}
-	r.WaitDone(r.Queue(fakegithub.JobRequest{ScaleSet: rig.DefaultSet, Event: "pull_request", Duration: fakegithub.Duration(time.Second)}))
+	r.WaitDone(r.Queue(fakegithub.JobRequest{
+		ScaleSet: rig.DefaultSet,
+		Event:    "pull_request",
+		Duration: fakegithub.Duration(time.Second),
+	}))
 	r.AwaitQuiet()
 	for uid, claim := range claimsOf(t, r) {
 		if _, kept := first[uid]; kept && claim.DeletionTimestamp == nil {

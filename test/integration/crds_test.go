@@ -23,7 +23,10 @@ import (
 func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 	g := gomega.NewWithT(t)
 	always := rig.Values{"name": "always", "schedule": "* * * * *", "duration": "1h", "maxRunners": 5}
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2, ScaleSetValues: rig.Values{"schedules": []rig.Values{always}}})
+	r := rig.Start(t, testkube.Shared(t), rig.Options{
+		MinRunners:     2,
+		ScaleSetValues: rig.Values{"schedules": []rig.Values{always}},
+	})
 	ours := installedCRDs(t, r)
 	t.Cleanup(func() { replaceCRDs(t, r, ours, true) })
 	held := r.QueueJobs(1, rig.Held)
@@ -74,7 +77,11 @@ func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 func installedCRDs(t *testing.T, r *rig.Rig) (found []*unstructured.Unstructured) {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	list.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   "apiextensions.k8s.io",
+		Version: "v1",
+		Kind:    "CustomResourceDefinitionList",
+	})
 	if err := r.Cluster.Client().List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,12 @@ func (k *kueue) admit(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, Patch: patch, PatchType: new(admissionv1.PatchTypeJSONPatch)}
+	review.Response = &admissionv1.AdmissionResponse{
+		UID:       review.Request.UID,
+		Allowed:   true,
+		Patch:     patch,
+		PatchType: new(admissionv1.PatchTypeJSONPatch),
+	}
 	_ = json.NewEncoder(w).Encode(review)
 }
 

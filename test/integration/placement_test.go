@@ -24,7 +24,10 @@ const shared = "shared"
 // placing returns values of a set that announces as many runners as its cluster places. A test can't wait for minutes
 // until a pod is late.
 func placing(more rig.Values) rig.Values {
-	values := rig.Values{"capacity": rig.Values{"mode": "Placement", "placementTimeout": "5s"}, "scaleSetLabels": []any{shared}}
+	values := rig.Values{
+		"capacity":       rig.Values{"mode": "Placement", "placementTimeout": "5s"},
+		"scaleSetLabels": []any{shared},
+	}
 	for key, value := range more {
 		values[key] = value
 	}
@@ -86,12 +89,20 @@ func TestJobsRunWhereThereIsRoom(t *testing.T) {
 	g.Expect([]int{announced(first, rig.DefaultSet), announced(first, "second")}).
 		To(gomega.Equal([]int{10, 10}), "announced at first")
 
-	first.WaitDone(first.Queue(fakegithub.JobRequest{Labels: []string{shared}, Count: 40, Duration: fakegithub.Duration(4 * time.Second)}))
+	first.WaitDone(first.Queue(fakegithub.JobRequest{
+		Labels:   []string{shared},
+		Count:    40,
+		Duration: fakegithub.Duration(4 * time.Second),
+	}))
 	before := roomOf(t, first, rig.DefaultSet)
 	if before.Advertised > small+3 || !before.Limited {
 		t.Errorf("after 40 jobs the small cluster says %+v", before)
 	}
-	held := first.Queue(fakegithub.JobRequest{Labels: []string{shared}, Count: large, Duration: fakegithub.Duration(rig.Held)})
+	held := first.Queue(fakegithub.JobRequest{
+		Labels:   []string{shared},
+		Count:    large,
+		Duration: fakegithub.Duration(rig.Held),
+	})
 	g.Eventually(func() int { return len(first.GitHub.Jobs("running")) }, rig.Patience).
 		Should(gomega.BeNumerically(">=", large-3), "jobs that run at a time")
 	if got := announced(first, rig.DefaultSet); got > small+3 {

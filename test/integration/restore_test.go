@@ -191,7 +191,13 @@ func (b *backup) create(object client.Object) {
 }
 
 func ownedBy(kind, name string, uid types.UID) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: name, UID: uid, Controller: new(true)}
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       kind,
+		Name:       name,
+		UID:        uid,
+		Controller: new(true),
+	}
 }
 
 // ownerless lists the objects that are not the scale set's own.

@@ -78,7 +78,8 @@ func servedByARC(t *testing.T) (*rig.Rig, *arc.Set) {
 // deletion.
 func drainingRunnerSet(t *testing.T, r *rig.Rig) client.ObjectKey {
 	t.Helper()
-	older, present := &v1alpha1.EphemeralRunnerSet{}, client.ObjectKey{Namespace: r.RunnerNamespace, Name: arc.Name + "-k7x2m"}
+	older := &v1alpha1.EphemeralRunnerSet{}
+	present := client.ObjectKey{Namespace: r.RunnerNamespace, Name: arc.Name + "-k7x2m"}
 	if err := r.Cluster.Client().Get(t.Context(), present, older); err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,8 @@ func createOrMark(t *testing.T, r *rig.Rig, wanted *unstructured.Unstructured) e
 // removeListener deletes a listener with its parts, as ARC does before it makes another.
 func removeListener(t *testing.T, r *rig.Rig, name string) {
 	t.Helper()
-	system, runners := metav1.ObjectMeta{Namespace: r.SystemNamespace, Name: name}, metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: name}
+	system := metav1.ObjectMeta{Namespace: r.SystemNamespace, Name: name}
+	runners := metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: name}
 	config := metav1.ObjectMeta{Namespace: r.SystemNamespace, Name: name + "-config"}
 	for _, object := range []client.Object{
 		&corev1.Pod{ObjectMeta: system}, &corev1.Secret{ObjectMeta: config}, &corev1.ServiceAccount{ObjectMeta: system},

@@ -26,7 +26,10 @@ import (
 func BenchmarkStatusWrite(b *testing.B) {
 	for name, rules := range map[string]bool{"with the CRDs' rules": true, "without": false} {
 		b.Run(name, func(b *testing.B) {
-			cluster := testkube.Start(b, testkube.Options{AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme}, CRDs: crds(b, rules)})
+			cluster := testkube.Start(b, testkube.Options{
+				AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme},
+				CRDs:        crds(b, rules),
+			})
 			namespace := cluster.NewNamespace(b)
 			template := runnerTemplate()
 			var sets, runnerSets, runners []client.Object // one for each writer: two that write the same object make the API server repeat one
@@ -151,7 +154,10 @@ func runnerTemplate() corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container("runner")}}}
 	template.Spec.InitContainers = []corev1.Container{container("init-dind-externals"), container("dind")}
 	for _, volume := range []string{"work", "dind-sock", "dind-externals"} {
-		template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{
+			Name:         volume,
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		})
 	}
 	return template
 }

@@ -67,7 +67,11 @@ func (m *Monitor) ScrapeConfig(targets []Target) map[string]any {
 		rule{"source_labels": []string{podMeta("pod_name")}, "target_label": "pod"},
 	}
 	for _, label := range m.Spec.PodTargetLabels {
-		rules = append(rules, rule{"source_labels": []string{podMeta("pod_label_" + sanitized(label))}, "regex": "(.+)", "target_label": sanitized(label)})
+		rules = append(rules, rule{
+			"source_labels": []string{podMeta("pod_label_" + sanitized(label))},
+			"regex":         "(.+)",
+			"target_label":  sanitized(label),
+		})
 	}
 	config := map[string]any{
 		"job_name": m.Metadata.Name, "metrics_path": endpoint.Path, "honor_labels": endpoint.HonorLabels,

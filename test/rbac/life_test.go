@@ -67,7 +67,10 @@ func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 		l.metricsReader += "." + r.RunnerNamespace
 	}
 	l.create(
-		&corev1.Secret{ObjectMeta: l.named("proxy"), Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
+		&corev1.Secret{
+			ObjectMeta: l.named("proxy"),
+			Data:       map[string][]byte{"username": []byte("u"), "password": []byte("p")},
+		},
 		&corev1.ConfigMap{ObjectMeta: l.named("ca"), Data: map[string]string{"ca.crt": certificate(t)}},
 	)
 	server := rig.Values{"url": proxy, "credentialSecretRef": "proxy"}
@@ -152,7 +155,10 @@ func (l *life) work() {
 // correctToken has a scale set begin with a token that GitHub doesn't know, and then gives it the right one.
 func (l *life) correctToken() {
 	l.Helper()
-	l.rig.InstallSet(mistyped, rig.Values{"minRunners": 0, "githubConfigSecret": rig.Values{"github_token": "ghp_unknown"}})
+	l.rig.InstallSet(mistyped, rig.Values{
+		"minRunners":         0,
+		"githubConfigSecret": rig.Values{"github_token": "ghp_unknown"},
+	})
 	l.awaitTold(mistyped, v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonUnauthorized)
 	l.rig.UpgradeSet(mistyped, rig.Values{"minRunners": 0})
 	l.rig.AwaitListening(mistyped)
@@ -210,7 +216,11 @@ func (l *life) change() {
 		return l.listenerPod(set).Annotations["actions.github.com/listener-config-hash"]
 	}
 	limit, replaced := configuration(hooked), l.listenerPod(trusting).UID
-	l.rig.UpgradeSet(hooked, rig.Values{"minRunners": 0, "containerMode": rig.Values{"type": "kubernetes"}, "template": hookedTemplate})
+	l.rig.UpgradeSet(hooked, rig.Values{
+		"minRunners":    0,
+		"containerMode": rig.Values{"type": "kubernetes"},
+		"template":      hookedTemplate,
+	})
 	l.rig.UpgradeSet(trusting, rig.Values{"githubServerTLS": authority, "listenerTemplate": rig.Values{
 		"metadata": rig.Values{"labels": rig.Values{"changed": "yes"}},
 		"spec":     rig.Values{"containers": []any{rig.Values{"name": "listener"}}},

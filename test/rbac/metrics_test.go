@@ -16,7 +16,12 @@ import (
 )
 
 // securedMetrics are the controller's values that restrict its metrics to accounts with the right to read them.
-var securedMetrics = rig.Values{"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics", "secure": true}
+var securedMetrics = rig.Values{
+	"controllerManagerAddr": ":8080",
+	"listenerAddr":          ":8080",
+	"listenerEndpoint":      "/metrics",
+	"secure":                true,
+}
 
 // readMetrics reads the metrics of the managers as an account with the chart's role for that.
 func (l *life) readMetrics() {
@@ -30,7 +35,10 @@ func (l *life) readMetrics() {
 	l.Cleanup(func() { _ = l.rig.Cluster.Client().Delete(context.Background(), binding) })
 	config := l.rig.Cluster.ConfigFor(l.T, testkube.ServiceAccount(reader.Namespace, reader.Name))
 	// The manager has signed its certificate itself.
-	browser, err := rest.HTTPClientFor(&rest.Config{BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	browser, err := rest.HTTPClientFor(&rest.Config{
+		BearerToken:     config.BearerToken,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	})
 	if err != nil {
 		l.Fatal(err)
 	}

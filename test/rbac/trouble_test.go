@@ -133,7 +133,10 @@ func (l *life) awaitSeries(about client.Object) {
 }
 
 func foreignPod(meta metav1.ObjectMeta) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "foreign", Image: "foreign"}}}}
+	return &corev1.Pod{
+		ObjectMeta: meta,
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "foreign", Image: "foreign"}}},
+	}
 }
 
 func (l *life) gone(object client.Object) bool {

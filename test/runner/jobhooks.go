@@ -39,7 +39,10 @@ func (h hook) in(work string) fakegithub.JobHook {
 		return nil
 	}
 	return func(ctx context.Context, environment map[string]string) fakegithub.Step {
-		step := fakegithub.Step{Name: h.step, Log: fmt.Sprintf("A %s has been configured by the self-hosted runner administrator\n", h.called)}
+		step := fakegithub.Step{
+			Name: h.step,
+			Log:  fmt.Sprintf("A %s has been configured by the self-hosted runner administrator\n", h.called),
+		}
 		output, summary, err := callScript(ctx, script, work, environment)
 		step.Log += output
 		step.Summary = summary

@@ -235,7 +235,13 @@ func ownPanels(t *testing.T) (found []panel) {
 }
 
 func (s *site) variables(set string) map[string]string {
-	return map[string]string{"__range": "10m", "__rate_interval": "10m", "name": set, "namespace": s.RunnerNamespace, "system": s.SystemNamespace}
+	return map[string]string{
+		"__range":         "10m",
+		"__rate_interval": "10m",
+		"name":            set,
+		"namespace":       s.RunnerNamespace,
+		"system":          s.SystemNamespace,
+	}
 }
 
 // showAll waits until no panel is empty.

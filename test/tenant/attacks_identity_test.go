@@ -66,7 +66,10 @@ func (s *stage) stealing(name, set string) []client.Object {
 		AutoscalingRunnerSetNamespace: s.victim.namespace, AutoscalingRunnerSetName: set, EphemeralRunnerSetName: set,
 		Image: "i", MaxRunners: 1,
 	}}
-	listener.Labels = map[string]string{v1alpha1.LabelScaleSetName: set, v1alpha1.LabelScaleSetNamespace: s.victim.namespace}
+	listener.Labels = map[string]string{
+		v1alpha1.LabelScaleSetName:      set,
+		v1alpha1.LabelScaleSetNamespace: s.victim.namespace,
+	}
 	return []client.Object{listener}
 }
 

@@ -34,7 +34,11 @@ func templateAttacks() []attack {
 				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) {
 					spec := &template.Spec
 					spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "stolen", MountPath: "/stolen"}}
-					spec.Containers = append(spec.Containers, corev1.Container{Name: thief, Image: foreignImage, Env: []corev1.EnvVar{stolen}})
+					spec.Containers = append(spec.Containers, corev1.Container{
+						Name:  thief,
+						Image: foreignImage,
+						Env:   []corev1.EnvVar{stolen},
+					})
 					spec.Volumes = []corev1.Volume{{Name: "stolen", VolumeSource: corev1.VolumeSource{
 						Secret: &corev1.SecretVolumeSource{SecretName: stolen.ValueFrom.SecretKeyRef.Name},
 					}}}
@@ -75,7 +79,10 @@ func templateAttacks() []attack {
 			objects: one("template-proxy", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
 				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) {
 					for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY"} {
-						template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: name, Value: s.canaries["loopback"].URL})
+						template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{
+							Name:  name,
+							Value: s.canaries["loopback"].URL,
+						})
 					}
 				})
 			}),

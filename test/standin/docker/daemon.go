@@ -54,7 +54,10 @@ func serve(ctx context.Context, socket string, group int) error {
 	if err := errors.Join(os.Chown(socket, -1, group), os.Chmod(socket, 0o660)); err != nil {
 		return fmt.Errorf("hand the socket to group %d: %w", group, err)
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	server := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler:           http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+	}
 	context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.Background(), farewellLimit)
 		defer cancel()

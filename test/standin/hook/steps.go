@@ -30,7 +30,12 @@ const (
 
 // execute runs a step in the pod by a WebSocket opened with GET, as the JavaScript client of the real hook does.
 func (w *workshop) execute(ctx context.Context, name string, words ...string) error {
-	command := &corev1.PodExecOptions{Container: jobContainer, Command: append([]string{os.Args[0]}, words...), Stdout: true, Stderr: true}
+	command := &corev1.PodExecOptions{
+		Container: jobContainer,
+		Command:   append([]string{os.Args[0]}, words...),
+		Stdout:    true,
+		Stderr:    true,
+	}
 	address := w.client.CoreV1().RESTClient().Get().Namespace(w.namespace).Resource("pods").Name(name).SubResource("exec").
 		VersionedParams(command, scheme.ParameterCodec).URL()
 	connection, err := w.dial(ctx, address)

@@ -15,7 +15,10 @@ import (
 // inWorkshop returns a workshop whose runner has the longest possible name.
 func inWorkshop(t *testing.T, extension string) *workshop {
 	t.Helper()
-	runner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strings.Repeat("r", maxName)}, Spec: corev1.PodSpec{NodeName: "node"}}
+	runner := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strings.Repeat("r", maxName)},
+		Spec:       corev1.PodSpec{NodeName: "node"},
+	}
 	w := &workshop{client: fake.NewClientset(runner), namespace: "n", runner: runner.Name, image: "job"}
 	if err := yaml.Unmarshal([]byte(extension), &w.extension); err != nil {
 		t.Fatal(err)

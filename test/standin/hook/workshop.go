@@ -112,7 +112,11 @@ func (w *workshop) named(suffix string) string {
 func (w *workshop) random(infix string) string { return w.named(infix + rand.String(stepDigits)) }
 
 func (w *workshop) metadata(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Labels: map[string]string{runnerPodLabel: w.runner}, Annotations: map[string]string{}}
+	return metav1.ObjectMeta{
+		Name:        name,
+		Labels:      map[string]string{runnerPodLabel: w.runner},
+		Annotations: map[string]string{},
+	}
 }
 
 // container runs this program as one of the hooks' containers.
@@ -125,7 +129,10 @@ func (w *workshop) container(words ...string) corev1.Container {
 
 // environment makes a Secret with the variables of a step and gives them to its container.
 func (w *workshop) environment(ctx context.Context, container *corev1.Container) error {
-	secret := &corev1.Secret{ObjectMeta: w.metadata(w.random("-secret-")), StringData: map[string]string{"GITHUB_ACTIONS": "true"}}
+	secret := &corev1.Secret{
+		ObjectMeta: w.metadata(w.random("-secret-")),
+		StringData: map[string]string{"GITHUB_ACTIONS": "true"},
+	}
 	container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}}}}
 	_, err := w.client.CoreV1().Secrets(w.namespace).Create(ctx, secret, metav1.CreateOptions{})
 	return err
