@@ -107,7 +107,8 @@ func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 	t.Helper()
 	p := &proxy{config: rest.CopyConfig(upstream)}
 	p.cutWatches()
-	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)},
+		[]string{"localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}

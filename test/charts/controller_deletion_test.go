@@ -99,7 +99,8 @@ func TestRolesOnly(t *testing.T) {
 
 func TestClusterRolesThatAreNeeded(t *testing.T) {
 	t.Parallel()
-	checkContains(t, refusal(t, controller, noClusterRoles), "set Values.flags.watchSingleNamespace, or set Values.rbac.clusterRoles to true")
+	checkContains(t, refusal(t, controller, noClusterRoles),
+		"set Values.flags.watchSingleNamespace, or set Values.rbac.clusterRoles to true")
 	secured := refusal(t, controller, noClusterRoles+singleNamespace+"\n"+metricsOn+"  secure: true\n")
 	checkContains(t, secured, "Values.metrics.secure needs a ClusterRole")
 }

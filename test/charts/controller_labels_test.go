@@ -69,7 +69,8 @@ func TestOnlyTheControllersPodsAreSelected(t *testing.T) {
 	}))
 	seen := map[string]bool{}
 	for _, monitor := range []string{"podMonitor", "serviceMonitor"} {
-		rendered := render(t, controller, metricsOn, "replicaCount: 2", "networkPolicy: {enabled: true}", "monitoring: {"+monitor+": {enabled: true}}")
+		rendered := render(t, controller, metricsOn, "replicaCount: 2", "networkPolicy: {enabled: true}",
+			"monitoring: {"+monitor+": {enabled: true}}")
 		for _, documents := range rendered {
 			for _, document := range documents {
 				found := decode[unstructured.Unstructured](t, document)

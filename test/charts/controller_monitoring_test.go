@@ -83,7 +83,8 @@ func TestMonitorsHaveTheUsersRules(t *testing.T) {
 
 func TestMonitorsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
-	checkContains(t, refusal(t, controller, "monitoring:\n  serviceMonitor:\n    enabled: true\n"), "monitoring.serviceMonitor needs metrics")
+	checkContains(t, refusal(t, controller, "monitoring:\n  serviceMonitor:\n    enabled: true\n"),
+		"monitoring.serviceMonitor needs metrics")
 	checkContains(t, refusal(t, controller, metricsOn+"monitoring:\n  serviceMonitor: {enabled: true}\n  podMonitor: {enabled: true}\n"), "enable only one of them")
 }
 
@@ -92,7 +93,8 @@ func TestAlertsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	const rule = "monitoring: {prometheusRule: {enabled: true}}\n"
 	checkContains(t, refusal(t, controller, rule), "monitoring.prometheusRule needs metrics")
-	checkContains(t, refusal(t, controller, strings.Replace(metricsOn, `":8080"`, `"0"`, 1)+rule), "monitoring.prometheusRule needs metrics")
+	checkContains(t, refusal(t, controller, strings.Replace(metricsOn, `":8080"`, `"0"`, 1)+rule),
+		"monitoring.prometheusRule needs metrics")
 }
 
 // If a monitor of the chart labels the metrics with their namespace, the alert fires although another manager of the
@@ -105,7 +107,8 @@ func TestManagerDownIsAboutTheReleasesManager(t *testing.T) {
 	}
 	check(t, "without a monitor", expression(""), "absent(gha_controller_build_info)")
 	for _, kind := range []string{"podMonitor", "serviceMonitor"} {
-		check(t, "with "+kind, expression(", "+kind+": {enabled: true}"), `absent(gha_controller_build_info{namespace="arc-systems"})`)
+		check(t, "with "+kind, expression(", "+kind+": {enabled: true}"),
+			`absent(gha_controller_build_info{namespace="arc-systems"})`)
 	}
 }
 
@@ -157,7 +160,8 @@ func TestSecureMetricsBindings(t *testing.T) {
 		bound := decode[rbacv1.ClusterRoleBinding](t, documents[i])
 		check(t, "role", bound.RoleRef.Name, bound.Name)
 	}
-	check(t, "reader", decode[rbacv1.ClusterRoleBinding](t, documents[5]).Subjects[0].Name, decode[corev1.ServiceAccount](t, documents[0]).Name)
+	check(t, "reader", decode[rbacv1.ClusterRoleBinding](t, documents[5]).Subjects[0].Name,
+		decode[corev1.ServiceAccount](t, documents[0]).Name)
 }
 
 func TestAlertsLinkToTheRunbook(t *testing.T) {

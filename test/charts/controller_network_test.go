@@ -30,7 +30,8 @@ k8sClientRateLimiterBurst: 66
 rateLimiter: {name: typed_rate_limiter}
 healthProbeBindAddress: ":8082"
 `
-	got := manager(t, misplaced, "flags: {k8sClientRateLimiterBurst: '77', runnerMaxConcurrentReconciles: '4'}\nreplicaCount: '2'")
+	got := manager(t, misplaced,
+		"flags: {k8sClientRateLimiterBurst: '77', runnerMaxConcurrentReconciles: '4'}\nreplicaCount: '2'")
 	for _, argument := range []string{
 		"--k8s-client-rate-limiter-qps=33", "--k8s-client-rate-limiter-burst=77", "--workqueue-rate-limiter=typed_rate_limiter",
 		"--health-probe-bind-address=:8082", "--runner-max-concurrent-reconciles=4", "--enable-leader-election",
@@ -66,7 +67,8 @@ networkPolicy:
 		check(t, "names", names(policies, func(p networkingv1.NetworkPolicy) string { return p.Namespace + "/" + p.Name }),
 			[]string{"arc-systems/arc-gha-rs-controller", "arc-systems/arc-gha-rs-controller-listener"})
 		check(t, "controller's pods", policies[0].Spec.PodSelector, *selectorOfPods(deployment(t)))
-		check(t, "listeners' pods", policies[1].Spec.PodSelector.MatchLabels[v1alpha1.LabelComponent], v1alpha1.ComponentListener)
+		check(t, "listeners' pods", policies[1].Spec.PodSelector.MatchLabels[v1alpha1.LabelComponent],
+			v1alpha1.ComponentListener)
 		for i, policy := range policies {
 			check(t, "open ports", openPorts(policy), test.ports[i])
 			check(t, "types", len(policy.Spec.PolicyTypes), test.types)

@@ -81,17 +81,21 @@ func TestCRDsAreOfOneRelease(t *testing.T) {
 	forHelms(t, func(t *testing.T, helm installer) {
 		first, second := helm.cluster.NewNamespace(t), helm.cluster.NewNamespace(t)
 		helm.succeed(t, "install", "arc", earlierChart(t), "--namespace", first, "--set", "flags.watchSingleNamespace="+first)
-		ours := []string{"other", controller.directory(), "--namespace", second, "--set", "flags.watchSingleNamespace=" + second}
+		ours := []string{
+			"other", controller.directory(), "--namespace", second, "--set", "flags.watchSingleNamespace=" + second,
+		}
 		notes := helm.succeed(t, append([]string{"install"}, ours...)...)
 		checkContains(t, notes, "belong to another release, "+first+"/arc.")
 		helm.succeed(t, append([]string{"upgrade"}, ours...)...)
 		check(t, "owner", ownerOfCRDs(t, helm.cluster), first+"/arc")
 		check(t, "new field of the second", hasNewField(t, helm.cluster), false)
 
-		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", first, "--set", "flags.watchSingleNamespace="+first)
+		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", first, "--set",
+			"flags.watchSingleNamespace="+first)
 		check(t, "new field after the first's upgrade", hasNewField(t, helm.cluster), true)
 		helm.succeed(t, "uninstall", "arc", "--namespace", first, "--no-hooks")
-		checkContains(t, helm.refused(t, append([]string{"upgrade"}, ours...)...), `cannot be imported into the current release`)
+		checkContains(t, helm.refused(t, append([]string{"upgrade"}, ours...)...),
+			`cannot be imported into the current release`)
 		helm.succeed(t, append([]string{"upgrade", "--take-ownership"}, ours...)...)
 		check(t, "owner after the first is gone", ownerOfCRDs(t, helm.cluster), second+"/other")
 	})

@@ -161,7 +161,8 @@ func validated(t *testing.T, c chart, values []string) (problems []doctor.Findin
 		return nil
 	}
 	mark := map[string]string{scaleSet.name: "jobProtection: 'true'", controller.name: "pprof: {}"}[c.name]
-	findings, err := doctor.ValidateFor([]byte(strings.Join(append([]string{mark}, values...), "\n---\n")), nil, c.namespace)
+	findings, err := doctor.ValidateFor([]byte(strings.Join(append([]string{mark}, values...), "\n---\n")), nil,
+		c.namespace)
 	if err != nil {
 		t.Fatal(err)
 	}

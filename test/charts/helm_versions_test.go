@@ -149,7 +149,8 @@ func TestUpgradeAfterAPatch(t *testing.T) {
 			if inValues && version == "4" {
 				_, conflict, _ := strings.Cut(helm.refused(t, upgrade...), "Error: UPGRADE FAILED: ")
 				conflict = regexp.MustCompile(`Apply failed with 1 conflict: .*`).FindString(conflict)
-				check(t, "docs/scaling.md shows "+conflict, conflict != "" && strings.Contains(string(page), "\n"+conflict+"\n"), true)
+				check(t, "docs/scaling.md shows "+conflict,
+					conflict != "" && strings.Contains(string(page), "\n"+conflict+"\n"), true)
 				upgrade = append(upgrade, "--force-conflicts")
 			}
 			helm.succeed(t, upgrade...)

@@ -135,7 +135,10 @@ func scaleSetWithFinalizers(t *testing.T) string {
 func refusesToInstallOverDeletion(t *testing.T, helm installer) {
 	t.Helper()
 	runners := helm.cluster.NewNamespace(t)
-	release := []string{"set", scaleSet.directory(), "--namespace", runners, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s,runnerScaleSetName=a_b"}
+	release := []string{
+		"set", scaleSet.directory(), "--namespace", runners, "--set",
+		"githubConfigUrl=https://github.com/actions,githubConfigSecret=s,runnerScaleSetName=a_b",
+	}
 	wait := "kubectl wait --for=delete autoscalingrunnerset/a-b --namespace " + runners + " --timeout=1h"
 	notes := helm.succeed(t, append([]string{"install"}, release...)...)
 	check(t, "NOTES speak of a deletion", strings.Contains(notes, wait), false)
@@ -179,7 +182,8 @@ func TestInstallForSingleNamespace(t *testing.T) {
 // checkPermissions has the controller's account make the requests that ARC's roles allow and those that ours add.
 func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners string) {
 	t.Helper()
-	account, err := client.New(cluster.ConfigFor(t, testkube.ServiceAccount(system, "arc-gha-rs-controller")), client.Options{})
+	account, err := client.New(cluster.ConfigFor(t, testkube.ServiceAccount(system, "arc-gha-rs-controller")),
+		client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,8 @@ func TestPodsAreRestricted(t *testing.T) {
 func TestPodsNameNoUser(t *testing.T) {
 	t.Parallel()
 	for name, spec := range productPods(t) {
-		check(t, name+" has a user or group", spec.SecurityContext.RunAsUser != nil || spec.SecurityContext.RunAsGroup != nil, false)
+		check(t, name+" has a user or group",
+			spec.SecurityContext.RunAsUser != nil || spec.SecurityContext.RunAsGroup != nil, false)
 		for _, container := range spec.Containers {
 			context := container.SecurityContext
 			check(t, "its container has", context.RunAsUser != nil || context.RunAsGroup != nil, false)

@@ -120,7 +120,8 @@ func TestPrepullIsRestrictedAndSmall(t *testing.T) {
 	}
 	for _, container := range set.Spec.Template.Spec.Containers {
 		check(t, "writes to its own file system", *container.SecurityContext.ReadOnlyRootFilesystem, true)
-		check(t, "CPU and memory", container.Resources.Requests.Cpu().String()+" "+container.Resources.Requests.Memory().String(), "1m 2Mi")
+		check(t, "CPU and memory",
+			container.Resources.Requests.Cpu().String()+" "+container.Resources.Requests.Memory().String(), "1m 2Mi")
 	}
 	check(t, "gets a token", *set.Spec.Template.Spec.AutomountServiceAccountToken, false)
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)

@@ -100,7 +100,8 @@ func (r *releases) applyManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, stderr, err := run(t, filepath.Join(programs, "kubectl"), "apply", "--server-side", "--force-conflicts", "--filename", manifest, "--kubeconfig", r.cluster.AdminKubeconfig())
+	_, stderr, err := run(t, filepath.Join(programs, "kubectl"), "apply", "--server-side", "--force-conflicts",
+		"--filename", manifest, "--kubeconfig", r.cluster.AdminKubeconfig())
 	if err != nil {
 		t.Fatal(stderr)
 	}

@@ -27,7 +27,8 @@ func TestControllersMapsAreStrings(t *testing.T) {
 	check(t, "annotations of the pod", pod.Annotations, extended(plainPod.Annotations, quoted))
 	nodes := extended(plainPod.Spec.NodeSelector, quoted)
 	check(t, "nodes", pod.Spec.NodeSelector, nodes)
-	check(t, "annotations of the account", one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml").Annotations, quoted)
+	check(t, "annotations of the account", one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml").Annotations,
+		quoted)
 	job := decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template
 	check(t, "nodes of the uninstall check", job.Spec.NodeSelector, nodes)
 	check(t, "its annotations", job.Annotations, quoted)
@@ -46,7 +47,8 @@ func TestMonitoringsMapsAreStrings(t *testing.T) {
 		_, found := got.Labels["gone"]
 		check(t, file+" has the label with null", found, false)
 	}
-	check(t, "annotations of the dashboards", decode[object](t, rendered["dashboards.yaml"][0]).Metadata.Annotations, quoted)
+	check(t, "annotations of the dashboards", decode[object](t, rendered["dashboards.yaml"][0]).Metadata.Annotations,
+		quoted)
 }
 
 // A map of nulls only is an empty one.
@@ -71,7 +73,8 @@ func TestControllersNamesOfDigits(t *testing.T) {
 	check(t, "image", pod.Containers[0].Image, "ghcr.io/harrier-ci/gha-runner-scale-set-controller:20261124")
 	check(t, "account", pod.ServiceAccountName, one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml").Name)
 	check(t, "label of the account", got.Labels["actions.github.com/controller-service-account-name"], "20261121")
-	check(t, "label of the watched namespace", got.Labels["actions.github.com/controller-watch-single-namespace"], "20261123")
+	check(t, "label of the watched namespace", got.Labels["actions.github.com/controller-watch-single-namespace"],
+		"20261123")
 	check(t, "watched namespace", pod.Containers[0].Args[5], "--watch-single-namespace=20261123")
 	check(t, "its role", one[rbacv1.Role](t, rendered, "manager_single_namespace_watch_role.yaml").Namespace, "20261123")
 	check(t, "name of nameOverride", deployment(t, "nameOverride: 20261121").Name, "arc-20261121")

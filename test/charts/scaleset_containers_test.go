@@ -66,7 +66,8 @@ var changes = map[string][]change{
 		}},
 		{"volumeMounts: [{name: work, mountPath: /w}]", func(c *corev1.Container) { c.VolumeMounts[0].MountPath = "/w" }},
 		{"volumeMounts: [{name: work, mountPath: /var/lib/docker, subPath: d}]", func(c *corev1.Container) {
-			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "work", MountPath: "/var/lib/docker", SubPath: "d"}}, c.VolumeMounts...)
+			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "work", MountPath: "/var/lib/docker", SubPath: "d"}},
+				c.VolumeMounts...)
 		}},
 	},
 }
@@ -118,7 +119,8 @@ func TestCompleteContainersStayAsTheyAre(t *testing.T) {
 	}
 	for index, name := range []string{"init-dind-externals", "dind"} {
 		for _, list := range []string{"containers", "initContainers"} {
-			pod := runnerPod(t, mode("dind"), fmt.Sprintf("template: {spec: {%s: [%s]}}", list, strings.ReplaceAll(complete[name], "\n", " ")))
+			pod := runnerPod(t, mode("dind"),
+				fmt.Sprintf("template: {spec: {%s: [%s]}}", list, strings.ReplaceAll(complete[name], "\n", " ")))
 			var want corev1.Container
 			if err := yaml.Unmarshal([]byte(complete[name]), &want); err != nil {
 				t.Fatal(err)
@@ -153,7 +155,8 @@ func TestRunnerIsMergedFromBothLists(t *testing.T) {
 			"initContainers: [{name: runner, resources: {requests: {cpu: '2'}}, env: [{name: MINE, value: m}], workingDir: /w}]}}")
 		check(t, "containers in mode "+name, got.Containers, append(want, corev1.Container{Name: "other", Image: "i"})[:1])
 		alone := runnerPod(t, mode(name), "template: {spec: {initContainers: [{name: runner, image: mine, command: [start]}]}}").Containers
-		check(t, "image and command in the other list in mode "+name, fmt.Sprintln(len(alone), alone[0].Image, alone[0].Command), "1 mine [start]\n")
+		check(t, "image and command in the other list in mode "+name,
+			fmt.Sprintln(len(alone), alone[0].Image, alone[0].Command), "1 mine [start]\n")
 		check(t, "no init container runner in mode "+name, strings.Contains(fmt.Sprint(got.InitContainers), "runner "), false)
 		own := runnerPod(t, mode(name), "template: {spec: {containers: [{name: other, image: i}], initContainers: [{name: runner, workingDir: /w}]}}")
 		check(t, "beside another in mode "+name, names(own.Containers, func(c corev1.Container) string { return c.Name + c.WorkingDir }), []string{"runner/w", "other"})
@@ -166,7 +169,8 @@ func TestRunnerMountsOfTheUser(t *testing.T) {
 	const values = "template: {spec: {volumes: [{name: mine, emptyDir: {}}], containers: [{name: runner, volumeMounts: [{name: mine, mountPath: /home/runner/_work}]}]}}"
 	mount := corev1.VolumeMount{Name: "mine", MountPath: "/home/runner/_work"}
 	check(t, "dind", runnerPod(t, mode("dind"), values).Containers[0].VolumeMounts, []corev1.VolumeMount{mount, sockMount})
-	check(t, "kubernetes", runnerPod(t, mode("kubernetes"), values).Containers[0].VolumeMounts, []corev1.VolumeMount{mount})
+	check(t, "kubernetes", runnerPod(t, mode("kubernetes"), values).Containers[0].VolumeMounts,
+		[]corev1.VolumeMount{mount})
 }
 
 // A setting that can't be merged is refused with its key and the reason.
@@ -187,10 +191,12 @@ func TestContainersThatCannotBeMerged(t *testing.T) {
 		values := "template: {spec: {" + test.spec + "}}"
 		checkContains(t, strings.Join(strings.Fields(refusal(t, scaleSet, minimal, mode(test.mode), values)), " "), test.want)
 		findings, err := doctor.Validate([]byte(minimal + mode(test.mode) + "\n" + values))
-		check(t, "validate finds it: "+values, err == nil && len(findings) > 0 && findings[0].Severity == doctor.Problem, true)
+		check(t, "validate finds it: "+values,
+			err == nil && len(findings) > 0 && findings[0].Severity == doctor.Problem, true)
 	}
 	// Twice the same is no contradiction.
-	pod := runnerPod(t, mode("dind"), "template: {spec: {containers: [{name: dind, image: a}], initContainers: [{name: dind, image: a}]}}")
+	pod := runnerPod(t, mode("dind"),
+		"template: {spec: {containers: [{name: dind, image: a}], initContainers: [{name: dind, image: a}]}}")
 	check(t, "dind", pod.InitContainers[1].Image, "a")
 	// In another mode a container of that name is the user's alone.
 	pod = runnerPod(t, mode("kubernetes"), "template: {spec: {containers: [{name: dind, image: a}]}}")

@@ -33,10 +33,12 @@ func TestHookTemplate(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(config.Data["extension"]), &got); err != nil {
 			t.Fatal(err)
 		}
-		check(t, "job container", got.Spec.Containers[0].Name+" "+got.Spec.Containers[0].Resources.Requests.Cpu().String(), "$job 1")
+		check(t, "job container",
+			got.Spec.Containers[0].Name+" "+got.Spec.Containers[0].Resources.Requests.Cpu().String(), "$job 1")
 		check(t, "job label", got.Labels["team"], "ci")
 		checkHookFile(t, runnerPod(t, hookTemplate, mode(containerMode)), directory, config.Name, "extension")
-		own := runnerPod(t, mode(containerMode), "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}")
+		own := runnerPod(t, mode(containerMode),
+			"containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}")
 		checkHookFile(t, own, directory, "mine", "pod.yaml")
 	}
 }
@@ -116,7 +118,8 @@ func TestNotesOnKubernetesModes(t *testing.T) {
 			map[string]bool{group: false, unprotected: true}},
 		{[]string{mode("dind")}, map[string]bool{group: false, unprotected: false}},
 	} {
-		notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", append([]string{minimal}, test.values...)...)
+		notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install",
+			append([]string{minimal}, test.values...)...)
 		if err != nil {
 			t.Fatal(stderr)
 		}
@@ -208,7 +211,8 @@ template:
     securityContext: {windowsOptions: {runAsUserName: ContainerUser}}
     containers: [{name: runner, image: windows-runner, command: [cmd.exe, /c, run.cmd]}]
 `)
-	check(t, "containers", pod.Containers, []corev1.Container{{Name: "runner", Image: "windows-runner", Command: []string{"cmd.exe", "/c", "run.cmd"}}})
+	check(t, "containers", pod.Containers,
+		[]corev1.Container{{Name: "runner", Image: "windows-runner", Command: []string{"cmd.exe", "/c", "run.cmd"}}})
 	check(t, "init containers and volumes", len(pod.InitContainers)+len(pod.Volumes), 0)
 	check(t, "nodes", pod.NodeSelector, map[string]string{"kubernetes.io/os": "windows", "kubernetes.io/arch": "arm64"})
 	check(t, "security", pod.SecurityContext.RunAsNonRoot == nil && pod.SecurityContext.RunAsUser == nil, true)

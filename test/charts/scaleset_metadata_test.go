@@ -125,9 +125,11 @@ func TestNullTakesMetadataAway(t *testing.T) {
 			containerMode = mode("none")
 		}
 		global := "feedback: {jobLog: true}\nlabels: {global: a, more: b, gone: null}\nannotations: {global: a, more: b, gone: null}\n"
-		rendered := renderSet(t, scaleSet, containerMode, global+"resourceMeta: {"+kind+": {labels: {global: null}, annotations: {global: null}}}")
+		rendered := renderSet(t, scaleSet, containerMode,
+			global+"resourceMeta: {"+kind+": {labels: {global: null}, annotations: {global: null}}}")
 		got := decode[object](t, rendered[file][0]).Metadata
-		check(t, "labels of "+kind, got.Labels, extended(chartLabels("test-runners", components[file]), map[string]string{"more": "b"}))
+		check(t, "labels of "+kind, got.Labels,
+			extended(chartLabels("test-runners", components[file]), map[string]string{"more": "b"}))
 		check(t, "annotation of "+kind, got.Annotations["more"], "b")
 		for _, key := range []string{"global", "gone"} {
 			if value, found := got.Annotations[key]; found {

@@ -194,7 +194,8 @@ func TestScaleSetTemplatesByMode(t *testing.T) {
 	} {
 		check(t, "templates with "+values, sortedKeys(renderSet(t, scaleSet, values)), want)
 	}
-	_, stderr, _ := scaleSet.with("--show-only", "templates/githubsecret.yaml").template(t, minimal, "githubConfigSecret: own")
+	_, stderr, _ := scaleSet.with("--show-only", "templates/githubsecret.yaml").template(t, minimal,
+		"githubConfigSecret: own")
 	checkContains(t, stderr, "could not find template templates/githubsecret.yaml in chart")
 }
 

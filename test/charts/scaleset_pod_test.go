@@ -73,9 +73,11 @@ func TestDind(t *testing.T) {
 // A user's init container replaces ours.
 func TestDindInitContainerOfTheUser(t *testing.T) {
 	t.Parallel()
-	pod := runnerPod(t, mode("dind"), "template: {spec: {initContainers: [{name: first, image: f}, {name: dind, image: own}]}}")
+	pod := runnerPod(t, mode("dind"),
+		"template: {spec: {initContainers: [{name: first, image: f}, {name: dind, image: own}]}}")
 	image := func(c corev1.Container) string { return c.Name + "=" + c.Image }
-	check(t, "init containers", names(pod.InitContainers, image), []string{"init-dind-externals=" + runnerImage, "dind=own", "first=f"})
+	check(t, "init containers", names(pod.InitContainers, image),
+		[]string{"init-dind-externals=" + runnerImage, "dind=own", "first=f"})
 }
 
 // Kubernetes 1.28 has no sidecars. Clouds add other characters to the version.
@@ -140,7 +142,8 @@ func TestOtherModeLeavesThePodAlone(t *testing.T) {
 func TestKubernetesModeNeedsWorkVolume(t *testing.T) {
 	t.Parallel()
 	cluster := scaleSet.with("--api-versions", "actions.github.com/v1alpha1")
-	checkContains(t, refusal(t, cluster, minimal, mode("kubernetes")), "containerMode.kubernetesModeWorkVolumeClaim is required")
+	checkContains(t, refusal(t, cluster, minimal, mode("kubernetes")),
+		"containerMode.kubernetesModeWorkVolumeClaim is required")
 	volumes := runnerSet(t, cluster, mode("kubernetes"), "template: {spec: {volumes: [{name: work, emptyDir: {}}]}}").Spec.Template.Spec.Volumes
 	check(t, "volumes", volumes[:1], []corev1.Volume{emptyDir("work")})
 	check(t, "volumes without a cluster", names(runnerPod(t, mode("kubernetes")).Volumes, func(v corev1.Volume) string { return v.Name }), []string{"work"})
@@ -179,7 +182,9 @@ template:
 func TestUserEntriesStay(t *testing.T) {
 	t.Parallel()
 	const tls = `githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}`
-	own := []string{"DOCKER_HOST=tcp://own", "ACTIONS_RUNNER_CONTAINER_HOOKS=/own.js", "NODE_EXTRA_CA_CERTS=/own.crt", "MINE=m"}
+	own := []string{
+		"DOCKER_HOST=tcp://own", "ACTIONS_RUNNER_CONTAINER_HOOKS=/own.js", "NODE_EXTRA_CA_CERTS=/own.crt", "MINE=m",
+	}
 	ownMounts := []string{"/own", "/own.crt", "/mine"}
 	for _, test := range []struct {
 		mode                                   string
@@ -206,7 +211,8 @@ func TestUserEntriesStay(t *testing.T) {
 			check(t, "init containers", names(pod.InitContainers, containerName), test.init)
 			check(t, "containers", names(pod.Containers, containerName), test.containers)
 			check(t, "volumes", names(pod.Volumes, func(v corev1.Volume) string { return v.Name }), append([]string{"github-server-tls-cert"}, test.volumes...))
-			check(t, "policies", []string{string(pod.RestartPolicy), string(pod.DNSPolicy), pod.ServiceAccountName}, []string{"Always", "None", "own"})
+			check(t, "policies", []string{string(pod.RestartPolicy), string(pod.DNSPolicy), pod.ServiceAccountName},
+				[]string{"Always", "None", "own"})
 			check(t, "grace", *pod.TerminationGracePeriodSeconds, int64(1000000))
 			for _, volume := range pod.Volumes {
 				check(t, "own volume", volume.Name != "work" || volume.HostPath != nil, true)

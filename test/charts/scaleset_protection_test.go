@@ -78,7 +78,8 @@ func TestNoBudgetNeedsNoRight(t *testing.T) {
 		}
 	}
 	marks := one[rbacv1.Role](t, rendered, "manager_pod_metadata_role.yaml").Rules
-	check(t, "pods are marked all the same", marks, []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}})
+	check(t, "pods are marked all the same", marks,
+		[]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}})
 	check(t, "field", runnerSet(t, scaleSet, "protectRunners: None").Spec.ProtectRunners, v1alpha1.ProtectNoRunners)
 }
 

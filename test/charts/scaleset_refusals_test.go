@@ -181,12 +181,15 @@ func TestValuesOfTheExperimentalChart(t *testing.T) {
 		check(t, part+" is listed", strings.Contains(said, part), false)
 	}
 	for _, values := range []string{"resource: {}", "runner: 5", "secretResolution: {type: ''}", "listenerPodTemplate: []"} {
-		checkContains(t, refusal(t, scaleSet, minimal, values), "gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); remove them")
+		checkContains(t, refusal(t, scaleSet, minimal, values),
+			"gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); remove them")
 	}
 	// Also where no controller can be found.
 	checkContains(t, refusal(t, scaleSet, "scaleset: {name: builders}\nauth: {url: https://github.com/a, secretName: cred}"), "auth.url -> githubConfigUrl")
-	said = refusal(t, controller, "controller: {replicaCount: 2, pod: {metadata: {labels: {}}, spec: {nodeSelector: {a: b}}}}")
-	checkContains(t, said, "controller: values of actions-runner-controller's chart gha-runner-scale-set-controller-experimental")
+	said = refusal(t, controller,
+		"controller: {replicaCount: 2, pod: {metadata: {labels: {}}, spec: {nodeSelector: {a: b}}}}")
+	checkContains(t, said,
+		"controller: values of actions-runner-controller's chart gha-runner-scale-set-controller-experimental")
 	checkContains(t, said, "controller.pod.spec.nodeSelector -> nodeSelector\n  controller.replicaCount -> replicaCount\n")
 }
 
@@ -231,7 +234,8 @@ func TestScaleSetNamesAreThoseOfObjects(t *testing.T) {
 		"a", "7", "a.b", "a__b", "1-a_b.c", "Linux-Large", "linux large", "abc-", "abc_", "_abc_", "-", ".a", "a.", "a..b", "a_.b", "a._b", "gpu+1", "ä", "a\nb",
 	} {
 		_, _, err := scaleSet.template(t, minimal, fmt.Sprintf("runnerScaleSetName: %q", name))
-		check(t, "name "+name+" is taken", err == nil, validation.IsDNS1123Subdomain(strings.ReplaceAll(name, "_", "-")) == nil)
+		check(t, "name "+name+" is taken", err == nil,
+			validation.IsDNS1123Subdomain(strings.ReplaceAll(name, "_", "-")) == nil)
 	}
 }
 
@@ -278,7 +282,8 @@ func TestScalarsAsNames(t *testing.T) {
 	check(t, "controller's", one[rbacv1.Role](t, roles, "manager_single_namespace_controller_role.yaml").Namespace, "12")
 	check(t, "name", one[rbacv1.Role](t, roles, "manager_listener_role.yaml").Name, "arc-5-listener")
 	set := runnerSet(t, scaleSet.with("--set", "namespaceOverride=12,runnerGroup=5,runnerScaleSetName=7"))
-	check(t, "scale set", []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.RunnerScaleSetName}, []string{"12", "7", "5", "7"})
+	check(t, "scale set", []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.RunnerScaleSetName},
+		[]string{"12", "7", "5", "7"})
 }
 
 // A key that nobody reads is refused by name, unless ARC's chart documented it or it is the user's own.

@@ -204,5 +204,6 @@ githubConfigSecretRevision: mine`,
 	}
 	check(t, "an id as number and as text", revision(fmt.Sprintf(app, `"7"`)), revision(fmt.Sprintf(app, "7")))
 	check(t, "a Secret of the user's", revision("githubConfigSecret: mine"), "")
-	check(t, "a Secret of the user's with a revision", revision("githubConfigSecret: mine\ngithubConfigSecretRevision: 20260701"), "20260701")
+	check(t, "a Secret of the user's with a revision",
+		revision("githubConfigSecret: mine\ngithubConfigSecretRevision: 20260701"), "20260701")
 }

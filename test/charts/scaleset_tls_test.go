@@ -55,7 +55,8 @@ func TestCertificateInRunnerOnWindows(t *testing.T) {
 	} {
 		pod := runnerPod(t, test.template, certificateAt(test.path))
 		what := test.path + " " + test.template
-		check(t, "mounts with "+what, pod.Containers[0].VolumeMounts, []corev1.VolumeMount{{Name: "github-server-tls-cert", MountPath: test.directory}})
+		check(t, "mounts with "+what, pod.Containers[0].VolumeMounts,
+			[]corev1.VolumeMount{{Name: "github-server-tls-cert", MountPath: test.directory}})
 		check(t, "variable with "+what, pod.Containers[0].Env[0], corev1.EnvVar{
 			Name:  "NODE_EXTRA_CA_CERTS",
 			Value: test.directory + `\ca.crt`,
@@ -73,7 +74,8 @@ func TestCertificateNotInRunner(t *testing.T) {
 	t.Parallel()
 	for _, containerMode := range modes {
 		without := runnerPod(t, mode(containerMode))
-		with := runnerPod(t, mode(containerMode), `githubServerTLS: {certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}`)
+		with := runnerPod(t, mode(containerMode),
+			`githubServerTLS: {certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}`)
 		if !cmp.Equal(with, without) {
 			t.Errorf("mode %s: the certificate changes the pod: %s", containerMode, cmp.Diff(without, with))
 		}

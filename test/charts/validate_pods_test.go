@@ -151,5 +151,6 @@ func refusalOfSet(t *testing.T, cluster *testkube.Cluster, namespace, manifest, 
 	if pod.Spec.ServiceAccountName == "" { // those of tests that name one are wrong
 		pod.Spec.ServiceAccountName = "default"
 	}
-	return cluster.Client().Create(t.Context(), pod, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	return cluster.Client().Create(t.Context(), pod, client.DryRunAll,
+		client.FieldValidation(metav1.FieldValidationStrict))
 }

@@ -40,7 +40,8 @@ func TestAVariantIsASetLikeAnyOther(t *testing.T) {
 		"template: {spec: {serviceAccountName: own}}\nproxy: {http: {url: 'http://p:1'}}",
 	} {
 		alone := renderSet(t, scaleSet, common, own, "runnerScaleSetName: test-runners-big")
-		rendered := renderSet(t, scaleSet, common, "scaleSetLabels: [small]", "variants: [{name: big"+strings.ReplaceAll(own, "\n", ", ")+"}]")
+		rendered := renderSet(t, scaleSet, common, "scaleSetLabels: [small]",
+			"variants: [{name: big"+strings.ReplaceAll(own, "\n", ", ")+"}]")
 		var got, want []string
 		for _, document := range rendered["variants.yaml"] {
 			got = append(got, withoutOrigin(t, document))
@@ -152,7 +153,8 @@ variants:
 	check(t, "labels", plain.Spec.RunnerScaleSetLabels, []string(nil))
 	check(t, "pod", plain.Spec.Template.Spec.Containers, runnerSet(t, scaleSet, first).Spec.Template.Spec.Containers)
 	check(t, "Secret", plain.Spec.GitHubConfigSecret, "linux-x64-gha-rs-github-secret")
-	check(t, "revision of the credentials", plain.Spec.GitHubConfigSecretRevision, runnerSet(t, scaleSet, first).Spec.GitHubConfigSecretRevision)
+	check(t, "revision of the credentials", plain.Spec.GitHubConfigSecretRevision,
+		runnerSet(t, scaleSet, first).Spec.GitHubConfigSecretRevision)
 
 	check(t, "minimum", *large.Spec.MinRunners, 0)
 	check(t, "has a maximum", large.Spec.MaxRunners != nil, false)
@@ -265,7 +267,8 @@ func TestVariantsComeAndGo(t *testing.T) {
 		checkContains(t, notes, "runs-on: set-b")
 		sets := setsIn(t, helm, namespace)
 		check(t, "sets", sortedKeys(sets), []string{"set", "set-a", "set-b"})
-		check(t, "UID and generation", fmt.Sprint(sets["set"].UID, sets["set"].Generation), fmt.Sprint(before.UID, before.Generation))
+		check(t, "UID and generation", fmt.Sprint(sets["set"].UID, sets["set"].Generation),
+			fmt.Sprint(before.UID, before.Generation))
 		var bindings rbacv1.RoleBindingList
 		if err := helm.cluster.Client().List(t.Context(), &bindings, client.InNamespace(namespace)); err != nil {
 			t.Fatal(err)

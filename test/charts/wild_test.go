@@ -36,7 +36,8 @@ func TestValuesFilesOfUsers(t *testing.T) {
 			}
 			if chartFor(file).name == controller.name {
 				// The CRDs are in the cluster.
-				admitAll(t, cluster, namespace, render(t, controller.as("arc", namespace), string(values), "crds: {install: false}"))
+				admitAll(t, cluster, namespace,
+					render(t, controller.as("arc", namespace), string(values), "crds: {install: false}"))
 				return
 			}
 			rendered := render(t, scaleSet.as("set", namespace), string(values))

@@ -20,7 +20,10 @@ controllerServiceAccount: {name: harrier-gha-rs-controller, namespace: harrier-s
 `
 
 // clusterOnly are flags of helm install and upgrade that mean nothing to helm template.
-var clusterOnly = []string{"--reuse-values", "--reset-then-reuse-values", "--install", "--wait", "--create-namespace", "--take-ownership", "--rollback-on-failure"}
+var clusterOnly = []string{
+	"--reuse-values", "--reset-then-reuse-values", "--install", "--wait", "--create-namespace", "--take-ownership",
+	"--rollback-on-failure",
+}
 
 // `make publish` puts the charts of this tree at publishedCharts.
 const publishedCharts = "oci://ghcr.io/harrier-ci/charts/"

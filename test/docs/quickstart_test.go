@@ -18,7 +18,9 @@ func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
 
 // elsewhere are commands of the quickstart that a rig can't run, or has run already: they need a registry, the
 // controller's release, the namespace, a pod to run commands in, Docker.
-var elsewhere = []string{"make ", "kind ", "helm install harrier", "helm uninstall harrier", "kubectl create namespace", " exec deploy/"}
+var elsewhere = []string{
+	"make ", "kind ", "helm install harrier", "helm uninstall harrier", "kubectl create namespace", " exec deploy/",
+}
 
 // A newcomer follows the quickstart on a cluster where the controller is installed: credentials, scale set, a job, and
 // back. Between, every kubectl get and describe of all pages is run.

@@ -15,7 +15,10 @@ import (
 )
 
 // reporting are the packages whose reasons users meet in conditions, Events and the doctor's findings.
-var reporting = []string{"internal/controller", "internal/convert", "internal/doctor", "internal/kube", "internal/listener", "internal/podstatus", "internal/registrations"}
+var reporting = []string{
+	"internal/controller", "internal/convert", "internal/doctor", "internal/kube", "internal/listener",
+	"internal/podstatus", "internal/registrations",
+}
 
 // Every reason in the code is on a page: in the lists made from the API's constants, or in one written by hand.
 func TestReasonsAreExplained(t *testing.T) {

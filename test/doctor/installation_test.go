@@ -54,7 +54,8 @@ func TestStruckInstallationsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	// A Retry-After of less than 30 s is waited for within the call; jobs wait for the one above until it is over.
 	// Polls are short so that the end of a trouble shows soon: a poll has to come back for that.
-	r := rig.Start(t, testkube.Start(t, rig.ClusterOptions()), rig.Options{GitHub: fakegithub.Options{PollLength: 5 * time.Second}})
+	r := rig.Start(t, testkube.Start(t, rig.ClusterOptions()),
+		rig.Options{GitHub: fakegithub.Options{PollLength: 5 * time.Second}})
 	metrics := observe(t, r)
 	for _, s := range strikes {
 		t.Run(s.name, func(t *testing.T) {

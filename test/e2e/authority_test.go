@@ -39,7 +39,8 @@ func serveTLS(t *testing.T, host string) (github *fakegithub.ControlClient, auth
 	if err != nil {
 		t.Fatal(err)
 	}
-	github = serve(t, fakegithub.Options{TLS: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}})
+	github = serve(t,
+		fakegithub.Options{TLS: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}})
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}

@@ -27,7 +27,8 @@ import (
 func TestCachesSurviveRunners(t *testing.T) {
 	t.Parallel()
 	disks := makeDisks(t, "caches", 2)
-	s := prepare(t, serve(t, fakegithub.Options{Rules: fakegithub.Rules{RunnerLostAfter: 5 * time.Second}}), "caches", 0, 2)
+	github := serve(t, fakegithub.Options{Rules: fakegithub.Rules{RunnerLostAfter: 5 * time.Second}})
+	s := prepare(t, github, "caches", 0, 2)
 	s.values["volumeClaimTemplates"] = claimTemplates("cache", "caches")
 	s.values["volumeClaimPool"] = site.Values{"keepAfter": site.Values{"events": []string{"push"}}}
 	s.container()["env"] = []site.Values{{"name": "RUNNER_TOOL_CACHE", "value": "/cache"}}

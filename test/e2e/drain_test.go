@@ -146,7 +146,8 @@ func (d *drain) said() string {
 func startDrain(t *testing.T, node string) *drain {
 	t.Helper()
 	d := &drain{ended: make(chan error, 1)}
-	d.Cmd = place.Command(t.Context(), "kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=10m")
+	d.Cmd = place.Command(t.Context(), "kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data",
+		"--timeout=10m")
 	d.Stdout, d.Stderr = d, d
 	if err := d.Start(); err != nil {
 		t.Fatal(err)

@@ -289,7 +289,8 @@ func (s *scaleSet) runAgain(job fakegithub.Job, debug bool) {
 	if len(listed.Jobs) != 1 {
 		s.t.Fatalf("run %d has jobs %+v", job.RunID, listed.Jobs)
 	}
-	s.callREST(http.MethodPost, fmt.Sprintf("jobs/%d/rerun", listed.Jobs[0].ID), map[string]bool{"enable_debug_logging": debug}, nil)
+	s.callREST(http.MethodPost, fmt.Sprintf("jobs/%d/rerun", listed.Jobs[0].ID),
+		map[string]bool{"enable_debug_logging": debug}, nil)
 }
 
 // callREST makes a call of the REST API about workflow runs of the repository whose jobs are queued, with a person's

@@ -27,7 +27,8 @@ func (s *scaleSet) awaitNoRunners() {
 func (s *scaleSet) runnerPods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
-	err := kube.List(s.t.Context(), &pods, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelRunner: "True"})
+	err := kube.List(s.t.Context(), &pods, client.InNamespace(s.namespace),
+		client.MatchingLabels{v1alpha1.LabelRunner: "True"})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -135,7 +135,8 @@ func (s *scaleSet) expectNoClusterRole() {
 	s.t.Helper()
 	account := "system:serviceaccount:" + managerObject.Namespace + ":" + managerObject.Name
 	for _, resource := range []string{"ephemeralrunners." + v1alpha1.GroupVersion.Group, "pods", "secrets"} {
-		output, err := place.Kubectl(s.t.Context(), "auth", "can-i", "create", resource, "--namespace=default", "--as="+account)
+		output, err := place.Kubectl(s.t.Context(), "auth", "can-i", "create", resource, "--namespace=default",
+			"--as="+account)
 		if !strings.HasPrefix(output, "no") { // with exit code 1, as after a request that failed
 			s.t.Errorf("may the manager create %s in the namespace default? %s %v", resource, output, err)
 		}

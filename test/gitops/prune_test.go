@@ -72,7 +72,8 @@ func awaitInherited(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (int, error) {
 		var sets v1alpha1.EphemeralRunnerSetList
-		err := r.Cluster.Client().List(t.Context(), &sets, client.InNamespace(r.RunnerNamespace), client.MatchingLabels{instance: app})
+		err := r.Cluster.Client().List(t.Context(), &sets, client.InNamespace(r.RunnerNamespace),
+			client.MatchingLabels{instance: app})
 		return len(sets.Items), err
 	}, rig.Patience).Should(gomega.Equal(1), "EphemeralRunnerSets with the set's labels")
 }

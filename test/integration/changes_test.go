@@ -26,7 +26,8 @@ const takenOverWithin = 55 * time.Second
 func TestRotatedToken(t *testing.T) {
 	const next = "ghp_theTokenAfterTheRotation0123456789ab"
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{PATs: []string{next}, PollLength: 3 * time.Second}})
+	r := rig.Start(t, testkube.Shared(t),
+		rig.Options{GitHub: fakegithub.Options{PATs: []string{next}, PollLength: 3 * time.Second}})
 	r.WaitDone(r.QueueJobs(1, 0))
 	r.GitHub.RevokePAT(rig.PAT, true)
 	r.GitHub.ExpireAdminTokens()

@@ -45,7 +45,8 @@ func TestABurstGetsCopiesOfTheWarmestClaim(t *testing.T) {
 		}
 		return v1alpha1.VolumeClaimCounts{}
 	}
-	g.Eventually(counts, rig.Patience).Should(gomega.Equal(v1alpha1.VolumeClaimCounts{Total: 1 + burst, Leased: burst}), "claims, of which the copied one is neither leased nor free")
+	g.Eventually(counts, rig.Patience).Should(gomega.Equal(v1alpha1.VolumeClaimCounts{Total: 1 + burst, Leased: burst}),
+		"claims, of which the copied one is neither leased nor free")
 	want := &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: original.Name}
 	for uid, claim := range claimsOf(t, r) {
 		if uid == original.UID {

@@ -89,7 +89,8 @@ func awaitBudget(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	budget := &policyv1.PodDisruptionBudget{}
 	gomega.NewWithT(t).Eventually(func() (bool, error) {
-		err := r.Cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: rig.DefaultSet + "-gha-rs-runners"}, budget)
+		err := r.Cluster.Client().Get(t.Context(),
+			client.ObjectKey{Namespace: r.RunnerNamespace, Name: rig.DefaultSet + "-gha-rs-runners"}, budget)
 		return err == nil && budget.Status.ObservedGeneration == budget.Generation && budget.Status.ExpectedPods > 0, err
 	}, rig.Patience).Should(gomega.BeTrue(), "the budget is in force")
 }

@@ -49,7 +49,8 @@ func force(t *testing.T, r *rig.Rig, kind client.ObjectList, namespace string) {
 		// The UID keeps the patch from the object's successor.
 		patch := fmt.Sprintf(`{"metadata": {"uid": %q, "finalizers": null}}`, object.GetUID())
 		gomega.NewWithT(t).Eventually(func() bool {
-			_ = c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
+			_ = c.Patch(t.Context(), object.DeepCopyObject().(client.Object),
+				client.RawPatch(types.MergePatchType, []byte(patch)))
 			now := object.DeepCopyObject().(client.Object)
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(object), now)
 			return apierrors.IsNotFound(err) || (err == nil && now.GetUID() != object.GetUID())

@@ -45,7 +45,8 @@ func TestTemplateChange(t *testing.T) {
 	ids := r.QueueJobs(4, time.Second, 4*time.Second)
 	r.AwaitCompleted(ids, 1)
 	container := rig.Values{"name": "runner", "image": "changed", "command": []string{"/home/runner/run.sh"}}
-	r.UpgradeSet(rig.DefaultSet, rig.Values{"template": rig.Values{"spec": rig.Values{"containers": []rig.Values{container}}}})
+	r.UpgradeSet(rig.DefaultSet,
+		rig.Values{"template": rig.Values{"spec": rig.Values{"containers": []rig.Values{container}}}})
 	r.WaitDone(ids)
 	r.AwaitQuiet()
 	gomega.NewWithT(t).Eventually(func() (images []string) {

@@ -130,7 +130,8 @@ func saveAll(t *testing.T, r *rig.Rig) (saved, runners []*unstructured.Unstructu
 // Existing objects stay.
 func restoreAll(t *testing.T, first, second *rig.Rig, saved []*unstructured.Unstructured) (restored []*unstructured.Unstructured) {
 	t.Helper()
-	elsewhere := strings.NewReplacer(first.RunnerNamespace, second.RunnerNamespace, first.SystemNamespace, second.SystemNamespace)
+	elsewhere := strings.NewReplacer(first.RunnerNamespace, second.RunnerNamespace, first.SystemNamespace,
+		second.SystemNamespace)
 	for _, object := range saved {
 		content, err := json.Marshal(object)
 		if err != nil {

@@ -102,7 +102,8 @@ func (h *hooks) read(file string) string {
 
 // command returns the runner's call of a script.
 func (h *hooks) command(script string, env ...string) *exec.Cmd {
-	command := exec.CommandContext(h.Context(), h.shell[0], append(slices.Clone(h.shell[1:]), filepath.Join(h.directory, script))...)
+	command := exec.CommandContext(h.Context(), h.shell[0],
+		append(slices.Clone(h.shell[1:]), filepath.Join(h.directory, script))...)
 	command.Env = append(slices.Clone(h.env), env...)
 	return command
 }
@@ -173,7 +174,10 @@ func TestHooksFailNoJob(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		touched := filepath.Join(h.directory, "touched")
 		h.write("phases", "queued=$(touch "+touched+") assigned=a[$(touch "+touched+")] created=08 started=99999999999999999999 \n::error::x *")
-		nowhere := []string{"CGROUP=/nowhere", "PROC=/nowhere", "TERMINATION_LOG=/nowhere/x", "GITHUB_STEP_SUMMARY=/nowhere/x", "RUNNER_WORKSPACE=/nowhere"}
+		nowhere := []string{
+			"CGROUP=/nowhere", "PROC=/nowhere", "TERMINATION_LOG=/nowhere/x", "GITHUB_STEP_SUMMARY=/nowhere/x",
+			"RUNNER_WORKSPACE=/nowhere",
+		}
 		printed := h.run("started.sh", nowhere...) + h.run("completed.sh", nowhere...)
 		if _, err := os.Stat(touched); err == nil || strings.Contains(printed, "error") {
 			t.Errorf("what somebody wrote on the pod was run, or printed:\n%s", printed)

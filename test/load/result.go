@@ -110,7 +110,8 @@ func (r Result) String() string {
 	row := func(name, format string, values ...any) {
 		fmt.Fprintf(&table, "%-30s "+format+"\n", append([]any{name}, values...)...)
 	}
-	row("scenario", "%s: %d jobs, %d CPUs, JIT %.2f s, other calls %.2f s", r.Scenario, r.Jobs, r.CPUs, r.JITLatency, r.Latency)
+	row("scenario", "%s: %d jobs, %d CPUs, JIT %.2f s, other calls %.2f s", r.Scenario, r.Jobs, r.CPUs, r.JITLatency,
+		r.Latency)
 	if len(r.Floor) > 0 {
 		row("floor", "%.2f s, %.1f ms CPU of the API server per runner", r.Floor, r.FloorCPU)
 		row("all pods created", "%.2f s: %.2f times the floor", r.AllCreated, r.Ratio)
@@ -118,7 +119,8 @@ func (r Result) String() string {
 	if r.Jobs > 0 {
 		r.perRunner(row)
 	}
-	row("runners", "%d, too many: %d, leaked: %d, refused requests: %d", r.Runners, r.OverCreated, len(r.Leaked), len(r.Refused))
+	row("runners", "%d, too many: %d, leaked: %d, refused requests: %d", r.Runners, r.OverCreated, len(r.Leaked),
+		len(r.Refused))
 	if r.Claims > 0 {
 		row("claims created", "%d", r.Claims)
 	}
@@ -138,8 +140,10 @@ func (r Result) String() string {
 // compare adds the rows about the same load on a single set.
 func (r Result) compare(row func(name, format string, values ...any)) {
 	single := r.Single
-	row("the single set", "all pods created in %.2f s: %.2f times the floor; created p99 %.2f s, gone p99 %.2f s", single.AllCreated, single.Ratio, single.Created.P99, single.Gone.P99)
-	row("  per runner", "%.2f API requests; CPU: manager %.1f ms, API server %.1f ms", single.RequestsPerRunner, single.Manager.CPUPerRunner, single.APIServer.CPUPerRunner)
+	row("the single set", "all pods created in %.2f s: %.2f times the floor; created p99 %.2f s, gone p99 %.2f s",
+		single.AllCreated, single.Ratio, single.Created.P99, single.Gone.P99)
+	row("  per runner", "%.2f API requests; CPU: manager %.1f ms, API server %.1f ms", single.RequestsPerRunner,
+		single.Manager.CPUPerRunner, single.APIServer.CPUPerRunner)
 	row("many sets over the single one", "created p99 %s, gone p99 %s, API server's CPU %s",
 		timesOver(r.Created.P99, single.Created.P99), timesOver(r.Gone.P99, single.Gone.P99), timesOver(r.APIServer.CPUPerRunner, single.APIServer.CPUPerRunner))
 }
@@ -159,7 +163,8 @@ func (r Result) perRunner(row func(name, format string, values ...any)) {
 	row("finished → pod gone", "%s", r.Gone)
 	row("  of it, after the node's report", "%s", r.Removed)
 	row("last finished → last pod gone", "%.2f s", r.Drained)
-	row("API requests per runner", "%.2f, %.2f of them its own (%d reads in all)", r.RequestsPerRunner, r.OwnPerRunner, r.Reads)
+	row("API requests per runner", "%.2f, %.2f of them its own (%d reads in all)", r.RequestsPerRunner, r.OwnPerRunner,
+		r.Reads)
 	row("GitHub calls per runner", "%.2f", r.GitHubPerRunner)
 }
 

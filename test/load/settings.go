@@ -28,7 +28,8 @@ type settings struct {
 // register declares the flags. Their values are set when the flags are parsed.
 func register(flags *flag.FlagSet) *settings {
 	s := &settings{}
-	flags.StringVar(&s.scenario, "scenario", "check", "what to do: check, burst, latency, churn, sets, hang, drain, soak, big, limit, idle")
+	flags.StringVar(&s.scenario, "scenario", "check",
+		"what to do: check, burst, latency, churn, sets, hang, drain, soak, big, limit, idle")
 	flags.IntVar(&s.jobs, "n", 0, "jobs, of each set in sets and hang; 0 is the scenario's own number")
 	flags.IntVar(&s.sets, "sets", 50, "number of scale sets in sets, hang and idle")
 	flags.IntVar(&s.maxRunners, "max-runners", 0, "maxRunners of the scale set; 0 is one for each job")

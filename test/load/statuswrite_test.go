@@ -74,7 +74,8 @@ func writeStatuses(b *testing.B, cluster *testkube.Cluster, objects []client.Obj
 		go func() {
 			var err error
 			for i := worker; i < b.N && err == nil; i += len(objects) {
-				err = cluster.Client().Status().Patch(b.Context(), object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, patch, i+1)))
+				err = cluster.Client().Status().Patch(b.Context(), object,
+					client.RawPatch(types.MergePatchType, fmt.Appendf(nil, patch, i+1)))
 			}
 			failures <- err
 		}()

@@ -48,7 +48,8 @@ func Start(t testing.TB, settings map[string]any) *Server {
 		t.Fatal(err)
 	}
 	// A port that was free a moment ago may be somebody else's now, so Prometheus chooses one and logs it.
-	command := exec.Command(Program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(directory, "data"), "--web.listen-address=127.0.0.1:0")
+	command := exec.Command(Program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(directory, "data"),
+		"--web.listen-address=127.0.0.1:0")
 	log := &announcement{address: make(chan string, 1)}
 	command.Stderr = log
 	started, err := process.Start(command)

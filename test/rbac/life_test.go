@@ -238,7 +238,8 @@ func (l *life) move() {
 		l.rig.UpgradeSet(mistyped, rig.Values{"minRunners": 0, "githubConfigUrl": address})
 		l.await("listener and runners have the address "+address, func() bool {
 			runnerSet := &v1alpha1.EphemeralRunnerSetList{}
-			l.ledger.list(l.T, runnerSet, client.InNamespace(l.rig.RunnerNamespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: mistyped})
+			l.ledger.list(l.T, runnerSet, client.InNamespace(l.rig.RunnerNamespace),
+				client.MatchingLabels{v1alpha1.LabelScaleSetName: mistyped})
 			return l.listener(mistyped).Spec.GitHubConfigUrl == address && len(runnerSet.Items) == 1 &&
 				runnerSet.Items[0].Spec.EphemeralRunnerSpec.GitHubConfigUrl == address
 		})
@@ -275,7 +276,8 @@ func (l *life) protect(set string) {
 		}
 		object := &metav1.PartialObjectMetadata{ObjectMeta: l.named(name)}
 		object.SetGroupVersionKind(protectedKinds[kind])
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["`+v1alpha1.FinalizerCleanupProtection+`"]}}`))
+		patch := client.RawPatch(types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":["`+v1alpha1.FinalizerCleanupProtection+`"]}}`))
 		if err := l.rig.Cluster.Client().Patch(l.Context(), object, patch); err != nil {
 			l.Fatal(err)
 		}

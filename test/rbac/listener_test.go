@@ -17,7 +17,8 @@ import (
 func (l *life) listener(set string) *v1alpha1.AutoscalingListener {
 	l.Helper()
 	var listeners v1alpha1.AutoscalingListenerList
-	l.ledger.list(l.T, &listeners, client.InNamespace(l.rig.SystemNamespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: set})
+	l.ledger.list(l.T, &listeners, client.InNamespace(l.rig.SystemNamespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: set})
 	if len(listeners.Items) != 1 {
 		return &v1alpha1.AutoscalingListener{}
 	}

@@ -43,7 +43,8 @@ func (l *life) readMetrics() {
 		l.Fatal(err)
 	}
 	var managers corev1.PodList
-	l.ledger.list(l.T, &managers, client.InNamespace(l.rig.SystemNamespace), client.MatchingLabels{v1alpha1.LabelComponent: "controller-manager"})
+	l.ledger.list(l.T, &managers, client.InNamespace(l.rig.SystemNamespace),
+		client.MatchingLabels{v1alpha1.LabelComponent: "controller-manager"})
 	for _, pod := range managers.Items {
 		l.await("pod "+pod.Name+" shows its metrics", func() bool {
 			address, err := l.rig.Node.Address(client.ObjectKeyFromObject(&pod), 8080) // one of two managers may still be starting

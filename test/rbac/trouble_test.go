@@ -112,7 +112,8 @@ func (l *life) takeName(namesake func(*v1alpha1.EphemeralRunner) client.Object) 
 func (l *life) runners() map[types.UID]*v1alpha1.EphemeralRunner {
 	l.Helper()
 	var list v1alpha1.EphemeralRunnerList
-	l.ledger.list(l.T, &list, client.InNamespace(l.rig.RunnerNamespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: rig.DefaultSet})
+	l.ledger.list(l.T, &list, client.InNamespace(l.rig.RunnerNamespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: rig.DefaultSet})
 	found := map[types.UID]*v1alpha1.EphemeralRunner{}
 	for i := range list.Items {
 		found[list.Items[i].UID] = &list.Items[i]

@@ -72,7 +72,8 @@ func (r *Rig) UpgradeManagers(ctx context.Context, replicas int) error {
 func (r *Rig) UpgradeController(_ context.Context, more Values) error {
 	values := r.controllerValues()
 	maps.Copy(values, more)
-	_, err := r.tools.HelmWith(context.Background(), values, "upgrade", controllerRelease, r.options.Product.Controller, "--namespace", r.SystemNamespace)
+	_, err := r.tools.HelmWith(context.Background(), values, "upgrade", controllerRelease, r.options.Product.Controller,
+		"--namespace", r.SystemNamespace)
 	return err
 }
 

@@ -130,7 +130,8 @@ func Start(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	r.startGitHub()
 	r.startNode()
 	t.Cleanup(r.end)
-	r.helmWith(r.controllerValues(), "install", controllerRelease, r.options.Product.Controller, "--namespace", r.SystemNamespace)
+	r.helmWith(r.controllerValues(), "install", controllerRelease, r.options.Product.Controller, "--namespace",
+		r.SystemNamespace)
 	if options.Beside == nil {
 		r.InstallSet(DefaultSet, nil)
 		r.AwaitListening(DefaultSet)
@@ -223,7 +224,8 @@ func (r *Rig) AttemptUpgrade(name string, values Values, arguments ...string) er
 	if _, installed := r.sets[name]; !installed {
 		all = r.record(name, values)
 	}
-	_, err := r.tools.HelmWith(context.Background(), all, append([]string{"upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace}, arguments...)...)
+	_, err := r.tools.HelmWith(context.Background(), all,
+		append([]string{"upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace}, arguments...)...)
 	return err
 }
 

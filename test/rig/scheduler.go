@@ -54,7 +54,8 @@ func (r *Rig) schedule(ctx context.Context, node string) {
 	for _, pod := range waiting { // listed by name, which is random: a scheduler promises no order either
 		if free > 0 {
 			free--
-			_ = r.Cluster.Client().SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}})
+			_ = r.Cluster.Client().SubResource("binding").Create(ctx, pod,
+				&corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}})
 			continue
 		}
 		r.markUnschedulable(ctx, pod)

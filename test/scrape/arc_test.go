@@ -149,7 +149,10 @@ func controllerPanels() (found []panel) {
 // suggested returns the listenerMetrics that the values of actions-runner-controller suggest, shortened: no metric of a
 // job has the labels name and namespace, and the buckets are the user's.
 func suggested() rig.Values {
-	started := []string{"repository", "organization", "enterprise", "job_name", "event_name", "job_workflow_ref", "job_workflow_name", "job_workflow_target"}
+	started := []string{
+		"repository", "organization", "enterprise", "job_name", "event_name", "job_workflow_ref", "job_workflow_name",
+		"job_workflow_target",
+	}
 	completed := append(slices.Clone(started), "job_result")
 	buckets := []float64{0.5, 1, 30, 60, 120, 300, 600, 1800, 3600}
 	ofSet := rig.Values{}

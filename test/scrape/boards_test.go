@@ -22,7 +22,10 @@ func boards(t *testing.T) []dashboards.Board {
 }
 
 // empty are parts of queries about faults, which find nothing while all is well.
-var empty = []string{"gha_listener_dropped_reports_total", "gha_controller_scale_set_trouble", `gha_controller_runners{state="pending", reason!=""`}
+var empty = []string{
+	"gha_listener_dropped_reports_total", "gha_controller_scale_set_trouble",
+	`gha_controller_runners{state="pending", reason!=""`,
+}
 
 // askAll has Prometheus answer all queries of the dashboards, each for the default set, after their metrics were
 // scraped. A rate needs two scrapes.

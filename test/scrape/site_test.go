@@ -69,7 +69,8 @@ func startWith(t *testing.T, options rig.Options, metrics rig.Values) *site {
 // token returns the token of a new ServiceAccount.
 func (s *site) token(t *testing.T, name string) string {
 	t.Helper()
-	create(t, s.Cluster.Client(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.SystemNamespace, Name: name}})
+	create(t, s.Cluster.Client(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.SystemNamespace, Name: name}})
 	return s.Cluster.ConfigFor(t, testkube.ServiceAccount(s.SystemNamespace, name)).BearerToken
 }
 

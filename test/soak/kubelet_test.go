@@ -22,7 +22,8 @@ func (s *site) play(runner *v1alpha1.EphemeralRunner) {
 	ends, busy := s.running[runner.Name]
 	switch {
 	case pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending:
-		s.write(pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
+		s.write(pod, corev1.PodRunning,
+			corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
 	case pod.Status.Phase != corev1.PodRunning:
 	case busy && s.steps >= ends:
 		s.completed(runner.Name)
@@ -53,7 +54,8 @@ func (s *site) end(pod *corev1.Pod, code int32) {
 	if code != 0 {
 		phase = corev1.PodFailed
 	}
-	s.write(pod, phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()}})
+	s.write(pod, phase,
+		corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()}})
 }
 
 // write writes the pod's status as a kubelet does.

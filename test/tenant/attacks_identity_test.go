@@ -111,7 +111,8 @@ func (s *stage) colliding(prefix string) string {
 		s.Fatal(err)
 	}
 	wanted := kube.NameHash(s.victim.namespace + "@@" + set.Spec.GitHubConfigUrl)
-	target, beginning := fnv(fnvOffset, s.victim.namespace+"@@"+set.Spec.GitHubConfigUrl), fnv(fnvOffset, s.attacker.namespace+"@@"+prefix)
+	target := fnv(fnvOffset, s.victim.namespace+"@@"+set.Spec.GitHubConfigUrl)
+	beginning := fnv(fnvOffset, s.attacker.namespace+"@@"+prefix)
 	digits := make([]byte, 0, 20)
 	for i := uint64(0); ; i++ {
 		digits = strconv.AppendUint(digits[:0], i, 10)

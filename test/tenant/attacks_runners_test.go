@@ -155,7 +155,8 @@ func (s *stage) turn() error {
 
 func (s *stage) runnerSets(set string) ([]v1alpha1.EphemeralRunnerSet, error) {
 	var sets v1alpha1.EphemeralRunnerSetList
-	err := s.attacker.client.List(s.Context(), &sets, client.InNamespace(s.attacker.namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: set})
+	err := s.attacker.client.List(s.Context(), &sets, client.InNamespace(s.attacker.namespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: set})
 	return sets.Items, err
 }
 
@@ -174,7 +175,8 @@ func (s *stage) spam() error {
 	const count = 300
 	var runners v1alpha1.EphemeralRunnerList
 	gomega.NewWithT(s.T).Eventually(func() (int, error) {
-		err := s.attacker.client.List(s.Context(), &runners, client.InNamespace(s.attacker.namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: "spamming"})
+		err := s.attacker.client.List(s.Context(), &runners, client.InNamespace(s.attacker.namespace),
+			client.MatchingLabels{v1alpha1.LabelScaleSetName: "spamming"})
 		return len(runners.Items), err
 	}, rig.Patience).ShouldNot(gomega.BeZero())
 	for i := range count {

@@ -205,7 +205,8 @@ func (s *stage) installVictims() {
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.victim.namespace, Name: "proxy"},
 		Data:       map[string][]byte{"username": []byte("team-a"), "password": []byte(proxyPassword)},
 	})
-	s.rig.UpgradeSet(rig.DefaultSet, rig.Values{"proxy": rig.Values{"http": rig.Values{"url": s.proxy.URL, "credentialSecretRef": "proxy"}}})
+	s.rig.UpgradeSet(rig.DefaultSet,
+		rig.Values{"proxy": rig.Values{"http": rig.Values{"url": s.proxy.URL, "credentialSecretRef": "proxy"}}})
 	vault := s.vault()
 	s.rig.InstallSet(vaultedSet, rig.Values{"githubConfigSecret": victimsSecret, "keyVault": rig.Values{
 		"type": string(v1alpha1.VaultTypeAzureKeyVault), "proxy": rig.Values{"https": rig.Values{"url": s.vaultProxy.URL}},

@@ -92,7 +92,8 @@ func (w *workshop) stepAsJob(ctx context.Context, sleeps string) error {
 // podOf waits for the pod of a Job.
 func (w *workshop) podOf(ctx context.Context, job string) (name string, err error) {
 	err = wait.PollUntilContextTimeout(ctx, askEvery, startLimit, true, func(ctx context.Context) (bool, error) {
-		pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job})
+		pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job})
 		if err != nil || len(pods.Items) == 0 {
 			return false, err
 		}

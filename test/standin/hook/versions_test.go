@@ -86,7 +86,8 @@ func TestStepOfTheModeWithAVolumeIsAJob(t *testing.T) {
 	if err := w.stepAsJob(ctx, "1m"); err == nil {
 		t.Error("a step without a pod is done")
 	}
-	jobs, err := w.client.BatchV1().Jobs("n").List(t.Context(), metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
+	jobs, err := w.client.BatchV1().Jobs("n").List(t.Context(),
+		metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
 	if err != nil || len(jobs.Items) != 1 {
 		t.Fatalf("%d Jobs, %v", len(jobs.Items), err)
 	}
@@ -115,7 +116,8 @@ func TestPodsOfTheModeWithoutAVolume(t *testing.T) {
 	if err := w.stepAsPod(ctx, ""); err == nil {
 		t.Error("a step whose pod doesn't run is done")
 	}
-	pods, err := w.client.CoreV1().Pods("n").List(t.Context(), metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
+	pods, err := w.client.CoreV1().Pods("n").List(t.Context(),
+		metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
 	if err != nil || len(pods.Items) != 1 || pods.Items[0].Labels["team"] != "ci" ||
 		!strings.Contains(pods.Items[0].Name, "-step-") {
 		t.Errorf("%+v, %v", pods.Items, err)
