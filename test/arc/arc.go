@@ -1,5 +1,5 @@
-// Package arc has what actions-runner-controller 0.14.2 and its chart leave of a scale set with one runner at work, on GitHub
-// and in the cluster, for tests that take it over: test/integration with a played node, test/e2e with a real one.
+// Package arc makes a scale set with one busy runner as actions-runner-controller 0.14.2 and its chart leave it, on
+// GitHub and in the cluster. Tests take it over: test/integration with a simulated node, test/e2e with a real one.
 package arc
 
 import (
@@ -22,16 +22,17 @@ import (
 const (
 	// Name is the scale set's, here and on GitHub.
 	Name = "arc"
-	// Runner is its first runner's.
+	// Runner is the name of its first runner.
 	Runner = Name + "-k7x2m-runner-p9q4d"
-	// ownerAnnotation is "KIND/NAME" and stands for an owner reference in the manifests, as UIDs are not known before.
+	// ownerAnnotation has the form KIND/NAME. It stands for an owner reference in the manifests, because they can't
+	// know UIDs.
 	ownerAnnotation = "test/controlled-by"
 )
 
 //go:embed manifests.yaml
 var manifests string
 
-// Place is where the scale set is: namespaces of controller and runners, the controller's account, and GitHub.
+// Place is the place of a scale set: namespaces of controller and runners, the controller's account, and GitHub.
 type Place struct {
 	System, Runners, Account, URL, Token string
 }
@@ -39,7 +40,7 @@ type Place struct {
 // Set is such a scale set.
 type Set struct {
 	Place
-	// ScaleSet is its id on GitHub, the others are what its runner and its listener have.
+	// ScaleSet is its id on GitHub. The others belong to its runner and its listener.
 	ScaleSet, RunnerID  int
 	JITConfig, Listener string
 	// Runner is the name of its runner.
@@ -85,8 +86,8 @@ func (s *Set) register(ctx context.Context, github *actions.Client, runner strin
 	return nil
 }
 
-// CreateObjects has create make each object, owners first, and leave in it what the API server says of it. replacements are
-// pairs of what is in the manifests, such as "image: runner", and what is to be there.
+// CreateObjects has create make each object, owners first, and leave the API server's answer in it. replacements are
+// pairs of a text in the manifests, such as "image: runner", and its replacement.
 func (s *Set) CreateObjects(create func(*unstructured.Unstructured) error, replacements ...string) error {
 	var text bytes.Buffer
 	if err := template.Must(template.New(Name).Parse(manifests)).Execute(&text, s); err != nil {

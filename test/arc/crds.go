@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What ARC 0.14.2 has in spec and status of each kind. Whatever else our kinds have, or will have, its CRDs lack.
+// ARC 0.14.2 has these fields in spec and status of each kind. Its CRDs lack all others that our kinds have, or will
+// have.
 const (
 	runnerSpec = "githubConfigUrl githubConfigSecret githubServerTLS runnerScaleSetId proxy proxySecretRef vaultConfig ephemeralRunnerConfigSecretMetadata metadata spec"
 	counts     = "phase pendingEphemeralRunners runningEphemeralRunners failedEphemeralRunners"
@@ -39,11 +40,11 @@ var fields = map[string]map[string]string{
 	},
 }
 
-// required are fields without which its CRDs refuse an object.
+// required are the fields that its CRDs require.
 var required = map[string]map[string]string{"EphemeralRunnerSet": {"spec": "patchID", "status": "currentReplicas"}}
 
-// CRDs returns the four CustomResourceDefinitions of ARC 0.14.2: those in a directory, which are ours, with the fields that ARC's have, without our
-// rules for their values, without defaults, and without our columns.
+// CRDs returns the four CustomResourceDefinitions of ARC 0.14.2. It makes them of ours in a directory: they have only
+// ARC's fields, and neither our rules for values nor our defaults nor our columns.
 func CRDs(directory string) (made []*unstructured.Unstructured, err error) {
 	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
 	if err != nil || len(files) != len(fields) {
@@ -87,7 +88,7 @@ func child(object map[string]any, path ...string) map[string]any {
 	return object
 }
 
-// prune leaves the named fields alone in a schema.
+// prune removes all but the named fields from a schema.
 func prune(schema map[string]any, names string) {
 	delete(schema, "x-kubernetes-validations")
 	delete(schema, "default")
@@ -99,7 +100,8 @@ func keep(object map[string]any, names string) {
 	maps.DeleteFunc(object, func(name string, _ any) bool { return !strings.Contains(" "+names+" ", " "+name+" ") })
 }
 
-// Forget takes from an object what ARC doesn't know of it, as is lost when its CRDs are in the cluster and somebody writes the object.
+// Forget removes the fields of an object that ARC doesn't know. With its CRDs in the cluster they are lost when
+// somebody writes the object.
 func Forget(object *unstructured.Unstructured) {
 	for half, names := range fields[object.GetKind()] {
 		known, _ := object.Object[half].(map[string]any)

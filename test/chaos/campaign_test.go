@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// campaign hands out the seeds that the flags ask for. Ctrl-C ends it when the runs under way have finished, a second Ctrl-C at
-// once.
+// campaign hands out the seeds that the flags ask for. Ctrl-C ends it when the runs under way have finished, a second
+// Ctrl-C immediately.
 type campaign struct {
 	began       time.Time
 	interrupted context.Context
@@ -63,12 +63,13 @@ func (c *campaign) done(seed uint64, passed bool, wrong []string) {
 	c.failed[seed] = wrong
 }
 
-// summary says how all runs ended. It repeats why runs failed, for readers who see only the end of the output. A failed run
-// without a reason could not begin or could not be taken down.
+// summary says how all runs ended. It repeats why runs failed, for readers who see only the end of the output. A failed
+// run without a reason could not begin or could not be taken down.
 func (c *campaign) summary() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	text := fmt.Sprintf("%d runs in %s, %d failed", c.passed+len(c.failed), time.Since(c.began).Round(time.Second), len(c.failed))
+	text := fmt.Sprintf("%d runs in %s, %d failed",
+		c.passed+len(c.failed), time.Since(c.began).Round(time.Second), len(c.failed))
 	for _, seed := range slices.Sorted(maps.Keys(c.failed)) {
 		text += fmt.Sprintf("\nseed %d: %s", seed, strings.Join(c.failed[seed], "\n  "))
 	}

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// runTests saves the programs' logs to a new directory, unless the environment names one, and removes it if all tests pass.
+// runTests saves the programs' logs to a new directory, unless the environment names one, and removes it if all tests
+// pass.
 func runTests(m *testing.M) int {
 	if os.Getenv(logsVariable) != "" {
 		return rig.MainWithWrongClocks(m)
@@ -49,7 +50,7 @@ func runTests(m *testing.M) int {
 	return code
 }
 
-// Whatever goes wrong, every job ends once, nothing is left, and the limits hold.
+// Whatever goes wrong, every job ends exactly once, nothing is left, and the limits hold.
 func TestChaos(t *testing.T) {
 	c := newCampaign()
 	var runs sync.WaitGroup

@@ -8,8 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// claimsStream is the stream of PCG from which claims, and the trouble with them, are drawn, so that they change nothing else of a seed's
-// run.
+// claimsStream is the stream of PCG from which claims, and the trouble with them, are drawn, so that they change
+// nothing else of a seed's run.
 const claimsStream = 2
 
 const (
@@ -23,7 +23,8 @@ const (
 	zoneB = "b"
 )
 
-// storageFaults are those of which every run has one. They end before a runner gives way to another, which takes a minute.
+// storageFaults are the faults of the storage; every run has one. They end within a minute: after that a runner would
+// make room for another.
 var storageFaults = []profile{
 	{kind: refuseMounts, shortest: 5 * time.Second, longest: 15 * time.Second},
 	{kind: fullZone, shortest: 5 * time.Second, longest: 15 * time.Second, variants: []string{zoneA, zoneB}},
@@ -69,5 +70,6 @@ func (c claims) values() rig.Values {
 
 // String describes the claims for a report.
 func (c claims) String() string {
-	return fmt.Sprintf("claims %v, at most %d (0: no limit), kept after success only: %t", c.templates, c.most, c.keptAfterSuccess)
+	return fmt.Sprintf("claims %v, at most %d (0: no limit), kept after success only: %t",
+		c.templates, c.most, c.keptAfterSuccess)
 }

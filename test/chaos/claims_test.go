@@ -27,7 +27,8 @@ func (w *world) fillZone(f fault) {
 	w.rig.Storage.FillZone(f.variant, false)
 }
 
-// checkClaims checks that the claims that are left are those that the set says it has: free, but for those of idle runners.
+// checkClaims compares the remaining claims with the number in the set's status. Only idle runners may still use
+// theirs.
 func (w *world) checkClaims() {
 	w.t.Helper()
 	if len(w.schedule.claims.templates) == 0 {
@@ -61,7 +62,8 @@ func (w *world) wrongClaims() string {
 			return fmt.Sprintf("claim %s is still being deleted", claim.Name)
 		}
 		has := func(r v1alpha1.EphemeralRunner) bool {
-			return r.Spec.VolumeClaims[claim.Labels[v1alpha1.LabelVolumeClaimTemplate]] == claim.Name && r.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed
+			return r.Spec.VolumeClaims[claim.Labels[v1alpha1.LabelVolumeClaimTemplate]] == claim.Name &&
+				r.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed
 		}
 		if slices.ContainsFunc(runners.Items, has) {
 			leased++

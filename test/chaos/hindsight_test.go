@@ -18,14 +18,16 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// blinding are the faults during which changes may be made that are not in the API server's log, disturbing those that hold up
-// watches or requests. A leader that is cut off is no excuse: what hangs is never carried out, and the next leader knows everything.
+// During a blinding fault, changes may be missing from the API server's log. A disturbing fault holds up watches or
+// requests. Cutting the leader off is neither: its hanging requests are never carried out, and the next leader knows
+// everything.
 var (
 	blinding   = []kind{apiServerDown, apiServerHang, etcdAway}
 	disturbing = []kind{slowWatch, cutWatches, refuseWrites, slowAPIServer}
 )
 
-// noteTrouble notes, for the check of the history, when a fault kept changes out of the API server's log or watches late.
+// noteTrouble notes, for the check of the history, when a fault kept changes out of the API server's log or watches
+// late.
 func (w *world) noteTrouble(f fault, began time.Time) {
 	if !w.schedule.audited() {
 		return

@@ -17,12 +17,12 @@ import (
 const metricsPort = 8080
 
 // mostGoroutines bounds the goroutines of an idle manager. It has 260 to 330: for watches and workers, and two for each
-// connection that is kept open for a while. A run makes some thousand calls, so that a goroutine left behind by even a part of
-// them would exceed the bound.
+// connection that is kept open for a while. A run makes some thousand calls, so that a goroutine left behind by even a
+// part of them would exceed the bound.
 const mostGoroutines = 450
 
-// checkGoroutines checks that managers keep no goroutine that served a job or a fault. Nothing else is left at this point.
-// Listeners are not checked: their tests run in synctest bubbles, which fail if a goroutine is left.
+// checkGoroutines checks that managers keep no goroutine that served a job or a fault. Nothing else is left at this
+// point. Listeners are not checked: their tests run in synctest bubbles, which fail if a goroutine is left.
 func (w *world) checkGoroutines() {
 	w.t.Helper()
 	for _, pod := range w.observer.managerPods() {

@@ -34,8 +34,8 @@ func leases(r *http.Request) bool { return strings.Contains(r.URL.Path, "/leases
 // changes are requests that can conflict with others.
 func changes(r *http.Request) bool { return r.Method == http.MethodPatch || r.Method == http.MethodPut }
 
-// meddle lets the proxy meddle with requests for as long as the fault lasts. Of two such faults at the same time, the second
-// waits for the end of the first.
+// meddle lets the proxy meddle with requests for as long as the fault lasts. Of two such faults at the same time, the
+// second waits for the end of the first.
 func (w *world) meddle(f fault, m meddling) {
 	w.meddling.Lock()
 	defer w.meddling.Unlock()
@@ -51,7 +51,8 @@ var severances = map[string]severance{
 	writesHang:   {hits: writes},
 }
 
-// cutOffLeader keeps the leader alive, with its watches, while it can't renew its Lease, so that another manager takes over.
+// cutOffLeader keeps the leader alive, with its watches, while it can't renew its Lease, so that another manager takes
+// over.
 func (w *world) cutOffLeader(f fault) {
 	leader := w.proxy.leader.Load()
 	if leader == nil {

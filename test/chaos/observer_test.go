@@ -20,17 +20,17 @@ const (
 	// lookInterval is the time between two observations, and lookTimeout how long the API server may take for one.
 	lookInterval = 200 * time.Millisecond
 	lookTimeout  = 2 * time.Second
-	// replaceTime is how long a runner's place may be empty after its job. Without faults, GitHub alone takes 0.2 s (jitLatency)
-	// to register the next runner, and a busy machine takes seconds for the rest.
+	// A runner's place may be empty for replaceTime after its job. Without faults, GitHub alone takes 0.2 s
+	// (jitLatency) to register the next runner, and a busy machine takes seconds for the rest.
 	replaceTime = 5 * time.Second
 )
 
-// observer watches the pods all the time. While the API server is away it still knows those that it saw last. It records what
-// must never happen.
+// observer watches the pods all the time. While the API server is away it still knows those that it saw last. It
+// records what must never happen.
 type observer struct {
 	rig *rig.Rig
 	max int
-	// maxClaims is how many claims there may be of each template, 0 for any number.
+	// maxClaims bounds the claims of each template, 0 for any number.
 	maxClaims int
 
 	mutex    sync.Mutex
@@ -41,7 +41,7 @@ type observer struct {
 	replicas int                     // of the EphemeralRunnerSet
 	looked   time.Time
 	excused  time.Duration // the sum of all gaps before the last look
-	// violations are what must never happen and was seen, each once.
+	// violations lists what was seen and must never happen, without repetitions.
 	violations []string
 }
 
@@ -119,7 +119,8 @@ func (o *observer) note(system, runners []corev1.Pod, sets []v1alpha1.EphemeralR
 	}
 }
 
-// noteAlive adds the runners seen now to those seen lately and forgets those seen too long ago. The caller holds the lock.
+// noteAlive adds the runners seen now to those seen lately and forgets those seen too long ago. The caller holds the
+// lock.
 func (o *observer) noteAlive() {
 	if o.lately == nil {
 		o.lately = map[types.UID]time.Time{}
@@ -152,7 +153,8 @@ func living(pods []corev1.Pod) []corev1.Pod {
 	return alive
 }
 
-// ended reports whether all containers of the pod have ended for good. Those of a pod that is being deleted run until then.
+// ended reports whether all containers of the pod have ended and will not be restarted. Those of a pod that is being
+// deleted run until then.
 func ended(pod corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -179,9 +181,9 @@ func (o *observer) names(pods *[]corev1.Pod) []types.NamespacedName {
 	return running(*pods)
 }
 
-// settled reports whether there are as many runners as GitHub's statistics call for, and describes what was seen. Pods that are
-// starting count, and so do those seen alive within replaceTime: with jobs of a second each, there may be no moment at which all
-// runners exist.
+// settled reports whether there are as many runners as GitHub's statistics call for, and describes what was seen. Pods
+// that are starting count, and so do those seen alive within replaceTime: with jobs of a second each, there may be no
+// moment at which all runners exist.
 func (o *observer) settled(minRunners int) (bool, string) {
 	assigned := 0
 	snapshot := o.rig.GitHub.Snapshot()
@@ -205,12 +207,12 @@ func (o *observer) excusedFor() time.Duration {
 	return o.excused + o.gap()
 }
 
-// gap returns the time since the last look if that is too long ago or found no manager pod, else zero. Without a pod the product
-// can't be blamed: after an outage of the API server, the caches of the ReplicaSet controller may pause for a minute before it
-// creates one. The caller holds the lock.
+// gap returns the time since the last look if that is too long ago or found no manager pod, else zero. Without a pod
+// the product can't be blamed: after an outage of the API server, the caches of the ReplicaSet controller may pause for
+// a minute before it creates one. The caller holds the lock.
 func (o *observer) gap() time.Duration {
 	since := time.Since(o.looked)
-	if o.looked.IsZero() || since < lookTimeout && len(o.managers) > 0 {
+	if o.looked.IsZero() || (since < lookTimeout && len(o.managers) > 0) {
 		return 0
 	}
 	return since

@@ -27,8 +27,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// proxy stands between the programs and the API server. It can delay or cut the programs' watches and meddle with their requests.
-// The fake node's requests pass through it untouched.
+// proxy stands between the programs and the API server. It can delay or cut the programs' watches and meddle with their
+// requests. The fake node's requests pass through it untouched.
 type proxy struct {
 	config  *rest.Config // leads through the proxy
 	late    atomic.Int64 // delay of watch events, in nanoseconds
@@ -41,13 +41,13 @@ type proxy struct {
 	cut      context.CancelFunc
 }
 
-// meddling is what happens to a share of the programs' requests.
+// meddling delays a share of the programs' requests or answers them in place of the API server.
 type meddling struct {
 	hits    func(*http.Request) bool
 	percent int
 	pause   time.Duration // before the request is handled
-	// answer, unless nil, replaces the API server's answer: without forwarding the request or, if late is set, after it has been
-	// carried out.
+	// answer, unless nil, replaces the API server's answer. The request is not forwarded or, if late is set, carried
+	// out before.
 	answer *apierrors.StatusError
 	late   bool
 }
@@ -56,7 +56,7 @@ type meddling struct {
 type severance struct {
 	credential string
 	hits       func(*http.Request) bool
-	// refuse answers an error at once. Otherwise nothing is answered until the severance is over.
+	// refuse answers an error immediately. Otherwise nothing is answered until the severance is over.
 	refuse bool
 	over   <-chan struct{}
 }
@@ -107,7 +107,8 @@ func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 	t.Helper()
 	p := &proxy{config: rest.CopyConfig(upstream)}
 	p.cutWatches()
-	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)},
+		[]string{"localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,8 +123,8 @@ func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 	server := &http.Server{
 		Handler: p.handler(p.forwarder(t, upstream)), TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
 		ReadHeaderTimeout: time.Minute,
-		// HTTP/1.1 on both sides: an answer that an API server gives before it has read the whole request, such as 403, can get
-		// stuck between two HTTP/2 connections.
+		// HTTP/1.1 on both sides: an answer that an API server gives before it has read the whole request, such as 403,
+		// can get stuck between two HTTP/2 connections.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
 	go func() { _ = server.ServeTLS(listener, "", "") }()
@@ -198,7 +199,7 @@ func (p *proxy) forwarder(t *testing.T, upstream *rest.Config) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
-		FlushInterval: -1, // at once: watches are streams
+		FlushInterval: -1, // immediately: watches are streams
 		ModifyResponse: func(response *http.Response) error {
 			r := response.Request
 			if leases(r) && writes(r) && response.StatusCode < http.StatusMultipleChoices {
@@ -224,7 +225,7 @@ type lateBody struct {
 	gone  <-chan struct{}
 }
 
-// Read returns after the delay, or at once when the client is gone.
+// Read returns after the delay, or immediately when the client is gone.
 func (b *lateBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	late := time.Duration(b.proxy.late.Load())

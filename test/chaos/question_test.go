@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// requestTime is how long a request that a fault makes may take. It allows for a busy machine and for an API server that has
-	// just got etcd back, which it may notice seconds later for some kinds than for others.
+	// A fault gives up a request after requestTime, which allows for a busy machine and for an API server that has just
+	// got etcd back: it may notice that seconds later for some kinds than for others.
 	requestTime = 30 * time.Second
-	// busyWithin is how long a fault waits until a runner has a job.
+	// A fault waits up to busyWithin until a runner has a job.
 	busyWithin = 10 * time.Second
 )
 
-// deleteRunners deletes runner objects as an operator would, including one with a job if there is any. Only runners without a job
-// may stop because of that.
+// deleteRunners deletes runner objects as an operator would, including one with a job if there is any. Only runners
+// without a job may stop because of that.
 func (w *world) deleteRunners(f fault) {
 	busy := w.busyRunners()
 	victims := append(w.some(w.observer.runnerPods(), f.percent), busy[:min(1, len(busy))]...)
@@ -34,8 +34,8 @@ func (w *world) deleteRunners(f fault) {
 	w.deleteAll(&v1alpha1.EphemeralRunner{}, victims)
 }
 
-// newTemplate changes the pod template, so that idle runners are replaced, while nothing in the cluster says which runners have a
-// job.
+// newTemplate changes the pod template, so that idle runners are replaced, while nothing in the cluster says which
+// runners have a job.
 func (w *world) newTemplate(fault) {
 	busy := w.busyRunners()
 	w.logf("reports of their jobs lost: %v", busy)
@@ -43,8 +43,8 @@ func (w *world) newTemplate(fault) {
 	w.patchSet(`{"spec": {"template": {"metadata": {"annotations": {"chaos": "changed"}}}}}`)
 }
 
-// lowerMaximum lowers maxRunners for a while, so that there are more runners than wanted, while nothing in the cluster says which
-// ones have a job.
+// lowerMaximum lowers maxRunners for a while, so that there are more runners than wanted, while nothing in the cluster
+// says which ones have a job.
 func (w *world) lowerMaximum(f fault) {
 	busy := w.busyRunners()
 	w.logf("reports of their jobs lost: %v", busy)
@@ -62,7 +62,8 @@ func (w *world) closeSet(f fault) {
 	w.patchSet(fmt.Sprintf(`{"spec": {"minRunners": %d, "maxRunners": %d}}`, w.schedule.minRunners, w.schedule.maxRunners))
 }
 
-// refuseImage lets GitHub refuse the version of every runner that starts, so that the set creates no more, until the image is replaced.
+// refuseImage lets GitHub refuse the version of every runner that starts, so that the set creates no more, until the
+// image is replaced.
 func (w *world) refuseImage(f fault) {
 	w.rig.GitHub.DeprecateRunnerVersion("*", true)
 	w.pause(f.lasts)
@@ -114,7 +115,7 @@ func (w *world) deletePods(f fault) {
 	}
 	w.take(victims)
 	w.deleteAll(&corev1.Pod{}, victims)
-	w.take(victims) // once more: while the API server was away they still got jobs
+	w.take(victims) // again: while the API server was away they still got jobs
 }
 
 // preempt sets the condition that the scheduler sets before it deletes pods.
@@ -138,9 +139,9 @@ func (w *world) deleteAll(kind client.Object, names []types.NamespacedName, opti
 	}
 }
 
-// request makes a request for a fault, once no other fault keeps the API server away. It is no error if the object is gone. An
-// API server has a connection to etcd for each kind: after an outage it may call itself ready and still fail requests for a kind
-// whose connection is not back yet, so these are repeated.
+// request makes a request for a fault. It waits until no other fault keeps the API server away. It is no error if the
+// object is gone. An API server has a connection to etcd for each kind: after an outage it may call itself ready and
+// still fail requests for a kind whose connection is not back yet, so such requests are repeated.
 func (w *world) request(do func(context.Context) error) {
 	w.apiServer.Lock()
 	defer w.apiServer.Unlock()
@@ -162,17 +163,17 @@ func unavailable(err error) bool {
 }
 
 const (
-	// mostPhantoms is how many jobs that don't exist GitHub counts at most.
+	// GitHub counts at most mostPhantoms jobs that don't exist.
 	mostPhantoms = 30
-	// swing is how long it counts them, and how long it doesn't, if it does so now and then.
+	// Where phantoms come and go, GitHub counts them for swing and then doesn't for swing.
 	swing = 4 * time.Second
-	// forgottenFor is how soon runners without a registration have to be gone while a job waits: GitHub is asked about them after 30 s
-	// and 15 s later again. Other faults may hold that up, or begin it anew.
+	// While a job waits, runners without a registration have to be gone within forgottenFor: GitHub is asked about them
+	// after 30 s and 15 s later again. Other faults may hold that up, or begin it anew.
 	forgottenFor = 2 * time.Minute
 )
 
-// countPhantoms makes GitHub count jobs that don't exist, all the time or now and then. The set must never have more runners than
-// maxRunners, and as many as before when the fault is over.
+// countPhantoms makes GitHub count jobs that don't exist, all the time or now and then. The set must never have more
+// runners than maxRunners, and as many as before when the fault is over.
 func (w *world) countPhantoms(f fault) {
 	phantoms := 1 + f.percent*mostPhantoms/100
 	for over := time.Now().Add(f.lasts); time.Now().Before(over); w.pause(min(swing, time.Until(over))) {
@@ -197,9 +198,9 @@ func (w *world) addPhantoms(jobs int) {
 	}
 }
 
-// forgetRunners makes GitHub lose the registrations of idle runners, which must then be replaced. A runner has its turn to be asked about
-// within ten minutes. A run is shorter, so two jobs that don't exist wait until they are gone: then all idle runners are asked about. These
-// jobs also see to it that there are idle runners.
+// forgetRunners makes GitHub lose the registrations of idle runners, which must then be replaced. A runner has its turn
+// to be asked about within ten minutes. A run is shorter, so two jobs that don't exist wait until they are gone: then
+// all idle runners are asked about. These jobs also see to it that there are idle runners.
 func (w *world) forgetRunners(f fault) {
 	w.addPhantoms(2)
 	defer w.addPhantoms(-2)

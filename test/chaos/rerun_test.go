@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	// rerunTime is how soon after their loss all jobs have to be decided about: the first minute is left to other losses, and whenever the
-	// manager is killed nobody leads for a quarter of one.
+	// All lost jobs have to be decided about within rerunTime: the first minute is left to other losses, and nobody
+	// leads for 15 s whenever the manager is killed.
 	rerunTime = 6 * time.Minute
-	// rerunKills is how often the manager is killed meanwhile, each time when something has just been written down or asked for.
+	// The manager is killed rerunKills times meanwhile, each time just after something was written down or asked for.
 	rerunKills = 8
-	// rerunLostAfter is longer than nobody leads after a kill, as GitHub's ten minutes are.
+	// rerunLostAfter exceeds the time without a leader after a kill, as GitHub's ten minutes do.
 	rerunLostAfter = 45 * time.Second
 )
 
-// While evicted jobs are run again, the manager is killed whenever it has just written down an intent, asked GitHub, or noted an end, and half
-// of GitHub's answers are lost: each lost job has exactly one second attempt, or an Event says why not, and no other job runs again.
+// While evicted jobs are run again, the manager is killed whenever it has just written down an intent, asked GitHub, or
+// noted an end, and half of GitHub's answers are lost: each lost job has exactly one second attempt, or an Event says
+// why not, and no other job runs again.
 func TestLostJobsRunAgainOnceUnderKills(t *testing.T) {
 	w := newWorld(t, schedule{seed: 2, maxRunners: 24, managers: 1, reruns: true})
 	w.began = time.Now()
@@ -96,7 +97,7 @@ func TestLostJobsRunAgainOnceUnderKills(t *testing.T) {
 			killed := w.kill(pods, "manager", (*fakenode.Node).Kill)
 			kills += len(killed)
 			w.logf("killed when %v: %v", states, killed)
-			// Another pod takes its place at once, without the back-off of a container.
+			// Another pod takes its place immediately, without the back-off of a container.
 			w.hit(pods, func(pod types.NamespacedName) error {
 				return w.rig.Node.Evict(pod, "The node was low on resource: memory.")
 			})
@@ -190,7 +191,7 @@ func (w *world) toldNotToRunAgain() map[string][]string {
 	return told
 }
 
-// rerunValues are what a set needs for its lost jobs to be run again.
+// With rerunValues a set has its lost jobs run again.
 var rerunValues = rig.Values{"feedback": map[string]any{"rerunLostJobs": map[string]any{
 	"maxAttempts": 1, "causes": []any{"Evicted", "NodeLost", "Preempted", "PodDeleted", "OOMKilled", "ContainerFailed"},
 }}}

@@ -21,11 +21,11 @@ import (
 
 const restoredIdle, restoredMax = 3, 20
 
-// strayPatience is how soon after a restore GitHub must have no registration without a runner. The product promises 15 min, and
-// takes ten of them to be sure; too long for every day.
+// After a restore, GitHub must have no registration without a runner within strayPatience. The product promises 15 min
+// and takes ten of them to be sure; too long for every day.
 //
-// A manager that lives through the restore may see that pods of its runners are gone before it sees that these are, and then removes
-// their registrations at once. So for this check the manager is killed.
+// A manager that lives through the restore may see the loss of a runner's pod before the loss of the runner, and then
+// removes the registration immediately. So for this check the manager is killed.
 var strayPatience = flag.Duration("chaos.strays", 0, "kill the manager and wait for so long until registrations that a restore has left are gone; 0: don't")
 
 // restoration is a run in which the cluster is restored from a backup while jobs run.
@@ -40,8 +40,8 @@ type restoration struct {
 	restoredAt     time.Time
 }
 
-// After a restore runners that ended since the backup are back, and those created since are unknown. New jobs run all the same,
-// jobs on runners that the backup has go on, and the others' are told and leave nothing behind.
+// After a restore runners that ended since the backup are back, and those created since are unknown. New jobs run all
+// the same, jobs on runners that the backup has go on, and the others' are told and leave nothing behind.
 func TestRestore(t *testing.T) {
 	options := rig.ClusterOptions()
 	options.AuditLog = false
@@ -77,8 +77,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// restoreWhileJobsRun saves the cluster while six jobs run, lets them end, and restores the cluster while five others run: some on
-// runners that were idle at the backup, the rest on later ones. It returns the jobs of the five.
+// restoreWhileJobsRun saves the cluster while six jobs run, lets them end, and restores the cluster while five others
+// run: some on runners that were idle at the backup, the rest on later ones. It returns the jobs of the five.
 func (r *restoration) restoreWhileJobsRun() []int64 {
 	r.t.Helper()
 	first := r.QueueJobs(2*restoredIdle, rig.Held)
@@ -143,7 +143,7 @@ func (r *restoration) registered() (names []string) {
 	return names
 }
 
-// checkJobs checks that jobs whose runners are in the backup have gone on, and that GitHub has given up the others.
+// checkJobs checks that a job has gone on if its runner is in the backup, and that GitHub has given up the others.
 func (r *restoration) checkJobs(running []int64) {
 	r.t.Helper()
 	r.Eventually(func() (waiting []fakegithub.Job) {
@@ -165,19 +165,21 @@ func (r *restoration) checkJobs(running []int64) {
 	r.Expect(lost).To(gomega.HaveLen(2))
 	for _, runner := range lost {
 		report := regexp.MustCompile(`could not be written, giving up.*` + runner)
-		r.Eventually(func() bool { return report.MatchString(r.ListenerLog()) }, rig.Patience, lookInterval).Should(gomega.BeTrue(), runner)
+		r.Eventually(func() bool { return report.MatchString(r.ListenerLog()) }, rig.Patience, lookInterval).
+			Should(gomega.BeTrue(), runner)
 	}
 	r.Eventually(func() bool { return strings.Contains(r.ManagerLog(), "UnknownRunnerJob") }, rig.Patience, lookInterval).
 		Should(gomega.BeTrue(), "no Event tells that jobs were lost")
 	for _, anomaly := range r.GitHub.Anomalies() {
-		if anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy" || !slices.Contains(lost, anomaly.Runner) {
+		if (anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy") ||
+			!slices.Contains(lost, anomaly.Runner) {
 			r.t.Error(anomaly)
 		}
 	}
 }
 
-// runners returns the names of all runners but those that are kept because their job was lost: the backup says that they have one, and
-// nobody can know any more what became of it.
+// runners returns the names of all runners but those that are kept because their job was lost: the backup says that
+// they have one, and nobody can know any more what became of it.
 func (r *restoration) runners(g gomega.Gomega) (names []string) {
 	var runners v1alpha1.EphemeralRunnerList
 	g.Expect(r.cluster.Client().List(r.t.Context(), &runners, client.InNamespace(r.RunnerNamespace))).To(gomega.Succeed())
@@ -189,8 +191,8 @@ func (r *restoration) runners(g gomega.Gomega) (names []string) {
 	return names
 }
 
-// checkRunners checks that there are soon the idle runners only, each with its pod and registration. Beside these, GitHub has the
-// registrations of runners that were idle when they were forgotten.
+// checkRunners checks that there are soon the idle runners only, each with its pod and registration. Beside these,
+// GitHub has the registrations of runners that were idle when they were forgotten.
 func (r *restoration) checkRunners() {
 	r.t.Helper()
 	r.Eventually(func(g gomega.Gomega) {
@@ -205,7 +207,8 @@ func (r *restoration) checkRunners() {
 		}
 		g.Expect(r.registered()).To(gomega.ContainElements(names))
 	}, rig.Patience, lookInterval).Should(gomega.Succeed())
-	r.t.Logf("only idle runners were left %s after the restore; registrations: %v", time.Since(r.restoredAt).Round(time.Second), r.registered())
+	r.t.Logf("only idle runners were left %s after the restore; registrations: %v",
+		time.Since(r.restoredAt).Round(time.Second), r.registered())
 }
 
 // checkNoStrays checks that in the end GitHub has no registration without a runner.

@@ -18,9 +18,9 @@ const (
 	faultWindow = time.Minute
 	// firstFault leaves some seconds for the first runners to start.
 	firstFault = 3 * time.Second
-	// early is when faults begin at the latest that are felt until the end.
+	// A fault whose effects last until the end of a run begins before early.
 	early = 15 * time.Second
-	// longestOutage is how long the API server may be away.
+	// longestOutage bounds an outage of the API server.
 	longestOutage = 20 * time.Second
 )
 
@@ -69,7 +69,7 @@ type profile struct {
 	untilEnd bool
 }
 
-// profiles are the faults from which a run draws. Those without a duration are over at once.
+// profiles are the faults from which a run draws. Those without a duration are over immediately.
 var profiles = []profile{
 	{kind: killManager, variants: []string{ofLeader, ofAll}},
 	{kind: killListener},
@@ -103,8 +103,9 @@ var profiles = []profile{
 	{kind: forgetRunners},
 }
 
-// questions are faults after which the product has to ask GitHub whether runners may be removed. Some of them have a job, and the
-// product must respect that GitHub calls these busy. Every run has the first two questions, some also have the last.
+// questions are faults after which the product has to ask GitHub whether runners may be removed. Some of them have a
+// job, and the product must respect that GitHub calls these busy. Every run has the first two questions, some also have
+// the last.
 var questions = []profile{
 	{kind: deleteRunners},
 	{kind: newTemplate},
@@ -119,7 +120,8 @@ var closures = []profile{
 }
 
 const (
-	// closureStream is the stream of PCG from which closures are drawn, so that they change nothing else of a seed's run.
+	// closureStream is the stream of PCG from which closures are drawn, so that they change nothing else of a seed's
+	// run.
 	closureStream = 1
 	// closureJobs are queued during a closure, beside jobsPerRun, closureJobsAfter its beginning.
 	closureJobs      = 4
@@ -127,10 +129,9 @@ const (
 )
 
 const (
-	// maximumLoweredEvery is such that one of so many runs lowers maxRunners. More would be a waste, because few jobs run
-	// meanwhile.
+	// One of maximumLoweredEvery runs lowers maxRunners. More would be a waste, because few jobs run meanwhile.
 	maximumLoweredEvery = 3
-	// longJobs is how many jobs outlast the time for which it is lowered.
+	// longJobs is the number of jobs that outlast a lowered maximum.
 	longJobs = 6
 )
 
@@ -171,7 +172,7 @@ const (
 	phantomsSwinging = "now and then"
 )
 
-// clockError is how wrong clocks are.
+// clockError is the distance of a wrong clock from the right time.
 const clockError = time.Hour
 
 // fault is one fault of a run.
@@ -200,7 +201,7 @@ func (f fault) String() string {
 	return line
 }
 
-// batch is a number of jobs that are queued at once, given by their durations.
+// batch is a number of jobs that are queued at the same time, with their durations.
 type batch struct {
 	at        time.Duration
 	durations []time.Duration
@@ -212,7 +213,7 @@ type schedule struct {
 	minRunners, maxRunners int
 	// managers is one or two.
 	managers int
-	// gitHubAhead is how much GitHub's clock is ahead of all others; negative if it is behind.
+	// GitHub's clock is ahead of all others by gitHubAhead, or behind if negative.
 	gitHubAhead time.Duration
 	// acquire says that jobs are offered and have to be acquired, instead of being assigned.
 	acquire bool
@@ -247,8 +248,8 @@ func newSchedule(seed uint64) schedule {
 	return s
 }
 
-// newManagers draws how many managers there are. For one that is cut off, another has to be there. Otherwise, those that are scaled
-// go from one to two and back: the one that was alone must not act beside the second.
+// newManagers draws how many managers there are. For one that is cut off, another has to be there. Otherwise, those
+// that are scaled go from one to two and back: the one that was alone must not act beside the second.
 func (s schedule) newManagers(random *rand.Rand) int {
 	managers := 1 + random.IntN(3)/2
 	switch {
@@ -261,7 +262,8 @@ func (s schedule) newManagers(random *rand.Rand) int {
 	}
 }
 
-// newFaults draws faults of different kinds, so that over many runs every pair of kinds coincides, and adds the questions.
+// newFaults draws faults of different kinds, so that over many runs every pair of kinds coincides, and adds the
+// questions.
 func newFaults(random *rand.Rand) []fault {
 	var faults []fault
 	for _, i := range random.Perm(len(profiles))[:faultsPerRun] {
@@ -281,7 +283,10 @@ func (s *schedule) addClosure(random *rand.Rand) {
 	s.zeroIsFinal = random.IntN(2) == 0
 	f := newFault(random, closures[random.IntN(len(closures))])
 	s.add(f)
-	s.batches = append(s.batches, batch{at: f.at + closureJobsAfter, durations: jobDurations(random, closureJobs, time.Second, 4*time.Second)})
+	s.batches = append(s.batches, batch{
+		at:        f.at + closureJobsAfter,
+		durations: jobDurations(random, closureJobs, time.Second, 4*time.Second),
+	})
 }
 
 func (s *schedule) add(f fault) {
@@ -309,7 +314,10 @@ func (s schedule) newBatches(random *rand.Rand) []batch {
 	left := jobsPerRun - settlingJobs
 	for _, f := range s.faults {
 		if f.kind == lowerMaximum {
-			batches = append(batches, batch{at: f.at - firstFault, durations: jobDurations(random, longJobs, f.lasts+4*time.Second, f.lasts+8*time.Second)})
+			batches = append(batches, batch{
+				at:        f.at - firstFault,
+				durations: jobDurations(random, longJobs, f.lasts+4*time.Second, f.lasts+8*time.Second),
+			})
 			left -= longJobs
 		}
 	}
@@ -361,8 +369,8 @@ func (s schedule) has(kinds ...kind) bool {
 	return slices.ContainsFunc(s.faults, func(f fault) bool { return slices.Contains(kinds, f.kind) })
 }
 
-// audited reports whether the history of the run is checked afterwards: that of every other run, because the log of all changes
-// slows the API server down.
+// audited reports whether the history of the run is checked afterwards: that of every other run, because the log of all
+// changes slows the API server down.
 func (s schedule) audited() bool { return s.seed%2 == 1 }
 
 // String describes the whole run for a report.

@@ -25,7 +25,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// seedsOfCI is how many seeds .ci/run runs.
+// seedsOfCI is the number of seeds that .ci/run runs.
 const seedsOfCI = 20
 
 func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
@@ -43,7 +43,10 @@ func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
 			}
 		}
 	}
-	wanted := []string{leaderOfTwoKilled, aloneThenTwo, gitHubAheadBy(0), gitHubAheadBy(clockError), gitHubAheadBy(-clockError), zeroIsFinal(false), zeroIsFinal(true)}
+	wanted := []string{
+		leaderOfTwoKilled, aloneThenTwo, gitHubAheadBy(0), gitHubAheadBy(clockError), gitHubAheadBy(-clockError),
+		zeroIsFinal(false), zeroIsFinal(true),
+	}
 	for _, limited := range []bool{false, true} {
 		for _, kept := range []bool{false, true} {
 			wanted = append(wanted, claimsWith(limited, kept))

@@ -43,7 +43,12 @@ var strikes = map[kind]func(*world, fault){
 	slowWatch:   func(w *world, f fault) { w.proxy.slowDown(f.pause); w.pause(f.lasts); w.proxy.slowDown(0) },
 	cutWatches:  (*world).cutWatches,
 	refuseWrites: func(w *world, f fault) {
-		w.meddle(f, meddling{hits: refusals[f.variant].hits, percent: f.percent, answer: refusals[f.variant].answer, late: f.variant == timedOut})
+		w.meddle(f, meddling{
+			hits:    refusals[f.variant].hits,
+			percent: f.percent,
+			answer:  refusals[f.variant].answer,
+			late:    f.variant == timedOut,
+		})
 	},
 	slowAPIServer: func(w *world, f fault) {
 		w.meddle(f, meddling{hits: everything, percent: f.percent, pause: f.pause / 2})
@@ -113,7 +118,7 @@ var wrongClocks = map[string]struct {
 	listenerBehind: {rig.ListenerProgram, -clockError},
 }
 
-// stopAPIServer takes the API server away, once no other fault does.
+// stopAPIServer takes the API server away. It waits for the end of other faults that do.
 func (w *world) stopAPIServer(f fault) {
 	w.apiServer.Lock()
 	defer w.apiServer.Unlock()
@@ -142,8 +147,8 @@ func (w *world) hangAPIServer(f fault) {
 	}
 }
 
-// takeEtcd leaves an API server that runs but can neither read nor write. A frozen etcd may carry out requests after the API
-// server has given up waiting for its answers.
+// takeEtcd leaves an API server that runs but can neither read nor write. A frozen etcd may carry out requests after
+// the API server has given up waiting for its answers.
 func (w *world) takeEtcd(f fault) {
 	w.apiServer.Lock()
 	defer w.apiServer.Unlock()
@@ -249,8 +254,8 @@ func (w *world) loseNode(f fault) {
 		w.logf("not all pods could be marked not ready: %v", err)
 	}
 	if !survived {
-		// Only now: pods are lost one after the other, and while a hanging API server delays the report about the first one, the
-		// others may still get jobs.
+		// Only now: pods are lost one after the other, and while a hanging API server delays the report about the first
+		// one, the others may still get jobs.
 		w.take(victims)
 	}
 	w.pause(f.lasts)
@@ -263,7 +268,7 @@ func (w *world) loseNode(f fault) {
 // losses are the variants that end no job. In the others the node loses its power.
 var losses = map[string]fakenode.Loss{nodePartitioned: fakenode.Partition, nodeSilent: fakenode.Silence}
 
-// collect deletes the pods of a lost node, as Kubernetes does once its Node object is deleted.
+// collect deletes the pods of a lost node, as Kubernetes does after its Node object is deleted.
 func (w *world) collect(pods []types.NamespacedName) {
 	w.deleteAll(&corev1.Pod{}, pods, client.GracePeriodSeconds(0))
 }

@@ -15,24 +15,26 @@ import (
 )
 
 const (
-	// settleTime is how soon after the last fault there have to be as many runners as are wanted.
+	// Within settleTime after the last fault there have to be as many runners as are wanted.
 	settleTime = 15 * time.Second
-	// excusedAtMost bounds the time that does not count because the API server could not be read or there was no manager pod.
+	// excusedAtMost bounds the time that does not count because the API server could not be read or there was no
+	// manager pod.
 	excusedAtMost = time.Minute
-	// leaseTime is how long nobody leads after a leader was killed, even if there is only one: its Lease has to expire first.
+	// After a leader was killed nobody leads for up to leaseTime, even if there is only one: its Lease has to expire
+	// first.
 	leaseTime = 14 * time.Second
-	// jobsTime is how soon after that all jobs have to be completed. A runner that failed may have to wait for its retry.
+	// Within jobsTime after that all jobs have to be completed. A runner that failed may have to wait for its retry.
 	jobsTime = 2 * time.Minute
-	// leftoverTime covers the longest pauses: about a runner that still had its job, GitHub is asked again after a minute, and
-	// surplus runners wait for 30 s.
+	// leftoverTime covers the longest pauses: about a runner that still had its job, GitHub is asked again after a
+	// minute, and surplus runners wait for 30 s.
 	leftoverTime = 2 * time.Minute
-	// takenLate is how long GitHub may still give a job to a runner that was killed, because it has not noticed.
+	// GitHub may still give a job to a killed runner for takenLate, because it has not noticed.
 	takenLate = 2 * time.Second
 )
 
-// checkSettles checks that the desired number of runners is reached soon after the last fault. Time in which not even the
-// administrator can read from the API server does not count, because such a busy machine says nothing about the product. Nor does
-// time without a manager pod. Both are excused up to excusedAtMost.
+// checkSettles checks that the desired number of runners is reached soon after the last fault. Time in which not even
+// the administrator can read from the API server does not count, because such a busy machine says nothing about the
+// product. Nor does time without a manager pod. Both are excused up to excusedAtMost.
 func (w *world) checkSettles() {
 	w.t.Helper()
 	began, atMost, excusedBefore := time.Now(), settleTime+leaseTime, w.observer.excusedFor()
@@ -70,7 +72,7 @@ func (w *world) retryPause() time.Duration {
 	return longest
 }
 
-// checkJobs checks that every job has ended, and that only those failed whose pod a fault took.
+// checkJobs checks that every job has ended, and that a job failed only if a fault took its pod.
 func (w *world) checkJobs() {
 	w.t.Helper()
 	queued := w.schedule.jobs()
@@ -102,11 +104,11 @@ func (w *world) tookPodOf(job fakegithub.Job) bool {
 	return taken && w.ours(job.StartedAt).Before(at.Add(takenLate))
 }
 
-// scaleDownEvery is such that one of so many seeds scales down at the end, which takes about a minute.
+// One of scaleDownEvery seeds scales down at the end, which takes about a minute.
 const scaleDownEvery = 3
 
-// checkScalesDown checks that idle runners that are no longer wanted are removed, and their registrations with them. Runners that
-// had a job say nothing about that, because GitHub removes their registrations by itself.
+// checkScalesDown checks that idle runners that are no longer wanted are removed, and their registrations with them.
+// Runners that had a job say nothing about that, because GitHub removes their registrations by itself.
 func (w *world) checkScalesDown() {
 	w.t.Helper()
 	if w.schedule.seed%scaleDownEvery != 1 || w.schedule.minRunners == 0 {
@@ -144,8 +146,8 @@ func (w *world) leftovers() []string {
 	return slices.DeleteFunc(left, func(line string) bool { return slices.Contains(anomalies, line) })
 }
 
-// checkLimits checks that nothing was seen that must never happen. A runner may be lost or stopped during its job by a fault, but
-// not by the product.
+// checkLimits checks that nothing was seen that must never happen. A runner may be lost or stopped during its job by a
+// fault, but not by the product.
 func (w *world) checkLimits() {
 	w.t.Helper()
 	for _, violation := range w.observer.broken() {
@@ -158,7 +160,7 @@ func (w *world) checkLimits() {
 		w.mutex.Lock()
 		_, taken := w.taken[anomaly.Runner]
 		w.mutex.Unlock()
-		if anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy" || !taken {
+		if (anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy") || !taken {
 			w.errorf("%v", anomaly)
 		}
 	}
@@ -170,7 +172,8 @@ func (w *world) checkClocks() {
 	logs := map[rig.Program]func() string{rig.ManagerProgram: w.rig.ManagerLog, rig.ListenerProgram: w.rig.ListenerLog}
 	for _, f := range w.schedule.faults {
 		wrong := wrongClocks[f.variant]
-		if f.kind == wrongClock && !strings.Contains(logs[wrong.program](), fmt.Sprintf("the clock is set wrong by %s", wrong.ahead)) {
+		if f.kind == wrongClock &&
+			!strings.Contains(logs[wrong.program](), fmt.Sprintf("the clock is set wrong by %s", wrong.ahead)) {
 			w.errorf("the clock of the %s was right", wrong.program)
 		}
 	}

@@ -49,7 +49,7 @@ type world struct {
 	taken    map[string]time.Time // runners whose pod a fault took, and when
 	wrong    []string             // why the run failed
 	phantoms int                  // jobs that GitHub counts and that don't exist
-	// seen is what a later check needs of the time of the run, and the API server's log doesn't have.
+	// seen keeps for later checks what the API server's log doesn't have.
 	seen history.History
 }
 
@@ -80,8 +80,8 @@ func newWorld(t *testing.T, s schedule) *world {
 	w.random.Rand = rand.New(rand.NewPCG(s.seed, 1))
 	rigOptions := rig.Options{
 		MinRunners: s.minRunners, MaxRunners: s.maxRunners, ManagerReplicas: s.managers,
-		// The default of 10 s, which doubles, could keep a container down for longer than settleTime, which would not be the
-		// product's doing.
+		// The default of 10 s, which doubles, could keep a container down for longer than settleTime, which would not
+		// be the product's doing.
 		NodeRestartBackOff: time.Second,
 		ScaleSetValues:     s.claims.values(),
 		Storage:            fakestorage.Options{Zones: []string{zoneA, zoneB}},

@@ -14,10 +14,10 @@ import (
 
 // The tests of this file that share a cluster change its Deployments: they don't run in parallel.
 
-// credentials are the values of a scale set that finds its controller itself.
+// credentials are values of a scale set that finds its controller itself.
 const credentials = "githubConfigUrl: https://github.com/actions\ngithubConfigSecret: {github_token: gh_token12345}\n"
 
-// deployController creates what discovery looks at of a controller: a Deployment with its labels.
+// deployController creates the part of a controller that discovery looks at: a Deployment with its labels.
 func deployController(t *testing.T, cluster *testkube.Cluster, namespace, name string, labels map[string]string) {
 	t.Helper()
 	pod := map[string]string{"app": name}

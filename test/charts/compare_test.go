@@ -30,7 +30,8 @@ func checkContains(t *testing.T, text, part string) {
 func rules(list []rbacv1.PolicyRule) []string {
 	var lines []string
 	for _, rule := range list {
-		lines = append(lines, strings.Join(rule.APIGroups, ",")+"/"+strings.Join(rule.Resources, ",")+": "+strings.Join(rule.Verbs, " "))
+		lines = append(lines,
+			strings.Join(rule.APIGroups, ",")+"/"+strings.Join(rule.Resources, ",")+": "+strings.Join(rule.Verbs, " "))
 	}
 	return lines
 }
@@ -48,7 +49,7 @@ func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys
 
 func sorted(lists ...[]string) []string { return slices.Sorted(slices.Values(slices.Concat(lists...))) }
 
-// nonBlankLines returns the lines of the text that hold more than space.
+// nonBlankLines returns the lines of the text that have more than spaces.
 func nonBlankLines(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) != "" {

@@ -18,8 +18,8 @@ const (
 	noClusterRoles = "rbac: {clusterRoles: false}\n"
 )
 
-// What the watched namespace doesn't take along is what its Role allows, and to take the finalizer off the RoleBinding. It is
-// bound in that namespace only, by a RoleBinding that the manager finds.
+// A ClusterRole outlives the watched namespace. It has the rules of the namespace's Role, and one to take the finalizer
+// off the RoleBinding. It is bound in that namespace only, by a RoleBinding that the manager finds.
 func TestRightsThatOutliveTheWatchedNamespace(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, singleNamespace)
@@ -49,7 +49,7 @@ func deletionObjects(t *testing.T, rendered manifests) (rbacv1.ClusterRole, rbac
 	return decode[rbacv1.ClusterRole](t, documents[0]), decode[rbacv1.RoleBinding](t, documents[1])
 }
 
-// A manager that is restricted to a namespace gets no right in any other: nothing binds it to a ClusterRole for all of them.
+// A manager restricted to a namespace has no rights in others: nothing binds it to a ClusterRole for all of them.
 func TestRestrictedManagerIsBoundInNamespacesOnly(t *testing.T) {
 	t.Parallel()
 	for _, documents := range render(t, controller, singleNamespace) {
@@ -64,7 +64,7 @@ func TestRestrictedManagerIsBoundInNamespacesOnly(t *testing.T) {
 	}
 }
 
-// Releases of one name in different namespaces, which watch a namespace each, don't want the same objects outside of them.
+// Releases of one name in different namespaces, each watching one namespace, have different objects outside of these.
 func TestRestrictedReleasesOfOneNameDoNotMeet(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -82,8 +82,7 @@ func TestRestrictedReleasesOfOneNameDoNotMeet(t *testing.T) {
 	}
 }
 
-// Where nothing would outlive the namespace, because the controller lives in it, or because the installer may make no
-// ClusterRole, there are Roles only.
+// There are Roles only if the controller lives in the watched namespace, or if the installer may make no ClusterRole.
 func TestRolesOnly(t *testing.T) {
 	t.Parallel()
 	for _, values := range []string{"flags: {watchSingleNamespace: arc-systems}", noClusterRoles + singleNamespace} {
@@ -100,7 +99,8 @@ func TestRolesOnly(t *testing.T) {
 
 func TestClusterRolesThatAreNeeded(t *testing.T) {
 	t.Parallel()
-	checkContains(t, refusal(t, controller, noClusterRoles), "set Values.flags.watchSingleNamespace, or set Values.rbac.clusterRoles to true")
+	checkContains(t, refusal(t, controller, noClusterRoles),
+		"set Values.flags.watchSingleNamespace, or set Values.rbac.clusterRoles to true")
 	secured := refusal(t, controller, noClusterRoles+singleNamespace+"\n"+metricsOn+"  secure: true\n")
 	checkContains(t, secured, "Values.metrics.secure needs a ClusterRole")
 }

@@ -97,7 +97,7 @@ func managerEnv(image string) []corev1.EnvVar {
 	}
 }
 
-// Every value that becomes an argument, in the order the arguments have.
+// Every value that becomes an argument, in the order of the arguments.
 func TestManagerArguments(t *testing.T) {
 	t.Parallel()
 	got := manager(t, `
@@ -148,7 +148,7 @@ flags:
 	check(t, "its times", []int32{got.ReadinessProbe.InitialDelaySeconds, got.ReadinessProbe.PeriodSeconds}, []int32{5, 10})
 }
 
-// What an administrator limits becomes arguments that the manager reads, whatever the names contain.
+// An administrator's limits become arguments that the manager reads, whatever the names contain.
 func TestLimitsOfAnAdministrator(t *testing.T) {
 	t.Parallel()
 	got := manager(t, `
@@ -205,7 +205,7 @@ func TestMetricsOfListenersOnly(t *testing.T) {
 	}
 }
 
-// The other addresses turn their servers off by "0", too: then nothing asks the pod whether it is well.
+// "0" turns off the servers of the other addresses, too: then the pod has no probes.
 func TestServersThatAreOff(t *testing.T) {
 	t.Parallel()
 	for _, values := range []string{
@@ -219,7 +219,7 @@ func TestServersThatAreOff(t *testing.T) {
 	}
 }
 
-// 0 in quotes is no limit either: the manager refuses such a flag.
+// 0 in quotes means no limit, too: the manager refuses such a flag.
 func TestRateLimitOfZeroIsNone(t *testing.T) {
 	t.Parallel()
 	for _, zero := range []string{"0", "'0'"} {
@@ -276,15 +276,16 @@ priorityClassName: system-cluster-critical
 	check(t, "priority class", pod.PriorityClassName, "system-cluster-critical")
 }
 
-// selectorOfPods returns the selector of everything that is for the controller's pods. The Deployment's own can't be changed, and its
-// labels alone are those that a scale set could give its listener.
+// selectorOfPods returns the selector of all other objects for the controller's pods. The Deployment's own can't be
+// changed, and a scale set could give its listener the same labels.
 func selectorOfPods(deployment appsv1.Deployment) *metav1.LabelSelector {
 	selector := deployment.Spec.Selector.DeepCopy()
 	selector.MatchLabels[v1alpha1.LabelPartOf], selector.MatchLabels[v1alpha1.LabelComponent] = "gha-rs-controller", "controller-manager"
 	return selector
 }
 
-// Two replicas keep apart, and a node drain takes one at a time. An upgrade doesn't overlap: what it replaces may take no Lease.
+// Two replicas keep apart, and a node drain takes one at a time. An upgrade doesn't overlap: the version before may use
+// no Lease.
 func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, "replicaCount: 2")

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// clashing are labels and annotations that the chart has itself, and more than once ones of the user's own.
+// clashing has labels and annotations of the chart, and some of the user's several times.
 const clashing = metricsOn + `  secure: true
 labels:
   team: a
@@ -30,7 +30,7 @@ monitoring:
 
 const services = "monitoring: {podMonitor: {enabled: false}, serviceMonitor: {enabled: true, labels: {team: b}}}"
 
-// kustomize and other readers of YAML refuse a map with a key that is there twice, as decoding does here.
+// kustomize and other readers of YAML refuse a map with the same key twice, as decoding does here.
 func TestNoKeyIsRenderedTwice(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{"", services, "replicaCount: 2\nnetworkPolicy: {enabled: true}"} {
@@ -42,7 +42,7 @@ func TestNoKeyIsRenderedTwice(t *testing.T) {
 	}
 }
 
-// Labels of one kind of object win over those of all, and the chart's, by which objects are found, over both.
+// Labels for one kind of object win over labels for all, and the chart's over both: objects are found by them.
 func TestChartsLabelsWin(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, clashing)
@@ -51,19 +51,26 @@ func TestChartsLabelsWin(t *testing.T) {
 		check(t, "labels of "+file, labels["team"]+" "+labels["app.kubernetes.io/part-of"], "b gha-rs-controller")
 	}
 	got, plain := one[appsv1.Deployment](t, rendered, "deployment.yaml"), deployment(t)
-	check(t, "labels", got.Labels, extended(plain.Labels, map[string]string{"team": "a", "app.kubernetes.io/component": "mine"}))
+	check(t, "labels", got.Labels, extended(plain.Labels, map[string]string{
+		"team":                        "a",
+		"app.kubernetes.io/component": "mine",
+	}))
 	check(t, "labels of the pod", got.Spec.Template.Labels, plain.Spec.Template.Labels)
 	check(t, "annotations of the pod", got.Spec.Template.Annotations, plain.Spec.Template.Annotations)
 }
 
-// Whatever a scale set gives its listener, budget, monitors and NetworkPolicy of the controller don't take it for the controller.
+// Budget, monitors and NetworkPolicy of the controller never select a listener, whatever labels its scale set gives it.
 func TestOnlyTheControllersPodsAreSelected(t *testing.T) {
 	t.Parallel()
 	own := labels.Set(deployment(t).Spec.Template.Labels)
-	listener := labels.Set(extended(own, map[string]string{v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet, v1alpha1.LabelComponent: v1alpha1.ComponentListener}))
+	listener := labels.Set(extended(own, map[string]string{
+		v1alpha1.LabelPartOf:    v1alpha1.PartOfScaleSet,
+		v1alpha1.LabelComponent: v1alpha1.ComponentListener,
+	}))
 	seen := map[string]bool{}
 	for _, monitor := range []string{"podMonitor", "serviceMonitor"} {
-		rendered := render(t, controller, metricsOn, "replicaCount: 2", "networkPolicy: {enabled: true}", "monitoring: {"+monitor+": {enabled: true}}")
+		rendered := render(t, controller, metricsOn, "replicaCount: 2", "networkPolicy: {enabled: true}",
+			"monitoring: {"+monitor+": {enabled: true}}")
 		for _, documents := range rendered {
 			for _, document := range documents {
 				found := decode[unstructured.Unstructured](t, document)
@@ -98,8 +105,8 @@ func TestServicesAreFoundByTheirComponent(t *testing.T) {
 	})
 }
 
-// The name of a Service is a DNS label, unlike that of a release: no dots, and a letter first. All else is called after the
-// release as it is.
+// The name of a Service is a DNS label, unlike that of a release: no dots, and a letter first. Other objects have the
+// release's name unchanged.
 func TestNamesOfServices(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("1", 53)
@@ -119,7 +126,7 @@ func TestNamesOfServices(t *testing.T) {
 	}
 }
 
-// A release may be called by a number, which is a string in a label all the same.
+// A release's name may be a number. In labels it is a string all the same.
 func TestReleaseNameOfDigits(t *testing.T) {
 	t.Parallel()
 	for _, documents := range render(t, controller.as("123", "arc-systems"), clashing, services) {

@@ -32,18 +32,19 @@ func TestCRDsAreTheGeneratedOnes(t *testing.T) {
 		if err := yaml.UnmarshalStrict(generated, &want); err != nil {
 			t.Fatal(err)
 		}
-		check(t, plural+" (charts/sync-crds.sh brings it up to date)", one[apiextensionsv1.CustomResourceDefinition](t, rendered, crdFile(plural)), want)
+		check(t, plural+" (charts/sync-crds.sh brings it up to date)",
+			one[apiextensionsv1.CustomResourceDefinition](t, rendered, crdFile(plural)), want)
 	}
 }
 
-// A key without a value takes the chart's defaults away, and so does --reuse-values for keys that an older chart lacks.
+// A key without a value removes the chart's defaults, and so does --reuse-values for keys that an older chart lacks.
 func TestMissingGroups(t *testing.T) {
 	t.Parallel()
 	want := sortedKeys(render(t, controller))
 	check(t, "templates", sortedKeys(render(t, controller, "flags:\ncrds:\nuninstallCheck:\nnetworkPolicy:\n")), want)
 }
 
-// Null is what isn't set, which is the default.
+// Null means not set, so the default counts.
 func TestNulls(t *testing.T) {
 	t.Parallel()
 	want, _, err := controller.template(t)
@@ -79,7 +80,7 @@ func TestCRDValues(t *testing.T) {
 	}
 }
 
-// What the generator writes may hold what Helm would evaluate.
+// Generated CRDs may contain text that Helm would evaluate.
 func TestSyncCRDsEscapesTemplates(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -94,7 +95,8 @@ func TestSyncCRDsEscapesTemplates(t *testing.T) {
 	write(t, filepath.Join(directory, "apis", "crds", "actions.github.com_ks.yaml"), crd, 0o644)
 	write(t, filepath.Join(chartDirectory, "Chart.yaml"), "apiVersion: v2\nname: c\nversion: 0.1.0\n", 0o644)
 	for _, file := range []string{"_names.tpl", "_crds.tpl"} {
-		copyFile(t, filepath.Join(controller.directory(), "templates", file), filepath.Join(chartDirectory, "templates", file), 0o644)
+		copyFile(t, filepath.Join(controller.directory(), "templates", file),
+			filepath.Join(chartDirectory, "templates", file), 0o644)
 	}
 	if output, err := exec.CommandContext(t.Context(), filepath.Join(directory, "charts", "sync-crds.sh")).CombinedOutput(); err != nil {
 		t.Fatalf("sync-crds.sh: %v\n%s", err, output)
@@ -130,7 +132,7 @@ func TestUninstallCheck(t *testing.T) {
 		arguments                       []string
 	}{
 		{"", "ClusterRole", "", []string{"--check-uninstall"}},
-		// The watched namespace may be gone, in which no Role could be made.
+		// The watched namespace may be gone, so a Role in it could not be made.
 		{singleNamespace, "ClusterRole", "", []string{"--check-uninstall", "--watch-single-namespace=team-a"}},
 		{noClusterRoles + singleNamespace, "Role", "team-a", []string{"--check-uninstall", "--watch-single-namespace=team-a"}},
 	} {
@@ -149,18 +151,21 @@ func TestUninstallCheck(t *testing.T) {
 		check(t, "role", role.Kind+" "+role.Namespace, test.roleKind+" "+test.roleNamespace)
 		check(t, "rules", rules(role.Rules), []string{actionsGroup + "autoscalingrunnersets: list"})
 		check(t, "bound role", binding.RoleRef.Kind+" "+binding.RoleRef.Name, test.roleKind+" "+role.Name)
-		check(t, "bound account", binding.Subjects[0].Namespace+"/"+binding.Subjects[0].Name, account.Namespace+"/"+account.Name)
+		check(t, "bound account", binding.Subjects[0].Namespace+"/"+binding.Subjects[0].Name,
+			account.Namespace+"/"+account.Name)
 		checkRestricted(t, job.Spec.Template.Spec)
 		pod := job.Spec.Template.Spec
 		check(t, "account of the pod", pod.ServiceAccountName, account.Name)
-		check(t, "command", append(pod.Containers[0].Command, pod.Containers[0].Args...), append([]string{"/manager"}, test.arguments...))
+		check(t, "command", append(pod.Containers[0].Command, pod.Containers[0].Args...),
+			append([]string{"/manager"}, test.arguments...))
 		check(t, "image", pod.Containers[0].Image, controllerImage)
 	}
-	check(t, "objects when it is off", len(render(t, controller, "uninstallCheck: {enabled: false}")["uninstall_check.yaml"]), 0)
+	check(t, "objects when it is off",
+		len(render(t, controller, "uninstallCheck: {enabled: false}")["uninstall_check.yaml"]), 0)
 }
 
-// The pod of the check has to be let in where the controller's is: by quotas, policies and taints. Nothing that selects the
-// controller's pods selects it.
+// Quotas, policies and taints that admit the controller's pod have to admit the pod of the check. Nothing that selects
+// the controller's pods selects it.
 func TestUninstallCheckPodValues(t *testing.T) {
 	t.Parallel()
 	const values = `
@@ -176,7 +181,8 @@ affinity:
   podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]}
 `
 	manager := deployment(t, values).Spec.Template.Spec
-	rendered := render(t, controller, values, "podLabels: {app.kubernetes.io/name: gha-rs-controller, app.kubernetes.io/component: controller-manager}")
+	rendered := render(t, controller, values,
+		"podLabels: {app.kubernetes.io/name: gha-rs-controller, app.kubernetes.io/component: controller-manager}")
 	got := decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template
 	container := got.Spec.Containers[0]
 	check(t, "annotations", got.Annotations, map[string]string{"example.com/a": "b"})
@@ -200,7 +206,8 @@ func checkRestricted(t *testing.T, pod corev1.PodSpec) {
 	check(t, "seccomp profile", pod.SecurityContext.SeccompProfile.Type, corev1.SeccompProfileTypeRuntimeDefault)
 	for _, container := range pod.Containers {
 		check(t, "escalation", *container.SecurityContext.AllowPrivilegeEscalation, false)
-		check(t, "capabilities", container.SecurityContext.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}})
+		check(t, "capabilities", container.SecurityContext.Capabilities,
+			&corev1.Capabilities{Drop: []corev1.Capability{"ALL"}})
 		check(t, "read-only root", *container.SecurityContext.ReadOnlyRootFilesystem, true)
 	}
 }

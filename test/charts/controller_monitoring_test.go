@@ -48,7 +48,8 @@ func TestServiceMonitorsFindTheirServices(t *testing.T) {
 	}
 }
 
-// Metrics of listeners get the two labels of their pods that dashboards made for ARC select by. The manager's pod has no such labels.
+// Dashboards made for ARC select by two labels of listeners' pods: metrics of listeners get them. The manager's pod has
+// no such labels.
 func TestMonitorsGiveMetricsThePodsLabels(t *testing.T) {
 	t.Parallel()
 	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {
@@ -82,7 +83,8 @@ func TestMonitorsHaveTheUsersRules(t *testing.T) {
 
 func TestMonitorsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
-	checkContains(t, refusal(t, controller, "monitoring:\n  serviceMonitor:\n    enabled: true\n"), "monitoring.serviceMonitor needs metrics")
+	checkContains(t, refusal(t, controller, "monitoring:\n  serviceMonitor:\n    enabled: true\n"),
+		"monitoring.serviceMonitor needs metrics")
 	checkContains(t, refusal(t, controller, metricsOn+"monitoring:\n  serviceMonitor: {enabled: true}\n  podMonitor: {enabled: true}\n"), "enable only one of them")
 }
 
@@ -91,10 +93,12 @@ func TestAlertsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	const rule = "monitoring: {prometheusRule: {enabled: true}}\n"
 	checkContains(t, refusal(t, controller, rule), "monitoring.prometheusRule needs metrics")
-	checkContains(t, refusal(t, controller, strings.Replace(metricsOn, `":8080"`, `"0"`, 1)+rule), "monitoring.prometheusRule needs metrics")
+	checkContains(t, refusal(t, controller, strings.Replace(metricsOn, `":8080"`, `"0"`, 1)+rule),
+		"monitoring.prometheusRule needs metrics")
 }
 
-// Another manager of the cluster does not hide that this one is down, where a monitor of the chart says whose metrics they are.
+// If a monitor of the chart labels the metrics with their namespace, the alert fires although another manager of the
+// cluster runs.
 func TestManagerDownIsAboutTheReleasesManager(t *testing.T) {
 	t.Parallel()
 	expression := func(monitoring string) string {
@@ -103,11 +107,13 @@ func TestManagerDownIsAboutTheReleasesManager(t *testing.T) {
 	}
 	check(t, "without a monitor", expression(""), "absent(gha_controller_build_info)")
 	for _, kind := range []string{"podMonitor", "serviceMonitor"} {
-		check(t, "with "+kind, expression(", "+kind+": {enabled: true}"), `absent(gha_controller_build_info{namespace="arc-systems"})`)
+		check(t, "with "+kind, expression(", "+kind+": {enabled: true}"),
+			`absent(gha_controller_build_info{namespace="arc-systems"})`)
 	}
 }
 
-// What secured metrics need: rights for the manager, a role for readers, and for the monitor's reader an account with a token.
+// Secured metrics need rights for the manager, a role for readers, and an account with a token for the monitor's
+// reader.
 func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
 	const secure = metricsOn + "  secure: true\n"
@@ -128,8 +134,8 @@ func TestSecureMetrics(t *testing.T) {
 	}
 }
 
-// Restricted to a namespace each, releases of one name in several namespaces have ClusterRoles of their own. The account that
-// reads is in the release's namespace, where nobody else's is.
+// Restricted to a namespace each, releases of one name in several namespaces have ClusterRoles of their own. The
+// reader's account is in the release's namespace.
 func TestSecureMetricsOfReleasesOfOneName(t *testing.T) {
 	t.Parallel()
 	const secure = metricsOn + "  secure: true\nmonitoring: {podMonitor: {enabled: true}}\n"
@@ -146,7 +152,7 @@ func TestSecureMetricsOfReleasesOfOneName(t *testing.T) {
 		"ClusterRole auth.team-a", "ClusterRole reader.team-a", "ClusterRoleBinding auth.team-a", "ClusterRoleBinding reader.team-a"})
 }
 
-// What binds the roles names them as they are called, and an account that there is.
+// The bindings have the names of the roles, and of an existing account.
 func TestSecureMetricsBindings(t *testing.T) {
 	t.Parallel()
 	documents := render(t, controller, metricsOn+"  secure: true\nmonitoring: {podMonitor: {enabled: true}}\n", singleNamespace)["metrics_access.yaml"]
@@ -154,7 +160,8 @@ func TestSecureMetricsBindings(t *testing.T) {
 		bound := decode[rbacv1.ClusterRoleBinding](t, documents[i])
 		check(t, "role", bound.RoleRef.Name, bound.Name)
 	}
-	check(t, "reader", decode[rbacv1.ClusterRoleBinding](t, documents[5]).Subjects[0].Name, decode[corev1.ServiceAccount](t, documents[0]).Name)
+	check(t, "reader", decode[rbacv1.ClusterRoleBinding](t, documents[5]).Subjects[0].Name,
+		decode[corev1.ServiceAccount](t, documents[0]).Name)
 }
 
 func TestAlertsLinkToTheRunbook(t *testing.T) {

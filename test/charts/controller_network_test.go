@@ -20,7 +20,8 @@ func TestImageByDigest(t *testing.T) {
 	check(t, "image of listeners", got.Env, managerEnv(got.Image))
 }
 
-// Where comments of ARC's values.yaml had these keys they are read too; under flags they win. Numbers may be in quotes.
+// These keys are also read where comments of ARC's values.yaml had them. Those under flags win. Numbers may be in
+// quotes.
 func TestMisplacedFlags(t *testing.T) {
 	t.Parallel()
 	const misplaced = `
@@ -29,7 +30,8 @@ k8sClientRateLimiterBurst: 66
 rateLimiter: {name: typed_rate_limiter}
 healthProbeBindAddress: ":8082"
 `
-	got := manager(t, misplaced, "flags: {k8sClientRateLimiterBurst: '77', runnerMaxConcurrentReconciles: '4'}\nreplicaCount: '2'")
+	got := manager(t, misplaced,
+		"flags: {k8sClientRateLimiterBurst: '77', runnerMaxConcurrentReconciles: '4'}\nreplicaCount: '2'")
 	for _, argument := range []string{
 		"--k8s-client-rate-limiter-qps=33", "--k8s-client-rate-limiter-burst=77", "--workqueue-rate-limiter=typed_rate_limiter",
 		"--health-probe-bind-address=:8082", "--runner-max-concurrent-reconciles=4", "--enable-leader-election",
@@ -39,7 +41,8 @@ healthProbeBindAddress: ":8082"
 	check(t, "probe", got.ReadinessProbe.HTTPGet.Port.IntValue(), 8082)
 }
 
-// By default there is none. With one, the pods of controller and listeners take connections for metrics only.
+// By default no NetworkPolicy is rendered. With one, the pods of controller and listeners take connections for metrics
+// only.
 func TestNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	check(t, "policies by default", len(render(t, controller)["networkpolicy.yaml"]), 0)
@@ -64,7 +67,8 @@ networkPolicy:
 		check(t, "names", names(policies, func(p networkingv1.NetworkPolicy) string { return p.Namespace + "/" + p.Name }),
 			[]string{"arc-systems/arc-gha-rs-controller", "arc-systems/arc-gha-rs-controller-listener"})
 		check(t, "controller's pods", policies[0].Spec.PodSelector, *selectorOfPods(deployment(t)))
-		check(t, "listeners' pods", policies[1].Spec.PodSelector.MatchLabels[v1alpha1.LabelComponent], v1alpha1.ComponentListener)
+		check(t, "listeners' pods", policies[1].Spec.PodSelector.MatchLabels[v1alpha1.LabelComponent],
+			v1alpha1.ComponentListener)
 		for i, policy := range policies {
 			check(t, "open ports", openPorts(policy), test.ports[i])
 			check(t, "types", len(policy.Spec.PolicyTypes), test.types)

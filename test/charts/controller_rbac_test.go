@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// What the manager does with the kinds it makes and with their status; what an earlier manager needs, which still runs
-	// while Helm upgrades the chart. test/rbac finds the first two by the requests that are made.
+	// The manager's verbs for the kinds it makes and for their status, which test/rbac finds by requests; and the verb
+	// of an earlier manager that still runs while Helm upgrades the chart.
 	made       = "create delete list patch watch"
 	status     = "patch"
 	finalizers = "update"
@@ -68,14 +68,15 @@ var (
 	}
 )
 
-// withoutPatch are the rules of a manager that leaves ARC's finalizers: it can't patch the Roles of every namespace.
+// withoutPatch returns the rules of a manager that leaves ARC's finalizers: it can't patch the Roles of every
+// namespace.
 func withoutPatch(rules []string) []string {
 	changed := slices.Clone(rules)
 	changed[len(changed)-1] = rbacGroup + "roles: list watch"
 	return changed
 }
 
-// withoutNodes are the rules of a manager that doesn't watch nodes.
+// withoutNodes returns the rules of a manager that doesn't watch nodes.
 func withoutNodes(rules []string) []string {
 	changed := slices.Clone(rules)
 	changed[slices.Index(changed, "/pods,nodes: list watch")] = "/pods: list watch"
@@ -99,7 +100,8 @@ func TestControllerRules(t *testing.T) {
 		{"leader_election_role.yaml", "", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", lease},
 		{"leader_election_role.yaml", "replicaCount: 2", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", lease},
 		{"manager_single_namespace_controller_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace", "arc-systems", []string{
-			// Nothing about scale sets and runners, which are another manager's here; ten rules, as tests for ARC's chart count.
+			// Nothing about scale sets and runners, because they are another manager's here. Ten rules: tests for ARC's
+			// chart count them.
 			actionsGroup + "autoscalinglisteners: create",
 			actionsGroup + "autoscalinglisteners: delete",
 			actionsGroup + "autoscalinglisteners: patch",
@@ -172,7 +174,8 @@ func TestControllerBindings(t *testing.T) {
 	}
 }
 
-// In single-namespace mode Events are allowed in the watched namespace and the controller's, once where they coincide.
+// In single-namespace mode Events are allowed in the watched namespace and the controller's, by a single Role if both
+// are the same.
 func TestControllerEventRoles(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -193,7 +196,7 @@ func TestControllerEventRoles(t *testing.T) {
 	}
 }
 
-// A template that isn't wanted renders nothing at all: tests for ARC's chart select by file name and expect an error.
+// An unwanted template renders nothing at all: tests for ARC's chart select by file name and expect an error.
 func TestControllerTemplatesByMode(t *testing.T) {
 	t.Parallel()
 	always := []string{

@@ -14,7 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// What `manager convert` makes of manifests of ARC's legacy mode, Helm and the API server take: every object, and the runner's pod.
+// Helm and the API server take the output of `manager convert` for manifests of ARC's legacy mode: every object, and
+// the runner's pod.
 func TestConvertedValues(t *testing.T) {
 	t.Parallel()
 	manifests, err := filepath.Glob("../../internal/convert/testdata/*.yaml")

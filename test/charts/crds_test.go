@@ -21,7 +21,7 @@ import (
 
 const (
 	crdName = "autoscalingrunnersets.actions.github.com"
-	// newField is one that earlier CRDs lack: whether the cluster has it tells which CRDs it has.
+	// Earlier CRDs lack newField. It shows which CRDs the cluster has.
 	newField = "failedHistoryLimit"
 )
 
@@ -46,8 +46,8 @@ func TestCRDsFollowTheChart(t *testing.T) {
 	})
 }
 
-// ARC's chart has its CRDs in crds/, which Helm installs and then forgets. --take-ownership makes them the release's;
-// without it Helm says whose they are not, and changes nothing.
+// ARC's chart has its CRDs in crds/: Helm installs these and then forgets them. --take-ownership makes them the
+// release's. Without it Helm says that they aren't, and changes nothing.
 func TestCRDsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
@@ -74,24 +74,28 @@ func TestCRDsAreTakenOver(t *testing.T) {
 	})
 }
 
-// Tenants with a controller each: the first release has the CRDs and upgrades them, the others leave them to it. When it goes
-// the CRDs stay, and another release has them by --take-ownership.
+// Tenants have a controller each. The first release owns the CRDs and upgrades them, the others leave them to it. When
+// it goes the CRDs stay, and another release takes them with --take-ownership.
 func TestCRDsAreOfOneRelease(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
 		first, second := helm.cluster.NewNamespace(t), helm.cluster.NewNamespace(t)
 		helm.succeed(t, "install", "arc", earlierChart(t), "--namespace", first, "--set", "flags.watchSingleNamespace="+first)
-		ours := []string{"other", controller.directory(), "--namespace", second, "--set", "flags.watchSingleNamespace=" + second}
+		ours := []string{
+			"other", controller.directory(), "--namespace", second, "--set", "flags.watchSingleNamespace=" + second,
+		}
 		notes := helm.succeed(t, append([]string{"install"}, ours...)...)
 		checkContains(t, notes, "belong to another release, "+first+"/arc.")
 		helm.succeed(t, append([]string{"upgrade"}, ours...)...)
 		check(t, "owner", ownerOfCRDs(t, helm.cluster), first+"/arc")
 		check(t, "new field of the second", hasNewField(t, helm.cluster), false)
 
-		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", first, "--set", "flags.watchSingleNamespace="+first)
+		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", first, "--set",
+			"flags.watchSingleNamespace="+first)
 		check(t, "new field after the first's upgrade", hasNewField(t, helm.cluster), true)
 		helm.succeed(t, "uninstall", "arc", "--namespace", first, "--no-hooks")
-		checkContains(t, helm.refused(t, append([]string{"upgrade"}, ours...)...), `cannot be imported into the current release`)
+		checkContains(t, helm.refused(t, append([]string{"upgrade"}, ours...)...),
+			`cannot be imported into the current release`)
 		helm.succeed(t, append([]string{"upgrade", "--take-ownership"}, ours...)...)
 		check(t, "owner after the first is gone", ownerOfCRDs(t, helm.cluster), second+"/other")
 	})
@@ -137,7 +141,7 @@ func uidOf(t *testing.T, cluster *testkube.Cluster, object client.Object) types.
 	return found.UID
 }
 
-// earlierCRDs writes ARC's CRDs to a directory, which have none of the fields that came later.
+// earlierCRDs writes ARC's CRDs to a directory. They have none of the later fields.
 func earlierCRDs(t *testing.T, directory string) {
 	t.Helper()
 	makeDirectory(t, directory)
@@ -172,8 +176,8 @@ func earlierChart(t *testing.T) string {
 	return target
 }
 
-// formerChart returns the directory of a chart made like ARC's: CRDs in crds/, which no template mentions, and the objects
-// of our chart, which have the same names.
+// formerChart returns the directory of a chart made like ARC's: its CRDs are in crds/ and no template mentions them;
+// its other objects are our chart's, under the same names.
 func formerChart(t *testing.T) string {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), controller.name)

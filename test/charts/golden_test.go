@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the renders of testdata/*.yaml to testdata/*.golden")
 
-// Whole renders, so that no change of one goes unseen: testdata/<chart>-<case>.yaml are values, .golden what they give.
+// Whole renders show every change: testdata/<chart>-<case>.yaml has values, .golden their render.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.yaml")
@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// chartFor returns the chart that a file of values in testdata is for.
+// chartFor returns the chart of a values file in testdata.
 func chartFor(file string) chart {
 	if strings.HasPrefix(filepath.Base(file), "scale-set-") {
 		return scaleSet

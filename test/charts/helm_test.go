@@ -1,9 +1,9 @@
-// Package charts tests the two Helm charts: what they render for which values, which values they refuse and with what
-// words, and that a real API server takes what they render. It runs the helm that hack/kubernetes.sh builds
-// and, where versions may differ, the oldest one that is supported.
+// Package charts tests the two Helm charts: their renders, the values that they refuse and the words for that. A real
+// API server has to take the renders. It runs the helm that hack/kubernetes.sh builds and, where versions may differ,
+// the oldest one that is supported.
 //
-// The file names of templates, names, labels, the order of arguments and rules and the texts of refusals are what users
-// of actions-runner-controller's charts, and tests written for those, rely on.
+// Users of actions-runner-controller's charts, and tests written for those, rely on file names of templates, names,
+// labels, the order of arguments and rules, and the texts of refusals.
 package charts
 
 import (
@@ -43,8 +43,8 @@ func helm(t *testing.T, arguments ...string) (stdout, stderr string, err error) 
 	return run(t, program, arguments...)
 }
 
-// run runs a program and returns its two outputs. Helm runs more than a thousand times here, for less than a tenth of a second each:
-// without a garbage collector it takes a sixth less.
+// run runs a program and returns its two outputs. Helm runs more than a thousand times here, for less than a tenth of a
+// second each: without a garbage collector it takes a sixth less.
 func run(t *testing.T, program string, arguments ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, arguments...)
@@ -66,7 +66,7 @@ var (
 	scaleSet   = chart{name: "gha-runner-scale-set", release: "test-runners", namespace: "arc-runners"}
 )
 
-// minimal are the values without which a scale set can't be rendered.
+// minimal has the values that every scale set needs.
 const minimal = `
 githubConfigUrl: https://github.com/actions
 githubConfigSecret: {github_token: gh_token12345}
@@ -87,7 +87,7 @@ func (c chart) as(release, namespace string) chart {
 
 func (c chart) directory() string { return filepath.Join(root, "charts", c.name) }
 
-// template runs helm template with the values, YAML documents of which later ones win.
+// template runs helm template with the values, given as YAML documents. Later ones win.
 func (c chart) template(t *testing.T, values ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	return c.run(t, "template", values...)
@@ -109,7 +109,7 @@ func (c chart) run(t *testing.T, command string, values ...string) (stdout, stde
 // manifests are the documents of a render by the file name of their template, without its directory.
 type manifests map[string][]string
 
-// render returns what the chart makes of the values; the test fails when that is an error.
+// render returns the chart's render of the values. The test fails if helm does.
 func render(t *testing.T, c chart, values ...string) manifests {
 	t.Helper()
 	stdout, stderr, err := c.template(t, values...)
@@ -133,33 +133,36 @@ func render(t *testing.T, c chart, values ...string) manifests {
 	return rendered
 }
 
-// refusal returns what helm says when it refuses the values; the test fails when it takes them.
+// refusal returns helm's message when it refuses the values. The test fails if it takes them.
 func refusal(t *testing.T, c chart, values ...string) string {
 	t.Helper()
 	_, stderr, err := c.template(t, values...)
 	if err == nil {
 		t.Fatalf("helm template %s took the values:\n%s", c.name, strings.Join(values, "\n"))
 	}
-	if c.usual() && len(validated(t, c, values)) == 0 && !strings.Contains(stderr, "No gha-rs-controller deployment found") {
+	if c.usual() && len(validated(t, c, values)) == 0 &&
+		!strings.Contains(stderr, "No gha-rs-controller deployment found") {
 		t.Errorf("helm refuses the values, but manager validate takes them:\n%s\n%s", stderr, strings.Join(values, "\n"))
 	}
 	return stderr
 }
 
-// usual reports whether validate can know all that helm was told: it sees no arguments, and not what the release is called.
+// usual reports whether validate knows as much as helm: it sees neither arguments nor the release's name.
 func (c chart) usual() bool {
 	usual := map[string]chart{scaleSet.name: scaleSet, controller.name: controller}[c.name]
 	return len(c.arguments) == 0 && c.release == usual.release && c.namespace == usual.namespace
 }
 
-// validated returns the problems that manager validate finds in values. It knows whose they are by one that changes nothing.
+// validated returns the problems that manager validate finds in values. One more value, which changes nothing, tells it
+// the values' chart.
 func validated(t *testing.T, c chart, values []string) (problems []doctor.Finding) {
 	t.Helper()
 	if !c.usual() {
 		return nil
 	}
 	mark := map[string]string{scaleSet.name: "jobProtection: 'true'", controller.name: "pprof: {}"}[c.name]
-	findings, err := doctor.ValidateFor([]byte(strings.Join(append([]string{mark}, values...), "\n---\n")), nil, c.namespace)
+	findings, err := doctor.ValidateFor([]byte(strings.Join(append([]string{mark}, values...), "\n---\n")), nil,
+		c.namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +184,7 @@ func one[T any](t *testing.T, rendered manifests, file string) T {
 	return objects[0]
 }
 
-// all decodes the documents of a template.
+// all decodes all documents of a template.
 func all[T any](t *testing.T, rendered manifests, file string) []T {
 	t.Helper()
 	var objects []T

@@ -34,7 +34,7 @@ var helms = map[string]func(*testing.T, ...string) (string, string, error){
 	"4": helm,
 }
 
-// findOldest returns the path of the oldest Helm, which it has compiled. That takes a minute, once per machine.
+// findOldest compiles the oldest Helm and returns its path. That takes a minute, a single time per machine.
 var findOldest = sync.OnceValues(func() (string, error) {
 	var out, errs bytes.Buffer
 	command := exec.Command(filepath.Join(root, "hack", "tool.sh"), "--path", "helm")
@@ -81,7 +81,7 @@ func (i installer) succeed(t *testing.T, arguments ...string) string {
 	return stdout
 }
 
-// refused runs helm and returns its complaint; the test fails when there is none.
+// refused runs helm and returns its error. The test fails if helm succeeds.
 func (i installer) refused(t *testing.T, arguments ...string) string {
 	t.Helper()
 	_, stderr, err := i.run(t, arguments...)
@@ -91,7 +91,7 @@ func (i installer) refused(t *testing.T, arguments ...string) string {
 	return stderr
 }
 
-// Both versions render the same objects, also where they know of no cluster. Blank lines between the objects differ.
+// Both versions render the same objects, also without a cluster. Blank lines between the objects differ.
 func TestHelmVersionsRenderTheSame(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/wild/*.yaml")
@@ -114,8 +114,8 @@ func TestHelmVersionsRenderTheSame(t *testing.T) {
 	}
 }
 
-// What docs/scaling.md says about numbers that somebody patches: with Helm 4 a number in the values conflicts, one that is left out of them
-// stays as it is patched.
+// docs/scaling.md says about patched numbers: with Helm 4 a number in the values conflicts, and one that they leave out
+// stays as patched.
 func TestUpgradeAfterAPatch(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "scaling.md"))
@@ -149,7 +149,8 @@ func TestUpgradeAfterAPatch(t *testing.T) {
 			if inValues && version == "4" {
 				_, conflict, _ := strings.Cut(helm.refused(t, upgrade...), "Error: UPGRADE FAILED: ")
 				conflict = regexp.MustCompile(`Apply failed with 1 conflict: .*`).FindString(conflict)
-				check(t, "docs/scaling.md shows "+conflict, conflict != "" && strings.Contains(string(page), "\n"+conflict+"\n"), true)
+				check(t, "docs/scaling.md shows "+conflict,
+					conflict != "" && strings.Contains(string(page), "\n"+conflict+"\n"), true)
 				upgrade = append(upgrade, "--force-conflicts")
 			}
 			helm.succeed(t, upgrade...)
@@ -162,7 +163,7 @@ func TestUpgradeAfterAPatch(t *testing.T) {
 	}
 }
 
-// A Helm that says nothing sensible of Kubernetes' version renders as well.
+// Both versions render without a cluster, whatever version of Kubernetes they then assume.
 func TestHelmsWithoutCluster(t *testing.T) {
 	t.Parallel()
 	for version, helm := range helms {

@@ -54,7 +54,7 @@ func TestTheLedgerIsNoController(t *testing.T) {
 		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(deployment.Spec.Template.Labels)), true)
 }
 
-// It reads what rows are made of, and no Secret.
+// The ledger reads the sources of its rows, and no Secret.
 func TestTheLedgerOnlyReads(t *testing.T) {
 	t.Parallel()
 	for title, test := range map[string]struct {
@@ -88,7 +88,7 @@ func TestTheLedgerOnlyReads(t *testing.T) {
 	}
 }
 
-// One database at a time: on a claim that outlives the release, or PostgreSQL by a Secret's key.
+// The ledger has one database: on a claim that outlives the release, or PostgreSQL by a Secret's key.
 func TestTheLedgersDatabase(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, ledger, "history: {storage: {size: 20Gi, storageClassName: fast}, retention: 30d}")

@@ -22,8 +22,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// A first user's way: controller, scale set in every mode, upgrade, uninstall. The API server takes every object, and
-// the controller's account may do what it has to.
+// The steps of a first user: controller, scale set in every mode, upgrade, uninstall. The API server takes every
+// object, and the controller's account has its rights.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
@@ -37,8 +37,8 @@ func TestInstall(t *testing.T) {
 	})
 }
 
-// awaitKind waits until the API server names the kind of scale sets, which it does a moment after it has taken the CRD: Helm
-// installs no object of a kind that isn't there.
+// awaitKind waits until the API server lists the kind of scale sets, a moment after it has taken the CRD: Helm installs
+// no object of an unknown kind.
 func awaitKind(t *testing.T, cluster *testkube.Cluster) {
 	t.Helper()
 	server, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
@@ -78,8 +78,8 @@ func installInEveryMode(t *testing.T, helm installer, system string) {
 	}
 }
 
-// The schemas of the charts know the fields of pods and containers and leave open what is below them. Of a field that the
-// cluster doesn't know Helm 4 says so and installs nothing, Helm 3 hands on the API server's warning.
+// The schemas of the charts know the fields of pods and containers, but none below them. For a field that the cluster
+// doesn't know, Helm 4 fails and installs nothing, and Helm 3 shows the API server's warning.
 func nameTyposInPods(t *testing.T, helm installer) {
 	t.Helper()
 	namespace := helm.cluster.NewNamespace(t)
@@ -95,7 +95,7 @@ func nameTyposInPods(t *testing.T, helm installer) {
 	}
 }
 
-// ARC's chart puts a finalizer on each of its objects. An upgrade takes it off, so that nothing of the release waits for a
+// ARC's chart puts a finalizer on each of its objects. An upgrade removes it: otherwise objects would wait for a
 // controller that doesn't know it any more.
 func upgradeTakesFinalizersOff(t *testing.T, helm installer) {
 	t.Helper()
@@ -130,12 +130,15 @@ func scaleSetWithFinalizers(t *testing.T) string {
 	return directory
 }
 
-// A set that is being deleted would take with it what is installed under its name. An upgrade passes: it may bring what the deletion
-// waits for.
+// The end of a set's deletion would remove a new installation of the same name. An upgrade is allowed: it may bring
+// what the deletion waits for.
 func refusesToInstallOverDeletion(t *testing.T, helm installer) {
 	t.Helper()
 	runners := helm.cluster.NewNamespace(t)
-	release := []string{"set", scaleSet.directory(), "--namespace", runners, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s,runnerScaleSetName=a_b"}
+	release := []string{
+		"set", scaleSet.directory(), "--namespace", runners, "--set",
+		"githubConfigUrl=https://github.com/actions,githubConfigSecret=s,runnerScaleSetName=a_b",
+	}
 	wait := "kubectl wait --for=delete autoscalingrunnerset/a-b --namespace " + runners + " --timeout=1h"
 	notes := helm.succeed(t, append([]string{"install"}, release...)...)
 	check(t, "NOTES speak of a deletion", strings.Contains(notes, wait), false)
@@ -176,21 +179,25 @@ func TestInstallForSingleNamespace(t *testing.T) {
 	helm.succeed(t, "uninstall", "arc", "--namespace", system, "--no-hooks")
 }
 
-// checkPermissions has the controller's account do what ARC's roles allow and what ours add.
+// checkPermissions has the controller's account make the requests that ARC's roles allow and those that ours add.
 func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners string) {
 	t.Helper()
-	account, err := client.New(cluster.ConfigFor(t, testkube.ServiceAccount(system, "arc-gha-rs-controller")), client.Options{})
+	account, err := client.New(cluster.ConfigFor(t, testkube.ServiceAccount(system, "arc-gha-rs-controller")),
+		client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rule := func(resource string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{"actions.github.com"}, Resources: []string{resource}, Verbs: verbs}
 	}
-	// A Role may grant only what its author has: the listener's has to be within the controller's.
+	// A Role may only grant rights of its author, so the controller needs the listener's rights.
 	listener := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "listener"}, Rules: []rbacv1.PolicyRule{
 		rule("ephemeralrunnersets", "get", "patch"), rule("ephemeralrunnersets/status", "patch"), rule("ephemeralrunners/status", "patch"),
 	}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "runner"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "i"}}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "runner"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "i"}}},
+	}
 	awaitBindings(t, account, system, runners)
 	for _, object := range []client.Object{listener, pod, event(system), event(runners)} {
 		if err := account.Create(t.Context(), object); err != nil {
@@ -213,7 +220,7 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 	}
 }
 
-// awaitBindings waits until the API server knows the account's RoleBindings, of which it learns by a watch of its own.
+// awaitBindings waits until the API server knows the account's RoleBindings: it learns of them by a watch of its own.
 func awaitBindings(t *testing.T, account client.Client, namespaces ...string) {
 	t.Helper()
 	for _, namespace := range namespaces {
@@ -242,7 +249,7 @@ func event(namespace string) *eventsv1.Event {
 	}
 }
 
-// checkGone fails the test when something of the release is left: nothing of it may wait for a finalizer.
+// checkGone fails the test if an object of the release is left: none may wait for a finalizer.
 func checkGone(t *testing.T, cluster *testkube.Cluster, namespace string) {
 	t.Helper()
 	for _, kind := range []schema.GroupVersionKind{

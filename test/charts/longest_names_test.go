@@ -9,9 +9,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// The API server takes every object under the longest names that the charts take: 45 characters of a scale set, 53 of a
-// release, 63 of a controller's full name. What they add to a name has to fit too, also where a release's name has dots, of
-// which none may be the last character of a name that was cut, or begins with a digit.
+// The API server takes every object with the longest names that the charts allow: 45 characters of a scale set, 53 of a
+// release, 63 of a controller's full name. The charts' additions have to fit too. A release's name may have dots, but
+// no cut name may end with one, and it may begin with a digit.
 func TestLongestNames(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -44,13 +44,14 @@ monitoring: {dashboards: {enabled: true}, serviceMonitor: {enabled: true}}
 	} {
 		rendered := render(t, long, everything)
 		for file, documents := range rendered {
-			rendered[file] = withoutKind(documents, "ServiceMonitor") // which the cluster doesn't have
+			rendered[file] = withoutKind(documents, "ServiceMonitor") // the cluster doesn't have the kind
 		}
 		admitAll(t, cluster, namespace, rendered)
 	}
 }
 
-// No name that a scale set's chart makes is longer than the value of a label may be, so that it can be one. What fits is as it was.
+// No name in a scale set's chart is longer than the value of a label may be, so that it can be one. Names that fit are
+// unchanged.
 func TestNamesMadeFromLongOnesFit(t *testing.T) {
 	t.Parallel()
 	accounts := map[string]int{}
@@ -86,7 +87,7 @@ func checkLengths(t *testing.T, rendered manifests) {
 	}
 }
 
-// withoutKind returns the documents that are of another kind.
+// withoutKind returns the documents of other kinds.
 func withoutKind(documents []string, kind string) (others []string) {
 	for _, document := range documents {
 		if strings.Contains(document, "\nkind: ") && !strings.Contains(document, "\nkind: "+kind+"\n") {

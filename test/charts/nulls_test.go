@@ -17,8 +17,8 @@ type steps []any
 // nullable is a chart whose values are set to null in turn.
 type nullable struct {
 	chart chart
-	// refused are values without which nothing is rendered; null is refused, too. Of defaulted ones null takes away what
-	// values.yaml has: Helm does that before the chart sees it.
+	// refused are required values; null is refused, too. For defaulted ones null removes the default of values.yaml:
+	// Helm does that before the chart sees it.
 	refused, defaulted []string
 }
 
@@ -43,8 +43,8 @@ var nullables = []nullable{
 	}},
 }
 
-// A null is what isn't set: of every value, at any depth, it gives what the chart renders without the key, or is refused by its
-// name. testdata/nulls has the values. So that this takes seconds, one of each key of the first level are null at a time.
+// A null means not set: for every value, at any depth, the chart renders it as without the key, or refuses it by its
+// name. testdata/nulls has the values. To take only seconds, a render has one null under each key of the first level.
 func TestNullIsWhatIsNotSet(t *testing.T) {
 	t.Parallel()
 	for _, n := range nullables {
@@ -68,7 +68,7 @@ func TestNullIsWhatIsNotSet(t *testing.T) {
 	}
 }
 
-// Maps of nothing but nulls, and of maps of such, are not set either.
+// Maps of nulls only, and maps of such maps, mean not set, too.
 func TestMapsOfNulls(t *testing.T) {
 	t.Parallel()
 	for _, values := range []string{
@@ -84,7 +84,7 @@ func TestMapsOfNulls(t *testing.T) {
 	checkNulls(t, scaleSet, fmt.Sprintf(vault, "{http: null, noProxy: null}"), fmt.Sprintf(vault, "{}"))
 }
 
-// paths are those of the values that may be null, and of those that may not.
+// paths returns the paths of values that may be null, and of those that may not.
 func (n nullable) paths(t *testing.T, content []byte) (taken, refused []steps) {
 	t.Helper()
 	for _, path := range paths(parsed(t, content), nil) {
@@ -101,7 +101,7 @@ func (n nullable) paths(t *testing.T, content []byte) (taken, refused []steps) {
 	return taken, refused
 }
 
-// valuesHash is an annotation by which values that give the same may differ: Helm takes a key of values.yaml away for null.
+// valuesHash is an annotation that may differ between equal renders: for null, Helm removes a key of values.yaml.
 var valuesHash = regexp.MustCompile(`actions.github.com/values-hash: .*`)
 
 // checkNulls compares the renders of values with nulls and values without these keys.
@@ -118,7 +118,7 @@ func checkNulls(t *testing.T, c chart, nulls, absent string) {
 	check(t, "render", valuesHash.ReplaceAllString(got, ""), valuesHash.ReplaceAllString(want, ""))
 }
 
-// rounds puts paths together of which no two begin with the same key.
+// rounds divides paths so that no two of a round begin with the same key.
 func rounds(all []steps) (rounds [][]steps) {
 	next := map[any]int{}
 	for _, path := range all {
@@ -132,7 +132,7 @@ func rounds(all []steps) (rounds [][]steps) {
 	return rounds
 }
 
-// paths are those of all keys of a value.
+// paths returns the paths of all keys of a value.
 func paths(value any, at steps) (all []steps) {
 	switch value := value.(type) {
 	case map[string]any:

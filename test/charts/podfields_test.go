@@ -12,15 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// openSchema is the part of a JSON schema that says which keys there may be.
+// openSchema is the part of a JSON schema about allowed keys.
 type openSchema struct {
 	Properties        map[string]openSchema `json:"properties"`
 	PatternProperties map[string]openSchema `json:"patternProperties"`
 	Items             *openSchema           `json:"items"`
 }
 
-// The schema takes the fields that pods and containers have in the API our CRDs are made of, and no other: that API drops
-// what it doesn't know, and some versions of Helm say nothing of it.
+// The schema takes exactly the fields of pods and containers in the API of our CRDs: that API drops unknown fields, and
+// some versions of Helm don't warn.
 func TestPodFieldsInSchema(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(scaleSet.directory(), "values.schema.json"))
@@ -44,7 +44,7 @@ func TestPodFieldsInSchema(t *testing.T) {
 	}
 }
 
-// keys returns those of the schema's only pattern, ^(a|b)$.
+// keys returns the keys of the schema's only pattern, ^(a|b)$.
 func keys(s openSchema) []string {
 	for pattern := range s.PatternProperties {
 		return strings.Split(strings.TrimSuffix(strings.TrimPrefix(pattern, "^("), ")$"), "|")

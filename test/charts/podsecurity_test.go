@@ -35,8 +35,11 @@ func TestPodsAreRestricted(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The namespace does refuse what isn't restricted.
-	dind := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: runnerPod(t, mode("dind"))}
+	// The namespace does refuse other pods.
+	dind := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"},
+		Spec:       runnerPod(t, mode("dind")),
+	}
 	dind.Spec.ServiceAccountName = account.Name
 	if err := cluster.Client().Create(t.Context(), dind, client.DryRunAll); err == nil {
 		t.Error("a privileged pod was let in")
@@ -48,7 +51,8 @@ func TestPodsAreRestricted(t *testing.T) {
 func TestPodsNameNoUser(t *testing.T) {
 	t.Parallel()
 	for name, spec := range productPods(t) {
-		check(t, name+" has a user or group", spec.SecurityContext.RunAsUser != nil || spec.SecurityContext.RunAsGroup != nil, false)
+		check(t, name+" has a user or group",
+			spec.SecurityContext.RunAsUser != nil || spec.SecurityContext.RunAsGroup != nil, false)
 		for _, container := range spec.Containers {
 			context := container.SecurityContext
 			check(t, "its container has", context.RunAsUser != nil || context.RunAsGroup != nil, false)
@@ -65,7 +69,7 @@ func productPods(t *testing.T) map[string]corev1.PodSpec {
 		"ledger":          historyOf(t, rendered).Spec.Template.Spec,
 		"uninstall check": decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template.Spec,
 	}
-	// The golden pods of the controller that makes them.
+	// The golden pods of the controller: it makes these.
 	for _, name := range []string{"plain", "proxy"} {
 		content, err := os.ReadFile(filepath.Join(root, "internal", "controller", "autoscalinglistener", "listenerpod", "testdata", name+".yaml"))
 		if err != nil {

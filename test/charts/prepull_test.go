@@ -62,7 +62,8 @@ template:
 	check(t, "has affinity", got.Affinity != nil, false)
 }
 
-// The account that the user named for the runners may have the pull secrets, and the rights by which a pod is admitted. The chart's have neither.
+// The user's account for the runners may have the pull secrets, and the rights to be admitted. The chart's accounts
+// have neither.
 func TestPrepullHasTheUsersAccount(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
@@ -99,8 +100,8 @@ variants:
 	})
 }
 
-// An API server that enforces the Pod Security Standard "restricted" takes its pods. They are small, and no other object of the set takes
-// them for runners.
+// An API server that enforces the Pod Security Standard "restricted" takes its pods. They are small, and no other
+// object of the set takes them for runners.
 func TestPrepullIsRestrictedAndSmall(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -119,7 +120,8 @@ func TestPrepullIsRestrictedAndSmall(t *testing.T) {
 	}
 	for _, container := range set.Spec.Template.Spec.Containers {
 		check(t, "writes to its own file system", *container.SecurityContext.ReadOnlyRootFilesystem, true)
-		check(t, "CPU and memory", container.Resources.Requests.Cpu().String()+" "+container.Resources.Requests.Memory().String(), "1m 2Mi")
+		check(t, "CPU and memory",
+			container.Resources.Requests.Cpu().String()+" "+container.Resources.Requests.Memory().String(), "1m 2Mi")
 	}
 	check(t, "gets a token", *set.Spec.Template.Spec.AutomountServiceAccountToken, false)
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)

@@ -21,8 +21,8 @@ const (
 	priorityOn   = "priorityAndFairness: {enabled: true}"
 )
 
-// By default there is none. A release that is restricted to one namespace doesn't collide with others of its name, and
-// matches only what its listeners do there.
+// By default no priority is rendered. A release restricted to one namespace doesn't collide with others of its name,
+// and matches only the requests of its listeners there.
 func TestPriorityIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	check(t, "objects by default", len(render(t, controller)[priorityFile]), 0)
@@ -48,7 +48,7 @@ func TestPriorityIsOffByDefault(t *testing.T) {
 	checkContains(t, refused, "Values.priorityAndFairness needs")
 }
 
-// priority returns what is rendered, by name.
+// priority returns the rendered objects, by name.
 func priority(t *testing.T, values string) (
 	levels map[string]flowcontrolv1.PriorityLevelConfiguration, schemas map[string]flowcontrolv1.FlowSchema,
 ) {
@@ -66,8 +66,8 @@ func priority(t *testing.T, values string) (
 	return levels, schemas
 }
 
-// The API server takes the objects, and says in its answers which of them a request was counted under. Nothing is left of
-// them when the release is uninstalled.
+// The API server takes the objects, and names those of a request in its answer. None is left when the release is
+// uninstalled.
 func TestPriorityOfRequests(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -119,10 +119,10 @@ func TestPriorityOfRequests(t *testing.T) {
 	}
 }
 
-// counted is which FlowSchema and level a request was counted under.
+// counted has the FlowSchema and the level of a request.
 type counted struct{ schema, level string }
 
-// count sends a request, which RBAC may refuse after it was counted, and returns what the answer says of it.
+// count sends a request and returns the FlowSchema and the level in its answer. RBAC may refuse the request after that.
 func count(t *testing.T, cluster *testkube.Cluster, as *rest.Config, method, path string) counted {
 	t.Helper()
 	server, err := rest.HTTPClientFor(as)
@@ -148,7 +148,7 @@ func count(t *testing.T, cluster *testkube.Cluster, as *rest.Config, method, pat
 	}
 }
 
-// listed returns the names of the objects in the cluster that are chosen.
+// listed returns the names of the chosen objects in the cluster.
 func listed(t *testing.T, cluster *testkube.Cluster, list client.ObjectList, chosen func(client.Object) bool) string {
 	t.Helper()
 	if err := cluster.Client().List(t.Context(), list); err != nil {

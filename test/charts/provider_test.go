@@ -15,19 +15,19 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// Clouds report minor versions such as "33+". There too Docker is a sidecar, in Helm's own reading of the version and in
-// ours.
+// Clouds report minor versions such as "33+". There too Docker is a sidecar, in Helm's own reading of the version and
+// in ours.
 func TestDindOnProvidersVersion(t *testing.T) {
 	t.Parallel()
-	kubeconfig := providerKubeconfig(t, testkube.Shared(t), `{"major": "1", "minor": "33+", "gitVersion": "v1.33.4-eks-1234567"}`)
+	kubeconfig := providerKubeconfig(t, testkube.Shared(t),
+		`{"major": "1", "minor": "33+", "gitVersion": "v1.33.4-eks-1234567"}`)
 	live := scaleSet.with("--dry-run=server", "--kubeconfig", kubeconfig)
 	pod := runnerSet(t, live, mode("dind")).Spec.Template.Spec
 	check(t, "init containers", names(pod.InitContainers, func(c corev1.Container) string { return c.Name }), []string{"init-dind-externals", "dind"})
 	render(t, controller.with("--dry-run=server", "--kubeconfig", kubeconfig), "crds: {install: false}")
 }
 
-// providerKubeconfig returns the path of a kubeconfig for the cluster as it would be at a provider that reports the
-// version.
+// providerKubeconfig returns the path of a kubeconfig. With it the cluster reports the version, as at a provider.
 func providerKubeconfig(t *testing.T, cluster *testkube.Cluster, version string) string {
 	t.Helper()
 	target, err := url.Parse(cluster.Config().Host)

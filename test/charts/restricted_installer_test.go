@@ -9,8 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// Whoever has rights in the two namespaces only installs, upgrades and uninstalls both charts, as docs/upgrade.md says. With the
-// defaults both are refused.
+// A user with rights in the two namespaces only installs, upgrades and uninstalls both charts, as docs/upgrade.md says.
+// With the defaults both are refused.
 func TestInstallerWithRightsInNamespacesOnly(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -28,7 +28,10 @@ func TestInstallerWithRightsInNamespacesOnly(t *testing.T) {
 	restricted := append(watched, "--set", "crds.install=false,rbac.clusterRoles=false")
 	succeed(append([]string{"install", "arc"}, restricted...)...)
 	succeed(append([]string{"upgrade", "arc"}, restricted...)...)
-	set := []string{"install", "set", scaleSet.directory(), "--namespace", runners, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s"}
+	set := []string{
+		"install", "set", scaleSet.directory(), "--namespace", runners, "--set",
+		"githubConfigUrl=https://github.com/actions,githubConfigSecret=s",
+	}
 	_, refusal, _ = helm(t, append(set, "--kubeconfig", installer)...)
 	checkContains(t, refusal, `cannot list resource "deployments" in API group "apps" at the cluster scope`)
 	succeed(append(set, "--set", "controllerServiceAccount.name=arc-gha-rs-controller,controllerServiceAccount.namespace="+system)...)

@@ -19,7 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// newer are values of a scale set that the release before didn't have: a field of each sort, and each object that they make.
+// newer has values that the release before didn't have: a field of each sort, and every new object.
 const newer = `
 githubConfigSecret: {github_token: t}
 minRunners: 2
@@ -33,8 +33,8 @@ scaleSetLabels: [small]
 variants: [{name: big, scaleSetLabels: [big], maxRunners: 3}]
 `
 
-// Scale sets go back before the controller, and forward after it. Objects that only the new release has go and come, the scale set stays the same
-// object, and has all that its revision says.
+// Scale sets go back before the controller, and forward after it. Objects of only the new release go and come. The
+// scale set stays the same object, with all fields of its revision.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
@@ -58,8 +58,8 @@ func TestRollback(t *testing.T) {
 	})
 }
 
-// The CRDs go back while scale sets have new fields. Those are not served, and lost once anybody writes the object, for example a status of it.
-// What docs/upgrade.md says then brings them back.
+// The CRDs go back while scale sets have new fields. These are not served, and lost when anybody writes the object, for
+// example its status. The steps in docs/upgrade.md bring them back.
 func TestRollbackOfTheCRDsAlone(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
@@ -100,13 +100,14 @@ func (r *releases) applyManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, stderr, err := run(t, filepath.Join(programs, "kubectl"), "apply", "--server-side", "--force-conflicts", "--filename", manifest, "--kubeconfig", r.cluster.AdminKubeconfig())
+	_, stderr, err := run(t, filepath.Join(programs, "kubectl"), "apply", "--server-side", "--force-conflicts",
+		"--filename", manifest, "--kubeconfig", r.cluster.AdminKubeconfig())
 	if err != nil {
 		t.Fatal(stderr)
 	}
 }
 
-// set returns the scale set, with whatever the API server serves of it.
+// set returns the scale set, with all fields that the API server serves.
 func (r *releases) set(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	set := &unstructured.Unstructured{}
@@ -142,7 +143,8 @@ func upgraded(t *testing.T, helm installer) *releases {
 	return r
 }
 
-// earlierSetChart returns the directory of our scale sets' chart as it was when the AutoscalingRunnerSet had no fields but ARC's.
+// earlierSetChart returns the directory of our scale sets' chart as it was when the AutoscalingRunnerSet had no fields
+// but ARC's.
 func earlierSetChart(t *testing.T) string {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), scaleSet.name)
@@ -167,7 +169,8 @@ func (r *releases) back(t *testing.T, release, revision string) {
 	r.succeed(t, "rollback", release, revision, "--namespace", namespace)
 }
 
-// awaitFields waits until the API server serves the new fields, or doesn't any more: a moment after it has taken the CRDs.
+// awaitFields waits until the API server serves the new fields, or no longer serves them: a moment after it has taken
+// the CRDs.
 func (r *releases) awaitFields(t *testing.T, served bool) {
 	t.Helper()
 	check(t, "the CRD has the new fields", hasNewField(t, r.cluster), served)
@@ -183,7 +186,8 @@ func (r *releases) awaitFields(t *testing.T, served bool) {
 	}, time.Minute, 100*time.Millisecond).Should(gomega.Equal(served))
 }
 
-// objects returns the specs of what the scale set's release has made that a release before ours didn't, and of the scale set.
+// objects returns the specs of the scale set and of those objects of its release that a release before ours didn't
+// make.
 func (r *releases) objects(t *testing.T) map[string]any {
 	t.Helper()
 	specs := map[string]any{}

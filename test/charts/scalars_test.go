@@ -10,8 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// What YAML makes of a value that nobody put in quotes is a string again where Kubernetes takes nothing else, and a
-// long number has all of its digits. Null takes a key away.
+// YAML reads values without quotes as numbers and booleans. They are strings again where Kubernetes takes nothing else,
+// and a long number keeps all digits. Null removes a key.
 const unquoted = "{build: 12345678, spot: true, part: 1.5, gone: null}"
 
 var quoted = map[string]string{"build": "12345678", "spot": "true", "part": "1.5"}
@@ -27,7 +27,8 @@ func TestControllersMapsAreStrings(t *testing.T) {
 	check(t, "annotations of the pod", pod.Annotations, extended(plainPod.Annotations, quoted))
 	nodes := extended(plainPod.Spec.NodeSelector, quoted)
 	check(t, "nodes", pod.Spec.NodeSelector, nodes)
-	check(t, "annotations of the account", one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml").Annotations, quoted)
+	check(t, "annotations of the account", one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml").Annotations,
+		quoted)
 	job := decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template
 	check(t, "nodes of the uninstall check", job.Spec.NodeSelector, nodes)
 	check(t, "its annotations", job.Annotations, quoted)
@@ -46,10 +47,11 @@ func TestMonitoringsMapsAreStrings(t *testing.T) {
 		_, found := got.Labels["gone"]
 		check(t, file+" has the label with null", found, false)
 	}
-	check(t, "annotations of the dashboards", decode[object](t, rendered["dashboards.yaml"][0]).Metadata.Annotations, quoted)
+	check(t, "annotations of the dashboards", decode[object](t, rendered["dashboards.yaml"][0]).Metadata.Annotations,
+		quoted)
 }
 
-// A map of nothing but nulls is an empty one.
+// A map of nulls only is an empty one.
 func TestControllersMapsOfNulls(t *testing.T) {
 	t.Parallel()
 	const none = "{gone: null}"
@@ -71,7 +73,8 @@ func TestControllersNamesOfDigits(t *testing.T) {
 	check(t, "image", pod.Containers[0].Image, "ghcr.io/harrier-ci/gha-runner-scale-set-controller:20261124")
 	check(t, "account", pod.ServiceAccountName, one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml").Name)
 	check(t, "label of the account", got.Labels["actions.github.com/controller-service-account-name"], "20261121")
-	check(t, "label of the watched namespace", got.Labels["actions.github.com/controller-watch-single-namespace"], "20261123")
+	check(t, "label of the watched namespace", got.Labels["actions.github.com/controller-watch-single-namespace"],
+		"20261123")
 	check(t, "watched namespace", pod.Containers[0].Args[5], "--watch-single-namespace=20261123")
 	check(t, "its role", one[rbacv1.Role](t, rendered, "manager_single_namespace_watch_role.yaml").Namespace, "20261123")
 	check(t, "name of nameOverride", deployment(t, "nameOverride: 20261121").Name, "arc-20261121")
@@ -130,7 +133,7 @@ func TestNotesDrainASetWithSchedules(t *testing.T) {
 	check(t, "has schedules", strings.Contains(rendered, "schedules"), false)
 }
 
-// Jobs lose their rights with the Role, whatever takes it away. Without one of the chart's there is nothing to lose.
+// Jobs lose their rights with the Role, whoever deletes it. Without a Role of the chart they lose none.
 func TestNotesOfKubernetesModes(t *testing.T) {
 	t.Parallel()
 	for values, warns := range map[string]bool{

@@ -40,7 +40,8 @@ func TestJobHooksKeepTheirVolume(t *testing.T) {
 		{"volumes: [{name: own, emptyDir: {}}], containers: [{name: runner, image: r, volumeMounts: [{name: own, mountPath: /opt/job-hooks/}]}]",
 			"mounts volume own at /opt/job-hooks/"},
 	} {
-		checkContains(t, refusal(t, scaleSet, minimal, "feedback: {jobLog: true}\ntemplate: {spec: {"+test.values+"}}"), test.want)
+		checkContains(t, refusal(t, scaleSet, minimal, "feedback: {jobLog: true}\ntemplate: {spec: {"+test.values+"}}"),
+			test.want)
 	}
 	claim := "volumeClaimTemplates: [{metadata: {name: job-hooks}, spec: " + claimSpec + "}]"
 	if _, said, err := scaleSet.template(t, minimal, claim); err != nil {
@@ -48,7 +49,8 @@ func TestJobHooksKeepTheirVolume(t *testing.T) {
 	}
 }
 
-// A claim at /var/lib/docker needs one value besides its template: what is said about the container dind is merged with the mode's own.
+// A claim at /var/lib/docker needs one value besides its template: the user's container dind is merged with the mode's
+// own.
 func TestDockerKeepsItsLayersOnAClaim(t *testing.T) {
 	t.Parallel()
 	rendered, said, err := scaleSet.template(t, minimal, "containerMode: {type: dind}\n"+

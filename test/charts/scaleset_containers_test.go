@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// change is one thing that a user writes about a container of the mode's own, and what it changes.
+// change is a user's setting for a container of the mode, and its effect.
 type change struct {
 	fields string
 	want   func(*corev1.Container)
@@ -24,7 +24,7 @@ type change struct {
 
 var cpus = corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}}
 
-// changes are each given alone. Those of all are for every container, those of dind for that one.
+// Each of changes is applied alone. Those of all are for every container, those of dind for that one.
 var changes = map[string][]change{
 	"all": {
 		{"resources: {requests: {cpu: '2'}}", func(c *corev1.Container) { c.Resources = cpus }},
@@ -38,7 +38,7 @@ var changes = map[string][]change{
 		{"volumeMounts: [{name: mine, mountPath: /mine}]", func(c *corev1.Container) {
 			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "mine", MountPath: "/mine"}}, c.VolumeMounts...)
 		}},
-		// What is empty or null says nothing.
+		// An empty value, or null, changes nothing.
 		{"image: '', args: [], env: null, volumeMounts: [], startupProbe: null, resources: {}, command: null", func(*corev1.Container) {}},
 	},
 	"init-dind-externals": {
@@ -66,7 +66,8 @@ var changes = map[string][]change{
 		}},
 		{"volumeMounts: [{name: work, mountPath: /w}]", func(c *corev1.Container) { c.VolumeMounts[0].MountPath = "/w" }},
 		{"volumeMounts: [{name: work, mountPath: /var/lib/docker, subPath: d}]", func(c *corev1.Container) {
-			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "work", MountPath: "/var/lib/docker", SubPath: "d"}}, c.VolumeMounts...)
+			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "work", MountPath: "/var/lib/docker", SubPath: "d"}},
+				c.VolumeMounts...)
 		}},
 	},
 }
@@ -78,8 +79,8 @@ func tcpProbe() *corev1.Probe {
 	return probe
 }
 
-// What a user says about a container of the mode's own changes that alone, whichever list it is in, and the API server takes
-// the pod.
+// A user's setting for a container of the mode changes that container alone, whichever list it is in, and the API
+// server takes the pod.
 func TestContainersOfDindAreMerged(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -104,7 +105,7 @@ func TestContainersOfDindAreMerged(t *testing.T) {
 	}
 }
 
-// A complete container stays as it is: the one that docs/container-modes.md had while a container replaced the mode's.
+// A complete container stays as it is: docs/container-modes.md had this one when a container replaced the mode's.
 func TestCompleteContainersStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	complete := map[string]string{
@@ -118,7 +119,8 @@ func TestCompleteContainersStayAsTheyAre(t *testing.T) {
 	}
 	for index, name := range []string{"init-dind-externals", "dind"} {
 		for _, list := range []string{"containers", "initContainers"} {
-			pod := runnerPod(t, mode("dind"), fmt.Sprintf("template: {spec: {%s: [%s]}}", list, strings.ReplaceAll(complete[name], "\n", " ")))
+			pod := runnerPod(t, mode("dind"),
+				fmt.Sprintf("template: {spec: {%s: [%s]}}", list, strings.ReplaceAll(complete[name], "\n", " ")))
 			var want corev1.Container
 			if err := yaml.Unmarshal([]byte(complete[name]), &want); err != nil {
 				t.Fatal(err)
@@ -129,7 +131,7 @@ func TestCompleteContainersStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// Without sidecars dind is an ordinary container, and so is what the user says about it, in either list.
+// Without sidecars dind is an ordinary container, whichever list the user's settings for it are in.
 func TestDindOfTheUserWithoutSidecars(t *testing.T) {
 	t.Parallel()
 	for _, list := range []string{"containers", "initContainers"} {
@@ -142,7 +144,7 @@ func TestDindOfTheUserWithoutSidecars(t *testing.T) {
 	}
 }
 
-// In all modes the runner is merged with what the user says about it, from both lists, and stays one container.
+// In all modes the runner is merged with the user's settings from both lists, and stays one container.
 func TestRunnerIsMergedFromBothLists(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"none", "dind", "kubernetes", "kubernetes-novolume"} {
@@ -153,23 +155,25 @@ func TestRunnerIsMergedFromBothLists(t *testing.T) {
 			"initContainers: [{name: runner, resources: {requests: {cpu: '2'}}, env: [{name: MINE, value: m}], workingDir: /w}]}}")
 		check(t, "containers in mode "+name, got.Containers, append(want, corev1.Container{Name: "other", Image: "i"})[:1])
 		alone := runnerPod(t, mode(name), "template: {spec: {initContainers: [{name: runner, image: mine, command: [start]}]}}").Containers
-		check(t, "image and command in the other list in mode "+name, fmt.Sprintln(len(alone), alone[0].Image, alone[0].Command), "1 mine [start]\n")
+		check(t, "image and command in the other list in mode "+name,
+			fmt.Sprintln(len(alone), alone[0].Image, alone[0].Command), "1 mine [start]\n")
 		check(t, "no init container runner in mode "+name, strings.Contains(fmt.Sprint(got.InitContainers), "runner "), false)
 		own := runnerPod(t, mode(name), "template: {spec: {containers: [{name: other, image: i}], initContainers: [{name: runner, workingDir: /w}]}}")
 		check(t, "beside another in mode "+name, names(own.Containers, func(c corev1.Container) string { return c.Name + c.WorkingDir }), []string{"runner/w", "other"})
 	}
 }
 
-// A mount of the user's takes the place of the mode's at the same path, of which a container has only one.
+// A user's mount replaces the mode's at the same path: a container has only one mount of a path.
 func TestRunnerMountsOfTheUser(t *testing.T) {
 	t.Parallel()
 	const values = "template: {spec: {volumes: [{name: mine, emptyDir: {}}], containers: [{name: runner, volumeMounts: [{name: mine, mountPath: /home/runner/_work}]}]}}"
 	mount := corev1.VolumeMount{Name: "mine", MountPath: "/home/runner/_work"}
 	check(t, "dind", runnerPod(t, mode("dind"), values).Containers[0].VolumeMounts, []corev1.VolumeMount{mount, sockMount})
-	check(t, "kubernetes", runnerPod(t, mode("kubernetes"), values).Containers[0].VolumeMounts, []corev1.VolumeMount{mount})
+	check(t, "kubernetes", runnerPod(t, mode("kubernetes"), values).Containers[0].VolumeMounts,
+		[]corev1.VolumeMount{mount})
 }
 
-// What can't be merged is refused with its key and the reason.
+// A setting that can't be merged is refused with its key and the reason.
 func TestContainersThatCannotBeMerged(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ mode, spec, want string }{
@@ -187,17 +191,20 @@ func TestContainersThatCannotBeMerged(t *testing.T) {
 		values := "template: {spec: {" + test.spec + "}}"
 		checkContains(t, strings.Join(strings.Fields(refusal(t, scaleSet, minimal, mode(test.mode), values)), " "), test.want)
 		findings, err := doctor.Validate([]byte(minimal + mode(test.mode) + "\n" + values))
-		check(t, "validate finds it: "+values, err == nil && len(findings) > 0 && findings[0].Severity == doctor.Problem, true)
+		check(t, "validate finds it: "+values,
+			err == nil && len(findings) > 0 && findings[0].Severity == doctor.Problem, true)
 	}
 	// Twice the same is no contradiction.
-	pod := runnerPod(t, mode("dind"), "template: {spec: {containers: [{name: dind, image: a}], initContainers: [{name: dind, image: a}]}}")
+	pod := runnerPod(t, mode("dind"),
+		"template: {spec: {containers: [{name: dind, image: a}], initContainers: [{name: dind, image: a}]}}")
 	check(t, "dind", pod.InitContainers[1].Image, "a")
 	// In another mode a container of that name is the user's alone.
 	pod = runnerPod(t, mode("kubernetes"), "template: {spec: {containers: [{name: dind, image: a}]}}")
 	check(t, "own", pod.Containers[1], corev1.Container{Name: "dind", Image: "a"})
 }
 
-// An image that starts something else than the runner is noticed before the first job; one that starts it by itself is taken.
+// An image that starts something else than the runner is noticed before the first job; one that starts it by itself is
+// taken.
 func TestNotesOfARunnerWithoutCommand(t *testing.T) {
 	t.Parallel()
 	for container, warns := range map[string]bool{
@@ -214,7 +221,7 @@ func TestNotesOfARunnerWithoutCommand(t *testing.T) {
 	check(t, "warning where the mode adds it", strings.Contains(notes(t, mode("dind"), without), "WARNING"), false)
 }
 
-// What is set and not used is named, whoever is asked.
+// Notes and validate name settings that are not used.
 func TestNotesOfWhatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	const claim = "kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"

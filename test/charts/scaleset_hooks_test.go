@@ -22,7 +22,7 @@ containerMode:
 
 const hookVariable = "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE"
 
-// The template of job pods becomes a file beside the container hooks, and they are told of it.
+// The template of job pods becomes a file beside the container hooks, and a variable tells them its path.
 func TestHookTemplate(t *testing.T) {
 	t.Parallel()
 	for containerMode, directory := range map[string]string{"kubernetes": "/home/runner/k8s", "kubernetes-novolume": "/home/runner/k8s-novolume"} {
@@ -33,21 +33,26 @@ func TestHookTemplate(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(config.Data["extension"]), &got); err != nil {
 			t.Fatal(err)
 		}
-		check(t, "job container", got.Spec.Containers[0].Name+" "+got.Spec.Containers[0].Resources.Requests.Cpu().String(), "$job 1")
+		check(t, "job container",
+			got.Spec.Containers[0].Name+" "+got.Spec.Containers[0].Resources.Requests.Cpu().String(), "$job 1")
 		check(t, "job label", got.Labels["team"], "ci")
 		checkHookFile(t, runnerPod(t, hookTemplate, mode(containerMode)), directory, config.Name, "extension")
-		own := runnerPod(t, mode(containerMode), "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}")
+		own := runnerPod(t, mode(containerMode),
+			"containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}")
 		checkHookFile(t, own, directory, "mine", "pod.yaml")
 	}
 }
 
-// protection is what the chart adds to the metadata of job pods.
+// protection returns the chart's additions to the metadata of job pods.
 func protection(set string) corev1.PodTemplateSpec {
 	var template corev1.PodTemplateSpec
 	template.Labels = map[string]string{
 		"actions.github.com/scale-set-name": set, "actions.github.com/scale-set-namespace": "arc-runners", "actions.github.com/runner-busy": "true",
 	}
-	template.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+	template.Annotations = map[string]string{
+		"karpenter.sh/do-not-disrupt":                    "true",
+		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+	}
 	return template
 }
 
@@ -56,7 +61,7 @@ func jobPods(t *testing.T, rendered manifests) corev1.PodTemplateSpec {
 	return decode[corev1.PodTemplateSpec](t, one[corev1.ConfigMap](t, rendered, "hook_extension.yaml").Data["extension"])
 }
 
-// A running job's pods are protected like its runner's, and are known as the scale set's; what the user says of them wins.
+// A running job's pods are protected like its runner's, and have the scale set's labels. The user's metadata wins.
 func TestHookTemplateProtectsJobPods(t *testing.T) {
 	t.Parallel()
 	want := protection("a-b")
@@ -75,7 +80,8 @@ containerMode:
 	check(t, "job container", got.Spec.Containers[0].Name, "$job")
 }
 
-// Without a template, job pods get the protection alone. A bare helm template renders what it renders of ARC's chart: nothing.
+// Without a template, job pods get the protection alone. Without a cluster, helm template renders none, as for ARC's
+// chart.
 func TestJobPodsAreProtectedWithoutATemplate(t *testing.T) {
 	t.Parallel()
 	cluster := scaleSet.with("--api-versions", "actions.github.com/v1alpha1")
@@ -97,7 +103,8 @@ func TestJobPodsAreProtectedWithoutATemplate(t *testing.T) {
 	}
 }
 
-// Whoever installs is told of a volume that the runner may be unable to write, and of job pods that the chart doesn't protect.
+// The notes warn about a volume that the runner may be unable to write, and about job pods that the chart doesn't
+// protect.
 func TestNotesOnKubernetesModes(t *testing.T) {
 	t.Parallel()
 	const group, unprotected = "fsGroup isn't set", "Job pods have a template of your own"
@@ -111,7 +118,8 @@ func TestNotesOnKubernetesModes(t *testing.T) {
 			map[string]bool{group: false, unprotected: true}},
 		{[]string{mode("dind")}, map[string]bool{group: false, unprotected: false}},
 	} {
-		notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", append([]string{minimal}, test.values...)...)
+		notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install",
+			append([]string{minimal}, test.values...)...)
 		if err != nil {
 			t.Fatal(stderr)
 		}
@@ -126,7 +134,11 @@ func TestManagerMayDeleteJobsInModeKubernetes(t *testing.T) {
 	t.Parallel()
 	for containerMode, want := range map[string]bool{"kubernetes": true, "kubernetes-novolume": false, "dind": false, "none": false} {
 		role := one[rbacv1.Role](t, renderSet(t, scaleSet, mode(containerMode)), "manager_role.yaml")
-		rule := rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"delete", "list"}}
+		rule := rbacv1.PolicyRule{
+			APIGroups: []string{"batch"},
+			Resources: []string{"jobs"},
+			Verbs:     []string{"delete", "list"},
+		}
 		check(t, containerMode, slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, rule) }), want)
 	}
 }
@@ -141,7 +153,7 @@ func checkHookFile(t *testing.T, pod corev1.PodSpec, directory, configMap, key s
 	check(t, "volume", pod.Volumes[len(pod.Volumes)-1].ConfigMap.Name, configMap)
 }
 
-// A template that the user points at is the one that counts.
+// A user's own template replaces the chart's.
 func TestHookTemplateOfTheUser(t *testing.T) {
 	t.Parallel()
 	pod := runnerPod(t, hookTemplate, "template: {spec: {containers: [{name: runner, image: i, env: [{name: "+hookVariable+", value: /mine.yaml}]}]}}")
@@ -176,7 +188,7 @@ func TestFormerAnnotationsOfKubernetesModeAccount(t *testing.T) {
 	check(t, "token", account.AutomountServiceAccountToken == nil, true)
 }
 
-// Jobs get no token where nothing asks the API server for anything; kubernetes modes (above) need theirs.
+// Jobs get no token in modes without requests to the API server; kubernetes modes (above) need theirs.
 func TestNoTokenWithoutNeed(t *testing.T) {
 	t.Parallel()
 	for _, containerMode := range []string{"none", "dind"} {
@@ -187,7 +199,8 @@ func TestNoTokenWithoutNeed(t *testing.T) {
 	}
 }
 
-// Runners of other systems and architectures: a mode that asks for nothing adds nothing that only Linux on x86 knows.
+// Runners may have other systems and architectures: a mode without needs of its own adds nothing that only Linux on x86
+// has.
 func TestWindowsRunner(t *testing.T) {
 	t.Parallel()
 	pod := runnerPod(t, `
@@ -198,7 +211,8 @@ template:
     securityContext: {windowsOptions: {runAsUserName: ContainerUser}}
     containers: [{name: runner, image: windows-runner, command: [cmd.exe, /c, run.cmd]}]
 `)
-	check(t, "containers", pod.Containers, []corev1.Container{{Name: "runner", Image: "windows-runner", Command: []string{"cmd.exe", "/c", "run.cmd"}}})
+	check(t, "containers", pod.Containers,
+		[]corev1.Container{{Name: "runner", Image: "windows-runner", Command: []string{"cmd.exe", "/c", "run.cmd"}}})
 	check(t, "init containers and volumes", len(pod.InitContainers)+len(pod.Volumes), 0)
 	check(t, "nodes", pod.NodeSelector, map[string]string{"kubernetes.io/os": "windows", "kubernetes.io/arch": "arm64"})
 	check(t, "security", pod.SecurityContext.RunAsNonRoot == nil && pod.SecurityContext.RunAsUser == nil, true)

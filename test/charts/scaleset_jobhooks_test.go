@@ -13,7 +13,7 @@ const (
 	completedHook = "ACTIONS_RUNNER_HOOK_JOB_COMPLETED"
 )
 
-// jobHooks returns which hooks of ours a runner calls, and whether they are mounted.
+// jobHooks returns our hooks that a runner calls, and whether they are mounted.
 func jobHooks(pod corev1.PodSpec) (called []string, mounted bool) {
 	runner := pod.Containers[slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "runner" })]
 	for _, variable := range runner.Env {

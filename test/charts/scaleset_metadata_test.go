@@ -42,7 +42,11 @@ resourceMeta:
 		}
 		documents := renderSet(t, scaleSet, containerMode, strings.ReplaceAll(values, "KIND", kind))[file]
 		got := decode[object](t, documents[0]).Metadata
-		labels := extended(chartLabels("test-runners", components[file]), map[string]string{"global": "1", "own": "12345678", "both": "own"})
+		labels := extended(chartLabels("test-runners", components[file]), map[string]string{
+			"global": "1",
+			"own":    "12345678",
+			"both":   "own",
+		})
 		annotations := map[string]string{"global": "true", "own": "1", "both": "own", "actions.github.com/x": "mine"}
 		if kind == "autoscalingRunnerSet" {
 			check(t, "hash", len(got.Annotations["actions.github.com/values-hash"]), 63)
@@ -63,7 +67,7 @@ resourceMeta:
 	}
 }
 
-// What the controller makes gets its metadata through the spec.
+// The controller's objects get their metadata by the spec.
 func TestMetadataOfDependents(t *testing.T) {
 	t.Parallel()
 	fields := map[string]func(v1alpha1.AutoscalingRunnerSetSpec) *v1alpha1.ResourceMeta{
@@ -99,7 +103,7 @@ func TestMetadataOfDependents(t *testing.T) {
 	check(t, "labels alone", only, &v1alpha1.ResourceMeta{Labels: map[string]string{"a": "b"}})
 }
 
-// Kubernetes takes strings only; YAML makes numbers and booleans of what nobody put in quotes.
+// Kubernetes takes strings only; YAML reads values without quotes as numbers and booleans.
 func TestMetadataOfPodTemplatesAreStrings(t *testing.T) {
 	t.Parallel()
 	const metadata = "metadata: {labels: {spot: true, many: 12345678}, annotations: {part: 1.5, id: '9007199254740993'}}"
@@ -111,7 +115,7 @@ func TestMetadataOfPodTemplatesAreStrings(t *testing.T) {
 	check(t, "containers", len(got.ListenerTemplate.Spec.Containers), 1)
 }
 
-// Null is how one takes a key of another values file, or of all objects, away.
+// Null removes a key of another values file, or of all objects.
 func TestNullTakesMetadataAway(t *testing.T) {
 	t.Parallel()
 	const none = "{labels: {gone: null}, annotations: {gone: null}}"
@@ -121,9 +125,11 @@ func TestNullTakesMetadataAway(t *testing.T) {
 			containerMode = mode("none")
 		}
 		global := "feedback: {jobLog: true}\nlabels: {global: a, more: b, gone: null}\nannotations: {global: a, more: b, gone: null}\n"
-		rendered := renderSet(t, scaleSet, containerMode, global+"resourceMeta: {"+kind+": {labels: {global: null}, annotations: {global: null}}}")
+		rendered := renderSet(t, scaleSet, containerMode,
+			global+"resourceMeta: {"+kind+": {labels: {global: null}, annotations: {global: null}}}")
 		got := decode[object](t, rendered[file][0]).Metadata
-		check(t, "labels of "+kind, got.Labels, extended(chartLabels("test-runners", components[file]), map[string]string{"more": "b"}))
+		check(t, "labels of "+kind, got.Labels,
+			extended(chartLabels("test-runners", components[file]), map[string]string{"more": "b"}))
 		check(t, "annotation of "+kind, got.Annotations["more"], "b")
 		for _, key := range []string{"global", "gone"} {
 			if value, found := got.Annotations[key]; found {

@@ -23,7 +23,7 @@ func renderSet(t *testing.T, c chart, values ...string) manifests {
 
 func mode(name string) string { return "containerMode: {type: " + name + "}" }
 
-// chartLabels are on every object of the scale set called name.
+// chartLabels returns the labels of every object of the scale set with the name.
 func chartLabels(name, component string) map[string]string {
 	labels := map[string]string{
 		"helm.sh/chart":                          "gha-rs-0.1.0",
@@ -74,7 +74,12 @@ func TestScaleSetNamesAndLabels(t *testing.T) {
 }
 
 // arcRoles are the Roles and bindings that ARC's chart has, too.
-var arcRoles = map[string]bool{"kube_mode_role.yaml": true, "kube_mode_role_binding.yaml": true, "manager_role.yaml": true, "manager_role_binding.yaml": true}
+var arcRoles = map[string]bool{
+	"kube_mode_role.yaml":         true,
+	"kube_mode_role_binding.yaml": true,
+	"manager_role.yaml":           true,
+	"manager_role_binding.yaml":   true,
+}
 
 var components = map[string]string{
 	"autoscalingrunnerset.yaml":              "autoscaling-runner-set",
@@ -84,7 +89,7 @@ var components = map[string]string{
 	"manager_pod_metadata_role_binding.yaml": "manager-role-binding",
 }
 
-// object is any object's metadata; the rest of it is kept from failing strict decoding.
+// object has any object's metadata. Its other fields only satisfy strict decoding.
 type object struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -119,7 +124,10 @@ func TestScaleSetNamespaceOverride(t *testing.T) {
 // The ARS names the objects of the chart by annotations: ARC's controller would look for them.
 func TestCleanupAnnotations(t *testing.T) {
 	t.Parallel()
-	always := map[string]string{"cleanup-manager-role-binding": "test-runners-gha-rs-manager", "cleanup-manager-role-name": "test-runners-gha-rs-manager"}
+	always := map[string]string{
+		"cleanup-manager-role-binding": "test-runners-gha-rs-manager",
+		"cleanup-manager-role-name":    "test-runners-gha-rs-manager",
+	}
 	secret := map[string]string{"cleanup-github-secret-name": "test-runners-gha-rs-github-secret"}
 	none := map[string]string{"cleanup-no-permission-service-account-name": "test-runners-gha-rs-no-permission"}
 	kube := map[string]string{
@@ -186,7 +194,8 @@ func TestScaleSetTemplatesByMode(t *testing.T) {
 	} {
 		check(t, "templates with "+values, sortedKeys(renderSet(t, scaleSet, values)), want)
 	}
-	_, stderr, _ := scaleSet.with("--show-only", "templates/githubsecret.yaml").template(t, minimal, "githubConfigSecret: own")
+	_, stderr, _ := scaleSet.with("--show-only", "templates/githubsecret.yaml").template(t, minimal,
+		"githubConfigSecret: own")
 	checkContains(t, stderr, "could not find template templates/githubsecret.yaml in chart")
 }
 
@@ -235,7 +244,11 @@ func TestScaleSetRules(t *testing.T) {
 func TestScaleSetBindings(t *testing.T) {
 	t.Parallel()
 	manager := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "arc", Namespace: "arc-system"}
-	runner := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "test-runners-gha-rs-kube-mode", Namespace: "arc-runners"}
+	runner := rbacv1.Subject{
+		Kind:      rbacv1.ServiceAccountKind,
+		Name:      "test-runners-gha-rs-kube-mode",
+		Namespace: "arc-runners",
+	}
 	for file, want := range map[string]rbacv1.Subject{
 		"manager_role_binding.yaml":              manager,
 		"manager_pod_metadata_role_binding.yaml": manager,
@@ -243,7 +256,11 @@ func TestScaleSetBindings(t *testing.T) {
 	} {
 		binding := one[rbacv1.RoleBinding](t, renderSet(t, scaleSet, mode("kubernetes")), file)
 		check(t, "subjects of "+file, binding.Subjects, []rbacv1.Subject{want})
-		check(t, "role of "+file, binding.RoleRef, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: binding.Name})
+		check(t, "role of "+file, binding.RoleRef, rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName,
+			Kind:     "Role",
+			Name:     binding.Name,
+		})
 	}
 }
 

@@ -70,15 +70,17 @@ func TestDind(t *testing.T) {
 	check(t, "pod", runnerPod(t, mode("dind")), dindPod())
 }
 
-// An init container of the user's takes the place of ours.
+// A user's init container replaces ours.
 func TestDindInitContainerOfTheUser(t *testing.T) {
 	t.Parallel()
-	pod := runnerPod(t, mode("dind"), "template: {spec: {initContainers: [{name: first, image: f}, {name: dind, image: own}]}}")
+	pod := runnerPod(t, mode("dind"),
+		"template: {spec: {initContainers: [{name: first, image: f}, {name: dind, image: own}]}}")
 	image := func(c corev1.Container) string { return c.Name + "=" + c.Image }
-	check(t, "init containers", names(pod.InitContainers, image), []string{"init-dind-externals=" + runnerImage, "dind=own", "first=f"})
+	check(t, "init containers", names(pod.InitContainers, image),
+		[]string{"init-dind-externals=" + runnerImage, "dind=own", "first=f"})
 }
 
-// Kubernetes 1.28 has no sidecars. Clouds add to the version what isn't a number.
+// Kubernetes 1.28 has no sidecars. Clouds add other characters to the version.
 func TestDindByKubernetesVersion(t *testing.T) {
 	t.Parallel()
 	containerName := func(c corev1.Container) string { return c.Name }
@@ -136,17 +138,18 @@ func TestOtherModeLeavesThePodAlone(t *testing.T) {
 	check(t, "pod", runnerPod(t, mode("none")), runnerPod(t))
 }
 
-// The work volume may be the user's; without any, whoever renders for a cluster is told.
+// The work volume may be the user's. Without any, rendering for a cluster fails.
 func TestKubernetesModeNeedsWorkVolume(t *testing.T) {
 	t.Parallel()
 	cluster := scaleSet.with("--api-versions", "actions.github.com/v1alpha1")
-	checkContains(t, refusal(t, cluster, minimal, mode("kubernetes")), "containerMode.kubernetesModeWorkVolumeClaim is required")
+	checkContains(t, refusal(t, cluster, minimal, mode("kubernetes")),
+		"containerMode.kubernetesModeWorkVolumeClaim is required")
 	volumes := runnerSet(t, cluster, mode("kubernetes"), "template: {spec: {volumes: [{name: work, emptyDir: {}}]}}").Spec.Template.Spec.Volumes
 	check(t, "volumes", volumes[:1], []corev1.Volume{emptyDir("work")})
 	check(t, "volumes without a cluster", names(runnerPod(t, mode("kubernetes")).Volumes, func(v corev1.Volume) string { return v.Name }), []string{"work"})
 }
 
-// userPod has an entry of the user's for everything a mode adds, and one more of each kind.
+// userPod has a user's entry for every addition of a mode, and one more of each kind.
 const userPod = `
 template:
   spec:
@@ -179,7 +182,9 @@ template:
 func TestUserEntriesStay(t *testing.T) {
 	t.Parallel()
 	const tls = `githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}`
-	own := []string{"DOCKER_HOST=tcp://own", "ACTIONS_RUNNER_CONTAINER_HOOKS=/own.js", "NODE_EXTRA_CA_CERTS=/own.crt", "MINE=m"}
+	own := []string{
+		"DOCKER_HOST=tcp://own", "ACTIONS_RUNNER_CONTAINER_HOOKS=/own.js", "NODE_EXTRA_CA_CERTS=/own.crt", "MINE=m",
+	}
 	ownMounts := []string{"/own", "/own.crt", "/mine"}
 	for _, test := range []struct {
 		mode                                   string
@@ -206,7 +211,8 @@ func TestUserEntriesStay(t *testing.T) {
 			check(t, "init containers", names(pod.InitContainers, containerName), test.init)
 			check(t, "containers", names(pod.Containers, containerName), test.containers)
 			check(t, "volumes", names(pod.Volumes, func(v corev1.Volume) string { return v.Name }), append([]string{"github-server-tls-cert"}, test.volumes...))
-			check(t, "policies", []string{string(pod.RestartPolicy), string(pod.DNSPolicy), pod.ServiceAccountName}, []string{"Always", "None", "own"})
+			check(t, "policies", []string{string(pod.RestartPolicy), string(pod.DNSPolicy), pod.ServiceAccountName},
+				[]string{"Always", "None", "own"})
 			check(t, "grace", *pod.TerminationGracePeriodSeconds, int64(1000000))
 			for _, volume := range pod.Volumes {
 				check(t, "own volume", volume.Name != "work" || volume.HostPath != nil, true)
@@ -232,7 +238,7 @@ func TestNoRunnerContainer(t *testing.T) {
 	check(t, "dind", names(runnerPod(t, other, mode("dind")).Containers, containerName), []string{"runner", "other"})
 }
 
-// Whoever writes down resources alone gets the image of values.yaml, and its command unless another is given.
+// A runner with nothing but resources gets the image of values.yaml, and its command unless it has another.
 func TestRunnerWithoutImage(t *testing.T) {
 	t.Parallel()
 	runner := func(container, mode string) corev1.Container {

@@ -17,7 +17,10 @@ import (
 
 // podLabels returns labels of a pod that belongs to a set, as the manager gives them to it, with others.
 func podLabels(set v1alpha1.AutoscalingRunnerSet, others ...string) labels.Set {
-	pod := labels.Set{"actions.github.com/scale-set-name": set.Name, "actions.github.com/scale-set-namespace": set.Namespace}
+	pod := labels.Set{
+		"actions.github.com/scale-set-name":      set.Name,
+		"actions.github.com/scale-set-namespace": set.Namespace,
+	}
 	for i := 0; i < len(others); i += 2 {
 		pod[others[i]] = others[i+1]
 	}
@@ -61,7 +64,8 @@ func TestBudgetCoversWhatItShould(t *testing.T) {
 	}
 }
 
-// Whoever may not create budgets, or has one of his own, turns the chart's off: then nothing asks for a right on them.
+// A user without the right to create budgets, or with an own one, turns the chart's off: then no right on budgets is
+// needed.
 func TestNoBudgetNeedsNoRight(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, scaleSet, minimal, "protectRunners: None")
@@ -74,7 +78,8 @@ func TestNoBudgetNeedsNoRight(t *testing.T) {
 		}
 	}
 	marks := one[rbacv1.Role](t, rendered, "manager_pod_metadata_role.yaml").Rules
-	check(t, "pods are marked all the same", marks, []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}})
+	check(t, "pods are marked all the same", marks,
+		[]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}})
 	check(t, "field", runnerSet(t, scaleSet, "protectRunners: None").Spec.ProtectRunners, v1alpha1.ProtectNoRunners)
 }
 

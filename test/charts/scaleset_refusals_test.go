@@ -77,13 +77,13 @@ func TestScaleSetRefusals(t *testing.T) {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)
 	}
 	for release, namespace := range map[string]string{strings.Repeat("a", 46): "short", "short": strings.Repeat("a", 64)} {
-		// The name is complained about first, whatever else is wrong.
+		// The first message is about the name, whatever else is wrong.
 		said := refusal(t, scaleSet.as(release, namespace), minimal, "githubConfigSecret: ''")
 		checkContains(t, said, "must have up to")
 	}
 }
 
-// An address in another form is refused with the one to use, and one that nobody has with the forms there are.
+// An address in another form is refused with the form to use, and an unknown address with all forms.
 func TestAddressRefusals(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ values, want string }{
@@ -125,7 +125,8 @@ func TestAddressRefusals(t *testing.T) {
 	}
 }
 
-// What the chart says of an address has no password in it, whichever characters that has: the refusal is left to the API server.
+// The chart's message about an address never contains a password, whichever characters it has: the refusal is left to
+// the API server.
 func TestAddressWithAPasswordIsNotShown(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{
@@ -137,8 +138,8 @@ func TestAddressWithAPasswordIsNotShown(t *testing.T) {
 	}
 }
 
-// No image of ARC's runs under the charts' names, wherever it has been mirrored to; one of ours does, and so does any other. The program's
-// rule is the charts'.
+// The charts refuse ARC's images, wherever they are mirrored, and take ours and any others. The program has the same
+// rule.
 func TestImagesOfARC(t *testing.T) {
 	t.Parallel()
 	for image, ofARC := range map[string]bool{
@@ -151,19 +152,20 @@ func TestImagesOfARC(t *testing.T) {
 	} {
 		check(t, image+" is ARC's", listenertemplate.IsARCImage(image), ofARC)
 		_, said, err := scaleSet.template(t, minimal, fmt.Sprintf("listenerTemplate: {spec: {containers: [{name: logs, image: other}, {name: listener, image: %q}]}}", image))
-		if (err != nil) != ofARC || ofARC && !strings.Contains(said, "listenerTemplate.spec.containers[listener].image is "+image) {
+		if (err != nil) != ofARC ||
+			(ofARC && !strings.Contains(said, "listenerTemplate.spec.containers[listener].image is "+image)) {
 			t.Errorf("the scale set's chart with %s: %v %s", image, err, said)
 		}
 		_, said, err = controller.template(t, fmt.Sprintf("image: {repository: %q}", image))
-		if (err != nil) != ofARC || ofARC && !strings.Contains(said, "image.repository is "+image) {
+		if (err != nil) != ofARC || (ofARC && !strings.Contains(said, "image.repository is "+image)) {
 			t.Errorf("the controller's chart with %s: %v %s", image, err, said)
 		}
 	}
 	checkContains(t, refusal(t, controller, "image: {repository: ghcr.io/actions/gha-runner-scale-set-controller, tag: 0.12.1}"), "Remove image.repository and image.tag")
 }
 
-// Values of ARC's experimental chart are refused with the key that replaces each. What is empty, as in a copy of that chart's
-// values.yaml, isn't listed.
+// Values of ARC's experimental chart are refused with the key that replaces each. Empty values, as in a copy of that
+// chart's values.yaml, aren't listed.
 func TestValuesOfTheExperimentalChart(t *testing.T) {
 	t.Parallel()
 	said := refusal(t, scaleSet, minimal, "scaleset: {name: builders, minRunners: 0, labels: []}\nauth: {url: https://github.com/a, secretName: cred, app: {clientId: ''}}",
@@ -179,16 +181,19 @@ func TestValuesOfTheExperimentalChart(t *testing.T) {
 		check(t, part+" is listed", strings.Contains(said, part), false)
 	}
 	for _, values := range []string{"resource: {}", "runner: 5", "secretResolution: {type: ''}", "listenerPodTemplate: []"} {
-		checkContains(t, refusal(t, scaleSet, minimal, values), "gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); remove them")
+		checkContains(t, refusal(t, scaleSet, minimal, values),
+			"gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); remove them")
 	}
 	// Also where no controller can be found.
 	checkContains(t, refusal(t, scaleSet, "scaleset: {name: builders}\nauth: {url: https://github.com/a, secretName: cred}"), "auth.url -> githubConfigUrl")
-	said = refusal(t, controller, "controller: {replicaCount: 2, pod: {metadata: {labels: {}}, spec: {nodeSelector: {a: b}}}}")
-	checkContains(t, said, "controller: values of actions-runner-controller's chart gha-runner-scale-set-controller-experimental")
+	said = refusal(t, controller,
+		"controller: {replicaCount: 2, pod: {metadata: {labels: {}}, spec: {nodeSelector: {a: b}}}}")
+	checkContains(t, said,
+		"controller: values of actions-runner-controller's chart gha-runner-scale-set-controller-experimental")
 	checkContains(t, said, "controller.pod.spec.nodeSelector -> nodeSelector\n  controller.replicaCount -> replicaCount\n")
 }
 
-// The tables in docs/upgrade.md have every key that the charts know to refuse, and each replacement is a value of the chart.
+// The tables in docs/upgrade.md have every key that the charts refuse, and each replacement is a value of the chart.
 func TestExperimentalKeysAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "upgrade.md"))
@@ -222,18 +227,20 @@ func TestExperimentalKeysAreDocumented(t *testing.T) {
 	}
 }
 
-// The chart refuses exactly the names of which Kubernetes refuses the objects.
+// The chart refuses exactly the names that Kubernetes refuses for objects.
 func TestScaleSetNamesAreThoseOfObjects(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"a", "7", "a.b", "a__b", "1-a_b.c", "Linux-Large", "linux large", "abc-", "abc_", "_abc_", "-", ".a", "a.", "a..b", "a_.b", "a._b", "gpu+1", "ä", "a\nb",
 	} {
 		_, _, err := scaleSet.template(t, minimal, fmt.Sprintf("runnerScaleSetName: %q", name))
-		check(t, "name "+name+" is taken", err == nil, validation.IsDNS1123Subdomain(strings.ReplaceAll(name, "_", "-")) == nil)
+		check(t, "name "+name+" is taken", err == nil,
+			validation.IsDNS1123Subdomain(strings.ReplaceAll(name, "_", "-")) == nil)
 	}
 }
 
-// What a pasted pod template has besides labels and annotations, and ARC's chart leaves out or its controller ignores, is let in.
+// A pasted pod template may have metadata besides labels and annotations: ARC's chart leaves it out, or its controller
+// ignores it.
 func TestMetadataWithoutEffect(t *testing.T) {
 	t.Parallel()
 	const metadata = "{metadata: {name: mine, finalizers: [example.com/mine], creationTimestamp: null, labels: {team: a}}}"
@@ -243,8 +250,8 @@ func TestMetadataWithoutEffect(t *testing.T) {
 	checkContains(t, refusal(t, scaleSet, minimal, "template: {metadata: {nickname: a}}"), "/template/metadata/nickname")
 }
 
-// An upgrade that keeps the token beside the keys of an App is refused with what lets it pass. Null would not: Helm takes it for
-// the former value.
+// An upgrade that keeps the token beside the keys of an App is refused with the way out. Null is none: Helm replaces it
+// by the former value.
 func TestTokenIsReplacedByApp(t *testing.T) {
 	t.Parallel()
 	helm := installer{cluster: testkube.Shared(t), version: "4"}
@@ -257,7 +264,7 @@ func TestTokenIsReplacedByApp(t *testing.T) {
 	helm.succeed(t, append(upgrade, "--set", "githubConfigSecret.github_token=")...)
 }
 
-// Without a cluster there is nothing to look the controller up in.
+// Without a cluster the controller can't be looked up.
 func TestControllerAccountIsNeeded(t *testing.T) {
 	t.Parallel()
 	for field, other := range map[string]string{"name": "namespace", "namespace": "name"} {
@@ -267,7 +274,7 @@ func TestControllerAccountIsNeeded(t *testing.T) {
 	}
 }
 
-// What --set makes of a word that YAML knows as something else is taken as the word.
+// --set turns some words into numbers or booleans. The chart reads them as words.
 func TestScalarsAsNames(t *testing.T) {
 	t.Parallel()
 	roles := render(t, controller.with("--set", "flags.watchSingleNamespace=true,namespaceOverride=12,nameOverride=5"))
@@ -275,10 +282,11 @@ func TestScalarsAsNames(t *testing.T) {
 	check(t, "controller's", one[rbacv1.Role](t, roles, "manager_single_namespace_controller_role.yaml").Namespace, "12")
 	check(t, "name", one[rbacv1.Role](t, roles, "manager_listener_role.yaml").Name, "arc-5-listener")
 	set := runnerSet(t, scaleSet.with("--set", "namespaceOverride=12,runnerGroup=5,runnerScaleSetName=7"))
-	check(t, "scale set", []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.RunnerScaleSetName}, []string{"12", "7", "5", "7"})
+	check(t, "scale set", []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.RunnerScaleSetName},
+		[]string{"12", "7", "5", "7"})
 }
 
-// A key nobody reads is refused by name; what ARC's chart documented, and what is the user's own, isn't.
+// A key that nobody reads is refused by name, unless ARC's chart documented it or it is the user's own.
 func TestUnknownKeys(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ values, key string }{
@@ -331,7 +339,7 @@ func TestUnknownKeys(t *testing.T) {
 	render(t, controller, "global: {a: b}\nx-anchors: {a: b}\nmetrics: null\nflags: {updateStrategy: immediate}")
 }
 
-// The same for the controller; a level or format that its manager would end on is refused before it starts.
+// The same for the controller. A level or format that would end its manager is refused before it starts.
 func TestControllerUnknownKeys(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ values, want string }{

@@ -105,7 +105,7 @@ template: {metadata: {labels: {l: 1}, annotations: {a: b}}}
 	})
 }
 
-// As it would stand in NO_PROXY; ARC's chart ignored it.
+// A string as in NO_PROXY; ARC's chart ignored it.
 func TestNoProxyAsString(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
@@ -119,7 +119,7 @@ func TestNoProxyAsString(t *testing.T) {
 	}
 }
 
-// A template that is about the pod alone is one the API takes, and that the listener's own container stays in.
+// The API takes a template without containers, and the listener's own container stays in it.
 func TestListenerTemplateWithoutContainers(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]corev1.PodSpec{
@@ -149,7 +149,7 @@ func TestRunnerCounts(t *testing.T) {
 		{"maxRunners: '5'\nminRunners: '2'", ptr.To(5), ptr.To(2)},
 		{"minRunners: 5", nil, ptr.To(5)},
 		{"maxRunners: 0\nminRunners: 0", ptr.To(0), ptr.To(0)},
-		{"maxRunners: '010'\nminRunners: '007'", ptr.To(10), ptr.To(7)}, // which YAML would read as octal numbers
+		{"maxRunners: '010'\nminRunners: '007'", ptr.To(10), ptr.To(7)}, // YAML would read octal numbers
 		{"maxRunners: '00'\nminRunners: '-0'", ptr.To(0), ptr.To(0)},
 	} {
 		got := runnerSet(t, scaleSet, test.values).Spec
@@ -181,7 +181,8 @@ func TestKeyVault(t *testing.T) {
 	}
 }
 
-// An upgrade that changes nothing but credentials in the values changes the AutoscalingRunnerSet, and one that changes none of them doesn't.
+// An upgrade that changes nothing but credentials in the values changes the AutoscalingRunnerSet, and one that changes
+// none of them doesn't.
 func TestCredentialsInTheValuesHaveARevision(t *testing.T) {
 	t.Parallel()
 	const app = "githubConfigSecret: {github_token: null, github_app_id: %s, github_app_installation_id: 5, github_app_private_key: key}"
@@ -203,5 +204,6 @@ githubConfigSecretRevision: mine`,
 	}
 	check(t, "an id as number and as text", revision(fmt.Sprintf(app, `"7"`)), revision(fmt.Sprintf(app, "7")))
 	check(t, "a Secret of the user's", revision("githubConfigSecret: mine"), "")
-	check(t, "a Secret of the user's with a revision", revision("githubConfigSecret: mine\ngithubConfigSecretRevision: 20260701"), "20260701")
+	check(t, "a Secret of the user's with a revision",
+		revision("githubConfigSecret: mine\ngithubConfigSecretRevision: 20260701"), "20260701")
 }

@@ -35,7 +35,8 @@ func certificateAt(path string) string {
 	return "githubServerTLS: {runnerMountPath: '" + path + "', certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}"
 }
 
-// Windows mounts no single file, and its paths have a drive and backslashes, however the values say that runners are on Windows.
+// Windows mounts no single file, and its paths have a drive and backslashes. Several values may say that runners are on
+// Windows.
 func TestCertificateInRunnerOnWindows(t *testing.T) {
 	t.Parallel()
 	const system = "template: {spec: {os: {name: windows}}}"
@@ -54,8 +55,12 @@ func TestCertificateInRunnerOnWindows(t *testing.T) {
 	} {
 		pod := runnerPod(t, test.template, certificateAt(test.path))
 		what := test.path + " " + test.template
-		check(t, "mounts with "+what, pod.Containers[0].VolumeMounts, []corev1.VolumeMount{{Name: "github-server-tls-cert", MountPath: test.directory}})
-		check(t, "variable with "+what, pod.Containers[0].Env[0], corev1.EnvVar{Name: "NODE_EXTRA_CA_CERTS", Value: test.directory + `\ca.crt`})
+		check(t, "mounts with "+what, pod.Containers[0].VolumeMounts,
+			[]corev1.VolumeMount{{Name: "github-server-tls-cert", MountPath: test.directory}})
+		check(t, "variable with "+what, pod.Containers[0].Env[0], corev1.EnvVar{
+			Name:  "NODE_EXTRA_CA_CERTS",
+			Value: test.directory + `\ca.crt`,
+		})
 		check(t, "key in the directory", pod.Volumes[0].ConfigMap.Items, []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}})
 	}
 	for _, linux := range []string{"os: {name: linux}", "nodeSelector: {kubernetes.io/os: linux}", "tolerations: [{key: os, value: windows}]"} {
@@ -69,7 +74,8 @@ func TestCertificateNotInRunner(t *testing.T) {
 	t.Parallel()
 	for _, containerMode := range modes {
 		without := runnerPod(t, mode(containerMode))
-		with := runnerPod(t, mode(containerMode), `githubServerTLS: {certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}`)
+		with := runnerPod(t, mode(containerMode),
+			`githubServerTLS: {certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}`)
 		if !cmp.Equal(with, without) {
 			t.Errorf("mode %s: the certificate changes the pod: %s", containerMode, cmp.Diff(without, with))
 		}

@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ARC's Deployment has no strategy, so the API server's default stands there. Helm 4 leaves it beside our Recreate, which
-// the API server refuses, where Helm 4 has installed ARC; the old way of applying, which docs/upgrade.md names, takes it away.
+// ARC's Deployment has no strategy, so it gets the API server's default. If Helm 4 has installed ARC, it leaves the
+// default beside our Recreate, and the API server refuses both. The old way of applying, as in docs/upgrade.md, removes
+// it.
 func TestDeploymentThatHelm4MadeIsTakenOver(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
@@ -29,7 +30,7 @@ func TestDeploymentThatHelm4MadeIsTakenOver(t *testing.T) {
 	})
 }
 
-// Releases of ours wrote down RollingUpdate for two replicas. It goes with an ordinary upgrade.
+// Earlier releases of ours set RollingUpdate for two replicas. An ordinary upgrade removes it.
 func TestRollingUpdateOfAnEarlierReleaseIsTakenAway(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
@@ -37,7 +38,8 @@ func TestRollingUpdateOfAnEarlierReleaseIsTakenAway(t *testing.T) {
 		earlier := withStrategy(t, formerChart(t), "  strategy:\n    type: RollingUpdate\n    rollingUpdate:\n      maxSurge: 25%\n      maxUnavailable: 25%\n")
 		helm.succeed(t, "install", "arc", earlier, "--namespace", system, "--set", "replicaCount=2")
 		check(t, "strategy before", strategyIn(t, helm, system), appsv1.RollingUpdateDeploymentStrategyType)
-		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--set", "replicaCount=2", "--take-ownership")
+		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--set", "replicaCount=2",
+			"--take-ownership")
 		check(t, "strategy", strategyIn(t, helm, system), appsv1.RecreateDeploymentStrategyType)
 	})
 }

@@ -38,7 +38,7 @@ tenants:
 `
 )
 
-// protected is a cluster with namespaces of tenants, and perhaps with policies.
+// protected is a cluster with namespaces of tenants, with or without policies.
 type protected struct {
 	cluster *testkube.Cluster
 	// tenant may do everything that policies allow; manager is the controller's account with the same rights.
@@ -77,7 +77,7 @@ func (p protected) apply(t *testing.T, values string) {
 	}
 }
 
-// create tries to create an object, without doing it.
+// create has the API server check the creation of an object, without creating it.
 func (p protected) create(t *testing.T, as client.Client, object client.Object) error {
 	t.Helper()
 	return as.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
@@ -109,11 +109,11 @@ func ofAllKinds(namespace, url string) []client.Object {
 	}
 }
 
-// What the policies decide about sets, and how `manager validate` puts the same.
+// The policies and `manager validate` decide the same about sets.
 func TestTenantsPolicies(t *testing.T) {
 	t.Parallel()
 	p := protect(t)
-	// Objects that are older than the policies.
+	// Objects older than the policies.
 	older := ofAllKinds("nobody", "https://github.com/evil")
 	for _, object := range older {
 		object.SetName("older")
@@ -165,7 +165,7 @@ func (p protected) decidesAboutSets(t *testing.T) {
 	}
 }
 
-// checkSet compares the API server's answer to what is wanted, and to what validate says without a cluster.
+// checkSet compares the API server's answer to the wanted one, and to that of validate without a cluster.
 func (p protected) checkSet(t *testing.T, set *v1alpha1.AutoscalingRunnerSet, refused string) {
 	t.Helper()
 	err := p.create(t, p.tenant, set)
@@ -217,7 +217,7 @@ func (p protected) decidesAboutAddresses(t *testing.T) {
 		if strings.Contains(url, "@") {
 			refused = "(not shown, because it has an @)" + shown
 		}
-		if strings.Contains(url, "\n") { // what several lines would say isn't shown, but the decision is the same
+		if strings.Contains(url, "\n") { // a text of several lines isn't shown, but the decision is the same
 			p.checkRefused(t, runnerSetOf("team-c", url, "", nil))
 			continue
 		}
@@ -238,7 +238,7 @@ func (p protected) checkRefused(t *testing.T, object client.Object) {
 	}
 }
 
-// The controller copies what was allowed; tenants can't make by hand what their sets can't have.
+// The controller's copies of an allowed set are allowed. Tenants can't make by hand what their sets can't have.
 func (p protected) decidesAboutKinds(t *testing.T) {
 	for namespace, allowed := range map[string][]bool{ // of a tenant, by kind
 		"nobody": {false, false, false, false}, "free": {true, true, true, false}, "team-c": {true, true, true, false},
@@ -246,7 +246,7 @@ func (p protected) decidesAboutKinds(t *testing.T) {
 		"team-b": {false, false, false, false}, "arc-systems": {false, false, false, true},
 	} {
 		for i, object := range ofAllKinds(namespace, acme) {
-			if err := p.create(t, p.tenant, object); (err == nil) != allowed[i] || err != nil && !apierrors.IsForbidden(err) {
+			if err := p.create(t, p.tenant, object); (err == nil) != allowed[i] || (err != nil && !apierrors.IsForbidden(err)) {
 				t.Errorf("%T in %s: %v", object, namespace, err)
 			}
 			if err := p.create(t, p.manager, object); err != nil {
@@ -259,7 +259,8 @@ func (p protected) decidesAboutKinds(t *testing.T) {
 	}
 }
 
-// What is older than the policies goes on: finalizers, labels, status and other fields change, and it can be deleted.
+// Objects older than the policies go on: their finalizers, labels, status and other fields change, and they can be
+// deleted.
 func (p protected) leavesOlderObjects(t *testing.T, older []client.Object) {
 	merge := func(patch string) client.Patch { return client.RawPatch("application/merge-patch+json", []byte(patch)) }
 	other := []string{`{"spec":{"minRunners":0}}`, `{"spec":{"replicas":3,"patchID":2}}`, `{"spec":{"ephemeralRunnerConfigSecretMetadata":{"labels":{"a":"b"}}}}`, `{}`}
@@ -292,7 +293,8 @@ func (p protected) leavesOlderObjects(t *testing.T, older []client.Object) {
 	}
 }
 
-// The API server limits what expressions may cost: of fifty entries with as many addresses as anybody would list, the last is found.
+// The API server limits the cost of expressions. The last of fifty entries with a realistic number of addresses is
+// still found.
 func TestFiftyTenants(t *testing.T) {
 	t.Parallel()
 	p := protect(t)
@@ -312,14 +314,14 @@ func TestFiftyTenants(t *testing.T) {
 		runnerSetOf("team-a", "https://github.com/a-long-organization-name-51-4", "g49", ptr.To(9)),
 	} {
 		err := p.create(t, p.tenant, object)
-		if (err == nil) != (i == 0) || err != nil && (!apierrors.IsForbidden(err) || strings.Contains(err.Error(), "cost")) {
+		if (err == nil) != (i == 0) || (err != nil && (!apierrors.IsForbidden(err) || strings.Contains(err.Error(), "cost"))) {
 			t.Errorf("set %d: %v", i, err)
 		}
 	}
 }
 
-// Without the value there are no policies; with it they are the release's, and those of a controller that is restricted to a
-// namespace are about that namespace only.
+// Without the value there are no policies. With it they belong to the release. If the controller is restricted to a
+// namespace, they are about that namespace only.
 func TestTenantsAreRendered(t *testing.T) {
 	t.Parallel()
 	check(t, "templates without tenants", len(render(t, controller)[tenantsFile])+len(render(t, controller, "tenants: []")[tenantsFile]), 0)

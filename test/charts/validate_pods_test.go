@@ -19,7 +19,7 @@ func runnerWith(fields string) string {
 	return "containers: [{name: runner, image: i, command: [run], " + fields + "}]"
 }
 
-// podSpecs are specs of runner pods, right and wrong. Which are wrong is for the API server to say.
+// podSpecs are specs of runner pods, right and wrong. The API server decides which are wrong.
 var podSpecs = []string{
 	runnerWith("imagePullPolicy: Always"), runnerWith("imagePullPolicy: always"), runnerWith("imagePullPolicy: ''"), runnerWith("terminationMessagePolicy: Logs"),
 	runnerWith("volumeMounts: [{name: cache, mountPath: /cache}]"), runnerWith("volumeMounts: [{name: cache, mountPath: /cache}]") + "\nvolumes: [{name: cache, emptyDir: {}}]",
@@ -99,8 +99,8 @@ var podSpecs = []string{
 	runnerWith("") + "\nos: {name: windows}\nhostPID: true", runnerWith("securityContext: {windowsOptions: {runAsUserName: a}}") + "\nos: {name: windows}",
 }
 
-// What validate says of a runner's pod is what a real API server says of the set or of the pod that the manager makes of it: it refuses
-// both or neither.
+// validate refuses a runner's pod exactly if a real API server refuses the set, or the pod that the manager makes of
+// it.
 func TestValidateAgreesWithTheAPIServerOnPods(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -133,7 +133,7 @@ func TestValidateAgreesWithTheAPIServerOnPods(t *testing.T) {
 	}
 }
 
-// refusalOfSet returns what the API server says of a set, or else of a pod of its template.
+// refusalOfSet returns the API server's error for a set, or else for a pod of its template.
 func refusalOfSet(t *testing.T, cluster *testkube.Cluster, namespace, manifest, template string) error {
 	t.Helper()
 	set := &unstructured.Unstructured{}
@@ -151,5 +151,6 @@ func refusalOfSet(t *testing.T, cluster *testkube.Cluster, namespace, manifest, 
 	if pod.Spec.ServiceAccountName == "" { // those of tests that name one are wrong
 		pod.Spec.ServiceAccountName = "default"
 	}
-	return cluster.Client().Create(t.Context(), pod, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	return cluster.Client().Create(t.Context(), pod, client.DryRunAll,
+		client.FieldValidation(metav1.FieldValidationStrict))
 }

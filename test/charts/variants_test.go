@@ -29,8 +29,8 @@ func variantsOf(t *testing.T, values ...string) (sets []v1alpha1.AutoscalingRunn
 	return sets
 }
 
-// A variant is what a release of its own would be with the same values and the variant's: every object, in every mode. Only the credentials
-// are those of the first set.
+// A variant equals a release of its own with the same values and the variant's: every object, in every mode. Only the
+// credentials are the first set's.
 func TestAVariantIsASetLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	const own = "\nminRunners: 1\nmaxRunners: 2\nscaleSetLabels: [big]\n"
@@ -40,7 +40,8 @@ func TestAVariantIsASetLikeAnyOther(t *testing.T) {
 		"template: {spec: {serviceAccountName: own}}\nproxy: {http: {url: 'http://p:1'}}",
 	} {
 		alone := renderSet(t, scaleSet, common, own, "runnerScaleSetName: test-runners-big")
-		rendered := renderSet(t, scaleSet, common, "scaleSetLabels: [small]", "variants: [{name: big"+strings.ReplaceAll(own, "\n", ", ")+"}]")
+		rendered := renderSet(t, scaleSet, common, "scaleSetLabels: [small]",
+			"variants: [{name: big"+strings.ReplaceAll(own, "\n", ", ")+"}]")
 		var got, want []string
 		for _, document := range rendered["variants.yaml"] {
 			got = append(got, withoutOrigin(t, document))
@@ -58,7 +59,7 @@ func TestAVariantIsASetLikeAnyOther(t *testing.T) {
 	}
 }
 
-// withoutOrigin returns an object without what says which values made it, and where its credentials are.
+// withoutOrigin returns an object without the hash of its values and the reference to its credentials.
 func withoutOrigin(t *testing.T, document string) string {
 	t.Helper()
 	object := decode[map[string]any](t, document)
@@ -77,7 +78,7 @@ func withoutOrigin(t *testing.T, document string) string {
 	return string(text)
 }
 
-// Each template that makes an object makes those of variants, too.
+// Each template that makes an object makes the objects of variants, too.
 func TestVariantsHaveEveryTemplate(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(scaleSet.directory(), "templates", "*.yaml"))
@@ -98,7 +99,7 @@ func TestVariantsHaveEveryTemplate(t *testing.T) {
 	check(t, "templates", len(made), len(files)-2)
 }
 
-// The first set, and so what is in the cluster, is the same object with and without variants.
+// The first set, which the cluster already has, is the same object with and without variants.
 func TestTheFirstSetIsAsWithoutVariants(t *testing.T) {
 	t.Parallel()
 	const variants = "prepull: {enabled: true}\nvariants: [{name: big, maxRunners: 3, scaleSetLabels: [big]}]"
@@ -152,7 +153,8 @@ variants:
 	check(t, "labels", plain.Spec.RunnerScaleSetLabels, []string(nil))
 	check(t, "pod", plain.Spec.Template.Spec.Containers, runnerSet(t, scaleSet, first).Spec.Template.Spec.Containers)
 	check(t, "Secret", plain.Spec.GitHubConfigSecret, "linux-x64-gha-rs-github-secret")
-	check(t, "revision of the credentials", plain.Spec.GitHubConfigSecretRevision, runnerSet(t, scaleSet, first).Spec.GitHubConfigSecretRevision)
+	check(t, "revision of the credentials", plain.Spec.GitHubConfigSecretRevision,
+		runnerSet(t, scaleSet, first).Spec.GitHubConfigSecretRevision)
 
 	check(t, "minimum", *large.Spec.MinRunners, 0)
 	check(t, "has a maximum", large.Spec.MaxRunners != nil, false)
@@ -170,7 +172,10 @@ variants:
 	check(t, "image", runner.Image, "registry.example.com/runner:1")
 	check(t, "env", runner.Env, []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "large"}, {Name: "C", Value: "$(B)c"}, {Name: "D", Value: "$(B)d"}})
 	check(t, "CPUs", runner.Resources.Limits.Cpu().String()+" "+runner.Resources.Requests.Cpu().String(), "16 1")
-	check(t, "first set's nodes", runnerSet(t, scaleSet, first).Spec.Template.Spec.NodeSelector, map[string]string{"pool": "runners", "disk": "ssd"})
+	check(t, "first set's nodes", runnerSet(t, scaleSet, first).Spec.Template.Spec.NodeSelector, map[string]string{
+		"pool": "runners",
+		"disk": "ssd",
+	})
 }
 
 // A number that a variant gives holds while schedules are open, too: they keep the other one, and go without any.
@@ -219,7 +224,7 @@ func TestVariantRefusals(t *testing.T) {
 		{"variants: [{name: a, template: {spec: {containers: [{name: x, image: i}, {name: x, image: j}]}}}]", []string{"variants[a].template.spec.containers has two entries named x"}},
 		{"template: {spec: {containers: [{name: x, env: [{name: V}]}]}}\nvariants: [{name: a, template: {spec: {containers: [{name: x, env: [{name: V}, {name: V}]}]}}}]", []string{"variants[a].template.spec.containers[x].env has two entries named V"}},
 		{"variants: [{name: a, scaleSetLabels: ['']}]", []string{"scaleSetLabels contains an empty string"}},
-		// Whatever the order and case, twice or once.
+		// Order, case and repetitions don't matter.
 		{"scaleSetLabels: [linux, x64]\nvariants: [{name: a, scaleSetLabels: [X64, Linux, linux]}]", []string{"scale set test-runners", "scale set test-runners-a", "[linux, x64]"}},
 		{"variants: [{name: a, scaleSetLabels: [gpu]}, {name: b, scaleSetLabels: [GPU]}]", []string{"scale set test-runners-a", "scale set test-runners-b"}},
 		{"variants: [{name: a, scaleSetLabels: [gpu]}, {name: b, scaleSetLabels: ['gpu ']}]", []string{"scale set test-runners-a", "scale set test-runners-b"}},
@@ -236,7 +241,7 @@ func TestVariantRefusals(t *testing.T) {
 			checkContains(t, said, part)
 		}
 	}
-	// What GitHub can tell apart.
+	// Sets that GitHub can tell apart.
 	for _, values := range []string{
 		"variants: [{name: a}, {name: b}]",
 		"scaleSetLabels: [linux, small]\nvariants: [{name: a, scaleSetLabels: [linux, large]}, {name: b}, {name: 8, scaleSetLabels: [gpu]}]",
@@ -247,7 +252,8 @@ func TestVariantRefusals(t *testing.T) {
 	}
 }
 
-// Both Helms install a release, add variants to it, and take one away: the first set stays the same object, with the same UID and generation.
+// Both Helms install a release, add variants to it, and take one away: the first set stays the same object, with the
+// same UID and generation.
 func TestVariantsComeAndGo(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
@@ -261,7 +267,8 @@ func TestVariantsComeAndGo(t *testing.T) {
 		checkContains(t, notes, "runs-on: set-b")
 		sets := setsIn(t, helm, namespace)
 		check(t, "sets", sortedKeys(sets), []string{"set", "set-a", "set-b"})
-		check(t, "UID and generation", fmt.Sprint(sets["set"].UID, sets["set"].Generation), fmt.Sprint(before.UID, before.Generation))
+		check(t, "UID and generation", fmt.Sprint(sets["set"].UID, sets["set"].Generation),
+			fmt.Sprint(before.UID, before.Generation))
 		var bindings rbacv1.RoleBindingList
 		if err := helm.cluster.Client().List(t.Context(), &bindings, client.InNamespace(namespace)); err != nil {
 			t.Fatal(err)

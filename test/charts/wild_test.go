@@ -17,9 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// testdata/wild has values files as users of ARC's charts write them: what they leave out, repeat, copy from comments, put
-// in quotes or not. The API server takes every object they render to, no field of which is unknown to it, and the runner's
-// pod.
+// testdata/wild has values files as users of ARC's charts write them: with omissions, repetitions, copies of comments,
+// with and without quotes. The API server takes every rendered object without an unknown field, and the runner's pod.
 func TestValuesFilesOfUsers(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/wild/*.yaml")
@@ -37,7 +36,8 @@ func TestValuesFilesOfUsers(t *testing.T) {
 			}
 			if chartFor(file).name == controller.name {
 				// The CRDs are in the cluster.
-				admitAll(t, cluster, namespace, render(t, controller.as("arc", namespace), string(values), "crds: {install: false}"))
+				admitAll(t, cluster, namespace,
+					render(t, controller.as("arc", namespace), string(values), "crds: {install: false}"))
 				return
 			}
 			rendered := render(t, scaleSet.as("set", namespace), string(values))
@@ -50,7 +50,7 @@ func TestValuesFilesOfUsers(t *testing.T) {
 	}
 }
 
-// Of what users write about their listeners, the restricted policy leaves out this, and nothing else.
+// The restricted policy leaves these settings of users' listeners out, and no others.
 func TestWhatValuesFilesOfUsersLoseByTheListenerPolicy(t *testing.T) {
 	t.Parallel()
 	lost := map[string][]string{
@@ -105,7 +105,7 @@ func admitPod(t *testing.T, cluster *testkube.Cluster, namespace string, templat
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Namespace, pod.Name = namespace, "runner"
-	// What these name are other objects, which the cluster doesn't have.
+	// These name other objects, which the cluster doesn't have.
 	pod.Spec.ServiceAccountName, pod.Spec.PriorityClassName, pod.Spec.RuntimeClassName = "default", "", nil
 	if err := cluster.Client().Create(t.Context(), pod, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 		t.Errorf("the runner's pod: %v", err)

@@ -17,13 +17,16 @@ import (
 )
 
 const (
-	// churnPeriod is longer than all pauses of a runner together (155 s): if the ends counted, each runner would have failed by then.
+	// churnPeriod exceeds the sum of a runner's pauses (155 s): if its ends counted, each runner would have failed by
+	// then.
 	churnPeriod = 3 * time.Minute
-	// longestPause is a runner's pause after the fifth pod that it lost, and startSlack what twenty runners need to start on a busy machine.
+	// longestPause is a runner's pause after its fifth lost pod. startSlack is the time in which twenty runners start
+	// on a busy machine.
 	longestPause, startSlack = 80 * time.Second, time.Minute
 )
 
-// Nodes vanish under every pod for three minutes while 20 jobs wait. That is nobody's fault: all runners are back within one pause.
+// Nodes vanish under every pod for three minutes while 20 jobs wait. That is nobody's fault: all runners are back
+// within one pause.
 func TestNodesVanishUnderEveryPod(t *testing.T) {
 	const jobs = 20
 	g := gomega.NewWithT(t)
@@ -39,7 +42,8 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 			r.LoseNodeOf(&pod)
 		}
 	}
-	g.Eventually(func() bool { vanish(); return time.Now().After(until) }, 2*churnPeriod, 500*time.Millisecond).Should(gomega.BeTrue())
+	g.Eventually(func() bool { vanish(); return time.Now().After(until) }, 2*churnPeriod, 500*time.Millisecond).
+		Should(gomega.BeTrue())
 	r.Node.OnStart(nil)
 	vanish()
 	ended := time.Now()
@@ -50,7 +54,8 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 	}
 	for i := range runners.Items {
 		if status := &runners.Items[i].Status; status.Done() || len(status.Failures) > 0 {
-			t.Errorf("runner %s: %s, failures %v, disruptions %v", runners.Items[i].Name, status.Phase, status.Failures, status.Disruptions)
+			t.Errorf("runner %s: %s, failures %v, disruptions %v",
+				runners.Items[i].Name, status.Phase, status.Failures, status.Disruptions)
 		}
 	}
 	set := &v1alpha1.AutoscalingRunnerSet{}
@@ -64,6 +69,7 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 	took := time.Since(ended)
 	t.Logf("%d pods vanished; all jobs were done %s after the last", len(lost), took)
 	if took > longestPause+startSlack {
-		t.Errorf("all jobs were done %s after the nodes had stopped to vanish, want %s at most", took, longestPause+startSlack)
+		t.Errorf("all jobs were done %s after the nodes had stopped to vanish, want %s at most",
+			took, longestPause+startSlack)
 	}
 }

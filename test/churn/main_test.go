@@ -1,4 +1,5 @@
-// Package churn tests minutes of a cluster that loses its nodes. It waits more than it computes, so it runs beside other packages.
+// Package churn tests minutes of a cluster that loses its nodes. It waits more than it computes, so it runs beside
+// other packages.
 package churn
 
 import (

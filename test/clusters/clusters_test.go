@@ -30,8 +30,8 @@ func TestTwoClusters(t *testing.T) {
 		return func() int { return len(east.jobs("running", ids)) + len(west.jobs("running", ids)) }
 	}
 
-	// Both are new, and announce room for 10 jobs. The east loses its nodes while these are at work; what it is given
-	// until it has noticed waits for their return.
+	// Both are new, and announce room for 10 jobs. The east loses its nodes while these are at work. Jobs that it gets
+	// before it has noticed wait for the nodes' return.
 	atWork := queue(label, 20, rig.Held)
 	eventually(running(atWork), rig.Patience).Should(gomega.Equal(20), "jobs at work in both")
 	lost := east.jobs("running", atWork)
@@ -53,14 +53,15 @@ func TestTwoClusters(t *testing.T) {
 	eventually(func() int { return len(west.jobs("completed", late)) }, rig.Patience).Should(
 		gomega.BeNumerically(">=", 30-probes), "jobs that run in the west while the east has no nodes")
 
-	// They are back. Of three times as many jobs as a cluster has slots the west draws twice as many at most, and keeps
-	// those that it can't run. Both are full only if the east finds out by and by that it has room for all others.
+	// They are back. There are three times as many jobs as a cluster has slots. The west draws at most two thirds of
+	// them, and keeps those that it can't run. Both are full only if the east finds out bit by bit that it has room for
+	// the others.
 	east.slots.Store(slots)
 	east.WaitDone(slices.Concat(early, late))
 	both := queue(name, 3*slots, rig.Held)
 	eventually(running(both), rig.Patience).Should(gomega.Equal(2*slots), "jobs at work after the nodes are back")
 
-	// The east is drained: the jobs that it has are done there, new ones in the west.
+	// The east is drained: its jobs are done there, new ones in the west.
 	east.annotate(v1alpha1.AnnotationDrained, new(v1alpha1.DrainedValue))
 	eventually(east.announced, rig.Patience).Should(gomega.Equal(-1), "a session of the drained set")
 	drained := func() string { return east.condition(v1alpha1.ConditionDrained) }
@@ -84,7 +85,7 @@ func TestTwoClusters(t *testing.T) {
 }
 
 // checkEachIsDoneOnce waits until the lost jobs have run again, and checks that each job was given to a runner a single
-// time and succeeded, but for the lost ones, which failed and succeeded in a second attempt of their run.
+// time. A lost job failed, and succeeded in a second attempt of its run; every other succeeded.
 func checkEachIsDoneOnce(t *testing.T, east, west *site, lost []int64) {
 	t.Helper()
 	secondAttempts := func() (jobs []fakegithub.Job) {

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// slots is how many runners each cluster has room for.
+	// Each cluster has room for this many runners.
 	slots = 20
-	// name and label are what both scale sets share, so that jobs can ask for either.
+	// Both scale sets share name and label, so that jobs can ask for either.
 	name, label = rig.DefaultSet, "linux"
 	// placementTimeout is short, because a test can't wait for minutes until a pod is late.
 	placementTimeout = "5s"
-	// probes is how many jobs a cluster without nodes tries at most while a test waits for the others: one after 1, 2,
-	// 4, … times placementTimeout, which is 2 + log2(180 s / 5 s).
+	// A cluster without nodes tries at most this many jobs while a test waits for the others: one after 1, 2, 4, …
+	// times placementTimeout. That is 2 + log2(180 s / 5 s).
 	probes = 8
-	// runnerLostAfter is when GitHub notices that a runner is gone. By then the manager knows, as within GitHub's own ten
+	// GitHub notices the loss of a runner after runnerLostAfter. By then the manager knows, as within GitHub's own ten
 	// minutes.
 	runnerLostAfter = 30 * time.Second
 )
@@ -47,7 +47,7 @@ func startSites(t *testing.T) (east, west *site) {
 	t.Helper()
 	east = startSite(t, testkube.Shared(t), "east", nil)
 	west = startSite(t, testkube.Start(t, rig.ClusterOptions()), "west", east.Rig)
-	t.Cleanup(func() { east.UninstallSet(name) }) // the west goes first, and looks after what is left on GitHub of both
+	t.Cleanup(func() { east.UninstallSet(name) }) // the west goes first, and cleans up on GitHub for both
 	return east, west
 }
 
@@ -74,7 +74,7 @@ func startSite(t *testing.T, cluster *testkube.Cluster, group string, beside *ri
 	return s
 }
 
-// scaleSet is the cluster's scale set on GitHub.
+// scaleSet returns the id of the cluster's scale set on GitHub.
 func (s *site) scaleSet() int {
 	for _, set := range s.GitHub.Snapshot().ScaleSets {
 		if set.RunnerGroup == s.group {
@@ -84,7 +84,7 @@ func (s *site) scaleSet() int {
 	return 0
 }
 
-// announced is for how many jobs the cluster has told GitHub to have room, -1 if it has no session.
+// announced returns the number of jobs for which the cluster has announced room to GitHub, -1 if it has no session.
 func (s *site) announced() int {
 	id := s.scaleSet()
 	for _, session := range s.GitHub.Snapshot().Sessions {
@@ -101,7 +101,7 @@ func (s *site) awaitSession() {
 		Should(gomega.BeNumerically(">", 0), "announced by the %s", s.group)
 }
 
-// jobs are the cluster's in that state, of those named.
+// jobs returns those of the given jobs that the cluster has in that state.
 func (s *site) jobs(in fakegithub.JobState, ids []int64) (its []int64) {
 	id := s.scaleSet()
 	for _, job := range s.GitHub.Jobs(in) {
@@ -112,7 +112,7 @@ func (s *site) jobs(in fakegithub.JobState, ids []int64) (its []int64) {
 	return its
 }
 
-// loseNodes takes the power from all nodes with runners; others don't come. Manager and listener are elsewhere.
+// loseNodes takes the power from all nodes with runners, and no others come. Manager and listener are elsewhere.
 func (s *site) loseNodes() {
 	s.t.Helper()
 	s.slots.Store(0)
@@ -127,7 +127,7 @@ func (s *site) loseNodes() {
 	}
 }
 
-// condition is what the scale set says of something, empty if nothing.
+// condition returns status and reason of a condition of the scale set, empty without one.
 func (s *site) condition(about string) string {
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	key := client.ObjectKey{Namespace: s.RunnerNamespace, Name: name}

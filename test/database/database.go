@@ -64,8 +64,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// start starts a server that listens on a socket in a directory of its own. It refuses to run as root, so it runs as
-// the user that the package has made.
+// start starts a server that listens on a socket in a directory of its own. PostgreSQL refuses to run as root, so it
+// runs as the user of Debian's package.
 func (s *server) start() error {
 	if _, err := binary("postgres"); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (s *server) start() error {
 	return Start()
 }
 
-// Stop ends the server in the middle of whatever it does, as a power cut would; Start has it run again. Both are for
-// tests that no other test of the process runs beside.
+// Stop ends the server in the middle of its work, as a power cut would; Start starts it again. No other test of the
+// process may run beside a test that uses them.
 func Stop() error { return pgCtl("stop", "--mode", "immediate", "--wait") }
 
 // Start starts the server that Stop has ended.

@@ -13,7 +13,7 @@ import (
 // healthKey is the key of Argo CD's configuration for the health of scale sets.
 const healthKey = "resource.customizations.health.actions.github.com_AutoscalingRunnerSet"
 
-// What docs/upgrade.md gives Argo CD as the health of scale sets, executed: it agrees with kstatus, and reads any object.
+// The script in docs/upgrade.md for Argo CD's health of scale sets agrees with kstatus, and reads any object.
 func TestHealthForArgoCD(t *testing.T) {
 	script := healthScript(t)
 	ready, stalled := `{"type":"Ready","status":"True"}`, `{"type":"Stalled","status":"True","message":"why"}`

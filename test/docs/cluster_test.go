@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// setValues are those without which the chart of scale sets can't be rendered where no cluster is.
+// setValues are the values that the chart of scale sets needs without a cluster.
 const setValues = `
 githubConfigUrl: https://github.com/my-org
 githubConfigSecret: github-credentials
@@ -20,18 +20,21 @@ controllerServiceAccount: {name: harrier-gha-rs-controller, namespace: harrier-s
 `
 
 // clusterOnly are flags of helm install and upgrade that mean nothing to helm template.
-var clusterOnly = []string{"--reuse-values", "--reset-then-reuse-values", "--install", "--wait", "--create-namespace", "--take-ownership", "--rollback-on-failure"}
+var clusterOnly = []string{
+	"--reuse-values", "--reset-then-reuse-values", "--install", "--wait", "--create-namespace", "--take-ownership",
+	"--rollback-on-failure",
+}
 
-// publishedCharts is where `make publish` puts the charts of this tree.
+// `make publish` puts the charts of this tree at publishedCharts.
 const publishedCharts = "oci://ghcr.io/harrier-ci/charts/"
 
-// checkHelm renders what a command would install, and has Helm read the flags of other commands.
+// checkHelm renders the objects that a command would install, and has Helm read the flags of other commands.
 func (r *reader) checkHelm(arguments []string) error {
 	if !slices.Contains([]string{"install", "upgrade", "template"}, arguments[0]) || len(arguments) < 3 {
 		return r.run("helm", append(slices.Clone(arguments), "--help")...)
 	}
 	chart, isPublished := strings.CutPrefix(arguments[2], publishedCharts)
-	if isPublished { // that it is there can only be seen once it is published
+	if isPublished { // it exists only after its publication
 		chart = "charts/" + chart
 	}
 	template := []string{"template", arguments[1], chart}
@@ -39,7 +42,8 @@ func (r *reader) checkHelm(arguments []string) error {
 		// As a file below the values that the command gives: a Secret's name and --set of its keys don't go together.
 		defaults := filepath.Join(r.directory, "your-values.yaml")
 		if strings.Contains(strings.ReplaceAll(strings.Join(arguments, " "), "githubConfigSecretRevision", ""), "githubConfigSecret") {
-			template = append(template, "--set", "controllerServiceAccount.name=harrier,controllerServiceAccount.namespace=harrier-system")
+			template = append(template, "--set",
+				"controllerServiceAccount.name=harrier,controllerServiceAccount.namespace=harrier-system")
 		} else {
 			template = append(template, "--values", defaults)
 		}
@@ -55,7 +59,8 @@ func (r *reader) checkHelm(arguments []string) error {
 // withValue are the flags of kubectl in the documentation whose value is a word of its own.
 var withValue = []string{"-n", "--namespace", "-l", "-o", "-f", "-c", "-p", "--type", "--sort-by", "--tail"}
 
-// checkKubectl makes what a command would create, and has kubectl read the flags of all commands; resources must exist.
+// checkKubectl makes the objects that a command would create, and has kubectl read the flags of all commands. Resources
+// must exist.
 func (r *reader) checkKubectl(arguments []string) error {
 	if end := slices.Index(arguments, "--"); end >= 0 {
 		if inside := arguments[end+1:]; inside[0] == "/manager" {
@@ -92,7 +97,7 @@ func (r *reader) checkKubectl(arguments []string) error {
 	return fmt.Errorf("say in test/docs how to check kubectl %s", words[0])
 }
 
-// positional returns the words that are no flags and no values of flags.
+// positional returns the words that are neither flags nor values of flags.
 func positional(arguments []string) []string {
 	var words []string
 	for i := 0; i < len(arguments); i++ {
@@ -116,7 +121,7 @@ func (r *reader) checkResource(word string) error {
 	return nil
 }
 
-// resources are the names of our kinds, and of those of Kubernetes that the documentation speaks of.
+// resources returns the names of our kinds, and of Kubernetes' kinds in the documentation.
 func resources(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}

@@ -20,7 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// Every command of the documentation is one that its program takes.
+// The programs take every command of the documentation.
 func TestCommands(t *testing.T) {
 	shell, reader := newShell(t), newReader(t)
 	for _, p := range pages(t) {
@@ -40,16 +40,16 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// reader does what the documentation says as far as that needs no cluster, in a directory of its own.
+// reader follows the documentation as far as that needs no cluster, in a directory of its own.
 type reader struct {
 	kubernetes, directory string
 	makefile              string
 	resources             map[string]bool
-	// answers are those to commands that were checked before: many pages say the same.
+	// answers has the results of commands that were checked before: many pages have the same commands.
 	answers map[string]error
 }
 
-// files are those that the documentation takes for granted.
+// files are the files that the documentation expects.
 var files = map[string]string{
 	"my-app.private-key.pem":      "key",
 	"ca.crt":                      "certificate",
@@ -92,7 +92,7 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// fileName is the first line of a block that a reader is to save for the commands that follow.
+// fileName is the first line of a block that a reader saves for later commands.
 var fileName = regexp.MustCompile(`^# ([a-z-]+\.yaml)\n`)
 
 // follow checks each command of a script.
@@ -134,7 +134,7 @@ func (r *reader) check(command []string) error {
 	return fmt.Errorf("say in test/docs how to check %s", command[0])
 }
 
-// checkMake wants targets and variables that the Makefile has.
+// checkMake fails unless the Makefile has the targets and variables.
 func (r *reader) checkMake(arguments []string) error {
 	for _, word := range arguments {
 		name, _, isVariable := strings.Cut(word, "=")
@@ -148,7 +148,8 @@ func (r *reader) checkMake(arguments []string) error {
 	return nil
 }
 
-// checkKind wants commands that kind has, and archives that make image writes. kind itself needs Docker, and isn't here.
+// checkKind fails unless kind has the command and make image writes the archive. kind itself needs Docker, and isn't
+// here.
 func (r *reader) checkKind(arguments []string) error {
 	switch command := strings.Join(arguments, " "); {
 	case command == "create cluster", command == "delete cluster":
@@ -160,7 +161,7 @@ func (r *reader) checkKind(arguments []string) error {
 	}
 }
 
-// checkGo wants packages that are there.
+// checkGo fails unless the packages exist.
 func checkGo(arguments []string) error {
 	for _, word := range arguments {
 		if directory, isPackage := strings.CutPrefix(strings.TrimSuffix(word, "/..."), "./"); isPackage {
@@ -172,8 +173,8 @@ func checkGo(arguments []string) error {
 	return nil
 }
 
-// checkManager validates the files that a command would, and wants flags that exist of the others, which may read their standard
-// input: with -h in the end these go no further than to read their flags.
+// checkManager runs commands that validate files. Of other commands it checks the flags only, because they may read
+// their standard input: with -h at the end they stop after their flags.
 func (r *reader) checkManager(arguments []string) error {
 	if len(arguments) > 0 && arguments[0] == "history" {
 		_, err := history.ParseOptions(arguments[1:], os.Getenv, io.Discard)
@@ -188,7 +189,7 @@ func (r *reader) checkManager(arguments []string) error {
 	}
 	for i, argument := range arguments {
 		path := filepath.Join(r.directory, argument)
-		if _, err := os.Stat(path); err == nil || i > 0 && arguments[i-1] == "-d" {
+		if _, err := os.Stat(path); err == nil || (i > 0 && arguments[i-1] == "-d") {
 			arguments[i] = path
 		}
 	}
@@ -199,7 +200,7 @@ func (r *reader) checkManager(arguments []string) error {
 	return nil
 }
 
-// checkPlugin does the same for the commands of the plugin.
+// checkPlugin is checkManager for the commands of the plugin.
 func (r *reader) checkPlugin(arguments []string) error {
 	if slices.ContainsFunc(doctor.Offline, func(c doctor.OfflineCommand) bool { return c.Name == arguments[0] }) {
 		return r.checkManager(arguments)
@@ -215,7 +216,7 @@ func (r *reader) checkPlugin(arguments []string) error {
 	return nil
 }
 
-// run runs a program that came with Kubernetes, where no cluster is.
+// run runs a program of Kubernetes without a cluster.
 func (r *reader) run(name string, arguments ...string) error {
 	command := exec.Command(filepath.Join(r.kubernetes, name), arguments...)
 	command.Dir = r.directory

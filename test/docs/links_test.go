@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	// link is one to a file of this repository, with or without a heading, or to a picture.
+	// link matches a link to a file of this repository, with or without a heading, or to a picture.
 	link = regexp.MustCompile(`\]\(([^):# ]*)(#[^)]*)?\)`)
-	// heading is any of a page, and dropped what GitHub leaves out of its anchor.
+	// heading matches a page's headings, and dropped the characters that GitHub leaves out of an anchor.
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	dropped = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
@@ -47,7 +47,7 @@ func (p page) links() []target {
 	return found
 }
 
-// anchors are those that GitHub gives the headings of a page; the second of a name gets a number.
+// anchors returns the anchors that GitHub gives the headings of a page. The second of a name gets a number.
 func anchors(p page) map[string]bool {
 	found := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(p.prose(), -1) {
@@ -116,7 +116,7 @@ func navigation(t *testing.T) map[string]bool {
 	return named
 }
 
-// A picture that no page shows is forgotten, one without a description is lost on who can't see it.
+// Every picture is on a page, and has a description for readers who can't see it.
 func TestPicturesAreShownAndDescribed(t *testing.T) {
 	shown := regexp.MustCompile(`!\[([^\]]*)\]\(([^)]+)\)`)
 	used := map[string]bool{}

@@ -1,9 +1,9 @@
-// Package docs tests the documentation: links and anchors lead somewhere, every page can be reached, commands are such as
-// the programs take, YAML is what the charts or Kubernetes take, and the quickstart leads to a job that is done.
+// Package docs tests the documentation: links and anchors lead somewhere, every page can be reached, the programs take
+// the commands, the charts or Kubernetes take the YAML, and the quickstart leads to a completed job.
 //
-// Each fenced block must say what it is, by its language or by the program it begins with; a block that no test knows how
-// to check fails. What needs a cluster is read by its program for its flags, and run where that can be had: kubectl get and
-// describe, and the quickstart, on a rig.
+// Each fenced block must say what it is, by its language or by the program it begins with; a block that no test knows
+// how to check fails. For a command that needs a cluster, its program reads the flags. kubectl get and describe, and
+// the quickstart, are run on a rig.
 package docs
 
 import (
@@ -16,7 +16,7 @@ import (
 
 const root = "../.."
 
-// generated begins the pages that are written from what other tests check.
+// generated begins the generated pages, which other tests check.
 const generated = "<!-- Written by "
 
 // page is a Markdown file.

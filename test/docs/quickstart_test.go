@@ -16,9 +16,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
 
-// elsewhere are commands of the quickstart that need what a rig has not, or has done already: a registry, the
+// elsewhere are commands of the quickstart that a rig can't run, or has run already: they need a registry, the
 // controller's release, the namespace, a pod to run commands in, Docker.
-var elsewhere = []string{"make ", "kind ", "helm install harrier", "helm uninstall harrier", "kubectl create namespace", " exec deploy/"}
+var elsewhere = []string{
+	"make ", "kind ", "helm install harrier", "helm uninstall harrier", "kubectl create namespace", " exec deploy/",
+}
 
 // A newcomer follows the quickstart on a cluster where the controller is installed: credentials, scale set, a job, and
 // back. Between, every kubectl get and describe of all pages is run.
@@ -37,7 +39,7 @@ func TestQuickstart(t *testing.T) {
 	r.AwaitUninstalled()
 }
 
-// With kind the image isn't pulled, so its name has to be the one that it has in the archive.
+// With kind the image isn't pulled, so it needs the name that it has in the archive.
 func TestKindHasTheImageThatIsBuilt(t *testing.T) {
 	text := string(read(t, filepath.Join(root, "docs", "quickstart.md")))
 	repository, tag, _ := strings.Cut(site.LocalImage, ":")
@@ -48,7 +50,7 @@ func TestKindHasTheImageThatIsBuilt(t *testing.T) {
 	}
 }
 
-// newcomer types what the documentation says, with the names of a rig.
+// newcomer types the documentation's commands, with the names of a rig.
 type newcomer struct {
 	t           *testing.T
 	programs    string
@@ -73,7 +75,7 @@ func newNewcomer(t *testing.T, r *rig.Rig) *newcomer {
 	}
 }
 
-// quickstart returns what is to be typed, block by block.
+// quickstart returns the page's commands, block by block.
 func (n *newcomer) quickstart() []string {
 	n.t.Helper()
 	path := filepath.Join(root, "docs", "quickstart.md")
@@ -109,7 +111,7 @@ func (n *newcomer) run(script string) {
 	}
 }
 
-// look runs what any page has its readers look at, and wants something to be seen of what has a name.
+// look runs kubectl get and describe of all pages. A command that names an object has to show it.
 func (n *newcomer) look() {
 	n.t.Helper()
 	shell := newShell(n.t)

@@ -14,10 +14,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// reporting are the packages whose reasons users meet: in conditions, Events and what the doctor finds.
-var reporting = []string{"internal/controller", "internal/convert", "internal/doctor", "internal/kube", "internal/listener", "internal/podstatus", "internal/registrations"}
+// reporting are the packages whose reasons users meet in conditions, Events and the doctor's findings.
+var reporting = []string{
+	"internal/controller", "internal/convert", "internal/doctor", "internal/kube", "internal/listener",
+	"internal/podstatus", "internal/registrations",
+}
 
-// Every reason that the code gives is on a page: in the lists made from the API's constants, or in one that somebody wrote.
+// Every reason in the code is on a page: in the lists made from the API's constants, or in one written by hand.
 func TestReasonsAreExplained(t *testing.T) {
 	t.Parallel()
 	explained := map[string]bool{}
@@ -47,7 +50,7 @@ func TestReasonsAreKnown(t *testing.T) {
 	}
 }
 
-// reasons are those that the code writes as words of its own, each with a place where it does.
+// reasons returns the reasons that the code writes as words of its own, each with one of its places.
 func reasons(t *testing.T, directories ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -76,8 +79,8 @@ func reasons(t *testing.T, directories ...string) map[string]string {
 	return found
 }
 
-// reasonsOf are the words that a node uses as reasons: in a constant, variable or field of that name, as an argument of a function
-// that makes a condition, an Event or a finding, or returned before a message.
+// reasonsOf returns the words that a node uses as reasons: in a constant, variable or field of that name, as an
+// argument of a function that makes a condition, an Event or a finding, or returned before a message.
 func reasonsOf(node ast.Node) []string {
 	switch node := node.(type) {
 	case *ast.ValueSpec:
@@ -102,7 +105,7 @@ func reasonsOf(node ast.Node) []string {
 	return nil
 }
 
-// reasonAt is which argument the reason is.
+// reasonAt has the index of the argument with the reason.
 var reasonAt = map[string]int{
 	"True": 1, "False": 1, "Unknown": 1, "ReadyStates": 0, "UnreadyStates": 0, "Normal": 0, "Warning": 0,
 	"add": 0, "require": 1, "finding": 1, "NeedsHand": 0, "NeedsLook": 0,
@@ -127,10 +130,10 @@ func isReason(name ast.Expr) bool {
 	return isName && strings.HasPrefix(strings.ToLower(identifier.Name), "reason")
 }
 
-// word is what a reason looks like.
+// word matches the form of a reason.
 var word = regexp.MustCompile(`^[A-Z][a-z]+[A-Za-z]*$`)
 
-// words are the reasons among expressions and the arguments of a call, such as cmp.Or.
+// words returns the reasons among expressions and the arguments of a call, such as cmp.Or.
 func words(expressions ...ast.Expr) (found []string) {
 	for _, expression := range expressions {
 		switch expression := expression.(type) {

@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-// programs are those that the documentation has its readers run.
+// programs are the programs in the documentation's commands.
 var programs = []string{"apt-get", "go", "grep", "helm", "jq", "kind", "kubectl", "make", "manager"}
 
-// separator stands between the words of a command, in which it doesn't occur.
+// separator stands between the words of a command. It occurs in none of them.
 const separator = "\x1f"
 
-// recorder is what runs in place of a program: it writes down how it was called, in one write, because commands of a pipe
-// run side by side.
+// recorder runs in place of a program. It writes its arguments down, in one write, because commands of a pipe run side
+// by side.
 const recorder = `#!%s
 line=$(printf '%%s\037' "${0##*/}" "$@")
 printf '%%s\n' "$line" >>"$RECORD"
 `
 
-// shell runs scripts in which every program only writes down how it was called. So it is a real shell that understands
-// quotes, continued lines, pipes and comments, and nothing of what the documentation says is done to this machine.
+// shell runs scripts in which every program only writes its arguments down. So a real shell reads quotes, continued
+// lines, pipes and comments, and this machine is not changed.
 type shell struct{ bash, directory string }
 
 func newShell(t *testing.T) shell {
@@ -63,8 +63,8 @@ func (s shell) commands(t *testing.T, script string) ([][]string, error) {
 	return found, nil
 }
 
-// script returns what a reader types of a block; false where the block is no commands. In a console block that is
-// what follows the prompt; a block without a language is commands if it begins with a program.
+// script returns the commands that a reader types, false if the block has none. In a console block they follow the
+// prompt. A block without a language has commands if it begins with a program.
 func (b block) script() (string, bool) {
 	switch b.language {
 	case "sh":
@@ -84,13 +84,13 @@ func (b block) script() (string, bool) {
 	return "", false
 }
 
-// mentioned returns the commands that prose names with a command's arguments. What is only named, as in `helm upgrade`,
-// or left open with "…", is none.
+// mentioned returns the commands in prose that have arguments. A mere name, as in `helm upgrade`, doesn't count, nor
+// does a command with "…".
 func (p page) mentioned() []string {
 	var found []string
 	for _, code := range span.FindAllStringSubmatch(p.prose(), -1) {
 		words := strings.Fields(code[1])
-		named := len(words) < 2 || strings.HasPrefix(words[1], "-") || len(words) == 2 && (words[0] == "helm" || words[0] == "kubectl")
+		named := len(words) < 2 || strings.HasPrefix(words[1], "-") || (len(words) == 2 && (words[0] == "helm" || words[0] == "kubectl"))
 		if slices.Contains(programs, words[0]) && !named && !strings.Contains(code[1], "…") {
 			found = append(found, code[1])
 		}

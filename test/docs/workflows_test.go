@@ -26,8 +26,9 @@ var (
 	targets = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
 )
 
-// wrongIn returns what is wrong with a workflow: each step is an action of GitHub's, by the hash of a commit, or calls one target of the Makefile, so
-// that whoever has the repository can run it. A job may read, unless it says otherwise, and ends after a time.
+// wrongIn returns the mistakes of a workflow. Each step is an action of GitHub's, by the hash of a commit, or calls one
+// target of the Makefile, so that anybody with the repository can run it. A job may only read, unless it says
+// otherwise, and has a timeout.
 func wrongIn(t *testing.T, content, makefile string) (wrong []string) {
 	t.Helper()
 	known := map[string]bool{}
@@ -87,7 +88,7 @@ func TestWorkflowsCallTargets(t *testing.T) {
 	}
 }
 
-// A test that has another name now would silently be no part of the short form.
+// A renamed test would silently leave the short form.
 func TestTheShortFormHasTestsThatAreThere(t *testing.T) {
 	short := regexp.MustCompile(`(?m)^E2E_SHORT := (.*)$`).FindStringSubmatch(string(read(t, filepath.Join(root, "Makefile"))))
 	if short == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// What the documentation shows as YAML is what GitHub, Kubernetes or one of the charts takes.
+// GitHub, Kubernetes or one of the charts takes all YAML of the documentation.
 func TestYAML(t *testing.T) {
 	reader := newReader(t)
 	count := 0
@@ -57,7 +57,7 @@ func (r *reader) checkYAML(text string) error {
 	return r.checkValues(text, fields)
 }
 
-// checkObject decodes an object as the API server does, which refuses fields that the kind doesn't have.
+// checkObject decodes an object as the API server does: it refuses fields that the kind doesn't have.
 func checkObject(text string) error {
 	decoder := serializer.NewCodecFactory(kinds.Scheme(), serializer.EnableStrict).UniversalDeserializer()
 	if _, _, err := decoder.Decode([]byte(text), nil, nil); err != nil {
@@ -66,7 +66,7 @@ func checkObject(text string) error {
 	return validated(text)
 }
 
-// checkWorkflow wants jobs that say where they run.
+// checkWorkflow fails if a job doesn't say where it runs.
 func checkWorkflow(text string) error {
 	var workflow struct {
 		Jobs map[string]struct {
@@ -132,7 +132,7 @@ func hasAll(chart string, fields map[string]any) (bool, error) {
 	return true, nil
 }
 
-// validated is the answer of `manager validate`.
+// validated returns the error of `manager validate`.
 func validated(text string) error {
 	findings, err := doctor.Validate([]byte(text))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package doctor breaks real installations, one way after the other, and reads only what their users can read: the lines
-// of kubectl get, conditions, Events, metrics with the chart's alerts, and what the doctor says.
+// Package doctor breaks real installations, one way after the other, and reads only what users can read: the lines of
+// kubectl get, conditions, Events, metrics with the chart's alerts, and the doctor's report.
 package doctor
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// lanes are the tests that run at a time, each on a cluster of its own. Most of their time is waiting, for deadlines of the
-// product that users have to wait for as well, so they need not share processors.
+// lanes is the number of tests that run at a time, each on a cluster of its own. They mostly wait for deadlines of the
+// product, as users have to, so they need few processors.
 const lanes = "3"
 
 func TestMain(m *testing.M) {
-	// The command line, which is read later, wins.
+	// The command line is read later, so it wins.
 	if err := flag.Set("test.parallel", lanes); err != nil {
 		panic(err)
 	}
@@ -40,7 +40,7 @@ func TestInstallations(t *testing.T) {
 	}
 }
 
-// reasons has a poll ask the doctor for the reasons that it gives with a severity.
+// reasons returns a function that asks the doctor for its reasons of a severity.
 func reasons(t *testing.T, r *rig.Rig, severity doctor.Severity) func() ([]string, error) {
 	return func() (reasons []string, err error) {
 		report, _, err := consult(t.Context(), r, rig.DefaultSet)
@@ -53,7 +53,8 @@ func reasons(t *testing.T, r *rig.Rig, severity doctor.Severity) func() ([]strin
 	}
 }
 
-// A healthy set without jobs is told what a job needs to reach it; one without a manager that it has none.
+// The doctor tells a healthy set without jobs what a job needs to reach it, and a set without a manager that it has
+// none.
 func doctorOnAnInstallation(t *testing.T, cluster *testkube.Cluster) {
 	r := rig.Start(t, cluster, rig.Options{})
 	metrics := observe(t, r)
@@ -78,7 +79,11 @@ func doctorOnAnInstallation(t *testing.T, cluster *testkube.Cluster) {
 func ageCRD(t *testing.T, r *rig.Rig) (restore func()) {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	crd.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   "apiextensions.k8s.io",
+		Version: "v1",
+		Kind:    "CustomResourceDefinition",
+	})
 	crd.SetName("ephemeralrunners.actions.github.com")
 	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// kinds are ours, as kubectl names them, with the columns that may be empty while all is well: of a limit that is not
-// set, of schedules that are not open, of a message that says nothing, of a job that is not there.
+// kinds are ours, as kubectl names them. Each has the columns that may be empty while all is well: without a limit, an
+// open schedule, a message or a job.
 var kinds = map[string][]string{
 	"autoscalingrunnersets": {"Message", "Schedules", "Numbers Until"},
 	"autoscalinglisteners":  {"Message"},
@@ -45,7 +45,7 @@ func healthyObjects(t *testing.T, cluster *testkube.Cluster) {
 	}
 }
 
-// emptyColumns are those of the one line that kubectl get prints for a kind, but for those that may be empty.
+// emptyColumns returns the empty columns of the only line of kubectl get for a kind, without those that may be empty.
 func emptyColumns(ctx context.Context, r *rig.Rig, namespace, kind string, mayBe []string) (empty []string, err error) {
 	table, err := tableOf(ctx, r.Cluster.Config(), namespace, kind)
 	if err != nil {
@@ -62,7 +62,7 @@ func emptyColumns(ctx context.Context, r *rig.Rig, namespace, kind string, mayBe
 	return empty, nil
 }
 
-// Whoever knows a job finds its pod, and what its pod costs whom; runners that succeed leave no Event.
+// A job leads to its pod, and the pod to those who cause its costs. Runners that succeed leave no Event.
 func jobsAreFound(t *testing.T, cluster *testkube.Cluster) {
 	const jobs = 10
 	r := rig.Start(t, cluster, rig.Options{})
@@ -89,7 +89,7 @@ func jobsAreFound(t *testing.T, cluster *testkube.Cluster) {
 	} else if len(told) > 0 {
 		t.Errorf("%d Events about runners that succeeded, the first: %s %s", len(told), told[0].Reason, told[0].Message)
 	}
-	// Registered, ready, and of scaling one a minute at most.
+	// Registered, ready, and at most one Event a minute about scaling.
 	most := 4 + int(time.Since(r.Started)/time.Minute)
 	if told, err := eventsOf(t.Context(), r, "AutoscalingRunnerSet", rig.DefaultSet); err != nil || len(told) > most {
 		t.Errorf("%d Events about a set that had one burst: %v %v", len(told), told, err)

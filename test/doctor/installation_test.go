@@ -21,7 +21,7 @@ import (
 // struck is an installation that worked until something happened to it. Each case ends as it began.
 type struck struct {
 	name string
-	// strike does it and returns what takes it back.
+	// strike does it and returns a function that undoes it.
 	strike func(t *testing.T, r *rig.Rig) (mend func())
 	symptom
 }
@@ -48,13 +48,14 @@ var strikes = []struck{
 	}},
 }
 
-// Whatever happens to an installation that worked, kubectl get, conditions, Events, metrics and the doctor say so while jobs
-// wait, and no longer once it is over.
+// Whatever happens to an installation that worked, kubectl get, conditions, Events, metrics and the doctor say so while
+// jobs wait, and no longer when it is over.
 func TestStruckInstallationsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	// A Retry-After of less than 30 s is waited for within the call; jobs wait for the one above until it is over.
 	// Polls are short so that the end of a trouble shows soon: a poll has to come back for that.
-	r := rig.Start(t, testkube.Start(t, rig.ClusterOptions()), rig.Options{GitHub: fakegithub.Options{PollLength: 5 * time.Second}})
+	r := rig.Start(t, testkube.Start(t, rig.ClusterOptions()),
+		rig.Options{GitHub: fakegithub.Options{PollLength: 5 * time.Second}})
 	metrics := observe(t, r)
 	for _, s := range strikes {
 		t.Run(s.name, func(t *testing.T) {
@@ -65,7 +66,7 @@ func TestStruckInstallationsSayWhatIsWrong(t *testing.T) {
 			r.WaitDone(ids)
 			NewWithT(t).Eventually(func() (string, error) {
 				seen, err := look(t.Context(), r, metrics, rig.DefaultSet)
-				if err != nil || len(seen.troubles) == 0 && seen.code == 0 && seen.columns["Reason"] == "Ready" && seen.columns["Pending Runners"] == "0" {
+				if err != nil || (len(seen.troubles) == 0 && seen.code == 0 && seen.columns["Reason"] == "Ready" && seen.columns["Pending Runners"] == "0") {
 					return "", err
 				}
 				return seen.String(), nil
@@ -103,8 +104,8 @@ func fullQuota(t *testing.T, r *rig.Rig) func() {
 	return func() { drop(t, r, quota) }
 }
 
-// unbound takes the manager's RoleBinding in the runners' namespace away, and waits until that has taken its rights: the API
-// server learns of it a moment later, which may be enough for the runners that are to wait.
+// unbound deletes the manager's RoleBinding in the runners' namespace, and waits until the rights are gone: the API
+// server learns of it a moment later. Without the wait, runners could still be created.
 func unbound(t *testing.T, r *rig.Rig) func() {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{}

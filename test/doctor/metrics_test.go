@@ -18,17 +18,17 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// rules are the chart's.
+// rules is the file of the chart's alerts.
 const rules = "../../charts/gha-runner-scale-set-controller/rules/alerts.yaml"
 
-// metricsPort is that of the rig's chart values.
+// metricsPort is the port in the rig's chart values.
 const metricsPort = 8080
 
-// observer is a Prometheus that reads all programs of a rig, as they come and go; nil where none is installed: then metrics
-// are not looked at.
+// observer is a Prometheus that reads all programs of a rig, as they come and go. It is nil if none is installed: then
+// metrics are not checked.
 type observer struct {
 	*prometheus.Server
-	// expressions are those of the alerts, by their names.
+	// expressions are the alerts' expressions, by their names.
 	expressions map[string]string
 }
 
@@ -45,7 +45,7 @@ func observe(t *testing.T, r *rig.Rig) *observer {
 	}))
 	t.Cleanup(targets.Close)
 	o := &observer{expressions: expressions(t), Server: prometheus.Start(t, map[string]any{
-		// A scrape may take no longer than that, and all of a set's series are gone after one that does.
+		// A scrape may take no longer than its interval. After one that does, all of a set's series are gone.
 		"global": map[string]any{"scrape_interval": "3s"},
 		"scrape_configs": []any{map[string]any{
 			"job_name": "harrier", "honor_labels": true,
@@ -57,7 +57,7 @@ func observe(t *testing.T, r *rig.Rig) *observer {
 	return o
 }
 
-// addresses are those at which the rig's programs serve metrics now.
+// addresses returns the addresses at which the rig's programs serve metrics now.
 func addresses(request *http.Request, r *rig.Rig) []string {
 	found := []string{}
 	pods := &corev1.PodList{}
@@ -72,7 +72,7 @@ func addresses(request *http.Request, r *rig.Rig) []string {
 	return found
 }
 
-// expressions are those of the chart's alerts.
+// expressions returns the expressions of the chart's alerts.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile(rules)
@@ -96,7 +96,7 @@ func expressions(t *testing.T) map[string]string {
 	return found
 }
 
-// of returns the series that an expression finds of a set, or of its listener, whose name begins with the set's.
+// of returns an expression's series of a set, or of its listener: the listener's name begins with the set's.
 func (o *observer) of(expression, set string) (found []prometheus.Series, err error) {
 	if o == nil {
 		return nil, nil
@@ -110,7 +110,7 @@ func (o *observer) of(expression, set string) (found []prometheus.Series, err er
 	return found, err
 }
 
-// alerts reports whether an alert's expression is true of a set, or at all where the name is empty.
+// alerts reports whether an alert's expression is true of a set, or at all if the name is empty.
 func (o *observer) alerts(name, set string) (bool, error) {
 	if o == nil {
 		return true, nil
@@ -129,7 +129,7 @@ func (s *sight) alert(names []string) bool {
 	return true
 }
 
-// measures reports whether an expression, where there is one, finds something of the set.
+// measures reports whether an expression is empty or finds something of the set.
 func (s *sight) measures(expression string) bool {
 	if s.metrics == nil || expression == "" {
 		return true

@@ -22,24 +22,24 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// symptom is what there has to be to see of a trouble.
+// symptom has the signs that a fault has to show.
 type symptom struct {
-	// about, status and reason are of a condition; column is what kubectl get has under Reason, reason where it is empty.
+	// about, status and reason are a condition's. column is the cell of kubectl get under Reason; empty means reason.
 	about  string
 	status metav1.ConditionStatus
 	reason string
 	column string
-	// event is the reason of an Event about the AutoscalingRunnerSet; the condition's where it is empty.
+	// event is the reason of an Event about the AutoscalingRunnerSet; empty means the condition's.
 	event string
-	// finding is the reason of the doctor's first finding; the condition's where it is empty. code is its exit code.
+	// finding is the reason of the doctor's first finding; empty means the condition's. code is its exit code.
 	finding string
 	code    int
-	// patience is how long it may take to show; rig.Patience where it is zero.
+	// Everything shows within patience; zero means rig.Patience.
 	patience time.Duration
 	// words are somewhere in the doctor's first finding: the object, the cause, the next step.
 	words []string
-	// alerts are those of the chart whose expressions are true of the set; they fire after their time. The trouble has a
-	// series of its own besides, by condition and reason, where it is one. series is what else there has to be to see.
+	// alerts are the chart's alerts whose expressions are true of the set; they fire after their time. A fault with a
+	// condition also has a series of its own, by condition and reason. series is an expression that has to find more.
 	alerts []string
 	series string
 }
@@ -91,7 +91,8 @@ var broken = map[string]struct {
 		about: v1alpha1.ConditionReady, status: yes, reason: "MaxRunnersZero", event: "ScaleSetRegistered", code: 1, words: []string{"raise maxRunners"},
 		series: "gha_max_runners == 0", // on purpose, mostly: no alert
 	}},
-	// Somebody else holds the session. A conflict is no news before two minutes: a killed listener's session lives 90 s.
+	// Somebody else holds the session. A conflict is no news before two minutes: a killed listener's session lives 90
+	// s.
 	"taken": {rig.Values{}, symptom{
 		about: v1alpha1.ConditionListenerReady, status: no, reason: v1alpha1.ReasonSessionConflict, code: 1, patience: 4 * time.Minute,
 		words:  []string{"already has an active session for owner somebody", "second installation"},
@@ -105,7 +106,7 @@ var broken = map[string]struct {
 
 const no, yes = metav1.ConditionFalse, metav1.ConditionTrue
 
-// runnerWith is a template whose runner has an environment variable.
+// runnerWith returns a template whose runner has an environment variable.
 func runnerWith(name, value string) rig.Values {
 	return rig.Values{"spec": rig.Values{"containers": []rig.Values{{
 		"name": "runner", "image": "rig.invalid/runner:test", "command": []string{"/home/runner/run.sh"},
@@ -113,7 +114,7 @@ func runnerWith(name, value string) rig.Values {
 	}}}}
 }
 
-// faultOf is what goes wrong with a pod on the node.
+// faultOf returns the fault of a pod on the node.
 func faultOf(pod *corev1.Pod) fakenode.Fault {
 	listener := pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentListener
 	switch set := pod.Labels[v1alpha1.LabelScaleSetName]; {
@@ -125,8 +126,8 @@ func faultOf(pod *corev1.Pod) fakenode.Fault {
 	return fakenode.Fault{}
 }
 
-// Whatever is wrong with a scale set, kubectl get, its conditions, its Events, metrics and the doctor say so, beside sets
-// that work.
+// Whatever is wrong with a scale set, kubectl get, its conditions, its Events, metrics and the doctor say so, beside
+// sets that work.
 func TestBrokenSetsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	r := rig.Start(t, testkube.Start(t, rig.ClusterOptions()), rig.Options{
@@ -175,7 +176,7 @@ func takeSession(t *testing.T, r *rig.Rig, set string) (release func()) {
 	}
 }
 
-// await waits until all there is to see of the set tells of the trouble.
+// await waits until all signs of the set's fault show.
 func (s *symptom) await(t *testing.T, r *rig.Rig, metrics *observer, name string) {
 	t.Helper()
 	NewWithT(t).Eventually(func() (string, error) {
@@ -187,7 +188,7 @@ func (s *symptom) await(t *testing.T, r *rig.Rig, metrics *observer, name string
 	}, cmp.Or(s.patience, rig.Patience), time.Second).Should(BeEmpty(), "what %s has to show and does not", name)
 }
 
-// missing says what there is not to see, with all that there is.
+// missing lists the signs that don't show, with all that is seen.
 func (s *symptom) missing(seen *sight) string {
 	first := doctor.Finding{}
 	if len(seen.report.Findings) > 0 {

@@ -22,7 +22,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// sight is all that the user of a scale set looks at: the line of kubectl get -o wide, conditions, Events, metrics, the doctor.
+// sight has everything that the user of a scale set looks at: the line of kubectl get -o wide, conditions, Events,
+// metrics, the doctor.
 type sight struct {
 	set        string
 	metrics    *observer
@@ -50,8 +51,7 @@ func (s *sight) String() string {
 	return text.String()
 }
 
-// look returns what there is to see of a set of the rig. It fails where something can't be read, which may be there when it is
-// asked again.
+// look returns the sight of a set of the rig. It fails if something can't be read; that may exist at the next attempt.
 func look(ctx context.Context, r *rig.Rig, metrics *observer, name string) (*sight, error) {
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	if err := r.Cluster.Client().Get(ctx, types.NamespacedName{Namespace: r.RunnerNamespace, Name: name}, set); err != nil {
@@ -82,7 +82,7 @@ func consult(ctx context.Context, r *rig.Rig, name string) (report doctor.Report
 	return report, code, nil
 }
 
-// eventsOf returns the Events about one object, or about all of a kind where the name is empty.
+// eventsOf returns the Events about one object, or about all of a kind if the name is empty.
 func eventsOf(ctx context.Context, r *rig.Rig, kind, name string) ([]corev1.Event, error) {
 	list := &corev1.EventList{}
 	if err := r.Cluster.Client().List(ctx, list, client.InNamespace(r.RunnerNamespace)); err != nil {
@@ -97,7 +97,8 @@ func eventsOf(ctx context.Context, r *rig.Rig, kind, name string) ([]corev1.Even
 	return about, nil
 }
 
-// columns are the cells of one object's line as the API server prints it, hidden ones included, by the column's name.
+// columns returns the cells of one object's line as the API server prints it, by the column's name, including hidden
+// ones.
 func columns(ctx context.Context, config *rest.Config, namespace, resource, name string) (map[string]string, error) {
 	table, err := tableOf(ctx, config, namespace, resource+"/"+name)
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/harrier-ci/harrier/test/arc"
 )
 
-// What docs/upgrade.md promises to users of ARC: after the two upgrades that it names, the same scale set is served, a job
-// that ran has gone on, and nothing of ARC keeps the uninstallation from its end.
+// docs/upgrade.md promises users of ARC: after its two upgrades the same scale set is served, a running job has gone
+// on, and nothing of ARC holds up the uninstallation.
 func TestUpgradeFromARC(t *testing.T) {
 	s := prepare(t, serve(t, fakegithub.Options{}), arc.Name, 0, 5)
 	s.values["githubConfigUrl"] = s.github.BaseURL + "/org"
 	s.values["controllerServiceAccount"] = site.Values{"namespace": managerObject.Namespace, "name": managerObject.Name}
 	withoutController(t)
 	s.installed = true
-	// As Helm 3 did, by which most installations of ARC were made; Helm 4 goes on with a release in the way it began.
+	// Helm 3 applied so, and made most installations of ARC. Helm 4 goes on with a release in the way it began.
 	if err := place.Apply(t.Context(), s.name, site.ScaleSetChart, s.namespace, s.values, "--server-side=false"); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,8 @@ func TestUpgradeFromARC(t *testing.T) {
 	}
 }
 
-// withoutController takes the shared controller away until the test ends, and leaves CRDs of no release, as ARC's chart does.
+// withoutController takes the shared controller away until the test ends, and leaves CRDs of no release, as ARC's chart
+// does.
 func withoutController(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -84,8 +85,8 @@ func kubectl(ctx context.Context, t *testing.T, arguments ...string) {
 	}
 }
 
-// createARCs makes the objects that ARC's controller would have made, and returns the id of the scale set on GitHub. Those that
-// the release has made get ARC's marks.
+// createARCs makes the objects of ARC's controller, and returns the id of the scale set on GitHub. Objects of the
+// release get ARC's marks.
 func (s *scaleSet) createARCs() int {
 	s.t.Helper()
 	set, err := arc.Register(s.t.Context(), arc.Place{
@@ -102,7 +103,7 @@ func (s *scaleSet) createARCs() int {
 	return set.ScaleSet
 }
 
-// createOrMark creates the object; one that is there gets its labels, annotations and finalizers. Both get its status.
+// createOrMark creates the object. An existing one gets its labels, annotations and finalizers. Both get its status.
 func (s *scaleSet) createOrMark(wanted *unstructured.Unstructured) error {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(wanted.GroupVersionKind())

@@ -16,7 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// Nobody trusts this GitHub's certificate but by the ConfigMap: manager, listener and runner have to use it for a job to run.
+// Only the ConfigMap makes anybody trust this GitHub's certificate: a job runs only if manager, listener and runner use
+// it.
 func TestGitHubServerWithAnAuthorityOfItsOwn(t *testing.T) {
 	t.Parallel()
 	github, authority := serveTLS(t, nodeAddress(t))
@@ -38,7 +39,8 @@ func serveTLS(t *testing.T, host string) (github *fakegithub.ControlClient, auth
 	if err != nil {
 		t.Fatal(err)
 	}
-	github = serve(t, fakegithub.Options{TLS: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}})
+	github = serve(t,
+		fakegithub.Options{TLS: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}})
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}

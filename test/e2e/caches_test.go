@@ -22,12 +22,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
-// Two waves of jobs share two volumes: those of the second wave find what those of the first have left. So does a job that comes after
-// a runner was killed, but none after the job of a pull request: its claim is deleted.
+// Two waves of jobs share two volumes: the second finds the files of the first. So does a job after a killed runner,
+// but none after the job of a pull request: its claim is deleted.
 func TestCachesSurviveRunners(t *testing.T) {
 	t.Parallel()
 	disks := makeDisks(t, "caches", 2)
-	s := prepare(t, serve(t, fakegithub.Options{Rules: fakegithub.Rules{RunnerLostAfter: 5 * time.Second}}), "caches", 0, 2)
+	github := serve(t, fakegithub.Options{Rules: fakegithub.Rules{RunnerLostAfter: 5 * time.Second}})
+	s := prepare(t, github, "caches", 0, 2)
 	s.values["volumeClaimTemplates"] = claimTemplates("cache", "caches")
 	s.values["volumeClaimPool"] = site.Values{"keepAfter": site.Values{"events": []string{"push"}}}
 	s.container()["env"] = []site.Values{{"name": "RUNNER_TOOL_CACHE", "value": "/cache"}}
@@ -45,7 +46,7 @@ func TestCachesSurviveRunners(t *testing.T) {
 		}
 	}
 
-	// Its job is lost, which is what the object of its runner is kept for: it has no claim any more.
+	// The runner's object is kept as evidence of the lost job. It has no claim any more.
 	s.caused = []state.AnomalyKind{state.RunnerLostBusy, state.RunnerStoppedBusy}
 	lost := s.queue(1, longJob)
 	s.awaitJobs(lost, state.Running)
@@ -69,7 +70,8 @@ func TestCachesSurviveRunners(t *testing.T) {
 	}
 }
 
-// The pod is the chart's, with what docs/caches.md says about layers: it is accepted, and the daemon starts with a volume at its directory.
+// The chart's pod with the values of docs/caches.md for layers is accepted, and the daemon starts with a volume at its
+// directory.
 func TestDockerKeepsItsLayersOnAClaim(t *testing.T) {
 	t.Parallel()
 	makeDisks(t, "layers", 1)
@@ -101,8 +103,8 @@ func TestDockerKeepsItsLayersOnAClaim(t *testing.T) {
 	}
 }
 
-// makeDisks makes directories of this machine, which is the node, and a local volume of each, for a StorageClass of the given name. Both
-// go with the cluster.
+// makeDisks makes directories on this machine, the node, and a local volume of each, for a StorageClass of the given
+// name. Both go with the cluster.
 func makeDisks(t *testing.T, class string, count int) []string {
 	t.Helper()
 	var nodes corev1.NodeList
@@ -167,7 +169,7 @@ func (s *scaleSet) awaitClaims(count int) []corev1.PersistentVolumeClaim {
 		set, err := s.object(s.t.Context())
 		want := v1alpha1.VolumeClaimCounts{Total: count, Free: count}
 		deleting := func(c corev1.PersistentVolumeClaim) bool { return c.DeletionTimestamp != nil }
-		if err != nil || len(claims.Items) == count && !slices.ContainsFunc(claims.Items, deleting) && set.Status.VolumeClaims != nil && *set.Status.VolumeClaims == want {
+		if err != nil || (len(claims.Items) == count && !slices.ContainsFunc(claims.Items, deleting) && set.Status.VolumeClaims != nil && *set.Status.VolumeClaims == want) {
 			return "", err
 		}
 		return fmt.Sprintf("there are %d, and the status has %+v", len(claims.Items), set.Status.VolumeClaims), nil
@@ -175,7 +177,7 @@ func (s *scaleSet) awaitClaims(count int) []corev1.PersistentVolumeClaim {
 	return claims.Items
 }
 
-// downloadTime is how long a runner takes at least that finds nothing in its cache (test/runner).
+// A runner that finds nothing in its cache takes at least downloadTime (test/runner).
 const downloadTime = 2 * time.Second
 
 // use is one runner's use of a disk.
@@ -184,7 +186,7 @@ type use struct {
 	took   time.Duration
 }
 
-// usesOf returns who has used a disk, in order.
+// usesOf returns the uses of a disk, in order.
 func usesOf(t *testing.T, disk string) []use {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(disk, "users"))

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// verdictLimit is how long after an installation a wrong setting may go unsaid, before any job.
+// A status names a wrong setting within verdictLimit of the installation, before any job.
 const verdictLimit = 30 * time.Second
 
 func TestWrongTokenIsToldBeforeTheFirstJob(t *testing.T) {
@@ -23,7 +23,8 @@ func TestWrongTokenIsToldBeforeTheFirstJob(t *testing.T) {
 	s.values["githubConfigSecret"] = site.Values{"github_token": "ghp_wrong"}
 	s.applyWithoutWaiting()
 	s.awaitTrouble(v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonUnauthorized)
-	// Helm could not wait: nothing of the set's own spec changes, so its status stays "failed" until the Secret is read again.
+	// Helm could not wait: nothing of the set's own spec changes, so its status stays "failed" until the Secret is read
+	// again.
 	s.values["githubConfigSecret"] = site.Values{"github_token": "ghp_right"}
 	s.applyWithoutWaiting()
 	s.awaitListener()
@@ -65,7 +66,7 @@ func TestNotesSayHowToWaitForReady(t *testing.T) {
 	}
 }
 
-// applyWithoutWaiting installs or upgrades to what is not ready at once, or never.
+// applyWithoutWaiting installs or upgrades to a set that is ready later, or never.
 func (s *scaleSet) applyWithoutWaiting() {
 	s.t.Helper()
 	s.installed = true
@@ -74,8 +75,8 @@ func (s *scaleSet) applyWithoutWaiting() {
 	}
 }
 
-// awaitTrouble waits until the condition is False for the reason, and Ready repeats its message. Both within the limit that
-// users are promised.
+// awaitTrouble waits until the condition is False for the reason, and Ready repeats its message. Both within the limit
+// that users are promised.
 func (s *scaleSet) awaitTrouble(condition, reason string) {
 	s.t.Helper()
 	err := place.Await(s.t.Context(), condition+"=False", verdictLimit, func() (string, error) {

@@ -10,13 +10,13 @@ import (
 	"github.com/harrier-ci/harrier/hack/site"
 )
 
-// installController installs the controller that tests share, or brings it back to how they expect it.
+// installController installs the controller that tests share, or restores its values.
 func installController(ctx context.Context) error {
 	return place.Install(ctx, site.ControllerName, site.ControllerChart, site.SystemNamespace, place.ControllerValues())
 }
 
-// reconfigureController upgrades the shared controller to changed values until the test ends. Tests that do so run before
-// those that run in parallel.
+// reconfigureController upgrades the shared controller to changed values until the test ends. Tests that do so run
+// before those that run in parallel.
 func reconfigureController(t *testing.T, change func(site.Values)) {
 	t.Helper()
 	t.Cleanup(func() {

@@ -31,8 +31,8 @@ func TestJobsSurviveTheDeathOfTheManager(t *testing.T) {
 	s.awaitNoRunners()
 }
 
-// A pod that is lost after its runner registered must come back with a new registration: GitHub would see the old JIT config
-// used twice, which is an anomaly that ends the test.
+// A pod that is lost after its runner registered must come back with a new registration: GitHub would see the old JIT
+// config used twice, which is an anomaly that ends the test.
 func TestLostIdleRunnerIsReplacedUnderANewRegistration(t *testing.T) {
 	t.Parallel()
 	s := install(t, "lost", 1, 2)

@@ -11,8 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// The pod is the chart's to the letter; the image docker:dind is one that plays the daemon (test/standin). The runner fails its
-// pod unless the daemon answers before it connects and still after its job. One runner ends after a job, one is ended idle.
+// The pod is exactly the chart's; its image docker:dind plays the daemon (test/standin). The runner fails its pod
+// unless the daemon answers before it connects and still after its job. One runner ends after a job, one is ended idle.
 func TestDockerIsThereBeforeTheRunnerAndAfter(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, serve(t, fakegithub.Options{}), "dind", 1, 2)
@@ -31,7 +31,7 @@ func TestDockerIsThereBeforeTheRunnerAndAfter(t *testing.T) {
 	}
 }
 
-// useStandIn replaces the image of the runners by the one that has what container modes need.
+// useStandIn replaces the image of the runners by the one for container modes.
 func (s *scaleSet) useStandIn() { s.container()["image"] = site.StandInImage }
 
 // expectSidecarAround: files copied, then the daemon, then the runner; at the end the other way round.
@@ -41,7 +41,8 @@ func expectSidecarAround(t *testing.T, pod *corev1.Pod) {
 	daemon := statusOf(pod.Status.InitContainerStatuses, "dind").State.Terminated
 	runner := statusOf(pod.Status.ContainerStatuses, "runner").State.Terminated
 	if files == nil || daemon == nil || runner == nil {
-		t.Errorf("pod %s was last seen with %+v, %+v", pod.Name, pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+		t.Errorf("pod %s was last seen with %+v, %+v",
+			pod.Name, pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 		return
 	}
 	if runner.ExitCode != 0 || daemon.ExitCode != 0 || files.ExitCode != 0 {

@@ -1,7 +1,8 @@
-// Package e2e tests the product the way its users get it: both charts, installed by Helm on a real cluster (hack/cluster),
-// images built from this tree, pods run by a kubelet and containerd, against the GitHub of internal/fakegithub. What a test
-// with a played node can show is tested elsewhere; here is what depends on real pods, real probes, garbage collection and Helm.
+// Package e2e tests the product the way its users get it: both charts, installed by Helm on a real cluster
+// (hack/cluster), images built from this tree, pods run by a kubelet and containerd, against the GitHub of
+// internal/fakegithub. These tests depend on real pods, real probes, garbage collection and Helm. Tests for which a
+// simulated node suffices are elsewhere.
 //
-// The tests need root on Debian and share one cluster. Those that change or kill the controller run first, one after the
-// other; all others run in parallel, each with a scale set, a namespace and a GitHub of its own: make e2e.
+// The tests need root on Debian and share one cluster. Those that change or kill the controller run first, one after
+// the other; all others run in parallel, each with a scale set, a namespace and a GitHub of its own: make e2e.
 package e2e

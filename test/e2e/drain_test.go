@@ -20,11 +20,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
-// secondNode starts the second node, once.
+// secondNode starts the second node a single time.
 var secondNode = sync.OnceValues(func() (string, error) { return place.AddNode(context.Background()) })
 
-// A node is drained on which runners of two sets work and wait, while jobs keep coming. The idle ones leave at once, by deregistration
-// alone where all runners are protected. The drain waits for the jobs that run, and ends after them. No job is lost.
+// A node with busy and idle runners of two sets is drained while jobs keep coming. The idle ones leave immediately, by
+// deregistration alone where all runners are protected. The drain waits for the running jobs, and ends after them. No
+// job is lost.
 func TestDrainUnderLoad(t *testing.T) {
 	t.Parallel()
 	node, err := secondNode()
@@ -113,7 +114,8 @@ func (s *scaleSet) awaitLeft(node string, jobs []int64) {
 	}
 	s.await(s.t.Context(), "only runners with a job to be left on node "+node, func() (string, error) {
 		if there := s.on(node); !maps.Equal(there, working) {
-			return fmt.Sprintf("there are %v, and %v work", slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(working))), nil
+			return fmt.Sprintf("there are %v, and %v work",
+				slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(working))), nil
 		}
 		return "", nil
 	})
@@ -144,7 +146,8 @@ func (d *drain) said() string {
 func startDrain(t *testing.T, node string) *drain {
 	t.Helper()
 	d := &drain{ended: make(chan error, 1)}
-	d.Cmd = place.Command(t.Context(), "kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=10m")
+	d.Cmd = place.Command(t.Context(), "kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data",
+		"--timeout=10m")
 	d.Stdout, d.Stderr = d, d
 	if err := d.Start(); err != nil {
 		t.Fatal(err)

@@ -25,11 +25,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
-// rerunLimit is how long after its loss a job may wait for its next attempt: its run is left alone for a minute, and looked at every half.
+// A lost job has its next attempt within rerunLimit: its run is left alone for a minute, and checked every half minute.
 const rerunLimit = 2*limit + time.Minute
 
-// The runner calls the chart's hooks in a container with limits, of which only the job's folder can be written. Their lines are in the job's
-// log, and what a program reads is on the pod. Run again with debug logging, the job is held for whoever looks into its pod.
+// The runner calls the chart's hooks in a container with limits, in which only the job's folder is writable. Their
+// lines are in the job's log, and the data for programs is on the pod. Run again with debug logging, the job is held
+// for whoever looks into its pod.
 func TestJobReadsInItsLog(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, serve(t, fakegithub.Options{}), "job-log", 0, 1)
@@ -58,21 +59,23 @@ func TestJobReadsInItsLog(t *testing.T) {
 	s.expectStep(job, "Set up runner", false,
 		"Scale set: "+s.namespace+"/job-log", "Pod: "+pod.Name, "Node: "+pod.Spec.NodeName, `Wait: \d+ s( since the runner was created)?: .*registered \d+ s`)
 	s.expectStep(job, "Complete runner", true,
-		// The kubelet may report the container's start later than this runner takes to have its job.
+		// This runner may have its job before the kubelet reports the container's start.
 		`Wait: \d+ s: assigned \d+ s, created \d+ s, registered \d+ s, placed \d+ s, (imagePulled \d+ s, containerUp \d+ s, )?started \d+ s`,
 		`Memory: peak \d+\.\d MiB of 256\.0 MiB`, `OOM kills: 0`, `CPU: \d+\.\d s used, throttled for \d+\.\d s, in \d+ % of the periods`,
 		`Network: \d+\.\d [KMG]iB received, .* sent`, `Disk: .*\d GiB free in /home/runner/_work/repository`)
 	s.await(t.Context(), "the pod's last words", func() (string, error) { return pods.untold(1) })
 	ended := statusOf(pods.all()[0].Status.ContainerStatuses, "runner").State.Terminated
 	var usage struct{ Usage, PeakMemoryBytes, MemoryLimitBytes int64 }
-	if ended == nil || json.Unmarshal([]byte(ended.Message), &usage) != nil || usage.Usage != 1 || usage.MemoryLimitBytes != 256<<20 ||
+	if ended == nil || json.Unmarshal([]byte(ended.Message), &usage) != nil || usage.Usage != 1 ||
+		usage.MemoryLimitBytes != 256<<20 ||
 		usage.PeakMemoryBytes <= 0 || usage.PeakMemoryBytes > usage.MemoryLimitBytes {
 		t.Errorf("the runner's container has left %+v", ended)
 	}
 	s.lookIntoHeldJob(job)
 }
 
-// lookIntoHeldJob runs a job again with debug logging, looks into its pod with the command that its log has, and ends the hold.
+// lookIntoHeldJob runs a job again with debug logging, looks into its pod with the command that its log has, and ends
+// the hold.
 func (s *scaleSet) lookIntoHeldJob(job fakegithub.Job) {
 	s.t.Helper()
 	s.runAgain(job, true)
@@ -113,7 +116,8 @@ func (s *scaleSet) lookIntoHeldJob(job fakegithub.Job) {
 	}
 }
 
-// A pod is evicted while its job runs: the loss is told, the job runs again to its end when its run has ended, and its commit says both.
+// A pod is evicted while its job runs: the loss is told, the job runs again to its end when its run has ended, and its
+// commit says both.
 func TestLostJobsRunAgain(t *testing.T) {
 	t.Parallel()
 	s := prepareWithApp(t, "lost-again", nil)
@@ -141,7 +145,8 @@ func TestLostJobsRunAgain(t *testing.T) {
 	})
 }
 
-// The App may only register runners: scale set and doctor say what it lacks, nobody runs a job again, and everything else works.
+// The App may only register runners: scale set and doctor say what it lacks, nobody runs a job again, and everything
+// else works.
 func TestFeedbackWithoutPermission(t *testing.T) {
 	t.Parallel()
 	s := prepareWithApp(t, "no-permission", map[string]string{"organization_self_hosted_runners": "write"})
@@ -173,8 +178,8 @@ func TestFeedbackWithoutPermission(t *testing.T) {
 	}
 }
 
-// prepareWithApp prepares a scale set that tells of its jobs and runs lost ones again, with an App that has the permissions; nil is all. Its
-// pods may be evicted while they work.
+// prepareWithApp prepares a scale set that reports on its jobs and runs lost ones again, with an App that has the
+// permissions; nil is all. Its pods may be evicted while they work.
 func prepareWithApp(t *testing.T, name string, permissions map[string]string) *scaleSet {
 	t.Helper()
 	app, credentials := newApp(t)
@@ -186,13 +191,14 @@ func prepareWithApp(t *testing.T, name string, permissions map[string]string) *s
 	return s
 }
 
-// giveShell gives the runners this machine's shells and tools, which the image has none of, and a work folder.
+// giveShell gives the runners this machine's shells and tools, because the image has none, and a work folder.
 func (s *scaleSet) giveShell() {
 	mounts := []site.Values{{"name": "work", "mountPath": "/home/runner/_work"}}
 	volumes := []site.Values{{"name": "work", "emptyDir": site.Values{}}}
 	for _, folder := range []string{"bin", "lib", "lib64"} {
 		mounts = append(mounts, site.Values{"name": folder, "mountPath": "/" + folder, "readOnly": true})
-		volumes = append(volumes, site.Values{"name": folder, "hostPath": site.Values{"path": "/usr/" + folder, "type": "Directory"}})
+		volumes = append(volumes,
+			site.Values{"name": folder, "hostPath": site.Values{"path": "/usr/" + folder, "type": "Directory"}})
 	}
 	s.podSpec()["volumes"] = volumes
 	s.container()["volumeMounts"] = mounts
@@ -255,7 +261,7 @@ func (s *scaleSet) awaitEvent(reason, words string) {
 	})
 }
 
-// awaitAttempt waits until another attempt of the job's run has its job in the state.
+// awaitAttempt waits until the job of another attempt of its run is in the state.
 func (s *scaleSet) awaitAttempt(of fakegithub.Job, attempt int, in fakegithub.JobState, limit time.Duration) (found fakegithub.Job) {
 	s.t.Helper()
 	err := place.Await(s.t.Context(), fmt.Sprintf("attempt %d to be %s", attempt, in), limit, func() (string, error) {
@@ -283,10 +289,12 @@ func (s *scaleSet) runAgain(job fakegithub.Job, debug bool) {
 	if len(listed.Jobs) != 1 {
 		s.t.Fatalf("run %d has jobs %+v", job.RunID, listed.Jobs)
 	}
-	s.callREST(http.MethodPost, fmt.Sprintf("jobs/%d/rerun", listed.Jobs[0].ID), map[string]bool{"enable_debug_logging": debug}, nil)
+	s.callREST(http.MethodPost, fmt.Sprintf("jobs/%d/rerun", listed.Jobs[0].ID),
+		map[string]bool{"enable_debug_logging": debug}, nil)
 }
 
-// callREST makes a call of the REST API about workflow runs of the repository whose jobs are queued, with a person's token.
+// callREST makes a call of the REST API about workflow runs of the repository whose jobs are queued, with a person's
+// token.
 func (s *scaleSet) callREST(method, path string, in, out any) {
 	s.t.Helper()
 	body, err := json.Marshal(in)

@@ -25,7 +25,7 @@ func serve(t *testing.T, options fakegithub.Options) *fakegithub.ControlClient {
 	return &fakegithub.ControlClient{BaseURL: address}
 }
 
-// nodeAddress is where pods reach what listens on this machine.
+// nodeAddress returns the address at which pods reach servers on this machine.
 func nodeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := url.Parse(place.GitHubURL)
@@ -35,8 +35,8 @@ func nodeAddress(t *testing.T) string {
 	return address.Hostname()
 }
 
-// awaitListener waits for the session. Helm's own waiting is not enough after an installation: it takes an object whose
-// status is still empty for ready.
+// awaitListener waits for the session. Helm's own waiting is not enough after an installation: it regards an object
+// with an empty status as ready.
 func (s *scaleSet) awaitListener() {
 	s.t.Helper()
 	s.await(s.t.Context(), "the listener to poll", func() (string, error) {
@@ -122,7 +122,7 @@ func (s *scaleSet) awaitJobs(ids []int64, in fakegithub.JobState) []fakegithub.J
 	return found
 }
 
-// endJobs ends the jobs that run, for which the test must not have waited longer than they take.
+// endJobs ends the running jobs. The test must not have waited longer than they take.
 func (s *scaleSet) endJobs() {
 	s.t.Helper()
 	if err := s.github.Act(s.t.Context(), fakegithub.Action{Action: "end-jobs"}); err != nil {

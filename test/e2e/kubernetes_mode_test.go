@@ -28,8 +28,8 @@ import (
 	rootkube "github.com/harrier-ci/harrier/internal/kube"
 )
 
-// inMode prepares a set in a kubernetes mode whose hooks are a program in their place (test/standin/hook). In mode kubernetes its
-// runners claim volumes that belong to root, of which there are as many as said.
+// inMode prepares a set in a kubernetes mode with a program in place of its hooks (test/standin/hook). In mode
+// kubernetes its runners claim volumes that belong to root; so many exist.
 func inMode(t *testing.T, name, mode string, volumes, maxRunners int) *scaleSet {
 	t.Helper()
 	directory := t.TempDir() // it outlives the pods that use it
@@ -52,7 +52,8 @@ func (s *scaleSet) setEnv(name, value string) {
 	s.container()["env"] = append(env, site.Values{"name": name, "value": value})
 }
 
-// provide makes a storage class with local volumes, whose directories belong to root and nobody else may write.
+// provide makes a storage class with local volumes. Their directories belong to root, and nobody else may write to
+// them.
 func (s *scaleSet) provide(directory string, volumes int) {
 	s.t.Helper()
 	var nodes corev1.NodeList
@@ -118,9 +119,9 @@ func (s *scaleSet) awaitNoClaims() {
 	})
 }
 
-// A program in the place of the container hooks does with pods, Jobs and Secrets what they do, under the runner pod's
-// ServiceAccount. Where that fails the runner takes no job. Job pods are of the set and protected, although its values say
-// nothing about them.
+// A program in place of the container hooks makes their requests for pods, Jobs and Secrets under the runner pod's
+// ServiceAccount. If one fails the runner takes no job. Job pods belong to the set and are protected, although its
+// values don't mention them.
 func TestHooksMayRunJobPodsInKubernetesMode(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]string{"job-pods": "kubernetes", "job-pods-novolume": "kubernetes-novolume"} {
@@ -140,7 +141,8 @@ func TestHooksMayRunJobPodsInKubernetesMode(t *testing.T) {
 					continue
 				}
 				seen++
-				if pod.Labels[v1alpha1.LabelScaleSetNamespace] != s.namespace || pod.Labels["actions.github.com/runner-busy"] != "true" ||
+				if pod.Labels[v1alpha1.LabelScaleSetNamespace] != s.namespace ||
+					pod.Labels["actions.github.com/runner-busy"] != "true" ||
 					pod.Annotations[v1alpha1.AnnotationDoNotDisrupt] != "true" || pod.Annotations[v1alpha1.AnnotationSafeToEvict] != "false" {
 					t.Errorf("job pod %s has labels %v and annotations %v", pod.Name, pod.Labels, pod.Annotations)
 				}
@@ -152,7 +154,7 @@ func TestHooksMayRunJobPodsInKubernetesMode(t *testing.T) {
 	}
 }
 
-// A runner dies while a step in a container of its own is at work. The step's Job would go on and keep the runner's claim.
+// A runner dies while a step works in a container of its own. The step's Job would go on and keep the runner's claim.
 func TestNothingOfADeadRunnersHooksIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]string{"dead-hooks": "kubernetes", "dead-hooks-novolume": "kubernetes-novolume"} {
@@ -171,7 +173,8 @@ func TestNothingOfADeadRunnersHooksIsLeft(t *testing.T) {
 			s.await(t.Context(), "everything of its hooks to be gone", func() (string, error) {
 				left, err := site.NamespaceLeft(t.Context(), kube, s.namespace)
 				left = slices.DeleteFunc(left, func(object string) bool {
-					return !strings.Contains(object, runner+"-workflow") && !strings.Contains(object, runner+"-step-") && !strings.Contains(object, runner+"-secret-")
+					return !strings.Contains(object, runner+"-workflow") &&
+						!strings.Contains(object, runner+"-step-") && !strings.Contains(object, runner+"-secret-")
 				})
 				return installation.Shorten(left, 5), err
 			})
@@ -180,7 +183,7 @@ func TestNothingOfADeadRunnersHooksIsLeft(t *testing.T) {
 	}
 }
 
-// The documented values run as they are where volumes belong to root; without the group, what is said names it.
+// The documented values work without changes where volumes belong to root. Without the group, the message names it.
 func TestWorkVolumeThatBelongsToRoot(t *testing.T) {
 	t.Parallel()
 	for name, group := range map[string]any{"root-owned": 1001, "root-owned-no-group": nil} {
@@ -195,7 +198,7 @@ func TestWorkVolumeThatBelongsToRoot(t *testing.T) {
 			ids := s.queue(1, time.Second)
 			if group != nil {
 				s.awaitSuccess(ids)
-				s.awaitNoRunners() // with the runner goes its step's Job, which nobody has the right to delete after the uninstallation
+				s.awaitNoRunners() // the step's Job goes with the runner; nobody has the right to delete it after the uninstallation
 				return
 			}
 			s.await(t.Context(), "advice that names fsGroup", func() (string, error) {
@@ -212,8 +215,8 @@ func TestWorkVolumeThatBelongsToRoot(t *testing.T) {
 	}
 }
 
-// The hooks put a job's pod on its runner's node. What doesn't fit there is rejected, and the doctor says so; with the scheduler it
-// waits, and the set says so.
+// The hooks put a job's pod on its runner's node. A pod that doesn't fit there is rejected, and the doctor says so.
+// With the scheduler it waits, and the set says so.
 func TestJobPodsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	for name, scheduled := range map[string]bool{"too-large": false, "too-large-waits": true} {
@@ -250,7 +253,8 @@ func (s *scaleSet) saysThatAJobPodWaits() (missing string, err error) {
 		return "", err
 	}
 	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionRunnersPending)
-	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != corev1.PodReasonUnschedulable || !strings.Contains(c.Message, "1 job pod waits") {
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != corev1.PodReasonUnschedulable ||
+		!strings.Contains(c.Message, "1 job pod waits") {
 		return fmt.Sprintf("RunnersPending is %+v", c), nil
 	}
 	return s.diagnosed(corev1.PodReasonUnschedulable, "job pod")

@@ -17,13 +17,13 @@ import (
 	"github.com/harrier-ci/harrier/hack/site"
 )
 
-// What all tests share, made by TestMain.
+// TestMain makes these for all tests.
 var (
 	place *site.Site
 	kube  client.WithWatch
 )
 
-// takeDownLimit bounds the end, which happens even when tests were cut short.
+// takeDownLimit bounds the cleanup, which also runs when tests were cut short.
 const takeDownLimit = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runAll runs the tests between installation and uninstallation of the controller; that nothing is left then is the last test.
+// runAll runs the tests between installation and uninstallation of the controller. The last test is that nothing is
+// left then.
 func runAll(m *testing.M) (code int, err error) {
 	ctx := context.Background()
 	root, err := filepath.Abs("../..")
@@ -73,11 +74,11 @@ func runAll(m *testing.M) (code int, err error) {
 	return code, place.AwaitUninstalled(ctx, kube, site.SystemNamespace)
 }
 
-// podSecurity is the label by which a namespace says what its pods must satisfy.
+// podSecurity is the label with the Pod Security Standard that a namespace enforces.
 const podSecurity = "pod-security.kubernetes.io/enforce"
 
-// restrictSystemNamespace makes the cluster refuse pods of manager, listeners and hooks that don't satisfy the Pod Security
-// Standard "restricted".
+// restrictSystemNamespace makes the cluster refuse pods of manager, listeners and hooks that don't satisfy the Pod
+// Security Standard "restricted".
 func restrictSystemNamespace(ctx context.Context) error {
 	if _, err := place.Kubectl(ctx, "create", "namespace", site.SystemNamespace); err != nil {
 		return err
@@ -86,7 +87,7 @@ func restrictSystemNamespace(ctx context.Context) error {
 	return err
 }
 
-// tell shows what happens before the first test.
+// tell shows the progress before the first test.
 func tell(name string, do func(io.Writer) error) error {
 	begin := time.Now()
 	fmt.Println("e2e:", name)

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/hack/site"
 )
 
-// componentManager is the component that the controller's chart labels its pods with.
+// componentManager is the component label of the controller's pods.
 const componentManager = "controller-manager"
 
 func (s *scaleSet) awaitNoRunners() {
@@ -27,7 +27,8 @@ func (s *scaleSet) awaitNoRunners() {
 func (s *scaleSet) runnerPods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
-	err := kube.List(s.t.Context(), &pods, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelRunner: "True"})
+	err := kube.List(s.t.Context(), &pods, client.InNamespace(s.namespace),
+		client.MatchingLabels{v1alpha1.LabelRunner: "True"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func systemPods(t *testing.T, component string, options ...client.ListOption) []
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 }
 
-// kill deletes a pod as if its node had burst into flames: no grace, no goodbye.
+// kill deletes a pod without grace, as if its node had lost power.
 func kill(t *testing.T, pod corev1.Pod) {
 	t.Helper()
 	if err := kube.Delete(t.Context(), &pod, client.GracePeriodSeconds(0)); err != nil {

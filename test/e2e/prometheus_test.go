@@ -25,7 +25,7 @@ import (
 // alerts are the rules that the controller's chart renders.
 const alerts = "charts/" + site.ControllerChart + "/rules/alerts.yaml"
 
-// Prometheus finds manager and listener in the cluster by what the chart's PodMonitors say, as its operator would have it.
+// Prometheus finds manager and listener in the cluster by the chart's PodMonitors, as its operator would.
 func TestPrometheusReadsManagerAndListeners(t *testing.T) {
 	t.Parallel()
 	if err := cluster.NeedPackage(t.Context(), prometheus.Program, "prometheus", os.Stderr); err != nil {
@@ -62,7 +62,7 @@ func TestPrometheusReadsManagerAndListeners(t *testing.T) {
 	promtool(t, "", "check", "rules", filepath.Join(place.Root, alerts))
 }
 
-// podMonitors renders those of the chart. The cluster does not know the kind.
+// podMonitors renders the chart's PodMonitors. The cluster does not know the kind.
 func podMonitors(t *testing.T) []prometheus.Monitor {
 	t.Helper()
 	values := place.ControllerValues()
@@ -87,7 +87,7 @@ func podMonitors(t *testing.T) []prometheus.Monitor {
 	return monitors
 }
 
-// scrapeConfig finds the monitor's pods once.
+// scrapeConfig lists the monitor's present pods; later ones are not scraped.
 func scrapeConfig(t *testing.T, m *prometheus.Monitor) map[string]any {
 	t.Helper()
 	port := m.Spec.PodMetricsEndpoints[0].Port
@@ -98,7 +98,8 @@ func scrapeConfig(t *testing.T, m *prometheus.Monitor) map[string]any {
 	var targets []prometheus.Target
 	for i := range pods.Items {
 		if number := portNamed(&pods.Items[i], port); number != "" {
-			targets = append(targets, prometheus.Target{Pod: &pods.Items[i], Address: net.JoinHostPort(pods.Items[i].Status.PodIP, number)})
+			targets = append(targets,
+				prometheus.Target{Pod: &pods.Items[i], Address: net.JoinHostPort(pods.Items[i].Status.PodIP, number)})
 		}
 	}
 	if len(targets) == 0 {
@@ -107,7 +108,7 @@ func scrapeConfig(t *testing.T, m *prometheus.Monitor) map[string]any {
 	return m.ScrapeConfig(targets)
 }
 
-// portNamed is empty where no container has one.
+// portNamed returns an empty string if no container has such a port.
 func portNamed(pod *corev1.Pod, name string) string {
 	for _, container := range pod.Spec.Containers {
 		for _, port := range container.Ports {
@@ -126,10 +127,13 @@ func startPrometheus(t *testing.T, monitors []prometheus.Monitor) *prometheus.Se
 	for i := range monitors {
 		scrapes = append(scrapes, scrapeConfig(t, &monitors[i]))
 	}
-	return prometheus.Start(t, map[string]any{"rule_files": []string{filepath.Join(place.Root, alerts)}, "scrape_configs": scrapes})
+	return prometheus.Start(t, map[string]any{
+		"rule_files":     []string{filepath.Join(place.Root, alerts)},
+		"scrape_configs": scrapes,
+	})
 }
 
-// exposition returns the families that are ours of what a pod serves; those of libraries are not ours to mend.
+// exposition returns our families of a pod's metrics. Those of libraries are not ours to correct.
 func exposition(t *testing.T, address string) string {
 	t.Helper()
 	answer, err := http.Get("http://" + net.JoinHostPort(address, "8080") + "/metrics")

@@ -19,8 +19,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// hiddenHost has no address: only the proxy knows where it is, so a job that succeeds shows that manager, listener and runner
-// all went through it.
+// hiddenHost has no address that anybody but the proxy knows. So a successful job shows that manager, listener and
+// runner all used the proxy.
 const hiddenHost = "github.example.test"
 
 func TestProxyWithoutCredentials(t *testing.T) {
@@ -139,7 +139,7 @@ func (p *proxy) tunnel(w http.ResponseWriter) {
 	_, _ = io.Copy(here, there)
 }
 
-// expectGitHubOnly: what is no business of the proxy, such as the API server, was not asked for there.
+// expectGitHubOnly: nobody asked the proxy for anything else, such as the API server.
 func (p *proxy) expectGitHubOnly(t *testing.T) {
 	t.Helper()
 	p.mutex.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// record remembers runner pods as they were last seen: the status that the kubelet gives a pod before it is gone.
+// record remembers the last state of runner pods: the status that the kubelet gives a pod before it is gone.
 type record struct {
 	mutex sync.Mutex
 	pods  map[types.UID]corev1.Pod
@@ -63,7 +63,7 @@ func (r *record) note(event watch.Event) {
 	r.gone[pod.UID] = event.Type == watch.Deleted
 }
 
-// untold says what the watch has still to tell of so many pods or more, each to its end: a list may show it earlier.
+// untold says what the watch has not yet shown: the end of so many pods or more. A list may show it earlier.
 func (r *record) untold(count int) (string, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -17,10 +17,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
-// managerObject names the Deployment, the PodDisruptionBudget and the Lease that the controller's chart renders or asks for.
+// managerObject names the Deployment, the PodDisruptionBudget and the Lease that the controller's chart renders or asks
+// for.
 var managerObject = client.ObjectKey{Namespace: site.SystemNamespace, Name: site.ControllerName + "-gha-rs-controller"}
 
-// Of two managers one leads. That both run on the only node shows that they are asked, not made, to keep apart.
+// Of two managers one leads. Both run on the only node: their affinity asks them to keep apart, but does not force
+// them.
 func TestJobsSurviveTheDeathOfTheLeader(t *testing.T) {
 	reconfigureController(t, func(values site.Values) { values["replicaCount"] = 2 })
 	pods := managers(t, 2)
@@ -39,8 +41,8 @@ func TestJobsSurviveTheDeathOfTheLeader(t *testing.T) {
 	s.awaitNoRunners()
 }
 
-// awaitLeader waits until a pod that will do holds the Lease, and returns its name. After a leader's death that may be the
-// pod that stood by or the one that the Deployment has made in place of the dead.
+// awaitLeader waits until a suitable pod holds the Lease, and returns its name. After a leader's death that may be the
+// other replica or the dead one's successor.
 func (s *scaleSet) awaitLeader(willDo func(name string) bool) string {
 	s.t.Helper()
 	var leader string

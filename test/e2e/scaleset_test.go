@@ -18,7 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
-// limit of one wait: what is waited for takes seconds; a busy machine may take ten times as long.
+// limit bounds one wait: most take seconds, on a busy machine ten times as long.
 const limit = 2 * time.Minute
 
 // scaleSet is a release of the scale set chart in a namespace of its own.
@@ -31,12 +31,12 @@ type scaleSet struct {
 	installed bool
 	// own are objects that the test made beside the release.
 	own []client.Object
-	// caused are anomalies on GitHub that the test itself brings about.
+	// caused are anomalies on GitHub that the test itself causes.
 	caused []state.AnomalyKind
 }
 
-// install installs a scale set named after the test, at a GitHub of its own, and checks at the end that its uninstallation
-// leaves nothing.
+// install installs a scale set named after the test, at a GitHub of its own, and checks at the end that its
+// uninstallation leaves nothing.
 func install(t *testing.T, name string, minRunners, maxRunners int) *scaleSet {
 	t.Helper()
 	s := prepare(t, serve(t, fakegithub.Options{}), name, minRunners, maxRunners)
@@ -44,7 +44,7 @@ func install(t *testing.T, name string, minRunners, maxRunners int) *scaleSet {
 	return s
 }
 
-// prepare makes what install does up to the installation, so that values can be changed before.
+// prepare does everything of install but the installation, so that values can be changed before.
 func prepare(t *testing.T, github *fakegithub.ControlClient, name string, minRunners, maxRunners int) *scaleSet {
 	t.Helper()
 	values := place.ScaleSetValues(name, minRunners, maxRunners)
@@ -54,7 +54,7 @@ func prepare(t *testing.T, github *fakegithub.ControlClient, name string, minRun
 	return s
 }
 
-// install installs and waits until messages are listened for.
+// install installs and waits until the listener has its session.
 func (s *scaleSet) install() {
 	s.t.Helper()
 	s.apply()
@@ -76,13 +76,13 @@ func (s *scaleSet) object(ctx context.Context) (*v1alpha1.AutoscalingRunnerSet, 
 	return &set, kube.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: s.name}, &set)
 }
 
-// makeNamespace makes the set's namespace before the installation, for what the set refers to.
+// makeNamespace makes the set's namespace before the installation, for objects that the set refers to.
 func (s *scaleSet) makeNamespace() {
 	s.t.Helper()
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
 }
 
-// create creates an object that the uninstallation takes away; namespaces go with the cluster.
+// create creates an object that the test's end deletes; namespaces go with the cluster.
 func (s *scaleSet) create(object client.Object) {
 	s.t.Helper()
 	if err := kube.Create(s.t.Context(), object); err != nil {
@@ -103,7 +103,8 @@ func (s *scaleSet) podSpec() site.Values {
 	return s.values["template"].(site.Values)["spec"].(site.Values)
 }
 
-// end uninstalls and makes sure that nothing of the set is left, on GitHub and in its namespace. The test's context is over.
+// end uninstalls and makes sure that nothing of the set is left, on GitHub and in its namespace. The test's context is
+// over.
 func (s *scaleSet) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 	defer cancel()
@@ -131,7 +132,7 @@ func (s *scaleSet) uninstall(ctx context.Context) {
 	s.awaitNothing(ctx)
 }
 
-// withdraw uninstalls the release; what is not the release's may be left.
+// withdraw uninstalls the release. Objects of others may be left.
 func (s *scaleSet) withdraw(ctx context.Context) {
 	s.t.Helper()
 	s.installed = false
@@ -154,7 +155,7 @@ func (s *scaleSet) awaitNothing(ctx context.Context) {
 	})
 }
 
-// explain logs what a user would look at: the conditions of the set, what there is, Events, and what the programs say.
+// explain logs what a user would look at: the set's conditions, objects, Events, and the programs' logs.
 func (s *scaleSet) explain(ctx context.Context) {
 	const listeners = v1alpha1.LabelComponent + "=" + v1alpha1.ComponentListener
 	s.t.Logf("GitHub: %+v", s.snapshot(ctx))

@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// privateToken is found in nothing but the Secrets of manager and listener.
+// privateToken may only be in the Secrets of manager and listener.
 const privateToken = "ghp_the-token-that-nobody-may-see"
 
 func TestTokenReachesNoRunner(t *testing.T) {
@@ -59,8 +59,8 @@ func testSecrecy(t *testing.T, name string, options fakegithub.Options, credenti
 	s.expectNoRights()
 }
 
-// seek fails the test for every place where the secret is and has no business: pods and their environment and arguments,
-// our own objects, Events, logs, and the Secrets that runner pods get.
+// seek fails the test for every place that must not have the secret and has it: pods and their environment and
+// arguments, our own objects, Events, logs, and the Secrets that runner pods get.
 func (s *scaleSet) seek(secret string) {
 	s.t.Helper()
 	s.seekInSight(secret)
@@ -124,7 +124,7 @@ func (s *scaleSet) seekInSecret(name, secret string) {
 	}
 }
 
-// expectNoRights: a workflow that takes the pod's ServiceAccount must not get to the Secret that way either.
+// expectNoRights: a workflow must not get at the Secret by the pod's ServiceAccount either.
 func (s *scaleSet) expectNoRights() {
 	s.t.Helper()
 	s.awaitIdle(1)

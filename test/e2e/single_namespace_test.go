@@ -32,15 +32,18 @@ func TestControllerOfASingleNamespaceServesThatOneOnly(t *testing.T) {
 	inside.awaitReleased()
 }
 
-// The namespace takes the manager's Role along in the second in which its deletion begins. What lives in it is taken off GitHub
-// all the same, here by a manager that was started after that. Then there is nothing that keeps the controller.
+// The deletion of the namespace removes the manager's Role within a second. The sets in it are removed from GitHub all
+// the same, here by a manager that was started after that. Then nothing keeps the controller.
 func TestWatchedNamespaceCanBeDeleted(t *testing.T) {
 	s := prepare(t, serve(t, fakegithub.Options{}), "watched", 2, 3)
 	s.restrictController()
 	s.install()
 	s.awaitSuccess(s.queue(1, time.Second))
 	s.awaitIdle(2)
-	id, err := s.github.AddFault(t.Context(), fakegithub.Fault{Endpoint: "remove-runner", Status: http.StatusServiceUnavailable})
+	id, err := s.github.AddFault(t.Context(), fakegithub.Fault{
+		Endpoint: "remove-runner",
+		Status:   http.StatusServiceUnavailable,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,8 @@ func TestWatchedNamespaceCanBeDeleted(t *testing.T) {
 	}
 }
 
-// restrictController makes the set's namespace, into which the controller's chart puts Roles, the only one that is watched.
+// restrictController makes the set's namespace, where the controller's chart puts Roles, and restricts the controller
+// to it.
 func (s *scaleSet) restrictController() {
 	s.t.Helper()
 	s.makeNamespace()
@@ -66,7 +70,7 @@ func (s *scaleSet) restrictController() {
 	s.expectNoClusterRole()
 }
 
-// awaitReleased waits until nothing of the set is left but what the controller's chart has in its namespace, none of it held
+// awaitReleased waits until only objects of the controller's chart are left in the set's namespace, none of them held
 // by a finalizer.
 func (s *scaleSet) awaitReleased() {
 	s.t.Helper()
@@ -86,7 +90,8 @@ func (s *scaleSet) awaitReleased() {
 	})
 }
 
-// awaitNoRoles waits until of what binds the manager to a role the deletion of the namespace has left only what is held.
+// awaitNoRoles waits until the deletion of the namespace has left only one RoleBinding for the manager, which a
+// finalizer holds.
 func (s *scaleSet) awaitNoRoles() {
 	s.t.Helper()
 	s.await(s.t.Context(), "the namespace to have lost the manager's Role", func() (string, error) {
@@ -116,7 +121,7 @@ func (s *scaleSet) deleteNamespace(options ...string) {
 	}
 }
 
-// expectOthersRefused: Helm says at once that nobody would serve a set in another namespace.
+// expectOthersRefused: Helm refuses a set in another namespace, because nobody would serve it.
 func (s *scaleSet) expectOthersRefused() {
 	s.t.Helper()
 	err := place.Apply(s.t.Context(), "outside", site.ScaleSetChart, s.namespace+"-outside", s.values)
@@ -125,13 +130,14 @@ func (s *scaleSet) expectOthersRefused() {
 	}
 }
 
-// expectNoClusterRole: what the release had for all namespaces went with the upgrade.
+// expectNoClusterRole: the release's ClusterRole went with the upgrade.
 func (s *scaleSet) expectNoClusterRole() {
 	s.t.Helper()
 	account := "system:serviceaccount:" + managerObject.Namespace + ":" + managerObject.Name
 	for _, resource := range []string{"ephemeralrunners." + v1alpha1.GroupVersion.Group, "pods", "secrets"} {
-		output, err := place.Kubectl(s.t.Context(), "auth", "can-i", "create", resource, "--namespace=default", "--as="+account)
-		if !strings.HasPrefix(output, "no") { // which kubectl says with exit code 1, as it does of a request that failed
+		output, err := place.Kubectl(s.t.Context(), "auth", "can-i", "create", resource, "--namespace=default",
+			"--as="+account)
+		if !strings.HasPrefix(output, "no") { // with exit code 1, as after a request that failed
 			s.t.Errorf("may the manager create %s in the namespace default? %s %v", resource, output, err)
 		}
 	}

@@ -26,7 +26,8 @@ func TestDeletedNamespaceTakesItsRunnersOffGitHub(t *testing.T) {
 
 func TestControllerIsNotUninstalledUnderAScaleSet(t *testing.T) {
 	s := install(t, "guarded", 0, 1)
-	output, err := place.Helm(t.Context(), "uninstall", site.ControllerName, "--namespace="+site.SystemNamespace, "--timeout="+limit.String())
+	output, err := place.Helm(t.Context(), "uninstall", site.ControllerName, "--namespace="+site.SystemNamespace,
+		"--timeout="+limit.String())
 	if err == nil {
 		t.Fatal("helm uninstall succeeded")
 	}
@@ -37,11 +38,12 @@ func TestControllerIsNotUninstalledUnderAScaleSet(t *testing.T) {
 	keepController(t)
 }
 
-// keepController is what whoever stays after all has to do: Helm upgrades no release whose uninstallation was refused before
-// it is rolled back to the revision it has.
+// keepController rolls the controller's release back to its present revision, and installs it again. A user who keeps
+// it has to do the same: Helm upgrades no release whose uninstallation was refused.
 func keepController(t *testing.T) {
 	t.Helper()
-	output, err := place.Helm(t.Context(), "status", site.ControllerName, "--namespace="+site.SystemNamespace, "--output=json")
+	output, err := place.Helm(t.Context(), "status", site.ControllerName, "--namespace="+site.SystemNamespace,
+		"--output=json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
-// longJob is longer than upgrades take, also on a busy machine. Jobs are ended when they have seen what they are there for.
+// longJob exceeds the time of upgrades, also on a busy machine. A test ends its jobs when it has seen what it needs
+// them for.
 const longJob = 5 * time.Minute
 
 func TestNewTemplateReplacesIdleRunnersAndSparesJobs(t *testing.T) {
@@ -101,7 +102,8 @@ func TestFixedImageHealsABrokenScaleSet(t *testing.T) {
 	s.awaitSuccess(ids)
 }
 
-// Both releases are upgraded while jobs run, with values that replace the listener and the manager: not one runner pod is.
+// Both releases are upgraded while jobs run, with values that replace the listener and the manager, but not one runner
+// pod.
 func TestUpgradesWhileJobsRunKillNoRunner(t *testing.T) {
 	s := install(t, "upgrade", 0, 3)
 	ids := s.queue(3, longJob)

@@ -59,14 +59,14 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// parse leaves durations of 0 to the defaults of the fake, which are those of the
-// real service.
+// parse leaves durations of 0 to the defaults of the fake: those of the real service.
 func parse(args []string) (*settings, error) {
 	set := &settings{}
 	o := &set.options
 	fs := flag.NewFlagSet("fakegithub", flag.ContinueOnError)
 	fs.StringVar(&set.addr, "addr", "127.0.0.1:8080", "address to listen on")
-	fs.StringVar(&set.flow, "flow", string(fakegithub.AutoAssign), "how jobs come to scale sets: auto-assign (hosted) or acquire (GHES)")
+	fs.StringVar(&set.flow, "flow", string(fakegithub.AutoAssign),
+		"how jobs come to scale sets: auto-assign (hosted) or acquire (GHES)")
 	fs.BoolVar(&o.MultiLabel, "multi-label", true, "let scale sets have more labels than their name")
 	fs.StringVar(&set.pats, "pats", "", "comma-separated PATs to accept; empty accepts any")
 	fs.StringVar(&set.appID, "app-id", "", "id of a GitHub App to accept")
@@ -79,13 +79,17 @@ func parse(args []string) (*settings, error) {
 	fs.StringVar(&o.RunnerURL, "runner-url", "", "base URL put into JIT configs; empty means as public-url")
 	fs.DurationVar(&o.AdminTokenLifetime, "admin-token-lifetime", 0, "life of an admin token (0: 1h)")
 	fs.DurationVar(&o.QueueTokenLifetime, "queue-token-lifetime", 0, "life of a queue token (0: 50m)")
-	fs.DurationVar(&o.SessionLifetime, "session-lifetime", 0, "how long an abandoned session blocks its scale set (0: 90s)")
+	fs.DurationVar(&o.SessionLifetime, "session-lifetime", 0,
+		"how long an abandoned session blocks its scale set (0: 90s)")
 	fs.DurationVar(&o.PollLength, "poll-length", 0, "how long an empty long poll is held (0: 50s)")
 	fs.DurationVar(&o.JITLatency, "jit-latency", 0, "delay of generatejitconfig")
 	fs.DurationVar(&o.Latency, "latency", 0, "delay of every other call")
-	fs.DurationVar(&o.PickupTimeout, "pickup-timeout", 0, "cancel an assigned job that no runner starts in that time (0: never)")
-	fs.DurationVar(&o.OfferRepeat, "offer-repeat", 0, "offer jobs again that nobody has acquired in that time (0: only to new sessions)")
-	fs.BoolVar(&o.ZeroIsFinal, "zero-is-final", false, "never give a scale set the jobs queued while its session announces a capacity of 0")
+	fs.DurationVar(&o.PickupTimeout, "pickup-timeout", 0,
+		"cancel an assigned job that no runner starts in that time (0: never)")
+	fs.DurationVar(&o.OfferRepeat, "offer-repeat", 0,
+		"offer jobs again that nobody has acquired in that time (0: only to new sessions)")
+	fs.BoolVar(&o.ZeroIsFinal, "zero-is-final", false,
+		"never give a scale set the jobs queued while its session announces a capacity of 0")
 	fs.DurationVar(&o.RunnerLinger, "runner-linger", 0, "how long the record of a finished runner stays")
 	fs.DurationVar(&o.RunnerLostAfter, "runner-lost-after", 0, "when a runner out of touch counts as lost (0: 1m)")
 	fs.BoolVar(&o.RemoveUnknown404, "remove-unknown-404", false, "answer 404 to removing an unknown runner")
@@ -99,7 +103,7 @@ func parse(args []string) (*settings, error) {
 	return set, set.complete()
 }
 
-// complete checks what flags can't and puts it into the options.
+// complete checks values that flags can't check and puts them into the options.
 func (set *settings) complete() error {
 	o := &set.options
 	o.Flow = fakegithub.Flow(set.flow)

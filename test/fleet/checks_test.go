@@ -9,12 +9,12 @@ import (
 )
 
 // mostOwn begins with the budget of package load, which says what the requests are: a runner has eleven of its own in
-// its life. A manager that was started anew reads each runner's Secret a single time before it deletes it. 0.3 are for
-// requests that are repeated after a conflict, or because the manager was killed in between. What is written about sets
-// depends on how long a step takes.
+// its life. A restarted manager reads each runner's Secret a single time before it deletes it. 0.3 are for requests
+// that are repeated after a conflict, or because the manager was killed in between. The number of writes about sets
+// depends on the duration of a step.
 const mostOwn = 12.3
 
-// checkCosts compares what runners have cost with their budget. One of each set ended in between, and another began.
+// checkCosts compares the runners' costs with their budget. One of each set ended in between, and another began.
 func (f *fleet) checkCosts(filled, emptied period, jobs int) {
 	f.t.Helper()
 	unserved := filled.requests.Unserved + emptied.requests.Unserved
@@ -30,8 +30,8 @@ func (f *fleet) checkCosts(filled, emptied period, jobs int) {
 	}
 }
 
-// checkPriority asks the API server whether it has counted requests under the programs' own levels, and refused none. On a
-// machine without processors to spare some wait too long: that is not for want of places in the queues.
+// checkPriority asks the API server whether it has counted requests under the programs' own levels, and refused none.
+// On a busy machine some wait too long, although the queues have places.
 func (f *fleet) checkPriority() {
 	f.t.Helper()
 	dispatched := f.requestsByLevel("apiserver_flowcontrol_dispatched_requests_total")

@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// figures are what both programs have used and asked for up to a moment.
+// figures has the resources and requests of both programs up to a moment.
 type figures struct {
 	at                time.Time
 	requests          rig.Requests
@@ -33,12 +33,12 @@ func (f *fleet) figures() figures {
 	return now
 }
 
-// period is what happened between two moments.
+// period has the differences between two moments.
 type period struct {
 	minutes       float64
 	requests      rig.Requests
 	gitHub, polls int
-	// managerCPU and listenerCPU are shares of one CPU, the latter that of one listener.
+	// managerCPU and listenerCPU are shares of one CPU, listenerCPU for one listener.
 	managerCPU, listenerCPU float64
 	// manager and listener are the memory of one process at the end, in MiB.
 	manager, listener float64
@@ -94,7 +94,7 @@ func (p period) perMinute() string {
 		p.manager, 100*p.managerCPU, p.listener, 100*p.listenerCPU)
 }
 
-// perRunner describes the period by the runners that it was about.
+// perRunner describes the period's costs per runner.
 func (p period) perRunner(runners int) string {
 	ratio := func(count int) float64 { return float64(count) / float64(runners) }
 	return fmt.Sprintf("per runner %.1f requests to the API server, %.1f of them its own, %.1f of them unserved, and %.1f to GitHub\n%s",

@@ -23,11 +23,12 @@ var (
 )
 
 const (
-	// patience bounds every step. look is the pause between two looks at how far it is, tell that between two lines about it.
+	// patience bounds every step. Its progress is read every look and logged every tell.
 	patience, look, tell = 30 * time.Minute, 200 * time.Millisecond, 5 * time.Second
-	// settle is for what a set still does after it has begun to listen: the first statistics, a status, an Event.
+	// For settle after a set has begun to listen it still has something to do: the first statistics, a status, an
+	// Event.
 	settle = 15 * time.Second
-	// perRelease is how many sets are installed at once: the chart allows that many variants beside the first set.
+	// A release has perRelease sets: the chart allows 50 variants beside the first set.
 	perRelease = 51
 )
 
@@ -36,11 +37,11 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.Main(m))
 }
 
-// fleet is an installation that is measured.
+// fleet is the measured installation.
 type fleet struct {
 	t   *testing.T
 	rig *rig.Rig
-	// sets is how many there are, each with that many runners at most.
+	// sets is the number of sets, each the maxRunners of one.
 	sets, each int
 }
 
@@ -54,7 +55,7 @@ func TestFleet(t *testing.T) {
 	jobs := f.fill()
 	filled := f.figures()
 	t.Logf("filled: %s", between(before, filled).perRunner(f.all()))
-	// The statistics of a set whose runners are all busy are read more often.
+	// If all runners of a set are busy, its statistics are read more often.
 	f.atRest("busy", restBudget{reads: 16, total: 20})
 	f.killManager()
 	f.upgrade()
@@ -69,8 +70,8 @@ func TestFleet(t *testing.T) {
 
 func (f *fleet) all() int { return f.sets * f.each }
 
-// install installs the controller, and the sets as variants of a few releases. Each set may have five runners more than the
-// controller lets it have.
+// install installs the controller, and the sets as variants of a few releases. Each set's maxRunners exceeds the
+// controller's limit by five.
 func (f *fleet) install() {
 	f.t.Helper()
 	f.rig = rig.Start(f.t, testkube.Shared(f.t), rig.Options{
@@ -114,13 +115,13 @@ func (f *fleet) sessions() (all []string) {
 	return all
 }
 
-// restBudget is the most that a set may ask of the API server in a minute: reads, and everything.
+// restBudget bounds the requests about a set to the API server per minute: reads, and all.
 type restBudget struct{ reads, total float64 }
 
-// attempts bounds how often figures at rest are taken: on a busy machine sets have more to do for a while.
+// Figures at rest are taken at most attempts times: on a busy machine sets have more to do for a while.
 const attempts = 10
 
-// atRest measures for a while in which nothing happens. A set comes to rest within its budget.
+// atRest measures for a while without jobs. A set at rest keeps its budget.
 func (f *fleet) atRest(name string, budget restBudget) {
 	f.t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -130,7 +131,7 @@ func (f *fleet) atRest(name string, budget restBudget) {
 		rig.Wait(f.t.Context(), *rest)
 		during := between(before, f.figures())
 		f.t.Logf("%s: %s", name, during.perMinute())
-		setMinutes := float64(f.sets) * max(1, during.minutes) // what comes a single time a minute may come in less
+		setMinutes := float64(f.sets) * max(1, during.minutes) // an event per minute may happen in less than a minute
 		reads, total := float64(during.reads())/setMinutes, float64(during.requests.Total())/setMinutes
 		if reads <= budget.reads && total <= budget.total {
 			return
@@ -144,7 +145,7 @@ func (f *fleet) atRest(name string, budget restBudget) {
 	}
 }
 
-// fill queues a job more for each set than it may have runners, and returns when each of these has one.
+// fill queues one job more for each set than it may have runners, and returns when every runner has a job.
 func (f *fleet) fill() (jobs []int64) {
 	f.t.Helper()
 	for _, set := range f.rig.GitHub.Snapshot().ScaleSets {
@@ -225,7 +226,7 @@ func (f *fleet) empty(jobs []int64) {
 	f.t.Logf("nothing is left of %d jobs after %s", len(jobs), since(began))
 }
 
-// await waits until a count is reached, and says now and then how far it is. It returns how long that took.
+// await waits until a count is reached, and logs its progress. It returns the duration.
 func (f *fleet) await(what string, want int, count func() int) time.Duration {
 	f.t.Helper()
 	began := time.Now()

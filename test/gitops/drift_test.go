@@ -1,5 +1,6 @@
-// Package gitops tests that tools which keep a cluster as their rendered charts say (Argo CD, Flux) have nothing to do once
-// the product works: it doesn't change what the charts set, and its objects tell by kstatus' rules how they are.
+// Package gitops tests the product under tools that keep a cluster like their rendered charts (Argo CD, Flux). They
+// have nothing to do while it works: it doesn't change fields that the charts set, and kstatus' rules can read its
+// objects.
 package gitops
 
 import (
@@ -34,7 +35,7 @@ var sets = map[string]rig.Values{
 	},
 }
 
-// Rendering the charts once more and applying what comes out changes nothing after jobs have run.
+// After jobs have run, rendering the charts again and applying the objects changes nothing.
 func TestNoDrift(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 1})
 	r.InstallSet("customized", sets["customized"])
@@ -52,13 +53,13 @@ func TestNoDrift(t *testing.T) {
 	checkStatuses(t, r)
 }
 
-// checkUnchanged applies the object for show, as Argo CD and Flux do to find differences.
+// checkUnchanged applies the object as a dry run, as Argo CD and Flux do to find differences.
 func checkUnchanged(t *testing.T, r *rig.Rig, wanted *unstructured.Unstructured) {
 	t.Helper()
 	name := wanted.GetKind() + " " + wanted.GetName()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(wanted.GroupVersionKind())
-	// Objects whose status changes all the time may do so between the two requests.
+	// The status of some objects changes all the time, also between the two requests.
 	gomega.NewWithT(t).Eventually(func() (string, error) {
 		if err := r.Cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(wanted), live); err != nil {
 			return "", err
@@ -77,7 +78,7 @@ func checkUnchanged(t *testing.T, r *rig.Rig, wanted *unstructured.Unstructured)
 	}, rig.Patience).Should(gomega.BeEmpty(), "applying %s again changes it", name)
 }
 
-// checkStatuses waits until all objects that have a status of ours are what kstatus calls current.
+// checkStatuses waits until kstatus calls all objects with a status of ours current.
 func checkStatuses(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	for kind, namespace := range map[string]string{

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// What kstatus computes for an object of a kind it doesn't know.
+// kstatus' results for an object of a kind that it doesn't know.
 const (
 	current     = "Current"
 	inProgress  = "InProgress"
@@ -14,8 +14,8 @@ const (
 	terminating = "Terminating"
 )
 
-// kstatus follows the rules of sigs.k8s.io/cli-utils/pkg/kstatus for custom resources: deletion first, then a status that
-// is of an earlier generation, then the conditions Reconciling and Stalled where they are true, then Ready.
+// kstatus follows the rules of sigs.k8s.io/cli-utils/pkg/kstatus for custom resources: deletion first, then a status of
+// an earlier generation, then the conditions Reconciling and Stalled if they are true, then Ready.
 func kstatus(object map[string]any) string {
 	if _, deleted, _ := unstructured.NestedString(object, "metadata", "deletionTimestamp"); deleted {
 		return terminating

@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// The labels by which Argo CD and kubectl's ApplySets find what they have applied.
+// The labels by which Argo CD and kubectl's ApplySets find the objects that they have applied.
 const (
 	instance = "argocd.argoproj.io/instance"
 	named    = "app.kubernetes.io/instance" // Argo CD's default
@@ -25,7 +25,7 @@ const (
 	app      = "runners-of-production"
 )
 
-// pruned are the kinds that the tools look for.
+// pruned are the kinds that the tools prune.
 var pruned = []schema.GroupVersionKind{
 	v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), v1alpha1.GroupVersion.WithKind("AutoscalingListener"),
 	v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"), v1alpha1.GroupVersion.WithKind("EphemeralRunner"),
@@ -33,9 +33,9 @@ var pruned = []schema.GroupVersionKind{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
 }
 
-// A tool that tracks by label deletes what has its label and is not among what it has applied: Argo CD unless it has an owner, ApplySets
-// and their like whether or not. Labels come on when the set has long worked, as they do when an application adopts it. Nothing of the set
-// is pruned, while jobs run and after a change of the set.
+// A tool that tracks by label deletes objects with its label that it has not applied: Argo CD if they have no owner,
+// ApplySets and their like in any case. The labels are added while the set works, as when an application adopts it. No
+// object of the set is pruned, neither while jobs run nor after a change of the set.
 func TestNothingIsPrunedByLabel(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 1})
 	applied := map[string]bool{}
@@ -66,12 +66,14 @@ func TestNothingIsPrunedByLabel(t *testing.T) {
 	prune(t, r, applied)
 }
 
-// awaitInherited waits until the manager has seen the labels: those that Argo CD doesn't prune by reach what the set owns.
+// awaitInherited waits until the manager has seen the labels: the objects of the set get those that Argo CD doesn't
+// prune by.
 func awaitInherited(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (int, error) {
 		var sets v1alpha1.EphemeralRunnerSetList
-		err := r.Cluster.Client().List(t.Context(), &sets, client.InNamespace(r.RunnerNamespace), client.MatchingLabels{instance: app})
+		err := r.Cluster.Client().List(t.Context(), &sets, client.InNamespace(r.RunnerNamespace),
+			client.MatchingLabels{instance: app})
 		return len(sets.Items), err
 	}, rig.Patience).Should(gomega.Equal(1), "EphemeralRunnerSets with the set's labels")
 }
@@ -101,7 +103,7 @@ func prune(t *testing.T, r *rig.Rig, applied map[string]bool) {
 	}
 }
 
-// identify returns what distinguishes an object from all others.
+// identify returns a text that identifies an object.
 func identify(object *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
 }

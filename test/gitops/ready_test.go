@@ -21,11 +21,11 @@ import (
 // enforced is the label by which a namespace enforces a Pod Security Standard.
 const enforced = "pod-security.kubernetes.io/enforce"
 
-// waits are Helm's arguments by which it installs or upgrades a scale set and waits for what becomes of it.
+// waits are Helm's arguments to install or upgrade a scale set and wait for the result.
 var waits = []string{"--install", "--wait", "--timeout", rig.Patience.String()}
 
-// A scale set whose pods the namespace forbids is never current, and fails when that has lasted for a minute, before its first job: Helm with
-// --wait stops then, and says why. After an upgrade it is what the new template is.
+// A scale set whose pods the namespace forbids is never current. After a minute it has failed, before its first job:
+// Helm with --wait stops then, and says why. After an upgrade the new template decides.
 func TestAScaleSetThatCanStartNoRunnerIsNotCurrent(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
 	labelled(t, r, enforced, "baseline")
@@ -45,15 +45,16 @@ func TestAScaleSetThatCanStartNoRunnerIsNotCurrent(t *testing.T) {
 
 	labelled(t, r, enforced, "baseline")
 	r.UpgradeSet("dind", dind)
-	g.Consistently(func() string { return statusOf(t, r, "dind") }, 5*time.Second, 20*time.Millisecond).Should(gomega.Equal(inProgress), "the former template was admitted, the new one isn't")
+	g.Consistently(func() string { return statusOf(t, r, "dind") }, 5*time.Second, 20*time.Millisecond).
+		Should(gomega.Equal(inProgress), "the former template was admitted, the new one isn't")
 	g.Expect(readyOf(t, r, "dind")).To(gomega.ContainSubstring(v1alpha1.ReasonPodForbidden))
 }
 
-// labelledTemplate is a change of the template.
+// labelledTemplate is a value that changes the template.
 var labelledTemplate = rig.Values{"metadata": rig.Values{"labels": rig.Values{"a": "b"}}}
 
-// A quota that is full for the moment and a webhook that is down make no scale set unready, neither a new one nor one whose jobs wait, so
-// Helm with --wait succeeds.
+// A full quota and a webhook that is down pass. They make no scale set unready, neither a new one nor one with waiting
+// jobs, so Helm with --wait succeeds.
 func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
 	g := gomega.NewWithT(t)
@@ -67,7 +68,8 @@ func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
 		return len(full.Status.Hard), err
 	}, rig.Patience).Should(gomega.Equal(1))
 	g.Expect(r.AttemptUpgrade("full", rig.Values{"minRunners": 1}, waits...)).To(gomega.Succeed())
-	g.Eventually(func() string { return readyOf(t, r, "full") }, rig.Patience).Should(gomega.ContainSubstring(v1alpha1.ReasonQuotaExceeded))
+	g.Eventually(func() string { return readyOf(t, r, "full") }, rig.Patience).
+		Should(gomega.ContainSubstring(v1alpha1.ReasonQuotaExceeded))
 	g.Expect(statusOf(t, r, "full")).To(gomega.Equal(current))
 	g.Expect(statusOf(t, r, rig.DefaultSet)).To(gomega.Equal(current))
 
@@ -77,7 +79,8 @@ func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Expect(r.AttemptUpgrade("unasked", rig.Values{"minRunners": 1}, waits...)).To(gomega.Succeed())
-	g.Eventually(func() string { return readyOf(t, r, "unasked") }, rig.Patience).Should(gomega.ContainSubstring("failed calling webhook"))
+	g.Eventually(func() string { return readyOf(t, r, "unasked") }, rig.Patience).
+		Should(gomega.ContainSubstring("failed calling webhook"))
 	for _, set := range []string{"unasked", rig.DefaultSet} {
 		g.Expect(statusOf(t, r, set)).To(gomega.Equal(current))
 	}
@@ -87,7 +90,7 @@ func TestWhatPassesKeepsAScaleSetCurrent(t *testing.T) {
 	r.WaitDone(r.QueueJobs(1, 0))
 }
 
-// webhookDown is a webhook for the namespace's pods at which nobody listens.
+// webhookDown returns a webhook for the namespace's pods; nobody listens at its address.
 func webhookDown(namespace string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -133,7 +136,7 @@ func setOf(t *testing.T, r *rig.Rig, name string) map[string]any {
 	return set.Object
 }
 
-// statusOf returns what kstatus computes for a scale set.
+// statusOf returns kstatus' result for a scale set.
 func statusOf(t *testing.T, r *rig.Rig, name string) string {
 	t.Helper()
 	return kstatus(setOf(t, r, name))

@@ -74,8 +74,8 @@ func (h *History) FromAudit(events []testkube.AuditEvent, accounts Accounts) err
 			continue
 		}
 		change.Received, change.Answered, change.By, change.Verb = event.Received, event.Answered, by, event.Verb
-		// An object that was deleted at once may come without the revision of its deletion, or even without a UID: two deletions of
-		// it were under way.
+		// If two deletions of an object were under way, an answer may come without the revision of the deletion, or
+		// even without a UID.
 		revision = max(revision, change.Revision)
 		if change.Revision == 0 || change.Gone {
 			change.Revision = revision
@@ -95,8 +95,8 @@ func (c *Change) complete(before *Change) {
 	}
 }
 
-// loseTrack adds that nothing more is known of an object, of which before is the last change or nil, because a request
-// may have changed it. It counts as gone until its next change.
+// loseTrack adds that nothing more is known of an object, because a request may have changed it. before is its last
+// known change or nil. The object counts as gone until its next change.
 func (h *History) loseTrack(before *Change, event testkube.AuditEvent, by Actor, revision uint64) {
 	if before == nil {
 		return
@@ -112,8 +112,8 @@ func changed(event testkube.AuditEvent) bool {
 	return ended(event) && event.Response.Code < http.StatusMultipleChoices
 }
 
-// timedOut reports whether the event is the end of such a request in a namespace that etcd did not answer in time, as on a machine with
-// too much to do.
+// timedOut reports whether the event is the end of such a request in a namespace, and etcd did not answer it in time,
+// as on a machine with too much to do.
 func timedOut(event testkube.AuditEvent, namespace string) bool {
 	return ended(event) && event.Response.Code == http.StatusGatewayTimeout && event.Object.Namespace == namespace
 }
@@ -185,14 +185,15 @@ func changeOf(event testkube.AuditEvent) (*Change, error) {
 		object := &corev1.Pod{}
 		change, err := read(event, object)
 		change.Pod = PodOf(object)
-		change.Gone = change.Gone || event.Verb == "delete" && endsAtOnce(event, object)
+		change.Gone = change.Gone || (event.Verb == "delete" && endsAtOnce(event, object))
 		return change, err
 	default:
 		return nil, nil
 	}
 }
 
-// read decodes the object, or what a Status says about it, which is the answer to the deletion of an object that is gone at once.
+// read decodes the object, or what a Status says about it: that is the answer to a deletion if the object is gone with
+// it.
 func read(event testkube.AuditEvent, object metav1.Object) (*Change, error) {
 	change := &Change{}
 	var kind metav1.TypeMeta
@@ -225,10 +226,12 @@ func read(event testkube.AuditEvent, object metav1.Object) (*Change, error) {
 	return change, err
 }
 
-// endsAtOnce reports whether the deletion of a pod has no grace period: because none was asked for, nothing runs it or it has ended.
+// endsAtOnce reports whether the deletion of a pod has no grace period: none was asked for, nothing runs the pod, or it
+// has ended.
 func endsAtOnce(event testkube.AuditEvent, pod *corev1.Pod) bool {
 	var options metav1.DeleteOptions
-	if json.Unmarshal(event.RequestObject, &options) == nil && options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 {
+	if json.Unmarshal(event.RequestObject, &options) == nil && options.GracePeriodSeconds != nil &&
+		*options.GracePeriodSeconds == 0 {
 		return true
 	}
 	return pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || podEnded(pod)

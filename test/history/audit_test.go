@@ -48,9 +48,10 @@ func (l *logged) history() *History {
 	return h
 }
 
-// object is what the API server answers.
+// object returns an answer of the API server.
 func object(kind string, revision int, metadata, rest string) string {
-	return fmt.Sprintf(`{"kind": %q, "metadata": {"name": "a", "uid": "uid of %s", "resourceVersion": "%d"%s}%s}`, kind, kind, revision, metadata, rest)
+	return fmt.Sprintf(`{"kind": %q, "metadata": {"name": "a", "uid": "uid of %s", "resourceVersion": "%d"%s}%s}`,
+		kind, kind, revision, metadata, rest)
 }
 
 const (
@@ -61,21 +62,26 @@ const (
 
 func TestChangesFromAudit(t *testing.T) {
 	l := &logged{t: t}
-	l.add(listenerUser, "patch", "ephemeralrunnersets", "", object("EphemeralRunnerSet", 3, "", `, "spec": {"replicas": 4, "patchID": 9, "maxRunners": 5}`))
+	l.add(listenerUser, "patch", "ephemeralrunnersets", "",
+		object("EphemeralRunnerSet", 3, "", `, "spec": {"replicas": 4, "patchID": 9, "maxRunners": 5}`))
 	l.add(managerUser, "create", "ephemeralrunners", "", object("EphemeralRunner", 4, owned+kept, ""))
 	l.add(listenerUser, "patch", "ephemeralrunners", "status", object("EphemeralRunner", 5, owned+kept,
 		`, "status": {"phase": "Running", "jobId": "j", "jobResult": "succeeded", "jobPatchID": 9}`))
-	l.add(managerUser, "delete", "ephemeralrunners", "", object("EphemeralRunner", 6, owned+kept+deleting, `, "status": {"phase": "Failed"}`))
+	l.add(managerUser, "delete", "ephemeralrunners", "",
+		object("EphemeralRunner", 6, owned+kept+deleting, `, "status": {"phase": "Failed"}`))
 	l.add(managerUser, "patch", "ephemeralrunners", "", object("EphemeralRunner", 6, owned+deleting, ""))
 	l.add(managerUser, "create", "autoscalingrunnersets", "", object("AutoscalingRunnerSet", 7, "",
 		`, "spec": {"volumeClaimPool": {"max": 3, "keepAfter": {"events": ["push"], "results": ["succeeded"]}}}`))
 	l.add(managerUser, "create", "persistentvolumeclaims", "", object("PersistentVolumeClaim", 8, kept+
 		`, "labels": {"actions.github.com/scale-set-name": "linux", "actions.github.com/volume-claim-template": "go"}`, ""))
-	l.add("system:kube-controller-manager", "update", "persistentvolumeclaims", "", object("PersistentVolumeClaim", 9, deleting, ""))
-	l.add(managerUser, "create", "ephemeralrunners", "", object("EphemeralRunner", 10, owned, `, "spec": {"volumeClaims": {"npm": "y", "go": "x", "none": ""}}`))
+	l.add("system:kube-controller-manager", "update", "persistentvolumeclaims", "",
+		object("PersistentVolumeClaim", 9, deleting, ""))
+	l.add(managerUser, "create", "ephemeralrunners", "",
+		object("EphemeralRunner", 10, owned, `, "spec": {"volumeClaims": {"npm": "y", "go": "x", "none": ""}}`))
 	l.add(managerUser, "create", "pods", "", object("Pod", 11, owned,
 		`, "spec": {"volumes": [{"name": "go", "persistentVolumeClaim": {"claimName": "x"}}, {"name": "none", "emptyDir": {}}]}`))
-	l.add("admin", "delete", "ephemeralrunners", "", `{"kind": "Status", "metadata": {}, "details": {"name": "a", "uid": "other"}}`)
+	l.add("admin", "delete", "ephemeralrunners", "",
+		`{"kind": "Status", "metadata": {}, "details": {"name": "a", "uid": "other"}}`)
 
 	maxRunners, maxClaims := 5, 3
 	want := []Change{
@@ -138,8 +144,8 @@ func TestDeletionThatIsAnsweredWithoutObject(t *testing.T) {
 	}
 }
 
-// What was not carried out is no change, nor is what happened elsewhere.
-// A write that timed out may have been made: nothing more is known of the object, until somebody else is answered.
+// A request that was not carried out is no change, nor is one of another namespace. A write that timed out may have
+// been made: nothing more is known of the object, until somebody else is answered.
 func TestWritesThatTimedOut(t *testing.T) {
 	for _, verb := range []string{"delete", "patch"} {
 		log := &logged{t: t}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// claims are what the replay knows of claims of volumeClaimTemplates.
+// claims has the replay's knowledge of claims of volumeClaimTemplates.
 type claims struct {
 	pools map[string]*pool  // by name
 	exist map[string]*claim // by UID
@@ -13,13 +13,13 @@ type claims struct {
 
 type pool struct {
 	Pool
-	// most are the values of max until now, each with the time until which it was in force.
+	// most has the former values of max, each with the time until which it was in force.
 	most []value
 }
 
 type claim struct {
 	Claim
-	// runners are the names of those that have had it, in the order of their creation.
+	// runners are the names of the runners that have had it, in the order of their creation.
 	runners []string
 }
 
@@ -33,7 +33,7 @@ func (p Pool) limit() int {
 	return *p.Max
 }
 
-// named returns the claim that has a name, nil if there is none.
+// named returns the claim with the name, nil if it doesn't exist.
 func (c claims) named(name string) *claim {
 	for _, known := range c.exist {
 		if known.Name == name {
@@ -100,7 +100,7 @@ func (r *replay) checkCount(c Change, created *claim) {
 // over reports whether the runner will not run again, whatever becomes of its pod.
 func (r *runner) over() bool { return r.Failed || r.Outdated || r.Succeeded }
 
-// checkLease checks that a runner that was just created has its claims alone, and that they may be passed on to it.
+// checkLease checks that a new runner has its claims alone, and that they may be passed on to it.
 func (r *replay) checkLease(c Change, created *runner) {
 	for _, name := range created.Claims {
 		known := r.claims.named(name)
@@ -123,7 +123,7 @@ func (r *replay) checkLease(c Change, created *runner) {
 	}
 }
 
-// checkKept checks that no earlier runner with the claim has run a job after which it may not be passed on.
+// checkKept checks the jobs of earlier runners with the claim: after each, it may be passed on.
 func (r *replay) checkKept(c Change, created *runner, leased *claim) {
 	if leased == nil || r.claims.pools[leased.Set] == nil {
 		return
@@ -131,7 +131,8 @@ func (r *replay) checkKept(c Change, created *runner, leased *claim) {
 	pool := r.claims.pools[leased.Set]
 	for _, job := range r.history.Jobs {
 		if slices.Contains(leased.runners, job.Runner) && !job.Completed.IsZero() && !pool.keeps(job) {
-			r.breach(c, "runner %s was created with claim %s, in which job %d ran: event %q, result %q", created.Name, leased.Name, job.ID, job.Event, job.Result)
+			r.breach(c, "runner %s was created with claim %s, in which job %d ran: event %q, result %q",
+				created.Name, leased.Name, job.ID, job.Event, job.Result)
 		}
 	}
 }
@@ -144,7 +145,7 @@ func (p Pool) keeps(job Job) bool {
 	return !unwanted(p.Events, job.Event) && !unwanted(p.Results, job.Result)
 }
 
-// checkMounts checks that a pod that was just created mounts what no other pod does.
+// checkMounts checks that a new pod mounts no claim of another pod.
 func (r *replay) checkMounts(c Change, created *pod) {
 	if c.Verb != "create" || r.history.blind(c.Received) {
 		return

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// pool is what the set says of its claims.
+// pool adds the set's rules for its claims.
 func (s *story) pool(most int, results ...string) {
 	s.step(Change{By: Other, Verb: "create", Pool: &Pool{UID: "pool", Name: "set", Max: &most, Results: results}})
 }

@@ -29,16 +29,18 @@ func (h *History) checkRegistrations() []string {
 	return broken
 }
 
-// overtaking is how long after another manager has taken the Lease a request may still arrive that was sent before.
+// A request that was sent before another manager took the Lease may arrive up to overtaking after that.
 const overtaking = time.Second
 
-// checkLeaders checks rule 5: from the moment at which another process holds the Lease, the one that held it before changes
-// nothing, until it holds the Lease again. After an outage the process that leads may have taken the Lease unseen.
+// checkLeaders checks rule 5: from the moment at which another process holds the Lease, the one that held it before
+// changes nothing, until it holds the Lease again. After an outage the process that leads may have taken the Lease
+// unseen.
 func (h *History) checkLeaders() []string {
 	var broken []string
 	for _, write := range h.Writes {
 		leader, since := h.leaderAt(write.Received)
-		if leader == "" || leader == write.Credential || write.Received.Sub(since) <= overtaking || felt(h.Blind, write.Received) {
+		if leader == "" || leader == write.Credential || write.Received.Sub(since) <= overtaking ||
+			felt(h.Blind, write.Received) {
 			continue
 		}
 		broken = append(broken, fmt.Sprintf("%s %s by a manager, but another leads since %s",
@@ -47,8 +49,8 @@ func (h *History) checkLeaders() []string {
 	return broken
 }
 
-// leaderAt returns the credential of the process that held the Lease at a moment, and since when. Nobody holds a Lease without a
-// holder, as a manager leaves it that ends.
+// leaderAt returns the credential of the process that held the Lease at a moment, and since when. Nobody holds a Lease
+// without a holder: a manager that ends leaves it so.
 func (h *History) leaderAt(at time.Time) (credential string, since time.Time) {
 	for _, lease := range h.Leases {
 		switch {

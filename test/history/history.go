@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// History is what happened. All times are on the API server's clock.
+// History has the events of a run. All times are on the API server's clock.
 type History struct {
-	// MinRunners is that of all sets.
+	// MinRunners is the minRunners of all sets.
 	MinRunners int
-	// Changes are those of sets, runners, pods and claims. Their order is that of their revisions.
+	// Changes are the changes of sets, runners, pods and claims, by revision.
 	Changes []Change
 	// Leases are the writes of the managers' Lease, Writes the managers' other changes, in the order of their answers.
 	Leases []LeaseWrite
 	Writes []Write
-	// Registrations and Jobs are those of GitHub.
+	// Registrations and Jobs are GitHub's.
 	Registrations []Registration
 	Jobs          []Job
-	// Disturbed are the times in which watches or requests were held up, and Blind those in which changes may have been made that
-	// are missing here, because the API server or etcd was away. Blind ends with a List of each kind.
+	// In Disturbed intervals watches or requests were held up. In Blind ones the API server or etcd was away, so
+	// changes may be missing here. Blind ends with a List of each kind.
 	Disturbed, Blind []Interval
 }
 
@@ -41,7 +41,7 @@ const (
 
 // Change is one change of an object. Exactly one of Set, Runner, Pod, Pool, Claim and List is set.
 type Change struct {
-	// Received and Answered are when the API server got the request and answered it.
+	// The API server got the request at Received and answered it at Answered.
 	Received, Answered time.Time
 	// Revision orders changes of all kinds.
 	Revision uint64
@@ -81,7 +81,7 @@ func (c Change) uid() string {
 // Set is an EphemeralRunnerSet.
 type Set struct {
 	UID, Name string
-	// Replicas is how many runners the listener asks for, AssignedJobs how many jobs it counts.
+	// Replicas is the number of runners that the listener asks for, AssignedJobs the number of jobs that it counts.
 	Replicas, AssignedJobs, PatchID int
 	MaxRunners                      *int // nil is no limit
 }
@@ -90,11 +90,11 @@ type Set struct {
 type Runner struct {
 	UID, Name, SetUID string
 	Deleting          bool
-	// Failed and Outdated say that it has ended for good, without having run its job to the end.
+	// Failed and Outdated say that it won't be tried again and has not run its job to the end.
 	Failed, Outdated bool
 	// Succeeded says that it has run its job to the end, or was not needed.
 	Succeeded bool
-	// HasJob and Completed are what the listener has reported of its job, JobPatchID is the report's patchID.
+	// HasJob and Completed come from the listener's report of its job, whose patchID is JobPatchID.
 	HasJob, Completed bool
 	JobPatchID        int
 	// Claims are the names of the claims that it has.
@@ -110,7 +110,7 @@ type Pod struct {
 	Claims []string
 }
 
-// Pool is what an AutoscalingRunnerSet says of its claims.
+// Pool has an AutoscalingRunnerSet's rules for its claims.
 type Pool struct {
 	UID, Name string
 	Max       *int // nil is no limit
@@ -161,15 +161,16 @@ type Job struct {
 }
 
 const (
-	// usualLate is how late watches and requests are on a busy machine, disturbedLate on one whose API server was just away, is
-	// slow or refuses requests: client-go repeats a refused request up to ten times, a second apart.
+	// Watches and requests are up to usualLate late on a busy machine, and up to disturbedLate if the API server was
+	// just away, is slow or refuses requests: client-go repeats a refused request up to ten times, a second apart.
 	usualLate     = 3 * time.Second
 	disturbedLate = 15 * time.Second
-	// recovery is how long a disturbance is felt after its end: watches are established again after pauses of up to ten seconds.
+	// A disturbance is felt for recovery after its end: watches are established again after pauses of up to ten
+	// seconds.
 	recovery = 15 * time.Second
 )
 
-// late returns how late what the manager knew at a moment may have been.
+// late returns the age that the manager's knowledge may have had at a moment.
 func (h *History) late(at time.Time) time.Duration {
 	if felt(h.Disturbed, at) || felt(h.Blind, at) {
 		return disturbedLate

@@ -13,20 +13,20 @@ type replay struct {
 	runners map[string]*runner // those that exist
 	pods    map[string]*pod    // those that exist
 	claims  claims
-	// revisions are those of each object's last change, also of objects that are gone.
+	// revisions has the revision of each object's last change, also of objects that are gone.
 	revisions map[string]uint64
 	broken    []string
 }
 
 type set struct {
 	Set
-	// wanted and maxRunners are the values until now, each with the time until which it was in force.
+	// wanted and maxRunners have the former values, each with the time until which it was in force.
 	wanted, maxRunners []value
-	// patched is when the last patchID came.
+	// The last patchID came at patched.
 	patched time.Time
 }
 
-// value is what a field was until a time.
+// value is a field's former value, and the time until which it was in force.
 type value struct {
 	was   int
 	until time.Time
@@ -34,16 +34,16 @@ type value struct {
 
 type runner struct {
 	Runner
-	// known says that its creation was seen. Of others it is not known what was in force then.
+	// known says that its creation was seen. Otherwise the maxRunners of that moment is unknown.
 	known   bool
 	created time.Time
 	// most is the maxRunners in force at its creation.
 	most int
 	// pod is its newest pod, which may be gone, nil if there was none yet.
 	pod *pod
-	// ended is when it was seen to have ended, well or not, zero before.
+	// At ended it was seen to have ended, well or not; zero before.
 	ended time.Time
-	// occupied is since when its slot is occupied without interruption, zero if it is free.
+	// Since occupied its slot is occupied without interruption; zero if it is free.
 	occupied time.Time
 }
 
@@ -114,8 +114,8 @@ func (s Set) limit() int {
 	return *s.MaxRunners
 }
 
-// slots returns how many runners there may be to be: as many as the listener asks for, or those for its jobs and minRunners. It may have asked
-// before a number changed.
+// slots returns the allowed number of runners: as many as the listener asks for or, because it may have asked before a
+// number changed, as its jobs and minRunners need.
 func (s Set) slots(minRunners int) int {
 	return max(s.Replicas, min(s.AssignedJobs+minRunners, s.limit()))
 }
@@ -165,7 +165,8 @@ func (r *replay) checkCreation(c Change, created *runner) {
 	}
 	slots, occupied := largest(set.slots(r.history.MinRunners), set.wanted, since), r.occupied(created, since)
 	if occupied >= slots {
-		r.breach(c, "runner %s was created although %d slots were occupied of %d: %s", created.Name, occupied, slots, r.describeSlots(created))
+		r.breach(c, "runner %s was created although %d slots were occupied of %d: %s",
+			created.Name, occupied, slots, r.describeSlots(created))
 	}
 }
 
@@ -216,7 +217,7 @@ func (r *replay) applyPod(c Change, next Pod) {
 	}
 }
 
-// checkStart checks rule 1 when a pod is created: that of a runner that waited for it longer than others may be one too many.
+// checkStart checks rule 1 when a pod is created: if its runner waited longer than others, the pod may be one too many.
 func (r *replay) checkStart(c Change, started *runner) {
 	if r.history.blind(c.Received) {
 		return
@@ -229,7 +230,8 @@ func (r *replay) checkStart(c Change, started *runner) {
 		}
 	}
 	if alive > most {
-		r.breach(c, "pod %s was created: %d alive, maxRunners was at most %d when they were created", started.Name, alive, most)
+		r.breach(c, "pod %s was created: %d alive, maxRunners was at most %d when they were created",
+			started.Name, alive, most)
 	}
 }
 
@@ -241,7 +243,8 @@ func (r *replay) checkDeletion(c Change, deleted *pod) {
 	for _, job := range r.history.Jobs {
 		during := job.Started.Before(c.Received) && (job.Completed.IsZero() || job.Completed.After(c.Received))
 		if job.Runner == deleted.Name && during {
-			r.breach(c, "the %s deleted pod %s during its job %d, which started at %s", c.By, deleted.Name, job.ID, job.Started.Format(clockFormat))
+			r.breach(c, "the %s deleted pod %s during its job %d, which started at %s",
+				c.By, deleted.Name, job.ID, job.Started.Format(clockFormat))
 		}
 	}
 }

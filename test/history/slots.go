@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// slot is what a runner does with one of the set's replicas.
+// slot is a runner's use of one of the set's replicas.
 type slot string
 
 // Slots. All but the first are occupied.
@@ -20,14 +20,15 @@ const (
 )
 
 const (
-	// settles is how long after the end of a runner a patchID has to come that no longer counts its job.
+	// A patchID that comes settles after a runner's end, or later, no longer counts its job.
 	settles = 3 * time.Second
-	// heldAtMost bounds how long the slot of a runner is held that failed with its job, or whose completion no patchID acknowledges.
+	// heldAtMost bounds the time for which a slot is held after its runner failed with its job, or completed it without
+	// an acknowledging patchID.
 	heldAtMost = 15 * time.Minute
 )
 
-// slot is the table of decision 0007: the first row that matches decides. "Seen" is what the API server has: whoever acts sees it
-// later.
+// slot is the table of decision 0007: the first row that matches decides. "Seen" means that the API server has it:
+// whoever acts sees it later.
 func (r *replay) slot(runner *runner, at time.Time) slot {
 	set := r.sets[runner.SetUID]
 	endedWell := runner.pod != nil && runner.pod.Succeeded
@@ -38,7 +39,7 @@ func (r *replay) slot(runner *runner, at time.Time) slot {
 		return working
 	case runner.Completed:
 		return heldUntil(at.Sub(runner.ended) >= heldAtMost)
-	case runner.Outdated || runner.Failed && !runner.HasJob:
+	case runner.Outdated || (runner.Failed && !runner.HasJob):
 		return free
 	case runner.Failed:
 		return heldUntil(at.Sub(runner.ended) >= heldAtMost || r.patchedSince(set, at, r.letGo(runner)))
@@ -63,9 +64,10 @@ func heldUntil(released bool) slot {
 // saw reports whether the patchID, or a later one, has come.
 func (s *set) saw(patchID int) bool { return s != nil && s.PatchID >= patchID }
 
-// patchedSince reports whether a manager may have seen a new patchID after a moment: it may have seen late one that came before.
+// patchedSince reports whether a manager may have seen a new patchID after a moment. That may be an earlier one, seen
+// late.
 func (r *replay) patchedSince(set *set, at, since time.Time) bool {
-	return set == nil || !since.IsZero() && set.patched.Add(r.history.late(at)).After(since)
+	return set == nil || (!since.IsZero() && set.patched.Add(r.history.late(at)).After(since))
 }
 
 // letGo returns when GitHub had let go of a runner that has ended, at its end or later, zero if it has not.
@@ -83,13 +85,14 @@ func (r *replay) letGo(runner *runner) time.Time {
 	return at
 }
 
-// settled reports whether no figure of GitHub's counts a job of a runner that ended well any more, as far as a manager may know.
+// settled reports whether, as far as a manager may know, GitHub's figures no longer count the job of a runner that
+// ended well.
 func (r *replay) settled(set *set, runner *runner, at time.Time) bool {
 	return r.patchedSince(set, at, runner.ended.Add(settles)) || r.removedFirst(runner, at)
 }
 
-// removedFirst reports whether a manager may have seen that GitHub has removed a runner that never had a job, and not yet that the
-// runner then ended, as it does once its registration is gone.
+// removedFirst reports whether a manager may have seen the removal of a runner's registration before the end of the
+// runner, which never had a job: a runner ends when its registration is gone.
 func (r *replay) removedFirst(runner *runner, at time.Time) bool {
 	hadJob := slices.ContainsFunc(r.history.Jobs, func(job Job) bool { return job.Runner == runner.Name })
 	registered := slices.ContainsFunc(r.history.Registrations, func(of Registration) bool { return of.Name == runner.Name })
@@ -107,8 +110,8 @@ func (r *replay) judgeSlot(runner *runner, at time.Time) {
 	}
 }
 
-// occupied returns how many slots of the set's other runners whoever acted must have known to be occupied: since the given time or,
-// because a manager knows what it has created itself, since their creation.
+// occupied returns the number of slots of the set's other runners that whoever acted must have known to be occupied:
+// since the given time or, because a manager knows its own creations, since their creation.
 func (r *replay) occupied(created *runner, since time.Time) int {
 	count := 0
 	for _, other := range r.runners {

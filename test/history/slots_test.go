@@ -126,7 +126,8 @@ func TestSlotsOfARaisedMaximum(t *testing.T) {
 	})
 }
 
-// A creation is judged by what may have been known: a slot that was occupied just now may still have looked free.
+// A creation is judged by the knowledge of its maker: a slot that was occupied just now may still have looked free to
+// it.
 func TestCreations(t *testing.T) {
 	tooMany := "although 2 slots were occupied of 2"
 	check(t, map[string]chapter{

@@ -43,7 +43,7 @@ func (s *story) step(c Change) {
 
 func (s *story) wait(duration time.Duration) { s.now = s.now.Add(duration) }
 
-// patch is what the listener writes with each evaluation.
+// patch writes what the listener writes with each evaluation.
 func (s *story) patch(replicas int) {
 	s.set.Replicas = replicas
 	s.set.PatchID++
@@ -75,7 +75,7 @@ func (s *story) start(name string) {
 	s.step(Change{By: Manager, Verb: "create", Pod: &pod})
 }
 
-// report is what listener or manager write into the runner's status.
+// report changes the runner's status, as listener or manager would.
 func (s *story) report(name string, change func(*Runner)) {
 	change(s.runners[name])
 	runner := *s.runners[name]

@@ -20,12 +20,12 @@ import (
 const (
 	burst      = 100
 	jitLatency = 300 * time.Millisecond
-	// inFlight is how many runners the manager prepares at once.
+	// The manager prepares inFlight runners at the same time.
 	inFlight = 128
 )
 
-// A hundred jobs at once, while tokens expire: a runner each, none too many, nothing left, and the listener lives on.
-// How long the pods took is logged beside what a client that only creates the same objects needs.
+// A hundred jobs at the same time, while tokens expire: a runner each, none too many, nothing left, and the listener
+// keeps running. The log has the time until all pods existed, and that of a client that only creates the same objects.
 func TestBurst(t *testing.T) {
 	cluster := testkube.Shared(t)
 	plainCreation(t, cluster) // the API server is slow with the first objects of a kind
@@ -51,8 +51,8 @@ func TestBurst(t *testing.T) {
 	t.Logf("%.1f requests a runner:\n%s", float64(requests.Total())/burst, requests)
 }
 
-// checkOneListener fails the test unless the listener that was started first still runs and is ready. Its node asks it only
-// every 5 s, so one that has polled for seconds may not be called ready yet.
+// checkOneListener fails the test unless the listener that was started first still runs and is ready. Its node asks it
+// only every 5 s, so one that has polled for seconds may not be called ready yet.
 func checkOneListener(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	var status corev1.ContainerStatus
@@ -67,8 +67,8 @@ func checkOneListener(t *testing.T, r *rig.Rig) {
 	}
 }
 
-// plainCreation measures how long it takes to create what a burst creates, when nothing has to be decided: a runner
-// object, a wait for GitHub's answer, a Secret and a pod.
+// plainCreation measures the creation of a burst's objects without decisions: a runner object, a wait for GitHub's
+// answer, a Secret and a pod.
 func plainCreation(t *testing.T, cluster *testkube.Cluster) time.Duration {
 	t.Helper()
 	namespace := cluster.NewNamespace(t)

@@ -18,21 +18,23 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// takenOverWithin is how long a token that replaces a refused one may go unnoticed: it is looked for every 15 s, and jobs of
-// a second run afterwards. A minute is how long one would go unnoticed that nobody looks for.
+// A token that replaces a refused one is noticed within takenOverWithin: it is looked for every 15 s, and jobs of a
+// second run afterwards. If nobody looked for it, it would go unnoticed for a minute.
 const takenOverWithin = 55 * time.Second
 
-// A rotated token is taken over by manager and listener, also when the old one was revoked before, and nobody is restarted.
+// Manager and listener take over a rotated token, also when the old one was revoked before, and neither is restarted.
 func TestRotatedToken(t *testing.T) {
 	const next = "ghp_theTokenAfterTheRotation0123456789ab"
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{PATs: []string{next}, PollLength: 3 * time.Second}})
+	r := rig.Start(t, testkube.Shared(t),
+		rig.Options{GitHub: fakegithub.Options{PATs: []string{next}, PollLength: 3 * time.Second}})
 	r.WaitDone(r.QueueJobs(1, 0))
 	r.GitHub.RevokePAT(rig.PAT, true)
 	r.GitHub.ExpireAdminTokens()
 	r.GitHub.ExpireQueueTokens()
 	ids := r.QueueJobs(3, time.Second)
-	g.Eventually(func() bool { return strings.Contains(r.ListenerLog(), "401") }, rig.Patience).Should(gomega.BeTrue(), "the listener was not refused")
+	g.Eventually(func() bool { return strings.Contains(r.ListenerLog(), "401") }, rig.Patience).
+		Should(gomega.BeTrue(), "the listener was not refused")
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"githubConfigSecret": rig.Values{"github_token": next}})
 	rotated := time.Now()
 	r.WaitDone(ids)
@@ -52,15 +54,16 @@ func TestRotatedToken(t *testing.T) {
 	}
 }
 
-// maxRunners reaches the listener that runs. On a machine of its own the kubelet would look at the changed Secret a minute
-// later: that the pod is told of it is what the annotation shows.
+// maxRunners reaches the running listener. A real kubelet would look at the changed Secret a minute later: the
+// annotation shows that the pod is told of it.
 func TestMaximumReachesTheListener(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 1})
 	before := r.ListenerPod()
 	ids := r.QueueJobs(3, rig.Held)
 	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"maxRunners": 3})
-	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.BeNumerically(">", 1))
+	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).
+		Should(gomega.BeNumerically(">", 1))
 	const told = "actions.github.com/listener-config-hash"
 	gomega.NewWithT(t).Eventually(func() bool {
 		pod := r.ListenerPod()
@@ -72,8 +75,8 @@ func TestMaximumReachesTheListener(t *testing.T) {
 	}
 }
 
-// Group, name, labels and address are followed on GitHub, with one listener and one session at a time. The chart names the
-// object after the scale set, so a name is changed by hand.
+// GitHub follows changes of group, name, labels and address, with one listener and one session at a time. The chart
+// names the object after the scale set, so a name is changed by hand.
 func TestRegistrationFollowsTheSpec(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{
@@ -96,15 +99,16 @@ func TestRegistrationFollowsTheSpec(t *testing.T) {
 	}
 }
 
-// A runner version that GitHub refuses ends no scale set: no runners are made, the status names the image, nothing is deleted,
-// and a template with another image resumes the work that waits.
+// A runner version that GitHub refuses ends no scale set: no runners are made, the status names the image, nothing is
+// deleted, and a template with another image resumes the work that waits.
 func TestOutdatedImage(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{ScaleSetValues: runnerVersion("1.0.0")})
 	r.GitHub.DeprecateRunnerVersion("1.0.0", true)
 	ids := r.QueueJobs(2, time.Second)
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionRunnerOutdated)
-	g.Eventually(func() string { return readyCondition(t, r, rig.DefaultSet).Message }, rig.Patience).Should(gomega.ContainSubstring("runner:1.0.0"))
+	g.Eventually(func() string { return readyCondition(t, r, rig.DefaultSet).Message }, rig.Patience).
+		Should(gomega.ContainSubstring("runner:1.0.0"))
 	id := r.GitHub.Snapshot().ScaleSets[0].ID
 	r.UpgradeSet(rig.DefaultSet, runnerVersion("2.0.0"))
 	r.WaitDone(ids)

@@ -44,7 +44,7 @@ func withApp(t *testing.T) rig.Options {
 	}
 }
 
-// said returns what the check runs are called, and what they say.
+// said returns the names and texts of the check runs.
 func said(r *rig.Rig) func() []string {
 	return func() (all []string) {
 		for _, check := range r.GitHub.CheckRuns() {
@@ -55,7 +55,8 @@ func said(r *rig.Rig) func() []string {
 	}
 }
 
-// A job waits because of a quota, gets its runner and loses it: its commit says so, also after kills of manager and listener.
+// A job waits because of a quota, gets its runner and loses it: its commit has all of that, also after kills of manager
+// and listener.
 func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), withApp(t))
 	api, eventually := r.Cluster.Client(), gomega.NewWithT(t).Eventually
@@ -73,7 +74,7 @@ func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	over := gomega.Equal(`Runners ` + rig.DefaultSet + `: waiting (QuotaExceeded): No longer waiting for this (completed, neutral)`)
-	// The next manager looks once a minute, and what it sees has to hold for a minute.
+	// The next manager looks every minute, and what it sees has to hold for a minute.
 	eventually(said(r), 2*rig.Patience).Should(gomega.ConsistOf(over))
 	busy := func() (pods []corev1.Pod) {
 		return slices.DeleteFunc(r.RunnerPods(), func(pod corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationJobID] == "" })
@@ -86,9 +87,12 @@ func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 		`Runners `+rig.DefaultSet+`: lost (Evicted): Lost with the runner: its pod was evicted from its node (completed, neutral)`)))
 }
 
-// With a token, with which GitHub lets nobody write check runs, the scale set says so, and works.
+// GitHub lets nobody write check runs with a token: a scale set with one says so, and works.
 func TestChecksNeedAnApp(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 5, ScaleSetValues: rig.Values{"feedback": map[string]any{"checks": true}}})
+	r := rig.Start(t, testkube.Shared(t), rig.Options{
+		MaxRunners:     5,
+		ScaleSetValues: rig.Values{"feedback": map[string]any{"checks": true}},
+	})
 	api, eventually := r.Cluster.Client(), gomega.NewWithT(t).Eventually
 	r.QueueJobs(1, time.Hour)
 	eventually(func() []corev1.Pod {

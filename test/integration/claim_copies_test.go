@@ -15,8 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// A burst with a single free claim: it is copied for all runners, and no runner has it until the copies have volumes, however long the driver
-// takes. Then it is free again.
+// In a burst a single free claim is copied for all runners. No runner has it until the copies have volumes, however
+// long the driver takes. Then it is free again.
 func TestABurstGetsCopiesOfTheWarmestClaim(t *testing.T) {
 	const burst = 3
 	r := rig.Start(t, testkube.Shared(t), rig.Options{
@@ -45,7 +45,8 @@ func TestABurstGetsCopiesOfTheWarmestClaim(t *testing.T) {
 		}
 		return v1alpha1.VolumeClaimCounts{}
 	}
-	g.Eventually(counts, rig.Patience).Should(gomega.Equal(v1alpha1.VolumeClaimCounts{Total: 1 + burst, Leased: burst}), "claims, of which the copied one is neither leased nor free")
+	g.Eventually(counts, rig.Patience).Should(gomega.Equal(v1alpha1.VolumeClaimCounts{Total: 1 + burst, Leased: burst}),
+		"claims, of which the copied one is neither leased nor free")
 	want := &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: original.Name}
 	for uid, claim := range claimsOf(t, r) {
 		if uid == original.UID {

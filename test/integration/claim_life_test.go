@@ -20,7 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// uidsOf returns the UIDs of the claims that there are.
+// uidsOf returns the UIDs of all claims.
 func uidsOf(t *testing.T, r *rig.Rig) []types.UID {
 	t.Helper()
 	return slices.Sorted(maps.Keys(claimsOf(t, r)))
@@ -80,7 +80,8 @@ func TestARefusedClaimIsTold(t *testing.T) {
 	g.Eventually(ready, rig.Patience).Should(gomega.HavePrefix("True "))
 }
 
-// Claims that are retained outlive their set, and a set of the same name has them again. They go with it once they are no longer retained.
+// Retained claims outlive their set, and a set of the same name has them again. They go with it when they are no longer
+// retained.
 func TestRetainedClaimsServeTheNextSet(t *testing.T) {
 	retained := cacheTemplate(nil)
 	retained["persistentVolumeClaimRetentionPolicy"] = rig.Values{"whenDeleted": "Retain"}
@@ -89,7 +90,8 @@ func TestRetainedClaimsServeTheNextSet(t *testing.T) {
 	r.AwaitQuiet()
 	kept := uidsOf(t, r)
 	r.UninstallSet(rig.DefaultSet)
-	gomega.NewWithT(t).Eventually(func() []string { return objectsOf(t, r) }, rig.Patience).Should(gomega.BeEmpty(), "scale sets and runner sets")
+	gomega.NewWithT(t).Eventually(func() []string { return objectsOf(t, r) }, rig.Patience).
+		Should(gomega.BeEmpty(), "scale sets and runner sets")
 	if left := uidsOf(t, r); !slices.Equal(left, kept) {
 		t.Errorf("of %d retained claims %d are left", len(kept), len(left))
 	}
@@ -109,27 +111,29 @@ func TestRetainedClaimsServeTheNextSet(t *testing.T) {
 	}, rig.Patience).Should(gomega.Equal(len(kept)), "claims that go with their set")
 }
 
-// A set that had no claims gets them by an upgrade: the job that runs is left alone, and the runners that come later have claims. They go with
-// their template when no runner has them.
+// A set that had no claims gets them by an upgrade: a running job is left alone, and later runners have claims. They go
+// with their template when no runner has them.
 func TestClaimsComeAndGoWithTheirTemplate(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 3})
 	running := r.QueueJobs(1, 8*time.Second)
 	g := gomega.NewWithT(t)
 	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.Equal(1))
 	r.UpgradeSet(rig.DefaultSet, cacheTemplate(map[string]any{"max": 3}))
-	g.Eventually(func() int { return len(readSet(t, r, rig.DefaultSet).Spec.VolumeClaimTemplates) }, rig.Patience).Should(gomega.Equal(1))
+	g.Eventually(func() int { return len(readSet(t, r, rig.DefaultSet).Spec.VolumeClaimTemplates) }, rig.Patience).
+		Should(gomega.Equal(1))
 	r.WaitDone(append(running, r.QueueJobs(3, time.Second)...))
 	r.AwaitQuiet()
 	if claims := claimsOf(t, r); len(claims) == 0 || len(claims) > 3 {
 		t.Errorf("%d claims after the upgrade, of 3 at most", len(claims))
 	}
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"volumeClaimTemplates": []any{}, "volumeClaimPool": rig.Values{"max": 3}})
-	g.Eventually(func() int { return len(claimsOf(t, r)) }, rig.Patience).Should(gomega.BeZero(), "claims without a template")
+	g.Eventually(func() int { return len(claimsOf(t, r)) }, rig.Patience).
+		Should(gomega.BeZero(), "claims without a template")
 	r.WaitDone(r.QueueJobs(1, time.Second))
 	r.AwaitQuiet()
 }
 
-// objectsOf names the scale sets and runner sets that there are.
+// objectsOf returns the names of all scale sets and runner sets.
 func objectsOf(t *testing.T, r *rig.Rig) (names []string) {
 	t.Helper()
 	var sets v1alpha1.AutoscalingRunnerSetList
@@ -148,7 +152,7 @@ func objectsOf(t *testing.T, r *rig.Rig) (names []string) {
 	return names
 }
 
-// A claim whose zone is full gives way to another one after a minute, and is used again when there is room.
+// A claim whose zone is full is replaced by another one after a minute, and is used again when there is room.
 func TestAFullZoneGivesWay(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{
 		MaxRunners: 1, ScaleSetValues: cacheTemplate(nil), Storage: fakestorage.Options{Zones: []string{"a", "b"}},

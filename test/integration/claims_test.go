@@ -36,8 +36,8 @@ func claimsOf(t *testing.T, r *rig.Rig) map[types.UID]corev1.PersistentVolumeCla
 	return found
 }
 
-// watchMounts watches the runners' pods until the test ends. The function that it returns says which claims were mounted by two pods that
-// had not ended, and how many pods mounted a claim.
+// watchMounts watches the runners' pods until the test ends. The returned function lists the claims that two running
+// pods mounted, and counts the pods that mounted a claim.
 func watchMounts(t *testing.T, r *rig.Rig) func() (shared []string, mounted int) {
 	t.Helper()
 	watching, err := r.Cluster.Client().Watch(t.Context(), &corev1.PodList{}, client.InNamespace(r.RunnerNamespace))
@@ -82,8 +82,8 @@ func watchMounts(t *testing.T, r *rig.Rig) func() (shared []string, mounted int)
 	}
 }
 
-// Two waves of jobs, the manager killed in the second: the claims of the first wave serve the second, none serves two runners at a time, and
-// all go with the set.
+// Two waves of jobs, the manager killed in the second: the claims of the first wave serve the second, none serves two
+// runners at a time, and all go with the set.
 func TestClaimsOutliveRunners(t *testing.T) {
 	const wave = 10
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: wave, ScaleSetValues: cacheTemplate(map[string]any{})})
@@ -129,7 +129,7 @@ func TestClaimsOutliveRunners(t *testing.T) {
 	gomega.NewWithT(t).Eventually(counts, rig.Patience).Should(gomega.Equal(want))
 }
 
-// With one claim at most, runners wait for it; after a job of an event that isn't trusted it is another one.
+// With one claim at most, runners wait for it. After a job of an untrusted event they get another one.
 func TestOneClaimServesOneRunnerAfterAnother(t *testing.T) {
 	const jobs = 3
 	pool := map[string]any{"max": 1, "keepAfter": map[string]any{"events": []any{"push"}}}
@@ -148,7 +148,11 @@ func TestOneClaimServesOneRunnerAfterAnother(t *testing.T) {
 	if shared, mounted := mounts(); len(first) != 1 || len(shared) > 0 || mounted != jobs {
 		t.Errorf("%d claims, %d pods, shared: %v", len(first), mounted, shared)
 	}
-	r.WaitDone(r.Queue(fakegithub.JobRequest{ScaleSet: rig.DefaultSet, Event: "pull_request", Duration: fakegithub.Duration(time.Second)}))
+	r.WaitDone(r.Queue(fakegithub.JobRequest{
+		ScaleSet: rig.DefaultSet,
+		Event:    "pull_request",
+		Duration: fakegithub.Duration(time.Second),
+	}))
 	r.AwaitQuiet()
 	for uid, claim := range claimsOf(t, r) {
 		if _, kept := first[uid]; kept && claim.DeletionTimestamp == nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// toldWithin is how long after a scale set was made its status says whether it can work.
+// Within toldWithin of a scale set's creation its status says whether it can work.
 const toldWithin = 30 * time.Second
 
-// trouble is what is wrong with a scale set, and where and how its status has to say so.
+// trouble is a fault of a scale set, and what its status has to say about it.
 type trouble struct {
 	values        rig.Values
 	about, reason string
@@ -30,11 +30,12 @@ type trouble struct {
 	says []string
 }
 
-// Whether credentials, address, group and network work is told within half a minute, before the first job, with cause and
-// next step. A set that works beside them is not disturbed, and each of them can be uninstalled.
+// Whether credentials, address, group and network work is told within half a minute, before the first job, with cause
+// and next step. A set that works beside them is not disturbed, and each of them can be uninstalled.
 func TestTroubleIsToldBeforeTheFirstJob(t *testing.T) {
 	silent := silentServer(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{AllowedAddresses: []string{"http://127.0.0.1:1", "http://github.invalid", silent}})
+	r := rig.Start(t, testkube.Shared(t),
+		rig.Options{AllowedAddresses: []string{"http://127.0.0.1:1", "http://github.invalid", silent}})
 	troubles := map[string]trouble{
 		"token": {rig.Values{"githubConfigSecret": rig.Values{"github_token": "ghp_nobodyKnowsThisToken"}},
 			v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonUnauthorized, []string{"401", "check"}},
@@ -81,7 +82,7 @@ func (p trouble) check(t *testing.T, r *rig.Rig, name string) {
 	t.Log(told())
 }
 
-// readSet returns a scale set of the runners' namespace. The test fails where there is none.
+// readSet returns a scale set of the runners' namespace. The test fails without one.
 func readSet(t *testing.T, r *rig.Rig, name string) *v1alpha1.AutoscalingRunnerSet {
 	t.Helper()
 	set := &v1alpha1.AutoscalingRunnerSet{}
@@ -99,7 +100,8 @@ func awaitTrue(t *testing.T, r *rig.Rig, name, about string) {
 	}, rig.Patience).Should(gomega.BeTrue(), "%s of %s", about, name)
 }
 
-// silentServer returns the address of a server that takes connections and never answers, as a firewall's black hole does.
+// silentServer returns the address of a server that takes connections and never answers, as a firewall's black hole
+// does.
 func silentServer(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

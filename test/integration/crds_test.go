@@ -17,16 +17,21 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Somebody applies CRDs of an earlier release while jobs run, and later those of ours again. A manager that runs serves jobs meanwhile; one that
-// starts waits. No runner is killed, the scale set on GitHub stays the same, and the status has all again that the earlier CRDs dropped.
+// Somebody applies CRDs of an earlier release while jobs run, and later ours again. Meanwhile a running manager serves
+// jobs, and a starting one waits. No runner is killed, the scale set on GitHub stays the same, and the status gets back
+// everything that the earlier CRDs dropped.
 func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 	g := gomega.NewWithT(t)
 	always := rig.Values{"name": "always", "schedule": "* * * * *", "duration": "1h", "maxRunners": 5}
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2, ScaleSetValues: rig.Values{"schedules": []rig.Values{always}}})
+	r := rig.Start(t, testkube.Shared(t), rig.Options{
+		MinRunners:     2,
+		ScaleSetValues: rig.Values{"schedules": []rig.Values{always}},
+	})
 	ours := installedCRDs(t, r)
 	t.Cleanup(func() { replaceCRDs(t, r, ours, true) })
 	held := r.QueueJobs(1, rig.Held)
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{2, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{2, 1}))
 	before, registered := r.RunnerPods(), readSet(t, r, rig.DefaultSet).Status.Registration
 
 	earlier, err := arc.CRDs("../../apis/crds")
@@ -39,18 +44,22 @@ func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 		t.Errorf("a job ran on %s, and not on one of the runners that were there", next.Runner)
 	}
 	more := r.QueueJobs(3, rig.Held) // one more than there are idle runners
-	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(4), "a job beyond the idle runners has none")
+	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).
+		Should(gomega.Equal(4), "a job beyond the idle runners has none")
 	r.KillManager()
-	g.Eventually(r.ManagerLog, rig.Patience).Should(gomega.ContainSubstring("Waiting for the CustomResourceDefinitions to be upgraded"))
+	g.Eventually(r.ManagerLog, rig.Patience).
+		Should(gomega.ContainSubstring("Waiting for the CustomResourceDefinitions to be upgraded"))
 	g.Eventually(readyManagers, rig.Patience).WithArguments(r).Should(gomega.BeZero())
 
 	replaceCRDs(t, r, ours, true)
 	g.Eventually(readyManagers, rig.Patience).WithArguments(r).Should(gomega.Equal(1))
 	r.UpgradeSet(rig.DefaultSet, nil) // brings the schedule back
-	g.Eventually(func() []string { return readSet(t, r, rig.DefaultSet).Status.ActiveSchedules }, rig.Patience).Should(gomega.Equal([]string{"always"}))
+	g.Eventually(func() []string { return readSet(t, r, rig.DefaultSet).Status.ActiveSchedules }, rig.Patience).
+		Should(gomega.Equal([]string{"always"}))
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
 	if set := readSet(t, r, rig.DefaultSet); set.Status.Registration == nil || *set.Status.Registration != *registered || len(set.Status.Registrations) != 1 {
-		t.Errorf("the scale set was registered as %+v, and is as %+v, in %+v", registered, set.Status.Registration, set.Status.Registrations)
+		t.Errorf("the scale set was registered as %+v, and is as %+v, in %+v",
+			registered, set.Status.Registration, set.Status.Registrations)
 	}
 	r.WaitDone(r.QueueJobs(1, 0))
 	r.EndJobs(more)
@@ -64,11 +73,15 @@ func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 	}
 }
 
-// installedCRDs returns those that the cluster has.
+// installedCRDs returns the cluster's CRDs.
 func installedCRDs(t *testing.T, r *rig.Rig) (found []*unstructured.Unstructured) {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	list.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   "apiextensions.k8s.io",
+		Version: "v1",
+		Kind:    "CustomResourceDefinitionList",
+	})
 	if err := r.Cluster.Client().List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +91,8 @@ func installedCRDs(t *testing.T, r *rig.Rig) (found []*unstructured.Unstructured
 	return found
 }
 
-// replaceCRDs gives the cluster other schemas, and returns when the API server drops fields that these lack, and no others. It is needed after the
-// test, too, when its context has ended.
+// replaceCRDs gives the cluster other schemas, and returns when the API server drops exactly the fields that these
+// lack. It also works after the test, when its context has ended.
 func replaceCRDs(t *testing.T, r *rig.Rig, wanted []*unstructured.Unstructured, hasSchedules bool) {
 	t.Helper()
 	ctx, kube := context.Background(), r.Cluster.Client()

@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// With the AutoscalingRunnerSet goes everything that was made for it, here and on GitHub.
+// The deletion of the AutoscalingRunnerSet removes everything that was made for it, here and on GitHub.
 func TestDeleteScaleSet(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
 	awaitIdle(t, r, 2)
@@ -20,13 +20,14 @@ func TestDeleteScaleSet(t *testing.T) {
 	if err := r.Cluster.Client().Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	gomega.NewWithT(t).Eventually(r.MadeFor, rig.Patience).WithArguments(t.Context(), rig.DefaultSet).Should(gomega.BeEmpty())
+	gomega.NewWithT(t).Eventually(r.MadeFor, rig.Patience).WithArguments(t.Context(), rig.DefaultSet).
+		Should(gomega.BeEmpty())
 	if anomalies := r.Anomalies(); len(anomalies) > 0 {
 		t.Error(anomalies)
 	}
 }
 
-// Helm deletes RoleBinding, Role, Secret and ServiceAccount before the AutoscalingRunnerSet. A job that runs is finished.
+// Helm deletes RoleBinding, Role, Secret and ServiceAccount before the AutoscalingRunnerSet. A running job is finished.
 func TestUninstallScaleSet(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
 	awaitIdle(t, r, 2)
@@ -34,7 +35,8 @@ func TestUninstallScaleSet(t *testing.T) {
 	g := gomega.NewWithT(t)
 	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
 	r.UninstallSet(rig.DefaultSet)
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{0, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{0, 1}))
 	r.EndJobs(ids)
 	r.AwaitUninstalled()
 	if anomalies := r.Anomalies(); len(anomalies) > 0 {
@@ -42,11 +44,11 @@ func TestUninstallScaleSet(t *testing.T) {
 	}
 }
 
-// uninstalledWithin is how long the uninstall of an idle scale set may take, from helm's start to the last object.
+// The uninstall of an idle scale set ends within uninstalledWithin, from helm's start to the last object.
 const uninstalledWithin = 30 * time.Second
 
-// An idle scale set is gone half a minute after helm uninstall, which has taken the manager's rights in the namespace by
-// then, and nothing of it is left on GitHub. The manager that has done so ends with exit code 0 when it is told to.
+// An idle scale set is gone half a minute after helm uninstall, although that takes the manager's rights in the
+// namespace away, and nothing of it is left on GitHub. The manager then ends with exit code 0 when it is told to.
 func TestUninstallOfAnIdleScaleSet(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 3})
 	awaitIdle(t, r, 3)
@@ -61,5 +63,6 @@ func TestUninstallOfAnIdleScaleSet(t *testing.T) {
 
 func awaitIdle(t *testing.T, r *rig.Rig, count int) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(func() int { idle, _ := online(r); return idle }, rig.Patience).Should(gomega.Equal(count))
+	gomega.NewWithT(t).Eventually(func() int { idle, _ := online(r); return idle }, rig.Patience).
+		Should(gomega.Equal(count))
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// What kubectl drain and node autoscalers ask the API server for is refused while a pod runs a job, and granted for an idle one unless
-// the set protects all. Another budget on the same pods turns the refusal into an error; that is told, and who did it.
+// An eviction, as kubectl drain and node autoscalers request it, is refused while a pod runs a job, and granted for an
+// idle pod unless the set protects all. Another budget on the same pods turns the refusal into an error; the set says
+// so, and names the budget.
 func TestEvictionsWaitForJobs(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 1, Flags: rig.Values{"jobPodMetadata": false}})
 	jobs := r.QueueJobs(1, rig.Held)
@@ -61,7 +62,7 @@ func TestEvictionsWaitForJobs(t *testing.T) {
 	r.EndJobs(jobs)
 }
 
-// awaitPods waits until one runner pod is marked as busy and another one is up and isn't, and returns both.
+// awaitPods waits for one runner pod that is marked as busy and one that is up without the mark, and returns both.
 func awaitPods(t *testing.T, r *rig.Rig) (busy, idle corev1.Pod) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() bool {
@@ -82,13 +83,14 @@ func awaitPods(t *testing.T, r *rig.Rig) (busy, idle corev1.Pod) {
 	return busy, idle
 }
 
-// awaitBudget waits until the disruption controller has seen the set's budget: until then the API server refuses all evictions that it
-// covers.
+// awaitBudget waits until the disruption controller has seen the set's budget: before that the API server refuses all
+// evictions of its pods.
 func awaitBudget(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	budget := &policyv1.PodDisruptionBudget{}
 	gomega.NewWithT(t).Eventually(func() (bool, error) {
-		err := r.Cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: rig.DefaultSet + "-gha-rs-runners"}, budget)
+		err := r.Cluster.Client().Get(t.Context(),
+			client.ObjectKey{Namespace: r.RunnerNamespace, Name: rig.DefaultSet + "-gha-rs-runners"}, budget)
 		return err == nil && budget.Status.ObservedGeneration == budget.Generation && budget.Status.ExpectedPods > 0, err
 	}, rig.Patience).Should(gomega.BeTrue(), "the budget is in force")
 }

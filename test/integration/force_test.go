@@ -16,8 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// What the manager has made for a scale set is deleted by hand while jobs run, and its finalizers are taken away, so that
-// nobody can put anything in order before it goes. It is made again, the jobs end, and nothing stays.
+// Somebody deletes the manager's objects for a scale set while jobs run, and takes their finalizers away, so that
+// nobody can clean up before they go. They are made again, the jobs end, and nothing stays.
 func TestObjectsTakenByForce(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 1, MaxRunners: 5})
 	awaitIdle(t, r, 1)
@@ -30,7 +30,7 @@ func TestObjectsTakenByForce(t *testing.T) {
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
 }
 
-// force deletes all objects of a kind and takes their finalizers away, those included that the manager adds meanwhile.
+// force deletes all objects of a kind and takes their finalizers away, including those that the manager adds meanwhile.
 func force(t *testing.T, r *rig.Rig, kind client.ObjectList, namespace string) {
 	t.Helper()
 	c := r.Cluster.Client()
@@ -46,13 +46,14 @@ func force(t *testing.T, r *rig.Rig, kind client.ObjectList, namespace string) {
 		if err := c.Delete(t.Context(), object); client.IgnoreNotFound(err) != nil {
 			t.Fatal(err)
 		}
-		// The uid keeps the patch from the object that takes its place.
+		// The UID keeps the patch from the object's successor.
 		patch := fmt.Sprintf(`{"metadata": {"uid": %q, "finalizers": null}}`, object.GetUID())
 		gomega.NewWithT(t).Eventually(func() bool {
-			_ = c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
+			_ = c.Patch(t.Context(), object.DeepCopyObject().(client.Object),
+				client.RawPatch(types.MergePatchType, []byte(patch)))
 			now := object.DeepCopyObject().(client.Object)
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(object), now)
-			return apierrors.IsNotFound(err) || err == nil && now.GetUID() != object.GetUID()
+			return apierrors.IsNotFound(err) || (err == nil && now.GetUID() != object.GetUID())
 		}, rig.Patience).Should(gomega.BeTrue(), "%T %s is still there", object, object.GetName())
 	}
 }

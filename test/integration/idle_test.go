@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Idle runners take jobs at once and are replaced; fewer are kept when minRunners is lowered.
+// Idle runners take jobs immediately and are replaced; fewer are kept when minRunners is lowered.
 func TestIdleRunners(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{
@@ -21,7 +21,8 @@ func TestIdleRunners(t *testing.T) {
 	awaitIdle(t, r, 2)
 
 	ids := r.QueueJobs(1, rig.Held)
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{2, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{2, 1}))
 	jobs := r.EndJobs(ids)
 	if registered := jobs[0].RunnerOnlineAt; registered.After(jobs[0].QueuedAt) {
 		t.Errorf("the job's runner came online at %s, after the job was queued at %s", registered, jobs[0].QueuedAt)
@@ -44,7 +45,8 @@ func TestTemplateChange(t *testing.T) {
 	ids := r.QueueJobs(4, time.Second, 4*time.Second)
 	r.AwaitCompleted(ids, 1)
 	container := rig.Values{"name": "runner", "image": "changed", "command": []string{"/home/runner/run.sh"}}
-	r.UpgradeSet(rig.DefaultSet, rig.Values{"template": rig.Values{"spec": rig.Values{"containers": []rig.Values{container}}}})
+	r.UpgradeSet(rig.DefaultSet,
+		rig.Values{"template": rig.Values{"spec": rig.Values{"containers": []rig.Values{container}}}})
 	r.WaitDone(ids)
 	r.AwaitQuiet()
 	gomega.NewWithT(t).Eventually(func() (images []string) {

@@ -37,7 +37,7 @@ func TestJobsOfMixedLength(t *testing.T) {
 func checkRequests(t *testing.T, r *rig.Rig, jobs int) {
 	t.Helper()
 	requests := r.Requests()
-	// Fewer is no mistake: of a request that is cut off by the end of its manager no answer is on record.
+	// Fewer is no mistake: a request that the end of its manager cuts off has no answer in the log.
 	if created := requests.Created["ephemeralrunners"]; created > jobs {
 		t.Errorf("%d runners were created for %d jobs", created, jobs)
 	}

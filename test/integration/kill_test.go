@@ -11,10 +11,13 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Manager and listener are killed in the middle of a burst: every job is done once, and nothing is left.
+// Manager and listener are killed in the middle of a burst: every job is done a single time, and nothing is left.
 func TestKillsInABurst(t *testing.T) {
 	const jobs = 60
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 15, GitHub: fakegithub.Options{JITLatency: 200 * time.Millisecond}})
+	r := rig.Start(t, testkube.Shared(t), rig.Options{
+		MaxRunners: 15,
+		GitHub:     fakegithub.Options{JITLatency: 200 * time.Millisecond},
+	})
 	ids := r.QueueJobs(jobs, time.Second, 3*time.Second)
 	r.AwaitCompleted(ids, 5)
 	r.KillManager()

@@ -26,19 +26,19 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// What Kueue puts on a pod that names a queue: a label, a finalizer and a scheduling gate.
+// Kueue's marks on a pod that names a queue: a label, a finalizer and a scheduling gate.
 const (
 	kueueQueue   = "kueue.x-k8s.io/queue-name"
 	kueueManaged = "kueue.x-k8s.io/managed" // both a label and the finalizer
 	kueueGate    = "kueue.x-k8s.io/admission"
 )
 
-// kueue does to the pods of a rig what Kueue does to plain pods: its webhook gates new ones, its controller opens the gate of as many as its
-// quota has room for, and takes its finalizer from those that have ended, or are deleted behind the gate.
+// kueue plays Kueue for the plain pods of a rig. Its webhook gates new ones. Its controller opens as many gates as its
+// quota has room for, and takes its finalizer from pods that have ended or are deleted behind the gate.
 type kueue struct {
 	*rig.Rig
 	quota atomic.Int64
-	// keeps has it leave its finalizers where they are, as while its manager is away.
+	// keeps makes it leave its finalizers on pods, as while its manager is away.
 	keeps atomic.Bool
 }
 
@@ -86,7 +86,8 @@ func (k *kueue) admit(w http.ResponseWriter, request *http.Request) {
 	var review admissionv1.AdmissionReview
 	var pod corev1.Pod
 	body, err := io.ReadAll(request.Body)
-	if err != nil || json.Unmarshal(body, &review) != nil || review.Request == nil || json.Unmarshal(review.Request.Object.Raw, &pod) != nil {
+	if err != nil || json.Unmarshal(body, &review) != nil || review.Request == nil ||
+		json.Unmarshal(review.Request.Object.Raw, &pod) != nil {
 		http.Error(w, "no review of a pod", http.StatusBadRequest)
 		return
 	}
@@ -100,7 +101,12 @@ func (k *kueue) admit(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, Patch: patch, PatchType: new(admissionv1.PatchTypeJSONPatch)}
+	review.Response = &admissionv1.AdmissionResponse{
+		UID:       review.Request.UID,
+		Allowed:   true,
+		Patch:     patch,
+		PatchType: new(admissionv1.PatchTypeJSONPatch),
+	}
 	_ = json.NewEncoder(w).Encode(review)
 }
 
@@ -141,8 +147,9 @@ func (k *kueue) patch(ctx context.Context, pod *corev1.Pod, change func()) {
 	_ = k.Cluster.Client().Patch(ctx, pod, client.MergeFrom(before))
 }
 
-// Pods behind Kueue's gate wait for as long as it takes, as they are, and say for whom. What its quota admits runs, and no more jobs than that
-// are drawn. A pod that has ended and that its finalizer keeps is no runner any more: the next jobs don't wait for it.
+// Pods behind Kueue's gate wait for as long as it takes, unchanged, and say for whom. As many pods run as the quota
+// admits, and no more jobs than that are drawn. A pod that has ended, but still exists because of Kueue's finalizer, is
+// no runner any more: the next jobs don't wait for it.
 func TestKueue(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{
 		GitHub: multiLabel, MaxRunners: 40, Slots: func() int { return 100 }, ScaleSetValues: placing(rig.Values{

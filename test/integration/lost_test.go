@@ -19,8 +19,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Jobs lose their pods in every way that a cluster has for it, and one is left to work: each loss is told a single time, with its
-// cause, also by a manager that is killed right after.
+// Jobs lose their pods in every way that a cluster has for it, and one keeps its pod: each loss is told a single time,
+// with its cause, also by a manager that is killed right after.
 func TestEveryLostJobIsTold(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 10, ScaleSetValues: rig.Values{"protectRunners": "None"}}) // evictions are not to wait
 	api := r.Cluster.Client()
@@ -72,7 +72,8 @@ func TestEveryLostJobIsTold(t *testing.T) {
 			}
 		}
 	}
-	eventually(func() (map[string]v1alpha1.LostCause, error) { return r.LostJobs(t.Context()) }, rig.Patience).Should(gomega.Equal(want))
+	eventually(func() (map[string]v1alpha1.LostCause, error) { return r.LostJobs(t.Context()) }, rig.Patience).
+		Should(gomega.Equal(want))
 	r.KillManager()
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	counted := func() (int, error) {
@@ -97,7 +98,8 @@ func lossesTold(t *testing.T, r *rig.Rig, set types.UID, want map[string]v1alpha
 	}
 	told := map[string]int{}
 	for _, event := range events.Items {
-		if event.Reason == "JobLost" && event.Regarding.Kind == "AutoscalingRunnerSet" && event.Regarding.UID == set && event.Related != nil {
+		if event.Reason == "JobLost" && event.Regarding.Kind == "AutoscalingRunnerSet" && event.Regarding.UID == set &&
+			event.Related != nil {
 			told[event.Related.Name]++
 			if cause := want[event.Related.Name]; !strings.Contains(event.Note, string(cause)) || !strings.Contains(event.Note, "run it again") {
 				t.Errorf("the Event about %s says %q, want %s and what to do", event.Related.Name, event.Note, cause)

@@ -19,14 +19,14 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Restricted to a namespace, the manager serves the scale sets there with the rights of its chart's Roles, and leaves those
-// of other namespaces alone. Uninstall takes everything away.
+// Restricted to a namespace, the manager serves the scale sets there with the rights of its chart's Roles, and leaves
+// those of other namespaces alone. Uninstalling removes everything.
 func TestSingleNamespace(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{SingleNamespace: true, ManagerReplicas: 2})
 	elsewhere := r.Cluster.NewNamespace(t)
 	stranger := manifest(r, elsewhere, "stranger")
 	create(t, r, credentialSecret(elsewhere), stranger)
-	t.Cleanup(func() { // or the next rig's manager would mind it
+	t.Cleanup(func() { // or the next rig's manager would serve it
 		if err := r.Cluster.Client().Delete(context.Background(), stranger); err != nil {
 			t.Error(err)
 		}
@@ -41,12 +41,13 @@ func TestSingleNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(stranger.Finalizers) > 0 || len(stranger.Status.Conditions) > 0 {
-		t.Errorf("the scale set of another namespace was touched: finalizers %v, conditions %v", stranger.Finalizers, stranger.Status.Conditions)
+		t.Errorf("the scale set of another namespace was touched: finalizers %v, conditions %v",
+			stranger.Finalizers, stranger.Status.Conditions)
 	}
 }
 
-// Of two managers both are ready. The one that leads ends with exit code 0 when told to, before the grace period is over,
-// and has given its Lease up by then: the other leads at once. No job of the burst meanwhile is lost.
+// Two managers are both ready. When told to, the leader releases its Lease and ends with exit code 0 before the grace
+// period is over, and the other leads immediately. No job of the burst meanwhile is lost.
 func TestLeaderStepsDown(t *testing.T) {
 	const jobs = 30
 	g := gomega.NewWithT(t)
@@ -58,9 +59,10 @@ func TestLeaderStepsDown(t *testing.T) {
 	before, err := leaseHolder(r)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	checkStops(t, r, leaderPod(t, r))
-	// The other looks every 1 to 2.2 s. A Lease that is not given up stays with who held it for 7 s and more.
+	// The other looks every 1 to 2.2 s. A Lease that is not released stays with its holder for 7 s and more.
 	g.Expect(leaseHolder(r)).NotTo(gomega.Equal(before), "the Lease was not given up")
-	g.Eventually(func() (string, error) { return leaseHolder(r) }, rig.Patience).ShouldNot(gomega.BeElementOf("", before), "nobody leads")
+	g.Eventually(func() (string, error) { return leaseHolder(r) }, rig.Patience).
+		ShouldNot(gomega.BeElementOf("", before), "nobody leads")
 	r.WaitDone(ids)
 	r.AwaitQuiet()
 	checkRequests(t, r, jobs)
@@ -86,7 +88,8 @@ func readyManagers(r *rig.Rig) int {
 	return ready
 }
 
-// leaderPod finds it by its log: all managers of this machine have the same host name, which the Lease holds.
+// leaderPod finds the leader's pod by its log: the Lease has the host name, which is the same for all managers of this
+// machine.
 func leaderPod(t *testing.T, r *rig.Rig) *corev1.Pod {
 	t.Helper()
 	for _, pod := range managerPods(r) {

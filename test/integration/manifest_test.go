@@ -17,8 +17,9 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// A scale set that is no chart's needs three objects beside its own: the Secret, and a Role with its binding, by which the
-// manager may write in the namespace. Without the Role the status says what is missing; with it the set works, and goes.
+// A scale set without a chart needs three more objects: the Secret, and a Role with its binding, so that the manager
+// may write in the namespace. Without the Role the status says what is missing. With it the set works, and can be
+// deleted.
 func TestPlainManifest(t *testing.T) {
 	const name = "plain"
 	g := gomega.NewWithT(t)
@@ -41,7 +42,7 @@ func TestPlainManifest(t *testing.T) {
 	g.Eventually(r.MadeFor, rig.Patience).WithArguments(t.Context(), name).Should(gomega.BeEmpty())
 }
 
-// manifest is the least that a user writes.
+// manifest returns the smallest scale set that a user writes.
 func manifest(r *rig.Rig, namespace, name string) *v1alpha1.AutoscalingRunnerSet {
 	return &v1alpha1.AutoscalingRunnerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -61,8 +62,8 @@ func credentialSecret(namespace string) *corev1.Secret {
 	}
 }
 
-// managersRole is what the manager needs in a namespace with scale sets: runners are pods with Secrets, and a listener
-// gets a Role and a RoleBinding there.
+// managersRole grants the manager its rights in a namespace with scale sets: runners are pods with Secrets, and a
+// listener gets a Role and a RoleBinding there.
 func managersRole(r *rig.Rig, namespace string) []client.Object {
 	const name = "harrier-manager"
 	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {

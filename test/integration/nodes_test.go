@@ -41,7 +41,7 @@ func setNode(t *testing.T, r *rig.Rig, node *corev1.Node, cordoned bool) {
 	}
 }
 
-// runnerPods returns the UIDs of the pods of runners, sorted.
+// runnerPods returns the sorted UIDs of the runners' pods.
 func runnerPods(r *rig.Rig) []types.UID {
 	var uids []types.UID
 	for _, pod := range r.RunnerPods() {
@@ -51,15 +51,16 @@ func runnerPods(r *rig.Rig) []types.UID {
 	return uids
 }
 
-// Idle runners leave a node that is cordoned, within a second after that shows, and the one with a job stays. The node that plays
-// pods takes every pod, so their replacements come to the cordoned node: they stay there.
+// Idle runners leave a cordoned node within a second after that shows, and the one with a job stays. The node that
+// plays pods takes every pod, so their replacements come to the cordoned node, and stay there.
 func TestCordonedNode(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 4})
 	node := makeNode(t, r)
 	awaitIdle(t, r, 4)
 	ids := r.QueueJobs(1, rig.Held)
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{4, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{4, 1}))
 
 	registered := map[string]bool{}
 	for _, runner := range r.GitHub.Snapshot().Runners {
@@ -79,7 +80,8 @@ func TestCordonedNode(t *testing.T) {
 	setNode(t, r, node, true)
 	g.Eventually(left, rig.Patience, 5*time.Millisecond).Should(gomega.BeZero())
 	t.Logf("GitHub has removed four idle runners %s after their node was cordoned", time.Since(began))
-	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{4, 1}))
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([]int{4, 1}))
 	pods := runnerPods(r)
 	g.Consistently(func() []types.UID { return runnerPods(r) }, 3*time.Second).Should(gomega.Equal(pods))
 

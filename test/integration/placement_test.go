@@ -21,9 +21,13 @@ import (
 // shared is the label of the sets that share jobs.
 const shared = "shared"
 
-// placing are the values of a set that announces what its cluster places. A test can't wait for minutes until a pod is late.
+// placing returns values of a set that announces as many runners as its cluster places. A test can't wait for minutes
+// until a pod is late.
 func placing(more rig.Values) rig.Values {
-	values := rig.Values{"capacity": rig.Values{"mode": "Placement", "placementTimeout": "5s"}, "scaleSetLabels": []any{shared}}
+	values := rig.Values{
+		"capacity":       rig.Values{"mode": "Placement", "placementTimeout": "5s"},
+		"scaleSetLabels": []any{shared},
+	}
 	for key, value := range more {
 		values[key] = value
 	}
@@ -33,7 +37,7 @@ func placing(more rig.Values) rig.Values {
 // multiLabel is a GitHub on which sets may have more labels than their name.
 var multiLabel = fakegithub.Options{Rules: fakegithub.Rules{MultiLabel: true}, PollLength: 10 * time.Second}
 
-// placed is what a set says of its room.
+// placed is a set's status about its room.
 type placed struct {
 	Advertised int
 	Reason     string
@@ -69,8 +73,8 @@ func announced(r *rig.Rig, name string) int {
 	return -1
 }
 
-// Two sets in two namespaces share a label. One has room for two runners, and finds that out with the first jobs; the next ones run in the
-// other, as many at a time as it has room for.
+// Two sets in two namespaces share a label. One has room for two runners, and finds that out with the first jobs. The
+// next ones run in the other, as many at a time as fit there.
 func TestJobsRunWhereThereIsRoom(t *testing.T) {
 	const small, large = 2, 30
 	first := rig.Start(t, testkube.Shared(t), rig.Options{
@@ -82,15 +86,25 @@ func TestJobsRunWhereThereIsRoom(t *testing.T) {
 	second.InstallSet("second", nil)
 	second.AwaitListening("second")
 	g := gomega.NewWithT(t)
-	g.Expect([]int{announced(first, rig.DefaultSet), announced(first, "second")}).To(gomega.Equal([]int{10, 10}), "announced at first")
+	g.Expect([]int{announced(first, rig.DefaultSet), announced(first, "second")}).
+		To(gomega.Equal([]int{10, 10}), "announced at first")
 
-	first.WaitDone(first.Queue(fakegithub.JobRequest{Labels: []string{shared}, Count: 40, Duration: fakegithub.Duration(4 * time.Second)}))
+	first.WaitDone(first.Queue(fakegithub.JobRequest{
+		Labels:   []string{shared},
+		Count:    40,
+		Duration: fakegithub.Duration(4 * time.Second),
+	}))
 	before := roomOf(t, first, rig.DefaultSet)
 	if before.Advertised > small+3 || !before.Limited {
 		t.Errorf("after 40 jobs the small cluster says %+v", before)
 	}
-	held := first.Queue(fakegithub.JobRequest{Labels: []string{shared}, Count: large, Duration: fakegithub.Duration(rig.Held)})
-	g.Eventually(func() int { return len(first.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.BeNumerically(">=", large-3), "jobs that run at a time")
+	held := first.Queue(fakegithub.JobRequest{
+		Labels:   []string{shared},
+		Count:    large,
+		Duration: fakegithub.Duration(rig.Held),
+	})
+	g.Eventually(func() int { return len(first.GitHub.Jobs("running")) }, rig.Patience).
+		Should(gomega.BeNumerically(">=", large-3), "jobs that run at a time")
 	if got := announced(first, rig.DefaultSet); got > small+3 {
 		t.Errorf("the small cluster announces %d", got)
 	}
@@ -98,12 +112,12 @@ func TestJobsRunWhereThereIsRoom(t *testing.T) {
 	first.UninstallSet(rig.DefaultSet) // the second looks after what is left on the GitHub of both
 }
 
-// few is how many jobs a set is given at most that places none: 10 at first, and one more after 1, 2, 4 … times placementTimeout, which is 2
-// and log2(180 s / 5 s) in the time that a test waits.
+// A set that places no runner is given at most few jobs: 10 at first, and one more after 1, 2, 4 … times
+// placementTimeout. That is 2 + log2(180 s / 5 s) more in the time that a test waits.
 const few = 10 + 2 + 6
 
-// A cluster that places nothing, as with an autoscaler that never delivers, is given a few jobs and now and then one more, and says why there
-// are no more; when its nodes come, late, it gets the others.
+// A cluster that places nothing, as with an autoscaler that never delivers, is given a few jobs and now and then one
+// more, and says why it gets no others. When its nodes come late, it gets them.
 func TestNodesThatComeLate(t *testing.T) {
 	var slots atomic.Int64
 	r := rig.Start(t, testkube.Shared(t), rig.Options{
@@ -116,8 +130,10 @@ func TestNodesThatComeLate(t *testing.T) {
 		gomega.HaveField("Advertised", gomega.And(gomega.BeNumerically(">=", 10+3), gomega.BeNumerically("<=", few)))))
 	g.Expect(len(r.RunnerPods())).To(gomega.BeNumerically("<=", few), "pods that no node fits")
 	slots.Store(100)
-	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.Equal(40), "jobs that run once there are nodes")
-	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).Should(gomega.Equal(placed{40, "AllAnnounced", false}))
+	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).
+		Should(gomega.Equal(40), "jobs that run once there are nodes")
+	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).
+		Should(gomega.Equal(placed{40, "AllAnnounced", false}))
 	r.EndJobs(ids)
 }
 
@@ -133,9 +149,11 @@ func TestQuotaLimitsWhatIsAnnounced(t *testing.T) {
 		return len(quota.Status.Hard), err
 	}, rig.Patience).Should(gomega.Equal(1))
 	ids := r.QueueJobs(30, rig.Held)
-	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).Should(gomega.Equal(placed{4, v1alpha1.ReasonQuotaExceeded, true}))
+	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).
+		Should(gomega.Equal(placed{4, v1alpha1.ReasonQuotaExceeded, true}))
 	g.Eventually(func() int { return announced(r, rig.DefaultSet) }, rig.Patience).Should(gomega.Equal(4))
 	g.Expect(r.Cluster.Client().Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.Equal(30), "jobs that run without a quota")
+	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).
+		Should(gomega.Equal(30), "jobs that run without a quota")
 	r.EndJobs(ids)
 }

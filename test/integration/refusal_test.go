@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// A set that works and is given labels that no object may have works on, says what is wrong, and is ready again once they are
-// mended.
+// A working set with new labels that no object may have keeps working, says what is wrong, and is ready again when the
+// labels are corrected.
 func TestLabelThatNoObjectMayHaveIsSaid(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
@@ -42,7 +42,7 @@ func TestLabelThatNoObjectMayHaveIsSaid(t *testing.T) {
 	}
 }
 
-// editSet changes the default set as somebody does who doesn't use the chart.
+// editSet changes the default set by hand, without the chart.
 func editSet(t *testing.T, r *rig.Rig, change func(*v1alpha1.AutoscalingRunnerSetSpec)) {
 	t.Helper()
 	set := readSet(t, r, rig.DefaultSet)

@@ -22,10 +22,10 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// mostRestored is the scale set's maxRunners, of which two are idle and one has a job.
+// mostRestored is the scale set's maxRunners. Two of its runners are idle and one has a job.
 const mostRestored = 4
 
-// backup is what a backup tool has saved of a scale set while it worked.
+// backup has the objects that a backup tool has saved of a working scale set.
 type backup struct {
 	*rig.Rig
 	*gomega.WithT
@@ -41,8 +41,9 @@ type backup struct {
 	noSecrets bool
 }
 
-// Whatever a backup tool, or somebody with kubectl, brings back of runners, runner sets, pods and Secrets, in any state and with any owner:
-// there are never more pods of runners than maxRunners allows, running jobs and registrations stay, and what nobody owns goes.
+// A backup tool, or somebody with kubectl, brings back runners, runner sets, pods and Secrets, in any state and with
+// any owner. There are never more pods of runners than maxRunners allows, running jobs and registrations stay, and
+// objects that nobody owns go.
 func TestRestoredObjectsAreNobodysRunners(t *testing.T) {
 	const seeds, objects = 4, 12
 	r := rig.Start(t, testkube.Shared(t), rig.Options{
@@ -59,7 +60,8 @@ func TestRestoredObjectsAreNobodysRunners(t *testing.T) {
 		for range objects {
 			b.restore()
 		}
-		b.Eventually(b.ownerless, rig.Patience, 200*time.Millisecond).WithContext(t.Context()).Should(gomega.BeEmpty(), "seed %d: left that nobody owns", seed)
+		b.Eventually(b.ownerless, rig.Patience, 200*time.Millisecond).WithContext(t.Context()).
+			Should(gomega.BeEmpty(), "seed %d: left that nobody owns", seed)
 	}
 	r.EndJobs(append(held, r.QueueJobs(6, time.Second)...))
 	r.AwaitQuiet()
@@ -101,7 +103,7 @@ func (b *backup) save() {
 	}
 }
 
-// restore brings one object back, or one with what belongs to it.
+// restore brings one object back, or one with its parts.
 func (b *backup) restore() {
 	b.t.Helper()
 	switch b.random.IntN(5) {
@@ -123,8 +125,8 @@ func (b *backup) restore() {
 	}
 }
 
-// restoreRunner brings a runner back under a new name, with its Secret, with or without its status, labels and finalizer. One of the set's
-// own has no status: nothing restores that to a living owner.
+// restoreRunner brings a runner back under a new name, with its Secret, with or without its status, labels and
+// finalizer. A runner of the set itself has no status: nothing restores that to a living owner.
 func (b *backup) restoreRunner(owners []metav1.OwnerReference) {
 	b.t.Helper()
 	runner := b.runner.DeepCopy()
@@ -172,7 +174,7 @@ func (b *backup) restoreSecret(name string) {
 	b.create(secret)
 }
 
-// strip removes what a backup tool doesn't restore, and gives the object a new name.
+// strip removes the fields that a backup tool doesn't restore, and gives the object a new name.
 func (b *backup) strip(object client.Object) {
 	b.made++
 	object.SetName(fmt.Sprintf("%s-runner-r%04d", b.set.Name, b.made))
@@ -189,10 +191,16 @@ func (b *backup) create(object client.Object) {
 }
 
 func ownedBy(kind, name string, uid types.UID) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: name, UID: uid, Controller: new(true)}
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       kind,
+		Name:       name,
+		UID:        uid,
+		Controller: new(true),
+	}
 }
 
-// ownerless lists what is not the scale set's own.
+// ownerless lists the objects that are not the scale set's own.
 func (b *backup) ownerless(ctx context.Context) ([]string, error) {
 	var left []string
 	lists := []client.ObjectList{&v1alpha1.EphemeralRunnerSetList{}, &v1alpha1.EphemeralRunnerList{}, &corev1.PodList{}, &corev1.SecretList{}}
@@ -223,7 +231,8 @@ func (b *backup) ownerless(ctx context.Context) ([]string, error) {
 	return left, nil
 }
 
-// watchPods watches the pods that the manager creates. The function that it returns ends that, and says when there were too many.
+// watchPods watches the pods that the manager creates. The returned function ends that, and lists the moments with too
+// many pods.
 func (b *backup) watchPods() (end func() []string) {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(b.t.Context())

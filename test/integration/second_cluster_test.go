@@ -21,14 +21,15 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// A backup of one cluster is restored into another, which is empty but for its controller: first what docs/upgrade.md says to save, then
-// the runners as well. The second takes nothing from the first, whose runners work, not even the registration of one that is offline at that
-// moment. When the first takes no more jobs, the second does.
+// A backup of one cluster is restored into another, which only has its controller: first the objects that
+// docs/upgrade.md says to save, then the runners as well. The second takes nothing from the first while the first's
+// runners work, not even the registration of a runner that is offline at that moment. When the first takes no more
+// jobs, the second does.
 func TestRestoreIntoASecondCluster(t *testing.T) {
 	first := rig.Start(t, testkube.Shared(t), rig.Options{
 		MinRunners: 2, MaxRunners: mostRestored, SingleNamespace: true, GitHub: fakegithub.Options{PollLength: 2 * time.Second},
 	})
-	t.Cleanup(func() { // once the second is gone
+	t.Cleanup(func() { // after the second is gone
 		if err := first.ScaleManagers(context.Background(), 1); err != nil {
 			t.Error(err)
 		}
@@ -36,10 +37,11 @@ func TestRestoreIntoASecondCluster(t *testing.T) {
 	awaitIdle(t, first, 2)
 	held := first.QueueJobs(1, rig.Held)
 	g := gomega.NewWithT(t)
-	g.Eventually(func() [2]int { idle, busy := online(first); return [2]int{idle, busy} }, rig.Patience).Should(gomega.Equal([2]int{2, 1}))
+	g.Eventually(func() [2]int { idle, busy := online(first); return [2]int{idle, busy} }, rig.Patience).
+		Should(gomega.Equal([2]int{2, 1}))
 	saved, runners := saveAll(t, first)
 
-	first.StopManager() // which would replace the runner that goes offline
+	first.StopManager() // it would replace the runner that goes offline
 	pod := &corev1.Pod{}
 	pod.Namespace = first.RunnerNamespace
 	for _, runner := range first.GitHub.Snapshot().Runners {
@@ -85,7 +87,8 @@ func TestRestoreIntoASecondCluster(t *testing.T) {
 		t.Error(violation)
 	}
 
-	g.Eventually(func() int { return len(first.RunnerPods()) }, rig.Patience).Should(gomega.BeZero(), "runners of the first cluster")
+	g.Eventually(func() int { return len(first.RunnerPods()) }, rig.Patience).
+		Should(gomega.BeZero(), "runners of the first cluster")
 	first.StopManager() // it would make the scale set again
 	removeAll(t, second, restored)
 }
@@ -98,7 +101,7 @@ func registeredNames(r *rig.Rig) (names []string) {
 	return slices.Sorted(slices.Values(names))
 }
 
-// saveAll reads what the chart has made of the scale set, as it is now, and the runners with their sets.
+// saveAll reads the scale set's objects of the chart, as they are now, and the runners with their sets.
 func saveAll(t *testing.T, r *rig.Rig) (saved, runners []*unstructured.Unstructured) {
 	t.Helper()
 	for _, object := range r.Rendered(rig.DefaultSet, nil) {
@@ -123,11 +126,12 @@ func saveAll(t *testing.T, r *rig.Rig) (saved, runners []*unstructured.Unstructu
 	return saved, runners
 }
 
-// restoreAll creates what was saved in the namespaces of the second cluster, which stand for those of the first, and with the status that it
-// had. What is there already stays.
+// restoreAll creates the saved objects with their status, each in the second cluster's namespace for that of the first.
+// Existing objects stay.
 func restoreAll(t *testing.T, first, second *rig.Rig, saved []*unstructured.Unstructured) (restored []*unstructured.Unstructured) {
 	t.Helper()
-	elsewhere := strings.NewReplacer(first.RunnerNamespace, second.RunnerNamespace, first.SystemNamespace, second.SystemNamespace)
+	elsewhere := strings.NewReplacer(first.RunnerNamespace, second.RunnerNamespace, first.SystemNamespace,
+		second.SystemNamespace)
 	for _, object := range saved {
 		content, err := json.Marshal(object)
 		if err != nil {
@@ -159,7 +163,7 @@ func restoreAll(t *testing.T, first, second *rig.Rig, saved []*unstructured.Unst
 	return restored
 }
 
-// removeAll deletes the restored scale set, and when it is gone what the chart had made.
+// removeAll deletes the restored scale set, and after it the objects that the chart had made.
 func removeAll(t *testing.T, r *rig.Rig, restored []*unstructured.Unstructured) {
 	t.Helper()
 	g := gomega.NewWithT(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// A scale set that ARC 0.14.2 made is served under its id: its runner finishes the job it has, its listener makes room for
-// ours, which takes the jobs that come, and when it is uninstalled, ARC's finalizers keep nothing.
+// We serve a scale set of ARC 0.14.2 under its id. Its runner finishes its job, our listener replaces ARC's and takes
+// the next jobs, and after the uninstall ARC's finalizers keep nothing.
 func TestTakesOverFromARC(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r, set := servedByARC(t)
@@ -38,7 +38,8 @@ func TestTakesOverFromARC(t *testing.T) {
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(r.Cluster.Client().Get(t.Context(), older, &v1alpha1.EphemeralRunnerSet{}))
 	}, rig.Patience).Should(gomega.BeTrue(), "the runner set that ARC had replaced is left")
-	g.Eventually(inherited, rig.Patience).WithArguments(t, r).Should(gomega.BeEmpty(), "labels of the release on what has none of its own")
+	g.Eventually(inherited, rig.Patience).WithArguments(t, r).
+		Should(gomega.BeEmpty(), "labels of the release on what has none of its own")
 	r.EndJobs(append(ids, r.QueueJobsFor(arc.Name, 2, 0)...))
 	checkRanOnARCs(t, r, ids[0])
 	if sets := r.GitHub.Snapshot().ScaleSets; len(sets) != 1 || sets[0].ID != set.ScaleSet {
@@ -52,7 +53,8 @@ func TestTakesOverFromARC(t *testing.T) {
 	}
 }
 
-// servedByARC returns an installation of ours whose manager is stopped, and a scale set of ARC's with its listener and an idle runner.
+// servedByARC returns an installation of ours with a stopped manager, and a scale set of ARC's with its listener and an
+// idle runner.
 func servedByARC(t *testing.T) (*rig.Rig, *arc.Set) {
 	t.Helper()
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
@@ -72,10 +74,12 @@ func servedByARC(t *testing.T) (*rig.Rig, *arc.Set) {
 	return r, set
 }
 
-// drainingRunnerSet makes another runner set of ARC's, which it had replaced by the one in use, and whose deletion it had not ended.
+// drainingRunnerSet makes another runner set of ARC's. ARC had replaced it by the one in use, and not ended its
+// deletion.
 func drainingRunnerSet(t *testing.T, r *rig.Rig) client.ObjectKey {
 	t.Helper()
-	older, present := &v1alpha1.EphemeralRunnerSet{}, client.ObjectKey{Namespace: r.RunnerNamespace, Name: arc.Name + "-k7x2m"}
+	older := &v1alpha1.EphemeralRunnerSet{}
+	present := client.ObjectKey{Namespace: r.RunnerNamespace, Name: arc.Name + "-k7x2m"}
 	if err := r.Cluster.Client().Get(t.Context(), present, older); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +90,8 @@ func drainingRunnerSet(t *testing.T, r *rig.Rig) client.ObjectKey {
 	return client.ObjectKeyFromObject(older)
 }
 
-// inherited returns the labels of Helm and Argo CD that are still on what ARC made in the manager's namespace. It copied all that it found.
+// inherited returns the labels of Helm and Argo CD that are still on ARC's objects in the manager's namespace. ARC
+// copied all that it found.
 func inherited(t *testing.T, r *rig.Rig) (left []string) {
 	t.Helper()
 	for _, list := range []client.ObjectList{&v1alpha1.AutoscalingListenerList{}, &corev1.ServiceAccountList{}, &corev1.PodList{}, &corev1.SecretList{}} {
@@ -117,7 +122,7 @@ func createARC(t *testing.T, r *rig.Rig, object *unstructured.Unstructured) erro
 	return r.Cluster.Client().Status().Update(t.Context(), object, client.FieldOwner("arc"))
 }
 
-// checkRanOnARCs fails the test unless the job ran on ARC's runner. One whose runner was taken from it has not succeeded.
+// checkRanOnARCs fails the test unless the job ran on ARC's runner. A job that lost its runner has not succeeded.
 func checkRanOnARCs(t *testing.T, r *rig.Rig, id int64) {
 	t.Helper()
 	for _, job := range r.GitHub.Jobs("") {
@@ -139,7 +144,7 @@ func listenerPods(t *testing.T, r *rig.Rig, set string) []corev1.Pod {
 	return pods.Items
 }
 
-// uninstallARCs deletes what ARC's chart has made, in the order of helm uninstall.
+// uninstallARCs deletes the objects of ARC's chart, in the order of helm uninstall.
 func uninstallARCs(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	for _, object := range []struct {

@@ -18,8 +18,9 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// ARC → Harrier → ARC → Harrier. A job that runs goes on whoever serves the scale set, on the runner that has it: one that ARC made, one that we
-// made, and one that ARC made when it was back. The scale set on GitHub is the same all the time, and in the end nothing is left.
+// ARC → Harrier → ARC → Harrier. A running job goes on whoever serves the scale set, on its runner: one of ARC's, one
+// of ours, and one that ARC made when it was back. The scale set on GitHub is the same all the time, and in the end
+// nothing is left.
 func TestThereAndBackToARC(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r, set := servedByARC(t)
@@ -72,7 +73,7 @@ func runnersOf(r *rig.Rig) map[int64]string {
 	return names
 }
 
-// awaitOurListener waits until the one listener has another image than ARC's, and polls.
+// awaitOurListener waits until the only listener has another image than ARC's, and polls.
 func awaitOurListener(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() bool {
@@ -82,8 +83,9 @@ func awaitOurListener(t *testing.T, r *rig.Rig) {
 	r.AwaitListening(arc.Name)
 }
 
-// serveByARC does what follows when ARC's charts and controller are put back, as docs/upgrade.md says: objects have ARC's labels, annotations and
-// finalizers again and lose the fields that it doesn't know, the listener is replaced, and there is one more runner, which ARC has made.
+// serveByARC plays the return of ARC's charts and controller, as docs/upgrade.md says: objects have ARC's labels,
+// annotations and finalizers again and lose the fields that ARC doesn't know, the listener is replaced, and ARC makes
+// one more runner.
 func serveByARC(t *testing.T, r *rig.Rig, set *arc.Set) *arc.Set {
 	t.Helper()
 	removeListener(t, r, set.Listener)
@@ -117,7 +119,7 @@ func serveByARC(t *testing.T, r *rig.Rig, set *arc.Set) *arc.Set {
 	return back
 }
 
-// createOrMark creates an object of ARC's; one that is there gets its labels, annotations and finalizers.
+// createOrMark creates an object of ARC's. An existing one gets its labels, annotations and finalizers.
 func createOrMark(t *testing.T, r *rig.Rig, wanted *unstructured.Unstructured) error {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -135,10 +137,11 @@ func createOrMark(t *testing.T, r *rig.Rig, wanted *unstructured.Unstructured) e
 	return err
 }
 
-// removeListener deletes a listener with all that belongs to it, as ARC does before it makes another.
+// removeListener deletes a listener with its parts, as ARC does before it makes another.
 func removeListener(t *testing.T, r *rig.Rig, name string) {
 	t.Helper()
-	system, runners := metav1.ObjectMeta{Namespace: r.SystemNamespace, Name: name}, metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: name}
+	system := metav1.ObjectMeta{Namespace: r.SystemNamespace, Name: name}
+	runners := metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: name}
 	config := metav1.ObjectMeta{Namespace: r.SystemNamespace, Name: name + "-config"}
 	for _, object := range []client.Object{
 		&corev1.Pod{ObjectMeta: system}, &corev1.Secret{ObjectMeta: config}, &corev1.ServiceAccount{ObjectMeta: system},

@@ -16,10 +16,11 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// unreadable makes of a runner one that the API server takes, since most of its pod has no schema, and that Go can't decode.
+// unreadable is a patch that the API server takes, since most of a runner's pod has no schema. Go can't decode the
+// result.
 const unreadable = `{"spec":{"spec":{"restartPolicy":3}}}`
 
-// An object that can't be decoded is named, and hides no other, neither when it comes nor from a manager that starts.
+// An object that can't be decoded is named, and hides no other, neither when it is written nor when a manager starts.
 func TestAnObjectThatCantBeReadHidesNoOther(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 5})
@@ -51,7 +52,8 @@ func TestAnObjectThatCantBeReadHidesNoOther(t *testing.T) {
 	checkRequests(t, r, 7)
 }
 
-// A runner that can't be read any more keeps its slot and its job, and is finalized, also by a manager that never could read it.
+// A runner that can't be decoded any more keeps its slot and its job, and is finalized, also by a manager that never
+// could decode it.
 func TestARunnerThatCantBeReadEndsItsJob(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 2})
 	ids := r.QueueJobs(2, rig.Held)

@@ -13,11 +13,12 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// helm upgrade --wait tells whether GitHub accepts the credentials in the values, and rolls them back if it doesn't. Meanwhile a job runs, and
-// the listener keeps its session; afterwards further jobs run.
+// helm upgrade --wait reports whether GitHub accepts the credentials in the values, and rolls them back if it doesn't.
+// Meanwhile a job runs, and the listener keeps its session. Afterwards further jobs run.
 func TestAnUpgradeWaitsForItsCredentials(t *testing.T) {
 	const next = "ghp_theTokenAfterTheUpgrade0123456789abc"
-	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{PATs: []string{next}, PollLength: 3 * time.Second}})
+	r := rig.Start(t, testkube.Shared(t),
+		rig.Options{GitHub: fakegithub.Options{PATs: []string{next}, PollLength: 3 * time.Second}})
 	running := r.QueueJobs(1, rig.Held)
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
 	listener, sessions := r.ListenerPod(), r.GitHub.Snapshot().Sessions

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// windowLength is for how long the window of the test is open at the beginning of each minute, and edgeGrace how
-	// long the numbers may take to follow an edge of it.
+	// The window of the test is open for windowLength at the beginning of each minute. The numbers follow an edge of it
+	// within edgeGrace.
 	windowLength = 25 * time.Second
 	edgeGrace    = 10 * time.Second
 )

@@ -1,5 +1,5 @@
-// Package jobhooks tests the scripts that runners call at the start and the end of a job (feedback.jobLog, feedback.debugHold), in each shell
-// of the machine, on recorded control groups.
+// Package jobhooks tests the scripts that runners call at the start and the end of a job (feedback.jobLog,
+// feedback.debugHold), in each shell of the machine, on recorded control groups.
 package jobhooks
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/harrier-ci/harrier/charts"
 )
 
-// shells are how the runner may call a script: it prefers bash, and makes each end at the first command that fails.
+// The runner may call a script with any of shells. It prefers bash, and each ends at the first command that fails.
 var shells = [][]string{{"bash", "-e"}, {"dash", "-e"}, {"busybox", "sh", "-e"}}
 
-// inEachShell runs a test in each shell that is there; sh is everywhere.
+// inEachShell runs a test in each installed shell; sh is everywhere.
 func inEachShell(t *testing.T, test func(t *testing.T, h *hooks)) {
 	t.Helper()
 	ran := 0
@@ -40,7 +40,7 @@ func inEachShell(t *testing.T, test func(t *testing.T, h *hooks)) {
 	}
 }
 
-// hooks are the scripts as a pod has them, with what the cluster tells.
+// hooks are the scripts as a pod has them, with the cluster's data.
 type hooks struct {
 	*testing.T
 	shell                           []string
@@ -100,9 +100,10 @@ func (h *hooks) read(file string) string {
 	return string(content)
 }
 
-// command is the call of a script by the runner.
+// command returns the runner's call of a script.
 func (h *hooks) command(script string, env ...string) *exec.Cmd {
-	command := exec.CommandContext(h.Context(), h.shell[0], append(slices.Clone(h.shell[1:]), filepath.Join(h.directory, script))...)
+	command := exec.CommandContext(h.Context(), h.shell[0],
+		append(slices.Clone(h.shell[1:]), filepath.Join(h.directory, script))...)
 	command.Env = append(slices.Clone(h.env), env...)
 	return command
 }
@@ -168,12 +169,15 @@ func TestEndSaysWhatWasUsed(t *testing.T) {
 	}
 }
 
-// Whatever is missing or forged, the job goes on, and nothing of it is run.
+// Whatever is missing or forged, the job goes on, and no forged text is run.
 func TestHooksFailNoJob(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		touched := filepath.Join(h.directory, "touched")
 		h.write("phases", "queued=$(touch "+touched+") assigned=a[$(touch "+touched+")] created=08 started=99999999999999999999 \n::error::x *")
-		nowhere := []string{"CGROUP=/nowhere", "PROC=/nowhere", "TERMINATION_LOG=/nowhere/x", "GITHUB_STEP_SUMMARY=/nowhere/x", "RUNNER_WORKSPACE=/nowhere"}
+		nowhere := []string{
+			"CGROUP=/nowhere", "PROC=/nowhere", "TERMINATION_LOG=/nowhere/x", "GITHUB_STEP_SUMMARY=/nowhere/x",
+			"RUNNER_WORKSPACE=/nowhere",
+		}
 		printed := h.run("started.sh", nowhere...) + h.run("completed.sh", nowhere...)
 		if _, err := os.Stat(touched); err == nil || strings.Contains(printed, "error") {
 			t.Errorf("what somebody wrote on the pod was run, or printed:\n%s", printed)
@@ -188,7 +192,8 @@ func TestHooksFailNoJob(t *testing.T) {
 	})
 }
 
-// A disk that does not answer costs a second, and what is asked of it or written to it. Whatever waits for it keeps no pipe of the runner open.
+// A disk that does not answer costs a second, and the figures that need it. A process that waits for it keeps no pipe
+// of the runner open.
 func TestADiskThatHangsDelaysNoJob(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		hang := h.hangingFile()

@@ -13,11 +13,11 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// controlGroups is where Linux shows control groups, also in containers.
+// Linux shows control groups at this path, also in containers.
 const controlGroups = "/sys/fs/cgroup"
 
-// The recorded files of the other tests say how version 1 and 2 look. This one reads what the kernel of this machine says: of a group with limits
-// that a job has reached if this process may make one, else of the process's own.
+// The other tests have recorded files of version 1 and 2. This one reads the files of this machine's kernel: of a group
+// whose limits a job has reached if this process may make one, else of the process's own group.
 func TestFiguresOfThisKernel(t *testing.T) {
 	h := newHooks(t, []string{"sh", "-e"})
 	directory, err := limited(t)
@@ -43,8 +43,9 @@ func TestFiguresOfThisKernel(t *testing.T) {
 	}
 }
 
-// limited runs a job in a control group with 64 MiB of memory and a fiftieth of a processor, and returns where a container would see that
-// group. The job wants more of both; it gets as much processor on a busy machine, too. It fails if this process may not make one.
+// limited runs a job in a control group with 64 MiB of memory and a fiftieth of a processor, and returns the directory
+// of the group as a container would see it. The job wants more of both; it gets as much processor on a busy machine,
+// too. limited fails if this process may not make a group.
 func limited(t *testing.T) (directory string, err error) {
 	t.Helper()
 	name := fmt.Sprintf("harrier-jobhooks-%d", os.Getpid())
@@ -82,13 +83,13 @@ func limited(t *testing.T) (directory string, err error) {
 	return directory, nil
 }
 
-// Where a job has started as many processes as it may, the hooks print what they know without one, and the job goes on.
+// If a job has started all processes that it may, the hooks print the figures that need none, and the job goes on.
 func TestWhereNoProcessCanBeStarted(t *testing.T) {
 	group := filepath.Join(controlGroups, "pids", fmt.Sprintf("harrier-jobhooks-%d", os.Getpid()))
 	if _, err := os.Stat(filepath.Join(controlGroups, "cgroup.controllers")); err == nil {
 		group = filepath.Join(controlGroups, filepath.Base(group))
 	}
-	limit := `ulimit -u 1 2>/dev/null || ulimit -p 1` // which root has no use for
+	limit := `ulimit -u 1 2>/dev/null || ulimit -p 1` // has no effect on root
 	if err := os.Mkdir(group, 0o700); err == nil {
 		t.Cleanup(func() { removeGroup(t, group) })
 		if err := os.WriteFile(filepath.Join(group, "pids.max"), []byte("1"), 0o600); err != nil {
@@ -107,8 +108,9 @@ func TestWhereNoProcessCanBeStarted(t *testing.T) {
 	})
 }
 
-// removeGroup removes a group once its last process is gone.
+// removeGroup removes a group after its last process is gone.
 func removeGroup(t *testing.T, directory string) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(func() error { return os.Remove(directory) }, 10*time.Second).Should(gomega.Or(gomega.Succeed(), gomega.MatchError(os.ErrNotExist)))
+	gomega.NewWithT(t).Eventually(func() error { return os.Remove(directory) }, 10*time.Second).
+		Should(gomega.Or(gomega.Succeed(), gomega.MatchError(os.ErrNotExist)))
 }

@@ -5,21 +5,21 @@ import (
 	"math"
 )
 
-// budget is the most that a load may cost on any machine.
+// budget bounds the cost of a load on any machine.
 type budget struct {
-	// requests to the API server per runner, own those of them that are about the runner itself, shared those about sets per
-	// second, and gitHub calls to GitHub per runner.
+	// requests counts requests to the API server per runner, own those of them about the runner itself, shared those
+	// about sets per second, and gitHub the calls to GitHub per runner.
 	requests, own, shared, gitHub float64
 }
 
-// budgetsOf returns the budget of a scenario. docs/performance.md allows 12 requests per runner in a burst, of which 11 are the
-// runner's own: three creations (runner, Secret and pod), the manager's status patch, two more by the listener, one of the pod,
-// three deletions, and the release of the finalizer. The rest is what is written for a set: two statuses at most once a second,
-// and replicas after a poll, at most five a second. How much of that falls on one runner depends on the machine, and so does the
-// number of messages about its job. The scenario check has to pass on every machine, so it bounds requests about sets per second
-// and allows one message per job.
+// budgetsOf returns the budget of a scenario. docs/performance.md allows 12 requests per runner in a burst, of which 11
+// are the runner's own: three creations (runner, Secret and pod), the manager's status patch, two more by the listener,
+// one of the pod, three deletions, and the release of the finalizer. The rest is written for a set: two statuses, each
+// at most every second, and replicas after a poll, at most five a second. The share of one runner depends on the
+// machine, and so does the number of messages about its job. The scenario check has to pass on every machine, so it
+// bounds requests about sets per second and allows one message per job.
 //
-// With claims, each that is created costs one of the runner's own requests more; a claim that a runner finds costs none.
+// The creation of a claim costs one more of the runner's own requests; a claim that a runner finds costs none.
 //
 // Jobs that come one at a time share no requests. Those of sets of 20 share fewer than those of a large set.
 func budgetsOf(scenario string) budget {

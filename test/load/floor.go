@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// floorInFlight is how many runners the plain client creates at a time: as many as the manager does.
+	// The plain client creates floorInFlight runners at a time, as the manager does.
 	floorInFlight = 128
 	// jitConfigSize is the size in bytes of the simulated GitHub's JIT configs, about that of real ones.
 	jitConfigSize = 2000
-	// warmUp is how many runners are created before anything is measured, because the first objects of a kind are slow.
+	// Before anything is measured, warmUp runners are created, because the first objects of a kind are slow.
 	warmUp = 100
 )
 
-// plain is what a plain client takes: how long, and how much of the API server's CPU.
+// plain has the time that a plain client takes, and the CPU time that it costs the API server.
 type plain struct{ took, apiServer time.Duration }
 
-// floor returns what it takes to create the objects of n runners if nothing has to be decided: the runner object, a wait of one JIT
+// floor measures the creation of the objects of n runners without decisions: the runner object, a wait of one JIT
 // latency, the Secret and the pod.
 func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) plain {
 	t.Helper()

@@ -27,10 +27,10 @@ func idle(t *testing.T, cluster *testkube.Cluster, s *settings, _ int) Result {
 	return result
 }
 
-// settle is how long a set still has something to do after it has begun to listen: the first statistics, a status, an Event.
+// For settle after a set has begun to listen it still has something to do: the first statistics, a status, an Event.
 const settle = 15 * time.Second
 
-// noteIdle notes what one set costs, and one process.
+// noteIdle notes the costs of one set and of one process.
 func (m *measurement) noteIdle(s *settings, result *Result) {
 	m.t.Helper()
 	took, sets := time.Since(m.began), float64(s.sets)

@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// GitHub registers 1,500 runners in five minutes for an organization or a repository. This is the same on a small scale: whatever
-// exceeds the allowance of a window is refused until the window ends.
+// GitHub registers 1,500 runners in five minutes for an organization or a repository. This is the same on a small
+// scale: registrations beyond the allowance of a window are refused until it ends.
 const (
 	limitWindow    = 10 * time.Second
 	limitAllowance = 150
@@ -54,8 +54,8 @@ func limitRegistrations(t *testing.T, r *rig.Rig) (unlimit func()) {
 	}
 }
 
-// playWindow refuses whatever exceeds the allowance. Its refusals say when the window ends, which is at a whole second, because
-// the Retry-After header has no fractions.
+// playWindow refuses the registrations beyond the allowance. Its refusals say when the window ends, which is at a whole
+// second, because the Retry-After header has no fractions.
 func playWindow(ctx context.Context, t *testing.T, r *rig.Rig) {
 	ends := time.Now().Add(limitWindow).Truncate(time.Second)
 	fault, err := r.GitHub.AddFault(fakegithub.Fault{

@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.Main(m))
 }
 
-// TestLoad runs the scenario that the flags choose, logs and stores what was measured, and fails if it exceeds a budget that does
-// not depend on the machine.
+// TestLoad runs the scenario of the flags, logs and stores the figures, and fails if one exceeds a budget that does not
+// depend on the machine.
 func TestLoad(t *testing.T) {
 	scenario, known := scenarios[flags.scenario]
 	if !known {

@@ -16,11 +16,11 @@ import (
 const (
 	// patience bounds every wait for jobs and for what they leave.
 	patience = 15 * time.Minute
-	// look is the pause between two checks of what is waited for. It does not affect figures, which come from both servers' logs.
+	// What is waited for is checked every look. That does not affect figures: they come from both servers' logs.
 	look = 250 * time.Millisecond
 )
 
-// measurement is what had been counted when the load began.
+// measurement has the counts of the moment when the load began.
 type measurement struct {
 	t                 *testing.T
 	rig               *rig.Rig
@@ -61,7 +61,8 @@ func (m *measurement) profiled(s *settings) *measurement {
 	return m
 }
 
-// gitHubCalls counts the calls of manager and listeners by endpoint, without polls: these hang most of the time and cost nothing.
+// gitHubCalls counts the calls of manager and listeners by endpoint, without polls: these hang most of the time and
+// cost nothing.
 func gitHubCalls(r *rig.Rig) map[string]int {
 	calls := map[string]int{}
 	for _, counter := range r.GitHub.Counters() {
@@ -72,7 +73,8 @@ func gitHubCalls(r *rig.Rig) map[string]int {
 	return calls
 }
 
-// awaitJobs waits until that many jobs have been completed since the beginning, and then until nothing is left of their runners.
+// awaitJobs waits until that many jobs have been completed since the beginning, and then until nothing is left of their
+// runners.
 func (m *measurement) awaitJobs(jobs int) {
 	m.t.Helper()
 	m.awaitCompleted(jobs)

@@ -14,14 +14,14 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// profileAddress is where the manager serves profiles if -profile asks for them.
+// The manager serves profiles at profileAddress if -profile asks for them.
 const profileAddress = "127.0.0.1:16060"
 
-// profileLength is longer than it takes to create the pods of a burst of 1,000 jobs on two cores.
+// profileLength exceeds the time in which two cores create the pods of a burst of 1,000 jobs.
 const profileLength = 15 * time.Second
 
-// startProfile begins a CPU profile of the manager. The returned function takes a heap profile and a dump of the goroutines,
-// waits for the CPU profile, and keeps the audit log.
+// startProfile begins a CPU profile of the manager. The returned function takes a heap profile and a dump of the
+// goroutines, waits for the CPU profile, and keeps the audit log.
 func (s *settings) startProfile(t *testing.T, r *rig.Rig) func() {
 	t.Helper()
 	if s.profile == "" {

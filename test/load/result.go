@@ -19,41 +19,43 @@ type Result struct {
 	Began    time.Time `json:"began"`
 	CPUs     int       `json:"cpus"`
 	Jobs     int       `json:"jobs"`
-	// JITLatency and Latency are those of the simulated GitHub.
+	// JITLatency and Latency are the simulated GitHub's.
 	JITLatency float64 `json:"jitLatency"`
 	Latency    float64 `json:"latency"`
 
-	// Floor has the times of the plain client, before and after the load, and FloorCPU what it has cost the API server per runner.
+	// Floor has the times of the plain client, before and after the load, and FloorCPU its cost to the API server per
+	// runner.
 	Floor    []float64 `json:"floor,omitempty"`
 	FloorCPU []float64 `json:"floorCPU,omitempty"`
-	// Created is the time from queueing a job to the creation of its runner's pod, AllCreated that to the creation of the last
-	// pod. Ratio is AllCreated divided by the mean of Floor.
+	// Created is the time from queueing a job to the creation of its runner's pod, AllCreated that to the creation of
+	// the last pod. Ratio is AllCreated divided by the mean of Floor.
 	Created    Spread  `json:"created"`
 	AllCreated float64 `json:"allCreated"`
 	Ratio      float64 `json:"ratio,omitempty"`
-	// Marked is the time from the first report about a job to the label on its pod by which a PodDisruptionBudget protects it.
+	// Marked is the time from the first report about a job to the label on its pod by which a PodDisruptionBudget
+	// protects it.
 	Marked Spread `json:"marked"`
-	// Gone is the time from the end of a job to the removal of its pod, Removed the part of it after the node had reported the
-	// pod's end, Drained the time from the end of the last job to the removal of the last pod.
+	// Gone is the time from the end of a job to the removal of its pod, Removed the part of it after the node had
+	// reported the pod's end, Drained the time from the end of the last job to the removal of the last pod.
 	Gone    Spread  `json:"gone"`
 	Removed Spread  `json:"removed"`
 	Drained float64 `json:"drained"`
 
-	// Requests are those to the API server, without watches and leases. RequestsPerRunner is their number divided by that of
-	// jobs, OwnPerRunner the same for requests about runners, their Secrets and pods. SharedPerSecond is the number of the
-	// others, which are about sets, divided by the duration.
+	// Requests are requests to the API server, without watches and leases. RequestsPerRunner is their number divided by
+	// that of jobs, OwnPerRunner the same for requests about runners, their Secrets and pods. SharedPerSecond is the
+	// number of the others, which are about sets, divided by the duration.
 	RequestsPerRunner float64                   `json:"requestsPerRunner"`
 	OwnPerRunner      float64                   `json:"ownPerRunner"`
 	SharedPerSecond   float64                   `json:"sharedPerSecond"`
 	Reads             int                       `json:"reads"`
 	Requests          map[string]map[string]int `json:"requests"`
-	// GitHubPerRunner is the number of calls by manager and listeners, without polls, divided by that of jobs. GitHub has them by
-	// endpoint.
+	// GitHubPerRunner is the number of calls by manager and listeners, without polls, divided by that of jobs. GitHub
+	// has them by endpoint.
 	GitHubPerRunner float64        `json:"gitHubPerRunner"`
 	GitHub          map[string]int `json:"gitHub"`
 
 	Runners int `json:"runners"`
-	// Claims is how many PersistentVolumeClaims were created, with -claims. Each is one of the runner's own requests.
+	// Claims is the number of PersistentVolumeClaims created, with -claims. Each is one of the runner's own requests.
 	Claims      int      `json:"claims,omitempty"`
 	OverCreated int      `json:"overCreated"`
 	Leaked      []string `json:"leaked"`
@@ -61,7 +63,7 @@ type Result struct {
 
 	Manager  Process `json:"manager"`
 	Listener Process `json:"listener"`
-	// APIServer is what the API server has used, requests of the simulated node and of the measurement itself included.
+	// APIServer includes the requests of the simulated node and of the measurement itself.
 	APIServer Process `json:"apiServer"`
 
 	// Single is the same load on a single scale set, in the scenarios that have many.
@@ -71,7 +73,8 @@ type Result struct {
 	Notes map[string]string `json:"notes,omitempty"`
 }
 
-// Process is what all processes of a program together have used. CPUPerRunner is absent if there were no runners.
+// Process has the resources that all processes of a program have used together. CPUPerRunner is absent if there were no
+// runners.
 type Process struct {
 	Processes    int     `json:"processes"`
 	CPU          float64 `json:"cpu"`
@@ -107,7 +110,8 @@ func (r Result) String() string {
 	row := func(name, format string, values ...any) {
 		fmt.Fprintf(&table, "%-30s "+format+"\n", append([]any{name}, values...)...)
 	}
-	row("scenario", "%s: %d jobs, %d CPUs, JIT %.2f s, other calls %.2f s", r.Scenario, r.Jobs, r.CPUs, r.JITLatency, r.Latency)
+	row("scenario", "%s: %d jobs, %d CPUs, JIT %.2f s, other calls %.2f s", r.Scenario, r.Jobs, r.CPUs, r.JITLatency,
+		r.Latency)
 	if len(r.Floor) > 0 {
 		row("floor", "%.2f s, %.1f ms CPU of the API server per runner", r.Floor, r.FloorCPU)
 		row("all pods created", "%.2f s: %.2f times the floor", r.AllCreated, r.Ratio)
@@ -115,7 +119,8 @@ func (r Result) String() string {
 	if r.Jobs > 0 {
 		r.perRunner(row)
 	}
-	row("runners", "%d, too many: %d, leaked: %d, refused requests: %d", r.Runners, r.OverCreated, len(r.Leaked), len(r.Refused))
+	row("runners", "%d, too many: %d, leaked: %d, refused requests: %d", r.Runners, r.OverCreated, len(r.Leaked),
+		len(r.Refused))
 	if r.Claims > 0 {
 		row("claims created", "%d", r.Claims)
 	}
@@ -135,13 +140,15 @@ func (r Result) String() string {
 // compare adds the rows about the same load on a single set.
 func (r Result) compare(row func(name, format string, values ...any)) {
 	single := r.Single
-	row("the single set", "all pods created in %.2f s: %.2f times the floor; created p99 %.2f s, gone p99 %.2f s", single.AllCreated, single.Ratio, single.Created.P99, single.Gone.P99)
-	row("  per runner", "%.2f API requests; CPU: manager %.1f ms, API server %.1f ms", single.RequestsPerRunner, single.Manager.CPUPerRunner, single.APIServer.CPUPerRunner)
+	row("the single set", "all pods created in %.2f s: %.2f times the floor; created p99 %.2f s, gone p99 %.2f s",
+		single.AllCreated, single.Ratio, single.Created.P99, single.Gone.P99)
+	row("  per runner", "%.2f API requests; CPU: manager %.1f ms, API server %.1f ms", single.RequestsPerRunner,
+		single.Manager.CPUPerRunner, single.APIServer.CPUPerRunner)
 	row("many sets over the single one", "created p99 %s, gone p99 %s, API server's CPU %s",
 		timesOver(r.Created.P99, single.Created.P99), timesOver(r.Gone.P99, single.Gone.P99), timesOver(r.APIServer.CPUPerRunner, single.APIServer.CPUPerRunner))
 }
 
-// timesOver says how many times one figure is another, which may not have been measured.
+// timesOver formats the ratio of a figure to a base, which may not have been measured.
 func timesOver(figure, base float64) string {
 	if base == 0 {
 		return "unknown"
@@ -149,14 +156,15 @@ func timesOver(figure, base float64) string {
 	return fmt.Sprintf("%.2f", figure/base)
 }
 
-// perRunner adds the rows about what only jobs cause.
+// perRunner adds the rows of costs that only jobs cause.
 func (r Result) perRunner(row func(name, format string, values ...any)) {
 	row("queued → pod created", "%s", r.Created)
 	row("job reported → pod marked busy", "%s", r.Marked)
 	row("finished → pod gone", "%s", r.Gone)
 	row("  of it, after the node's report", "%s", r.Removed)
 	row("last finished → last pod gone", "%.2f s", r.Drained)
-	row("API requests per runner", "%.2f, %.2f of them its own (%d reads in all)", r.RequestsPerRunner, r.OwnPerRunner, r.Reads)
+	row("API requests per runner", "%.2f, %.2f of them its own (%d reads in all)", r.RequestsPerRunner, r.OwnPerRunner,
+		r.Reads)
 	row("GitHub calls per runner", "%.2f", r.GitHubPerRunner)
 }
 
@@ -190,7 +198,7 @@ func (r *Result) over(jobs int, before, after plain) {
 	r.Ratio = r.AllCreated / ((r.Floor[0] + r.Floor[1]) / 2)
 }
 
-// newResult returns a result with what is known before the measurement.
+// newResult returns a result with the values known before the measurement.
 func newResult(s *settings, jobs int) Result {
 	return Result{
 		Scenario: s.scenario, Began: time.Now().UTC(), CPUs: runtime.NumCPU(), Jobs: jobs,

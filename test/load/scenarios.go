@@ -13,12 +13,12 @@ import (
 
 // scenario is one kind of load.
 type scenario struct {
-	// jobs is how many jobs there are unless -n says otherwise.
+	// jobs is the number of jobs unless -n says otherwise.
 	jobs int
 	run  func(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result
 }
 
-// scenarios are those that -scenario can name.
+// scenarios are the scenarios by their names for -scenario.
 var scenarios = map[string]scenario{
 	"check":   {jobs: 100, run: check},
 	"burst":   {jobs: 500, run: burst},
@@ -33,7 +33,7 @@ var scenarios = map[string]scenario{
 	"idle":    {run: idle},
 }
 
-// burst queues all jobs at once.
+// burst queues all jobs at the same time.
 func burst(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	floor(t, cluster, warmUp, 0)

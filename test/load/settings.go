@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// settings are the flags of a measurement. The latencies default to those of the measurements in docs/performance.md.
+// settings are the flags of a measurement. The default latencies are those of docs/performance.md.
 type settings struct {
 	scenario   string
 	jobs       int
@@ -25,10 +25,11 @@ type settings struct {
 	product    rig.Product
 }
 
-// register declares the flags. Their values are set once the flags have been parsed.
+// register declares the flags. Their values are set when the flags are parsed.
 func register(flags *flag.FlagSet) *settings {
 	s := &settings{}
-	flags.StringVar(&s.scenario, "scenario", "check", "what to do: check, burst, latency, churn, sets, hang, drain, soak, big, limit, idle")
+	flags.StringVar(&s.scenario, "scenario", "check",
+		"what to do: check, burst, latency, churn, sets, hang, drain, soak, big, limit, idle")
 	flags.IntVar(&s.jobs, "n", 0, "jobs, of each set in sets and hang; 0 is the scenario's own number")
 	flags.IntVar(&s.sets, "sets", 50, "number of scale sets in sets, hang and idle")
 	flags.IntVar(&s.maxRunners, "max-runners", 0, "maxRunners of the scale set; 0 is one for each job")
@@ -47,8 +48,8 @@ func register(flags *flag.FlagSet) *settings {
 	return s
 }
 
-// rigOptions returns options with which the product is installed at its charts' defaults. Only ports are set, because all
-// programs share one address here.
+// rigOptions returns options with which the product is installed at its charts' defaults. Only ports are set, because
+// all programs share one address here.
 func (s *settings) rigOptions(maxRunners int) rig.Options {
 	values := rig.Values{
 		"flags":   rig.Values{"healthProbeBindAddress": ":8081"},

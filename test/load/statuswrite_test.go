@@ -19,14 +19,17 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// BenchmarkStatusWrite measures what one write of a status costs the API server, and what it would cost in other ways: decision 0023 has the
-// outcome. A busy API server has 16 at once, so this has, too.
+// BenchmarkStatusWrite measures the cost of one write of a status to the API server, in today's and in other ways:
+// decision 0023 has the outcome. A busy API server has 16 at the same time, so this has, too.
 //
 //	go test ./test/load -run '^$' -bench StatusWrite -benchtime 1600x
 func BenchmarkStatusWrite(b *testing.B) {
 	for name, rules := range map[string]bool{"with the CRDs' rules": true, "without": false} {
 		b.Run(name, func(b *testing.B) {
-			cluster := testkube.Start(b, testkube.Options{AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme}, CRDs: crds(b, rules)})
+			cluster := testkube.Start(b, testkube.Options{
+				AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme},
+				CRDs:        crds(b, rules),
+			})
 			namespace := cluster.NewNamespace(b)
 			template := runnerTemplate()
 			var sets, runnerSets, runners []client.Object // one for each writer: two that write the same object make the API server repeat one
@@ -60,7 +63,7 @@ func BenchmarkStatusWrite(b *testing.B) {
 
 const atOnce = 16
 
-// writeStatuses patches objects b.N times, all at once, and reports the API server's processor time for each.
+// writeStatuses patches objects b.N times, all at the same time, and reports the API server's processor time for each.
 func writeStatuses(b *testing.B, cluster *testkube.Cluster, objects []client.Object, patch string) {
 	before, err := rig.APIServerUsage(cluster)
 	if err != nil {
@@ -71,7 +74,8 @@ func writeStatuses(b *testing.B, cluster *testkube.Cluster, objects []client.Obj
 		go func() {
 			var err error
 			for i := worker; i < b.N && err == nil; i += len(objects) {
-				err = cluster.Client().Status().Patch(b.Context(), object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, patch, i+1)))
+				err = cluster.Client().Status().Patch(b.Context(), object,
+					client.RawPatch(types.MergePatchType, fmt.Appendf(nil, patch, i+1)))
 			}
 			failures <- err
 		}()
@@ -88,7 +92,8 @@ func writeStatuses(b *testing.B, cluster *testkube.Cluster, objects []client.Obj
 	b.ReportMetric(float64((after.CPU-before.CPU).Microseconds())/1000/float64(b.N), "ms-of-apiserver/op")
 }
 
-// crds returns the project's CRDs, or a copy of them without validation rules, which the API server checks for status writes, too.
+// crds returns the project's CRDs, or a copy without validation rules: the API server checks them for status writes,
+// too.
 func crds(b *testing.B, rules bool) []string {
 	if rules {
 		return nil
@@ -132,7 +137,7 @@ func withoutRules(value any) any {
 	return value
 }
 
-// runnerTemplate is about as large as that of a runner with Docker beside it.
+// runnerTemplate returns a template as large as one of a runner with Docker beside it.
 func runnerTemplate() corev1.PodTemplateSpec {
 	container := func(name string) corev1.Container {
 		c := corev1.Container{
@@ -150,7 +155,10 @@ func runnerTemplate() corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container("runner")}}}
 	template.Spec.InitContainers = []corev1.Container{container("init-dind-externals"), container("dind")}
 	for _, volume := range []string{"work", "dind-sock", "dind-externals"} {
-		template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{
+			Name:         volume,
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		})
 	}
 	return template
 }

@@ -27,8 +27,8 @@ func (s Spread) String() string {
 	return fmt.Sprintf("p50 %6.2f   p90 %6.2f   p99 %6.2f   max %6.2f s", s.P50, s.P90, s.P99, s.Max)
 }
 
-// spreadOf computes percentiles by nearest rank: the smallest duration that at least that share of all does not exceed. It sorts
-// durations in place.
+// spreadOf computes percentiles by nearest rank: the smallest duration that at least that share of all does not exceed.
+// It sorts durations in place.
 func spreadOf(durations []time.Duration) Spread {
 	if len(durations) == 0 {
 		return Spread{}
@@ -44,13 +44,13 @@ func spreadOf(durations []time.Duration) Spread {
 // seconds rounds to milliseconds, which is more precise than the measurements.
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
-// podTimes are when the API server created a pod, got the first report about its job from the listener and after that the mark that
-// its runner is busy, got the last report about it from its node, and removed it.
+// podTimes has moments of a pod at the API server: its creation, the listener's first report about its job, the mark
+// after it that the runner is busy, the node's last report, and the removal.
 type podTimes struct{ created, reported, marked, told, gone time.Time }
 
-// podTimesOf reads the times of pods from the audit log, by name. There is more than one pod of a name, because names repeat
-// among thousands of runners. Only nodes write a pod's status. The last successful deletion is the one that removed the pod; the
-// one before it began the grace period.
+// podTimesOf reads the times of pods from the audit log, by name. There is more than one pod of a name, because names
+// repeat among thousands of runners. Only nodes write a pod's status. The last successful deletion is the one that
+// removed the pod; the one before it began the grace period.
 func podTimesOf(events []testkube.AuditEvent) map[string][]*podTimes {
 	pods := map[string][]*podTimes{}
 	for _, event := range events {
@@ -64,7 +64,8 @@ func podTimesOf(events []testkube.AuditEvent) map[string][]*podTimes {
 
 // reportsJob reports whether a listener has written about a runner's job.
 func reportsJob(event testkube.AuditEvent) bool {
-	return event.Object.Resource == "ephemeralrunners" && event.Object.Subresource == "status" && strings.HasSuffix(event.User.Username, "-listener")
+	return event.Object.Resource == "ephemeralrunners" && event.Object.Subresource == "status" &&
+		strings.HasSuffix(event.User.Username, "-listener")
 }
 
 // note adds an event to the latest of the pods with a name.
@@ -100,8 +101,8 @@ type life struct {
 	pod *podTimes
 }
 
-// livesOf returns the jobs with their pods and leaves out jobs whose pods are not known. A job ran in the last pod of its
-// runner's name that was created before the job's end.
+// livesOf returns the jobs with their pods, without jobs of unknown pods. A job ran in the last pod of its runner's
+// name that was created before the job's end.
 func livesOf(jobs []fakegithub.Job, pods map[string][]*podTimes) []life {
 	var lives []life
 	for _, job := range jobs {
@@ -123,7 +124,7 @@ func created(l life) time.Time   { return l.pod.created }
 func reported(l life) time.Time  { return l.pod.reported }
 func marked(l life) time.Time    { return l.pod.marked }
 
-// told is when the node reported about the pod for the last time, namely that it has ended.
+// told returns the time of the node's last report about the pod, namely that it has ended.
 func told(l life) time.Time { return l.pod.told }
 func gone(l life) time.Time { return l.pod.gone }
 
@@ -138,7 +139,7 @@ func between(lives []life, from, to moment) []time.Duration {
 	return durations
 }
 
-// latest returns the last of the moments, zero if there is none.
+// latest returns the last of the moments, zero without any.
 func latest(lives []life, of moment) (last time.Time) {
 	for _, l := range lives {
 		if at := of(l); at.After(last) {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// expected is what a query has to answer at a time, in promtool's form.
+// expected is a query's right answer at a time, in promtool's form.
 type expected struct {
 	Expr    string   `json:"expr"`
 	At      string   `json:"eval_time"`
@@ -22,8 +22,8 @@ type sample struct {
 	Value  float64 `json:"value"`
 }
 
-// costs are the answers to the page's queries, in their order, rounded to millionths: at 45 minutes what an hour costs, after
-// three hours what was spent, at 45 minutes the cores in use.
+// costs are the answers to the page's queries, in their order, rounded to millionths: at 45 minutes the costs of an
+// hour, after three hours those until then, at 45 minutes the cores in use.
 var costs = []expected{
 	{At: "45m", Samples: []sample{
 		{`{label_actions_github_com_job_repository="acme_api"}`, 1.5*0.03 + 2*0.004},
@@ -36,7 +36,7 @@ var costs = []expected{
 	{At: "45m", Samples: []sample{{`{label_actions_github_com_job_repository="acme_web"}`, 1.5}}},
 }
 
-// The page's queries of costs bring out what was spent, reckoned by Prometheus itself where promtool is installed. Pods come
+// The page's queries of costs give the right sums, computed by Prometheus itself if promtool is installed. Pods come
 // and go, containers have neighbors, nodes have prices of their own, and two exporters know a pod's labels.
 func TestCostsPerRepositoryAreRight(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Queries that the page offers ask for what there is.
+// The page's queries ask for existing metrics and labels.
 func TestQueriesOfThePageAskForWhatThereIs(t *testing.T) {
 	names, queries := known(), 0
 	for _, span := range regexp.MustCompile("(?m)^\\| [^|]*\\? \\| `([^`]+)` \\|$").FindAllStringSubmatch(string(read(t, docs+"/observability.md")), -1) {

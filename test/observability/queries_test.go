@@ -1,6 +1,5 @@
-// Package observability tests what is offered to look at Harrier with, without a cluster: that dashboards and alerts ask
-// for metrics and labels that the programs export, that alerts lead to a runbook, and that the metrics keep Prometheus'
-// own rules.
+// Package observability tests dashboards, alerts and metrics without a cluster. Dashboards and alerts ask for metrics
+// and labels that the programs export, alerts lead to a runbook, and the metrics keep Prometheus' own rules.
 package observability
 
 import (
@@ -33,7 +32,7 @@ var (
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
 
-// known are the metrics by name, those of a histogram under all the names that it is asked for by.
+// known returns the metrics by name. A histogram is under all names that queries use for it.
 func known() map[string]catalog.Metric {
 	names := map[string]catalog.Metric{}
 	for _, metric := range catalog.All() {
@@ -48,7 +47,7 @@ func known() map[string]catalog.Metric {
 	return names
 }
 
-// checkQuery fails the test where a query asks for what no program exports.
+// checkQuery fails the test if a query asks for a metric or label that no program exports.
 func checkQuery(t *testing.T, names map[string]catalog.Metric, query string) {
 	t.Helper()
 	asked := metricName.FindAllString(query, -1)
@@ -82,7 +81,7 @@ func checkQuery(t *testing.T, names map[string]catalog.Metric, query string) {
 	}
 }
 
-// foreign reports whether a metric is that of a library, which every controller of a cluster may export.
+// foreign reports whether a metric is a library's: every controller of a cluster may export it.
 func foreign(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, "gha_") })
 }
@@ -115,7 +114,7 @@ func TestDashboardsAskForWhatThereIs(t *testing.T) {
 	}
 }
 
-// How many runners are idle, busy or registered, GitHub was seen to count wrongly: alerts and dashboards ask the manager.
+// GitHub was seen to count idle, busy and registered runners wrongly, so alerts and dashboards ask the manager.
 func TestNobodyTrustsGitHubsFiguresOfRunners(t *testing.T) {
 	gitHubs := regexp.MustCompile(`\bgha_(idle|busy|registered)_runners\b`)
 	files, err := filepath.Glob(chart + "/dashboards/*.json")
@@ -131,7 +130,7 @@ func TestNobodyTrustsGitHubsFiguresOfRunners(t *testing.T) {
 	}
 }
 
-// What `promtool check metrics` checks, on all metrics whether they have series or not.
+// The rules of `promtool check metrics`, for all metrics whether they have series or not.
 func TestMetricsKeepPrometheusRules(t *testing.T) {
 	exposed, families := &strings.Builder{}, 0
 	for _, metric := range catalog.All() {

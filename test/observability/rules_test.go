@@ -13,7 +13,7 @@ import (
 // alertTests say when each alert fires and when not.
 const alertTests = "testdata/alerts_test.yaml"
 
-// rules is what is checked of the alerts.
+// rules has the checked fields of the alerts.
 type rules struct {
 	Groups []struct {
 		Name  string
@@ -51,8 +51,8 @@ func TestAlertsAskForWhatThereIsAndLeadToARunbook(t *testing.T) {
 	}
 }
 
-// promtool reads the rules and has each alert fire and not fire, where it is installed (Debian's package prometheus has it).
-// The tests above stand for most of what it would find where it is not.
+// If promtool is installed (Debian's package prometheus has it), it reads the rules and has each alert fire and not
+// fire. Without it the tests above find most of the same mistakes.
 func TestPromtoolTakesTheRules(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

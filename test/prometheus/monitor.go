@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Monitor is the part of a PodMonitor that the chart makes use of.
+// Monitor is the part of a PodMonitor that the chart uses.
 type Monitor struct {
 	Metadata struct{ Name string }
 	Spec     struct {
@@ -19,7 +19,7 @@ type Monitor struct {
 	}
 }
 
-// Endpoint is what a Monitor reads of each pod.
+// Endpoint says how a Monitor reads each pod.
 type Endpoint struct {
 	Port, Path, Interval, Scheme   string
 	HonorLabels                    bool
@@ -33,13 +33,13 @@ type Relabeling struct {
 	Separator, Replacement, TargetLabel *string
 }
 
-// Target is a pod and the address of the port that is read.
+// Target is a pod and the address of its metrics.
 type Target struct {
 	Pod     *corev1.Pod
 	Address string
 }
 
-// Monitors reads those that a chart has rendered. It fails where one doesn't read one port.
+// Monitors decodes the rendered monitors of a chart. It fails if one doesn't read exactly one port.
 func Monitors(rendered string) ([]Monitor, error) {
 	var monitors []Monitor
 	for document := range strings.SplitSeq(rendered, "\n---\n") {
@@ -58,8 +58,8 @@ func Monitors(rendered string) ([]Monitor, error) {
 	return monitors, nil
 }
 
-// ScrapeConfig is what the operator makes of the monitor, but for the discovery of pods: Debian's Prometheus is built without
-// Kubernetes in it. Settings of TLS and credentials are the caller's to add.
+// ScrapeConfig returns the operator's configuration for the monitor, without the discovery of pods: Debian's Prometheus
+// is built without Kubernetes. The caller adds settings of TLS and credentials.
 func (m *Monitor) ScrapeConfig(targets []Target) map[string]any {
 	endpoint := m.Spec.PodMetricsEndpoints[0]
 	rules := []any{
@@ -67,7 +67,11 @@ func (m *Monitor) ScrapeConfig(targets []Target) map[string]any {
 		rule{"source_labels": []string{podMeta("pod_name")}, "target_label": "pod"},
 	}
 	for _, label := range m.Spec.PodTargetLabels {
-		rules = append(rules, rule{"source_labels": []string{podMeta("pod_label_" + sanitized(label))}, "regex": "(.+)", "target_label": sanitized(label)})
+		rules = append(rules, rule{
+			"source_labels": []string{podMeta("pod_label_" + sanitized(label))},
+			"regex":         "(.+)",
+			"target_label":  sanitized(label),
+		})
 	}
 	config := map[string]any{
 		"job_name": m.Metadata.Name, "metrics_path": endpoint.Path, "honor_labels": endpoint.HonorLabels,
@@ -107,7 +111,8 @@ func ofOperator(relabelings []Relabeling) []any {
 	return rules
 }
 
-// Discovered are static_configs with the labels that Prometheus' discovery would give the targets. Rules may use them.
+// Discovered returns static_configs with the labels that Prometheus' discovery would give the targets. Rules may use
+// them.
 func Discovered(targets []Target, port string) (configs []any) {
 	for _, target := range targets {
 		labels := map[string]string{
@@ -125,5 +130,5 @@ func podMeta(name string) string { return "__meta_kubernetes_" + name }
 
 var unfit = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-// sanitized is the name that Prometheus gives to a label of a pod.
+// sanitized returns Prometheus' name for a label of a pod.
 func sanitized(label string) string { return unfit.ReplaceAllString(label, "_") }

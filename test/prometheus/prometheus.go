@@ -1,5 +1,5 @@
-// Package prometheus runs a real Prometheus for tests and has it answer queries. What it reads is the test's to say:
-// test/scrape has it read programs on a test API server, test/e2e pods of a real cluster.
+// Package prometheus runs a real Prometheus for tests and has it answer queries. The test chooses its targets: in
+// test/scrape programs on a test API server, in test/e2e pods of a real cluster.
 package prometheus
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/process"
 )
 
-// Program is the name of the program, which Debian's package of the same name has.
+// Program is the name of the program, and of Debian's package with it.
 const Program = "prometheus"
 
-// stopLimit is how long it may take to end; what it has read is thrown away.
+// A Prometheus that has not ended within stopLimit is killed: its data is thrown away.
 const stopLimit = 5 * time.Second
 
 // Server is a running Prometheus.
 type Server struct{ address string }
 
-// startLimit is how long it may take until Prometheus listens; it does before it has read what it stored, which is nothing.
+// Prometheus listens within startLimit, on a busy machine too: it has no stored data to read.
 const startLimit = 2 * time.Minute
 
-// Start runs the Prometheus that is installed with the settings of a configuration file, until the test ends. It may take
-// some seconds to answer.
+// Start runs the installed Prometheus with the settings of a configuration file, until the test ends. It may take some
+// seconds to answer.
 func Start(t testing.TB, settings map[string]any) *Server {
 	t.Helper()
 	content, err := yaml.Marshal(settings)
@@ -47,8 +47,9 @@ func Start(t testing.TB, settings map[string]any) *Server {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A port that was free a moment ago may be somebody else's now, so Prometheus chooses, and its log says which.
-	command := exec.Command(Program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(directory, "data"), "--web.listen-address=127.0.0.1:0")
+	// A port that was free a moment ago may be somebody else's now, so Prometheus chooses one and logs it.
+	command := exec.Command(Program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(directory, "data"),
+		"--web.listen-address=127.0.0.1:0")
 	log := &announcement{address: make(chan string, 1)}
 	command.Stderr = log
 	started, err := process.Start(command)
@@ -66,7 +67,7 @@ func Start(t testing.TB, settings map[string]any) *Server {
 	return nil
 }
 
-// announcement is a log from which the address is taken that Prometheus listens at.
+// announcement is Prometheus' log, which contains its address.
 type announcement struct {
 	address chan string
 	mutex   sync.Mutex
@@ -96,20 +97,20 @@ func (a *announcement) String() string {
 	return a.text.String()
 }
 
-// Series is one that a query finds: its labels, and its value at one moment or its values over some time, each of them
-// seconds and a number as text.
+// Series is a series of a query's result: its labels, and its value at one moment or its values over some time. Each
+// value is seconds and a number as text.
 type Series struct {
 	Metric map[string]string
 	Value  [2]any
 	Values [][2]any
 }
 
-// Query returns what an expression finds now. It fails where Prometheus does not answer or refuses the expression.
+// Query returns the series of an expression now. It fails if Prometheus does not answer or refuses the expression.
 func (s *Server) Query(expression string) ([]Series, error) {
 	return s.Get("query", url.Values{"query": {expression}})
 }
 
-// Get returns what an endpoint of the HTTP API finds, such as query_range with its parameters.
+// Get returns the series of an endpoint of the HTTP API, such as query_range with its parameters.
 func (s *Server) Get(endpoint string, parameters url.Values) ([]Series, error) {
 	response, err := http.Get("http://" + s.address + "/api/v1/" + endpoint + "?" + parameters.Encode())
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *Server) Get(endpoint string, parameters url.Values) ([]Series, error) {
 	return answer.Data.Result, nil
 }
 
-// Value returns the value of the one series that an expression finds now; it fails where there is none, or are several.
+// Value returns the value of an expression's only series now. It fails without one, and if there are several.
 func (s *Server) Value(expression string) (float64, error) {
 	found, err := s.Query(expression)
 	if err != nil {

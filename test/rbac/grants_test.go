@@ -17,16 +17,16 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// permission is one verb on one resource, such as "patch" on "pods/status". Namespace is empty where it is for all.
+// permission is one verb on one resource, such as "patch" on "pods/status". Namespace is empty if it is for all.
 type permission struct{ namespace, group, resource, verb string }
 
-// covers reports whether who has p may do what other names.
+// covers reports whether p includes other.
 func (p permission) covers(other permission) bool {
 	everywhere := permission{namespace: other.namespace, group: p.group, resource: p.resource, verb: p.verb}
 	return everywhere == other && (p.namespace == "" || p.namespace == other.namespace)
 }
 
-// program is who acts as an account.
+// program is the owner of an account.
 type program string
 
 const (
@@ -47,11 +47,11 @@ func programOf(account string) program {
 	}
 }
 
-// ledger holds what the accounts of a rig were allowed at one time or another: the names of the Roles by permission.
+// ledger has all permissions that the accounts of a rig ever had, with the names of their Roles.
 type ledger struct {
 	rig     *rig.Rig
 	granted map[program]map[permission]string
-	// admission are permissions that no request shows: the API server asks for them beside the one of a request.
+	// admission are permissions that the log doesn't show: the API server checks them in addition to a request's own.
 	admission []permission
 }
 
@@ -59,7 +59,7 @@ func newLedger(r *rig.Rig) *ledger {
 	return &ledger{rig: r, granted: map[program]map[permission]string{manager: {}, listener: {}, check: {}}}
 }
 
-// note adds what there is at the moment. It is called before anything is uninstalled.
+// note adds the present permissions. It is called before anything is uninstalled.
 func (l *ledger) note(t *testing.T) {
 	t.Helper()
 	for _, binding := range l.bindings(t) {
@@ -86,7 +86,7 @@ func (l *ledger) add(who program, namespace, role string, rules []rbacv1.PolicyR
 	}
 }
 
-// noteHooks adds what the uninstall check is allowed, which Helm makes and deletes with the check.
+// noteHooks adds the permissions of the uninstall check. Helm makes and deletes its Role with the check.
 func (l *ledger) noteHooks(t *testing.T) {
 	t.Helper()
 	for _, object := range l.rig.Hooks() {
@@ -101,7 +101,7 @@ func (l *ledger) noteHooks(t *testing.T) {
 	}
 }
 
-// needless returns what nobody asked for, as lines "role: verb group/resource".
+// needless returns the unused permissions, as lines "role: verb group/resource".
 func (l *ledger) needless(made requests) []string {
 	var lines []string
 	for who, granted := range l.granted {
@@ -111,7 +111,7 @@ func (l *ledger) needless(made requests) []string {
 	return slices.Compact(lines)
 }
 
-// bindings returns those of the rig's namespaces and of the cluster; the latter as RoleBindings without a namespace.
+// bindings returns the bindings of the rig's namespaces, and those of the cluster as RoleBindings without a namespace.
 func (l *ledger) bindings(t *testing.T) []rbacv1.RoleBinding {
 	t.Helper()
 	var everywhere rbacv1.ClusterRoleBindingList
@@ -144,7 +144,7 @@ func (l *ledger) rules(t *testing.T, binding rbacv1.RoleBinding) []rbacv1.Policy
 	return role.Rules
 }
 
-// get leaves the object empty where there is none: a binding may outlive its Role.
+// get leaves the object empty if it doesn't exist: a binding may outlive its Role.
 func (l *ledger) get(t *testing.T, key types.NamespacedName, into client.Object) {
 	t.Helper()
 	if err := client.IgnoreNotFound(l.rig.Cluster.Client().Get(t.Context(), key, into)); err != nil {
@@ -159,8 +159,8 @@ func (l *ledger) list(t *testing.T, into client.ObjectList, options ...client.Li
 	}
 }
 
-// checkOwners: no owner reference blocks the deletion of its owner, for which the admission plugin
-// OwnerReferencesPermissionEnforcement, which the cluster has on, would ask for more rights, and for the owner's kind.
+// checkOwners: no owner reference blocks the deletion of its owner. For one that does, the cluster's admission plugin
+// OwnerReferencesPermissionEnforcement would require more rights on the owner's kind.
 func (l *ledger) checkOwners(t *testing.T) {
 	t.Helper()
 	for _, object := range l.owned(t) {
@@ -191,7 +191,8 @@ func (l *ledger) owned(t *testing.T) []metav1.PartialObjectMetadata {
 	return all
 }
 
-// earlierManagers are the rights of managers whose owner references block: one still runs while Helm upgrades the chart.
+// earlierManagers returns the rights of managers whose owner references block: one still runs while Helm upgrades the
+// chart.
 func (l *ledger) earlierManagers() []permission {
 	var needed []permission
 	for _, namespace := range l.namespaces() {
@@ -202,7 +203,7 @@ func (l *ledger) earlierManagers() []permission {
 	return needed
 }
 
-// permissions takes rules apart. Names of objects that a rule is for are left out: they change from rig to rig.
+// permissions returns the permissions of rules, without the names of objects: they change from rig to rig.
 func permissions(namespace string, rules []rbacv1.PolicyRule) []permission {
 	var all []permission
 	for _, rule := range rules {
@@ -217,7 +218,7 @@ func permissions(namespace string, rules []rbacv1.PolicyRule) []permission {
 	return all
 }
 
-// unused returns what one program did not ask for.
+// unused returns the permissions that one program did not use.
 func unused(granted map[permission]string, used map[permission]bool) []string {
 	var lines []string
 	for p, role := range granted {

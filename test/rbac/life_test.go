@@ -44,11 +44,11 @@ type life struct {
 	ledger *ledger
 	// strips is set if the manager removes ARC's finalizers from the objects of its charts.
 	strips bool
-	// metricsReader is the ClusterRole of the chart that lets an account read the manager's metrics.
+	// metricsReader is the chart's ClusterRole for reading the manager's metrics.
 	metricsReader string
 }
 
-// authority is the value githubServerTLS of one of them.
+// authority is the value githubServerTLS of the set trusting.
 var authority = rig.Values{"certificateFrom": rig.Values{"configMapKeyRef": rig.Values{"name": "ca", "key": "ca.crt"}}}
 
 // hookedTemplate has the volume that runner and job share.
@@ -67,7 +67,10 @@ func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 		l.metricsReader += "." + r.RunnerNamespace
 	}
 	l.create(
-		&corev1.Secret{ObjectMeta: l.named("proxy"), Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
+		&corev1.Secret{
+			ObjectMeta: l.named("proxy"),
+			Data:       map[string][]byte{"username": []byte("u"), "password": []byte("p")},
+		},
 		&corev1.ConfigMap{ObjectMeta: l.named("ca"), Data: map[string]string{"ca.crt": certificate(t)}},
 	)
 	server := rig.Values{"url": proxy, "credentialSecretRef": "proxy"}
@@ -117,7 +120,7 @@ func forwardProxy(t *testing.T) string {
 	return proxy.URL
 }
 
-// lead leads it through everything between install and uninstall.
+// lead leads the installation through everything between install and uninstall.
 func (l *life) lead() {
 	l.Helper()
 	l.work()
@@ -149,16 +152,19 @@ func (l *life) work() {
 	l.rig.WaitDone(jobs)
 }
 
-// correctToken has a scale set begin with a token that GitHub doesn't know, until it is given the right one.
+// correctToken has a scale set begin with a token that GitHub doesn't know, and then gives it the right one.
 func (l *life) correctToken() {
 	l.Helper()
-	l.rig.InstallSet(mistyped, rig.Values{"minRunners": 0, "githubConfigSecret": rig.Values{"github_token": "ghp_unknown"}})
+	l.rig.InstallSet(mistyped, rig.Values{
+		"minRunners":         0,
+		"githubConfigSecret": rig.Values{"github_token": "ghp_unknown"},
+	})
 	l.awaitTold(mistyped, v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonUnauthorized)
 	l.rig.UpgradeSet(mistyped, rig.Values{"minRunners": 0})
 	l.rig.AwaitListening(mistyped)
 }
 
-// useVault has a scale set look for its credentials in a vault, for which the manager has no certificate.
+// useVault has a scale set look for its credentials in a vault. The manager has no certificate for it.
 func (l *life) useVault() {
 	l.Helper()
 	l.rig.InstallSet(vaulted, rig.Values{"minRunners": 0, "githubConfigSecret": "token", "keyVault": rig.Values{
@@ -185,7 +191,7 @@ func (l *life) runnerSet(name string) *v1alpha1.AutoscalingRunnerSet {
 	return set
 }
 
-// listenerPod returns the pod of a set's listener, an empty one where there is none.
+// listenerPod returns the pod of a set's listener, an empty one without any.
 func (l *life) listenerPod(set string) corev1.Pod {
 	l.Helper()
 	var pods corev1.PodList
@@ -198,8 +204,8 @@ func (l *life) listenerPod(set string) corev1.Pod {
 	return corev1.Pod{}
 }
 
-// change gives the sets other runners, another limit and another listener, one each. The manager is not to be killed before
-// it has told the listener of the new limit.
+// change gives the sets other runners, another limit and another listener, one each. The manager must not be killed
+// before it has told the listener the new limit.
 func (l *life) change() {
 	l.Helper()
 	l.rig.UpgradeSet(rig.DefaultSet, rig.Values{"template": rig.Values{
@@ -210,7 +216,11 @@ func (l *life) change() {
 		return l.listenerPod(set).Annotations["actions.github.com/listener-config-hash"]
 	}
 	limit, replaced := configuration(hooked), l.listenerPod(trusting).UID
-	l.rig.UpgradeSet(hooked, rig.Values{"minRunners": 0, "containerMode": rig.Values{"type": "kubernetes"}, "template": hookedTemplate})
+	l.rig.UpgradeSet(hooked, rig.Values{
+		"minRunners":    0,
+		"containerMode": rig.Values{"type": "kubernetes"},
+		"template":      hookedTemplate,
+	})
 	l.rig.UpgradeSet(trusting, rig.Values{"githubServerTLS": authority, "listenerTemplate": rig.Values{
 		"metadata": rig.Values{"labels": rig.Values{"changed": "yes"}},
 		"spec":     rig.Values{"containers": []any{rig.Values{"name": "listener"}}},
@@ -219,8 +229,8 @@ func (l *life) change() {
 	l.await("the listener of "+hooked+" is told of its limit", func() bool { return configuration(hooked) != limit })
 }
 
-// move gives a set another address twice, while GitHub deletes nothing. A manager that starts when it does again asks for both
-// former scale sets in one call and tells of them in one pass, which makes a series.
+// move gives a set another address twice, while GitHub deletes nothing. A manager that starts when GitHub deletes again
+// asks for both former scale sets in one call and reports them in one pass: their Events become a series.
 func (l *life) move() {
 	l.Helper()
 	back := l.disturb(fakegithub.Fault{Endpoint: "delete-scale-set", Hang: true})
@@ -228,7 +238,8 @@ func (l *life) move() {
 		l.rig.UpgradeSet(mistyped, rig.Values{"minRunners": 0, "githubConfigUrl": address})
 		l.await("listener and runners have the address "+address, func() bool {
 			runnerSet := &v1alpha1.EphemeralRunnerSetList{}
-			l.ledger.list(l.T, runnerSet, client.InNamespace(l.rig.RunnerNamespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: mistyped})
+			l.ledger.list(l.T, runnerSet, client.InNamespace(l.rig.RunnerNamespace),
+				client.MatchingLabels{v1alpha1.LabelScaleSetName: mistyped})
 			return l.listener(mistyped).Spec.GitHubConfigUrl == address && len(runnerSet.Items) == 1 &&
 				runnerSet.Items[0].Spec.EphemeralRunnerSpec.GitHubConfigUrl == address
 		})
@@ -246,7 +257,7 @@ func (l *life) awaitAnotherListener(set string, former types.UID) {
 	l.rig.AwaitListening(set)
 }
 
-// refuseUninstall wants the controller's release to stay while there are scale sets.
+// refuseUninstall checks that the controller's release can't be uninstalled while there are scale sets.
 func (l *life) refuseUninstall() {
 	l.Helper()
 	l.ledger.noteHooks(l.T)
@@ -255,7 +266,7 @@ func (l *life) refuseUninstall() {
 	}
 }
 
-// protect puts the finalizer on the objects of a set's release that ARC's chart puts on its own.
+// protect puts the finalizer of ARC's chart on the objects of a set's release.
 func (l *life) protect(set string) {
 	l.Helper()
 	for annotation, name := range l.runnerSet(set).Annotations {
@@ -265,15 +276,16 @@ func (l *life) protect(set string) {
 		}
 		object := &metav1.PartialObjectMetadata{ObjectMeta: l.named(name)}
 		object.SetGroupVersionKind(protectedKinds[kind])
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["`+v1alpha1.FinalizerCleanupProtection+`"]}}`))
+		patch := client.RawPatch(types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":["`+v1alpha1.FinalizerCleanupProtection+`"]}}`))
 		if err := l.rig.Cluster.Client().Patch(l.Context(), object, patch); err != nil {
 			l.Fatal(err)
 		}
 	}
 }
 
-// otherSetting is what the Role of a scale set's chart grants for objects that ARC has protected. The chart doesn't know whether the
-// controller makes use of it.
+// otherSetting returns the permissions of a scale set's chart for objects that ARC has protected. The chart doesn't
+// know whether the controller uses them.
 func (l *life) otherSetting() []permission {
 	if l.strips {
 		return nil
@@ -281,7 +293,7 @@ func (l *life) otherSetting() []permission {
 	return []permission{{l.rig.RunnerNamespace, "", "serviceaccounts", "patch"}}
 }
 
-// protectedKinds are the kinds of the objects that the annotations name.
+// protectedKinds are the kinds of the objects in the annotations.
 var protectedKinds = map[string]schema.GroupVersionKind{
 	"github-secret-name":                   corev1.SchemeGroupVersion.WithKind("Secret"),
 	"no-permission-service-account-name":   corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
@@ -292,7 +304,8 @@ var protectedKinds = map[string]schema.GroupVersionKind{
 	"manager-role-binding":                 rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
 }
 
-// end uninstalls all. Two sets are protected as ARC's chart would have it, if the manager is to undo that, and GitHub is away when another one goes.
+// end uninstalls everything. If the manager strips finalizers, two sets get those of ARC's chart. GitHub is away when
+// another set goes.
 func (l *life) end() {
 	l.Helper()
 	if l.strips {
@@ -309,8 +322,8 @@ func (l *life) end() {
 	}
 }
 
-// uninstallWithoutGitHub lets GitHub answer again once it was asked in vain. Without a registered runner it would not be asked:
-// the one that took the place of the last job's may come late.
+// uninstallWithoutGitHub lets GitHub answer again after it has refused a removal. It is only asked to remove a
+// registered runner, and the last job's runner may be replaced late.
 func (l *life) uninstallWithoutGitHub(set string) {
 	l.Helper()
 	const removal = "remove-runner"
@@ -335,7 +348,7 @@ func (l *life) hasIdle(set string) bool {
 	return false
 }
 
-// disturb makes calls to GitHub go wrong until what it returns is called.
+// disturb makes calls to GitHub go wrong until the returned function is called.
 func (l *life) disturb(fault fakegithub.Fault) (end func()) {
 	l.Helper()
 	id, err := l.rig.GitHub.AddFault(fault)

@@ -13,19 +13,20 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// listener returns a set's listener, an empty one while there isn't one, or one too many.
+// listener returns a set's listener, an empty one while the set has none or several.
 func (l *life) listener(set string) *v1alpha1.AutoscalingListener {
 	l.Helper()
 	var listeners v1alpha1.AutoscalingListenerList
-	l.ledger.list(l.T, &listeners, client.InNamespace(l.rig.SystemNamespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: set})
+	l.ledger.list(l.T, &listeners, client.InNamespace(l.rig.SystemNamespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: set})
 	if len(listeners.Items) != 1 {
 		return &v1alpha1.AutoscalingListener{}
 	}
 	return &listeners.Items[0]
 }
 
-// takeListenerName installs a scale set whose listener's name a pod has already. Its spec is the rig's own set's, as far as the name
-// depends on it.
+// takeListenerName installs a scale set while a pod already has its listener's name. The name depends on fields that
+// equal those of the rig's own set.
 func (l *life) takeListenerName() {
 	l.Helper()
 	set := l.runnerSet(rig.DefaultSet)
@@ -48,8 +49,8 @@ func (l *life) loseListener() {
 	l.awaitAnotherListener(proxied, former)
 }
 
-// leaveListenerPods has the manager find two pods of former listeners when it starts. It tells of both in one
-// pass, which makes a series.
+// leaveListenerPods has the manager find two pods of former listeners when it starts. It reports both in one pass:
+// their Events become a series.
 func (l *life) leaveListenerPods() {
 	l.Helper()
 	l.rig.StopManager()

@@ -1,6 +1,6 @@
-// Package rbac compares what the charts allow with what the programs ask for: it leads an installation through all that
-// makes manager and listener write (package rig, on a real API server with its audit log), collects the rules that are
-// bound to each account meanwhile, and fails on a request that was refused as well as on a verb that nobody needed.
+// Package rbac compares the charts' rules with the programs' requests. It leads an installation through everything that
+// makes manager and listener write (package rig, on a real API server with its audit log). Meanwhile it collects the
+// rules of each account. It fails on a refused request, and on a verb that nobody needed.
 package rbac
 
 import (

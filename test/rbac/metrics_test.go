@@ -15,10 +15,15 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// securedMetrics are the controller's values by which its metrics are for those only who may read them.
-var securedMetrics = rig.Values{"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics", "secure": true}
+// securedMetrics are the controller's values that restrict its metrics to accounts with the right to read them.
+var securedMetrics = rig.Values{
+	"controllerManagerAddr": ":8080",
+	"listenerAddr":          ":8080",
+	"listenerEndpoint":      "/metrics",
+	"secure":                true,
+}
 
-// readMetrics reads the metrics of the managers as an account that the chart's role for that is bound to.
+// readMetrics reads the metrics of the managers as an account with the chart's role for that.
 func (l *life) readMetrics() {
 	l.Helper()
 	reader := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: l.rig.RunnerNamespace, Name: "prometheus"}
@@ -29,16 +34,20 @@ func (l *life) readMetrics() {
 	l.create(&corev1.ServiceAccount{ObjectMeta: l.named(reader.Name)}, binding)
 	l.Cleanup(func() { _ = l.rig.Cluster.Client().Delete(context.Background(), binding) })
 	config := l.rig.Cluster.ConfigFor(l.T, testkube.ServiceAccount(reader.Namespace, reader.Name))
-	// The certificate is one that the manager has signed itself.
-	browser, err := rest.HTTPClientFor(&rest.Config{BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	// The manager has signed its certificate itself.
+	browser, err := rest.HTTPClientFor(&rest.Config{
+		BearerToken:     config.BearerToken,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	})
 	if err != nil {
 		l.Fatal(err)
 	}
 	var managers corev1.PodList
-	l.ledger.list(l.T, &managers, client.InNamespace(l.rig.SystemNamespace), client.MatchingLabels{v1alpha1.LabelComponent: "controller-manager"})
+	l.ledger.list(l.T, &managers, client.InNamespace(l.rig.SystemNamespace),
+		client.MatchingLabels{v1alpha1.LabelComponent: "controller-manager"})
 	for _, pod := range managers.Items {
 		l.await("pod "+pod.Name+" shows its metrics", func() bool {
-			address, err := l.rig.Node.Address(client.ObjectKeyFromObject(&pod), 8080) // of two managers one may still start
+			address, err := l.rig.Node.Address(client.ObjectKeyFromObject(&pod), 8080) // one of two managers may still be starting
 			return err == nil && shows(browser, "https://"+address+"/metrics")
 		})
 	}

@@ -9,21 +9,22 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// The rules of the charts are those that the requests of a whole life need, neither fewer nor more. The cluster streams no
-// lists, as Kubernetes 1.30 to 1.33 don't: there the caches need list, with later versions watch does both.
+// The charts grant exactly the rules that the requests of a whole life need. The cluster streams no lists, as
+// Kubernetes 1.30 to 1.33 don't: there the caches need list; with later versions watch does both.
 func TestRulesAreWhatRequestsNeed(t *testing.T) {
 	options := rig.ClusterOptions()
 	options.APIServerFlags = []string{"--feature-gates=WatchList=false"}
 	cluster := testkube.Start(t, options)
 	for name, options := range map[string]rig.Options{
 		"all namespaces, two replicas": {ManagerReplicas: 2},
-		// After the move from ARC: nothing is protected any more.
+		// After the move from ARC, when nothing is protected any more.
 		"single namespace, one replica, no foreign finalizers": {SingleNamespace: true, Flags: rig.Values{"stripForeignFinalizers": false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := begin(t, cluster, options)
 			l.lead()
-			// Later, Helm takes Roles away before what the manager has to clean up: refusals are meant to happen then.
+			// Later, Helm deletes Roles before the objects that the manager has to clean up: refusals are expected
+			// then.
 			if refused := requestsOf(t, l.rig).refused; len(refused) > 0 {
 				t.Errorf("rules are missing:\n%s", strings.Join(refused, "\n"))
 			}

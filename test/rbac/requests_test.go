@@ -11,11 +11,11 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// requests are what the accounts of a rig have asked for.
+// requests has the permissions that the requests of a rig's accounts needed.
 type requests struct {
 	used map[program]map[permission]bool
-	// refused are requests that were answered with 403 to the last. The API server learns of a Role a moment after it has
-	// made it, so the first request under one may be refused and its repetition isn't.
+	// refused are requests whose last answer was 403. The API server learns of a Role a moment after it has made it, so
+	// it may refuse the first request under one, but not its repetition.
 	refused []string
 }
 
@@ -46,8 +46,8 @@ func requestsOf(t *testing.T, r *rig.Rig) requests {
 	return found
 }
 
-// target leaves out the parameters on which rights don't depend, since a repetition may have others. A name in fieldSelector
-// is what some rules are about.
+// target leaves out the parameters on which rights don't depend, because a repetition may have others. Some rules
+// depend on a name in fieldSelector.
 func target(requestURI string) string {
 	address, err := url.Parse(requestURI)
 	if err != nil {
@@ -56,7 +56,8 @@ func target(requestURI string) string {
 	return address.Path + " " + address.Query().Get("fieldSelector")
 }
 
-// asked is what a request needs. A patch that makes an object (server-side apply) needs create as well.
+// asked returns the permissions that a request needs. A patch that makes an object (server-side apply) needs create as
+// well.
 func asked(event testkube.AuditEvent) []permission {
 	resource := event.Object.Resource
 	if event.Object.Subresource != "" {

@@ -19,9 +19,10 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// What befalls a life. Every part returns when the manager has done all about it, so that nothing is left to chance.
+// Faults in a life. Every part returns when the manager has done everything about it, so that the requests don't depend
+// on chance.
 
-// failRunner kills a runner without a job: it is registered anew.
+// failRunner kills a runner without a job: it is registered again.
 func (l *life) failRunner() {
 	l.Helper()
 	var victim *corev1.Pod
@@ -39,7 +40,7 @@ func (l *life) failRunner() {
 	l.awaitFailure(victim)
 }
 
-// rejectRunner has the node refuse one pod, which is made again with the same JIT config.
+// rejectRunner has the node refuse one pod. It is made again with the same JIT config.
 func (l *life) rejectRunner() {
 	l.Helper()
 	var rejected atomic.Pointer[corev1.Pod]
@@ -66,8 +67,8 @@ func (l *life) awaitFailure(pod *corev1.Pod) {
 	})
 }
 
-// takeRunnerNames has runners find objects of their names. A Secret that is the runner's own is overwritten; what is a
-// stranger's is left, and another runner takes the place.
+// takeRunnerNames has runners find objects of their names. The runner's own Secret is overwritten. A stranger's object
+// is left, and another runner takes the place.
 func (l *life) takeRunnerNames() {
 	l.Helper()
 	l.takeName(func(runner *v1alpha1.EphemeralRunner) client.Object {
@@ -81,7 +82,7 @@ func (l *life) takeRunnerNames() {
 	})
 }
 
-// takeName gives a runner's name away while GitHub registers it.
+// takeName creates an object of a runner's name while GitHub registers the runner.
 func (l *life) takeName(namesake func(*v1alpha1.EphemeralRunner) client.Object) {
 	l.Helper()
 	registered := l.disturb(fakegithub.Fault{Endpoint: "generate-jit-config", Hang: true})
@@ -107,11 +108,12 @@ func (l *life) takeName(namesake func(*v1alpha1.EphemeralRunner) client.Object) 
 	}
 }
 
-// runners returns those of the default set.
+// runners returns the runners of the default set.
 func (l *life) runners() map[types.UID]*v1alpha1.EphemeralRunner {
 	l.Helper()
 	var list v1alpha1.EphemeralRunnerList
-	l.ledger.list(l.T, &list, client.InNamespace(l.rig.RunnerNamespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: rig.DefaultSet})
+	l.ledger.list(l.T, &list, client.InNamespace(l.rig.RunnerNamespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: rig.DefaultSet})
 	found := map[types.UID]*v1alpha1.EphemeralRunner{}
 	for i := range list.Items {
 		found[list.Items[i].UID] = &list.Items[i]
@@ -119,9 +121,9 @@ func (l *life) runners() map[types.UID]*v1alpha1.EphemeralRunner {
 	return found
 }
 
-// awaitSeries waits until an Event about the object is a series: two with the same reason while the object doesn't change are
-// recorded as one, and the second is a patch. They are written after what they tell of, and a manager that is killed at once
-// writes neither; where the patch comes before the Event that it is for, it is repeated after 12 s.
+// awaitSeries waits until an Event about the object is a series: two with the same reason while the object doesn't
+// change are recorded as one, and the second is a patch. They are written after the change that they report. A manager
+// that is killed before that writes neither. A patch that comes before its Event is repeated after 12 s.
 func (l *life) awaitSeries(about client.Object) {
 	l.Helper()
 	l.await("a series of Events about "+about.GetName(), func() bool {
@@ -132,7 +134,10 @@ func (l *life) awaitSeries(about client.Object) {
 }
 
 func foreignPod(meta metav1.ObjectMeta) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "foreign", Image: "foreign"}}}}
+	return &corev1.Pod{
+		ObjectMeta: meta,
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "foreign", Image: "foreign"}}},
+	}
 }
 
 func (l *life) gone(object client.Object) bool {
@@ -140,10 +145,11 @@ func (l *life) gone(object client.Object) bool {
 	return client.IgnoreNotFound(err) == nil && err != nil
 }
 
-// leaveJobPods is what the container hooks of a runner do that is killed: it leaves a job's pod and Secret, and a step's Job.
+// leaveJobPods plays the container hooks of a killed runner: a job's pod and Secret stay, and a step's Job.
 func (l *life) leaveJobPods() {
 	l.Helper()
-	jobs := l.rig.QueueJobsFor(hooked, 1, rig.Held) // a runner that has gone before has its job's pods looked for too early
+	// The job runs until the objects exist: when its runner goes, its job's pods are looked for.
+	jobs := l.rig.QueueJobsFor(hooked, 1, rig.Held)
 	var runner string
 	l.await("a runner of "+hooked+" has the job", func() bool {
 		for _, job := range l.rig.GitHub.Jobs("running") {

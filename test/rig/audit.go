@@ -17,16 +17,17 @@ type Requests struct {
 	Manager, Listener map[string]int
 	// Created counts objects created, by resource.
 	Created map[string]int
-	// Refused lists requests whose last answer was 403, which means that the charts grant too little. The API server enforces a
-	// new Role with a delay, so a request that was refused at first and granted when repeated does not count.
+	// Refused lists requests whose last answer was 403, which means that the charts grant too little. The API server
+	// enforces a new Role with a delay, so a request that was refused at first and granted when repeated does not
+	// count.
 	Refused []string
-	// Unserved counts requests that the API server has answered with 429 or 5xx, because it or etcd was too busy. They are repeated, and are
-	// counted each time above.
+	// Unserved counts requests that the API server has answered with 429 or 5xx, because it or etcd was too busy. They
+	// are repeated, and are counted each time above.
 	Unserved int
 }
 
-// Requests counts what manager and listeners have requested from the API server since the rig began, without watches and leader
-// election.
+// Requests counts what manager and listeners have requested from the API server since the rig began, without watches
+// and leader election.
 func (r *Rig) Requests() Requests {
 	r.t.Helper()
 	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{Since: r.Started})
@@ -63,7 +64,8 @@ func (r refusals) requests() (refused []string) {
 	return refused
 }
 
-// countsFor returns the counter of the program that made the request, nil if the request is not the product's or is not counted.
+// countsFor returns the counter of the program that made the request, nil if the request is not the product's or is not
+// counted.
 func (r *Rig) countsFor(event testkube.AuditEvent, counted Requests) map[string]int {
 	prefix := testkube.ServiceAccountUser(r.SystemNamespace, "")
 	account, ours := strings.CutPrefix(event.User.Username, prefix)
@@ -131,8 +133,8 @@ func (c Requests) String() string {
 	return text.String()
 }
 
-// LastCreation returns when the manager requested the creation of the count-th object of a resource in the runners' namespace
-// since the rig began. The test fails if there are fewer.
+// LastCreation returns when the manager requested the creation of the count-th object of a resource in the runners'
+// namespace since the rig began. The test fails if there are fewer.
 func (r *Rig) LastCreation(resource string, count int) time.Time {
 	r.t.Helper()
 	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{
@@ -142,7 +144,8 @@ func (r *Rig) LastCreation(resource string, count int) time.Time {
 		r.t.Fatal(err)
 	}
 	for _, event := range events {
-		if event.Verb != "create" || event.Object.Resource != resource || event.Response.Code != http.StatusCreated || event.DryRun() {
+		if event.Verb != "create" || event.Object.Resource != resource || event.Response.Code != http.StatusCreated ||
+			event.DryRun() {
 			continue
 		}
 		if count--; count == 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// KillManager kills every manager with SIGKILL. The node restarts them at once the first time, and after a back-off from then on.
+// KillManager kills every manager with SIGKILL. The node restarts them immediately the first time, and after a back-off
+// from then on.
 func (r *Rig) KillManager() {
 	r.t.Helper()
 	for _, pod := range r.managerPods() {
@@ -24,7 +25,7 @@ func (r *Rig) KillManager() {
 	}
 }
 
-// kill kills a container, for which it waits if the container is about to start.
+// kill kills a container. It waits for one that is about to start.
 func (r *Rig) kill(pod *corev1.Pod, container string) {
 	r.t.Helper()
 	gomega.NewWithT(r.t).Eventually(r.Node.Kill, Patience, interval).WithArguments(client.ObjectKeyFromObject(pod), container).Should(gomega.Succeed())
@@ -50,7 +51,7 @@ func (r *Rig) scaleManager(replicas int) {
 	}
 }
 
-// ScaleManagers does what kubectl scale does to the manager's Deployment. It does not wait for the pods.
+// ScaleManagers scales the manager's Deployment as kubectl scale does. It does not wait for the pods.
 func (r *Rig) ScaleManagers(ctx context.Context, replicas int) error {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = r.SystemNamespace, ControllerAccount
@@ -66,16 +67,18 @@ func (r *Rig) UpgradeManagers(ctx context.Context, replicas int) error {
 	return r.UpgradeController(ctx, Values{"replicaCount": replicas})
 }
 
-// UpgradeController replaces values of the controller's chart, by their top-level keys, with helm upgrade. It does not wait for the pods.
+// UpgradeController replaces values of the controller's chart, by their top-level keys, with helm upgrade. It does not
+// wait for the pods.
 func (r *Rig) UpgradeController(_ context.Context, more Values) error {
 	values := r.controllerValues()
 	maps.Copy(values, more)
-	_, err := r.tools.HelmWith(context.Background(), values, "upgrade", controllerRelease, r.options.Product.Controller, "--namespace", r.SystemNamespace)
+	_, err := r.tools.HelmWith(context.Background(), values, "upgrade", controllerRelease, r.options.Product.Controller,
+		"--namespace", r.SystemNamespace)
 	return err
 }
 
-// SetClock sets the clock of a program wrong by a duration, from its next start on. The programs have to be built for that, see
-// MainWithWrongClocks.
+// SetClock sets the clock of a program wrong by a duration, from its next start on. The programs have to be built for
+// that, see MainWithWrongClocks.
 func (r *Rig) SetClock(program Program, ahead time.Duration) {
 	pods := &r.managers
 	if program == ListenerProgram {
@@ -94,7 +97,7 @@ func (r *Rig) KillListener() {
 	r.kill(pod, v1alpha1.ListenerContainerName)
 }
 
-// LoseNodeOf does to a pod what the pod garbage collector does when the pod's node is gone.
+// LoseNodeOf ends a pod as the pod garbage collector does when the pod's node is gone.
 func (r *Rig) LoseNodeOf(pod *corev1.Pod) {
 	r.t.Helper()
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{
@@ -116,7 +119,7 @@ func (r *Rig) LoseNodeOf(pod *corev1.Pod) {
 	}
 }
 
-// ListenerPod returns the default set's listener pod, nil if there is none or it is being deleted.
+// ListenerPod returns the default set's listener pod, nil if it doesn't exist or is being deleted.
 func (r *Rig) ListenerPod() *corev1.Pod {
 	r.t.Helper()
 	pods := r.pods(r.SystemNamespace, client.MatchingLabels{

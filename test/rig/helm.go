@@ -22,8 +22,8 @@ func tools(t testing.TB, kubeconfig string) installation.Tools {
 	return installation.Tools{Programs: directory, Kubeconfig: kubeconfig}
 }
 
-// Kubectl runs kubectl as the cluster's administrator and returns what it writes to stdout. If it fails, the error contains its
-// stderr.
+// Kubectl runs kubectl as the cluster's administrator and returns what it writes to stdout. If it fails, the error
+// contains its stderr.
 func (r *Rig) Kubectl(arguments ...string) (string, error) {
 	r.t.Helper()
 	return r.tools.Kubectl(r.t.Context(), arguments...)
@@ -35,11 +35,11 @@ func (r *Rig) HelmAs(kubeconfig string, arguments ...string) (string, error) {
 	return tools(r.t, kubeconfig).Helm(context.Background(), arguments...)
 }
 
-// SetChart is the directory of the chart that scale sets are installed with.
+// SetChart returns the directory of the chart of scale sets.
 func (r *Rig) SetChart() string { return r.options.Product.Set }
 
-// helm returns what helm prints. The test fails if helm does. It does not use the test's context, because charts are uninstalled after
-// that has ended.
+// helm returns what helm prints. The test fails if helm does. It does not use the test's context: charts are
+// uninstalled after that has ended.
 func (r *Rig) helm(arguments ...string) string {
 	r.t.Helper()
 	output, err := r.tools.Helm(context.Background(), arguments...)

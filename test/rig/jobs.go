@@ -10,11 +10,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// Patience is how long a rig waits for things that take seconds on an idle machine. Most of them begin with the start of a
+// Patience bounds a rig's wait for things that take seconds on an idle machine. Most of them begin with the start of a
 // program, which may be built with the race detector and may have to share two cores with everything else.
 const Patience = 3 * time.Minute
 
-// interval is the pause between two checks of what is waited for.
+// A rig that waits for something checks it every interval.
 const interval = 100 * time.Millisecond
 
 // Held is the duration of jobs that are to last until the test ends them (see EndJobs), however slow the machine is.
@@ -26,7 +26,7 @@ func (r *Rig) QueueJobs(count int, durations ...time.Duration) []int64 {
 	return r.QueueJobsFor(DefaultSet, count, durations...)
 }
 
-// QueueJobsFor does what QueueJobs does for another scale set.
+// QueueJobsFor is QueueJobs for another scale set.
 func (r *Rig) QueueJobsFor(set string, count int, durations ...time.Duration) []int64 {
 	r.t.Helper()
 	request := fakegithub.JobRequest{Count: count, ScaleSet: set}
@@ -46,8 +46,8 @@ func (r *Rig) Queue(request fakegithub.JobRequest) []int64 {
 	return ids
 }
 
-// WaitDone waits until the jobs are completed and returns them. The test fails if that takes longer than Patience or a job did
-// not succeed.
+// WaitDone waits until the jobs are completed and returns them. The test fails if that takes longer than Patience or a
+// job did not succeed.
 func (r *Rig) WaitDone(ids []int64) []fakegithub.Job {
 	r.t.Helper()
 	gomega.NewWithT(r.t).Eventually(func() int { return len(ids) - len(r.completed(ids)) }, Patience, interval).
@@ -84,7 +84,7 @@ func (r *Rig) completed(ids []int64) []fakegithub.Job {
 	})
 }
 
-// Timing has how long jobs took to reach each step after they were queued, as percentiles.
+// Timing has the times from the queueing of jobs to each step, as percentiles.
 type Timing struct{ ToRegistered, ToOnline, ToStarted Percentiles }
 
 // Percentiles of a duration.

@@ -26,8 +26,9 @@ var setKinds = append([]schema.GroupVersionKind{
 	rbacv1.SchemeGroupVersion.WithKind("Role"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
 }, installation.RunnerKinds...)
 
-// Leftovers lists what should not exist once all jobs are done: jobs, runners beyond the idle ones (their objects, pods, Secrets
-// and registrations), and anomalies. The objects of runners with a lost job are evidence, but nothing else of them may be left.
+// Leftovers lists what should not exist after all jobs are done: jobs, runners beyond the idle ones (their objects,
+// pods, Secrets and registrations), and anomalies. The objects of runners with a lost job are evidence, but nothing
+// else of them may be left.
 func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
 	var left []string
 	lost, err := r.LostJobs(ctx)
@@ -40,7 +41,8 @@ func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		objects = slices.DeleteFunc(objects, func(object metav1.PartialObjectMetadata) bool {
-			return !ofRunner(&object) || kind.Kind == "EphemeralRunner" && object.DeletionTimestamp == nil && lost[object.Name] != ""
+			return !ofRunner(&object) ||
+				(kind.Kind == "EphemeralRunner" && object.DeletionTimestamp == nil && lost[object.Name] != "")
 		})
 		if len(objects) != r.idle() {
 			left = append(left, fmt.Sprintf("%d of kind %s: %s", len(objects), kind.Kind, describe(objects)))
@@ -49,7 +51,7 @@ func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
 	return append(left, r.leftOnGitHub()...), nil
 }
 
-// LostJobs returns the runners that say that their job was lost, with the cause.
+// LostJobs returns the runners whose status says that their job was lost, with the cause.
 func (r *Rig) LostJobs(ctx context.Context) (map[string]v1alpha1.LostCause, error) {
 	var runners v1alpha1.EphemeralRunnerList
 	if err := r.Cluster.Client().List(ctx, &runners, client.InNamespace(r.RunnerNamespace)); err != nil {
@@ -120,7 +122,8 @@ func (r *Rig) UninstallLeftovers(ctx context.Context) ([]string, error) {
 	return left, nil
 }
 
-// installed reports whether the object belongs to the controller's chart, a scale set that is installed, Helm, or Kubernetes.
+// installed reports whether the object belongs to the controller's chart, a scale set that is installed, Helm, or
+// Kubernetes.
 func (r *Rig) installed(object metav1.PartialObjectMetadata) bool {
 	set, ours := object.Labels[v1alpha1.LabelScaleSetName]
 	_, installed := r.sets[set]
@@ -144,7 +147,8 @@ func describe(objects []metav1.PartialObjectMetadata) string {
 	return installation.Shorten(installation.Describe(objects...), 5)
 }
 
-// MadeFor lists what the manager has created for a scale set, in the cluster and on GitHub, but not what its chart created.
+// MadeFor lists what the manager has created for a scale set, in the cluster and on GitHub, but not what its chart
+// created.
 func (r *Rig) MadeFor(ctx context.Context, set string) ([]string, error) {
 	var made []string
 	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {
@@ -169,8 +173,9 @@ func (r *Rig) MadeFor(ctx context.Context, set string) ([]string, error) {
 	return made, nil
 }
 
-// clearAfterFailure takes away what a failed test has left of its scale sets. Their manager is gone, so that nobody removes their
-// finalizers, and the managers of the tests that follow would try to: their Events in a namespace that is going are refused.
+// clearAfterFailure takes away what a failed test has left of its scale sets. Their manager is gone, so nobody removes
+// their finalizers. The managers of later tests would try to, and their Events are refused in a namespace that is being
+// deleted.
 func (r *Rig) clearAfterFailure() {
 	if !r.t.Failed() {
 		return

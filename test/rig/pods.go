@@ -31,10 +31,11 @@ const logsVariable = "HARRIER_RIG_LOGS"
 func (r *Rig) owns(pod *corev1.Pod) bool { return r.ownsNamespace(pod.Namespace) }
 
 func (r *Rig) ownsNamespace(namespace string) bool {
-	return namespace == r.SystemNamespace || namespace == r.RunnerNamespace || slices.Contains(r.options.FurtherNamespaces, namespace)
+	return namespace == r.SystemNamespace || namespace == r.RunnerNamespace ||
+		slices.Contains(r.options.FurtherNamespaces, namespace)
 }
 
-// run is what the runner container does.
+// run runs the runner container.
 func (r *Rig) run(ctx context.Context, container *fakenode.Container) int {
 	code, err := fakegithub.RunRunner(ctx, container.Environment["ACTIONS_RUNNER_INPUT_JITCONFIG"], fakegithub.RunnerOptions{
 		Version:                 container.Environment["RUNNER_VERSION"],
@@ -47,7 +48,8 @@ func (r *Rig) run(ctx context.Context, container *fakenode.Container) int {
 	return code
 }
 
-// Environment variables by which fakenode says where the manager is to listen. managerRun turns them into the manager's flags.
+// Environment variables with which fakenode tells the manager's addresses. managerRun turns them into the manager's
+// flags.
 const (
 	managerHealth  = "RIG_HEALTH_ADDRESS"
 	managerMetrics = "RIG_METRICS_ADDRESS"
@@ -62,7 +64,8 @@ type programRun struct {
 	pods *podNames
 }
 
-// clockVariable is how much the program's clock is to be ahead, if it is built with the tag rig: package wallclock reads it.
+// clockVariable names the environment variable by whose duration the program's clock is ahead. Package wallclock reads
+// it in programs that are built with the tag rig.
 const clockVariable = "RIG_CLOCK_OFFSET"
 
 // Run runs the program to its end.

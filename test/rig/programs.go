@@ -26,7 +26,7 @@ type built struct{ manager, listener string }
 // programsDirectories contain them. They are empty until the programs are built.
 var programsDirectories = map[bool]*string{false: new(string), true: new(string)}
 
-// builds compile the programs once per test binary, with the race detector and without.
+// builds compile the programs a single time per test binary, with the race detector and without.
 var builds = map[bool]func() (built, error){
 	false: sync.OnceValues(func() (built, error) { return build(false) }),
 	true:  sync.OnceValues(func() (built, error) { return build(true) }),
@@ -38,7 +38,7 @@ func build(race bool) (built, error) {
 		return built{}, fmt.Errorf("make a directory for the programs: %w", err)
 	}
 	*programsDirectories[race] = directory
-	// Stripped, as by make build, so that what is measured is what is shipped.
+	// Stripped as by make build: the shipped programs are measured.
 	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", directory + string(filepath.Separator)}
 	if race {
 		arguments = append(arguments, "-race")
@@ -67,10 +67,10 @@ func (p Product) orOurs(t testing.TB, race bool) Product {
 	return p
 }
 
-// buildTag is that of the programs, empty for what is shipped.
+// buildTag is the programs' build tag, empty for those that are shipped.
 var buildTag string
 
-// MainWithWrongClocks does what Main does with programs whose clock can be set wrong, see Rig.SetClock.
+// MainWithWrongClocks is Main with programs whose clock can be set wrong, see Rig.SetClock.
 func MainWithWrongClocks(m *testing.M) int {
 	buildTag = "rig"
 	return Main(m)
@@ -79,7 +79,7 @@ func MainWithWrongClocks(m *testing.M) int {
 // removePrograms deletes the programs when the test binary is done.
 func removePrograms() {
 	for _, directory := range programsDirectories {
-		if err := os.RemoveAll(*directory); err != nil { // which does nothing about an empty name
+		if err := os.RemoveAll(*directory); err != nil { // does nothing for an empty name
 			fmt.Fprintln(os.Stderr, "remove the programs:", err)
 		}
 	}

@@ -4,9 +4,10 @@
 //
 //	helm ─▶ Deployment ─▶ manager ─▶ listener pod ─▶ EphemeralRunners ─▶ runner pods ─▶ jobs of fakegithub
 //
-// Permissions, arguments and environment are those of the charts. A test starts a rig, queues jobs, disturbs what it is about,
-// and checks that nothing is left. test/integration, test/chaos, test/load and others are built on it. Rigs on the same cluster
-// run one after the other, because a manager watches all namespaces and its cluster-wide objects have fixed names.
+// Permissions, arguments and environment come from the charts. A test starts a rig, queues jobs, disturbs its subject,
+// and checks that nothing is left. test/integration, test/chaos, test/load and others are built on it. Rigs on the same
+// cluster run one after the other, because a manager watches all namespaces and its cluster-wide objects have fixed
+// names.
 package rig
 
 import (
@@ -34,51 +35,53 @@ const PAT = "ghp_rigPersonalAccessToken0123456789abcd"
 // DefaultSet is the name of the scale set that Start installs.
 const DefaultSet = "runners"
 
-// Options say what a rig consists of. The zero value is one manager at its chart's defaults, a scale set without idle
-// runners that may have 200, and a GitHub without latency.
+// Options say what a rig consists of. The zero value is one manager at its chart's defaults, a scale set of up to 200
+// runners and no idle ones, and a GitHub without latency.
 type Options struct {
 	// GitHub are the fake's settings: JITLatency, Latency, Rules.Flow, lifetimes. The rig adds PAT to its PATs.
 	GitHub fakegithub.Options
 	// NodeStartLatency is the time from the binding of a pod to the start of its containers. Default 50 ms.
 	NodeStartLatency time.Duration
-	// NodeRestartBackOff is the pause before a container's second restart. It doubles with every further one. Default 10 s.
+	// NodeRestartBackOff is the pause before a container's second restart. It doubles with every further one. Default
+	// 10 s.
 	NodeRestartBackOff time.Duration
-	// APIServer is how the node and the programs reach the API server, for example through a proxy. Nil means directly.
+	// By APIServer the node and the programs reach the API server, for example through a proxy. Nil means directly.
 	APIServer *rest.Config
-	// MinRunners and MaxRunners are those of the scale set. MaxRunners 0 means 200.
+	// MinRunners and MaxRunners are the scale set's. MaxRunners 0 means 200.
 	MinRunners, MaxRunners int
 	// ManagerReplicas is the controller chart's replicaCount. Default 1; two or more elect a leader.
 	ManagerReplicas int
 	// SingleNamespace restricts the manager to the runners' namespace (flags.watchSingleNamespace).
 	SingleNamespace bool
-	// AllowedAddresses are further addresses that sets may use (flags.allowedGitHubURLs): GitHubs and proxies beside the fake.
+	// AllowedAddresses are further addresses that sets may use (flags.allowedGitHubURLs): GitHubs and proxies beside
+	// the fake.
 	AllowedAddresses []string
 	// ControllerValues and ScaleSetValues replace the rig's values of the same top-level keys.
 	ControllerValues, ScaleSetValues Values
 	// Flags are added to the controller's value flags.
 	Flags Values
-	// Product is what is installed. Its zero value is this module's product.
+	// Product is installed. Its zero value is this module's product.
 	Product Product
 	// AsShipped takes programs without the race detector even if the test has it, because their memory is measured.
 	AsShipped bool
 	// RunnerNamespace is an existing namespace for the scale sets. Empty means a new one.
 	RunnerNamespace string
-	// Beside is a rig whose GitHub this one has, as that of a second cluster; nil means one of its own. No scale set is installed then. If
-	// they share an API server, both need SingleNamespace.
+	// This rig shares the GitHub of Beside, as a second cluster would, and begins without a scale set; nil means a
+	// GitHub of its own. If both share an API server, both need SingleNamespace.
 	Beside *Rig
-	// FurtherNamespaces are those whose pods the node plays as well, for tests with several tenants.
+	// In FurtherNamespaces the node plays pods as well, for tests with several tenants.
 	FurtherNamespaces []string
-	// Storage says how claims are bound. The rig accepts those of its own namespaces.
+	// Storage says how claims are bound. The rig accepts claims of its own namespaces.
 	Storage fakestorage.Options
-	// Slots is how many runner pods the cluster has room for at a time, asked again and again; nil means any number. Those that don't fit
-	// are unschedulable.
+	// Slots returns the number of runner pods that the cluster has room for at a time. It is called again and again;
+	// nil means any number. Pods that don't fit are unschedulable.
 	Slots func() int
-	// Containers are what containers do that are not the product's, by their names.
+	// Containers run the containers that are not the product's, by name.
 	Containers map[string]fakenode.Runner
 }
 
-// Product names programs and charts to install instead of this module's, for comparisons. Empty fields mean this module's. The
-// programs have to find the API server by KUBECONFIG.
+// Product names programs and charts to install instead of this module's, for comparisons. Empty fields mean this
+// module's. The programs have to find the API server by KUBECONFIG.
 type Product struct {
 	Manager, Listener string // programs
 	Controller, Set   string // directories of the two charts
@@ -98,7 +101,7 @@ type Rig struct {
 	SystemNamespace, RunnerNamespace string
 	// GitHubURL is the fake's address.
 	GitHubURL string
-	// Started is when the rig began. Requests are counted from then on.
+	// The rig began at Started. Requests are counted from then on.
 	Started time.Time
 
 	t                   testing.TB
@@ -119,15 +122,16 @@ func Main(m *testing.M) int {
 	return testkube.Main(m, ClusterOptions())
 }
 
-// Start installs both charts and returns when the scale set's listener polls GitHub; a rig beside another installs the controller's only.
-// When the test ends, everything is uninstalled, and the test fails if something is left.
+// Start installs both charts and returns when the scale set's listener polls GitHub; a rig beside another installs the
+// controller's only. When the test ends, everything is uninstalled, and the test fails if something is left.
 func Start(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	t.Helper()
 	r := newRig(t, cluster, options)
 	r.startGitHub()
 	r.startNode()
 	t.Cleanup(r.end)
-	r.helmWith(r.controllerValues(), "install", controllerRelease, r.options.Product.Controller, "--namespace", r.SystemNamespace)
+	r.helmWith(r.controllerValues(), "install", controllerRelease, r.options.Product.Controller, "--namespace",
+		r.SystemNamespace)
 	if options.Beside == nil {
 		r.InstallSet(DefaultSet, nil)
 		r.AwaitListening(DefaultSet)
@@ -199,30 +203,33 @@ func (r *Rig) startNode() {
 	}
 }
 
-// InstallSet installs a scale set with the rig's values, overridden by those given. The release has the scale set's name.
+// InstallSet installs a scale set with the rig's values, overridden by those given. The release has the scale set's
+// name.
 func (r *Rig) InstallSet(name string, values Values) {
 	r.t.Helper()
 	r.helmWith(r.record(name, values), "install", name, r.options.Product.Set, "--namespace", r.RunnerNamespace)
 }
 
-// UpgradeSet replaces the values of an installed scale set. Those that are not given fall back to the rig's.
+// UpgradeSet replaces the values of an installed scale set. Values left out fall back to the rig's.
 func (r *Rig) UpgradeSet(name string, values Values) {
 	r.t.Helper()
 	r.helmWith(r.record(name, values), "upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace)
 }
 
-// AttemptUpgrade does the same with further arguments for Helm, and returns its failure. With --install it also installs a scale set.
+// AttemptUpgrade is UpgradeSet with further arguments for Helm, and returns Helm's failure. With --install it also
+// installs a scale set.
 func (r *Rig) AttemptUpgrade(name string, values Values, arguments ...string) error {
 	r.t.Helper()
 	all := r.scaleSetValues(name, values)
 	if _, installed := r.sets[name]; !installed {
 		all = r.record(name, values)
 	}
-	_, err := r.tools.HelmWith(context.Background(), all, append([]string{"upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace}, arguments...)...)
+	_, err := r.tools.HelmWith(context.Background(), all,
+		append([]string{"upgrade", name, r.options.Product.Set, "--namespace", r.RunnerNamespace}, arguments...)...)
 	return err
 }
 
-// record remembers how many idle runners a scale set has that is about to be installed, and returns all of its values.
+// record remembers the idle runners of a scale set that is about to be installed, and returns all of its values.
 func (r *Rig) record(name string, values Values) Values {
 	r.t.Helper()
 	all := r.scaleSetValues(name, values)
@@ -234,8 +241,8 @@ func (r *Rig) record(name string, values Values) Values {
 	return all
 }
 
-// Rendered returns what the charts of the controller and of an installed set render, which is what a tool that renders charts
-// itself would apply. values are those with which the set was installed.
+// Rendered returns the objects of the charts of the controller and of an installed set, as a tool that renders charts
+// itself would apply them. The set was installed with these values.
 func (r *Rig) Rendered(set string, values Values) []*unstructured.Unstructured {
 	r.t.Helper()
 	return append(
@@ -249,15 +256,15 @@ func (r *Rig) Hooks() []*unstructured.Unstructured {
 	return decode(r.t, r.helm("get", "hooks", controllerRelease, "--namespace", r.SystemNamespace))
 }
 
-// UninstallController runs helm uninstall for the controller including the chart's check, which fails as long as there are scale
-// sets.
+// UninstallController runs helm uninstall for the controller including the chart's check, which fails as long as there
+// are scale sets.
 func (r *Rig) UninstallController() error {
 	r.t.Helper()
 	_, err := r.tools.Helm(context.Background(), "uninstall", controllerRelease, "--namespace", r.SystemNamespace)
 	return err
 }
 
-// idle returns how many runners there are without jobs: the sum of minRunners.
+// idle returns the number of runners when there are no jobs: the sum of minRunners.
 func (r *Rig) idle() int {
 	total := 0
 	for _, idle := range r.sets {
@@ -266,14 +273,14 @@ func (r *Rig) idle() int {
 	return total
 }
 
-// UninstallSet runs helm uninstall, which doesn't wait for what the manager does about it.
+// UninstallSet runs helm uninstall. That doesn't wait until the manager has removed everything.
 func (r *Rig) UninstallSet(name string) {
 	r.t.Helper()
 	delete(r.sets, name)
 	r.helm("uninstall", name, "--namespace", r.RunnerNamespace)
 }
 
-// end uninstalls what is installed, in the order that the documentation asks of users.
+// end uninstalls everything, in the order that the documentation asks of users.
 func (r *Rig) end() {
 	r.t.Helper()
 	if r.t.Failed() {
@@ -302,7 +309,7 @@ func (r *Rig) explain() {
 	r.t.Logf("left when the test failed: %v %v", left, err)
 }
 
-// RenderedController returns what the controller's chart renders with other values than the rig's.
+// RenderedController returns the objects of the controller's chart with further values.
 func (r *Rig) RenderedController(more Values) []*unstructured.Unstructured {
 	r.t.Helper()
 	values := r.controllerValues()

@@ -13,11 +13,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// NoRoom is what the rig's scheduler says of a pod that doesn't fit.
+// NoRoom is the message of the rig's scheduler about a pod that doesn't fit.
 const NoRoom = "0/1 nodes are available: 1 Too many pods"
 
-// startScheduler plays the scheduler of a cluster that has room for some runner pods at a time, until the test ends: it binds those that fit
-// to the node, in any order, and leaves alone those with a scheduling gate.
+// startScheduler plays the scheduler of a cluster with room for some runner pods at a time, until the test ends. It
+// binds the pods that fit to the node, in any order, and leaves alone those with a scheduling gate.
 func (r *Rig) startScheduler(node string) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -33,7 +33,7 @@ func (r *Rig) startScheduler(node string) {
 	})
 }
 
-// schedule looks at all runner pods. What fails, as while the API server is away, is done the next time.
+// schedule looks at all runner pods. It does the next time what fails, as while the API server is away.
 func (r *Rig) schedule(ctx context.Context, node string) {
 	var pods corev1.PodList
 	if r.Cluster.Client().List(ctx, &pods, client.InNamespace(r.RunnerNamespace)) != nil {
@@ -54,7 +54,8 @@ func (r *Rig) schedule(ctx context.Context, node string) {
 	for _, pod := range waiting { // listed by name, which is random: a scheduler promises no order either
 		if free > 0 {
 			free--
-			_ = r.Cluster.Client().SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}})
+			_ = r.Cluster.Client().SubResource("binding").Create(ctx, pod,
+				&corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}})
 			continue
 		}
 		r.markUnschedulable(ctx, pod)

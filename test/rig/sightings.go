@@ -24,8 +24,8 @@ var telling = []schema.GroupVersionKind{
 	v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"), v1alpha1.GroupVersion.WithKind("EphemeralRunner"),
 }
 
-// Sightings lists where a secret text can be read, as it is or in base64: in objects of both namespaces and in the programs'
-// logs. Helm's record of a release is compressed and is not searched.
+// Sightings lists where a secret text can be read, as it is or in base64: in objects of both namespaces and in the
+// programs' logs. Helm's record of a release is compressed and is not searched.
 func (r *Rig) Sightings(ctx context.Context, text string) ([]string, error) {
 	var seen []string
 	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {

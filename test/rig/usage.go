@@ -25,7 +25,7 @@ const (
 // clockTick is the unit of CPU times in /proc: there are 100 a second on every architecture that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// Usage is what all processes of a program together have used of the machine.
+// Usage has the resources that all processes of a program have used together.
 type Usage struct {
 	Processes int
 	CPU       time.Duration
@@ -49,8 +49,8 @@ func (r *Rig) Usage(program Program) Usage {
 	return used
 }
 
-// APIServerUsage returns what the cluster's API server has used. It reads Linux's /proc, and fails there if that has no such process; elsewhere it
-// returns nothing.
+// APIServerUsage returns what the cluster's API server has used. It reads Linux's /proc, and fails if that has no such
+// process. On other systems it returns zeros.
 func APIServerUsage(cluster *testkube.Cluster) (Usage, error) {
 	if runtime.GOOS != "linux" {
 		return Usage{}, nil
@@ -72,7 +72,8 @@ func (r *Rig) processes(program Program) []string {
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is a constant
 	for _, path := range environments {
 		content, err := os.ReadFile(path)
-		if err == nil && bytes.Contains(append([]byte{0}, content...), []byte("\x00"+programVariable+"="+r.mark(program)+"\x00")) {
+		if err == nil &&
+			bytes.Contains(append([]byte{0}, content...), []byte("\x00"+programVariable+"="+r.mark(program)+"\x00")) {
 			found = append(found, filepath.Dir(path))
 		}
 	}
@@ -100,8 +101,8 @@ func usageOf(directory string) (used Usage, err error) {
 	return used, nil
 }
 
-// cpuOf adds user and system time, fields 14 and 15 of stat. Field 2, the name in parentheses, may contain spaces, so fields are
-// counted from its end.
+// cpuOf adds user and system time, fields 14 and 15 of stat. Field 2, the name in parentheses, may contain spaces, so
+// fields are counted from its end.
 func cpuOf(directory string) (time.Duration, error) {
 	stat, err := os.ReadFile(filepath.Join(directory, "stat"))
 	if err != nil {

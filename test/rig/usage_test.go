@@ -7,7 +7,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// What can't be measured is not nothing.
+// On Linux an API server without a process is an error, not a usage of zero.
 func TestUsageOfNoAPIServer(t *testing.T) {
 	used, err := APIServerUsage(&testkube.Cluster{})
 	if onLinux := runtime.GOOS == "linux"; onLinux != (err != nil) || used != (Usage{}) {

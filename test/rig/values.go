@@ -2,8 +2,8 @@ package rig
 
 import "maps"
 
-// controllerRelease is the name of the controller's release. It is part of the names of cluster-wide objects, so rigs on the same
-// cluster can't run at the same time.
+// controllerRelease is the name of the controller's release. It is part of the names of cluster-wide objects, so rigs
+// on the same cluster can't run at the same time.
 const controllerRelease = "harrier"
 
 // ControllerAccount is the ServiceAccount that the chart creates for that release.
@@ -12,7 +12,8 @@ const ControllerAccount = controllerRelease + "-gha-rs-controller"
 // UninstallCheckAccount is the ServiceAccount of the check that the chart runs before helm uninstall.
 const UninstallCheckAccount = ControllerAccount + "-uninstall-check"
 
-// controllerValues returns the values that differ from the chart's defaults: what this machine requires and what the options say.
+// controllerValues returns the values that differ from the chart's defaults: what this machine requires and what the
+// options say.
 func (r *Rig) controllerValues() Values {
 	flags := Values{"logLevel": "debug", "healthProbeBindAddress": ":8081", "runnerMaxConcurrentReconciles": 2}
 	if r.options.SingleNamespace {
@@ -25,7 +26,8 @@ func (r *Rig) controllerValues() Values {
 		"metrics": Values{
 			"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics",
 		},
-		// The cluster has the CRDs from its start: the garbage collector notices kinds that come later only after up to 30 s.
+		// The cluster has the CRDs from its start: the garbage collector takes up to 30 s to notice kinds that come
+		// later.
 		"crds": Values{"install": false},
 	}
 	if r.options.ManagerReplicas > 0 {
@@ -36,8 +38,8 @@ func (r *Rig) controllerValues() Values {
 	return values
 }
 
-// allowGitHub allows the fake's address, which is on loopback, unless the test names addresses itself. Charts of other products don't
-// know the value.
+// allowGitHub allows the fake's address, which is on loopback, unless the test names addresses itself. Charts of other
+// products don't know the value.
 func (r *Rig) allowGitHub(values Values) {
 	flags, ok := values["flags"].(Values)
 	if !ok || r.options.Product.Controller != controllerChart {
@@ -65,8 +67,8 @@ func (r *Rig) scaleSetValues(name string, more Values) Values {
 	return values
 }
 
-// ClaimTemplates is the value volumeClaimTemplates with a volume of each name. The runners need not mount them: their pods have them all
-// the same.
+// ClaimTemplates is the value volumeClaimTemplates with a volume of each name. The runners need not mount them: their
+// pods have the volumes all the same.
 func ClaimTemplates(names ...string) []Values {
 	var templates []Values
 	for _, name := range names {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// maxStepLog is what is kept of what a hook prints, and maxSummary GitHub's limit for the summary of a step.
+	// maxStepLog bounds the kept output of a hook, in bytes. maxSummary is GitHub's limit for the summary of a step.
 	maxStepLog = 64 << 10
 	maxSummary = 1 << 20
 	// cancelGrace is the time that a process of a canceled job has after SIGINT: 7.5 s, and 2.5 s after SIGTERM.
 	cancelGrace = 10 * time.Second
 )
 
-// Names of the variables that say where a hook is, of their steps, and of what the real runner calls them in their logs.
+// Each hook has the variable with its path, the name of its step, and its name in the real runner's log.
 var (
 	startedHook   = hook{"ACTIONS_RUNNER_HOOK_JOB_STARTED", "Set up runner", "job started hook"}
 	completedHook = hook{"ACTIONS_RUNNER_HOOK_JOB_COMPLETED", "Complete runner", "job completed hook"}
@@ -32,14 +32,17 @@ var (
 
 type hook struct{ variable, step, called string }
 
-// in returns what runs the hook with the files of a job in the work folder; nil if there is no hook.
+// in returns a function that runs the hook with a job's files in the work folder, nil without a hook.
 func (h hook) in(work string) fakegithub.JobHook {
 	script := os.Getenv(h.variable)
 	if script == "" {
 		return nil
 	}
 	return func(ctx context.Context, environment map[string]string) fakegithub.Step {
-		step := fakegithub.Step{Name: h.step, Log: fmt.Sprintf("A %s has been configured by the self-hosted runner administrator\n", h.called)}
+		step := fakegithub.Step{
+			Name: h.step,
+			Log:  fmt.Sprintf("A %s has been configured by the self-hosted runner administrator\n", h.called),
+		}
 		output, summary, err := callScript(ctx, script, work, environment)
 		step.Log += output
 		step.Summary = summary
@@ -52,8 +55,9 @@ func (h hook) in(work string) fakegithub.JobHook {
 	}
 }
 
-// callScript calls a script as actions/runner does (Runner.Worker/Handlers/ScriptHandler.cs): with bash if there is one, else sh, and -e for
-// both; in the workspace; with the variables of the runner, of the workflow run and of the runner's context. A failure of it fails the job.
+// callScript calls a script as actions/runner does (Runner.Worker/Handlers/ScriptHandler.cs): with bash if there is
+// one, else sh, and -e for both; in the workspace; with the variables of the runner, of the workflow run and of the
+// runner's context. Its failure fails the job.
 func callScript(ctx context.Context, script, work string, environment map[string]string) (output, summary string, err error) {
 	if filepath.Ext(script) != ".sh" {
 		return "", "", fmt.Errorf("%s is not a valid path to a script. Make sure it ends in '.sh', '.ps1' or '.js'", script)
@@ -88,7 +92,7 @@ func callScript(ctx context.Context, script, work string, environment map[string
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.WaitDelay = cancelGrace
 	var printed bytes.Buffer
-	command.Stdout = io.MultiWriter(&printed, os.Stdout) // as whoever looks at the job while it runs sees it
+	command.Stdout = io.MultiWriter(&printed, os.Stdout) // for whoever looks at the running job
 	command.Stderr = command.Stdout
 	err = command.Run()
 	if exited, ok := errors.AsType[*exec.ExitError](err); ok {

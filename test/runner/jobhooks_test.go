@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// step returns the step of a hook that is this script.
+// step returns the step of a hook with this script.
 func step(ctx context.Context, t *testing.T, content string) fakegithub.Step {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), "hook.sh")
@@ -27,7 +27,8 @@ func TestHooksAreCalledAsTheRealRunnerDoes(t *testing.T) {
 	if startedHook.in("") != nil {
 		t.Error("there is a step without a hook")
 	}
-	got := step(t.Context(), t, "echo attempt $GITHUB_RUN_ATTEMPT in $PWD; echo '| x |' >>$GITHUB_STEP_SUMMARY; echo told >&2\n")
+	got := step(t.Context(), t,
+		"echo attempt $GITHUB_RUN_ATTEMPT in $PWD; echo '| x |' >>$GITHUB_STEP_SUMMARY; echo told >&2\n")
 	if got.Failed || got.Summary != "| x |\n" || !strings.Contains(got.Log, "attempt 2 in ") ||
 		!strings.Contains(got.Log, "/repository/repository\ntold\n") {
 		t.Errorf("%+v", got)

@@ -1,11 +1,10 @@
-// Command runner is the binary of the simulated runner image that clusters run
-// against fakegithub: it takes the place of /home/runner/run.sh, reads its JIT
-// config from the environment, runs one job and exits as the real container
-// would. SIGTERM ends it: idle at once, busy with its job canceled.
+// Command runner is the binary of the simulated runner image that clusters run against fakegithub: it takes the place
+// of /home/runner/run.sh, reads its JIT config from the environment, runs one job and exits as the real container
+// would. SIGTERM ends it: immediately if idle, otherwise with its job canceled.
 //
-// Like the real image it trusts the authority in NODE_EXTRA_CA_CERTS, needs the
-// Docker daemon that DOCKER_HOST promises, a work folder that it can write, takes
-// its tools from RUNNER_TOOL_CACHE, and calls its container hooks, and those of a job's start and end.
+// Like the real image it trusts the authority in NODE_EXTRA_CA_CERTS, needs the Docker daemon of DOCKER_HOST and a
+// writable work folder, takes its tools from RUNNER_TOOL_CACHE, and calls its container hooks and those of a job's
+// start and end.
 package main
 
 import (
@@ -30,7 +29,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run returns the exit code, and why no job was run to its end.
+// run returns the exit code, and an error if no job was run to its end.
 func run(ctx context.Context) (int, error) {
 	config := os.Getenv("ACTIONS_RUNNER_INPUT_JITCONFIG")
 	if config == "" {

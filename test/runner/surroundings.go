@@ -34,8 +34,8 @@ func clientTrusting(file string) (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// callHook runs the container hooks if there are any. The real runner does so when a job has come; this one does before, so
-// that no job succeeds unless they do.
+// callHook runs the container hooks if there are any. The real runner does so when a job has come; this one does
+// before: no job succeeds unless they do.
 func callHook(ctx context.Context) error {
 	program := os.Getenv("ACTIONS_RUNNER_CONTAINER_HOOKS")
 	if program == "" {
@@ -48,10 +48,10 @@ func callHook(ctx context.Context) error {
 	return nil
 }
 
-// errUnwritable is what the real runner says when it can't write its work folder. Its script turns that into exit code 0.
+// errUnwritable has the real runner's words for an unwritable work folder. Its script turns that into exit code 0.
 var errUnwritable = errors.New("access to the path '" + workFolder + "/_tool' is denied")
 
-// workFolder is where container modes mount the volume for the job's files.
+// Container modes mount the volume for the job's files at workFolder.
 const workFolder = "/home/runner/_work"
 
 // needWork fails with errUnwritable if there is a work folder that can't be written.
@@ -65,11 +65,12 @@ func needWork(folder string) error {
 	return nil
 }
 
-// toolDownload is how long a runner takes to get what its tool cache lacks.
+// A runner takes toolDownload to get a tool that its cache lacks.
 const toolDownload = 2 * time.Second
 
-// useTools does what a step does that sets up a tool: it takes the tool from the folder or, if it isn't there, downloads it first, and
-// leaves it to later runners that have the folder. Their list has a line for each runner: its name, and how long it took, in milliseconds.
+// useTools plays a step that sets up a tool. It takes the tool from the folder or, if it isn't there, downloads it
+// first, and leaves it to later runners with the folder. Their list has a line for each runner: its name, and the time
+// that it took, in milliseconds.
 func useTools(ctx context.Context, folder string) error {
 	if folder == "" {
 		return nil
@@ -99,8 +100,8 @@ func useTools(ctx context.Context, folder string) error {
 	return errors.Join(err, list.Close())
 }
 
-// needDocker fails if there should be a Docker daemon and it does not answer at once: the chart's pod starts it before the
-// runner and ends it after.
+// needDocker fails if there should be a Docker daemon and it does not answer immediately: the chart's pod starts it
+// before the runner and ends it after.
 func needDocker() error {
 	if os.Getenv("DOCKER_HOST") == "" {
 		return nil

@@ -15,13 +15,13 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// panel is one of a dashboard that was made for actions-runner-controller: a query, and the labels that its legend shows.
+// panel is a panel of a dashboard made for actions-runner-controller: a query, and the labels in its legend.
 type panel struct {
 	query  string
 	legend []string
 }
 
-// The ways in which such dashboards choose scale sets and jobs, without braces.
+// Selectors by which such dashboards choose scale sets and jobs, without braces.
 var (
 	byName = []string{
 		``,
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// labelled is what metrics of jobs have: how they may be selected, and by what they may be grouped.
+// labelled has the selectors that work for metrics of jobs, and the labels to group them by.
 type labelled struct{ selectors, groups []string }
 
 var (
@@ -51,7 +51,7 @@ var (
 	written = labelled{slices.Concat(byPod, byJob), slices.Concat(fromPod, []string{"repository", "job_name", "event_name", "job_workflow_name", "job_workflow_target"})}
 )
 
-// panelsOf are about everything that actions-runner-controller exports.
+// panelsOf returns panels for everything that actions-runner-controller exports.
 func panelsOf(jobs labelled) []panel {
 	all := controllerPanels()
 	for _, of := range few.selectors {
@@ -72,12 +72,12 @@ func panelsOf(jobs labelled) []panel {
 	return all
 }
 
-// gauges are those of the listener, after gha_.
+// gauges are the listener's gauges, without gha_.
 var gauges = []string{
 	"assigned_jobs", "running_jobs", "registered_runners", "busy_runners", "idle_runners", "min_runners", "max_runners", "desired_runners",
 }
 
-// and is a selector's part that follows another.
+// and returns a part of a selector that follows another.
 func and(of string) string {
 	if of == "" {
 		return ""
@@ -97,7 +97,8 @@ func gaugePanels(gauge, of string) []panel {
 func counterPanels(counter, of string, groups []string) []panel {
 	found := []panel{{query: `sum(rate(` + counter + `{` + of + `}[$__range])) * 60`}}
 	for _, group := range groups {
-		found = append(found, panel{`sum by (` + group + `) (increase(` + counter + `{` + of + `}[$__range]))`, []string{group}})
+		found = append(found,
+			panel{`sum by (` + group + `) (increase(` + counter + `{` + of + `}[$__range]))`, []string{group}})
 	}
 	return found
 }
@@ -123,11 +124,13 @@ func histogramPanels(name, of string, groups []string) []panel {
 func controllerPanels() (found []panel) {
 	for _, gauge := range []string{"pending", "running", "failed"} {
 		for _, of := range []string{``, `name=~"$name", namespace=~"$namespace"`, `organization="org"`} {
-			found = append(found, panel{`sum by (name) (gha_controller_` + gauge + `_ephemeral_runners{` + of + `})`, []string{"name"}})
+			found = append(found,
+				panel{`sum by (name) (gha_controller_` + gauge + `_ephemeral_runners{` + of + `})`, []string{"name"}})
 		}
 	}
 	for _, of := range []string{``, `namespace=~"$system"`, `name=~"$name-.+"`} {
-		found = append(found, panel{`sum by (namespace) (gha_controller_running_listeners{` + of + `})`, []string{"namespace"}})
+		found = append(found,
+			panel{`sum by (namespace) (gha_controller_running_listeners{` + of + `})`, []string{"namespace"}})
 	}
 	for _, library := range []string{
 		`rate(controller_runtime_reconcile_time_seconds_sum{namespace="$system"}[$__range])`, `controller_runtime_active_workers`,
@@ -143,10 +146,13 @@ func controllerPanels() (found []panel) {
 	)
 }
 
-// suggested is what the values of actions-runner-controller suggest as listenerMetrics, in short: no metric of a job has the labels
-// name and namespace, and the buckets are the user's.
+// suggested returns the listenerMetrics that the values of actions-runner-controller suggest, shortened: no metric of a
+// job has the labels name and namespace, and the buckets are the user's.
 func suggested() rig.Values {
-	started := []string{"repository", "organization", "enterprise", "job_name", "event_name", "job_workflow_ref", "job_workflow_name", "job_workflow_target"}
+	started := []string{
+		"repository", "organization", "enterprise", "job_name", "event_name", "job_workflow_ref", "job_workflow_name",
+		"job_workflow_target",
+	}
 	completed := append(slices.Clone(started), "job_result")
 	buckets := []float64{0.5, 1, 30, 60, 120, 300, 600, 1800, 3600}
 	ofSet := rig.Values{}
@@ -163,11 +169,12 @@ func suggested() rig.Values {
 	}
 }
 
-// writtenSet is the scale set beside the rig's own.
+// writtenSet is the name of the scale set beside the rig's own.
 const writtenSet = "written"
 
-// Dashboards made for actions-runner-controller show something, and so do our own: read by the chart's monitors and by what the page has a Prometheus
-// without the operator do, with each of the two presets and with the metrics that ARC's values suggest.
+// Dashboards made for actions-runner-controller show something, and so do our own. Metrics are read by the chart's
+// monitors and by the page's configuration for a Prometheus without the operator, with each of the two presets and with
+// the metrics that ARC's values suggest.
 func TestDashboardsMadeForARC(t *testing.T) {
 	for preset, labels := range map[string]labelled{"few": few, "arc": arc} {
 		t.Run(preset, func(t *testing.T) {
@@ -198,8 +205,8 @@ func TestDashboardsMadeForARC(t *testing.T) {
 	}
 }
 
-// runAlike has jobs that differ in nothing run in both scale sets, and again once they were seen: what a series begins with is no
-// increase.
+// runAlike runs equal jobs in both scale sets, and again after the first were scraped: the first value of a series is
+// no increase.
 func (s *site) runAlike(t *testing.T, observers ...*observer) {
 	t.Helper()
 	const each = 2
@@ -215,7 +222,7 @@ func (s *site) runAlike(t *testing.T, observers ...*observer) {
 	}
 }
 
-// ownPanels are those of the chart's dashboards that ask for metrics of jobs.
+// ownPanels returns the panels of the chart's dashboards that ask for metrics of jobs.
 func ownPanels(t *testing.T) (found []panel) {
 	t.Helper()
 	for _, board := range boards(t) {
@@ -231,7 +238,13 @@ func ownPanels(t *testing.T) (found []panel) {
 }
 
 func (s *site) variables(set string) map[string]string {
-	return map[string]string{"__range": "10m", "__rate_interval": "10m", "name": set, "namespace": s.RunnerNamespace, "system": s.SystemNamespace}
+	return map[string]string{
+		"__range":         "10m",
+		"__rate_interval": "10m",
+		"name":            set,
+		"namespace":       s.RunnerNamespace,
+		"system":          s.SystemNamespace,
+	}
 }
 
 // showAll waits until no panel is empty.
@@ -253,7 +266,7 @@ func (p *observer) showAll(t *testing.T, variables map[string]string, panels []p
 	}).WithTimeout(rig.Patience).WithPolling(time.Second).Should(BeEmpty(), "empty panels of %v", variables)
 }
 
-// shows reports whether a series has a value, and a name in the legend.
+// shows reports whether a series has a value, and a text in the legend.
 func (p panel) shows(series prometheus.Series) bool {
 	named := !slices.ContainsFunc(p.legend, func(label string) bool { return series.Metric[label] == "" })
 	return named && fmt.Sprint(series.Value[1]) != "NaN"

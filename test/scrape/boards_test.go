@@ -21,11 +21,14 @@ func boards(t *testing.T) []dashboards.Board {
 	return found
 }
 
-// empty are parts of queries about what does not happen where all is well.
-var empty = []string{"gha_listener_dropped_reports_total", "gha_controller_scale_set_trouble", `gha_controller_runners{state="pending", reason!=""`}
+// empty are parts of queries about faults, which find nothing while all is well.
+var empty = []string{
+	"gha_listener_dropped_reports_total", "gha_controller_scale_set_trouble",
+	`gha_controller_runners{state="pending", reason!=""`,
+}
 
-// askAll has Prometheus answer all queries of the dashboards, each for the default set, once what they are about was scraped.
-// A rate needs two scrapes.
+// askAll has Prometheus answer all queries of the dashboards, each for the default set, after their metrics were
+// scraped. A rate needs two scrapes.
 func (p *observer) askAll(t *testing.T, namespace string) {
 	t.Helper()
 	variables := map[string]string{"__rate_interval": "1m", "name": rig.DefaultSet, "namespace": namespace}
@@ -41,7 +44,7 @@ func (p *observer) askAll(t *testing.T, namespace string) {
 		Should(BeEmpty(), "queries that find no series")
 }
 
-// unanswered are the queries that find nothing and should.
+// unanswered returns the queries that find nothing, but should find something.
 func (p *observer) unanswered(queries []string) (unanswered []string, err error) {
 	for _, query := range queries {
 		found, err := p.Query(query)

@@ -15,7 +15,7 @@ import (
 // logged are the lines of a program.
 type logged []map[string]any
 
-// loggingRig has both programs write JSON at debug, which contains what they write at info.
+// loggingRig has both programs write JSON at debug, which includes the lines at info.
 func loggingRig(t *testing.T) *rig.Rig {
 	t.Helper()
 	return rig.Start(t, testkube.Shared(t), rig.Options{ControllerValues: rig.Values{"flags": rig.Values{
@@ -44,7 +44,7 @@ func parse(t *testing.T, log string) (lines logged) {
 	return lines
 }
 
-// with are the lines that have these values.
+// with returns the lines that have these values.
 func (l logged) with(values map[string]any) (found logged) {
 	for _, line := range l {
 		fits := true
@@ -58,8 +58,8 @@ func (l logged) with(values map[string]any) (found logged) {
 	return found
 }
 
-// A burst costs few lines at info; and from any one thing that is known of a job, its id, its runner or its scale set, the
-// lines lead to the others, and to the call that GitHub's support would ask about.
+// A burst costs few lines at info; and from a job's id, its runner or its scale set the lines lead to the others, and
+// to the call that GitHub's support would ask about.
 func TestLogsOfABurst(t *testing.T) {
 	const burst, linesPerRunner = 30, 3
 	r := loggingRig(t)
@@ -67,16 +67,18 @@ func TestLogsOfABurst(t *testing.T) {
 	ids := r.QueueJobs(burst, rig.Held)
 	NewWithT(t).Eventually(func() int { return r.GitHub.Snapshot().JobsByState["running"] }).WithTimeout(rig.Patience).
 		Should(Equal(burst), "running jobs")
-	// All at once: the desired number of runners is logged whenever it changes, which is for every job where a busy machine
-	// lets them end one after the other.
+	// All at the same time: a change of the desired number of runners is logged. If a busy machine lets jobs end one
+	// after the other, each changes it.
 	r.EndJobs(ids)
 	r.AwaitQuiet()
-	// A runner goes when its container has ended, which may be before the listener hears of it.
+	// A runner goes when its container has ended. The listener may hear of the job's end later.
 	completed := func() int { return strings.Count(r.ListenerLog(), `"message":"Job completed"`) }
-	NewWithT(t).Eventually(completed).WithTimeout(rig.Patience).Should(BeNumerically(">=", burst), "jobs that the listener logged as completed")
+	NewWithT(t).Eventually(completed).WithTimeout(rig.Patience).
+		Should(BeNumerically(">=", burst), "jobs that the listener logged as completed")
 	manager, listener := parse(t, r.ManagerLog()), parse(t, r.ListenerLog())
 	if got := len(manager.with(info)) + len(listener.with(info)) - quiet; got > burst*linesPerRunner {
-		t.Errorf("%d lines at info for %d runners, want at most %d each:\n%v\n%v", got, burst, linesPerRunner, manager.with(info), listener.with(info))
+		t.Errorf("%d lines at info for %d runners, want at most %d each:\n%v\n%v",
+			got, burst, linesPerRunner, manager.with(info), listener.with(info))
 	}
 	scaleSet := r.RunnerNamespace + "/" + rig.DefaultSet
 	for _, line := range listener {
@@ -96,19 +98,19 @@ func TestLogsOfABurst(t *testing.T) {
 
 var info = map[string]any{"severity": "info"}
 
-// checkAboutRunners holds every line of the manager about a runner to naming it and its scale set.
+// checkAboutRunners checks that every line of the manager about a runner names it and its scale set.
 func checkAboutRunners(t *testing.T, manager logged, scaleSet string) {
 	t.Helper()
 	for _, line := range manager {
-		about := line["controller"] == "ephemeralrunner" && line["reconcileID"] != nil || line["endpoint"] == "generate_jit_config"
+		about := (line["controller"] == "ephemeralrunner" && line["reconcileID"] != nil) || line["endpoint"] == "generate_jit_config"
 		if about && (line["scaleSet"] != scaleSet || line["name"] == nil || line["namespace"] == nil) {
 			t.Errorf("a line about a runner that does not say which: %v", line)
 		}
 	}
 }
 
-// checkTrail goes from a job that completed to its start, which has no line where one message told of both, and to the
-// registration of its runner.
+// checkTrail goes from a completed job to its start, and to the registration of its runner. The start has no line if
+// one message reported both.
 func checkTrail(t *testing.T, job map[string]any, manager, listener logged) {
 	t.Helper()
 	starts := listener.with(map[string]any{"message": "Job started", "jobID": job["jobID"], "runner": job["runner"]})
@@ -116,7 +118,8 @@ func checkTrail(t *testing.T, job map[string]any, manager, listener logged) {
 		t.Errorf("job %v: started in %d lines, want one at most", job, len(starts))
 	}
 	registered := manager.with(map[string]any{"endpoint": "generate_jit_config", "name": job["runner"]})
-	if len(registered) != 1 || registered[0]["activityID"] == nil || registered[0]["githubRequestID"] == nil || registered[0]["severity"] != "debug" {
+	if len(registered) != 1 || registered[0]["activityID"] == nil || registered[0]["githubRequestID"] == nil ||
+		registered[0]["severity"] != "debug" {
 		t.Errorf("runner %v: lines %v about its registration, want one with GitHub's ids", job["runner"], registered)
 	}
 }

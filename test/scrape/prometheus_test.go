@@ -21,8 +21,8 @@ const chart = "../../charts/gha-runner-scale-set-controller"
 // observer is a Prometheus that reads the site.
 type observer struct{ *prometheus.Server }
 
-// startPrometheus runs the one that is installed, with the chart's alerts, and waits until it has read all targets; nil where
-// there is none. It ends with the test.
+// startPrometheus runs the installed Prometheus with the chart's alerts, and waits until it has read all targets. It
+// returns nil if none is installed. Prometheus ends with the test.
 func startPrometheus(t *testing.T, scrapes []any, targets int) *observer {
 	t.Helper()
 	if _, err := exec.LookPath(prometheus.Program); err != nil {
@@ -39,7 +39,7 @@ func startPrometheus(t *testing.T, scrapes []any, targets int) *observer {
 	return p
 }
 
-// monitored are the targets as the chart's PodMonitors have them read, with some more of their values.
+// monitored returns the configuration of the chart's PodMonitors for the targets, with some more values.
 func (s *site) monitored(t *testing.T, targets []target, more rig.Values) (configs []any) {
 	t.Helper()
 	for _, monitor := range s.monitors(t, more) {
@@ -59,7 +59,7 @@ func (s *site) monitored(t *testing.T, targets []target, more rig.Values) (confi
 	return configs
 }
 
-// monitors renders those of the chart, for the rig's release. The cluster does not know the kind.
+// monitors renders the chart's PodMonitors for the rig's release. The cluster does not know the kind.
 func (s *site) monitors(t *testing.T, more rig.Values) []prometheus.Monitor {
 	t.Helper()
 	podMonitor := rig.Values{"enabled": true, "interval": "2s"}
@@ -84,7 +84,8 @@ func (s *site) monitors(t *testing.T, more rig.Values) []prometheus.Monitor {
 	return monitors
 }
 
-// documented are the targets as the page would have a Prometheus without the operator read them, but for their discovery.
+// documented returns the page's configuration for a Prometheus without the operator, but with the targets instead of a
+// discovery.
 func documented(t *testing.T, targets []target) []any {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/observability.md")

@@ -1,5 +1,5 @@
-// Package scrape runs jobs on the real programs, has their metrics read, by a real Prometheus where one is installed, and
-// asserts on what queries answer.
+// Package scrape runs jobs on the real programs, has a real Prometheus read their metrics if one is installed, and
+// checks the answers to queries.
 package scrape
 
 import (
@@ -54,8 +54,8 @@ func TestMetricsOfJobsThatRan(t *testing.T) {
 	} {
 		p.expect(t, query, want)
 	}
-	// One scale set's share of all series: docs/observability.md says 158, and more if jobs fail.
-	// There is none just after a scrape that took too long.
+	// One scale set's share of all series: docs/observability.md says 158, and more if jobs fail. It has none just
+	// after a scrape that took too long.
 	var series float64
 	NewWithT(t).Eventually(func() (err error) {
 		series, err = p.Value(`count({name="` + rig.DefaultSet + `"})`)
@@ -69,7 +69,7 @@ func TestMetricsOfJobsThatRan(t *testing.T) {
 	p.askAll(t, s.RunnerNamespace)
 }
 
-// failOnce has GitHub refuse the next runner, which ends without a job and is replaced.
+// failOnce has GitHub refuse the next runner. It ends without a job and is replaced.
 func failOnce(t *testing.T, s *site) {
 	t.Helper()
 	if _, err := s.GitHub.AddFault(fakegithub.Fault{Endpoint: "simulated-runner/connect", Status: http.StatusGone, Count: 1}); err != nil {
@@ -77,8 +77,8 @@ func failOnce(t *testing.T, s *site) {
 	}
 }
 
-// failFromNowOn has GitHub refuse all runners, and asks for one. It is called failed when GitHub has its registration still a
-// minute after its end, and stays to be looked at as no later one takes a job.
+// failFromNowOn has GitHub refuse all runners, and asks for one. The runner counts as failed if GitHub still has its
+// registration a minute after its end, and is kept as evidence because no later one takes a job.
 func failFromNowOn(t *testing.T, s *site) {
 	t.Helper()
 	if _, err := s.GitHub.AddFault(fakegithub.Fault{Endpoint: "simulated-runner/connect", Status: http.StatusGone}); err != nil {
@@ -87,21 +87,21 @@ func failFromNowOn(t *testing.T, s *site) {
 	s.QueueJobs(1, time.Second)
 }
 
-// checkReaders asks for the manager's metrics as somebody whom the API server doesn't know, somebody without the right, and
-// somebody who has it.
+// checkReaders asks for the manager's metrics as somebody whom the API server doesn't know, somebody without the right,
+// and somebody who has it.
 func checkReaders(t *testing.T, s *site) {
 	t.Helper()
 	manager := s.manager(t)
 	for token, want := range map[string]int{
 		"": http.StatusUnauthorized, "made-up": http.StatusUnauthorized, s.stranger: http.StatusForbidden, s.reader: http.StatusOK,
 	} {
-		if status, body := read(t, manager, token); status != want || status != http.StatusOK && strings.Contains(body, "gha_") {
+		if status, body := read(t, manager, token); status != want || (status != http.StatusOK && strings.Contains(body, "gha_")) {
 			t.Errorf("token %.10q: status %d, want %d", token, status, want)
 		}
 	}
 }
 
-// What a scale set leaves in the manager's metrics would raise alerts about it for ever.
+// A deleted scale set's series in the manager's metrics would raise alerts for ever.
 func TestSeriesOfADeletedSetDisappear(t *testing.T) {
 	const second = "second"
 	s := start(t, rig.Options{})
@@ -132,8 +132,8 @@ func linesWith(text, part string) (found []string) {
 	return found
 }
 
-// checkExposition holds our families to Prometheus' rules, by promtool as well where it is installed. Those of libraries are
-// not ours to mend.
+// checkExposition checks our families by Prometheus' rules, and by promtool if it is installed. Those of libraries are
+// not ours to correct.
 func checkExposition(t *testing.T, from target, token string) {
 	t.Helper()
 	status, exposed := read(t, from, token)

@@ -22,7 +22,7 @@ import (
 
 const metricsPort = 8080
 
-// site is the product with the manager's metrics secured, and who may read them.
+// site is the product with secured metrics of the manager, and accounts with and without the right to read them.
 type site struct {
 	*rig.Rig
 	// reader's and stranger's are tokens of ServiceAccounts; only the first may read metrics.
@@ -31,7 +31,7 @@ type site struct {
 	metrics rig.Values
 }
 
-// target is what is scraped.
+// target is a scraped program.
 type target struct {
 	name, address string
 	secure        bool
@@ -43,7 +43,7 @@ func start(t *testing.T, options rig.Options) *site {
 	return startWith(t, options, rig.Values{"secure": true})
 }
 
-// startWith adds to the controller's value metrics.
+// startWith starts a site with more keys in the controller's value metrics.
 func startWith(t *testing.T, options rig.Options, metrics rig.Values) *site {
 	t.Helper()
 	options.GitHub.PATExpires = time.Now().Add(30 * 24 * time.Hour)
@@ -66,10 +66,11 @@ func startWith(t *testing.T, options rig.Options, metrics rig.Values) *site {
 	return s
 }
 
-// token is that of a new ServiceAccount.
+// token returns the token of a new ServiceAccount.
 func (s *site) token(t *testing.T, name string) string {
 	t.Helper()
-	create(t, s.Cluster.Client(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.SystemNamespace, Name: name}})
+	create(t, s.Cluster.Client(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.SystemNamespace, Name: name}})
 	return s.Cluster.ConfigFor(t, testkube.ServiceAccount(s.SystemNamespace, name)).BearerToken
 }
 
@@ -80,7 +81,7 @@ func create(t *testing.T, cluster client.Client, object client.Object) {
 	}
 }
 
-// manager is where its metrics are.
+// manager returns the target of the manager.
 func (s *site) manager(t *testing.T) target {
 	t.Helper()
 	from := s.serving(t, "controller-manager")[0]
@@ -88,13 +89,13 @@ func (s *site) manager(t *testing.T) target {
 	return from
 }
 
-// targets are all programs that are there.
+// targets returns all running programs.
 func (s *site) targets(t *testing.T) []target {
 	t.Helper()
 	return append(s.serving(t, v1alpha1.ComponentListener), s.manager(t))
 }
 
-// serving are the pods of a component that serve metrics.
+// serving returns the pods of a component that serve metrics.
 func (s *site) serving(t *testing.T, component string) (found []target) {
 	t.Helper()
 	pods := &corev1.PodList{}
@@ -113,7 +114,7 @@ func (s *site) serving(t *testing.T, component string) (found []target) {
 	return found
 }
 
-// read asks a target for its metrics, with a token where one is given. A target that does not answer fails the test.
+// read asks a target for its metrics, with a token unless that is empty. A target that does not answer fails the test.
 func read(t *testing.T, from target, token string) (status int, body string) {
 	t.Helper()
 	status, body, err := fetch(t.Context(), from, token)
@@ -123,7 +124,7 @@ func read(t *testing.T, from target, token string) (status int, body string) {
 	return status, body
 }
 
-// fetch is read for what is asked until it is as it should be.
+// fetch is read with an error instead of a failed test, for repeated requests.
 func fetch(ctx context.Context, from target, token string) (status int, body string, err error) {
 	scheme := "http"
 	if from.secure {
@@ -145,5 +146,5 @@ func fetch(ctx context.Context, from target, token string) (status int, body str
 	return answer.StatusCode, string(content), err
 }
 
-// reading takes the certificate that the manager has made for itself.
+// reading accepts the certificate that the manager has made for itself.
 var reading = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}

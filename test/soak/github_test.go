@@ -49,7 +49,7 @@ func (g *github) GetRunner(_ context.Context, id int) (*actions.RunnerReference,
 	return nil, actions.ErrRunnerNotFound
 }
 
-// ListOfflineRunners finds none: whatever is registered here counts as online.
+// ListOfflineRunners finds none: all registered runners count as online.
 func (g *github) ListOfflineRunners(context.Context, time.Duration) (*actions.OfflineRunners, error) {
 	return &actions.OfflineRunners{ListedAt: time.Now()}, nil
 }
@@ -66,7 +66,7 @@ func (g *github) GetRunnerByName(_ context.Context, name string) (*actions.Runne
 	return nil, actions.ErrRunnerNotFound
 }
 
-// take gives the runner a job. end ends it and removes the registration, as GitHub does after a job.
+// take gives the runner a job. end ends the job and removes the registration, as GitHub does.
 func (g *github) take(name string) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// failEvery is such that the runner of every twentieth job fails before it takes the job.
+// The runner of one of failEvery jobs fails before it takes the job.
 const failEvery = 20
 
 // play moves a runner's pod one step ahead: it starts, takes a job or fails, and ends with its job.
@@ -22,7 +22,8 @@ func (s *site) play(runner *v1alpha1.EphemeralRunner) {
 	ends, busy := s.running[runner.Name]
 	switch {
 	case pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending:
-		s.write(pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
+		s.write(pod, corev1.PodRunning,
+			corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
 	case pod.Status.Phase != corev1.PodRunning:
 	case busy && s.steps >= ends:
 		s.completed(runner.Name)
@@ -32,8 +33,8 @@ func (s *site) play(runner *v1alpha1.EphemeralRunner) {
 	}
 }
 
-// offer lets the runner take the oldest job. Instead, once for every twentieth job, the runner fails; the runner's next attempt,
-// or another runner, takes the job.
+// offer lets the runner take the oldest job. For every twentieth job the runner fails a single time instead; the
+// runner's next attempt, or another runner, takes the job.
 func (s *site) offer(name string, pod *corev1.Pod) {
 	s.Helper()
 	job := s.waiting[0]
@@ -53,7 +54,8 @@ func (s *site) end(pod *corev1.Pod, code int32) {
 	if code != 0 {
 		phase = corev1.PodFailed
 	}
-	s.write(pod, phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()}})
+	s.write(pod, phase,
+		corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()}})
 }
 
 // write writes the pod's status as a kubelet does.

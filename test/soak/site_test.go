@@ -29,7 +29,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// jobLength is how many steps a job takes.
+// A job takes jobLength steps.
 const jobLength = 2
 
 var setKey = client.ObjectKey{Namespace: "runners", Name: "set"}
@@ -42,7 +42,7 @@ type site struct {
 	set     *ephemeralrunnerset.Controller
 	watch   controllertest.RunnerWatch // the set's
 	runner  *ephemeralrunner.Controller
-	known   map[client.ObjectKey]bool // runners to reconcile, deleted ones once more
+	known   map[client.ObjectKey]bool // runners to reconcile, deleted ones a last time
 	patchID int
 
 	steps, jobs int
@@ -108,7 +108,8 @@ func (s *site) queue() {
 	s.waiting = append(s.waiting, s.jobs)
 }
 
-// pass plays one step: the listener publishes and reports, the controllers act, the kubelet and the runners make progress.
+// pass plays one step: the listener publishes and reports, the controllers act, the kubelet and the runners make
+// progress.
 func (s *site) pass() {
 	s.Helper()
 	s.steps++
@@ -165,7 +166,7 @@ func (s *site) publish() {
 	}
 }
 
-// describe describes the runners that are left.
+// describe returns a line for each remaining runner.
 func (s *site) describe() (lines []string) {
 	for _, runner := range s.runners() {
 		lines = append(lines, fmt.Sprintf("%s %s job %s deleted %v", runner.Name, runner.Status.Phase, runner.Status.JobID, runner.DeletionTimestamp))

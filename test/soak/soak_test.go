@@ -15,16 +15,16 @@ var soakLength = flag.Duration("soak.length", 5*time.Minute, "for how much simul
 const (
 	// step is the time between two passes of the controllers.
 	step = 2 * time.Second
-	// warmUp is the time by which maps and buffers have reached their final size.
+	// After warmUp maps and buffers have reached their final size.
 	warmUp = 2 * time.Minute
-	// drainTime is longer than the remaining jobs, a retry with its pause, and the 3 s for which a slot is held take together.
+	// drainTime exceeds the sum of the remaining jobs, a retry with its pause, and the 3 s for which a slot is held.
 	drainTime = time.Minute
-	// steadyHeap is by how many bytes the heap may grow. In half an hour, 128 bytes kept for each of 900 runners would exceed it.
+	// The heap may grow by steadyHeap bytes. In half an hour, 128 bytes kept for each of 900 runners would exceed it.
 	steadyHeap = 100 << 10
 )
 
-// Each figure is taken when all jobs are done. There are no runners then, so whatever the heap has beyond the first figure was
-// left behind.
+// Each figure is taken when all jobs are done. There are no runners then, so everything in the heap beyond the first
+// figure was left behind.
 func TestRunnersLeaveNothingInMemory(t *testing.T) {
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		s := newSite(t, workers)
@@ -42,7 +42,8 @@ func TestRunnersLeaveNothingInMemory(t *testing.T) {
 	})
 }
 
-// after queues jobs for the given time and returns the bytes of the heap and the number of goroutines once all jobs are done.
+// after queues jobs for the given time and returns the bytes of the heap and the number of goroutines after all jobs
+// are done.
 func (s *site) after(length time.Duration) (heap uint64, goroutines int) {
 	s.Helper()
 	for range length / step {
@@ -53,7 +54,8 @@ func (s *site) after(length time.Duration) (heap uint64, goroutines int) {
 		s.pass()
 	}
 	if runners := s.runners(); len(runners)+len(s.waiting)+len(s.github.names) > 0 {
-		s.Fatalf("%d runners, %d jobs and %d registrations are left: %v", len(runners), len(s.waiting), len(s.github.names), s.describe())
+		s.Fatalf("%d runners, %d jobs and %d registrations are left: %v",
+			len(runners), len(s.waiting), len(s.github.names), s.describe())
 	}
 	runtime.GC()
 	runtime.GC() // frees what the finalizers of the first one have released

@@ -16,7 +16,7 @@ import (
 
 const reasonListenerIgnored = "ListenerIgnored"
 
-// listenerAttacks have to do with whose listener is whose: defects 1 and 2.
+// listenerAttacks try to take over another team's listener, or its name: defects 1 and 2.
 func listenerAttacks() []attack {
 	// The Role that the chart makes for the manager in a set's namespace.
 	const managersRole = rig.DefaultSet + "-gha-rs-manager"
@@ -66,7 +66,10 @@ func (s *stage) stealing(name, set string) []client.Object {
 		AutoscalingRunnerSetNamespace: s.victim.namespace, AutoscalingRunnerSetName: set, EphemeralRunnerSetName: set,
 		Image: "i", MaxRunners: 1,
 	}}
-	listener.Labels = map[string]string{v1alpha1.LabelScaleSetName: set, v1alpha1.LabelScaleSetNamespace: s.victim.namespace}
+	listener.Labels = map[string]string{
+		v1alpha1.LabelScaleSetName:      set,
+		v1alpha1.LabelScaleSetNamespace: s.victim.namespace,
+	}
 	return []client.Object{listener}
 }
 
@@ -84,7 +87,7 @@ func (s *stage) giveAccount(name string) error {
 	return s.attacker.client.Create(s.Context(), owned)
 }
 
-// listenerOf returns the listener of a set of team a, which team b can compute the name of.
+// listenerOf returns the listener of a set of team a. Team b can compute its name.
 func (s *stage) listenerOf(set string) *v1alpha1.AutoscalingListener {
 	s.Helper()
 	var listeners v1alpha1.AutoscalingListenerList
@@ -97,8 +100,9 @@ func (s *stage) listenerOf(set string) *v1alpha1.AutoscalingListener {
 	return &listeners.Items[0]
 }
 
-// colliding returns an address that begins with prefix and whose listener, by the rule for names that ARC and the first versions
-// had, is called like that of team a's set: a hash of 32 bits, of whose decimal digits the first eight count.
+// colliding returns an address that begins with prefix. By the rule for names of ARC and of the first versions, its
+// listener has the name of the listener of team a's set: the rule takes the first eight decimal digits of a hash of 32
+// bits.
 func (s *stage) colliding(prefix string) string {
 	s.Helper()
 	set := &v1alpha1.AutoscalingRunnerSet{}
@@ -107,7 +111,8 @@ func (s *stage) colliding(prefix string) string {
 		s.Fatal(err)
 	}
 	wanted := kube.NameHash(s.victim.namespace + "@@" + set.Spec.GitHubConfigUrl)
-	target, beginning := fnv(fnvOffset, s.victim.namespace+"@@"+set.Spec.GitHubConfigUrl), fnv(fnvOffset, s.attacker.namespace+"@@"+prefix)
+	target := fnv(fnvOffset, s.victim.namespace+"@@"+set.Spec.GitHubConfigUrl)
+	beginning := fnv(fnvOffset, s.attacker.namespace+"@@"+prefix)
 	digits := make([]byte, 0, 20)
 	for i := uint64(0); ; i++ {
 		digits = strconv.AppendUint(digits[:0], i, 10)
@@ -191,7 +196,8 @@ func vaultAttacks() []attack {
 	return attacks
 }
 
-// tellsNothingOf checks that a set with a path that is no certificate is refused without a word on what is there.
+// tellsNothingOf checks that a set is refused if its path leads to no certificate, and that the text doesn't say what
+// is there instead.
 func (s *stage) tellsNothingOf(name, path string) error {
 	if err := told(name, v1alpha1.ConditionCredentialsValid, []string{v1alpha1.ReasonCredentialsInvalid}, "certificatePath")(s); err != nil {
 		return err

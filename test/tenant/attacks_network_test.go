@@ -23,8 +23,8 @@ var redirected = []string{addressNotAllowed, v1alpha1.ReasonRefusedByGitHub, v1a
 
 var onGitHub = []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered}
 
-// addressAttacks have the manager or a listener call an address that is none of team b's, or give away a token on the way:
-// defects 9 and 10.
+// addressAttacks have the manager or a listener call an address that isn't team b's, or send a token to one: defects 9
+// and 10.
 func addressAttacks() []attack {
 	// at is a set whose GitHub is the named server of team b.
 	at := func(name, server string) func(*stage) []client.Object {
@@ -97,7 +97,7 @@ func spellings() []attack {
 	return attacks
 }
 
-// metadataAttacks are redirects to the addresses of clouds' metadata. There are none unless these lead nowhere else.
+// metadataAttacks are redirects to the addresses of clouds' metadata. The list is empty unless these lead nowhere else.
 func metadataAttacks() []attack {
 	var attacks []attack
 	for i, address := range metadataAddresses {
@@ -191,7 +191,7 @@ func limitAttacks() []attack {
 	}
 }
 
-// size is how a text says that an answer is larger than it may be.
+// size finds a limit in a text about an answer that exceeds it.
 var size = regexp.MustCompile(`[0-9]+ ?(MiB|KiB|bytes)`)
 
 // saysSize fails until a condition of the set names a size.

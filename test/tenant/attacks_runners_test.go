@@ -130,7 +130,7 @@ func (s *stage) crowdsPods() (wrong []string) {
 	return wrong
 }
 
-// turn does with the rights of a set's listener what the listener doesn't.
+// turn uses the rights of a set's listener for what a listener doesn't do.
 func (s *stage) turn() error {
 	var listeners v1alpha1.AutoscalingListenerList
 	gomega.NewWithT(s.T).Eventually(func() (int, error) {
@@ -155,7 +155,8 @@ func (s *stage) turn() error {
 
 func (s *stage) runnerSets(set string) ([]v1alpha1.EphemeralRunnerSet, error) {
 	var sets v1alpha1.EphemeralRunnerSetList
-	err := s.attacker.client.List(s.Context(), &sets, client.InNamespace(s.attacker.namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: set})
+	err := s.attacker.client.List(s.Context(), &sets, client.InNamespace(s.attacker.namespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: set})
 	return sets.Items, err
 }
 
@@ -174,7 +175,8 @@ func (s *stage) spam() error {
 	const count = 300
 	var runners v1alpha1.EphemeralRunnerList
 	gomega.NewWithT(s.T).Eventually(func() (int, error) {
-		err := s.attacker.client.List(s.Context(), &runners, client.InNamespace(s.attacker.namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: "spamming"})
+		err := s.attacker.client.List(s.Context(), &runners, client.InNamespace(s.attacker.namespace),
+			client.MatchingLabels{v1alpha1.LabelScaleSetName: "spamming"})
 		return len(runners.Items), err
 	}, rig.Patience).ShouldNot(gomega.BeZero())
 	for i := range count {
@@ -198,7 +200,7 @@ func (s *stage) metricsWith(text string) (wrong []string) {
 	return wrong
 }
 
-// countedForAnother lists series of team a's set that count a runner, once all its jobs are done.
+// countedForAnother lists series of team a's set that count a runner although all its jobs are done.
 func (s *stage) countedForAnother() (wrong []string) {
 	for _, line := range s.metricsWith(fmt.Sprintf("namespace=%q", s.victim.namespace)) {
 		counts := strings.Contains(line, "gha_controller_runners{") || strings.Contains(line, "gha_controller_pending_pods{")

@@ -23,8 +23,8 @@ const (
 // foreignImage is an image that only team b names.
 const foreignImage = "rig.invalid/" + thief + ":1"
 
-// templateAttacks are about what runs in the manager's namespace because a set says so: defect 6, 11c, and the policy for
-// listenerTemplate.
+// templateAttacks are about what runs in the manager's namespace because a set says so: defect 6, 11c, and the policy
+// for listenerTemplate.
 func templateAttacks() []attack {
 	return append(metadataValues(), []attack{
 		{
@@ -34,7 +34,11 @@ func templateAttacks() []attack {
 				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) {
 					spec := &template.Spec
 					spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "stolen", MountPath: "/stolen"}}
-					spec.Containers = append(spec.Containers, corev1.Container{Name: thief, Image: foreignImage, Env: []corev1.EnvVar{stolen}})
+					spec.Containers = append(spec.Containers, corev1.Container{
+						Name:  thief,
+						Image: foreignImage,
+						Env:   []corev1.EnvVar{stolen},
+					})
 					spec.Volumes = []corev1.Volume{{Name: "stolen", VolumeSource: corev1.VolumeSource{
 						Secret: &corev1.SecretVolumeSource{SecretName: stolen.ValueFrom.SecretKeyRef.Name},
 					}}}
@@ -75,7 +79,10 @@ func templateAttacks() []attack {
 			objects: one("template-proxy", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
 				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) {
 					for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY"} {
-						template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: name, Value: s.canaries["loopback"].URL})
+						template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{
+							Name:  name,
+							Value: s.canaries["loopback"].URL,
+						})
 					}
 				})
 			}),
@@ -85,7 +92,7 @@ func templateAttacks() []attack {
 	}...)
 }
 
-// refused is told that a template has fields that are left out, while the rest of it works.
+// refused checks that team b is told which fields of a template are left out, while the rest of it works.
 func refused(name string, paths ...string) func(*stage) error {
 	return all(told(name, conditionTemplateAccepted, []string{"FieldsRefused"}, paths...), works(name))
 }
@@ -126,14 +133,15 @@ func listenerTemplate(change func(*corev1.PodTemplateSpec)) *corev1.PodTemplateS
 	return template
 }
 
-// secretsOf is a variable with the configuration of the listener of a set of team a. Without it the pod starts all the same.
+// secretsOf is a variable with the configuration of the listener of a set of team a. Without it the pod starts all the
+// same.
 func (s *stage) secretsOf(set string) corev1.EnvVar {
 	return corev1.EnvVar{Name: "STOLEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: s.listenerOf(set).Name + "-config"}, Key: "config.json", Optional: new(true),
 	}}}
 }
 
-// controllersLabels are those by which the chart finds the controller's pods.
+// controllersLabels returns the labels by which the chart finds the controller's pods.
 func (s *stage) controllersLabels() map[string]string {
 	s.Helper()
 	pods := s.rig.ManagerPods()
@@ -150,7 +158,8 @@ func (s *stage) controllersLabels() map[string]string {
 	return chosen
 }
 
-// mistakenForController lists what the chart would select a pod of team b's listeners by, as if it were the controller's.
+// mistakenForController lists what the chart would select a pod of team b's listeners by, as if it were the
+// controller's.
 func (s *stage) mistakenForController() []string {
 	s.Helper()
 	controller, honest := s.controllersLabels(), s.honestLabels()
@@ -158,7 +167,8 @@ func (s *stage) mistakenForController() []string {
 	for _, pod := range s.podsOf(s.rig.SystemNamespace) {
 		for name, selector := range s.selectors() {
 			chosen := labels.Set(pod.Labels)
-			if s.ofAttacker(pod.Labels) && selector.Matches(chosen) && selector.Matches(labels.Set(controller)) && !selector.Matches(honest) {
+			if s.ofAttacker(pod.Labels) && selector.Matches(chosen) && selector.Matches(labels.Set(controller)) &&
+				!selector.Matches(honest) {
 				wrong = append(wrong, fmt.Sprintf("%s selects listener pod %s", name, pod.Name))
 			}
 		}
@@ -166,7 +176,7 @@ func (s *stage) mistakenForController() []string {
 	return wrong
 }
 
-// honestLabels are those of the pod of a listener that doesn't pretend to be another.
+// honestLabels returns the pod labels of a listener that doesn't pretend to be another.
 func (s *stage) honestLabels() labels.Set {
 	s.Helper()
 	for _, pod := range s.podsOf(s.rig.SystemNamespace) {
@@ -178,7 +188,7 @@ func (s *stage) honestLabels() labels.Set {
 	return nil
 }
 
-// selectors are those in all that the controller's chart can render.
+// selectors returns all selectors that the controller's chart can render.
 func (s *stage) selectors() map[string]labels.Selector {
 	s.Helper()
 	found := map[string]labels.Selector{}
@@ -195,11 +205,11 @@ func (s *stage) selectors() map[string]labels.Selector {
 	return found
 }
 
-// selector returns the one of an object, nil if it has none.
+// selector returns an object's selector, nil if it has none.
 func (s *stage) selector(of *unstructured.Unstructured) labels.Selector {
 	s.Helper()
 	for _, path := range [][]string{{"spec", "selector"}, {"spec", "podSelector"}} {
-		content, _, _ := unstructured.NestedMap(of.Object, path...) // where it is something else there is none
+		content, _, _ := unstructured.NestedMap(of.Object, path...) // nil if it is something else
 		if len(content) == 0 {
 			continue
 		}
@@ -219,7 +229,7 @@ func (s *stage) selector(of *unstructured.Unstructured) labels.Selector {
 	return nil
 }
 
-// foreignParts lists what is in pods of the manager's namespace that the manager did not choose.
+// foreignParts lists the parts of pods in the manager's namespace that the manager did not choose.
 func (s *stage) foreignParts() []string {
 	s.Helper()
 	var wrong []string
@@ -239,7 +249,7 @@ func (s *stage) foreignParts() []string {
 			}
 		}
 		for _, volume := range spec.Volumes {
-			if volume.HostPath != nil || volume.Secret != nil && volume.Name == "stolen" {
+			if volume.HostPath != nil || (volume.Secret != nil && volume.Name == "stolen") {
 				wrong = append(wrong, fmt.Sprintf("pod %s has volume %s", pod.Name, volume.Name))
 			}
 		}

@@ -16,20 +16,21 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// attack is what team b tries. What no attack may do is checked after each, see witness.
+// attack is an attempt of team b. After each the witness checks what no attack may do.
 type attack struct {
 	name string
 	// objects are written by team b's account.
 	objects func(s *stage) []client.Object
-	// act is what else is done once the objects are there.
+	// act does the rest, after the objects were written.
 	act func(s *stage) error
 	// refused is the field that the API server names when it refuses the objects. Empty: it takes them.
 	refused string
-	// says fails until team b is told why the attack doesn't do what it is meant to, or until what is harmless in it works.
+	// says fails until team b is told why the attack doesn't do what it is meant to, or until what is harmless in it
+	// works.
 	says func(s *stage) error
-	// atStart: it is said when a manager starts, and otherwise within an hour.
+	// atStart: team b is told when a manager starts, and otherwise within an hour.
 	atStart bool
-	// harm lists what it has done beyond what the witness sees.
+	// harm lists the attack's effects that the witness doesn't see.
 	harm func(s *stage) []string
 }
 
@@ -48,8 +49,8 @@ func one(name string, change func(s *stage, set *v1alpha1.AutoscalingRunnerSet))
 	}
 }
 
-// told returns a check that a scale set of team b has a condition that isn't true for one of the reasons, and whose message has
-// all the texts.
+// told returns a check that a condition of team b's scale set isn't true for one of the reasons, and that its message
+// has all the texts.
 func told(name, condition string, reasons []string, texts ...string) func(*stage) error {
 	return func(s *stage) error {
 		found, err := s.condition(name, condition)
@@ -59,7 +60,8 @@ func told(name, condition string, reasons []string, texts ...string) func(*stage
 		case found == nil:
 			return fmt.Errorf("scale set %s has no condition %s", name, condition)
 		case found.Status == metav1.ConditionTrue || !slices.Contains(reasons, found.Reason):
-			return fmt.Errorf("scale set %s says %s=%s/%s (%s), not False/%s", name, condition, found.Status, found.Reason, found.Message, strings.Join(reasons, "|"))
+			return fmt.Errorf("scale set %s says %s=%s/%s (%s), not False/%s",
+				name, condition, found.Status, found.Reason, found.Message, strings.Join(reasons, "|"))
 		}
 		for _, text := range texts {
 			if !strings.Contains(found.Message, text) {
@@ -70,7 +72,7 @@ func told(name, condition string, reasons []string, texts ...string) func(*stage
 	}
 }
 
-// toldBy is told for a reason that one of two conditions may have.
+// toldBy is like told for a reason that one of two conditions may have.
 func toldBy(name string, conditions []string, reasons ...string) func(*stage) error {
 	return func(s *stage) error {
 		var failures []error
@@ -85,7 +87,7 @@ func toldBy(name string, conditions []string, reasons ...string) func(*stage) er
 	}
 }
 
-// works returns a check that a set has a listener that polls: what is harmless in it is done.
+// works returns a check that a set's listener polls: the harmless part of the set is done.
 func works(name string) func(*stage) error {
 	return func(s *stage) error { return s.listening(name) }
 }
@@ -115,8 +117,7 @@ func (s *stage) condition(name, condition string) (*metav1.Condition, error) {
 	return meta.FindStatusCondition(set.Status.Conditions, condition), err
 }
 
-// announced returns a check that an Event with the reason is about team b's object of that name, and about no other state of
-// it more than once.
+// announced returns a check that team b's object of that name has an Event with the reason.
 func announced(name, reason string) func(*stage) error {
 	return func(s *stage) error {
 		var events eventsv1.EventList

@@ -13,13 +13,14 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// state is what objects are like that are not team b's: values by object and path, such as "roles manager .rules.0.verbs.1".
+// state has the content of objects that are not team b's: values by object and path, such as "roles manager
+// .rules.0.verbs.1".
 type state map[string]string
 
 // passing are kinds whose objects come, go or change by themselves.
 var passing = []string{"events", "leases", "endpoints", "endpointslices"}
 
-// state returns that of team a's namespace and of the manager's, without what is there for team b's sets.
+// state returns the state of team a's namespace and of the manager's, without the objects made for team b's sets.
 func (s *stage) state() state {
 	s.Helper()
 	found := state{}
@@ -40,10 +41,12 @@ func (s *stage) state() state {
 			}
 			metadata := plain["metadata"].(map[string]any)
 			labels, _ := metadata["labels"].(map[string]any)
-			if labels[v1alpha1.LabelScaleSetNamespace] == s.attacker.namespace || labels[v1alpha1.LabelComponent] == "controller-manager" && plain["kind"] == "Pod" {
+			if labels[v1alpha1.LabelScaleSetNamespace] == s.attacker.namespace ||
+				(labels[v1alpha1.LabelComponent] == "controller-manager" && plain["kind"] == "Pod") {
 				continue // whether the manager's pod has been restarted is looked at by itself
 			}
-			// Every write changes these, and status follows from what is compared and from jobs, which are looked at themselves.
+			// Every write changes these, and status follows from what is compared and from jobs, which are looked at
+			// themselves.
 			for _, key := range []string{"managedFields", "resourceVersion", "generation"} {
 				delete(metadata, key)
 			}
@@ -103,7 +106,7 @@ func (f state) changes(after state, control []string) (found []string) {
 	return slices.Compact(found)
 }
 
-// objects names those that there are.
+// objects returns the names of all objects.
 func (f state) objects() map[string]bool {
 	names := map[string]bool{}
 	for path := range f {

@@ -17,23 +17,24 @@ import (
 )
 
 const (
-	// memoryLimit is what the manager may take, whatever tenants do.
+	// The manager may take up to memoryLimit bytes, whatever tenants do.
 	memoryLimit = 400 << 20
-	// memoryDanger is when the test ends a manager, so that the machine doesn't pay for what the test is to show.
+	// The test ends a manager that exceeds memoryDanger bytes, so that the machine doesn't pay for what the test is to
+	// show.
 	memoryDanger = 900 << 20
-	// slower is by how much another tenant's jobs may be slower during an attack.
+	// During an attack another tenant's jobs may take this many times as long.
 	slower = 2
-	// noticeable is a time below which nobody calls jobs slow. A busy machine adds as much to some of them, and outlying is what
-	// it adds to one of ten.
+	// A job that takes less than noticeable is never slow: a busy machine adds as much to some jobs, and outlying to
+	// one of ten.
 	noticeable = time.Second
 	outlying   = 5 * time.Second
-	// seldom is how often the same thing may be written. What is said of a new object comes at once and may be corrected
-	// meanwhile.
-	seldom   = 10 * time.Second
-	settling = 15 * time.Second
-	// demand is how often a listener may write how many runners are needed, if its GitHub says something new each time, and the
-	// manager what follows from it for the set's status.
-	demand = 3 * time.Second
+	// The same thing may be written again after writeInterval. A new object's first texts come immediately and may be
+	// corrected within settleGrace.
+	writeInterval = 10 * time.Second
+	settleGrace   = 15 * time.Second
+	// If GitHub says something new each time, a listener may write the number of needed runners every demandInterval,
+	// and the manager as often what follows from it for the set's status.
+	demandInterval = 3 * time.Second
 )
 
 // take has a set of team a take jobs, one after the other, and returns how long each was on its way.
@@ -71,7 +72,7 @@ func slowed(during, control []time.Duration) (found []string) {
 	return found
 }
 
-// restarts are how often each of the manager's pods has been restarted.
+// restarts returns the number of restarts of each of the manager's pods.
 func (s *stage) restarts() map[string]int32 {
 	s.Helper()
 	counts := map[string]int32{}
@@ -125,12 +126,12 @@ var newEvents = []string{"create", "events"}
 
 const listeners = "a listener: "
 
-// chatter lists what the product has written for team b more often than it may, from a moment after the attacks began: about its
-// objects, and about those in the manager's namespace. Team a's jobs write in its own. Events have names of their own and count
-// together: in each period there may be one about each object.
+// chatter lists the writes for team b that the product has made more often than it may, from a moment after the attacks
+// began: about team b's objects, and about those in the manager's namespace. Team a's jobs write in its own. Events
+// have names of their own and count together: in each period there may be one about each object.
 func (s *stage) chatter(from, until time.Time, objects int) (found []string) {
 	s.Helper()
-	from = from.Add(settling)
+	from = from.Add(settleGrace)
 	events, err := s.rig.Cluster.AuditEvents(testkube.AuditFilter{Since: from})
 	if err != nil {
 		s.Fatal(err)
@@ -140,7 +141,8 @@ func (s *stage) chatter(from, until time.Time, objects int) (found []string) {
 		about := event.Object
 		ours := strings.HasPrefix(event.User.Username, testkube.ServiceAccountUser(s.rig.SystemNamespace, ""))
 		reads := slices.Contains([]string{"get", "list", "watch"}, event.Verb) || about.Resource == "leases"
-		if !ours || reads || event.Received.After(until) || !slices.Contains([]string{s.attacker.namespace, s.rig.SystemNamespace}, about.Namespace) {
+		if !ours || reads || event.Received.After(until) ||
+			!slices.Contains([]string{s.attacker.namespace, s.rig.SystemNamespace}, about.Namespace) {
 			continue
 		}
 		if about.Resource == newEvents[1] && event.Verb == newEvents[0] {
@@ -153,12 +155,12 @@ func (s *stage) chatter(from, until time.Time, objects int) (found []string) {
 		counts[who+strings.Join([]string{event.Verb, about.Resource, about.Subresource, about.Name}, " ")]++
 	}
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		most := int(until.Sub(from)/seldom) + 1
+		most := int(until.Sub(from)/writeInterval) + 1
 		switch {
 		case strings.Contains(what, strings.Join(newEvents, " ")):
 			most *= objects
 		case strings.HasPrefix(what, listeners), strings.Contains(what, "runnersets status "):
-			most = int(until.Sub(from)/demand) + 1
+			most = int(until.Sub(from)/demandInterval) + 1
 		}
 		if counts[what] > most {
 			found = append(found, fmt.Sprintf("%s: %d times in %s", what, counts[what], until.Sub(from).Round(time.Second)))

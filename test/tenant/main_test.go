@@ -1,13 +1,13 @@
-// Package tenant lets one team attack another that shares the manager with it. Both charts, manager and listener run as on a
-// cluster (package rig). Team a has scale sets that take jobs; team b has an account with rights in its own namespace only, and
-// servers of its own that stand for its GitHub, its proxies, and the addresses that nobody but the cluster may reach.
+// Package tenant lets one team attack another while both share a manager. Both charts, manager and listener run as on a
+// cluster (package rig). Team a has scale sets that take jobs; team b has an account with rights in its own namespace
+// only, and servers of its own in place of its GitHub, its proxies, and the addresses that only the cluster may reach.
 //
 //	tenants ─▶ stage (servers, rig, both teams) ─▶ attacks ─▶ a minute in which team a takes jobs ─▶ witness
 //
-// An attack is a row of a table: what team b writes, what it is told, and what must not have happened. The witness looks after
-// every attack at what none may do: read, change, reach or slow down what isn't team b's. In make test all attacks share a rig
-// and a minute; make tenant-nightly gives each a rig of its own on every path: written while the manager runs, before it starts,
-// and before it is killed.
+// An attack is a row of a table: what team b writes, what it is told, and what must not have happened. After every
+// attack the witness checks that team b has not read, changed, reached or slowed down anything but its own. In make
+// test all attacks share a rig and a minute; make tenant-nightly gives each a rig of its own on every path: written
+// while the manager runs, before it starts, and before it is killed.
 package tenant
 
 import (
@@ -20,7 +20,8 @@ import (
 )
 
 var (
-	everyPath = flag.Bool("tenant.every-path", false, "give each table of attacks a rig of its own on every path, instead of one rig to all")
+	everyPath = flag.Bool("tenant.every-path", false,
+		"give each table of attacks a rig of its own on every path, instead of one rig to all")
 	only      = flag.String("tenant.only", "", "a regular expression: make only the attacks whose names match")
 	linkLocal = flag.Bool("tenant.link-local", false, "also attack link-local and clouds' metadata addresses; the process has to be in a network namespace of its own")
 )

@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// metadataAddresses are where clouds tell machines their secrets, or would if they were asked.
+// At metadataAddresses clouds tell machines their secrets.
 var metadataAddresses = []string{"169.254.169.254", "100.100.100.200", "168.63.129.16"}
 
-// ownNetwork gives the loopback interface the addresses of clouds' metadata. It refuses in a network that is anybody else's.
+// ownNetwork gives the loopback interface the addresses of clouds' metadata. It refuses in a network that is anybody
+// else's.
 func ownNetwork() error {
 	interfaces, err := net.Interfaces()
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 // shortest is the length from which a value in a Secret can't be in a text by chance.
 const shortest = 24
 
-// secrets are what team b must not see: team a's tokens and passwords, and whatever comes into a Secret of team a's namespace
-// during the test, such as the registrations of runners.
+// secrets are team a's tokens and passwords, and the content of every Secret in team a's namespace during the test,
+// such as the registrations of runners. Team b must not see them.
 type secrets struct {
 	mutex sync.Mutex
 	texts map[string]string // by what it is
@@ -99,13 +99,14 @@ func (f *secrets) add(secret *corev1.Secret) {
 	}
 }
 
-// in lists what of them is in a text, as it is or in base64, which may be part of something longer.
+// in lists the secrets that a text contains, as they are or in base64, which may be part of something longer.
 func (f *secrets) in(content string) (found []string) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	decoded := decodeAll(content)
 	for what, text := range f.texts {
-		if rig.Reveals(content, text) || slices.ContainsFunc(decoded, func(part string) bool { return strings.Contains(part, text) }) {
+		if rig.Reveals(content, text) ||
+			slices.ContainsFunc(decoded, func(part string) bool { return strings.Contains(part, text) }) {
 			found = append(found, what)
 		}
 	}
@@ -130,7 +131,8 @@ func decodeAll(content string) (parts []string) {
 
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="
 
-// visible is everything that team b can read: objects, logs of its pods, metrics, and what its servers and containers were given.
+// visible is everything that team b can read: objects, logs of its pods, metrics, and what its servers and containers
+// were given.
 func (s *stage) visible() map[string]string {
 	s.Helper()
 	seen := s.metrics()

@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// marker is in everything that an address answers which a tenant must not reach, and in an answer that isn't GitHub's.
+// marker is in all answers of addresses that a tenant must not reach, and in an answer that isn't GitHub's.
 const marker = "text-of-an-address-that-a-tenant-chose"
 
 // record remembers what a server was sent.
@@ -29,10 +29,10 @@ type record struct {
 	order       []string
 }
 
-// note keeps what could carry a credential, each once.
+// note keeps the parts of a request that could carry a credential, without repetitions.
 func (r *record) note(request *http.Request) {
 	const most = 64 << 10
-	body, _ := io.ReadAll(request.Body) // what is cut off is what was received
+	body, _ := io.ReadAll(request.Body) // after an error: as much as was received
 	request.Body = io.NopCloser(bytes.NewReader(body))
 	text := fmt.Sprintf("%s %s%s\n", request.Method, request.Host, request.URL)
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
@@ -73,7 +73,7 @@ func (r *record) received() ([]string, int) {
 	return append([]string(nil), r.order...), r.connections
 }
 
-// server is one that records what it receives.
+// server records what it receives.
 type server struct {
 	*httptest.Server
 	record
@@ -107,7 +107,8 @@ func loopback(t *testing.T, handler http.Handler) *server {
 	return serve(t, "127.0.0.1:0", false, handler)
 }
 
-// canary is what nobody may reach. It answers as a proxy, as a cloud's metadata and as anything else would.
+// canary starts a server that nobody may reach. It answers as a proxy, as a cloud's metadata and as anything else
+// would.
 func canary(t *testing.T, address string) *server {
 	t.Helper()
 	return serve(t, address, false, saying(http.StatusOK, marker))

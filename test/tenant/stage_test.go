@@ -32,7 +32,7 @@ const (
 	vaultPassword = "victim-password-in-the-vault-0123456789"
 )
 
-// attackersToken is all that team b's servers may be sent.
+// attackersToken is the only credential that team b's servers may receive.
 const attackersToken = "ghp_attackerToken0123456789abcdefghijklm"
 
 // Names in the vault, and the address by which it is known.
@@ -53,10 +53,10 @@ const (
 	ownSet     = "mine"
 )
 
-// ceiling is how many runners every set may have.
+// ceiling is the maxRunners of every set.
 const ceiling = 40
 
-// stage is what an attack finds.
+// stage is the installation that an attack finds.
 type stage struct {
 	*testing.T
 	rig              *rig.Rig
@@ -68,14 +68,15 @@ type stage struct {
 	canaries map[string]*server
 	// own are team b's servers, which stand for its GitHub.
 	own map[string]*server
-	// loot is what containers of team b have found in their environment.
+	// loot records what containers of team b find in their environment.
 	loot record
 	base *v1alpha1.AutoscalingRunnerSet
-	// accounts are what team b's pods have run as.
+	// accounts are the ServiceAccounts of team b's pods.
 	accounts accounts
 	// managersLabels are those of the manager's pod.
 	managersLabels map[string]string
-	// fileRefusal is what the first set was told whose vault's certificate is in a file that is none.
+	// fileRefusal is the text for the first set whose vault certificate's file is no certificate. The texts for later
+	// ones must equal it.
 	fileRefusal string
 }
 
@@ -104,7 +105,8 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// openVault starts a vault behind the only proxy that leads to it, and returns what the manager needs in its environment.
+// openVault starts a vault behind the only proxy that leads to it, and returns what the manager needs in its
+// environment.
 func (s *stage) openVault() []any {
 	s.Helper()
 	name := func(address string) string { return strings.TrimPrefix(address, "https://") }
@@ -203,7 +205,8 @@ func (s *stage) installVictims() {
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.victim.namespace, Name: "proxy"},
 		Data:       map[string][]byte{"username": []byte("team-a"), "password": []byte(proxyPassword)},
 	})
-	s.rig.UpgradeSet(rig.DefaultSet, rig.Values{"proxy": rig.Values{"http": rig.Values{"url": s.proxy.URL, "credentialSecretRef": "proxy"}}})
+	s.rig.UpgradeSet(rig.DefaultSet,
+		rig.Values{"proxy": rig.Values{"http": rig.Values{"url": s.proxy.URL, "credentialSecretRef": "proxy"}}})
 	vault := s.vault()
 	s.rig.InstallSet(vaultedSet, rig.Values{"githubConfigSecret": victimsSecret, "keyVault": rig.Values{
 		"type": string(v1alpha1.VaultTypeAzureKeyVault), "proxy": rig.Values{"https": rig.Values{"url": s.vaultProxy.URL}},
@@ -225,8 +228,8 @@ func (s *stage) vault() *v1alpha1.VaultConfig {
 	}
 }
 
-// installOwn installs team b's honest set, with its own account, and takes the object as a pattern for its attacks. It has a CA
-// certificate so that the manager may read team b's ConfigMaps.
+// installOwn installs team b's honest set, with its own account, and takes the object as a pattern for its attacks. It
+// has a CA certificate so that the manager may read team b's ConfigMaps.
 func (s *stage) installOwn() {
 	s.Helper()
 	authorities := map[string]string{}
@@ -257,7 +260,7 @@ func (s *stage) installOwn() {
 	gomega.NewWithT(s.T).Eventually(func() error { return s.listening(ownSet) }, rig.Patience).Should(gomega.Succeed())
 }
 
-// uninstallOwn returns when nothing of team b is left in the manager's namespace, which the rig couldn't explain.
+// uninstallOwn returns when nothing of team b is left in the manager's namespace: the rig couldn't explain it.
 func (s *stage) uninstallOwn() {
 	s.Helper()
 	if _, err := s.rig.HelmAs(s.attacker.kubeconfig, "uninstall", ownSet, "--namespace", s.attacker.namespace); err != nil {

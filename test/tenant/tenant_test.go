@@ -20,13 +20,13 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// minute is how long attacks have. jobs are what team a's set takes meanwhile.
+// Attacks last for a minute. Meanwhile team a's set takes so many jobs.
 const (
 	minute = time.Minute
 	jobs   = 10
 )
 
-// path is when an attack comes.
+// path is the moment of an attack.
 type path string
 
 const (
@@ -198,12 +198,14 @@ func (s *stage) killManager() {
 	s.Helper()
 	before := s.restarts()
 	s.rig.KillManager()
-	gomega.NewWithT(s.T).Eventually(s.restarts, rig.Patience, "100ms").ShouldNot(gomega.Equal(before), "the manager is started again")
+	gomega.NewWithT(s.T).Eventually(s.restarts, rig.Patience, "100ms").
+		ShouldNot(gomega.Equal(before), "the manager is started again")
 	s.awaitManager()
 }
 
-// awaitManager waits until a manager is ready, and team a's listener, which it may have replaced, and until a job has shown that the
-// manager leads: one that was killed keeps its Lease for up to 9 s. That time is the restart's and not the attack's.
+// awaitManager waits until a manager is ready, and team a's listener, which it may have replaced, and until a job has
+// shown that the manager leads: one that was killed keeps its Lease for up to 9 s. That time is the restart's and not
+// the attack's.
 func (s *stage) awaitManager() {
 	s.Helper()
 	gomega.NewWithT(s.T).Eventually(func() bool {
@@ -220,7 +222,7 @@ func (s *stage) awaitManager() {
 	s.take(rig.DefaultSet, 1)
 }
 
-// awaitTold fails the test for each of the attacks of which team b isn't told what it should be.
+// awaitTold fails the test for each attack about which team b isn't told what it should be.
 func (s *stage) awaitTold(chosen []attack, of func(attack) bool) {
 	s.Helper()
 	// They have had their minute. What a busy machine adds is the same for all.
@@ -240,8 +242,8 @@ func (s *stage) awaitTold(chosen []attack, of func(attack) bool) {
 	}
 }
 
-// retreat deletes the attacks' objects. A set whose GitHub refuses everything is let go after five minutes if a restart has made the
-// manager forget that it was never registered; for that the next test doesn't wait.
+// retreat deletes the attacks' objects. A set whose GitHub refuses everything is let go after five minutes if a restart
+// has made the manager forget that it was never registered. The next test doesn't wait for that.
 func (s *stage) retreat(objects map[string][]client.Object) {
 	s.Helper()
 	administrator := s.rig.Cluster.Client()

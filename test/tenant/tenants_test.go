@@ -32,7 +32,8 @@ type team struct {
 	client     client.Client
 }
 
-// rights are what a platform team gives a tenant in its own namespace. Nothing here lets it grant what it hasn't.
+// rights returns the rules that a platform team grants a tenant in its own namespace. With none of them it can grant
+// rights that it hasn't.
 func rights() []rbacv1.PolicyRule {
 	write := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	read := []string{"get", "list", "watch"}
@@ -103,7 +104,7 @@ func (m *team) readable(ctx context.Context, namespace string) (map[string]objec
 	})
 }
 
-// object is what an object consists of.
+// object is the content of a Kubernetes object.
 type object map[string]any
 
 // everything lists the objects of all kinds in a namespace by "resource name".

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// runnerSet is what Kubernetes' own types say about an AutoscalingRunnerSet: the pod templates in it. The API server
-// checks the rest by our CRD.
+// runnerSet is an AutoscalingRunnerSet whose pod templates have Kubernetes' own types. The API server checks the rest
+// by our CRD.
 type runnerSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// startDelay is what a daemon takes before it answers: long enough for a runner that does not wait to come too early.
+	// A daemon answers after startDelay: long enough for a runner that does not wait to come too early.
 	startDelay = 3 * time.Second
 	// farewellLimit bounds the end of requests under way.
 	farewellLimit = time.Second
-	// answerLimit bounds an answer, which a busy machine may keep waiting. A daemon that isn't there takes no connection.
+	// answerLimit bounds an answer: a busy machine may delay one. A missing daemon takes no connection.
 	answerLimit = 30 * time.Second
-	// sharedProgram is what the init container of the pod must have copied to where the daemon's containers see it.
+	// The init container of the pod must have copied sharedProgram to where the daemon's containers see it.
 	sharedProgram = "/home/runner/externals/node"
 	unixScheme    = "unix://"
 	defaultHost   = unixScheme + "/var/run/docker.sock"
@@ -54,7 +54,10 @@ func serve(ctx context.Context, socket string, group int) error {
 	if err := errors.Join(os.Chown(socket, -1, group), os.Chmod(socket, 0o660)); err != nil {
 		return fmt.Errorf("hand the socket to group %d: %w", group, err)
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	server := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler:           http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+	}
 	context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.Background(), farewellLimit)
 		defer cancel()

@@ -1,5 +1,6 @@
-// Command docker plays the Docker daemon and its client for the container mode dind of the scale set chart, as far as the
-// chart's pod depends on them. Called cp, it is the one program of the real runner's image that the pod's init container uses.
+// Command docker plays the Docker daemon and its client for the container mode dind of the scale set chart, as far as
+// the chart's pod depends on them. Called cp, it is the one program of the real runner's image that the pod's init
+// container uses.
 package main
 
 import (

@@ -1,10 +1,10 @@
-// Command hook plays the container hooks by which a runner in the container modes kubernetes and kubernetes-novolume runs a job's
-// containers as pods. Of what they do with the API server it does the same, with the rights of the runner pod's ServiceAccount: as
-// version 0.7 under a path without "novolume", where runner and job share a volume, and as 0.8 under the other, where files are
-// copied. Called with "job" and "step" it is what runs in such a pod.
+// Command hook plays the container hooks by which a runner in the container modes kubernetes and kubernetes-novolume
+// runs a job's containers as pods. It makes the same requests to the API server, with the rights of the runner pod's
+// ServiceAccount. Under a path without "novolume" it acts as version 0.7: runner and job share a volume. Under the
+// other it acts as 0.8: files are copied. Called with "job" and "step" it runs in such a pod.
 //
-// Variables say what the workflow would: JOB_IMAGE is the image of its containers, and with STEP_SLEEPS, a duration, a step
-// "uses: docker://" is still at work when the hook ends, as it is when a runner dies.
+// Variables stand for the workflow: JOB_IMAGE is the image of its containers, and with STEP_SLEEPS, a duration, a step
+// "uses: docker://" still works when the hook ends, as when a runner dies.
 package main
 
 import (

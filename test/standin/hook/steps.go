@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What job pod and step print, for the hook to find.
+// The lines of job pod and step that the hook looks for.
 const jobLine, stepLine = "the job's container runs", "a step ran"
 
 // Channels of the protocol by which the API server sends output; the first byte of a message is its channel.
@@ -30,7 +30,12 @@ const (
 
 // execute runs a step in the pod by a WebSocket opened with GET, as the JavaScript client of the real hook does.
 func (w *workshop) execute(ctx context.Context, name string, words ...string) error {
-	command := &corev1.PodExecOptions{Container: jobContainer, Command: append([]string{os.Args[0]}, words...), Stdout: true, Stderr: true}
+	command := &corev1.PodExecOptions{
+		Container: jobContainer,
+		Command:   append([]string{os.Args[0]}, words...),
+		Stdout:    true,
+		Stderr:    true,
+	}
 	address := w.client.CoreV1().RESTClient().Get().Namespace(w.namespace).Resource("pods").Name(name).SubResource("exec").
 		VersionedParams(command, scheme.ParameterCodec).URL()
 	connection, err := w.dial(ctx, address)

@@ -46,7 +46,7 @@ func (t template) intoMetadata(object *metav1.ObjectMeta) error {
 	return nil
 }
 
-// into merges the template into a pod: its containers are added, except that of the name $job, which is merged into the job's; its
+// into merges the template into a pod: its containers are added, but a container $job is merged into the job's; its
 // volumes are added; every other field of its spec replaces the pod's.
 func (t template) into(pod *corev1.Pod) error {
 	if err := t.intoMetadata(&pod.ObjectMeta); err != nil {

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// finishedJobSeconds is how long the hooks leave a step's Job after its end.
+// The hooks leave a step's Job for finishedJobSeconds after its end.
 const finishedJobSeconds = 300
 
-// jobPod returns the pod of the job's container. Where files are copied, its volumes are empty and an init container of the
-// runner's image fills one; otherwise it uses the runner's claim on the runner's node.
+// jobPod returns the pod of the job's container. Where files are copied, its volumes are empty and an init container of
+// the runner's image fills one; otherwise it uses the runner's claim on the runner's node.
 func (w *workshop) jobPod(ctx context.Context, copies bool) (*corev1.Pod, error) {
 	pod := &corev1.Pod{ObjectMeta: w.metadata(w.named("-workflow")), Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{w.container("job")},
@@ -35,8 +35,8 @@ func (w *workshop) jobPod(ctx context.Context, copies bool) (*corev1.Pod, error)
 	return pod, nil
 }
 
-// onClaim puts a pod on the runner's node, with the runner's claim. The scheduler is not asked, unless the runner's variable says
-// so: then the pod waits for that node.
+// onClaim puts a pod on the runner's node, with the runner's claim. The scheduler is not asked, unless the runner's
+// variable says so: then the pod waits for that node.
 func (w *workshop) onClaim(ctx context.Context, spec *corev1.PodSpec) error {
 	runner, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, w.runner, metav1.GetOptions{})
 	if err != nil {
@@ -58,8 +58,8 @@ func (w *workshop) onClaim(ctx context.Context, spec *corev1.PodSpec) error {
 	return nil
 }
 
-// stepAsJob runs a step in a container of its own as a Job, whose pod has the template's labels only. It doesn't wait for one that
-// sleeps.
+// stepAsJob runs a step in a container of its own as a Job. The Job's pod has the template's labels only. It doesn't
+// wait for a step that sleeps.
 func (w *workshop) stepAsJob(ctx context.Context, sleeps string) error {
 	container := w.container(words(sleeps)...)
 	if err := w.environment(ctx, &container); err != nil {
@@ -92,7 +92,8 @@ func (w *workshop) stepAsJob(ctx context.Context, sleeps string) error {
 // podOf waits for the pod of a Job.
 func (w *workshop) podOf(ctx context.Context, job string) (name string, err error) {
 	err = wait.PollUntilContextTimeout(ctx, askEvery, startLimit, true, func(ctx context.Context) (bool, error) {
-		pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job})
+		pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job})
 		if err != nil || len(pods.Items) == 0 {
 			return false, err
 		}
@@ -113,7 +114,7 @@ func (w *workshop) awaitJob(ctx context.Context, name string) error {
 	})
 }
 
-// stepAsPod runs a step in a pod of its own, which sleeps while a command is executed in it.
+// stepAsPod runs a step in a pod of its own. The pod sleeps while a command is executed in it.
 func (w *workshop) stepAsPod(ctx context.Context, sleeps string) error {
 	pod := &corev1.Pod{ObjectMeta: w.metadata(w.random("-step-")), Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{w.container("job")},
@@ -129,7 +130,7 @@ func (w *workshop) stepAsPod(ctx context.Context, sleeps string) error {
 		w.client.CoreV1().Pods(w.namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 }
 
-// words are what this program is called with to play a step.
+// words returns the arguments with which this program plays a step.
 func words(sleeps string) []string {
 	if sleeps == "" {
 		return []string{"step"}

@@ -12,10 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// inWorkshop returns a workshop whose runner has the longest name that a runner may have.
+// inWorkshop returns a workshop whose runner has the longest possible name.
 func inWorkshop(t *testing.T, extension string) *workshop {
 	t.Helper()
-	runner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strings.Repeat("r", maxName)}, Spec: corev1.PodSpec{NodeName: "node"}}
+	runner := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strings.Repeat("r", maxName)},
+		Spec:       corev1.PodSpec{NodeName: "node"},
+	}
 	w := &workshop{client: fake.NewClientset(runner), namespace: "n", runner: runner.Name, image: "job"}
 	if err := yaml.Unmarshal([]byte(extension), &w.extension); err != nil {
 		t.Fatal(err)
@@ -33,7 +36,7 @@ spec:
     - {name: $redis, image: no}
     - {name: beside, image: side}`
 
-// What 0.7 makes: a pod that no scheduler is asked about, or that waits for the runner's node, and whose volume is the runner's claim.
+// Version 0.7 makes a pod with the runner's claim as its volume. It needs no scheduler, or waits for the runner's node.
 func TestJobPodOfTheModeWithAVolume(t *testing.T) {
 	w := inWorkshop(t, extension)
 	pod, err := w.jobPod(t.Context(), false)
@@ -46,7 +49,8 @@ func TestJobPodOfTheModeWithAVolume(t *testing.T) {
 	checkMetadata(t, pod, w.runner)
 	spec, job := pod.Spec, pod.Spec.Containers[0]
 	checkSpec(t, &spec, w.runner)
-	if job.Name != jobContainer || job.Image != "job" || job.Env[0].Value != "a" || job.Resources.Requests.Cpu().String() != "3" {
+	if job.Name != jobContainer || job.Image != "job" || job.Env[0].Value != "a" ||
+		job.Resources.Requests.Cpu().String() != "3" {
 		t.Errorf("container %+v", job)
 	}
 	t.Setenv("ACTIONS_RUNNER_USE_KUBE_SCHEDULER", "true")
@@ -55,7 +59,7 @@ func TestJobPodOfTheModeWithAVolume(t *testing.T) {
 	}
 }
 
-// checkMetadata checks the name and what hooks and template say of a job's pod.
+// checkMetadata checks the name of a job's pod and its metadata from hooks and template.
 func checkMetadata(t *testing.T, pod *corev1.Pod, runner string) {
 	t.Helper()
 	named := len(pod.Name) == maxName && strings.HasSuffix(pod.Name, "r-workflow")
@@ -67,13 +71,14 @@ func checkMetadata(t *testing.T, pod *corev1.Pod, runner string) {
 // checkSpec checks where a job's pod runs, and on which volume.
 func checkSpec(t *testing.T, spec *corev1.PodSpec, runner string) {
 	t.Helper()
-	if spec.NodeName != "node" || spec.Affinity != nil || spec.ServiceAccountName != "jobs" || len(spec.Containers) != 2 || len(spec.Volumes) != 2 ||
+	if spec.NodeName != "node" || spec.Affinity != nil || spec.ServiceAccountName != "jobs" ||
+		len(spec.Containers) != 2 || len(spec.Volumes) != 2 ||
 		spec.Volumes[0].PersistentVolumeClaim.ClaimName != runner+"-work" {
 		t.Errorf("spec %+v", spec)
 	}
 }
 
-// A step's Job has the label of the hooks, its pod only what the template says.
+// A step's Job has the label of the hooks, its pod only the template's metadata.
 func TestStepOfTheModeWithAVolumeIsAJob(t *testing.T) {
 	w := inWorkshop(t, extension)
 	ctx, stop := context.WithCancel(t.Context())
@@ -81,25 +86,29 @@ func TestStepOfTheModeWithAVolumeIsAJob(t *testing.T) {
 	if err := w.stepAsJob(ctx, "1m"); err == nil {
 		t.Error("a step without a pod is done")
 	}
-	jobs, err := w.client.BatchV1().Jobs("n").List(t.Context(), metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
+	jobs, err := w.client.BatchV1().Jobs("n").List(t.Context(),
+		metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
 	if err != nil || len(jobs.Items) != 1 {
 		t.Fatalf("%d Jobs, %v", len(jobs.Items), err)
 	}
 	job := jobs.Items[0]
 	template := job.Spec.Template
-	if len(job.Name) != maxName || job.Labels["team"] != "ci" || template.Labels["team"] != "ci" || template.Labels[runnerPodLabel] != "" || template.Spec.NodeName != "node" {
-		t.Errorf("Job %s with labels %v, its pod with %v on %q", job.Name, job.Labels, template.Labels, template.Spec.NodeName)
+	if len(job.Name) != maxName || job.Labels["team"] != "ci" || template.Labels["team"] != "ci" ||
+		template.Labels[runnerPodLabel] != "" || template.Spec.NodeName != "node" {
+		t.Errorf("Job %s with labels %v, its pod with %v on %q",
+			job.Name, job.Labels, template.Labels, template.Spec.NodeName)
 	}
 	if _, stray := template.Labels[batchv1.JobNameLabel]; stray {
 		t.Error("the Job controller sets that label")
 	}
 }
 
-// What 0.8 makes: pods on any node, for steps too, with volumes of their own.
+// Version 0.8 makes pods on any node, for steps too, with volumes of their own.
 func TestPodsOfTheModeWithoutAVolume(t *testing.T) {
 	w := inWorkshop(t, "metadata: {labels: {team: ci}}")
 	pod, err := w.jobPod(t.Context(), true)
-	if err != nil || pod.Spec.NodeName != "" || len(pod.Spec.InitContainers) != 1 || pod.Spec.Volumes[0].EmptyDir == nil || *pod.Spec.SecurityContext.FSGroup != 1001 {
+	if err != nil || pod.Spec.NodeName != "" || len(pod.Spec.InitContainers) != 1 ||
+		pod.Spec.Volumes[0].EmptyDir == nil || *pod.Spec.SecurityContext.FSGroup != 1001 {
 		t.Errorf("pod %+v, %v", pod, err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -107,8 +116,10 @@ func TestPodsOfTheModeWithoutAVolume(t *testing.T) {
 	if err := w.stepAsPod(ctx, ""); err == nil {
 		t.Error("a step whose pod doesn't run is done")
 	}
-	pods, err := w.client.CoreV1().Pods("n").List(t.Context(), metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
-	if err != nil || len(pods.Items) != 1 || pods.Items[0].Labels["team"] != "ci" || !strings.Contains(pods.Items[0].Name, "-step-") {
+	pods, err := w.client.CoreV1().Pods("n").List(t.Context(),
+		metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
+	if err != nil || len(pods.Items) != 1 || pods.Items[0].Labels["team"] != "ci" ||
+		!strings.Contains(pods.Items[0].Name, "-step-") {
 		t.Errorf("%+v, %v", pods.Items, err)
 	}
 }

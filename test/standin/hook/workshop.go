@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// runnerPodLabel is what the hooks put on all they make, except on the pods of Jobs.
+	// The hooks put runnerPodLabel on everything they make, except on the pods of Jobs.
 	runnerPodLabel = "runner-pod"
 	jobContainer   = "job"
 	workVolume     = "work"
 
-	// maxName is how long the hooks' names may be; stepDigits are the random characters of some.
+	// maxName bounds the length of the hooks' names. Some end with stepDigits random characters.
 	maxName    = 63
 	stepDigits = 8
 
-	// startLimit is how long the hooks wait for a pod.
+	// The hooks wait up to startLimit for a pod.
 	startLimit = 10 * time.Minute
-	// logLimit is how long a line that was printed may take to be in a container's log.
+	// A printed line is in the container's log within logLimit.
 	logLimit = 20 * time.Second
 	askEvery = 200 * time.Millisecond
 )
 
-// workshop is a job's containers as pods, worked on with the rights of the runner pod's ServiceAccount.
+// workshop works on a job's containers as pods, with the rights of the runner pod's ServiceAccount.
 type workshop struct {
 	config    *rest.Config
 	client    kubernetes.Interface
@@ -46,8 +46,8 @@ type workshop struct {
 	image     string
 }
 
-// runJob does what the hooks do for a job with a container: a pod, a command in it, its log, a step in a container of its own, and
-// the cleanup, which leaves a step's Job to its limit of time.
+// runJob does what the hooks do for a job with a container: a pod, a command in it, its log, a step in a container of
+// its own, and the cleanup. A step's Job is left until its time limit.
 func runJob(ctx context.Context) error {
 	w, err := newWorkshop()
 	if err != nil {
@@ -112,7 +112,11 @@ func (w *workshop) named(suffix string) string {
 func (w *workshop) random(infix string) string { return w.named(infix + rand.String(stepDigits)) }
 
 func (w *workshop) metadata(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Labels: map[string]string{runnerPodLabel: w.runner}, Annotations: map[string]string{}}
+	return metav1.ObjectMeta{
+		Name:        name,
+		Labels:      map[string]string{runnerPodLabel: w.runner},
+		Annotations: map[string]string{},
+	}
 }
 
 // container runs this program as one of the hooks' containers.
@@ -125,7 +129,10 @@ func (w *workshop) container(words ...string) corev1.Container {
 
 // environment makes a Secret with the variables of a step and gives them to its container.
 func (w *workshop) environment(ctx context.Context, container *corev1.Container) error {
-	secret := &corev1.Secret{ObjectMeta: w.metadata(w.random("-secret-")), StringData: map[string]string{"GITHUB_ACTIONS": "true"}}
+	secret := &corev1.Secret{
+		ObjectMeta: w.metadata(w.random("-secret-")),
+		StringData: map[string]string{"GITHUB_ACTIONS": "true"},
+	}
 	container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}}}}
 	_, err := w.client.CoreV1().Secrets(w.namespace).Create(ctx, secret, metav1.CreateOptions{})
 	return err
