@@ -128,6 +128,50 @@ func TestARestartLosesNothingThatStillExists(t *testing.T) {
 	}
 }
 
+// TestThePageShowsWhatWaits: what no row of the ledger has comes from the cluster's objects.
+func TestThePageShowsWhatWaits(t *testing.T) {
+	cluster, err := client.New(testkube.Shared(t).Config(), client.Options{Scheme: kinds.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(time.Minute)
+	ofSet := map[string]string{v1alpha1.LabelScaleSetName: "gpu", v1alpha1.LabelScaleSetNamespace: "default"}
+	meta := metav1.ObjectMeta{Name: "gpu-1", Namespace: "default", Labels: ofSet}
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: meta}
+	g.Expect(cluster.Create(t.Context(), runner)).To(gomega.Succeed())
+	runner.Status.Reason = "QuotaExceeded"
+	g.Expect(cluster.Status().Update(t.Context(), runner)).To(gomega.Succeed())
+	runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: meta}
+	g.Expect(cluster.Create(t.Context(), runnerSet)).To(gomega.Succeed())
+	runnerSet.Status.Listener = &v1alpha1.ListenerStatus{Waiting: []v1alpha1.WaitingJob{
+		{Repository: "acme/app", RunID: 7, Name: "train", AssignedAt: metav1.Now()},
+	}}
+	g.Expect(cluster.Status().Update(t.Context(), runnerSet)).To(gomega.Succeed())
+
+	address, _ := start(t, history.Options{
+		Address: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24,
+	})
+	page := func() string {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/set?namespace=default&set=gpu", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	g.Eventually(page).Should(gomega.And(gomega.ContainSubstring("gpu-1"), gomega.ContainSubstring("QuotaExceeded"),
+		gomega.ContainSubstring("train"), gomega.ContainSubstring("acme/app")))
+}
+
 func TestOptionsThatCannotBe(t *testing.T) {
 	environment := func(string) string { return "" }
 	for _, arguments := range [][]string{{"--retention=1"}, {"--retention=5m"}, {"--price-cpu-hour=-1"}, {"now"},

@@ -21,7 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// Objects are the runners, their pods and the scale sets of a cluster, as far as rows are made of them.
+// Objects are the runners, their pods and the scale sets of a cluster, as far as rows and pages are made of them.
 type Objects struct {
 	// Name is the cluster's.
 	Name string
@@ -47,6 +47,7 @@ func NewObjects(
 		Scheme: kinds.Scheme(), Mapper: kinds.Mapper(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.AutoscalingRunnerSet{}: {Transform: stripSet},
+			&v1alpha1.EphemeralRunnerSet{}:   {Transform: stripRunnerSet},
 			&v1alpha1.EphemeralRunner{}:      {Transform: stripRunner},
 			&corev1.Pod{}:                    {Label: runnerPods, Transform: stripPod},
 		},
@@ -87,8 +88,10 @@ func (o *Objects) Start(ctx context.Context, report func(ledger.Job)) error {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 	}
-	if _, err := o.cache.GetInformer(ctx, &v1alpha1.AutoscalingRunnerSet{}, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("watch scale sets: %w", err)
+	for _, kind := range []client.Object{&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.EphemeralRunnerSet{}} {
+		if _, err := o.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch scale sets: %w", err)
+		}
 	}
 	go func() { _ = o.cache.Start(ctx) }() // it ends with the context only
 	if !o.cache.WaitForCacheSync(ctx) {
@@ -206,7 +209,20 @@ func stripRunner(object any) (any, error) {
 
 func stripSet(object any) (any, error) {
 	if set, ok := object.(*v1alpha1.AutoscalingRunnerSet); ok {
+		address := set.Spec.GitHubConfigUrl
 		set.Spec, set.ManagedFields, set.Annotations = v1alpha1.AutoscalingRunnerSetSpec{}, nil, nil
+		set.Spec.GitHubConfigUrl = address
+	}
+	return object, nil
+}
+
+// stripRunnerSet keeps the jobs that wait.
+func stripRunnerSet(object any) (any, error) {
+	if set, ok := object.(*v1alpha1.EphemeralRunnerSet); ok {
+		set.Spec, set.ManagedFields, set.Annotations = v1alpha1.EphemeralRunnerSetSpec{}, nil, nil
+		listener := set.Status.Listener
+		set.Status = v1alpha1.EphemeralRunnerSetStatus{}
+		set.Status.Listener = listener
 	}
 	return object, nil
 }
