@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/link"
 	"github.com/harrier-ci/harrier/internal/history/page/picture"
 	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
@@ -25,33 +26,33 @@ type jobsPage struct {
 	// Next leads to the next page, First to the youngest jobs; empty if that is this page.
 	Next, First string
 	Gaps        gapList
-	Tables      []table
+	Tables      []link.Table
 	Query       url.Values
 }
 
-func jobs(ctx context.Context, p *pages, r *request) (string, any, error) {
+func jobs(ctx context.Context, p *pages, r *request) (answer, error) {
 	filter := r.Filter
 	if filter.Limit == 0 || filter.Limit > pageOfJobs {
 		filter.Limit = pageOfJobs
 	}
 	found, err := p.Ledger.Jobs(ctx, filter)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	gaps, err := p.Ledger.Gaps(ctx, filter)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
-	page := jobsPage{Jobs: found.Jobs, Gaps: listGaps(gaps), Query: r.query, Tables: []table{
-		tableAt("jobs", "Jobs", r.query), tableAt("gaps", "Gaps", within(r.query)),
+	page := jobsPage{Jobs: found.Jobs, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
+		link.ToTable("jobs", "Jobs", r.query), link.ToTable("gaps", "Gaps", link.Within(r.query)),
 	}}
 	if found.Next != "" {
-		page.Next = address("jobs", r.query, "after", found.Next)
+		page.Next = link.To("jobs", r.query, "after", found.Next)
 	}
 	if filter.After != "" {
-		page.First = address("jobs", r.query, "after", "")
+		page.First = link.To("jobs", r.query, "after", "")
 	}
-	return "Jobs", page, nil
+	return answer{Title: "Jobs", Main: page}, nil
 }
 
 // jobPage is what the page of one job shows.
@@ -73,11 +74,7 @@ type jobPage struct {
 	Throttled *int64
 	// Killed are processes that were killed for lack of memory.
 	Killed int64
-	Tables []table
-}
-
-func (page jobPage) above() []choice {
-	return []choice{{Text: "Jobs", Link: "jobs"}, {Text: words.Foreign(page.Set), Link: page.SetLink}}
+	Tables []link.Table
 }
 
 // longest returns the longest of the phases that a job waited for, empty if it waited for nothing.
@@ -103,17 +100,17 @@ var reruns = map[string]string{
 	"GivenUp": "It was not run again: its author can do that on the page of the workflow run.",
 }
 
-func oneJob(ctx context.Context, p *pages, r *request) (string, any, error) {
+func oneJob(ctx context.Context, p *pages, r *request) (answer, error) {
 	job, err := p.Ledger.Job(ctx, r.Filter.RunnerUID)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	page := jobPage{
 		Job: job, Outcome: words.OutcomeOf(&job), Meaning: words.LostMeaning(job.LostCause), Rerun: reruns[job.Rerun],
-		Parts: picture.PartsOf(&job), SetLink: setLink(job.Cluster, job.Namespace, job.Set, nil),
+		Parts: picture.PartsOf(&job), SetLink: link.ToSet(job.Cluster, job.Namespace, job.Set, nil),
 		CPU: job.CPUAverageMillis(), Throttled: job.ThrottledPercent(), Commands: jobCommands(&job),
 		Waited: words.Waited(&job), Killed: ptr.Deref(job.OOMKills, 0),
-		Tables: []table{tableAt("jobs/"+url.PathEscape(job.RunnerUID), "This job", nil)},
+		Tables: []link.Table{link.ToTable("jobs/"+url.PathEscape(job.RunnerUID), "This job", nil)},
 	}
 	page.Slowest = longest(page.Parts)
 	if p.Cluster != nil && job.Cluster == p.Name {
@@ -123,7 +120,7 @@ func oneJob(ctx context.Context, p *pages, r *request) (string, any, error) {
 		same, err := p.Ledger.Jobs(ctx, ledger.Filter{RunID: *job.RunID, Repository: job.Repository, Name: job.Name,
 			Limit: shownAttempts + 1})
 		if err != nil {
-			return "", nil, err
+			return answer{}, err
 		}
 		for i := range same.Jobs {
 			if other := &same.Jobs[i]; other.RunnerUID != job.RunnerUID && other.Name == job.Name {
@@ -135,7 +132,9 @@ func oneJob(ctx context.Context, p *pages, r *request) (string, any, error) {
 	if title == "" {
 		title = "Job of " + words.Foreign(job.Runner)
 	}
-	return title, page, nil
+	return answer{title, []link.Choice{
+		{Text: "Jobs", Link: "jobs"}, {Text: words.Foreign(page.Set), Link: page.SetLink},
+	}, page}, nil
 }
 
 // repositoryName matches OWNER/REPO.

@@ -12,7 +12,7 @@ import (
 )
 
 // follow opens a page as its script does, and returns its events.
-func (s site) follow(t *testing.T, ctx context.Context, path string) (events chan string, status int) {
+func (s site) follow(ctx context.Context, t *testing.T, path string) (events chan string, status int) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestPagesFollowWhatHappens(t *testing.T) {
 	s := invented(t)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	events, _ := s.follow(t, ctx, "/jobs?from=2h")
+	events, _ := s.follow(ctx, t, "/jobs?from=2h")
 	if event := <-events; !strings.HasPrefix(event, "retry: ") {
 		t.Errorf("the first event is %q", event)
 	}
@@ -84,13 +84,13 @@ func TestThereIsALimitOfFollowers(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	for range 32 {
-		events, status := s.follow(t, ctx, "/")
+		events, status := s.follow(ctx, t, "/")
 		if status != http.StatusOK {
 			t.Fatalf("a follower gets %d", status)
 		}
 		<-events
 	}
-	if _, status := s.follow(t, ctx, "/"); status != http.StatusServiceUnavailable {
+	if _, status := s.follow(ctx, t, "/"); status != http.StatusServiceUnavailable {
 		t.Errorf("one more follower gets %d", status)
 	}
 	if answer, _ := s.get(t, "/"); answer.StatusCode != http.StatusOK {

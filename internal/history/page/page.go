@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/link"
 	"github.com/harrier-ci/harrier/internal/history/page/picture"
 	"github.com/harrier-ci/harrier/internal/history/page/words"
 	"github.com/harrier-ci/harrier/internal/history/question"
@@ -78,7 +79,7 @@ type kind struct {
 	fields []string
 	// every is how often it is made again while somebody looks.
 	every time.Duration
-	read  func(context.Context, *pages, *request) (title string, main any, err error)
+	read  func(context.Context, *pages, *request) (answer, error)
 }
 
 var kinds = map[string]kind{
@@ -166,7 +167,7 @@ type request struct {
 	window picture.Window
 }
 
-// read reads an address. It returns false if the address has something that says nothing, as forms leave it.
+// request reads an address. It returns false if the address has something that says nothing, as forms leave it.
 func (k *kind) request(r *http.Request, now time.Time) (*request, bool, error) {
 	asked, clean := url.Values{}, true
 	for name, values := range r.URL.Query() {
@@ -180,18 +181,19 @@ func (k *kind) request(r *http.Request, now time.Time) (*request, bool, error) {
 		asked.Set("from", k.from)
 	}
 	parsed, err := question.Parse(asked, now)
-	end := now.Truncate(time.Minute).Add(time.Minute)
-	if to := parsed.Filter.To; !to.IsZero() && to.Before(end) {
-		end = to
+	if err != nil {
+		return &request{query: asked}, clean, err
 	}
-	begin := parsed.Filter.From
-	if asked.Get("to") == "" && !begin.IsZero() {
-		begin = begin.Truncate(time.Minute)
+	shown := picture.Window{From: parsed.Filter.From, To: now.Truncate(time.Minute).Add(time.Minute)}
+	if to := parsed.Filter.To; to.IsZero() {
+		shown.From = shown.From.Truncate(time.Minute)
+	} else if to.Before(shown.To) {
+		shown.To = to
 	}
-	if err == nil && !begin.IsZero() && !begin.Before(end) {
+	if !shown.From.IsZero() && !shown.From.Before(shown.To) {
 		err = &ledger.FilterError{Field: "from", Value: asked.Get("from"), Want: "before to, and before now"}
 	}
-	return &request{parsed, asked, now, picture.Window{From: begin, To: end}}, clean, err
+	return &request{parsed, asked, now, shown}, clean, err
 }
 
 // serve answers with a page or, if a script asks, with what is on it whenever that has changed.
@@ -202,7 +204,7 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, k *kind) {
 	}
 	request, clean, err := k.request(r, p.Clock.Now())
 	if err == nil && !clean {
-		w.Header().Set("Location", relative(r.URL.Path)+"?"+request.query.Encode())
+		w.Header().Set("Location", link.To(k.template, request.query)) // http.Redirect would make it absolute
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
@@ -233,14 +235,6 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, k *kind) {
 	}
 }
 
-// relative returns the last part of a path: pages work below any path of an ingress or proxy.
-func relative(path string) string {
-	if path == "/" {
-		return "./"
-	}
-	return path[1:]
-}
-
 var errBusy = errors.New("too many pages are being made at this moment; ask again in a second")
 
 // make returns a page, or what one of its templates has.
@@ -255,7 +249,7 @@ func (p *pages) make(ctx context.Context, k *kind, r *request, part string) ([]b
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	title, main, err := k.read(ctx, p, r)
+	a, err := k.read(ctx, p, r)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // the database has its own words for it
@@ -263,14 +257,14 @@ func (p *pages) make(ctx context.Context, k *kind, r *request, part string) ([]b
 		return nil, err
 	}
 	var page bytes.Buffer
-	err = p.templates[k.template].ExecuteTemplate(&page, part, p.view(k, r, title, main))
+	err = p.templates[k.template].ExecuteTemplate(&page, part, p.view(k, r, a))
 	return page.Bytes(), err
 }
 
 // fail shows an error as a page.
 func (p *pages) fail(w http.ResponseWriter, status int, message string) {
 	var page bytes.Buffer
-	v := view{Title: http.StatusText(status), Version: p.version, Main: message}
+	v := view{answer: answer{Title: http.StatusText(status), Main: message}, Version: p.version}
 	if err := p.templates["error"].ExecuteTemplate(&page, "layout", v); err != nil {
 		p.Log.Error(err, "A page can't be made", "page", "error")
 	}

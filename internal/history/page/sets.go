@@ -11,6 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/link"
 	"github.com/harrier-ci/harrier/internal/history/page/picture"
 	"github.com/harrier-ci/harrier/internal/history/page/words"
 	"github.com/harrier-ci/harrier/internal/history/watch"
@@ -37,7 +38,7 @@ type overviewPage struct {
 	Limited          int
 	Lost             []ledger.Job
 	Gaps             gapList
-	Tables           []table
+	Tables           []link.Table
 	Query            url.Values
 	Strips           string
 }
@@ -56,32 +57,32 @@ func sampledWindow(r *request) picture.Window {
 	return w
 }
 
-func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
+func overview(ctx context.Context, p *pages, r *request) (answer, error) {
 	filter := r.Filter
 	samples, err := p.Ledger.Samples(ctx, ledger.Filter{Cluster: filter.Cluster, Namespace: filter.Namespace,
 		Set: filter.Set, From: r.window.To.Add(-sampleSlack), To: filter.To})
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	used, err := p.Ledger.UsageBy(ctx, ledger.BySet, filter, p.Prices)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	gaps, err := p.Ledger.Gaps(ctx, filter)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	filter.Lost, filter.Limit = true, 5
 	lost, err := p.Ledger.Jobs(ctx, filter)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	w := sampledWindow(r)
 	page := overviewPage{Lost: lost.Jobs, Gaps: listGaps(gaps), Query: r.query,
 		Strips: words.Hours(w.To.Sub(w.From))}
-	page.Tables = []table{
-		tableAt("sets", "Scale sets as they look now", nil), tableAt("samples", "Scale sets over time", r.query),
-		tableAt("usage", "Jobs by scale set", r.query, "by", "set"), tableAt("gaps", "Gaps", within(r.query)),
+	page.Tables = []link.Table{
+		link.ToTable("sets", "Scale sets as they look now", nil), link.ToTable("samples", "Scale sets over time", r.query),
+		link.ToTable("usage", "Jobs by scale set", r.query, "by", "set"), link.ToTable("gaps", "Gaps", link.Within(r.query)),
 	}
 	for i := range samples {
 		s := &samples[i]
@@ -93,7 +94,7 @@ func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 		if s.LimitedReason != "" {
 			page.Limited++
 		}
-		page.Sets = append(page.Sets, setRow{Sample: *s, Link: setLink(s.Cluster, s.Namespace, s.Set, r.query)})
+		page.Sets = append(page.Sets, setRow{Sample: *s, Link: link.ToSet(s.Cluster, s.Namespace, s.Set, r.query)})
 	}
 	slices.SortStableFunc(page.Sets, func(a, b setRow) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), limitedFirst(&a, &b), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Set, b.Set),
@@ -102,7 +103,7 @@ func overview(ctx context.Context, p *pages, r *request) (string, any, error) {
 	if page.All = len(page.Sets); page.All > maxSets {
 		page.Sets, page.NotShown = page.Sets[:maxSets], page.All-maxSets
 	}
-	return "Scale sets", page, p.addStrips(ctx, r, page.Sets, used, gaps)
+	return answer{Title: "Scale sets", Main: page}, p.addStrips(ctx, r, page.Sets, used, gaps)
 }
 
 func limitedFirst(a, b *setRow) int {
@@ -171,15 +172,8 @@ type setPage struct {
 	Failed   string
 	Gaps     gapList
 	Commands []string
-	Tables   []table
+	Tables   []link.Table
 	Query    url.Values
-}
-
-func (page setPage) above() []choice {
-	return []choice{
-		{Text: "Scale sets", Link: address("overview", within(page.Query))},
-		{Text: words.Foreign(page.Namespace), Link: address("overview", within(page.Query), "namespace", page.Namespace)},
-	}
 }
 
 // limitAdvice is about limits that somebody has set, which are no failures.
@@ -199,35 +193,35 @@ const (
 	maxLost = 1000
 )
 
-func oneSet(ctx context.Context, p *pages, r *request) (string, any, error) {
+func oneSet(ctx context.Context, p *pages, r *request) (answer, error) {
 	filter := r.Filter
 	if filter.Set == "" || filter.Namespace == "" {
-		return "", nil, &ledger.FilterError{Field: "set", Value: filter.Set,
+		return answer{}, &ledger.FilterError{Field: "set", Value: filter.Set,
 			Want: "the name of a scale set, with its namespace"}
 	}
 	page := setPage{Query: r.query}
 	page.Cluster, page.Namespace, page.Set = filter.Cluster, filter.Namespace, filter.Set
 	gaps, err := p.Ledger.Gaps(ctx, filter)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	used, err := p.Ledger.UsageBy(ctx, ledger.BySet, filter, p.Prices)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	if err := p.addNow(ctx, r, &page); err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	row := []setRow{page.setRow}
 	if err := p.addStrips(ctx, r, row, used, gaps); err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	page.setRow, page.Gaps = row[0], listGaps(gaps)
 	page.Advice = cmp.Or(causes.For(page.LimitedReason).Advice, limitAdvice[page.LimitedReason])
 	filter.Limit = drawnJobs
 	jobs, err := p.Ledger.Jobs(ctx, filter)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	drawn := r.window
 	if jobs.Next != "" { // the oldest of them is the last
@@ -237,19 +231,22 @@ func oneSet(ctx context.Context, p *pages, r *request) (string, any, error) {
 	page.Timeline = picture.NewTimeline(jobs.Jobs, gapsOf(gaps, page.Cluster), drawn, r.window.To)
 	page.Waits = picture.AverageParts(page.Usage.Waits)
 	if page.Jobs = jobs.Jobs; len(page.Jobs) > listedJobs || jobs.Next != "" {
-		page.Jobs, page.More = page.Jobs[:min(len(page.Jobs), listedJobs)], address("jobs", r.query)
+		page.Jobs, page.More = page.Jobs[:min(len(page.Jobs), listedJobs)], link.To("jobs", r.query)
 	}
 	filter.Limit, filter.Lost = maxLost, true
 	lost, err := p.Ledger.Jobs(ctx, filter)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	page.Causes = countCauses(lost.Jobs, r.query)
-	page.Failed = address("jobs", r.query, "result", "failed")
+	page.Failed = link.To("jobs", r.query, "result", "failed")
 	page.Commands = setCommands(page.Namespace, page.Set)
-	page.Tables = []table{tableAt("jobs", "Jobs", r.query), tableAt("samples", "The scale set over time", r.query),
-		tableAt("usage", "What its jobs come to", r.query, "by", "set"), tableAt("gaps", "Gaps", within(r.query))}
-	return words.Foreign(page.Set), page, nil
+	page.Tables = []link.Table{link.ToTable("jobs", "Jobs", r.query), link.ToTable("samples", "The scale set over time", r.query),
+		link.ToTable("usage", "What its jobs come to", r.query, "by", "set"), link.ToTable("gaps", "Gaps", link.Within(r.query))}
+	return answer{words.Foreign(page.Set), []link.Choice{
+		{Text: "Scale sets", Link: link.To("overview", link.Within(r.query))},
+		{Text: words.Foreign(page.Namespace), Link: link.To("overview", link.Within(r.query), "namespace", page.Namespace)},
+	}, page}, nil
 }
 
 // addNow adds what the set looks like, and what it waits for if it is in the cluster of this ledger.
@@ -277,7 +274,7 @@ func countCauses(lost []ledger.Job, query url.Values) (rows []causeRow) {
 		if known < 0 {
 			known = len(rows)
 			rows = append(rows, causeRow{Cause: lost[i].LostCause, Meaning: words.LostMeaning(lost[i].LostCause), Last: lost[i],
-				Link: address("jobs", query, "lostCause", lost[i].LostCause)})
+				Link: link.To("jobs", query, "lostCause", lost[i].LostCause)})
 		}
 		rows[known].Jobs++
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/link"
 	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
@@ -35,7 +36,7 @@ var groupNames = map[ledger.By]string{ledger.ByRepository: "Repository", ledger.
 // usagePage is what the page of cost and use shows.
 type usagePage struct {
 	By       string
-	Choices  []choice
+	Choices  []link.Choice
 	Rows     []usageRow
 	NotShown int
 	Total    ledger.Usage
@@ -45,31 +46,31 @@ type usagePage struct {
 	MoreSizes  int
 	Saving     float64
 	Gaps       gapList
-	Tables     []table
+	Tables     []link.Table
 	Query      url.Values
 }
 
-func usage(ctx context.Context, p *pages, r *request) (string, any, error) {
+func usage(ctx context.Context, p *pages, r *request) (answer, error) {
 	by := r.By
 	used, err := p.Ledger.UsageBy(ctx, by, r.Filter, p.Prices)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	sizes, err := p.Ledger.Sizes(ctx, r.Filter, p.Prices)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
 	gaps, err := p.Ledger.Gaps(ctx, r.Filter)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
-	page := usagePage{By: groupNames[by], Unmeasured: true, Gaps: listGaps(gaps), Query: r.query, Tables: []table{
-		tableAt("usage", "Cost and use by "+string(by), r.query, "by", string(by)),
-		tableAt("sizes", "Requests and use", r.query, "by", ""), tableAt("gaps", "Gaps", within(r.query)),
+	page := usagePage{By: groupNames[by], Unmeasured: true, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
+		link.ToTable("usage", "Cost and use by "+string(by), r.query, "by", string(by)),
+		link.ToTable("sizes", "Requests and use", r.query, "by", ""), link.ToTable("gaps", "Gaps", link.Within(r.query)),
 	}}
 	for _, one := range []ledger.By{ledger.ByRepository, ledger.ByWorkflow, ledger.ByJob, ledger.BySet, ledger.ByDay} {
-		page.Choices = append(page.Choices, choice{Text: groupNames[one], Chosen: one == by,
-			Link: address("usage", r.query, "by", string(one))})
+		page.Choices = append(page.Choices, link.Choice{Text: groupNames[one], Chosen: one == by,
+			Link: link.To("usage", r.query, "by", string(one))})
 	}
 	for i := range used {
 		addUsage(&page.Total, &used[i])
@@ -92,10 +93,10 @@ func usage(ctx context.Context, p *pages, r *request) (string, any, error) {
 		page.Sizes = append(page.Sizes, sizeRow{Size: *size, CPURequest: positive(size.CPURequestMillis),
 			CPU: positive(size.CPUAverageMillis), MemoryRequest: positive(size.MemoryRequestBytes),
 			Memory: positive(size.PeakMemoryBytes),
-			Link: address("jobs", within(r.query), "repository", size.Repository, "workflow", size.Workflow,
+			Link: link.To("jobs", link.Within(r.query), "repository", size.Repository, "workflow", size.Workflow,
 				"name", size.Name)})
 	}
-	return "Cost and use", page, nil
+	return answer{Title: "Cost and use", Main: page}, nil
 }
 
 // positive returns nil for 0, which stands for what is not known in sums.
@@ -118,25 +119,25 @@ func addUsage(total, one *ledger.Usage) {
 // rowOf names a row of use, and leads to its jobs.
 func rowOf(used *ledger.Usage, by ledger.By, query url.Values) usageRow {
 	row := usageRow{Usage: *used}
-	narrowed := address("jobs", query, "by", "")
+	narrowed := link.To("jobs", query, "by", "")
 	switch by {
 	case ledger.BySet:
 		row.Of, row.Also = used.Set, used.Namespace
-		narrowed = setLink(used.Cluster, used.Namespace, used.Set, query)
+		narrowed = link.ToSet(used.Cluster, used.Namespace, used.Set, query)
 	case ledger.ByDay:
 		row.Of = used.Day.UTC().Format("2006-01-02")
-		narrowed = address("jobs", query, "by", "", "from", words.Machine(used.Day), "to", words.Machine(used.Day.AddDate(0, 0, 1)))
+		narrowed = link.To("jobs", query, "by", "", "from", words.Machine(used.Day), "to", words.Machine(used.Day.AddDate(0, 0, 1)))
 	case ledger.ByRepository:
 		row.Of = used.Repository
-		narrowed = address("jobs", query, "by", "", "repository", used.Repository)
+		narrowed = link.To("jobs", query, "by", "", "repository", used.Repository)
 	case ledger.ByWorkflow:
 		if row.Of = used.Workflow; !strings.HasPrefix(used.Workflow, used.Repository+"/") {
 			row.Also = used.Repository
 		}
-		narrowed = address("jobs", query, "by", "", "repository", used.Repository, "workflow", used.Workflow)
+		narrowed = link.To("jobs", query, "by", "", "repository", used.Repository, "workflow", used.Workflow)
 	case ledger.ByJob:
 		row.Of, row.Also = used.Name, used.Workflow
-		narrowed = address("jobs", query, "by", "", "repository", used.Repository, "workflow", used.Workflow,
+		narrowed = link.To("jobs", query, "by", "", "repository", used.Repository, "workflow", used.Workflow,
 			"name", used.Name)
 	}
 	row.Link = narrowed

@@ -9,36 +9,37 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/link"
 	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
-// view is what the layout shows, with what is on the page in Main.
-type view struct {
-	Title, Page, Version string
+// answer is what a page says of its subject.
+type answer struct {
+	Title string
 	// Above leads to what the page is a part of.
-	Above  []choice
-	Query  url.Values
-	Fields []field
+	Above []link.Choice
+	Main  any
+}
+
+// view is what the layout shows: an answer, and the form that asks for it.
+type view struct {
+	answer
+	Page, Version string
+	Query         url.Values
+	Fields        []field
 	// Kept are the parts of the address that the form has no field for.
 	Kept   []field
-	Ranges []choice
+	Ranges []link.Choice
 	// Live is set if the page changes while somebody looks at it.
 	Live   bool
 	Priced bool
 	AsOf   string
-	Main   any
 }
 
 // field is a filter of a form. One without choices is a text.
 type field struct {
 	Name, Label, Value, Hint string
-	Choices                  []choice
-}
-
-// choice is one of several, and where it leads.
-type choice struct {
-	Text, Value, Link string
-	Chosen            bool
+	Choices                  []link.Choice
 }
 
 var labels = map[string]string{
@@ -57,13 +58,10 @@ func repeated(value string) string {
 	return strings.ToValidUTF8(actions.Printable(value[:min(len(value), longestValue)]), "")
 }
 
-func (p *pages) view(k *kind, r *request, title string, main any) view {
+func (p *pages) view(k *kind, r *request, a answer) view {
 	v := view{
-		Title: title, Page: k.template, Version: p.version, Query: r.query, Main: main, AsOf: words.At(r.now) + " UTC",
+		answer: a, Page: k.template, Version: p.version, Query: r.query, AsOf: words.At(r.now) + " UTC",
 		Live: r.query.Get("to") == "", Priced: p.Prices.CPUHour > 0 || p.Prices.GiBHour > 0,
-	}
-	if part, is := main.(interface{ above() []choice }); is {
-		v.Above = part.above()
 	}
 	if k.from == "" {
 		return v
@@ -91,64 +89,25 @@ func (p *pages) view(k *kind, r *request, title string, main any) view {
 	}
 	slices.SortFunc(v.Kept, func(a, b field) int { return strings.Compare(a.Name, b.Name) })
 	for _, length := range []string{"1h", "24h", "7d", "30d", "90d"} {
-		v.Ranges = append(v.Ranges, choice{
-			Text: length, Link: address(k.template, r.query, "from", length, "to", "", "after", ""),
+		v.Ranges = append(v.Ranges, link.Choice{
+			Text: length, Link: link.To(k.template, r.query, "from", length, "to", "", "after", ""),
 			Chosen: r.query.Get("from") == length && v.Live,
 		})
 	}
 	return v
 }
 
-func choices(chosen string, values ...string) []choice {
-	all := []choice{{Text: "any", Chosen: chosen == ""}}
+func choices(chosen string, values ...string) []link.Choice {
+	all := []link.Choice{{Text: "any", Chosen: chosen == ""}}
 	known := chosen == ""
 	for _, value := range values {
-		all = append(all, choice{Text: value, Value: value, Chosen: value == chosen})
+		all = append(all, link.Choice{Text: value, Value: value, Chosen: value == chosen})
 		known = known || value == chosen
 	}
 	if !known {
-		all = append(all, choice{Text: words.Foreign(chosen), Value: chosen, Chosen: true})
+		all = append(all, link.Choice{Text: words.Foreign(chosen), Value: chosen, Chosen: true})
 	}
 	return all
-}
-
-// address returns where a page with a query is, relative to all pages, with parts of the query changed: an empty value
-// leaves its part out.
-func address(page string, query url.Values, changes ...string) string {
-	changed := url.Values{}
-	for name, values := range query {
-		changed[name] = values
-	}
-	for i := 0; i+1 < len(changes); i += 2 {
-		if changes[i+1] == "" {
-			changed.Del(changes[i])
-		} else {
-			changed.Set(changes[i], changes[i+1])
-		}
-	}
-	if page == "overview" {
-		page = "./"
-	}
-	if len(changed) == 0 {
-		return page
-	}
-	return page + "?" + changed.Encode()
-}
-
-// within returns the part of a query that says which time it is about.
-func within(query url.Values) url.Values {
-	times := url.Values{}
-	for _, name := range []string{"from", "to"} {
-		if value := query.Get(name); value != "" {
-			times.Set(name, value)
-		}
-	}
-	return times
-}
-
-// setLink leads to a scale set, at the time that a query is about.
-func setLink(cluster, namespace, set string, query url.Values) string {
-	return address("set", within(query), "cluster", cluster, "namespace", namespace, "set", set)
 }
 
 // shownGaps is how many gaps a page lists.
@@ -165,18 +124,9 @@ func listGaps(gaps []ledger.Gap) gapList {
 	return gapList{gaps[:shown], len(gaps) - shown}
 }
 
-// table is a table of the API, for the links to its JSON and CSV.
-type table struct{ JSON, CSV, Of string }
-
-func tableAt(name, of string, query url.Values, changes ...string) table {
-	changes = append(changes, "after", "")
-	plain := address("api/v1/"+name, query, changes...)
-	return table{plain, address("api/v1/"+name, query, append(changes, "format", "csv")...), of}
-}
-
 var functions = template.FuncMap{
 	"foreign": words.Foreign, "at": words.At, "machine": words.Machine, "took": words.Took, "amount": words.Amount,
-	"cores": words.Cores, "memory": words.Memory, "address": address, "within": within, "slowest": words.Slowest, "whole": words.Whole,
+	"cores": words.Cores, "memory": words.Memory, "address": link.To, "within": link.Within, "slowest": words.Slowest, "whole": words.Whole,
 	"money": words.Money, "gapMeaning": words.GapMeaning,
 	"grouped": func(number any) string {
 		switch whole := number.(type) {

@@ -33,15 +33,9 @@ func shown(text string) string {
 }
 
 // Parse reads the query of an address. It refuses what it does not know: a misspelt filter would choose everything.
-func Parse(query url.Values, now time.Time) (q Question, err error) {
-	f := &q.Filter
-	q.By = ledger.ByRepository
-	texts := map[string]*string{
-		"cluster": &f.Cluster, "namespace": &f.Namespace, "set": &f.Set, "repository": &f.Repository, "workflow": &f.Workflow,
-		"name": &f.Name, "runnerUID": &f.RunnerUID, "runner": &f.Runner, "jobID": &f.JobID, "event": &f.Event,
-		"result": &f.Result, "lostCause": &f.LostCause, "node": &f.Node, "text": &f.Text, "after": &f.After,
-		"by": (*string)(&q.By),
-	}
+func Parse(query url.Values, now time.Time) (Question, error) {
+	q := Question{By: ledger.ByRepository}
+	readers := q.readers(now)
 	for name, values := range query {
 		value := values[0]
 		if len(name) > maxText || len(value) > maxText {
@@ -51,75 +45,95 @@ func Parse(query url.Values, now time.Time) (q Question, err error) {
 		if len(values) > 1 {
 			return q, &ledger.FilterError{Field: name, Value: shown(strings.Join(values, ", ")), Want: "given a single time"}
 		}
-		if text, known := texts[name]; known {
-			*text = value
-			continue
+		read, known := readers[name]
+		if !known {
+			return q, &ledger.FilterError{Field: name, Value: shown(value), Want: "left out: there is no such filter"}
 		}
-		switch name {
-		case "from":
-			f.From, err = moment(name, value, now)
-		case "to":
-			f.To, err = moment(name, value, now)
-		case "runID":
-			f.RunID, err = number(name, value, math.MaxInt64)
-		case "limit":
-			var limit int64
-			limit, err = number(name, value, ledger.MaxJobs)
-			f.Limit = int(limit)
-		case "lost":
-			f.Lost, err = truth(name, value)
-		case "running":
-			f.Running, err = truth(name, value)
-		case "format":
-			if q.CSV = value == "csv"; !q.CSV && value != "json" {
-				err = &ledger.FilterError{Field: name, Value: value, Want: "json or csv"}
-			}
-		default:
-			err = &ledger.FilterError{Field: name, Value: value, Want: "left out: there is no such filter"}
-		}
-		if err != nil {
-			return q, err
+		if wanted := read(value); wanted != "" {
+			return q, &ledger.FilterError{Field: name, Value: shown(value), Want: wanted}
 		}
 	}
 	return q, nil
 }
 
-// moment reads a time, or how long ago it was.
-func moment(name, value string, now time.Time) (time.Time, error) {
-	if at, err := time.Parse(time.RFC3339, value); err == nil {
-		return at, nil
+// reader reads the value of a part of an address, and returns what it must be if it can't be that.
+type reader func(value string) (wanted string)
+
+// readers has all parts that an address may have.
+func (q *Question) readers(now time.Time) map[string]reader {
+	f := &q.Filter
+	return map[string]reader{
+		"cluster": text(&f.Cluster), "namespace": text(&f.Namespace), "set": text(&f.Set),
+		"repository": text(&f.Repository), "workflow": text(&f.Workflow), "name": text(&f.Name),
+		"runnerUID": text(&f.RunnerUID), "runner": text(&f.Runner), "jobID": text(&f.JobID), "event": text(&f.Event),
+		"result": text(&f.Result), "lostCause": text(&f.LostCause), "node": text(&f.Node), "text": text(&f.Text),
+		"after": text(&f.After), "by": text(&q.By),
+		"from": moment(&f.From, now), "to": moment(&f.To, now),
+		"runID": number(&f.RunID, math.MaxInt64), "limit": number(&f.Limit, ledger.MaxJobs),
+		"lost": truth(&f.Lost), "running": truth(&f.Running),
+		"format": func(value string) string {
+			if q.CSV = value == "csv"; !q.CSV && value != "json" {
+				return "json or csv"
+			}
+			return ""
+		},
 	}
-	if ago, err := ParseDuration(value); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	return time.Time{}, &ledger.FilterError{Field: name, Value: value,
-		Want: "a time such as 2026-03-04T12:00:00Z, or how long ago, such as 24h or 30d"}
 }
 
-// maxDays is 100 years: more would not fit a duration.
-const maxDays = 36500
+func text[T ~string](into *T) reader {
+	return func(value string) string {
+		*into = T(value)
+		return ""
+	}
+}
+
+// moment reads a time, or how long ago it was.
+func moment(into *time.Time, now time.Time) reader {
+	return func(value string) string {
+		if at, err := time.Parse(time.RFC3339, value); err == nil {
+			*into = at
+			return ""
+		}
+		ago, err := ParseDuration(value)
+		if err != nil || ago < 0 {
+			return "a time such as 2026-03-04T12:00:00Z, or how long ago, such as 24h or 30d"
+		}
+		*into = now.Add(-ago)
+		return ""
+	}
+}
+
+func number[T int | int64](into *T, most T) reader {
+	return func(value string) string {
+		parsed, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || parsed < 1 || parsed > int64(most) {
+			return fmt.Sprintf("a number from 1 to %d", most)
+		}
+		*into = T(parsed)
+		return ""
+	}
+}
+
+func truth(into *bool) reader {
+	return func(value string) string {
+		var err error
+		if *into, err = strconv.ParseBool(value); err != nil {
+			return "true or false"
+		}
+		return ""
+	}
+}
 
 // ParseDuration reads a duration as Go writes it, or whole days: 90d.
 func ParseDuration(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		number, err := number("duration", days, maxDays)
-		return time.Duration(number) * 24 * time.Hour, err
+	const maxDays = 36500 // 100 years: more would not fit a duration
+	days, are := strings.CutSuffix(text, "d")
+	if !are {
+		return time.ParseDuration(text)
 	}
-	return time.ParseDuration(text)
-}
-
-func number(name, value string, most int64) (int64, error) {
-	parsed, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || parsed < 1 || parsed > most {
-		return 0, &ledger.FilterError{Field: name, Value: value, Want: "a number from 1 to " + strconv.FormatInt(most, 10)}
+	parsed, err := strconv.ParseInt(days, 10, 64)
+	if err != nil || parsed < 1 || parsed > maxDays {
+		return 0, fmt.Errorf("%q: days must be a number from 1 to %d", text, maxDays)
 	}
-	return parsed, nil
-}
-
-func truth(name, value string) (bool, error) {
-	is, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, &ledger.FilterError{Field: name, Value: value, Want: "true or false"}
-	}
-	return is, nil
+	return time.Duration(parsed) * 24 * time.Hour, nil
 }

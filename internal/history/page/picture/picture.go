@@ -63,11 +63,11 @@ func (w Window) span(from, to time.Time) Span {
 // merged returns the parts of a window in which nobody looked. Those that are close to each other are one, so that there
 // are 200 at most.
 func (w Window) merged(gaps []ledger.Gap) (spans []Span) {
-	const close = 0.5
+	const apart = 0.5
 	sorted := slices.SortedFunc(slices.Values(gaps), func(a, b ledger.Gap) int { return a.From.Compare(b.From) })
 	for i := range sorted {
 		next := w.span(sorted[i].From, sorted[i].To)
-		if last := len(spans) - 1; last >= 0 && next.X < spans[last].X+spans[last].Width+close {
+		if last := len(spans) - 1; last >= 0 && next.X < spans[last].X+spans[last].Width+apart {
 			spans[last].Width = max(spans[last].Width, next.X+next.Width-spans[last].X)
 		} else {
 			spans = append(spans, next)
