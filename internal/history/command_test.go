@@ -172,6 +172,17 @@ func TestThePageShowsWhatWaits(t *testing.T) {
 		gomega.ContainSubstring("train"), gomega.ContainSubstring("acme/app")))
 }
 
+// TestItEndsWithoutAnErrorBeforeItHasBegun: it answers before it has read the cluster and written that it looks. Whoever
+// stops it then, such as a rollout, has not met a failure.
+func TestItEndsWithoutAnErrorBeforeItHasBegun(t *testing.T) {
+	for range 5 {
+		_, stop := start(t, history.Options{
+			Address: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24,
+		})
+		stop()
+	}
+}
+
 func TestOptionsThatCannotBe(t *testing.T) {
 	environment := func(string) string { return "" }
 	for _, arguments := range [][]string{{"--retention=1"}, {"--retention=5m"}, {"--price-cpu-hour=-1"}, {"now"},
