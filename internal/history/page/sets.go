@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/causes"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/page/link"
 	"github.com/harrier-ci/harrier/internal/history/page/picture"
@@ -157,8 +158,7 @@ type causeRow struct {
 // setPage is what the page of one scale set shows.
 type setPage struct {
 	setRow
-	// Advice says what to do about what limits the set, empty if nobody knows.
-	Advice   string
+	Limit    *limit
 	Now      watch.Now
 	Here     bool
 	Waits    []picture.Part
@@ -176,13 +176,48 @@ type setPage struct {
 	Query    url.Values
 }
 
-// limitAdvice is about limits that somebody has set, which are no failures.
-var limitAdvice = map[string]string{
+// limit is what keeps a scale set from running more jobs.
+type limit struct {
+	// Message says what was found, empty if only the word is known; Fix what to do about it, and Who does that.
+	Reason, Message, Fix, Who string
+	// Requests and Labels are what the pod that has waited for a node longest asks of one.
+	Requests, Labels []watch.Need
+}
+
+// setByHand is about limits that somebody has set, which are no failures.
+var setByHand = map[string]string{
 	v1alpha1.ReasonMaxRunnersReached: "raise the limit that is reached: maxRunners, that of an open schedule, or the " +
 		"controller's; the commands below name it",
 	v1alpha1.ReasonMaxRunnersZero: "raise maxRunners, or wait for the end of the schedule that allows no runner",
 	v1alpha1.ReasonDrained:        "have it take jobs again with kubectl harrier resume",
-	v1alpha1.ReasonStartsLimited:  "wait, or raise maxStartsPerMinute",
+}
+
+// limitOf returns what limits a set: what the doctor says now or, of another cluster or a time that is over, what the word
+// in the ledger means.
+func limitOf(page *setPage) *limit {
+	l := limit{Reason: page.LimitedReason}
+	switch found := page.Now.Limit; {
+	case found != nil:
+		l = limit{Reason: found.Reason, Message: found.Message, Fix: found.Fix}
+		for _, need := range page.Now.Needs {
+			if need.Kind == watch.Label {
+				l.Labels = append(l.Labels, need)
+			} else {
+				l.Requests = append(l.Requests, need)
+			}
+		}
+	case page.Here || l.Reason == "":
+		return nil
+	default:
+		l.Fix = setByHand[l.Reason]
+		if l.Fix == "" {
+			l.Fix, _ = diagnosis.Advice(l.Reason)
+		}
+	}
+	if who := diagnosis.WhoActs(l.Reason); who != causes.Nobody {
+		l.Who = who.String()
+	}
+	return &l
 }
 
 const (
@@ -217,7 +252,7 @@ func oneSet(ctx context.Context, p *pages, r *request) (answer, error) {
 		return answer{}, err
 	}
 	page.setRow, page.Gaps = row[0], listGaps(gaps)
-	page.Advice = cmp.Or(causes.For(page.LimitedReason).Advice, limitAdvice[page.LimitedReason])
+	page.Limit = limitOf(&page)
 	filter.Limit = drawnJobs
 	jobs, err := p.Ledger.Jobs(ctx, filter)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/phases"
 	"github.com/harrier-ci/harrier/internal/podstatus"
@@ -26,6 +28,10 @@ type Now struct {
 	Starting []StartingRunner
 	// NotShown is how many more runners are starting.
 	NotShown int
+	// Limit is what keeps the set from running more jobs, as the doctor says it; nil if nothing does.
+	Limit *finding.Finding
+	// Needs are what the pod that has waited for a node longest asks of one.
+	Needs []Need
 }
 
 // StartingRunner is a runner that has no job and does not run.
@@ -53,9 +59,14 @@ func (o *Objects) Now(namespace, set string) (now Now) {
 	_ = o.cache.List(ctx, &runnerSets, in, client.UnsafeDisableDeepCopy)
 	_ = o.cache.List(ctx, &runners, in, client.UnsafeDisableDeepCopy)
 	of := types.NamespacedName{Namespace: namespace, Name: set}
+	seen := snapshot.Set{Now: o.Clock.Now()}
+	exists := o.cache.Get(ctx, of, &seen.AutoscalingRunnerSet) == nil
 	for i := range runnerSets.Items {
-		if listener := runnerSets.Items[i].Status.Listener; listener != nil && kube.ScaleSetOf(&runnerSets.Items[i]) == of {
-			now.Waiting = append(now.Waiting, listener.Waiting...)
+		if runnerSet := &runnerSets.Items[i]; kube.ScaleSetOf(runnerSet) == of {
+			seen.RunnerSets = append(seen.RunnerSets, *runnerSet)
+			if listener := runnerSet.Status.Listener; listener != nil {
+				now.Waiting = append(now.Waiting, listener.Waiting...)
+			}
 		}
 	}
 	for i := range runners.Items {
@@ -66,7 +77,10 @@ func (o *Objects) Now(namespace, set string) (now Now) {
 		pod := &corev1.Pod{}
 		if o.cache.Get(ctx, client.ObjectKeyFromObject(runner), pod) != nil {
 			pod = nil
+		} else {
+			seen.Pods = append(seen.Pods, *pod)
 		}
+		seen.Runners = append(seen.Runners, *runner)
 		if starting, is := startingRunner(runner, pod); is {
 			now.Starting = append(now.Starting, starting)
 		}
@@ -75,6 +89,9 @@ func (o *Objects) Now(namespace, set string) (now Now) {
 	slices.SortFunc(now.Starting, func(a, b StartingRunner) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 	})
+	if exists {
+		now.Limit, now.Needs = limitOf(&seen)
+	}
 	if more := len(now.Starting) - maxStarting; more > 0 {
 		now.Starting, now.NotShown = now.Starting[:maxStarting], more
 	}
@@ -99,8 +116,9 @@ func startingRunner(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) (s Starti
 	for _, reached := range phases.All(phases.Of(runner, pod)) {
 		s.Phase, s.Since = reached.Phase, reached.At.UTC()
 	}
+	s.Message = status.Message
 	if podstatus.IsUsual(s.Reason) {
-		s.Reason = ""
+		s.Reason, s.Message = "", ""
 		if pod != nil {
 			s.Reason, s.Message = podstatus.WhyUnable(pod)
 		}

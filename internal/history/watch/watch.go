@@ -202,32 +202,41 @@ func (o *Objects) NodeType(ctx context.Context, name string) string {
 func stripRunner(object any) (any, error) {
 	if runner, ok := object.(*v1alpha1.EphemeralRunner); ok {
 		runner.Spec, runner.ManagedFields, runner.Annotations = v1alpha1.EphemeralRunnerSpec{}, nil, nil
-		runner.Status.Conditions, runner.Status.Failures, runner.Status.Message = nil, nil, ""
+		runner.Status.Conditions, runner.Status.Failures = nil, nil
+		if runner.Status.HadJob() {
+			runner.Status.Message = "" // what keeps it from starting is told of others
+		}
 	}
 	return object, nil
 }
 
+// stripSet keeps where the set is on GitHub, and what its limits follow from.
 func stripSet(object any) (any, error) {
 	if set, ok := object.(*v1alpha1.AutoscalingRunnerSet); ok {
-		address := set.Spec.GitHubConfigUrl
-		set.Spec, set.ManagedFields, set.Annotations = v1alpha1.AutoscalingRunnerSetSpec{}, nil, nil
-		set.Spec.GitHubConfigUrl = address
+		spec, drained := set.Spec, set.Drained()
+		set.Spec, set.ManagedFields, set.Annotations = v1alpha1.AutoscalingRunnerSetSpec{
+			GitHubConfigUrl: spec.GitHubConfigUrl, MaxRunners: spec.MaxRunners, MinRunners: spec.MinRunners,
+			PlannedCapacity: spec.PlannedCapacity,
+		}, nil, nil
+		if drained {
+			set.Annotations = map[string]string{v1alpha1.AnnotationDrained: v1alpha1.DrainedValue}
+		}
 	}
 	return object, nil
 }
 
-// stripRunnerSet keeps the jobs that wait.
+// stripRunnerSet keeps the jobs that wait, and what the limits of its scale set follow from.
 func stripRunnerSet(object any) (any, error) {
 	if set, ok := object.(*v1alpha1.EphemeralRunnerSet); ok {
-		set.Spec, set.ManagedFields, set.Annotations = v1alpha1.EphemeralRunnerSetSpec{}, nil, nil
-		listener := set.Status.Listener
-		set.Status = v1alpha1.EphemeralRunnerSetStatus{}
-		set.Status.Listener = listener
+		set.ManagedFields, set.Annotations = nil, nil
+		set.Spec = v1alpha1.EphemeralRunnerSetSpec{AssignedJobs: set.Spec.AssignedJobs, MaxRunners: set.Spec.MaxRunners}
+		set.Status = v1alpha1.EphemeralRunnerSetStatus{Listener: set.Status.Listener, Capacity: set.Status.Capacity}
 	}
 	return object, nil
 }
 
-// stripPod keeps the node, what containers request and which images they have, and their states.
+// stripPod keeps the node or what the pod asks of one, what containers request and which images they have, and their
+// states.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -238,9 +247,13 @@ func stripPod(object any) (any, error) {
 	if told {
 		pod.Annotations = map[string]string{v1alpha1.AnnotationPhases: phases}
 	}
+	spec := pod.Spec
 	pod.Spec = corev1.PodSpec{
-		NodeName: pod.Spec.NodeName, Containers: stripContainers(pod.Spec.Containers),
-		InitContainers: stripContainers(pod.Spec.InitContainers),
+		NodeName: spec.NodeName, Containers: stripContainers(spec.Containers),
+		InitContainers: stripContainers(spec.InitContainers),
+	}
+	if spec.NodeName == "" {
+		pod.Spec.NodeSelector, pod.Spec.Affinity = spec.NodeSelector, spec.Affinity
 	}
 	return pod, nil
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/watch"
 )
@@ -198,6 +199,10 @@ func attempts(now time.Time) []ledger.Job {
 	return []ledger.Job{lost, again, harmful}
 }
 
+// noGPU is what the scheduler says of a pod that no node suits.
+const noGPU = "0/9 nodes are available: 3 Insufficient nvidia.com/gpu, 6 node(s) didn't match Pod's node affinity/selector. " +
+	"preemption: 0/9 nodes are available: 9 Preemption is not helpful for scheduling."
+
 // Cluster has what waits in the invented installation.
 type Cluster struct{ At time.Time }
 
@@ -210,11 +215,21 @@ func (c Cluster) Now(_, set string) (now watch.Now) {
 				QueuedAt: new(metav1.NewTime(c.At.Add(-12 * time.Minute)))},
 			{Repository: "acme/api", RunID: 19_200_000_002, Name: Hostile, AssignedAt: metav1.NewTime(c.At.Add(-11 * time.Minute))},
 		}
+		now.Limit = &finding.Finding{Severity: finding.Warning, Reason: "MaxRunnersReached",
+			Message: "maxRunners of 12 is reached, with 15 assigned jobs; more jobs wait on GitHub",
+			Fix:     "raise maxRunners, or wait for a runner to finish"}
 	case "gpu":
 		now.Starting = []watch.StartingRunner{{
 			Name: "gpu-7k2xq", Created: c.At.Add(-6 * time.Minute), Phase: "registered", Since: c.At.Add(-6 * time.Minute),
-			Reason: "Unschedulable", Message: "0/9 nodes are available: 9 Insufficient nvidia.com/gpu.",
+			Reason: "Unschedulable", Message: noGPU,
 		}}
+		now.Limit = &finding.Finding{
+			Severity: finding.Problem, Reason: "Unschedulable",
+			Message: "1 runner waits, while 0 have a node; for example gpu-7k2xq: " + noGPU,
+			Fix:     "add nodes, or make the template ask for less: requests, nodeSelector, affinity, tolerations, volumes",
+		}
+		now.Needs = []watch.Need{{Kind: watch.Request, Name: "cpu", What: "12"}, {Kind: watch.Request, Name: "memory", What: "64Gi"},
+			{Kind: watch.Request, Name: "nvidia.com/gpu", What: "1"}, {Kind: watch.Label, Name: "pool", What: "gpu"}}
 	}
 	return now
 }

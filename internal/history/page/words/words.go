@@ -19,14 +19,22 @@ import (
 // longestText is how many characters of a text of others are shown: workflows give jobs names of any length.
 const longestText = 100
 
+// longestMessage is how many characters of a message are shown: the scheduler gives a reason for each kind of node.
+const longestMessage = 600
+
 // Foreign returns a text of others with spaces instead of what can't be printed, such as directions of writing, and
 // cut. html/template escapes it.
-func Foreign(text string) string {
+func Foreign(text string) string { return cut(text, longestText) }
+
+// Message returns a message that quotes others, as Foreign does.
+func Message(text string) string { return cut(text, longestMessage) }
+
+func cut(text string, most int) string {
 	text = actions.Printable(strings.ToValidUTF8(text, "\uFFFD"))
-	if utf8.RuneCountInString(text) <= longestText {
+	if utf8.RuneCountInString(text) <= most {
 		return text
 	}
-	return string([]rune(text)[:longestText-1]) + "…"
+	return string([]rune(text)[:most-1]) + "…"
 }
 
 // Took returns a duration in its two largest units.
