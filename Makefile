@@ -124,6 +124,14 @@ soak: preflight ## Half an hour of runners and an hour of messages, both simulat
 ledger: preflight ## Measure the ledger of jobs with a million rows: size, answers, CPU (ROWS=100000; DATABASE=postgres://… instead of SQLite)
 	go run ./hack/ledger $(if $(ROWS),-rows $(ROWS)) $(if $(DATABASE),-database '$(DATABASE)')
 
+.PHONY: pages
+pages: preflight ## Serve the ledger's pages with an invented day at http://127.0.0.1:8090/; each line on stdin starts a job
+	go run ./hack/pages
+
+.PHONY: browser
+browser: preflight ## Look at the ledger's pages in Chromium: content, keyboard, axe's rules, size (PICTURES=1 takes those of docs/)
+	go -C hack/browser test -count 1 -v -timeout 20m ./... $(if $(PICTURES),-pictures '$(abspath docs/diagrams)')
+
 # They mostly wait, so that more of them than cores run at a time.
 E2E_PARALLEL ?= 4
 

@@ -49,6 +49,7 @@ renders_suit_oldest_kubernetes() {
   go test -modfile=test/charts/apitypes/kubernetes-1.30.mod ./test/charts/apitypes
 }
 
+tests_in_a_browser() { (cd hack/browser && ../tool.sh golangci-lint run ./...); }
 builder_of_images() { (cd hack/images && ../tool.sh golangci-lint run ./...); }
 
 # It prints each package's figures, which nobody needs who is within the limits.
@@ -62,4 +63,5 @@ check "charts" charts_are_sound
 check "fields of rendered objects are known to Kubernetes 1.30" renders_suit_oldest_kubernetes
 check "Go" hack/tool.sh golangci-lint run ./...
 check "Go of the builder of images" builder_of_images
+check "Go of the tests in a browser" tests_in_a_browser
 exit "$failed"

@@ -54,6 +54,12 @@ const (
 	GitHub
 )
 
+// String says who that is.
+func (a Actor) String() string {
+	return [...]string{"nobody", "whoever installs the scale set", "the cluster's administrator",
+		"an owner on GitHub"}[a]
+}
+
 // Named is an error that knows its reason, one of the API's.
 type Named interface {
 	error

@@ -30,6 +30,8 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page"
+	"github.com/harrier-ci/harrier/internal/history/question"
 	"github.com/harrier-ci/harrier/internal/history/server"
 	"github.com/harrier-ci/harrier/internal/history/watch"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
@@ -84,7 +86,7 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 		return o, fmt.Errorf("unexpected argument %q: manager history has flags only", flags.Arg(0))
 	}
 	var err error
-	if o.Retention, err = server.ParseDuration(*retention); err != nil || o.Retention < time.Hour {
+	if o.Retention, err = question.ParseDuration(*retention); err != nil || o.Retention < time.Hour {
 		return o, fmt.Errorf("--retention=%s must be days such as 90d, or a duration of an hour or more", *retention)
 	}
 	if o.Prices.CPUHour < 0 || o.Prices.GiBHour < 0 {
@@ -169,15 +171,24 @@ func Run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	}
 	api := server.New(server.Options{
 		Ledger: store, Prices: options.Prices, Clock: now, Log: log, Registry: registry, Started: started.Load,
+		Pages: page.Handler(page.Options{
+			Ledger: store, Prices: options.Prices, Cluster: objects, Name: name, Clock: now, Log: log,
+		}),
 	})
 	log.Info("Answering questions", "address", listener.Addr().String())
 	go serve(ctx, api, listener, stop)
-	if err := objects.Start(ctx, recorder.Report); err != nil {
+	err = objects.Start(ctx, recorder.Report)
+	var gap *ledger.Gap
+	if err == nil {
+		gap, err = store.Begin(ctx, name, now.Now())
+	}
+	if ctx.Err() != nil {
+		return ended(ctx) // told to end before it has begun
+	}
+	if err != nil {
 		return err
 	}
-	if gap, err := store.Begin(ctx, name, now.Now()); err != nil {
-		return err
-	} else if gap != nil {
+	if gap != nil {
 		log.Info("Nobody has looked for a while; jobs that began and whose runners were gone within it are in no row",
 			"from", gap.From, "to", gap.To, "reason", gap.Reason)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -125,6 +126,93 @@ func TestARestartLosesNothingThatStillExists(t *testing.T) {
 	g.Eventually(func() string { return ask(t, address).Jobs[0].Result }).Should(gomega.Equal(ledger.ResultUnknown))
 	if jobs := ask(t, address).Jobs; len(jobs) != 1 || jobs[0].Node != "node-1" {
 		t.Errorf("the jobs are %+v", jobs)
+	}
+}
+
+// TestThePageShowsWhatWaits: what no row of the ledger has comes from the cluster's objects.
+func TestThePageShowsWhatWaits(t *testing.T) {
+	cluster, err := client.New(testkube.Shared(t).Config(), client.Options{Scheme: kinds.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(time.Minute)
+	ofSet := map[string]string{v1alpha1.LabelScaleSetName: "gpu", v1alpha1.LabelScaleSetNamespace: "default"}
+	meta := metav1.ObjectMeta{Name: "gpu-1", Namespace: "default", Labels: ofSet}
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: meta}
+	g.Expect(cluster.Create(t.Context(), runner)).To(gomega.Succeed())
+	runner.Status.Reason = "QuotaExceeded"
+	g.Expect(cluster.Status().Update(t.Context(), runner)).To(gomega.Succeed())
+	runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: meta}
+	g.Expect(cluster.Create(t.Context(), runnerSet)).To(gomega.Succeed())
+	runnerSet.Status.Listener = &v1alpha1.ListenerStatus{Waiting: []v1alpha1.WaitingJob{
+		{Repository: "acme/app", RunID: 7, Name: "train", AssignedAt: metav1.Now()},
+	}}
+	g.Expect(cluster.Status().Update(t.Context(), runnerSet)).To(gomega.Succeed())
+
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Name: "gpu", Namespace: "default"}}
+	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret = "https://github.com/acme", "secret"
+	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "runner", Image: "runner:1"}}
+	g.Expect(cluster.Create(t.Context(), set)).To(gomega.Succeed())
+	set.Status.ObservedGeneration = set.Generation
+	g.Expect(cluster.Status().Update(t.Context(), set)).To(gomega.Succeed())
+	homeless := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: "gpu-2", Namespace: "default", Labels: ofSet}}
+	g.Expect(cluster.Create(t.Context(), homeless)).To(gomega.Succeed())
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "gpu-2", Namespace: "default", Labels: map[string]string{v1alpha1.LabelRunner: "True"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(homeless,
+			v1alpha1.GroupVersion.WithKind("EphemeralRunner"))},
+	}}
+	pod.Spec.NodeSelector = map[string]string{"pool": "large-gpu"}
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"a", "b"}}}},
+		}},
+	}}
+	pod.Spec.Containers = []corev1.Container{{Name: "runner", Image: "runner:1", Resources: corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")},
+	}}}
+	g.Expect(cluster.Create(t.Context(), pod)).To(gomega.Succeed())
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}}
+	g.Expect(cluster.Status().Update(t.Context(), pod)).To(gomega.Succeed())
+
+	address, _ := start(t, history.Options{
+		Address: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24,
+	})
+	page := func() string {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/set?namespace=default&set=gpu", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	g.Eventually(page).Should(gomega.And(gomega.ContainSubstring("gpu-1"), gomega.ContainSubstring("QuotaExceeded"),
+		gomega.ContainSubstring("train"), gomega.ContainSubstring("acme/app"),
+		// Why it doesn't grow: the reason, what a node has to offer, and what to do.
+		gomega.ContainSubstring("1 runner waits, while 0 have a node"), gomega.ContainSubstring("1 Insufficient nvidia.com/gpu"),
+		gomega.ContainSubstring("<b>nvidia.com/gpu</b> 2"), gomega.ContainSubstring("<b>pool</b> large-gpu"),
+		gomega.ContainSubstring("<b>zone</b> In a, b"), gomega.ContainSubstring("add nodes, or make the template ask for less"),
+		gomega.ContainSubstring("the cluster&#39;s administrator")))
+}
+
+// TestItEndsWithoutAnErrorBeforeItHasBegun: it answers before it has read the cluster and written that it looks. Whoever
+// stops it then, such as a rollout, has not met a failure.
+func TestItEndsWithoutAnErrorBeforeItHasBegun(t *testing.T) {
+	for range 5 {
+		_, stop := start(t, history.Options{
+			Address: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24,
+		})
+		stop()
 	}
 }
 

@@ -62,11 +62,11 @@ func TestTheLedgerOnlyReads(t *testing.T) {
 		want   map[string][]string
 	}{
 		"all namespaces": {nil, map[string][]string{
-			"list": {"autoscalingrunnersets", "ephemeralrunners", "pods"},
+			"list": {"autoscalingrunnersets", "ephemeralrunners", "ephemeralrunnersets", "pods"},
 			"get":  {"namespaces", "nodes"},
 		}},
 		"one": {[]string{"flags: {watchSingleNamespace: arc-runners}"}, map[string][]string{
-			"list": {"autoscalingrunnersets", "ephemeralrunners", "pods"},
+			"list": {"autoscalingrunnersets", "ephemeralrunners", "ephemeralrunnersets", "pods"},
 			"get":  {"namespaces"},
 		}},
 	} {

@@ -128,7 +128,7 @@ func TestPicturesAreShownAndDescribed(t *testing.T) {
 			}
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.svg"))
+	files, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.[sp][vn]g"))
 	if err != nil {
 		t.Fatal(err)
 	}

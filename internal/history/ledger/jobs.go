@@ -40,6 +40,10 @@ func (l *Ledger) Jobs(ctx context.Context, filter Filter) (Page, error) {
 	if filter.RunID != 0 {
 		q.and("run_id = ?", filter.RunID)
 	}
+	if filter.Text != "" {
+		q.and("LOWER(job_name || ' ' || workflow || ' ' || repository || ' ' || runner) LIKE ? ESCAPE '\\'",
+			pattern(filter.Text))
+	}
 	if filter.Lost || filter.LostCause != "" {
 		q.and("lost_cause <> ''") // has the index of lost jobs used
 	}
@@ -89,4 +93,10 @@ func (l *Ledger) Job(ctx context.Context, runnerUID string) (Job, error) {
 		return Job{}, ErrNoJob
 	}
 	return page.Jobs[0], nil
+}
+
+// pattern returns what LIKE finds a text with, wherever it stands.
+func pattern(text string) string {
+	escaped := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(Clean(text)))
+	return "%" + escaped + "%"
 }

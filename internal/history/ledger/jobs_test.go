@@ -147,6 +147,9 @@ func TestFiltersChoose(t *testing.T) {
 			"running":    {ledger.Filter{Running: true}, "3"},
 			"runner":     {ledger.Filter{Runner: "linux-2"}, "2"},
 			"UID":        {ledger.Filter{RunnerUID: "uid-0001"}, "1"},
+			"text":       {ledger.Filter{Text: "LINT"}, "1"},
+			"repo text":  {ledger.Filter{Text: "e/LIB"}, "1"},
+			"wildcards":  {ledger.Filter{Text: "_%"}, ""},
 			"none":       {ledger.Filter{Repository: "' OR 1=1 --\x00\xff"}, ""},
 		} {
 			got := ""

@@ -130,6 +130,8 @@ type Filter struct {
 	// The following are for Jobs only.
 	RunnerUID, Runner, JobID, Event, Result, LostCause, Node string
 	RunID                                                    int64
+	// Text is a part of the name of a job, its workflow, repository or runner, in upper or lower case.
+	Text string
 	// Lost chooses jobs that were lost, whatever to; Running those that have not finished.
 	Lost, Running bool
 

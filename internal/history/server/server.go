@@ -1,8 +1,10 @@
 // Package server answers questions about the ledger over HTTP: JSON and CSV of every table below /api/v1/, with the
-// time and the filter in the address. It only reads, and knows no users: who reaches its port may read all of it.
+// time and the filter in the address, and the pages for people at all other addresses. It only reads, and knows no
+// users: who reaches its port may read all of it.
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/question"
 )
 
 const (
@@ -36,6 +39,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	Log      logr.Logger
 	Registry *prometheus.Registry
+	// Pages are for people, at all addresses that are not the API's. There are none if it is nil.
+	Pages http.Handler
 	// Started reports whether the cluster's objects have been read.
 	Started func() bool
 }
@@ -65,10 +70,13 @@ func Handler(options Options) http.Handler {
 	}
 	mux.HandleFunc("GET /api/v1/jobs/{runnerUID}",
 		func(w http.ResponseWriter, r *http.Request) {
-			s.serve(w, r, "job", func(ctx context.Context, s *server, q question) (any, error) {
-				return s.Ledger.Job(ctx, q.runnerUID)
+			s.serve(w, r, "job", func(ctx context.Context, s *server, q question.Question) (any, error) {
+				return s.Ledger.Job(ctx, q.Filter.RunnerUID)
 			})
 		})
+	if options.Pages != nil {
+		mux.Handle("/", options.Pages)
+	}
 	return mux
 }
 
@@ -106,17 +114,17 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, name string, read
 	began := s.Clock.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
-	question, err := parse(r.URL.Query(), began)
+	asked, err := question.Parse(r.URL.Query(), began)
 	var answer any
 	if err == nil {
-		question.runnerUID = r.PathValue("runnerUID")
-		answer, err = read(ctx, s, question)
+		asked.Filter.RunnerUID = cmp.Or(r.PathValue("runnerUID"), asked.Filter.RunnerUID)
+		answer, err = read(ctx, s, asked)
 	}
 	s.answers.WithLabelValues(name).Observe(s.Clock.Since(began).Seconds())
 	var wrong *ledger.FilterError
 	switch {
 	case err == nil:
-		write(w, answer, question.csv)
+		write(w, answer, asked.CSV)
 	case errors.As(err, &wrong):
 		fail(w, http.StatusBadRequest, err.Error())
 	case errors.Is(err, ledger.ErrNoJob):

@@ -3,9 +3,11 @@ package server_test
 import (
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +142,7 @@ func TestNamesComeThroughAsTheyAre(t *testing.T) {
 	}
 	_, body = get(t, s, "/api/v1/jobs/first?format=csv")
 	lines, err := csv.NewReader(strings.NewReader(body)).ReadAll()
-	if err != nil || len(lines) != 2 || !strings.Contains(strings.Join(lines[1], "|"), hostile) {
+	if err != nil || len(lines) != 2 || !strings.Contains(strings.Join(lines[1], "|"), "|'"+hostile+"|") {
 		t.Errorf("lines are %q, %v", lines, err)
 	}
 }
@@ -204,11 +206,58 @@ func TestProbesFollowTheDatabase(t *testing.T) {
 	}
 }
 
-func TestDurationsMayBeDays(t *testing.T) {
-	for text, want := range map[string]time.Duration{"90d": 90 * 24 * time.Hour, "48h": 48 * time.Hour, "1d12h": 0,
-		"-3d": 0, "d": 0} {
-		if got, err := server.ParseDuration(text); got != want || (err == nil) != (want > 0) {
-			t.Errorf("%s is %s, %v", text, got, err)
+// TestNoCellIsAFormula: spreadsheets run what begins like one, in whichever column.
+func TestNoCellIsAFormula(t *testing.T) {
+	s, l := serve(t)
+	for i, begin := range []string{"=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"} {
+		text := begin + "SUM(1)"
+		job := ledger.Job{RunnerUID: fmt.Sprintf("cell-%d", i), Cluster: "c", Namespace: "n", Set: "s", Runner: "r", At: noon,
+			Repository: text, Workflow: text, Ref: text, Name: text, Event: text, Node: text}
+		if err := l.Put(t.Context(), []ledger.Job{job}); err != nil {
+			t.Fatal(err)
 		}
+		_, body := get(t, s, "/api/v1/jobs/"+job.RunnerUID+"?format=csv")
+		lines, err := csv.NewReader(strings.NewReader(body)).ReadAll()
+		if err != nil || len(lines) != 2 {
+			t.Fatalf("%v: %q", err, body)
+		}
+		quoted := 0
+		for _, cell := range lines[1] {
+			if quoted += strings.Count(cell, "'"); strings.HasPrefix(cell, begin) {
+				t.Errorf("a cell is %q", cell)
+			}
+		}
+		if quoted != 6 {
+			t.Errorf("%d cells have an apostrophe: %q", quoted, lines[1])
+		}
+	}
+}
+
+// TestNegativeNumbersStayNumbers: a job that uses more than it requests saves less than nothing, and a spreadsheet must
+// be able to add that up; its name is a formula all the same.
+func TestNegativeNumbersStayNumbers(t *testing.T) {
+	s, l := serve(t)
+	job := ledger.Job{RunnerUID: "greedy", Cluster: "c", Namespace: "n", Set: "greedy", Runner: "r", At: noon, Started: noon,
+		Finished: noon.Add(6 * time.Minute), Name: "-1", CPURequestMillis: new(int64(100)),
+		CPUMicroseconds: new(int64(2 * 360 * 1_000_000))}
+	if err := l.Put(t.Context(), []ledger.Job{job}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.AddUp(t.Context(), noon.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	_, body := get(t, s, "/api/v1/sizes?set=greedy&format=csv")
+	lines, err := csv.NewReader(strings.NewReader(body)).ReadAll()
+	if err != nil || len(lines) != 2 {
+		t.Fatalf("%v: %q", err, body)
+	}
+	cells := map[string]string{}
+	for i, name := range lines[0] {
+		cells[name] = lines[1][i]
+	}
+	// 0.1 CPU was requested and 2 were used for a tenth of an hour, at 10 an hour; figures are at most 5 % too large.
+	saving, err := strconv.ParseFloat(cells["saving"], 64)
+	if err != nil || saving > -1.9 || saving < -2.05 || cells["name"] != "'-1" {
+		t.Errorf("the saving is %q (%v) and the name %q", cells["saving"], err, cells["name"])
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 )
@@ -53,6 +54,18 @@ func names(of reflect.Type) (names []string) {
 	return names
 }
 
+// inert returns a text with an apostrophe before it if spreadsheets would take it for a formula: a workflow may name a
+// job so that it runs a program of whoever opens the table.
+func inert(text string) string {
+	if text != "" && strings.ContainsAny(text[:1], "=+-@\t\r\n") {
+		return "'" + text
+	}
+	if first, _ := utf8.DecodeRuneInString(text); strings.ContainsRune("＝＋－＠", first) {
+		return "'" + text
+	}
+	return text
+}
+
 // cells returns the fields as text. What is not known is empty.
 func cells(row reflect.Value) (cells []string) {
 	for i := range row.NumField() {
@@ -74,8 +87,10 @@ func cells(row reflect.Value) (cells []string) {
 		case map[string]float64:
 			text, _ := json.Marshal(value) // sorted by name
 			cells = append(cells, string(text))
-		default:
+		case int, int64, float64, bool:
 			cells = append(cells, fmt.Sprint(value))
+		default:
+			cells = append(cells, inert(fmt.Sprint(value)))
 		}
 	}
 	return cells

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/limits"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/phases"
@@ -129,13 +130,10 @@ func SampleOf(cluster string, set *v1alpha1.AutoscalingRunnerSet, now time.Time)
 	if status.EffectiveMaxRunners != nil {
 		sample.EffectiveMax = new(int64(*status.EffectiveMaxRunners))
 	}
-	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionCapacityLimited} {
-		condition := meta.FindStatusCondition(status.Conditions, about)
-		if limits := condition != nil && condition.Status == map[string]metav1.ConditionStatus{
-			v1alpha1.ConditionReady: metav1.ConditionFalse, v1alpha1.ConditionCapacityLimited: metav1.ConditionTrue,
-		}[about]; limits {
-			sample.LimitedReason = cmp.Or(sample.LimitedReason, condition.Reason)
-		}
+	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready != nil &&
+		ready.Status == metav1.ConditionFalse {
+		sample.LimitedReason = ready.Reason
 	}
+	sample.LimitedReason = cmp.Or(sample.LimitedReason, limits.OfSet(set).Reason)
 	return sample
 }

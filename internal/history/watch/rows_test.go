@@ -109,19 +109,31 @@ func TestARunnerWithoutAJobHasNoRow(t *testing.T) {
 }
 
 func TestASampleHasWhatLimitsASet(t *testing.T) {
+	yes, no := metav1.ConditionTrue, metav1.ConditionFalse
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Name: "linux", Namespace: "team-a"}}
 	set.Status.BusyRunners, set.Status.IdleRunners, set.Status.AssignedJobs = 3, 1, 5
 	set.Status.EffectiveMaxRunners = new(10)
 	set.Status.Conditions = []metav1.Condition{
-		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready"},
-		{Type: v1alpha1.ConditionCapacityLimited, Status: metav1.ConditionTrue, Reason: "NotPlaced"},
+		{Type: v1alpha1.ConditionReady, Status: yes, Reason: "Ready"},
+		{Type: v1alpha1.ConditionRunnersPending, Status: yes, Reason: "Unschedulable"},
 	}
 	want := ledger.Sample{
 		Cluster: "c", Namespace: "team-a", Set: "linux", At: noon, Running: 3, Idle: 1, Waiting: 2,
 		EffectiveMax:  new(int64(10)),
-		LimitedReason: "NotPlaced",
+		LimitedReason: "Unschedulable",
 	}
 	if diff := cmp.Diff(want, watch.SampleOf("c", set, noon.Add(59*time.Second))); diff != "" {
 		t.Errorf("the sample (-want +got):\n%s", diff)
+	}
+	for reason, change := range map[string]func(){
+		"CredentialsInvalid": func() { set.Status.Conditions[0].Status, set.Status.Conditions[0].Reason = no, "CredentialsInvalid" },
+		"MaxRunnersReached":  func() { set.Status.Conditions, set.Status.AssignedJobs = nil, 10 },
+		"Drained":            func() { set.Annotations = map[string]string{v1alpha1.AnnotationDrained: v1alpha1.DrainedValue} },
+	} {
+		before := set.DeepCopy()
+		if change(); watch.SampleOf("c", set, noon).LimitedReason != reason {
+			t.Errorf("%s shows as %q", reason, watch.SampleOf("c", set, noon).LimitedReason)
+		}
+		set = before
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// Objects are the runners, their pods and the scale sets of a cluster, as far as rows are made of them.
+// Objects are the runners, their pods and the scale sets of a cluster, as far as rows and pages are made of them.
 type Objects struct {
 	// Name is the cluster's.
 	Name string
@@ -47,6 +47,7 @@ func NewObjects(
 		Scheme: kinds.Scheme(), Mapper: kinds.Mapper(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.AutoscalingRunnerSet{}: {Transform: stripSet},
+			&v1alpha1.EphemeralRunnerSet{}:   {Transform: stripRunnerSet},
 			&v1alpha1.EphemeralRunner{}:      {Transform: stripRunner},
 			&corev1.Pod{}:                    {Label: runnerPods, Transform: stripPod},
 		},
@@ -87,8 +88,10 @@ func (o *Objects) Start(ctx context.Context, report func(ledger.Job)) error {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 	}
-	if _, err := o.cache.GetInformer(ctx, &v1alpha1.AutoscalingRunnerSet{}, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("watch scale sets: %w", err)
+	for _, kind := range []client.Object{&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.EphemeralRunnerSet{}} {
+		if _, err := o.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch scale sets: %w", err)
+		}
 	}
 	go func() { _ = o.cache.Start(ctx) }() // it ends with the context only
 	if !o.cache.WaitForCacheSync(ctx) {
@@ -199,19 +202,41 @@ func (o *Objects) NodeType(ctx context.Context, name string) string {
 func stripRunner(object any) (any, error) {
 	if runner, ok := object.(*v1alpha1.EphemeralRunner); ok {
 		runner.Spec, runner.ManagedFields, runner.Annotations = v1alpha1.EphemeralRunnerSpec{}, nil, nil
-		runner.Status.Conditions, runner.Status.Failures, runner.Status.Message = nil, nil, ""
+		runner.Status.Conditions, runner.Status.Failures = nil, nil
+		if runner.Status.HadJob() {
+			runner.Status.Message = "" // what keeps it from starting is told of others
+		}
 	}
 	return object, nil
 }
 
+// stripSet keeps where the set is on GitHub, and what its limits follow from.
 func stripSet(object any) (any, error) {
 	if set, ok := object.(*v1alpha1.AutoscalingRunnerSet); ok {
-		set.Spec, set.ManagedFields, set.Annotations = v1alpha1.AutoscalingRunnerSetSpec{}, nil, nil
+		spec, drained := set.Spec, set.Drained()
+		set.Spec, set.ManagedFields, set.Annotations = v1alpha1.AutoscalingRunnerSetSpec{
+			GitHubConfigUrl: spec.GitHubConfigUrl, MaxRunners: spec.MaxRunners, MinRunners: spec.MinRunners,
+			PlannedCapacity: spec.PlannedCapacity,
+		}, nil, nil
+		if drained {
+			set.Annotations = map[string]string{v1alpha1.AnnotationDrained: v1alpha1.DrainedValue}
+		}
 	}
 	return object, nil
 }
 
-// stripPod keeps the node, what containers request and which images they have, and their states.
+// stripRunnerSet keeps the jobs that wait, and what the limits of its scale set follow from.
+func stripRunnerSet(object any) (any, error) {
+	if set, ok := object.(*v1alpha1.EphemeralRunnerSet); ok {
+		set.ManagedFields, set.Annotations = nil, nil
+		set.Spec = v1alpha1.EphemeralRunnerSetSpec{AssignedJobs: set.Spec.AssignedJobs, MaxRunners: set.Spec.MaxRunners}
+		set.Status = v1alpha1.EphemeralRunnerSetStatus{Listener: set.Status.Listener, Capacity: set.Status.Capacity}
+	}
+	return object, nil
+}
+
+// stripPod keeps the node or what the pod asks of one, what containers request and which images they have, and their
+// states.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -222,9 +247,13 @@ func stripPod(object any) (any, error) {
 	if told {
 		pod.Annotations = map[string]string{v1alpha1.AnnotationPhases: phases}
 	}
+	spec := pod.Spec
 	pod.Spec = corev1.PodSpec{
-		NodeName: pod.Spec.NodeName, Containers: stripContainers(pod.Spec.Containers),
-		InitContainers: stripContainers(pod.Spec.InitContainers),
+		NodeName: spec.NodeName, Containers: stripContainers(spec.Containers),
+		InitContainers: stripContainers(spec.InitContainers),
+	}
+	if spec.NodeName == "" {
+		pod.Spec.NodeSelector, pod.Spec.Affinity = spec.NodeSelector, spec.Affinity
 	}
 	return pod, nil
 }

@@ -100,14 +100,6 @@ type Step struct {
 // author is who can run a job again.
 const author = "the job's author"
 
-// names of those who act.
-var names = map[causes.Actor]string{
-	causes.Nobody:        "nobody",
-	causes.User:          "whoever installs the scale set",
-	causes.Administrator: "the cluster's administrator",
-	causes.GitHub:        "an owner on GitHub",
-}
-
 // stateOf returns how far a job or runner is.
 func stateOf(f *fact, now time.Time) State {
 	switch {
@@ -259,7 +251,7 @@ func (s *Story) setCause(f *fact, now time.Time) {
 func (s *Story) setSteps(f *fact) {
 	add := func(do string, who causes.Actor) {
 		if do != "" {
-			s.Next = append(s.Next, Step{names[who], do})
+			s.Next = append(s.Next, Step{who.String(), do})
 		}
 		s.acts = s.acts || who != causes.Nobody
 	}
@@ -287,11 +279,11 @@ func (s *Story) afterLoss() []Step {
 	}
 	switch s.Rerun.State {
 	case v1alpha1.RerunDone:
-		return []Step{{names[causes.Nobody], fmt.Sprintf("it runs again in attempt %d of the workflow run", s.Rerun.Attempt)}}
+		return []Step{{causes.Nobody.String(), fmt.Sprintf("it runs again in attempt %d of the workflow run", s.Rerun.Attempt)}}
 	case v1alpha1.RerunGivenUp:
 		return []Step{{author, again + "; it is not run again by itself: " + s.Rerun.Message}}
 	}
-	return []Step{{names[causes.Nobody], "it is run again when the workflow run has ended, unless its author does that or cancels the run"}}
+	return []Step{{causes.Nobody.String(), "it is run again when the workflow run has ended, unless its author does that or cancels the run"}}
 }
 
 // toldEvents is how many Events are told: those of the last pods.

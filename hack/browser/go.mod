@@ -1,0 +1,11 @@
+// The tests in a browser are a module of their own so that nothing of what they need becomes a dependency of the product.
+module github.com/harrier-ci/harrier/hack/browser
+
+go 1.26.0
+
+require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
+)
+
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect

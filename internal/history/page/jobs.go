@@ -1,0 +1,166 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/link"
+	"github.com/harrier-ci/harrier/internal/history/page/picture"
+	"github.com/harrier-ci/harrier/internal/history/page/words"
+)
+
+// pageOfJobs is how many jobs are on a page, at about 1 KB each.
+const pageOfJobs = 50
+
+// jobsPage is what the page of jobs shows.
+type jobsPage struct {
+	Jobs []ledger.Job
+	// Next leads to the next page, First to the youngest jobs; empty if that is this page.
+	Next, First string
+	Gaps        gapList
+	Tables      []link.Table
+	Query       url.Values
+}
+
+func jobs(ctx context.Context, p *pages, r *request) (answer, error) {
+	filter := r.Filter
+	if filter.Limit == 0 || filter.Limit > pageOfJobs {
+		filter.Limit = pageOfJobs
+	}
+	found, err := p.Ledger.Jobs(ctx, filter)
+	if err != nil {
+		return answer{}, err
+	}
+	gaps, err := p.Ledger.Gaps(ctx, filter)
+	if err != nil {
+		return answer{}, err
+	}
+	page := jobsPage{Jobs: found.Jobs, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
+		link.ToTable("jobs", "Jobs", r.query), link.ToTable("gaps", "Gaps", link.Within(r.query)),
+	}}
+	if found.Next != "" {
+		page.Next = link.To("jobs", r.query, "after", found.Next)
+	}
+	if filter.After != "" {
+		page.First = link.To("jobs", r.query, "after", "")
+	}
+	return answer{Title: "Jobs", Main: page}, nil
+}
+
+// jobPage is what the page of one job shows.
+type jobPage struct {
+	ledger.Job
+	Outcome words.Outcome
+	Meaning string
+	Rerun   string
+	Parts   []picture.Part
+	Slowest string
+	// Waited is the whole wait, empty if nobody knows when it began.
+	Waited   string
+	SetLink  string
+	Attempts []ledger.Job
+	// Run leads to GitHub, and is empty if nobody knows where that is.
+	Run       string
+	Commands  []string
+	CPU       *int64
+	Throttled *int64
+	// Killed are processes that were killed for lack of memory.
+	Killed int64
+	Tables []link.Table
+}
+
+// longest returns the longest of the phases that a job waited for, empty if it waited for nothing.
+func longest(parts []picture.Part) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	most := slices.MaxFunc(parts, func(a, b picture.Part) int { return cmp.Compare(a.Took, b.Took) })
+	if most.Took < time.Second {
+		return ""
+	}
+	return most.Short + ", " + words.Took(most.Took)
+}
+
+// shownAttempts bounds the other jobs that have a job's name and run.
+const shownAttempts = 20
+
+// reruns say how far the rerun of a lost job is.
+var reruns = map[string]string{
+	"Wanted":  "It is run again when the workflow run has ended.",
+	"Asked":   "GitHub was asked to run it again.",
+	"Done":    "It was run again.",
+	"GivenUp": "It was not run again: its author can do that on the page of the workflow run.",
+}
+
+func oneJob(ctx context.Context, p *pages, r *request) (answer, error) {
+	job, err := p.Ledger.Job(ctx, r.Filter.RunnerUID)
+	if err != nil {
+		return answer{}, err
+	}
+	page := jobPage{
+		Job: job, Outcome: words.OutcomeOf(&job), Meaning: words.LostMeaning(job.LostCause), Rerun: reruns[job.Rerun],
+		Parts: picture.PartsOf(&job), SetLink: link.ToSet(job.Cluster, job.Namespace, job.Set, nil),
+		CPU: job.CPUAverageMillis(), Throttled: job.ThrottledPercent(), Commands: jobCommands(&job),
+		Waited: words.Waited(&job), Killed: ptr.Deref(job.OOMKills, 0),
+		Tables: []link.Table{link.ToTable("jobs/"+url.PathEscape(job.RunnerUID), "This job", nil)},
+	}
+	page.Slowest = longest(page.Parts)
+	if p.Cluster != nil && job.Cluster == p.Name {
+		page.Run = runAddress(p.Cluster.GitHub(job.Namespace, job.Set), &job)
+	}
+	if job.RunID != nil {
+		same, err := p.Ledger.Jobs(ctx, ledger.Filter{RunID: *job.RunID, Repository: job.Repository, Name: job.Name,
+			Limit: shownAttempts + 1})
+		if err != nil {
+			return answer{}, err
+		}
+		for i := range same.Jobs {
+			if other := &same.Jobs[i]; other.RunnerUID != job.RunnerUID && other.Name == job.Name {
+				page.Attempts = append(page.Attempts, *other)
+			}
+		}
+	}
+	title := words.Foreign(job.Name)
+	if title == "" {
+		title = "Job of " + words.Foreign(job.Runner)
+	}
+	return answer{title, []link.Choice{
+		{Text: "Jobs", Link: "jobs"}, {Text: words.Foreign(page.Set), Link: page.SetLink},
+	}, page}, nil
+}
+
+// repositoryName matches OWNER/REPO.
+var repositoryName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_]*/[-A-Za-z0-9._]+$`)
+
+// runAddress returns where GitHub shows the job's run, empty if that is not known.
+func runAddress(github string, job *ledger.Job) string {
+	if github == "" || job.RunID == nil || !repositoryName.MatchString(job.Repository) {
+		return ""
+	}
+	run := github + "/" + job.Repository + "/actions/runs/" + strconv.FormatInt(*job.RunID, 10)
+	if job.Attempt != nil {
+		run += "/attempts/" + strconv.FormatInt(*job.Attempt, 10)
+	}
+	return run
+}
+
+// jobCommands return what tells more of a job as long as its runner is there.
+func jobCommands(job *ledger.Job) (commands []string) {
+	if !objectName.MatchString(job.Namespace) || !objectName.MatchString(job.Runner) {
+		return nil
+	}
+	commands = []string{"kubectl harrier why --namespace " + job.Namespace + " " + job.Runner}
+	if job.Finished.IsZero() {
+		commands = append(commands, "kubectl --namespace "+job.Namespace+" describe pod "+job.Runner,
+			"kubectl --namespace "+job.Namespace+" logs --follow --container runner "+job.Runner)
+	}
+	return commands
+}

@@ -1,0 +1,95 @@
+package page
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	// keepAlive is more often than proxies end a connection on which nothing is said.
+	keepAlive = 15 * time.Second
+	// slowClientTimeout bounds how long an event may take to arrive.
+	slowClientTimeout = 30 * time.Second
+)
+
+// follow sends what is on a page as a server-sent event, whenever that has changed, until the browser goes. A page of
+// which no more can be followed stays as it is, and says so.
+func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
+	select {
+	case p.live <- struct{}{}:
+		defer func() { <-p.live }()
+	default:
+		http.Error(w, "too many pages are live", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back
+	control := http.NewResponseController(w)
+	// The server's timeouts are for whole requests and answers; these have no end. A read that times out would end the
+	// request, although nothing more is to be read.
+	_ = control.SetReadDeadline(time.Time{}) // a recorder in a test has none
+	send := func(text string) error {
+		_ = control.SetWriteDeadline(time.Now().Add(slowClientTimeout))
+		if _, err := fmt.Fprint(w, text); err != nil {
+			return err
+		}
+		return control.Flush()
+	}
+	if send("retry: 5000\n\n") != nil {
+		return
+	}
+	ticker := p.Clock.NewTicker(k.every)
+	defer ticker.Stop()
+	var shown []byte
+	said := p.Clock.Now()
+	for {
+		now := p.Clock.Now()
+		content, err := p.content(r, k, now)
+		switch {
+		case err == nil && !bytes.Equal(content, shown):
+			shown = content
+			err, said = send(event("content", content)), now
+		case errors.Is(err, errBusy):
+			err = nil // the next time
+		case err != nil && r.Context().Err() == nil:
+			// The page stays as it is; the ledger's log and metrics tell of the database.
+			err, said = send(event("stale", []byte("the ledger does not answer"))), now
+			shown = nil
+		case now.Sub(said) >= keepAlive:
+			err, said = send(": alive\n\n"), now
+		}
+		if err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// content returns what is on a page at a moment.
+func (p *pages) content(r *http.Request, k *kind, now time.Time) ([]byte, error) {
+	request, _, err := k.request(r, now)
+	if err != nil {
+		return nil, err
+	}
+	return p.make(r.Context(), k, request, "content")
+}
+
+// event returns a server-sent event: each line of its data has a name before it.
+func event(name string, data []byte) string {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "event: %s\n", name)
+	for line := range bytes.Lines(data) {
+		text.WriteString("data: ")
+		text.Write(bytes.TrimRight(line, "\r\n"))
+		text.WriteByte('\n')
+	}
+	text.WriteByte('\n')
+	return text.String()
+}

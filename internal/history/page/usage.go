@@ -1,0 +1,145 @@
+package page
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/page/link"
+	"github.com/harrier-ci/harrier/internal/history/page/words"
+)
+
+// Rows of the tables of use, at about 600 B each. The API has all.
+const (
+	usageRows = 50
+	sizeRows  = 30
+)
+
+// usageRow is what jobs came to, with a name and where its jobs are listed.
+type usageRow struct {
+	ledger.Usage
+	Of, Also, Link string
+}
+
+// sizeRow is what jobs use of what they request.
+type sizeRow struct {
+	ledger.Size
+	CPURequest, CPU, MemoryRequest, Memory *int64
+	Link                                   string
+}
+
+// groupNames are what use is added up by.
+var groupNames = map[ledger.By]string{ledger.ByRepository: "Repository", ledger.ByWorkflow: "Workflow", ledger.ByJob: "Job",
+	ledger.BySet: "Scale set", ledger.ByDay: "Day"}
+
+// usagePage is what the page of cost and use shows.
+type usagePage struct {
+	By       string
+	Choices  []link.Choice
+	Rows     []usageRow
+	NotShown int
+	Total    ledger.Usage
+	Sizes    []sizeRow
+	// Unmeasured is set if the use of no job is known.
+	Unmeasured bool
+	MoreSizes  int
+	Saving     float64
+	Gaps       gapList
+	Tables     []link.Table
+	Query      url.Values
+}
+
+func usage(ctx context.Context, p *pages, r *request) (answer, error) {
+	by := r.By
+	used, err := p.Ledger.UsageBy(ctx, by, r.Filter, p.Prices)
+	if err != nil {
+		return answer{}, err
+	}
+	sizes, err := p.Ledger.Sizes(ctx, r.Filter, p.Prices)
+	if err != nil {
+		return answer{}, err
+	}
+	gaps, err := p.Ledger.Gaps(ctx, r.Filter)
+	if err != nil {
+		return answer{}, err
+	}
+	page := usagePage{By: groupNames[by], Unmeasured: true, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
+		link.ToTable("usage", "Cost and use by "+string(by), r.query, "by", string(by)),
+		link.ToTable("sizes", "Requests and use", r.query, "by", ""), link.ToTable("gaps", "Gaps", link.Within(r.query)),
+	}}
+	for _, one := range []ledger.By{ledger.ByRepository, ledger.ByWorkflow, ledger.ByJob, ledger.BySet, ledger.ByDay} {
+		page.Choices = append(page.Choices, link.Choice{Text: groupNames[one], Chosen: one == by,
+			Link: link.To("usage", r.query, "by", string(one))})
+	}
+	for i := range used {
+		addUsage(&page.Total, &used[i])
+		if i < usageRows {
+			page.Rows = append(page.Rows, rowOf(&used[i], by, r.query))
+		}
+	}
+	page.NotShown = len(used) - len(page.Rows)
+	for i := range sizes {
+		size := &sizes[i]
+		page.Unmeasured = page.Unmeasured && size.Measured == 0
+		page.Saving += max(0, size.Saving)
+		if size.Measured == 0 {
+			continue
+		}
+		if len(page.Sizes) == sizeRows {
+			page.MoreSizes++
+			continue
+		}
+		page.Sizes = append(page.Sizes, sizeRow{Size: *size, CPURequest: positive(size.CPURequestMillis),
+			CPU: positive(size.CPUAverageMillis), MemoryRequest: positive(size.MemoryRequestBytes),
+			Memory: positive(size.PeakMemoryBytes),
+			Link: link.To("jobs", link.Within(r.query), "repository", size.Repository, "workflow", size.Workflow,
+				"name", size.Name)})
+	}
+	return answer{Title: "Cost and use", Main: page}, nil
+}
+
+// positive returns nil for 0, which stands for what is not known in sums.
+func positive(number int64) *int64 {
+	if number == 0 {
+		return nil
+	}
+	return &number
+}
+
+func addUsage(total, one *ledger.Usage) {
+	total.Jobs, total.Failed, total.Lost = total.Jobs+one.Jobs, total.Failed+one.Failed, total.Lost+one.Lost
+	total.RunHours += one.RunHours
+	total.CPUHoursRequested += one.CPUHoursRequested
+	total.GiBHoursRequested += one.GiBHoursRequested
+	total.CPUHoursUsed += one.CPUHoursUsed
+	total.Cost += one.Cost
+}
+
+// rowOf names a row of use, and leads to its jobs.
+func rowOf(used *ledger.Usage, by ledger.By, query url.Values) usageRow {
+	row := usageRow{Usage: *used}
+	narrowed := link.To("jobs", query, "by", "")
+	switch by {
+	case ledger.BySet:
+		row.Of, row.Also = used.Set, used.Namespace
+		narrowed = link.ToSet(used.Cluster, used.Namespace, used.Set, query)
+	case ledger.ByDay:
+		row.Of = used.Day.UTC().Format("2006-01-02")
+		narrowed = link.To("jobs", query, "by", "", "from", words.Machine(used.Day), "to", words.Machine(used.Day.AddDate(0, 0, 1)))
+	case ledger.ByRepository:
+		row.Of = used.Repository
+		narrowed = link.To("jobs", query, "by", "", "repository", used.Repository)
+	case ledger.ByWorkflow:
+		if row.Of = used.Workflow; !strings.HasPrefix(used.Workflow, used.Repository+"/") {
+			row.Also = used.Repository
+		}
+		narrowed = link.To("jobs", query, "by", "", "repository", used.Repository, "workflow", used.Workflow)
+	case ledger.ByJob:
+		row.Of, row.Also = used.Name, used.Workflow
+		narrowed = link.To("jobs", query, "by", "", "repository", used.Repository, "workflow", used.Workflow,
+			"name", used.Name)
+	}
+	row.Link = narrowed
+	return row
+}

@@ -1,0 +1,139 @@
+// Package question reads from an address what is asked of the ledger: the time, the filter, what to add up by. The API
+// and the page for people ask alike, so that each table of the page is at the same address of the API.
+package question
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+)
+
+// Question is what an address asks for.
+type Question struct {
+	Filter ledger.Filter
+	By     ledger.By
+	CSV    bool
+}
+
+// maxText bounds a name and a value: no text in the ledger has more than 512 bytes, and no cursor.
+const maxText = 1024
+
+// shown returns as much of a text as an answer repeats.
+func shown(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// Parse reads the query of an address. It refuses what it does not know: a misspelt filter would choose everything.
+func Parse(query url.Values, now time.Time) (Question, error) {
+	q := Question{By: ledger.ByRepository}
+	readers := q.readers(now)
+	for name, values := range query {
+		value := values[0]
+		if len(name) > maxText || len(value) > maxText {
+			return q, &ledger.FilterError{Field: shown(name), Value: shown(value),
+				Want: fmt.Sprintf("at most %d bytes", maxText)}
+		}
+		if len(values) > 1 {
+			return q, &ledger.FilterError{Field: name, Value: shown(strings.Join(values, ", ")), Want: "given a single time"}
+		}
+		read, known := readers[name]
+		if !known {
+			return q, &ledger.FilterError{Field: name, Value: shown(value), Want: "left out: there is no such filter"}
+		}
+		if wanted := read(value); wanted != "" {
+			return q, &ledger.FilterError{Field: name, Value: shown(value), Want: wanted}
+		}
+	}
+	return q, nil
+}
+
+// reader reads the value of a part of an address, and returns what it must be if it can't be that.
+type reader func(value string) (wanted string)
+
+// readers has all parts that an address may have.
+func (q *Question) readers(now time.Time) map[string]reader {
+	f := &q.Filter
+	return map[string]reader{
+		"cluster": text(&f.Cluster), "namespace": text(&f.Namespace), "set": text(&f.Set),
+		"repository": text(&f.Repository), "workflow": text(&f.Workflow), "name": text(&f.Name),
+		"runnerUID": text(&f.RunnerUID), "runner": text(&f.Runner), "jobID": text(&f.JobID), "event": text(&f.Event),
+		"result": text(&f.Result), "lostCause": text(&f.LostCause), "node": text(&f.Node), "text": text(&f.Text),
+		"after": text(&f.After), "by": text(&q.By),
+		"from": moment(&f.From, now), "to": moment(&f.To, now),
+		"runID": number(&f.RunID, math.MaxInt64), "limit": number(&f.Limit, ledger.MaxJobs),
+		"lost": truth(&f.Lost), "running": truth(&f.Running),
+		"format": func(value string) string {
+			if q.CSV = value == "csv"; !q.CSV && value != "json" {
+				return "json or csv"
+			}
+			return ""
+		},
+	}
+}
+
+func text[T ~string](into *T) reader {
+	return func(value string) string {
+		*into = T(value)
+		return ""
+	}
+}
+
+// moment reads a time, or how long ago it was.
+func moment(into *time.Time, now time.Time) reader {
+	return func(value string) string {
+		if at, err := time.Parse(time.RFC3339, value); err == nil {
+			*into = at
+			return ""
+		}
+		ago, err := ParseDuration(value)
+		if err != nil || ago < 0 {
+			return "a time such as 2026-03-04T12:00:00Z, or how long ago, such as 24h or 30d"
+		}
+		*into = now.Add(-ago)
+		return ""
+	}
+}
+
+func number[T int | int64](into *T, most T) reader {
+	return func(value string) string {
+		parsed, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || parsed < 1 || parsed > int64(most) {
+			return fmt.Sprintf("a number from 1 to %d", most)
+		}
+		*into = T(parsed)
+		return ""
+	}
+}
+
+func truth(into *bool) reader {
+	return func(value string) string {
+		var err error
+		if *into, err = strconv.ParseBool(value); err != nil {
+			return "true or false"
+		}
+		return ""
+	}
+}
+
+// ParseDuration reads a duration as Go writes it, or whole days: 90d.
+func ParseDuration(text string) (time.Duration, error) {
+	const maxDays = 36500 // 100 years: more would not fit a duration
+	days, are := strings.CutSuffix(text, "d")
+	if !are {
+		return time.ParseDuration(text)
+	}
+	parsed, err := strconv.ParseInt(days, 10, 64)
+	if err != nil || parsed < 1 || parsed > maxDays {
+		return 0, fmt.Errorf("%q: days must be a number from 1 to %d", text, maxDays)
+	}
+	return time.Duration(parsed) * 24 * time.Hour, nil
+}

@@ -1,0 +1,33 @@
+package question_test
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/question"
+)
+
+func TestDurationsMayBeDays(t *testing.T) {
+	for text, want := range map[string]time.Duration{"90d": 90 * 24 * time.Hour, "48h": 48 * time.Hour, "1d12h": 0,
+		"-3d": 0, "d": 0} {
+		if got, err := question.ParseDuration(text); got != want || (err == nil) != (want > 0) {
+			t.Errorf("%s is %s, %v", text, got, err)
+		}
+	}
+}
+
+func TestNoParameterIsLong(t *testing.T) {
+	long := strings.Repeat("ä", 600) // 1,200 bytes
+	for _, query := range []url.Values{{"set": {long}}, {"after": {long}}, {"from": {long}}, {"runID": {long}}, {long: {""}},
+		{"set": {long[:1000], long[:1000]}}} {
+		_, err := question.Parse(query, time.Now())
+		var wrong *ledger.FilterError
+		if !errors.As(err, &wrong) || len(wrong.Error()) > 300 {
+			t.Errorf("%.40v is answered by %v", query, err)
+		}
+	}
+}
