@@ -1,5 +1,5 @@
-// Package tenants decides whether the administrator of a controller allows a scale set, as the admission policies of the chart do that
-// are made from its value tenants.
+// Package tenants decides whether the administrator of a controller allows a scale set, as the admission policies of
+// the chart do that are made from its value tenants.
 package tenants
 
 import (
@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// tenant is an entry of the value tenants of the controller's chart, from which the chart renders admission policies. Those are
-// CEL. What they decide, and how they put it, is repeated here; a test in test/charts compares the two. An empty list allows
-// everything.
+// tenant is an entry of the value tenants of the controller's chart, from which the chart renders admission policies.
+// Those are CEL. What they decide, and how they put it, is repeated here; a test in test/charts compares the two. An
+// empty list allows everything.
 type tenant struct {
 	Namespaces   []string `json:"namespaces"`
 	GitHubURLs   []string `json:"gitHubURLs"`
@@ -89,7 +89,8 @@ func (t tenant) appliesTo(namespace string) bool {
 	})
 }
 
-// plainAddress is the form of an address that can be below another: not one with a user, an escaped slash, or dots that lead up.
+// plainAddress is the form of an address that can be below another: not one with a user, an escaped slash, or dots that
+// lead up.
 var plainAddress = regexp.MustCompile(`^https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?(/[a-z0-9._~-]*[a-z0-9_~-][a-z0-9._~-]*)+/?$`)
 
 func (t tenant) allowsAddress(address string) bool {
@@ -140,7 +141,7 @@ func (t tenant) groups() (names []string) {
 }
 
 func (t tenant) allowsNumber(maxRunners *int) bool {
-	return t.MaxRunners == 0 || maxRunners != nil && *maxRunners <= t.MaxRunners
+	return t.MaxRunners == 0 || (maxRunners != nil && *maxRunners <= t.MaxRunners)
 }
 
 // where returns the entries that allow something.
