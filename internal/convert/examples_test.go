@@ -33,8 +33,7 @@ minRunners: 1
 maxRunners: 1
 containerMode:
   type: kubernetes
-  kubernetesModeWorkVolumeClaim: {storageClassName: fast, accessModes: [ReadWriteOnce],
-	resources: {requests: {storage: 10Gi}}}
+  kubernetesModeWorkVolumeClaim: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}
 template:
   spec:
     serviceAccountName: job-starter
@@ -45,8 +44,7 @@ template:
 containerMode: {type: dind}
 template:
   spec:
-    containers: [{name: runner, image: "ghcr.io/actions/actions-runner:latest", command: [/home/runner/run.sh],
-	resources: {requests: {cpu: 2}}}]
+    containers: [{name: runner, image: "ghcr.io/actions/actions-runner:latest", command: [/home/runner/run.sh], resources: {requests: {cpu: 2}}}]
     initContainers:
       - name: dind
         args: [--mtu=1450, --default-network-opt=bridge=com.docker.network.driver.mtu=1450, "--default-address-pool=base=172.17.0.0/12,size=24"]
@@ -59,10 +57,8 @@ template:
   spec:
     securityContext: {fsGroup: 1001}
     containers: [{name: runner, image: "ghcr.io/actions/actions-runner:latest", command: [/home/runner/run.sh]}]
-    initContainers: [{name: dind, volumeMounts: [{name: daemon-config-volume, mountPath: /etc/docker/daemon.json,
-	subPath: daemon.json}]}]
-    volumes: [{name: daemon-config-volume,
-	configMap: {name: daemon-cm, items: [{key: daemon.json, path: daemon.json}]}}]
+    initContainers: [{name: dind, volumeMounts: [{name: daemon-config-volume, mountPath: /etc/docker/daemon.json, subPath: daemon.json}]}]
+    volumes: [{name: daemon-config-volume, configMap: {name: daemon-cm, items: [{key: daemon.json, path: daemon.json}]}}]
 `, ""},
 	{"entrypoint", "switches", `
 containerMode: null
@@ -72,18 +68,15 @@ template:
       - name: runner
         image: ghcr.io/actions/actions-runner:latest
         command: [/home/runner/run.sh]
-        env: [{name: RUNNER_WAIT_FOR_DOCKER_IN_SECONDS, value: "120"}, {name: NPM_CONFIG_REGISTRY,
-	value: "https://npm.example.com"}]
+        env: [{name: RUNNER_WAIT_FOR_DOCKER_IN_SECONDS, value: "120"}, {name: NPM_CONFIG_REGISTRY, value: "https://npm.example.com"}]
 `, ""},
 	{"ram-disk", "ram-disk", `
 template:
   spec:
     containers:
-      - {name: runner, image: "ghcr.io/actions/actions-runner:latest", command: [/home/runner/run.sh],
-	volumeMounts: [{mountPath: /tmp, name: tmp}]}
+      - {name: runner, image: "ghcr.io/actions/actions-runner:latest", command: [/home/runner/run.sh], volumeMounts: [{mountPath: /tmp, name: tmp}]}
     initContainers: [{name: dind, volumeMounts: [{mountPath: /var/lib/docker, name: docker}]}]
-    volumes: [{name: docker, emptyDir: {medium: Memory}}, {name: work, emptyDir: {medium: Memory}}, {name: tmp,
-	emptyDir: {medium: Memory}}]
+    volumes: [{name: docker, emptyDir: {medium: Memory}}, {name: work, emptyDir: {medium: Memory}}, {name: tmp, emptyDir: {medium: Memory}}]
 `, ""},
 	{"local-disk", "local-disk", `
 template:
@@ -93,21 +86,18 @@ template:
         image: ghcr.io/actions/actions-runner:latest
         command: [/home/runner/run.sh]
         env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-        volumeMounts: [{mountPath: /home/runner/_work, name: work, subPathExpr: $(POD_NAME)-work}, {mountPath: /tmp,
-	name: tmp, subPathExpr: $(POD_NAME)-tmp}]
+        volumeMounts: [{mountPath: /home/runner/_work, name: work, subPathExpr: $(POD_NAME)-work}, {mountPath: /tmp, name: tmp, subPathExpr: $(POD_NAME)-tmp}]
     initContainers:
       - name: dind
         env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
         volumeMounts:
           - {mountPath: /var/lib/docker, name: docker, subPathExpr: $(POD_NAME)-docker}
           - {mountPath: /home/runner/_work, name: work, subPathExpr: $(POD_NAME)-work}
-    volumes: [{name: docker, hostPath: {path: /mnt/disks/ssd0}}, {name: work,
-	hostPath: {path: /mnt/disks/ssd0}}, {name: tmp, hostPath: {path: /mnt/disks/ssd0}}]
+    volumes: [{name: docker, hostPath: {path: /mnt/disks/ssd0}}, {name: work, hostPath: {path: /mnt/disks/ssd0}}, {name: tmp, hostPath: {path: /mnt/disks/ssd0}}]
 `, ""},
 	{"set", "plain-set", `
 minRunners: 1
-template: {metadata: {labels: {app: plain-set}},
-	spec: {containers: [{name: runner, image: "ghcr.io/actions/actions-runner:latest", command: [/home/runner/run.sh]}]}}
+template: {metadata: {labels: {app: plain-set}}, spec: {containers: [{name: runner, image: "ghcr.io/actions/actions-runner:latest", command: [/home/runner/run.sh]}]}}
 `, ""},
 	{"set-complex", "complex-set", `
 template:
@@ -137,22 +127,18 @@ template:
         volumeMounts: [{name: cache, mountPath: /home/runner/.cache}]
     initContainers: [{name: dind, volumeMounts: [{name: var-lib-docker, mountPath: /var/lib/docker}]}]
 volumeClaimTemplates:
-  - {metadata: {name: var-lib-docker},
-	spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}, storageClassName: var-lib-docker}}
-  - {metadata: {name: cache, labels: {kind: cache}},
-	spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}, storageClassName: cache}}
+  - {metadata: {name: var-lib-docker}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}, storageClassName: var-lib-docker}}
+  - {metadata: {name: cache, labels: {kind: cache}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}, storageClassName: cache}}
 `, ""},
 	{"set-work", "work-set", `
 template:
   spec:
     containers:
-      - {name: runner, image: "ghcr.io/actions/actions-runner:latest", command: [/home/runner/run.sh],
-	volumeMounts: [{mountPath: /home/runner/_work, name: work}]}
+      - {name: runner, image: "ghcr.io/actions/actions-runner:latest", command: [/home/runner/run.sh], volumeMounts: [{mountPath: /home/runner/_work, name: work}]}
     initContainers: [{name: dind, volumeMounts: [{mountPath: /home/runner/_work, name: work}]}]
     volumes:
       - name: work
-        ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], storageClassName: runner-work-dir,
-	resources: {requests: {storage: 10Gi}}}}}
+        ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], storageClassName: runner-work-dir, resources: {requests: {storage: 10Gi}}}}}
 `, ""},
 	{"windows", "windows-runners", `
 containerMode: null
@@ -160,8 +146,7 @@ scaleSetLabels: [windows, X64]
 template:
   spec:
     nodeSelector: {kubernetes.io/os: windows, kubernetes.io/arch: amd64}
-    containers: [{name: runner, image: "registry.example.com/runner:ltsc2022",
-	command: [cmd.exe, /c, 'C:\actions-runner\run.cmd']}]
+    containers: [{name: runner, image: "registry.example.com/runner:ltsc2022", command: [cmd.exe, /c, 'C:\actions-runner\run.cmd']}]
 `, "ImageToRebuild"},
 	{"account", "account", `
 template:
@@ -187,8 +172,7 @@ template:
     securityContext: {seLinuxOptions: {level: s0, role: system_r, type: super_t, user: system_u}}
     tolerations: [{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 10}]
     topologySpreadConstraints:
-      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway,
-	labelSelector: {matchLabels: {runner-deployment-name: everything}}}
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {runner-deployment-name: everything}}}
     containers:
       - name: runner
         image: custom-image/actions-runner:latest
@@ -196,8 +180,7 @@ template:
         command: [/home/runner/run.sh]
         resources: {limits: {cpu: "4.0", memory: 8Gi}, requests: {cpu: "2.0", memory: 4Gi}}
         volumeMounts: [{name: repo, mountPath: /home/runner/_work/repo}]
-      - {name: mysql, image: "mysql:5.7", env: [{name: MYSQL_ROOT_PASSWORD, value: sidecar-password}],
-	securityContext: {runAsUser: 0}}
+      - {name: mysql, image: "mysql:5.7", env: [{name: MYSQL_ROOT_PASSWORD, value: sidecar-password}], securityContext: {runAsUser: 0}}
     initContainers:
       - name: dind
         args: [--mtu=1500, --default-network-opt=bridge=com.docker.network.driver.mtu=1500, "--registry-mirror=https://mirror.example.com/"]

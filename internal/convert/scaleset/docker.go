@@ -164,8 +164,7 @@ func (c *conversion) sharedMounts() {
 	mounts, _ := c.docker["volumeMounts"].([]any)
 	has := func(list []any, key string, value any) bool {
 		return slices.ContainsFunc(list, func(entry any) bool {
-			fields,
-				_ := entry.(map[string]any)
+			fields, _ := entry.(map[string]any)
 			return fields[key] == value
 		})
 	}
@@ -185,8 +184,7 @@ func (c *conversion) sharedMounts() {
 		path, _ := fields["subPathExpr"].(string)
 		for _, reference := range references.FindAllStringSubmatch(path, -1) {
 			at := slices.IndexFunc(ofRunner, func(entry any) bool {
-				fields,
-					_ := entry.(map[string]any)
+				fields, _ := entry.(map[string]any)
 				return fields["name"] == reference[1]
 			})
 			if at >= 0 && !has(variables, "name", reference[1]) {

@@ -23,12 +23,13 @@ import (
 
 // healthy is a snapshot in which nothing is wrong and one job runs.
 func healthy(changes ...func(*snapshot.Snapshot)) *snapshot.Snapshot {
+	wanted := v1alpha1.EphemeralRunnerSetSpec{Replicas: 1, AssignedJobs: 1}
+	manager := appsv1.Deployment{Status: appsv1.DeploymentStatus{AvailableReplicas: 1}}
+	manager.Namespace, manager.Name = "arc-systems", "arc"
 	s := &snapshot.Snapshot{
-		Managers: []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-systems", Name: "arc"},
-			Status: appsv1.DeploymentStatus{AvailableReplicas: 1}}},
-		Sets: []snapshot.Set{{RunnerSets: []v1alpha1.EphemeralRunnerSet{{Spec: v1alpha1.EphemeralRunnerSetSpec{Replicas: 1,
-			AssignedJobs: 1}}}}},
-		Unread: map[string]error{},
+		Managers: []appsv1.Deployment{manager},
+		Sets:     []snapshot.Set{{RunnerSets: []v1alpha1.EphemeralRunnerSet{{Spec: wanted}}}},
+		Unread:   map[string]error{},
 	}
 	set := &s.Sets[0]
 	set.Namespace, set.Name, set.Spec.GitHubConfigUrl = "runners", "linux", "https://github.com/acme"
@@ -147,9 +148,8 @@ func TestACrashLoopHasTheFixOfItsPod(t *testing.T) {
 func TestFixOfDisruptionsBlamesTheCluster(t *testing.T) {
 	for reason, part := range map[string]string{
 		"PreemptionByScheduler": "priorityClassName", "Preempted": "priorityClassName", "DeletionByPodGC": "nodes",
-		"NodeLost": "nodes", "Terminated": "nodes",
-		"EvictionByEvictionAPI": "drain", "OutOfcpu": "kubelet", "OutOfexample.com/gpu": "kubelet",
-		"UnexpectedAdmissionError": "device plugin",
+		"NodeLost": "nodes", "Terminated": "nodes", "EvictionByEvictionAPI": "drain", "OutOfcpu": "kubelet",
+		"OutOfexample.com/gpu": "kubelet", "UnexpectedAdmissionError": "device plugin",
 	} {
 		if fix := fixOf(v1alpha1.ConditionRunnersPending, reason); !strings.HasPrefix(fix, "wait:") ||
 			!strings.Contains(fix, part) || fix != fixOfPod(reason) {
@@ -323,8 +323,8 @@ func TestACauseIsToldOnce(t *testing.T) {
 func TestWhatToDoIsToldOnce(t *testing.T) {
 	const advice = "create it on GitHub, or correct runnerGroup"
 	s := healthy(condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRunnerGroupNotFound))
-	meta.FindStatusCondition(s.Sets[0].Status.Conditions,
-		v1alpha1.ConditionScaleSetRegistered).Message = "no such group; " + advice
+	registered := meta.FindStatusCondition(s.Sets[0].Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
+	registered.Message = "no such group; " + advice
 	if findings := Diagnose(s); len(findings) != 1 || findings[0].Message != "no such group" || findings[0].Fix != advice {
 		t.Errorf("found %+v, want %q told once", findings, advice)
 	}
@@ -360,43 +360,5 @@ func unreadableObject(kind string) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
 		s.Unreadable = append(s.Unreadable, &informer.UnreadableError{Kind: kind, Namespace: "runners", Name: "linux",
 			Cause: "no duration"})
-	}
-}
-
-// vaulted adds a set in a namespace that reads a vault.
-func vaulted(namespace string) func(*snapshot.Snapshot) {
-	return func(s *snapshot.Snapshot) {
-		set := snapshot.Set{AutoscalingRunnerSet: *s.Sets[0].DeepCopy()}
-		set.Namespace = namespace
-		set.Spec.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault,
-			AzureKeyVault: &v1alpha1.AzureKeyVaultConfig{ClientID: "app"}}
-		s.Sets = append(s.Sets, set)
-	}
-}
-
-// Sets of one namespace may share an application, and with a list of vaults any may.
-func TestSharedVaultIdentityIsFineIfItIsLimited(t *testing.T) {
-	list := func(argument string) func(*snapshot.Snapshot) {
-		return func(s *snapshot.Snapshot) {
-			s.Managers[0].Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--log-level=info", argument}}}
-		}
-	}
-	for name, test := range map[string]struct {
-		changes []func(*snapshot.Snapshot)
-		want    bool
-	}{
-		"two namespaces":              {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("b")}, true},
-		"two sets of one":             {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("a")}, false},
-		"with a list":                 {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("b"), list(`--vaults=[{}]`)}, false},
-		"with an empty list":          {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("b"), list("--vaults=[]")}, true},
-		"the manager can't be looked": {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("b"), func(s *snapshot.Snapshot) { s.Managers = nil }}, false},
-	} {
-		found := false
-		for _, f := range Diagnose(healthy(test.changes...)) {
-			found = found || (f.Reason == "SharedVaultIdentity" && strings.Contains(f.Message, "a, b"))
-		}
-		if found != test.want {
-			t.Errorf("%s: found %t", name, found)
-		}
 	}
 }

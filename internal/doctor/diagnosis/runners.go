@@ -169,8 +169,8 @@ func keptAsEvidence(s set) int {
 	return kept
 }
 
-// checkKept reports deleted objects of a set that only finalizers keep, of which no controller of ours serves any:
-// those that it sees itself, which takes no manager, or what the set says of others.
+// checkKept reports deleted objects of a set that only the finalizers of others keep: those that it sees itself, which
+// takes no manager, or what the set says of others.
 func checkKept(s set) []finding.Finding {
 	var messages []string
 	look := func(kind string, object client.Object, keepers []string) {

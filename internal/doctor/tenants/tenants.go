@@ -55,7 +55,8 @@ func Read(controllerValues []byte) (Entries, error) {
 	}
 	var entries Entries
 	if err := yaml.UnmarshalStrict(content, &entries); err != nil {
-		return nil, fmt.Errorf("tenants: %w; an entry has the lists namespaces, gitHubURLs and runnerGroups, and the number maxRunners", err)
+		return nil, fmt.Errorf("tenants: %w; an entry has the lists namespaces, gitHubURLs and runnerGroups, and the number "+
+			"maxRunners", err)
 	}
 	for i := range entries {
 		entries[i].number = i
@@ -69,7 +70,8 @@ func Read(controllerValues []byte) (Entries, error) {
 func (t tenant) check() error {
 	for _, pattern := range t.Namespaces {
 		if !namespacePattern.MatchString(pattern) {
-			return fmt.Errorf("namespaces has %q, which the chart refuses: use names of namespaces, with * for any characters", pattern)
+			return fmt.Errorf("namespaces has %q, which the chart refuses: use names of namespaces, with * for any "+
+				"characters", pattern)
 		}
 	}
 	for _, address := range t.GitHubURLs {
@@ -78,7 +80,8 @@ func (t tenant) check() error {
 		}
 	}
 	if slices.Contains(t.RunnerGroups, "") || t.MaxRunners < 0 {
-		return errors.New("runnerGroups has an empty name, or maxRunners is negative, which the chart refuses: use [] and 0 for no limit")
+		return errors.New("runnerGroups has an empty name, or maxRunners is negative, which the chart refuses: use [] " +
+			"and 0 for no limit")
 	}
 	return nil
 }
@@ -99,7 +102,8 @@ func (t tenant) allowsAddress(address string) bool {
 	}
 	address = lowerASCII(address)
 	return plainAddress.MatchString(address) && slices.ContainsFunc(t.GitHubURLs, func(allowed string) bool {
-		rest, below := strings.CutPrefix(withoutUsualPort(address), withoutUsualPort(strings.TrimSuffix(lowerASCII(allowed), "/")))
+		parent := withoutUsualPort(strings.TrimSuffix(lowerASCII(allowed), "/"))
+		rest, below := strings.CutPrefix(withoutUsualPort(address), parent)
 		return below && (rest == "" || rest[0] == '/')
 	})
 }
@@ -160,7 +164,8 @@ func (all Entries) choices(of func(tenant) []string) string {
 
 // Decide returns the entry that allows the scale set as a whole, or says what the entries that come closest refuse.
 func (all Entries) Decide(set Set) (allowedBy int, refusal string) {
-	const decides = ". The value tenants of the chart gha-runner-scale-set-controller decides; whoever administers its release can change it"
+	const decides = ". The value tenants of the chart gha-runner-scale-set-controller decides; whoever administers its " +
+		"release can change it"
 	refused := func(format string, arguments ...any) (int, string) {
 		return -1, fmt.Sprintf(format, arguments...) + decides
 	}

@@ -51,8 +51,7 @@ func program() int {
 		}
 	})
 	mux.HandleFunc("/whoami", func(w http.ResponseWriter, r *http.Request) {
-		_,
-			_ = io.WriteString(w, whoAmI(r.Context()))
+		_, _ = io.WriteString(w, whoAmI(r.Context()))
 	})
 	server := &http.Server{Addr: os.Getenv("LISTENER_HEALTH_ADDR"), Handler: mux}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
